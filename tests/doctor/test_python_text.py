@@ -14,7 +14,8 @@ import torch
 from torch.fx import Graph, GraphModule, Interpreter
 
 from inductoscope.doctor.compare.values import copy_values
-from inductoscope.doctor.repro.python_text import function_text, literal
+from inductoscope.doctor.repro.literal_text import literal
+from inductoscope.doctor.repro.python_text import function_text
 from inductoscope.errors import ToolFailure
 from support.graphs import captured, numbers
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from inductoscope.doctor.repro.function_text import PLAIN
+from inductoscope.doctor.repro.definition_text import PLAIN
 from inductoscope.doctor.repro.source_parts import SourceParts
 from inductoscope.doctor.search.input_recipes import recipes_for
 from inductoscope.errors import ToolFailure

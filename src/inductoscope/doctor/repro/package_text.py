@@ -9,7 +9,7 @@ from functools import cache
 import torch
 
 from inductoscope.doctor.compare.graphs import input_names
-from inductoscope.doctor.repro.python_text import literal
+from inductoscope.doctor.repro.literal_text import literal
 from inductoscope.doctor.search.candidate import Candidate
 from inductoscope.doctor.search.marked_sizes import marked_inputs
 from inductoscope.packages import cpp_library

@@ -15,6 +15,7 @@ from torch.fx.node import _get_qualified_name
 
 from inductoscope.doctor.compare.custom_operators import is_custom
 from inductoscope.doctor.repro.kernel_text import kernel_call, kernel_definitions, kernel_name
+from inductoscope.doctor.repro.literal_text import literal
 from inductoscope.doctor.search.user_kernels import is_user_kernel
 from inductoscope.errors import ToolFailure
 
@@ -196,22 +197,6 @@ class _Writer:
 def _operand(text: str) -> str:
     """A negative number binds less than a power: -2 ** x is -(2 ** x)."""
     return f"({text})" if text.startswith("-") else text
-
-
-def literal(value: Any) -> str:
-    """A constant as Python code."""
-    if isinstance(value, complex):
-        return f"complex({literal(value.real)}, {literal(value.imag)})"
-    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
-        return f"float('{value}')"
-    if isinstance(value, torch.device):
-        return f"torch.device({str(value)!r})"
-    if isinstance(value, torch.nn.attention.SDPBackend):
-        return f"torch.nn.attention.{value}"
-    text = repr(value)
-    if text.startswith("<"):
-        raise ToolFailure(f"the graph holds {text}, which cannot be written as Python code")
-    return text
 
 
 def qualified_name(target: Any) -> str:

@@ -10,7 +10,7 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from inductoscope.doctor.handover import ReplacedPart
-from inductoscope.doctor.repro.function_text import PLAIN
+from inductoscope.doctor.repro.definition_text import PLAIN
 from inductoscope.doctor.repro.own_passes import add_own_passes
 from inductoscope.doctor.repro.slow_compile_text import REPLACE
 from inductoscope.doctor.repro.source_parts import SourceParts

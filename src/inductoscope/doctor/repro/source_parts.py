@@ -11,13 +11,13 @@ from typing import Any
 
 import torch
 
-from inductoscope.doctor.repro.function_text import (
+from inductoscope.doctor.repro.definition_text import (
     PLAIN,
-    function_text,
+    definition_text,
     names_in_defaults,
     source_of,
-    written_value,
 )
+from inductoscope.doctor.repro.literal_text import literal
 from inductoscope.doctor.search.user_kernels import function_of
 from inductoscope.errors import ToolFailure
 from inductoscope.vocabulary.frames import is_users
@@ -54,7 +54,7 @@ class SourceParts:
         else:
             name = self._free_name(own, function) if own in self._named else own
         self._take_name(name, function)
-        text = function_text(function, name)
+        text = definition_text(function, name)
         self.functions.append(text)
         self._add_globals(function, names_in_defaults(text))
         return name
@@ -66,7 +66,7 @@ class SourceParts:
     def _take_name(self, name: str, item: Any) -> None:
         """One name stands for one thing."""
         if self._named.setdefault(name, item) is not item:
-            raise ToolFailure(f"the program has two functions that are called {name}")
+            raise ToolFailure(f"the program has two definitions of {name}")
 
     def add_kernel(self, function: FunctionType) -> None:
         """Add the function of a Triton kernel, with its decorators."""
@@ -120,7 +120,7 @@ class SourceParts:
             same = value.__name__ == name
             self.imports.add(f"import {name}" if same else f"import {value.__name__} as {name}")
         elif isinstance(value, PLAIN):
-            self._add_value(f"{name} = {written_value(value)}")
+            self._add_value(f"{name} = {literal(value)}")
         elif isinstance(value, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
             self._add_value(f"{name} = torch.ops.{value}")
         # Before it is asked for anything: torch's operations have every attribute.

@@ -11,27 +11,22 @@ import builtins
 import copy
 import inspect
 import linecache
-import math
 import re
 import textwrap
 from collections.abc import Iterator, Mapping
+from itertools import accumulate
 from types import CodeType, FunctionType
 from typing import Any
 
 import torch
 
+from inductoscope.doctor.repro.literal_text import literal
 from inductoscope.errors import ToolFailure
 
 # What a script can hold as a value.
 PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype)
 
 _COMPARED = ("co_names", "co_varnames", "co_argcount", "co_posonlyargcount", "co_kwonlyargcount")
-
-
-def written_value(value: Any) -> str:
-    """The expression for a plain value."""
-    is_named = isinstance(value, float) and not math.isfinite(value)
-    return f"float({str(value)!r})" if is_named else repr(value)
 
 
 def source_of(item: Any) -> str:
@@ -43,7 +38,7 @@ def source_of(item: Any) -> str:
         raise ToolFailure("the source of the function cannot be read") from error
 
 
-def function_text(function: FunctionType, name: str) -> str:
+def definition_text(function: FunctionType, name: str) -> str:
     """The definition of a function, or of a lambda, under this name and without decorators."""
     if function.__code__.co_name == "<lambda>":
         return _lambda_text(function, name)
@@ -55,7 +50,7 @@ def function_text(function: FunctionType, name: str) -> str:
     if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
         raise ToolFailure("the source of the function cannot be told apart")
     if node.name != name and node.name in function.__code__.co_names:
-        raise ToolFailure(f"the program has two functions that are called {node.name}")
+        raise ToolFailure(f"the program has two definitions of {node.name}")
     text = _edited(source, node, [*_defaults(function, node.args), *_annotations(node)])
     return re.sub(rf"\b{node.name}\b", name, text, count=1)
 
@@ -64,7 +59,7 @@ def names_in_defaults(text: str) -> set[str]:
     """What a definition uses at once, and not only when it is called."""
     node: Any = ast.parse(text).body[0]
     given = [*node.args.defaults, *filter(None, node.args.kw_defaults)]
-    return {each.id for value in given for each in ast.walk(value) if isinstance(each, ast.Name)}
+    return set().union(*map(_names_in, given))
 
 
 def _defaults(function: FunctionType, arguments: ast.arguments) -> Iterator[tuple[ast.expr, str]]:
@@ -81,7 +76,7 @@ def _defaults(function: FunctionType, arguments: ast.arguments) -> Iterator[tupl
         if isinstance(node, ast.Constant):
             continue
         if isinstance(value, PLAIN):
-            yield node, written_value(value)
+            yield node, literal(value)
         elif not _names_in(node) <= {*function.__globals__, *dir(builtins)}:
             raise ToolFailure(f"the function has a default of type {type(value).__name__}")
 
@@ -106,10 +101,7 @@ def _edited(
     source: bytes, node: ast.FunctionDef | ast.AsyncFunctionDef, edits: list[tuple[Any, Any]]
 ) -> str:
     """The source from `def` on, with other texts in the places of these expressions."""
-    lines = source.splitlines(keepends=True)
-    starts = [0]
-    for line in lines:
-        starts.append(starts[-1] + len(line))
+    starts = [0, *accumulate(map(len, source.splitlines(keepends=True)))]
 
     def place(line: int, column: int) -> int:
         return starts[line - 1] + column
