@@ -139,7 +139,7 @@ class FreshProcesses:
             return child.returncode, output.decode("utf-8", "replace")
         except subprocess.TimeoutExpired:
             return None, ""
-        except ValueError:  # Another thread has closed the pipes.
+        except (ValueError, OSError):  # Another thread has closed the pipes, before or meanwhile.
             if not self._is_closed:
                 raise
             raise self._over() from None
