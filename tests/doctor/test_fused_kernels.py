@@ -13,6 +13,9 @@ from inductoscope.doctor.search.candidate import Candidate
 from inductoscope.doctor.search.error_location import locate_error
 from inductoscope.doctor.search.forks import Forks
 from inductoscope.doctor.search.oracle import Oracle
+from inductoscope.doctor.search.shrink import nodes
+from inductoscope.doctor.search.shrink.engine import apply_pass
+from inductoscope.doctor.search.shrink.shrink_pass import Subject
 from inductoscope.doctor.search.wrong_result_location import locate_wrong_result
 from support.graphs import captured
 
@@ -85,3 +88,50 @@ def test_the_kernel_that_made_a_wrong_index_is_to_blame_and_not_the_one_that_rea
     assert found.kernel == "cpp_fused_argmax_0", found
     assert found.stage == "codegen"
     assert "then fails" in found.text
+
+
+def layers_around_two_results(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    """One kernel of many has two results: a product of matrices reads both."""
+    for _ in range(5):
+        x = torch.mm(x, w).sin() * 1.1 + 0.25
+    x = torch.mm(torch.sigmoid(x) * 2 + 0.5, torch.cos(x).abs() + 1)
+    for _ in range(3):
+        x = torch.tanh(torch.mm(x, w) / 8)
+    return x
+
+
+@pytest.fixture
+def second_result_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fault that takes several operations: each of them is right in a kernel of its own."""
+    store = cpp.CppKernel.store
+
+    def store_wrongly(self: cpp.CppKernel, name, index, value, mode=None):  # type: ignore[no-untyped-def]
+        is_second = bool({*self.args.output_buffers} - {name})
+        return store(self, name, index, f"({value} * 1.5f)" if is_second else value, mode)
+
+    monkeypatch.setattr(cpp.CppKernel, "store", store_wrongly)
+    monkeypatch.setattr(config.cpp, "simdlen", 0)
+
+
+@pytest.mark.usefixtures("second_result_is_wrong")
+def test_what_takes_several_operations_is_cut_out_of_their_kernel_and_not_of_the_graph() -> None:
+    torch.manual_seed(0)
+    inputs = torch.randn(16, 16), torch.randn(16, 16)
+    candidate = Candidate(captured(layers_around_two_results, *inputs), inputs)
+    location = locate_wrong_result(candidate, Forks(), "value")
+    assert len(location.suspects) < len(location.of_kernel) < candidate.size
+    # What the kernel computes, and nothing of those before and after it.
+    targets = {node.target for node in candidate.operations if node.name in location.of_kernel}
+    assert {torch.sigmoid, torch.cos} <= targets
+    assert not {torch.mm, torch.tanh} & targets
+
+    failure = Oracle(Forks()).failure(candidate)
+    assert failure is not None
+    trials = {}
+    for of_kernel in ((), location.of_kernel):
+        oracle = Oracle(Forks())
+        subject = Subject(candidate, failure, [location.suspects], of_kernel)
+        smallest = apply_pass(nodes.PASS, subject, oracle)
+        assert smallest.size == 2
+        trials[of_kernel] = oracle.forks.count
+    assert trials[location.of_kernel] < trials[()], trials

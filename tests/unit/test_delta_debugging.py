@@ -105,6 +105,33 @@ def test_attempts_are_offered_together_so_that_they_can_be_tried_side_by_side() 
     assert batches[:2] == [2, 8]
 
 
+def test_where_four_can_be_tried_at_once_nobody_waits_for_the_last_of_two() -> None:
+    batches: list[Sequence[Sequence[int]]] = []
+
+    def first(attempts: Sequence[Sequence[int]]) -> int | None:
+        batches.append(attempts)
+        return next((n for n, a in enumerate(attempts) if {0, 7} <= set(a)), None)
+
+    assert smallest_subset(range(8), first, at_once=4) == [0, 7]
+    # Two halves, and what would come after them if neither held.
+    assert batches[0][:4] == [[0, 1, 2, 3], [4, 5, 6, 7], [0, 1], [2, 3]]
+    one_by_one = Counting(needs_all_of({0, 7}))
+    smallest_subset(range(8), one_by_one)
+    assert all(attempt in one_by_one.attempts for attempt in batches[0][:4])
+
+
+@given(items_and_needed(), st.integers(2, 9))
+def test_looking_ahead_changes_nothing_about_what_is_found(
+    example: tuple[list[int], set[int]], at_once: int
+) -> None:
+    items, needed = example
+    ahead, one_by_one = Counting(needs_all_of(needed)), Counting(needs_all_of(needed))
+    assert smallest_subset(items, ahead, at_once) == smallest_subset(items, one_by_one)
+    # Nor about what is tried: only when. What was tried before is not tried again.
+    assert {*map(tuple, ahead.attempts)} == {*map(tuple, one_by_one.attempts)}
+    assert len(ahead.attempts) <= len(one_by_one.attempts)
+
+
 @pytest.mark.parametrize("items", [[], ["only"]])
 def test_nothing_is_tried_where_there_is_nothing_to_leave_out(items: list[str]) -> None:
     def first(attempts: Sequence[Sequence[str]]) -> int | None:
@@ -116,17 +143,26 @@ def test_nothing_is_tried_where_there_is_nothing_to_leave_out(items: list[str]) 
 # --- fuel -----------------------------------------------------------------------------------------
 
 
-@given(st.integers(1, 10_000), st.data())
-def test_the_last_application_that_is_needed_is_found_by_halving(
-    count: int, data: st.DataObject
+@given(st.integers(1, 10_000), st.integers(1, 8), st.data())
+def test_the_last_application_that_is_needed_is_found_in_few_rounds(
+    count: int, at_once: int, data: st.DataObject
 ) -> None:
     needed = data.draw(st.integers(1, count))
-    asked: list[int] = []
+    rounds: list[Sequence[int]] = []
 
-    def holds(amount: int) -> bool:
-        asked.append(amount)
-        return amount >= needed
+    def hold(amounts: Sequence[int]) -> list[bool]:
+        rounds.append(amounts)
+        return [amount >= needed for amount in amounts]
 
-    assert last_needed(count, holds) == needed
-    assert len(asked) <= halvings(count)
-    assert all(0 < amount < count for amount in asked)
+    assert last_needed(count, hold, at_once) == needed
+    # One at a time halves what is left, three at a time quarter it.
+    assert (at_once + 1) ** (len(rounds) - 1) <= count
+    assert all(len(amounts) <= at_once for amounts in rounds)
+    assert all(0 < amount < count for amounts in rounds for amount in amounts)
+
+
+def test_a_single_application_is_not_asked_about() -> None:
+    def hold(amounts: Sequence[int]) -> list[bool]:
+        raise AssertionError(amounts)
+
+    assert last_needed(1, hold, at_once=4) == 1

@@ -22,6 +22,8 @@ class Location:
     how: str = ""
     # Nodes of the candidate that may be to blame.
     suspects: tuple[str, ...] = ()
+    # All of its nodes that went into the kernel.
+    of_kernel: tuple[str, ...] = ()
     # Patterns and passes inside the pass, or operations inside the kernel.
     names: tuple[str, ...] = ()
     # Operations inside the kernel that are wrong when they are compiled on their own.

@@ -8,8 +8,8 @@ value of its node names the kernel and the node.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -198,6 +198,7 @@ class _GraphReports:
         tensors = {name: v for name, v in buffers.items() if isinstance(v, torch.Tensor)}
         for name in buffers:
             seen[name] = seen.get(name, 0) + 1
+        made = [name for name in buffers if seen[name] == 1]
         # In the order of the graph: what a kernel computes from a wrong value is wrong, too.
         for name in sorted(tensors, key=graph.place_of):
             value = tensors[name]
@@ -205,12 +206,14 @@ class _GraphReports:
             if is_first or name in graph.rewritten:
                 graph.checked[name] = value.detach().clone()
             if is_last if name in graph.rewritten else is_first:
-                self._note(divergence_of(graph, kernel, name, value))
+                self._note(divergence_of(graph, kernel, name, value), made)
         if self._watch.compare:
-            self._note(self._live.after(kernel, buffers))
+            self._note(self._live.after(kernel, buffers), made)
 
-    def _note(self, found: KernelDivergence | None) -> None:
+    def _note(self, found: KernelDivergence | None, made: Sequence[str]) -> None:
+        """Keep a buffer that is wrong, with what went into those that were made along with it."""
         if found is not None:
+            found = replace(found, kernel_origins=self._graph.nodes_in(made))
             self._watch.divergences.append(found)
             self._watch.on_divergence(found)
 

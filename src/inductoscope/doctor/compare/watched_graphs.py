@@ -7,7 +7,7 @@ from the same graph on the same inputs.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -35,6 +35,8 @@ class KernelDivergence:
     # Names of the FX nodes that went into the buffer.
     origins: tuple[str, ...]
     graph: WatchedGraph
+    # The same of all buffers that the kernel made.
+    kernel_origins: tuple[str, ...] = ()
     # Whether the buffer was right, and the kernel has changed it though it must not.
     is_overwritten: bool = False
     # The buffer of the kernel that has the same memory.
@@ -70,6 +72,11 @@ class WatchedGraph:
         """Where in the graph the node of a buffer is; at the end if it has none."""
         origin, _ = self.origins.get(buffer, (None, ()))
         return self._places.get(origin or "", len(self._places))
+
+    def nodes_in(self, buffers: Iterable[str]) -> tuple[str, ...]:
+        """The names of all nodes that went into these buffers."""
+        every = [self.origins[name][1] for name in buffers if name in self.origins]
+        return tuple(dict.fromkeys(node for nodes in every for node in nodes))
 
     def forget(self) -> None:
         """Let go of all values."""

@@ -55,6 +55,7 @@ from inductoscope.doctor.search.shrink.engine import shrink
 from inductoscope.doctor.search.shrink.inputs import with_exact_inputs
 from inductoscope.doctor.search.shrink.shrink_pass import Subject
 from inductoscope.doctor.search.suppressing_axes import find_suppressing_axes, relevant_axes
+from inductoscope.doctor.search.suspects import worth_trying
 from inductoscope.doctor.search.wrong_result_location import (
     aten_operations,
     locate_wrong_result,
@@ -275,13 +276,13 @@ class Investigation:
             # Many operations lay out results differently on their own; only the outputs count.
             outputs = self._whole.module.graph.output_node()
             self._suspects = [[node.name for node in outputs.all_input_nodes]]
-        self._suspects += [[name] for name in look.wrong_alone]
+        self._suspects += [[name] for name in worth_trying(self._whole, look.wrong_alone)]
         self._suspects += [self._location.suspects] if self._location.suspects else []
 
     def _shrink(self) -> None:
         longest = _SHRINK_SECONDS_HANG if self._failure.kind == HANG else _SHRINK_SECONDS
         self._oracle.deadline = time.monotonic() + longest
-        subject = Subject(self._whole, self._failure, self._suspects)
+        subject = Subject(self._whole, self._failure, self._suspects, self._location.of_kernel)
         # A trial that hangs takes longer than one that fails.
         at_once = PASSES_AROUND_GRAPH if self._failure.kind == HANG else ()
         for progress in shrink(subject, self._oracle, SHRINK_PASSES, at_once):

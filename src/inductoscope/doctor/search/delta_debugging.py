@@ -7,8 +7,8 @@ that holds, or None; whoever drives it may try them side by side.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Generator, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Generator, Iterable, Sequence
+from typing import Generic, TypeVar
 
 Item = TypeVar("Item")
 Attempts = TypeVar("Attempts")
@@ -29,34 +29,76 @@ def drive(
         return result
 
 
-def smallest_subset(items: Sequence[Item], first: First[Item]) -> list[Item]:
+def smallest_subset(items: Sequence[Item], first: First[Item], at_once: int = 1) -> list[Item]:
     """A subset that holds and from which no single item can be removed (delta debugging).
 
     All items together are assumed to hold. Their order is kept.
     """
-    return drive(subset_search(items), first)
+    return drive(subset_search(items, at_once), first)
 
 
 def subset_search(
-    items: Sequence[Item],
+    items: Sequence[Item], at_once: int = 1
 ) -> Generator[Sequence[Sequence[Item]], int | None, list[Item]]:
-    """The search of `smallest_subset`."""
+    """The search of `smallest_subset`.
+
+    Where fewer attempts are due than can be made `at_once`, those follow that would be due next if
+    none of them held: nobody has to wait for the last of them.
+    """
+    step: _Step[Item] | None = _Step(list(items))
     kept = list(items)
-    parts = 2
-    while len(kept) >= 2:
-        chunks = _chunks(kept, min(parts, len(kept)))
-        attempts = list(chunks)
-        if len(chunks) > 2:
-            attempts += [_without(kept, chunk) for chunk in chunks]
-        found = yield attempts
-        if found is not None:
-            kept = list(attempts[found])
-            parts = 2 if found < len(chunks) else max(parts - 1, 2)
-        elif parts >= len(kept):
-            break
+    while step is not None and step.attempts:
+        kept = step.kept
+        steps = _steps_ahead(step, at_once)
+        places = _distinct_attempts(steps)
+        found = yield [each.attempts[number] for each, number in places]
+        if found is None:
+            step = steps[-1].after(None)
         else:
-            parts = min(parts * 2, len(kept))
+            held, number = places[found]
+            kept = held.attempts[number]
+            step = held.after(number)
     return kept
+
+
+class _Step(Generic[Item]):
+    """What is left, and what is attempted next: parts of it, and all without one of them."""
+
+    def __init__(self, kept: list[Item], parts: int = 2) -> None:
+        self.kept, self._parts = kept, parts
+        self._chunks = _chunks(kept, min(parts, len(kept))) if len(kept) >= 2 else []
+        self.attempts: list[list[Item]] = list(self._chunks)
+        if len(self._chunks) > 2:
+            self.attempts += [_without(kept, chunk) for chunk in self._chunks]
+
+    def after(self, found: int | None) -> _Step[Item] | None:
+        """The step after this one if the attempt with this number holds; None at the end."""
+        if found is not None:
+            is_part = found < len(self._chunks)
+            return _Step(self.attempts[found], 2 if is_part else max(self._parts - 1, 2))
+        if self._parts >= len(self.kept):
+            return None
+        return _Step(self.kept, min(self._parts * 2, len(self.kept)))
+
+
+def _steps_ahead(step: _Step[Item], at_once: int) -> list[_Step[Item]]:
+    """A step and those after it if nothing holds, until there are enough attempts."""
+    steps = [step]
+    while sum(len(each.attempts) for each in steps) < at_once:
+        after = steps[-1].after(None)
+        if after is None:
+            break
+        steps.append(after)
+    return steps
+
+
+def _distinct_attempts(steps: Iterable[_Step[Item]]) -> list[tuple[_Step[Item], int]]:
+    """Each attempt by its step and its number there: where two steps make the same, the first."""
+    found: dict[tuple[int, ...], tuple[_Step[Item], int]] = {}
+    for step in steps:
+        for number, attempt in enumerate(step.attempts):
+            found.setdefault(tuple(map(id, attempt)), (step, number))
+    return list(found.values())
 
 
 def _chunks(items: Sequence[Item], parts: int) -> list[list[Item]]:
@@ -69,16 +111,20 @@ def _without(items: Sequence[Item], chunk: Sequence[Item]) -> list[Item]:
     return [item for item in items if id(item) not in left_out]
 
 
-def last_needed(count: int, holds: Callable[[int], bool]) -> int:
-    """The smallest number n in 1…count for which `holds(n)`, given that it holds for count.
+def last_needed(
+    count: int, hold: Callable[[Sequence[int]], Sequence[bool]], at_once: int = 1
+) -> int:
+    """The smallest number n in 1…count that holds, given that count does.
 
     This is fuel: with the first n applications permitted the failure shows, with n - 1 it does not.
+    `hold` says of several numbers, `at_once` at most, which of them hold.
     """
     low, high = 0, count
     while high - low > 1:
-        middle = (low + high) // 2
-        if holds(middle):
-            high = middle
-        else:
-            low = middle
+        steps = min(at_once, high - low - 1) + 1
+        asked = [low + (high - low) * step // steps for step in range(1, steps)]
+        answers = [*hold(asked), True]
+        first = answers.index(True)
+        bounds = [low, *asked, high]
+        low, high = bounds[first], bounds[first + 1]
     return high

@@ -123,9 +123,9 @@ def _look_at_large(
     if location is None:
         return None
     on_place(failure, location)
-    part = subgraph(record_values(candidate), location.suspects)
-    alone = None if part is None else oracle.failure(part)
-    if alone is None or not alone.is_same_as(failure):
+    recorded = record_values(candidate)
+    sets = dict.fromkeys(names for names in (location.suspects, location.of_kernel) if names)
+    if oracle.first([subgraph(recorded, names) for names in sets], failure) is None:
         return None
     return FirstLook(failure.aspect, failure, location)
 

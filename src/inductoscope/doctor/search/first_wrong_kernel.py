@@ -127,7 +127,7 @@ def _that_fails(answer: ForkAnswer, watched: _Watched | None) -> Location:
 
 def _nodes_of(graph: WatchedGraph, buffers: Sequence[str]) -> list[Node]:
     """The nodes from which buffers are computed."""
-    names = {name for buffer in buffers for name in graph.origins.get(buffer, (None, ()))[1]}
+    names = graph.nodes_in(buffers)
     return [node for node in graph.module.graph.nodes if node.name in names]
 
 

@@ -79,7 +79,9 @@ def _suspects(candidate: Candidate, nodes: Sequence[Node]) -> tuple[str, ...]:
 
 
 def _location(candidate: Candidate, found: KernelDivergence) -> Location:
-    nodes = [node for node in found.graph.module.graph.nodes if node.name in found.origins]
+    every = found.graph.module.graph.nodes
+    nodes = [node for node in every if node.name in found.origins]
+    in_kernel = [node for node in every if node.name in found.kernel_origins]
     origin = next((node for node in nodes if node.name == found.node), None)
     is_known = found.graph.lowered is not None
     stage, how = lowering_or_codegen(found) if is_known else ("", "")
@@ -90,5 +92,6 @@ def _location(candidate: Candidate, found: KernelDivergence) -> Location:
         text=f"{found.text} (buffer {found.buffer} of kernel {found.kernel}, node {found.node})",
         how=how,
         suspects=_suspects(candidate, nodes),
+        of_kernel=_suspects(candidate, in_kernel),
         names=tuple(str(node.target) for node in nodes if node.target is not operator.getitem),
     )

@@ -91,14 +91,15 @@ def _last_application(
     # Permitting one application may change which others are asked for.
     asked: dict[int, list[str]] = {}
 
-    def fails(amount: int) -> bool:
-        answer = forks.ask(TriedWithout(candidate, axis, amount))
-        asked[amount] = answer.result["names"] if answer.result else []
-        found = failure_of_answer(answer)
-        return found is not None and found.is_same_as(failure)
+    def fail(amounts: Sequence[int]) -> list[bool]:
+        answers = forks.ask_all([TriedWithout(candidate, axis, amount) for amount in amounts])
+        for amount, answer in zip(amounts, answers, strict=True):
+            asked[amount] = answer.result["names"] if answer.result else []
+        found = map(failure_of_answer, answers)
+        return [each is not None and each.is_same_as(failure) for each in found]
 
-    number = last_needed(len(names), fails)
-    is_shown = number in asked or fails(number)
+    number = last_needed(len(names), fail, forks.workers)
+    is_shown = number in asked or fail([number])[0]
     return asked[number][number - 1] if is_shown and len(asked[number]) >= number else ""
 
 

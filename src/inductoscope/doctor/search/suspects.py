@@ -25,6 +25,20 @@ def all_nodes_apart(recorded: RecordedGraph) -> Candidate | None:
     return subgraph(recorded, recorded.names, separate=True)
 
 
+def worth_trying(candidate: Candidate, names: Sequence[str]) -> list[str]:
+    """A few nodes of those that seem to be wrong alone, of several operations.
+
+    They were side by side in one graph. If its first few are right in a graph of their own, it
+    takes several of them.
+    """
+    operations = {node.name: node.target for node in candidate.operations}
+    first = {operations.get(name): name for name in reversed(names)}
+    return [name for name in names if name in first.values()][:_MOST_ALONE]
+
+
+_MOST_ALONE = 3
+
+
 def operations_wrong_alone(candidate: Candidate, found: KernelDivergence) -> tuple[str, ...]:
     """The operations around a wrong buffer that are wrong even on their own."""
     wrong = nodes_wrong_in_kernel(candidate, found)

@@ -321,6 +321,7 @@ def location_at_kernel(candidate: Candidate, seen: Retraced, found: KernelDiverg
     """A kernel that computes wrong numbers, as the place of a failure."""
     nodes = {node.name: node for node in found.graph.module.graph.nodes}
     involved = [nodes[name] for name in found.origins if name in nodes]
+    in_kernel = [nodes[name] for name in found.kernel_origins if name in nodes]
     origin = nodes.get(found.node)
     while origin is not None and origin.target is operator.getitem:
         origin = origin.args[0] if isinstance(origin.args[0], Node) else None
@@ -334,6 +335,7 @@ def location_at_kernel(candidate: Candidate, seen: Retraced, found: KernelDiverg
         text=f"{found.text} (buffer {found.buffer} of kernel {found.kernel}, node {found.node})",
         how=how,
         suspects=seen.in_candidate(candidate, dynamo_names(involved)),
+        of_kernel=seen.in_candidate(candidate, dynamo_names(in_kernel)),
         names=tuple(str(n.target) for n in involved if n.target is not operator.getitem),
     )
 

@@ -16,6 +16,9 @@ from inductoscope.doctor.search.delta_debugging import drive
 from inductoscope.doctor.search.oracle import Oracle
 from inductoscope.doctor.search.shrink.shrink_pass import Batch, ShrinkPass, Subject
 
+# All candidates of a batch are made before the first is tried.
+_MOST_AT_ONCE = 4
+
 
 @dataclass(frozen=True)
 class ShrinkProgress:
@@ -32,7 +35,11 @@ def shrink(
     at_once: Sequence[ShrinkPass] = (),
 ) -> Iterator[ShrinkProgress]:
     """Apply all passes, one after the other; the last ones first all at once, if they are given."""
-    subject = replace(subject, in_fork=lambda work: oracle.forks.ask(work).result)
+    subject = replace(
+        subject,
+        in_fork=lambda work: oracle.forks.ask(work).result,
+        at_once=min(oracle.forks.workers, _MOST_AT_ONCE),
+    )
     for shrink_pass in passes:
         if at_once and shrink_pass is at_once[0]:
             yield ShrinkProgress(subject.candidate, "trying the simplest settings and inputs")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Collection, Generator, Iterable, Sequence
 
 from inductoscope.doctor.search.candidate import Candidate
 from inductoscope.doctor.search.shrink.bypass import bypassed
@@ -25,34 +25,38 @@ def _measure(candidate: Candidate) -> tuple[int, int, int]:
 
 def _propose(subject: Subject) -> Proposals:
     recorded = record_values(subject.candidate)
-    start = yield from _suspected(recorded, subject)
-    if start is None:
+    suspects = _in_graph(recorded, subject.suspects)
+    kernel = [names for names in _in_graph(recorded, [subject.of_kernel]) if names not in suspects]
+    shown_by = yield from _first_that_shows_it(recorded, sorted([*suspects, *kernel], key=len))
+    if shown_by is None or shown_by in kernel:
         # No suspicion is enough: it takes several nodes, which may have to read the same value.
-        candidate = yield from bypassed(subject.candidate)
-        recorded = record_values(candidate)
+        part = subgraph(recorded, shown_by) if shown_by else None
+        candidate = yield from bypassed(part or subject.candidate, subject.at_once)
+        recorded, shown_by = record_values(candidate), None
     kept = yield from smallest_subset_of(
-        start or recorded.names, lambda names: subgraph(recorded, names)
+        shown_by or recorded.names, lambda names: subgraph(recorded, names), subject.at_once
     )
     # Where no node can be left out, inputs that no node reads can, and attributes become inputs.
     yield [subgraph(recorded, kept)]
     return None
 
 
-def _suspected(
-    recorded: RecordedGraph, subject: Subject
+def _in_graph(recorded: RecordedGraph, sets: Iterable[Collection[str]]) -> list[list[str]]:
+    """Sets of nodes, each in the order of the graph; without those that have none or all."""
+    found = [[name for name in recorded.names if name in names] for names in sets]
+    return [names for names in found if names and len(names) < len(recorded.names)]
+
+
+def _first_that_shows_it(
+    recorded: RecordedGraph, sets: Sequence[list[str]]
 ) -> Generator[Batch, int | None, list[str] | None]:
-    """The first set of suspects that shows the failure by itself."""
-    suspects = [
-        [name for name in recorded.names if name in names_of_suspects]
-        for names_of_suspects in subject.suspects
-    ]
-    suspects = [names for names in suspects if names and len(names) < len(recorded.names)]
-    parts = [subgraph(recorded, names) for names in suspects]
+    """The first set of nodes that shows the failure by itself."""
+    parts = [subgraph(recorded, names) for names in sets]
     # Small shapes are tried along with it: where they show it too, a round of compiles is saved.
     small = [None if part is None else all_resized(part, _SMALL) for part in parts]
     pairs = zip(small, parts, strict=True)
     found = yield [each for pair in pairs for each in pair]
-    return None if found is None else suspects[found // 2]
+    return None if found is None else sets[found // 2]
 
 
 _SMALL = 2

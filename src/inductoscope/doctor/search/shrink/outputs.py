@@ -35,7 +35,9 @@ def _propose(subject: Subject) -> Proposals:
     if suspected and (yield [with_outputs(candidate, suspected[:1])]) is not None:
         return None
     yield from smallest_subset_of(
-        range(count), lambda numbers: with_outputs(candidate, list(numbers))
+        range(count),
+        lambda numbers: with_outputs(candidate, list(numbers)),
+        subject.at_once,
     )
     return None
 

@@ -32,8 +32,12 @@ class Subject:
     failure: Failure
     # Sets of nodes that may be enough to show the failure, the strongest suspicion first.
     suspects: Sequence[Sequence[str]] = ()
+    # The nodes of the guilty kernel: more than are suspected, where a failure takes several.
+    of_kernel: Sequence[str] = ()
     # Does a piece of work in a fork and returns its result; None if the fork died.
     in_fork: Callable[[Work], Any] = lambda work: work()
+    # How many candidates are tried side by side.
+    at_once: int = 1
 
 
 def is_divisible(candidate: Candidate) -> bool:
@@ -55,10 +59,10 @@ class ShrinkPass:
 
 
 def smallest_subset_of(
-    items: Sequence[Item], make: Callable[[Sequence[Item]], Candidate | None]
+    items: Sequence[Item], make: Callable[[Sequence[Item]], Candidate | None], at_once: int
 ) -> Generator[Batch, int | None, list[Item]]:
     """Delta debugging as part of a pass: `make` turns a subset into a candidate."""
-    search = subset_search(items)
+    search = subset_search(items, at_once)
     try:
         attempts = next(search)
         while True:
