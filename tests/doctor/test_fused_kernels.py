@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
@@ -101,7 +101,7 @@ def layers_around_two_results(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.fixture
-def second_result_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+def second_result_is_wrong(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A fault that takes several operations: each of them is right in a kernel of its own."""
     store = cpp.CppKernel.store
 
@@ -110,7 +110,8 @@ def second_result_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
         return store(self, name, index, f"({value} * 1.5f)" if is_second else value, mode)
 
     monkeypatch.setattr(cpp.CppKernel, "store", store_wrongly)
-    monkeypatch.setattr(config.cpp, "simdlen", 0)
+    with config.patch({"cpp.simdlen": 0}):
+        yield
 
 
 @pytest.mark.usefixtures("second_result_is_wrong")

@@ -54,6 +54,8 @@ class WatchedGraph:
     rewritten: dict[str, set[str]] = field(default_factory=dict)
     # For each buffer, those that are computed from it.
     readers: dict[str, set[str]] = field(default_factory=dict)
+    # For each buffer, those of the same kernel; some of them are never in memory.
+    together: dict[str, tuple[str, ...]] = field(default_factory=dict)
     # The types that the lowered graph gives to buffers.
     planned: dict[str, torch.dtype] = field(default_factory=dict)
     # Constants of the generated code, with the attributes of the module that they come from.
@@ -74,8 +76,9 @@ class WatchedGraph:
         return self._places.get(origin or "", len(self._places))
 
     def nodes_in(self, buffers: Iterable[str]) -> tuple[str, ...]:
-        """The names of all nodes that went into these buffers."""
-        every = [self.origins[name][1] for name in buffers if name in self.origins]
+        """The names of all nodes that went into these buffers, and into others of their kernel."""
+        in_kernel = {name for buffer in buffers for name in self.together.get(buffer, (buffer,))}
+        every = [nodes for name, (_, nodes) in self.origins.items() if name in in_kernel]
         return tuple(dict.fromkeys(node for nodes in every for node in nodes))
 
     def forget(self) -> None:
@@ -104,11 +107,12 @@ def described(lowered: Any) -> WatchedGraph:
         snapshot(lowered.module),
         origins,
         lowered,
-        rewritten,
-        _readers(lowered),
-        planned,
-        constants,
-        tuple(sorted(written)),
+        rewritten=rewritten,
+        readers=_readers(lowered),
+        together=_together(lowered),
+        planned=planned,
+        constants=constants,
+        written=tuple(sorted(written)),
     )
 
 
@@ -121,9 +125,20 @@ def _rewritten(lowered: Any) -> dict[str, set[str]]:
     return found
 
 
+def _scheduled(lowered: Any) -> Sequence[Any]:
+    """The scheduler's nodes after fusion: one for each kernel."""
+    nodes: Sequence[Any] = getattr(getattr(lowered, "scheduler", None), "nodes", ())
+    return nodes
+
+
+def _together(lowered: Any) -> dict[str, tuple[str, ...]]:
+    kernels = [tuple(node.get_buffer_names()) for node in _scheduled(lowered)]
+    return {name: names for names in kernels for name in names}
+
+
 def _readers(lowered: Any) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
-    for node in getattr(getattr(lowered, "scheduler", None), "nodes", ()):
+    for node in _scheduled(lowered):
         for read in node.read_writes.reads:
             if not _is_only_for_order(read):
                 found.setdefault(read.name, set()).update(node.get_buffer_names())
