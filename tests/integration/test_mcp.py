@@ -225,7 +225,7 @@ def test_what_cannot_work_is_answered_plainly(workplace: Workplace) -> None:
             f"folder: there is no folder {workplace.folder}/nowhere."
         )
         for arguments, said in (
-            ({}, "Nothing to run. Give a script: inductoscope run train.py [ARGS]."),
+            ({}, "Nothing to run. Give a script after the options: train.py [ARGS]."),
             ({"wrods": ["a.py"]}, "run has no parameter 'wrods'. Did you mean 'words'?"),
             ({"words": "a.py"}, "words is a list of words, not 'a.py'."),
             ({"words": ["a.py"], "fresh": "yes"}, "fresh is true or false, not 'yes'."),

@@ -132,7 +132,7 @@ def test_python_dash_m_is_the_same_command() -> None:
         (("show", "--stges", "ir"), "No such option '--stges'. Did you mean '--stage'?"),
         (("show", "--op"), "Option '--op' requires an argument."),
         (("show", "a", "b"), "Got unexpected extra argument"),
-        (("run",), "Nothing to run. Give a script: inductoscope run train.py"),
+        (("run",), "Nothing to run. Give a script after the options: train.py"),
         (("run", "missing.py"), "The script missing.py does not exist (looked in "),
         (("run", "-m"), "-m needs an argument, as in: inductoscope run -m NAME."),
         (("run", "no-such-program"), "no-such-program is neither a script in"),

@@ -63,7 +63,7 @@ def resolve_command(words: Sequence[str]) -> list[str]:
     other word is a program, which is expected to end in Python processes (torchrun, pytest, …).
     """
     if not words:
-        raise UsageError("Nothing to run. Give a script: inductoscope run train.py [ARGS].")
+        raise UsageError("Nothing to run. Give a script after the options: train.py [ARGS].")
     first = words[0]
     if first in ("-m", "-c"):
         if len(words) < 2:

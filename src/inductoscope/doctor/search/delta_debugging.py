@@ -45,7 +45,7 @@ def subset_search(
     Where fewer attempts are due than can be made `at_once`, those follow that would be due next if
     none of them held: nobody has to wait for the last of them.
     """
-    step: _Step[Item] | None = _Step(list(items))
+    step: _SubsetStep[Item] | None = _SubsetStep(list(items))
     kept = list(items)
     while step is not None and step.attempts:
         kept = step.kept
@@ -61,7 +61,7 @@ def subset_search(
     return kept
 
 
-class _Step(Generic[Item]):
+class _SubsetStep(Generic[Item]):
     """What is left, and what is attempted next: parts of it, and all without one of them."""
 
     def __init__(self, kept: list[Item], parts: int = 2) -> None:
@@ -71,17 +71,17 @@ class _Step(Generic[Item]):
         if len(self._chunks) > 2:
             self.attempts += [_without(kept, chunk) for chunk in self._chunks]
 
-    def after(self, found: int | None) -> _Step[Item] | None:
+    def after(self, found: int | None) -> _SubsetStep[Item] | None:
         """The step after this one if the attempt with this number holds; None at the end."""
         if found is not None:
             is_part = found < len(self._chunks)
-            return _Step(self.attempts[found], 2 if is_part else max(self._parts - 1, 2))
+            return _SubsetStep(self.attempts[found], 2 if is_part else max(self._parts - 1, 2))
         if self._parts >= len(self.kept):
             return None
-        return _Step(self.kept, min(self._parts * 2, len(self.kept)))
+        return _SubsetStep(self.kept, min(self._parts * 2, len(self.kept)))
 
 
-def _steps_ahead(step: _Step[Item], at_once: int) -> list[_Step[Item]]:
+def _steps_ahead(step: _SubsetStep[Item], at_once: int) -> list[_SubsetStep[Item]]:
     """A step and those after it if nothing holds, until there are enough attempts."""
     steps = [step]
     while sum(len(each.attempts) for each in steps) < at_once:
@@ -92,9 +92,9 @@ def _steps_ahead(step: _Step[Item], at_once: int) -> list[_Step[Item]]:
     return steps
 
 
-def _distinct_attempts(steps: Iterable[_Step[Item]]) -> list[tuple[_Step[Item], int]]:
+def _distinct_attempts(steps: Iterable[_SubsetStep[Item]]) -> list[tuple[_SubsetStep[Item], int]]:
     """Each attempt by its step and its number there: where two steps make the same, the first."""
-    found: dict[tuple[int, ...], tuple[_Step[Item], int]] = {}
+    found: dict[tuple[int, ...], tuple[_SubsetStep[Item], int]] = {}
     for step in steps:
         for number, attempt in enumerate(step.attempts):
             found.setdefault(tuple(map(id, attempt)), (step, number))
