@@ -22,6 +22,20 @@ def live(**readers: set[str]) -> LiveBuffers:
     return LiveBuffers(graph, ["buf0", "buf1", "buf2"])
 
 
+def test_the_nodes_of_a_kernel_are_those_of_all_its_buffers_and_of_what_it_writes() -> None:
+    origins: dict[str, tuple[str | None, tuple[str, ...]]] = {
+        "buf0": ("sin", ("sin", "mul")),
+        "buf1": ("exp", ("exp",)),
+        "buf2": ("mm", ("mm",)),
+    }
+    graph = WatchedGraph(symbolic_trace(torch.nn.ReLU()), origins, None)
+    # buf1 is never in memory, so no wrapper reports it.
+    graph.together.update(buf0=("buf0", "buf1"), buf1=("buf0", "buf1"))
+    assert graph.nodes_with("buf0", ["buf0"]) == ("sin", "mul", "exp")
+    graph.rewritten["buf2"] = {"copy_"}
+    assert graph.nodes_with("buf2", []) == ("copy_", "mm")
+
+
 def test_the_kernel_after_which_a_buffer_has_changed_is_named() -> None:
     buffers = live(buf0={"buf2"})
     block = torch.ones(8)

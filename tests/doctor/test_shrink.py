@@ -37,6 +37,7 @@ from inductoscope.doctor.search.shrink import dtypes as types
 from inductoscope.doctor.search.shrink.engine import apply_pass
 from inductoscope.doctor.search.shrink.engine import shrink as shrink_with
 from inductoscope.doctor.search.shrink.shrink_pass import Proposals, ShrinkPass, Subject
+from inductoscope.doctor.search.suspects import worth_trying
 
 aten = torch.ops.aten
 Plant = Callable[[Any, Callable[..., bool]], None]
@@ -140,6 +141,52 @@ def test_a_suspect_that_is_enough_is_found_at_once() -> None:
     # Each suspect is tried with small inputs first: exp small, exp, sin small.
     assert oracle.tried == 3
     assert found.inputs[0].numel() == 2
+
+
+def test_the_strongest_suspicion_comes_first_even_where_another_has_fewer_nodes() -> None:
+    oracle = Predicate(lambda candidate: True)
+    found = apply_pass(nodes.PASS, replace(CHAIN, suspects=[["sin", "exp"], ["neg"]]), oracle)
+    assert calls(found) == ["sin"]
+
+
+def takes_sin_and_exp(candidate: Candidate) -> bool:
+    return {"sin", "exp"} <= {*calls(candidate)}
+
+
+def test_where_no_suspect_is_enough_the_kernel_is() -> None:
+    oracles = Predicate(takes_sin_and_exp), Predicate(takes_sin_and_exp)
+    subject = replace(CHAIN, suspects=[["sin"]])
+    of_kernel = ["abs_7", "sin", "exp"]
+    kept = [
+        calls(apply_pass(nodes.PASS, each, oracle))
+        for each, oracle in zip(
+            (replace(subject, of_kernel=of_kernel), subject), oracles, strict=True
+        )
+    ]
+    assert kept == [["sin", "exp"], ["sin", "exp"]]
+    assert oracles[0].tried < oracles[1].tried
+
+
+def test_where_the_kernel_is_not_enough_either_the_whole_graph_is_searched() -> None:
+    oracle = Predicate(takes_sin_and_exp)
+    subject = replace(CHAIN, suspects=[["sin"]], of_kernel=["abs_7", "sin"])
+    assert calls(apply_pass(nodes.PASS, subject, oracle)) == ["sin", "exp"]
+
+
+def test_of_nodes_that_seem_wrong_alone_the_first_of_each_operation_is_tried_and_few_of_them() -> (
+    None
+):
+    every = [node.name for node in CHAIN.candidate.operations]
+    assert worth_trying(CHAIN.candidate, every) == ["neg", "abs_1", "sin"]
+    assert worth_trying(CHAIN.candidate, ["exp", "exp", "exp", "sin"]) == ["sin", "exp"]
+    assert worth_trying(CHAIN.candidate, ["no node of the graph"]) == []
+
+
+def test_the_same_candidate_twice_is_tried_once(oracle: Oracle) -> None:
+    one = Candidate(symbolic_trace(lambda x: x.sin()), (torch.ones(4),))
+    other = Candidate(symbolic_trace(lambda x: x.cos()), (torch.ones(4),))
+    assert list(oracle.failures([one, other, replace(one)])) == [None, None, None]
+    assert oracle.forks.count == 2
 
 
 def test_a_proposal_that_is_not_simpler_is_not_tried() -> None:

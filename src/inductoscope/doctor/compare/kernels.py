@@ -213,7 +213,8 @@ class _GraphReports:
     def _note(self, found: KernelDivergence | None, made: Sequence[str]) -> None:
         """Keep a buffer that is wrong, with what went into those that were made along with it."""
         if found is not None:
-            found = replace(found, kernel_origins=self._graph.nodes_in(made))
+            every = (*found.origins, *self._graph.nodes_with(found.buffer, made))
+            found = replace(found, kernel_origins=tuple(dict.fromkeys(every)))
             self._watch.divergences.append(found)
             self._watch.on_divergence(found)
 

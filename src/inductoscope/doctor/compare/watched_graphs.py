@@ -35,7 +35,7 @@ class KernelDivergence:
     # Names of the FX nodes that went into the buffer.
     origins: tuple[str, ...]
     graph: WatchedGraph
-    # The same of all buffers that the kernel made.
+    # Those, and the nodes that went into other buffers of the kernel.
     kernel_origins: tuple[str, ...] = ()
     # Whether the buffer was right, and the kernel has changed it though it must not.
     is_overwritten: bool = False
@@ -54,7 +54,7 @@ class WatchedGraph:
     rewritten: dict[str, set[str]] = field(default_factory=dict)
     # For each buffer, those that are computed from it.
     readers: dict[str, set[str]] = field(default_factory=dict)
-    # For each buffer, those of the same kernel; some of them are never in memory.
+    # For each buffer, those that are computed together; some of them are never in memory.
     together: dict[str, tuple[str, ...]] = field(default_factory=dict)
     # The types that the lowered graph gives to buffers.
     planned: dict[str, torch.dtype] = field(default_factory=dict)
@@ -76,10 +76,15 @@ class WatchedGraph:
         return self._places.get(origin or "", len(self._places))
 
     def nodes_in(self, buffers: Iterable[str]) -> tuple[str, ...]:
-        """The names of all nodes that went into these buffers, and into others of their kernel."""
-        in_kernel = {name for buffer in buffers for name in self.together.get(buffer, (buffer,))}
-        every = [nodes for name, (_, nodes) in self.origins.items() if name in in_kernel]
+        """The names of all nodes that went into these buffers."""
+        every = [self.origins[name][1] for name in buffers if name in self.origins]
         return tuple(dict.fromkeys(node for nodes in every for node in nodes))
+
+    def nodes_with(self, buffer: str, made: Iterable[str]) -> tuple[str, ...]:
+        """The same of a kernel that has made or written this buffer, and has made those."""
+        others = (name for each in (buffer, *made) for name in self.together.get(each, (each,)))
+        written = self.rewritten.get(buffer, ())
+        return tuple(dict.fromkeys((*written, *self.nodes_in(dict.fromkeys(others)))))
 
     def forget(self) -> None:
         """Let go of all values."""
@@ -126,7 +131,7 @@ def _rewritten(lowered: Any) -> dict[str, set[str]]:
 
 
 def _scheduled(lowered: Any) -> Sequence[Any]:
-    """The scheduler's nodes after fusion: one for each kernel."""
+    """The scheduler's nodes after fusion."""
     nodes: Sequence[Any] = getattr(getattr(lowered, "scheduler", None), "nodes", ())
     return nodes
 

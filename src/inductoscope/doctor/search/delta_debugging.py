@@ -7,7 +7,7 @@ that holds, or None; whoever drives it may try them side by side.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Container, Generator, Sequence
 from typing import Generic, TypeVar
 
 Item = TypeVar("Item")
@@ -42,23 +42,28 @@ def subset_search(
 ) -> Generator[Sequence[Sequence[Item]], int | None, list[Item]]:
     """The search of `smallest_subset`.
 
-    Where fewer attempts are due than can be made `at_once`, those follow that would be due next if
-    none of them held: nobody has to wait for the last of them.
+    Where fewer attempts are due than can be made `at_once`, some follow that would be due next if
+    none of them held: then nobody has to wait for the last of them.
     """
     step: _SubsetStep[Item] | None = _SubsetStep(list(items))
     kept = list(items)
-    while step is not None and step.attempts:
+    failed: set[_Attempt] = set()
+    while step is not None:
         kept = step.kept
-        steps = _steps_ahead(step, at_once)
-        places = _distinct_attempts(steps)
-        found = yield [each.attempts[number] for each, number in places]
-        if found is None:
-            step = steps[-1].after(None)
-        else:
+        places = _due(step, at_once, failed)
+        found = (yield [each.attempts[number] for each, number in places]) if places else None
+        failed.update(each.key(number) for each, number in places[:found])
+        if found is not None:
             held, number = places[found]
-            kept = held.attempts[number]
             step = held.after(number)
+        while step is not None and step.keys <= failed:
+            kept = step.kept
+            step = step.after(None)
     return kept
+
+
+# An attempt by its items, which need not be hashable.
+_Attempt = tuple[int, ...]
 
 
 class _SubsetStep(Generic[Item]):
@@ -71,6 +76,15 @@ class _SubsetStep(Generic[Item]):
         if len(self._chunks) > 2:
             self.attempts += [_without(kept, chunk) for chunk in self._chunks]
 
+    def key(self, number: int) -> _Attempt:
+        """Tells an attempt from others."""
+        return tuple(map(id, self.attempts[number]))
+
+    @property
+    def keys(self) -> set[_Attempt]:
+        """All attempts."""
+        return {self.key(number) for number in range(len(self.attempts))}
+
     def after(self, found: int | None) -> _SubsetStep[Item] | None:
         """The step after this one if the attempt with this number holds; None at the end."""
         if found is not None:
@@ -81,23 +95,21 @@ class _SubsetStep(Generic[Item]):
         return _SubsetStep(self.kept, min(self._parts * 2, len(self.kept)))
 
 
-def _steps_ahead(step: _SubsetStep[Item], at_once: int) -> list[_SubsetStep[Item]]:
-    """A step and those after it if nothing holds, until there are enough attempts."""
-    steps = [step]
-    while sum(len(each.attempts) for each in steps) < at_once:
-        after = steps[-1].after(None)
-        if after is None:
-            break
-        steps.append(after)
-    return steps
+def _due(
+    step: _SubsetStep[Item], at_once: int, failed: Container[_Attempt]
+) -> list[tuple[_SubsetStep[Item], int]]:
+    """What to attempt, by step and number: all of a step, and of later ones what there is room for.
 
-
-def _distinct_attempts(steps: Iterable[_SubsetStep[Item]]) -> list[tuple[_SubsetStep[Item], int]]:
-    """Each attempt by its step and its number there: where two steps make the same, the first."""
-    found: dict[tuple[int, ...], tuple[_SubsetStep[Item], int]] = {}
-    for step in steps:
-        for number, attempt in enumerate(step.attempts):
-            found.setdefault(tuple(map(id, attempt)), (step, number))
+    Nothing is attempted twice.
+    """
+    found: dict[_Attempt, tuple[_SubsetStep[Item], int]] = {}
+    each: _SubsetStep[Item] | None = step
+    while each is not None and (each is step or len(found) < at_once):
+        for number in range(len(each.attempts)):
+            has_room = each is step or len(found) < at_once
+            if has_room and each.key(number) not in failed:
+                found.setdefault(each.key(number), (each, number))
+        each = each.after(None)
     return list(found.values())
 
 
@@ -121,7 +133,7 @@ def last_needed(
     """
     low, high = 0, count
     while high - low > 1:
-        steps = min(at_once, high - low - 1) + 1
+        steps = min(max(at_once, 1), high - low - 1) + 1
         asked = [low + (high - low) * step // steps for step in range(1, steps)]
         answers = [*hold(asked), True]
         first = answers.index(True)

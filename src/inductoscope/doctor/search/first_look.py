@@ -119,7 +119,9 @@ def _look_at_large(
         return None
     works = [work_on_decompositions(candidate, failure.aspect), own]
     places = [location_of_answer(answer) for answer in oracle.forks.ask_all(works)]
-    location = next((place for place in places if place.is_known and place.suspects), None)
+    location = next(
+        (place for place in places if place.is_known and (place.suspects or place.of_kernel)), None
+    )
     if location is None:
         return None
     on_place(failure, location)

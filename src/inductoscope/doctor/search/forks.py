@@ -13,6 +13,7 @@ from inductoscope.processes.cores import own_cores
 
 # Forks that use a GPU at the same time share its memory.
 WORKERS_ON_GPU = 4
+_MOST_GUESSES = 4
 
 
 class Forks:
@@ -31,6 +32,14 @@ class Forks:
         # While a hang is searched for: ends forks that get nowhere, long before their time is over.
         self.patience: HangPatience | None = None
         self.count = 0
+
+    @property
+    def guesses(self) -> int:
+        """Up to how many pieces of work to hand over at once, some of which may not be needed.
+
+        All of them are made before the first is begun.
+        """
+        return min(self.workers, _MOST_GUESSES) if can_fork() else 1
 
     def executor(self) -> ForkExecutor:
         """What does the work."""

@@ -273,13 +273,18 @@ class Oracle:
         if time.monotonic() > self.deadline:
             yield from ((number, None) for number in fresh)
             return
-        works = [self._work_on(items[number]) for number in fresh]
-        for place, answer in self.forks.as_done(works):
-            item = items[fresh[place]]
+        # What is the same is tried once.
+        alike: dict[str | int, list[int]] = {}
+        for number in fresh:
+            alike.setdefault(keys.get(number, number), []).append(number)
+        groups = list(alike.values())
+        for place, answer in self.forks.as_done([self._work_on(items[g[0]]) for g in groups]):
+            first = groups[place][0]
+            item: Candidate | Work = items[first]
+            found: Failure | ForkAnswer | None = answer
             if isinstance(item, Candidate):
-                yield fresh[place], self._noted(keys[fresh[place]], item, answer)
-            else:
-                yield fresh[place], answer
+                found = self._noted(keys[first], item, answer)
+            yield from ((number, found) for number in groups[place])
 
     def _work_on(self, item: Candidate | Work) -> Work:
         return self._work(item) if isinstance(item, Candidate) else item

@@ -98,7 +98,7 @@ def _last_application(
         found = map(failure_of_answer, answers)
         return [each is not None and each.is_same_as(failure) for each in found]
 
-    number = last_needed(len(names), fail, forks.workers)
+    number = last_needed(len(names), fail, forks.guesses)
     is_shown = number in asked or fail([number])[0]
     return asked[number][number - 1] if is_shown and len(asked[number]) >= number else ""
 

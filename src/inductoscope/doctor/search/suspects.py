@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 from torch.fx import Node
 
@@ -26,14 +27,16 @@ def all_nodes_apart(recorded: RecordedGraph) -> Candidate | None:
 
 
 def worth_trying(candidate: Candidate, names: Sequence[str]) -> list[str]:
-    """A few nodes of those that seem to be wrong alone, of several operations.
+    """The first node of each operation among those that seem to be wrong alone, and a few of them.
 
-    They were side by side in one graph. If its first few are right in a graph of their own, it
-    takes several of them.
+    They were side by side in one graph. Often all that can be wrong alone is. If the first few are
+    right in graphs of their own, it probably takes several, and larger parts are tried next.
     """
-    operations = {node.name: node.target for node in candidate.operations}
-    first = {operations.get(name): name for name in reversed(names)}
-    return [name for name in names if name in first.values()][:_MOST_ALONE]
+    first: dict[Any, str] = {}
+    for node in candidate.operations:
+        if node.name in names:
+            first.setdefault(node.target, node.name)
+    return [*first.values()][:_MOST_ALONE]
 
 
 _MOST_ALONE = 3

@@ -83,7 +83,8 @@ def first_place(answers: Sequence[ForkAnswer]) -> Location:
         return before
     if decomposed.is_known:
         # What the compile showed tells which nodes are involved.
-        return replace(decomposed, suspects=decomposed.suspects or compiled.suspects)
+        suspects = decomposed.suspects or compiled.suspects
+        return replace(decomposed, suspects=suspects, of_kernel=compiled.of_kernel)
     return compiled
 
 

@@ -18,7 +18,7 @@ from inductoscope.doctor.search.shrink.shrink_pass import Batch, smallest_subset
 from inductoscope.doctor.search.subgraph import record_values
 
 
-def bypassed(candidate: Candidate, at_once: int) -> Generator[Batch, int | None, Candidate]:
+def bypassed(candidate: Candidate, guesses: int) -> Generator[Batch, int | None, Candidate]:
     """The candidate without the nodes that can be bypassed and are not needed."""
     stand_ins = _stand_ins(candidate)
     names = list(stand_ins)
@@ -28,7 +28,7 @@ def bypassed(candidate: Candidate, at_once: int) -> Generator[Batch, int | None,
     if (yield [without_any]) is not None:
         return without_any
     kept = yield from smallest_subset_of(
-        names, lambda keep: _bypassed(candidate, stand_ins, keep), at_once
+        names, lambda keep: _bypassed(candidate, stand_ins, keep), guesses
     )
     return candidate if len(kept) == len(names) else _bypassed(candidate, stand_ins, kept)
 

@@ -16,9 +16,6 @@ from inductoscope.doctor.search.delta_debugging import drive
 from inductoscope.doctor.search.oracle import Oracle
 from inductoscope.doctor.search.shrink.shrink_pass import Batch, ShrinkPass, Subject
 
-# All candidates of a batch are made before the first is tried.
-_MOST_AT_ONCE = 4
-
 
 @dataclass(frozen=True)
 class ShrinkProgress:
@@ -38,7 +35,7 @@ def shrink(
     subject = replace(
         subject,
         in_fork=lambda work: oracle.forks.ask(work).result,
-        at_once=min(oracle.forks.workers, _MOST_AT_ONCE),
+        guesses=oracle.forks.guesses,
     )
     for shrink_pass in passes:
         if at_once and shrink_pass is at_once[0]:

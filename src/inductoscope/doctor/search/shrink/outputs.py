@@ -37,7 +37,7 @@ def _propose(subject: Subject) -> Proposals:
     yield from smallest_subset_of(
         range(count),
         lambda numbers: with_outputs(candidate, list(numbers)),
-        subject.at_once,
+        subject.guesses,
     )
     return None
 

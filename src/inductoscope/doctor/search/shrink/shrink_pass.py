@@ -36,8 +36,8 @@ class Subject:
     of_kernel: Sequence[str] = ()
     # Does a piece of work in a fork and returns its result; None if the fork died.
     in_fork: Callable[[Work], Any] = lambda work: work()
-    # How many candidates are tried side by side.
-    at_once: int = 1
+    # Up to how many candidates are tried at once, some on a guess.
+    guesses: int = 1
 
 
 def is_divisible(candidate: Candidate) -> bool:
@@ -59,10 +59,10 @@ class ShrinkPass:
 
 
 def smallest_subset_of(
-    items: Sequence[Item], make: Callable[[Sequence[Item]], Candidate | None], at_once: int
+    items: Sequence[Item], make: Callable[[Sequence[Item]], Candidate | None], guesses: int
 ) -> Generator[Batch, int | None, list[Item]]:
     """Delta debugging as part of a pass: `make` turns a subset into a candidate."""
-    search = subset_search(items, at_once)
+    search = subset_search(items, guesses)
     try:
         attempts = next(search)
         while True:
