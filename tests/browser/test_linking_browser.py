@@ -14,14 +14,17 @@ from inductoscope.views.page.document import write_page
 from inductoscope.views.page.packing import compact
 from support.examples import NAMES, stored
 
-# Maps become objects on the way to Python.
+# Maps become objects on the way to Python, and lines are asked for pane by pane.
 _PANES = """async name => {
     const plain = value => value instanceof Map ? Object.fromEntries(value) : value;
     const { panes, operations, kernels } = await linkedPanes(name);
+    const asked = lines => Object.fromEntries(
+        panes.map(({ id }) => [id, lines.get(id)]).filter(([, there]) => there.length)
+    );
     return {
         panes: panes.map(({ labels, ...pane }) => pane),
         operations: operations.map(
-            one => ({ ...one, lines: plain(one.lines), leads: plain(one.leads) })
+            one => ({ ...one, lines: asked(one.lines), leads: asked(one.leads) })
         ),
         kernels: kernels.map(one => ({ ...one, facts: plain(one.facts) })),
     };

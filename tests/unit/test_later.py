@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,9 +16,10 @@ from inductoscope.model.entities import InductorGraph
 from inductoscope.model.fold import fold, load
 from inductoscope.model.later import LISTS, DecodedLater, may_mention
 from inductoscope.model.schedule import Buffer, ScheduledNode, read_schedule
+from inductoscope.recording import values
 from inductoscope.recording.events import reading
 from inductoscope.recording.events.base import Event
-from inductoscope.recording.events.reading import Entry, UndecodedEvent
+from inductoscope.recording.events.reading import Entry, UndecodedEvents
 from inductoscope.recording.reader import RecordingReader, open_recording
 from support.examples import NAMES, stored, write_recording
 
@@ -63,10 +65,10 @@ def test_who_looks_while_another_decodes_takes_nothing_away(
     names = [f"add_{number}" for number in range(5)]
     decode = later.decoded_events
 
-    def interrupted(events: Iterable[UndecodedEvent]) -> Iterator[Event | None]:
+    def interrupted(kind: str, graph_: str, lines: Iterable[bytes]) -> Iterator[Event | None]:
         monkeypatch.setattr(later, "decoded_events", decode)
         assert [node.node for node in graph.lowered] == names
-        return decode(events)
+        return decode(kind, graph_, lines)
 
     monkeypatch.setattr(later, "decoded_events", interrupted)
     assert [node.node for node in graph.lowered] == names
@@ -123,19 +125,39 @@ def test_lines_are_decoded_a_block_at_a_time(monkeypatch: pytest.MonkeyPatch) ->
     """Also if a block holds one that is not whole."""
     monkeypatch.setattr(reading, "_BLOCK", 1000)
     lines = [lowering(n, '"seconds":}' if n == 7 else '"seconds":0.5}') for n in range(40)]
-    undecoded = [UndecodedEvent("lowering", "0/0 inference", line.encode()) for line in lines]
     sizes = []
 
-    def parse_block(stream: str, lines: list[bytes]) -> list[Entry[Event]] | None:
-        sizes.append(sum(map(len, lines)))
-        return whole_block(stream, lines)
+    def parse_lines(some: Sequence[bytes]) -> list[Any] | None:
+        sizes.append(sum(map(len, some)))
+        return parse_block(some)
 
-    whole_block = reading.parse_block
-    monkeypatch.setattr(reading, "parse_block", parse_block)
-    found = list(reading.decoded_events(undecoded))
+    parse_block = values.parse_lines
+    monkeypatch.setattr(values, "parse_lines", parse_lines)
+    found = list(
+        reading.decoded_events("lowering", "0/0 inference", [line.encode() for line in lines])
+    )
     assert [n for n, event in enumerate(found) if event is None] == [7]
     assert len(sizes) > 3
     assert max(sizes) < 1000 + len(lines[-1])
+
+
+def test_events_that_follow_one_another_are_one_entry(tmp_path: Path) -> None:
+    """Of each graph, in the order in which they were written; with the time of the last."""
+    other = lowering(2).replace("0/0", "1/0").replace('"t":1.0', '"t":2.0')
+    lines = [lowering(0), lowering(1), other, lowering(3), '{"n":4,"t":3.0,"kind":"x"}']
+    reader = open_recording(write_lowerings(tmp_path / "r", *lines))
+    entries = list(reader.entries(undecoded=LISTS))
+    assert [(entry.number, entry.time) for entry in entries] == [
+        (1, 1.0),
+        (2, 2.0),
+        (3, 1.0),
+        (4, 3.0),
+    ]
+    assert [entry.event for entry in entries[:3]] == [
+        UndecodedEvents("0/0 inference", {"lowering": [lines[0].encode(), lines[1].encode()]}),
+        UndecodedEvents("1/0 inference", {"lowering": [lines[2].encode()]}),
+        UndecodedEvents("0/0 inference", {"lowering": [lines[3].encode()]}),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import * as contract from "./contract";
 import type { Part, PartReader } from "./data";
 import { graphText } from "./fx";
-import { linkPanes } from "./link";
+import { type LinkedGraph, linkPanes } from "./link";
 import { brief } from "./text";
 
 export interface Pane extends contract.Pane {
@@ -11,7 +11,7 @@ export interface Pane extends contract.Pane {
   labels: string[] | null;
 }
 
-export interface LinkedPanes extends Omit<contract.LinkedPanes, "panes"> {
+export interface LinkedPanes extends Omit<LinkedGraph, "panes"> {
   panes: Pane[];
 }
 
@@ -31,7 +31,7 @@ async function whole(name: string, part: Part): Promise<unknown> {
   return part(name).catch(() => null);
 }
 
-function shownPanes(chunk: contract.LinkedPanes): LinkedPanes {
+function shownPanes(chunk: LinkedGraph): LinkedPanes {
   const panes = chunk.panes.map((pane, place): Pane => {
     const id = pane.id || `pane-${place + 1}`;
     const labels = pane.numbers?.map((label) => (label === null ? "" : String(label))) ?? null;

@@ -33,7 +33,11 @@ export function Code(properties: CodeProperties): JSX.Element {
   useEffect(() => {
     const extra = [chooser((chosen) => onLine.current?.(chosen)), finding(() => setSearching(true))];
     const state = paneState(shown, { label, labels }, marks ?? NONE, extra);
-    const editor = new EditorView({ state, parent: parent.current! });
+    const editor = new EditorView({ state });
+    // Once the editors of all panes are made: making the next one would lay out those on the page.
+    queueMicrotask(() => {
+      if (view.current === editor) parent.current?.append(editor.dom);
+    });
     view.current = editor;
     drawn.current = marks;
     // The text of all panes is painted first.
@@ -52,8 +56,8 @@ export function Code(properties: CodeProperties): JSX.Element {
   useEffect(() => {
     const editor = view.current;
     if (!editor || line === null) return;
-    revealLine(editor, line);
-    // A new editor guesses heights until it has measured itself, and then moves once more.
+    queueMicrotask(() => revealLine(editor, line)); // A new editor is on the page by then.
+    // It guesses heights until it has measured itself, and then moves once more.
     return afterFrames(3, () => revealLine(editor, line));
   }, [shown, line, revealed]);
 

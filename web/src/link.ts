@@ -5,16 +5,39 @@ import { type FxNode, readFxGraph } from "./fx";
 
 type Lines = Map<string, number[]>;
 
+/** The lines of one thing, by pane. */
+export interface PaneLines {
+  get(pane: string): number[] | undefined;
+}
+
+export interface LinkedOperation extends Omit<Operation, "lines" | "leads"> {
+  lines: PaneLines;
+  leads: PaneLines;
+}
+
+export interface LinkedGraph extends Omit<LinkedPanes, "operations"> {
+  operations: LinkedOperation[];
+}
+
 /** A pane, and the lines of each thing in it. */
-interface Laid {
-  text: string;
-  language: string;
-  numbers: (number | null)[] | null;
-  places: Lines;
+class Laid {
+  private known: Lines | null = null;
+
+  constructor(
+    readonly text: string,
+    readonly language: string,
+    private readonly place: () => Lines,
+    public numbers: (number | null)[] | null = null,
+  ) {}
+
+  /** Found when someone asks: most panes are not shown. */
+  get places(): Lines {
+    return (this.known ??= this.place());
+  }
 }
 
 /** `graphs`: by pane, the graphs of torch.fx as they were recorded. */
-export function linkPanes(sources: GraphSources, graphs: Map<string, unknown>): LinkedPanes {
+export function linkPanes(sources: GraphSources, graphs: Map<string, unknown>): LinkedGraph {
   const read = (pane: string): FxNode[] => readFxGraph(graphs.get(pane), sources.library_files) ?? [];
   const [captured, aot, final] = [read("dynamo"), read("aot"), read("post-grad")];
   const panes = new Map<string, Laid>([
@@ -39,7 +62,7 @@ function shownPane(id: string, title: string, laid: Laid | undefined, missing: M
   return { id, title, language, text, numbers, missing: text ? "" : why };
 }
 
-const NOTHING: Laid = { text: "", language: "", numbers: null, places: new Map() };
+const NOTHING = new Laid("", "", () => new Map());
 
 function put(lines: Lines, key: string, line: number): void {
   const known = lines.get(key);
@@ -48,12 +71,15 @@ function put(lines: Lines, key: string, line: number): void {
 }
 
 function layGraph(nodes: FxNode[]): Laid {
-  const places: Lines = new Map();
-  const lines: string[] = [];
-  for (const { name, shown } of nodes) {
-    for (const line of shown.split("\n")) put(places, name, lines.push(line));
-  }
-  return { text: lines.join("\n"), language: "fx", numbers: null, places };
+  const text = nodes.map((node) => node.shown).join("\n");
+  return new Laid(text, "fx", () => {
+    const places: Lines = new Map();
+    let line = 0;
+    for (const { name, shown } of nodes) {
+      for (const _ of shown.split("\n")) put(places, name, (line += 1));
+    }
+    return places;
+  });
 }
 
 const keyOfPlace = (file: string, line: number): string => `${line} ${file}`;
@@ -76,24 +102,25 @@ function layProgram(nodes: FxNode[]): Laid {
       numbers.push(line);
     }
   }
-  return { text: lines.join("\n"), language: "python", numbers: numbers.length ? numbers : null, places };
+  return new Laid(lines.join("\n"), "python", () => places, numbers.length ? numbers : null);
 }
 
 /** The key of lines that belong to nothing. */
 const OF_NOTHING = "-";
 
-function layText(source: SourceText): Laid {
-  const { text, language, keys } = source;
-  const places: Lines = new Map();
-  let line = 0;
-  source.counts.forEach((count, block) => {
-    const key = keys[block] ?? OF_NOTHING;
-    for (let within = 0; within < count; within += 1) {
-      line += 1;
-      if (key !== OF_NOTHING) put(places, key, line);
-    }
+function layText({ text, language, keys, counts }: SourceText): Laid {
+  return new Laid(text, language, () => {
+    const places: Lines = new Map();
+    let line = 0;
+    counts.forEach((count, block) => {
+      const key = keys[block] ?? OF_NOTHING;
+      for (let within = 0; within < count; within += 1) {
+        line += 1;
+        if (key !== OF_NOTHING) put(places, key, line);
+      }
+    });
+    return places;
   });
-  return { text, language, numbers: null, places };
 }
 
 function numberWrapper(wrapper: Laid | undefined, first: number): void {
@@ -129,40 +156,52 @@ class Linker {
     this.callLines = callLines(sources);
   }
 
-  operation(node: FxNode): Operation {
-    const leaves = this.leavesOf.get(node.name) ?? [];
-    const ledTo = this.ledTo.get(node.name) ?? [];
-    const kernels = this.kernels(leaves);
-    const others = this.kernels(ledTo).filter((place) => !kernels.includes(place));
+  operation(node: FxNode): LinkedOperation {
     return {
       name: node.name,
       label: node.target,
       module: node.module,
       no_code: this.sources.no_code.get(node.name) ?? "",
-      lines: this.lines(node, leaves, kernels),
-      leads: filled([
-        ["scheduler", this.inPane("scheduler", ledTo)],
-        ["fused", this.inPane("fused", ledTo)],
-        [WRAPPER, this.callsOf(others)],
-        [KERNEL, others.flatMap((place) => (this.sources.called[place]!.library ? this.wholeLines(place) : []))],
-      ]),
+      lines: new FoundLines((pane) => this.linesIn(pane, node)),
+      leads: new FoundLines((pane) => this.leadsIn(pane, node)),
     };
   }
 
-  private lines(node: FxNode, leaves: string[], kernels: number[]): Lines {
-    const isInAot = this.panes.get("aot")?.places.has(node.name);
-    return filled([
-      ["python", node.place ? this.inPane("python", [keyOfPlace(node.place.file, node.place.line)]) : []],
-      ["dynamo", this.inPane("dynamo", node.origins)],
-      ["aot", this.inPane("aot", isInAot ? [node.name] : node.origins)],
-      ["post-grad", this.inPane("post-grad", [node.name])],
-      ["ir", this.inPane("ir", [node.name])],
-      ["scheduler", this.inPane("scheduler", leaves)],
-      ["fused", this.inPane("fused", leaves)],
-      [WRAPPER, this.callsOf(kernels)],
-      [LOOP_BODY, leaves.flatMap((leaf) => this.steps(leaf, node.name).flatMap((name) => this.bodyLines(leaf, name)))],
-      [KERNEL, this.kernelLines(node.name, leaves, kernels)],
-    ]);
+  private linesIn(pane: string, node: FxNode): number[] {
+    const leaves = this.leavesOf.get(node.name) ?? [];
+    switch (pane) {
+      case "python":
+        return node.place ? this.inPane(pane, [keyOfPlace(node.place.file, node.place.line)]) : [];
+      case "dynamo":
+        return this.inPane(pane, node.origins);
+      case "aot":
+        return this.inPane(pane, this.panes.get(pane)?.places.has(node.name) ? [node.name] : node.origins);
+      case "post-grad":
+      case "ir":
+        return this.inPane(pane, [node.name]);
+      case "scheduler":
+      case "fused":
+        return this.inPane(pane, leaves);
+      case WRAPPER:
+        return this.callsOf(this.kernels(leaves));
+      case LOOP_BODY:
+        return leaves.flatMap((leaf) => this.steps(leaf, node.name).flatMap((name) => this.bodyLines(leaf, name)));
+      case KERNEL:
+        return this.kernelLines(node.name, leaves);
+      default:
+        return [];
+    }
+  }
+
+  /** Lines that do not compute it: they are what it led to. */
+  private leadsIn(pane: string, node: FxNode): number[] {
+    const ledTo = this.ledTo.get(node.name) ?? [];
+    if (pane === "scheduler" || pane === "fused") return this.inPane(pane, ledTo);
+    const own = this.kernels(this.leavesOf.get(node.name) ?? []);
+    const others = this.kernels(ledTo).filter((place) => !own.includes(place));
+    if (pane === WRAPPER) return this.callsOf(others);
+    if (pane !== KERNEL) return [];
+    return others.flatMap((place) => (this.sources.called[place]!.library ? this.wholeLines(place) : []));
   }
 
   private inPane(pane: string, keys: string[]): number[] {
@@ -193,9 +232,9 @@ class Linker {
     return named.get(name) ?? [];
   }
 
-  private kernelLines(operation: string, leaves: string[], kernels: number[]): number[] {
+  private kernelLines(operation: string, leaves: string[]): number[] {
     const found: number[] = [];
-    for (const place of kernels) {
+    for (const place of this.kernels(leaves)) {
       const kernel = this.sources.called[place]!;
       for (const leaf of leaves) this.writtenFor(kernel, leaf, operation, found);
       if (this.isWhole(kernel, leaves)) found.push(...this.wholeLines(place));
@@ -249,13 +288,20 @@ function callLines({ called, calls }: GraphSources): number[][] {
   return called.map(({ nodes }) => byNodes.get(nodes.join(" ")) ?? []);
 }
 
-/** Lists by name, without those that are empty; each line once, in order. */
-function filled(lists: [string, number[]][]): Lines {
-  const found: Lines = new Map();
-  for (const [name, lines] of lists) {
-    if (lines.length) found.set(name, lines.length > 1 ? [...new Set(lines)].sort((left, right) => left - right) : lines);
+/** Each line once, in order; found when a pane is first asked for. */
+class FoundLines implements PaneLines {
+  private readonly known: Lines = new Map();
+
+  constructor(private readonly find: (pane: string) => number[]) {}
+
+  get(pane: string): number[] {
+    let lines = this.known.get(pane);
+    if (!lines) {
+      lines = [...new Set(this.find(pane))].sort((left, right) => left - right);
+      this.known.set(pane, lines);
+    }
+    return lines;
   }
-  return found;
 }
 
 const splitTexts = new WeakMap<Laid, string[]>();

@@ -26,22 +26,31 @@ export function colourOf(operation: number): number {
 }
 
 /** For each pane, the operations of each line. */
-export type Lines = Map<string, Map<number, number[]>>;
+export interface Lines {
+  get(pane: string): Map<number, number[]>;
+}
 
+/** Of a pane when it is first asked for: most panes are not shown. */
 export function indexLines(chunk: LinkedPanes): Lines {
-  const panes: Lines = new Map();
+  const known = new Map<string, Map<number, number[]>>();
+  const get = (pane: string): Map<number, number[]> => {
+    const lines = known.get(pane) ?? indexPane(chunk, pane);
+    known.set(pane, lines);
+    return lines;
+  };
+  return { get };
+}
+
+function indexPane(chunk: LinkedPanes, pane: string): Map<number, number[]> {
+  const found = new Map<number, number[]>();
   chunk.operations.forEach((operation, place) => {
-    for (const [pane, lines] of operation.lines) {
-      const known = panes.get(pane) ?? new Map<number, number[]>();
-      panes.set(pane, known);
-      for (const line of lines) {
-        const there = known.get(line);
-        if (there) there.push(place);
-        else known.set(line, [place]);
-      }
+    for (const line of operation.lines.get(pane) ?? []) {
+      const there = found.get(line);
+      if (there) there.push(place);
+      else found.set(line, [place]);
     }
   });
-  return panes;
+  return found;
 }
 
 /** The selection that an address stands for. */
@@ -55,7 +64,7 @@ export function readSelection(route: Route, chunk: LinkedPanes, lines: Lines, fo
 
   function selected(): number[] {
     if (pane === NATIVE && line) return operationsOfForm(chunk, lines, form, kernel, line);
-    if (pane && line) return lines.get(pane)?.get(line) ?? [];
+    if (pane && line) return lines.get(pane).get(line) ?? [];
     if (names.size) return positions((operation) => names.has(operation.name));
     if (module) return positions((operation) => isPartOf(operation.module, module));
     const found = kernelById(chunk, kernel);
@@ -97,7 +106,7 @@ function operationsOfForm(
   const found = new Set<number>();
   if (!kernel || !form) return [];
   for (const source of sourcesOf(form, line)) {
-    for (const operation of lines.get("kernel")?.get(kernel.first_line + source - 1) ?? []) found.add(operation);
+    for (const operation of lines.get("kernel").get(kernel.first_line + source - 1) ?? []) found.add(operation);
   }
   return [...found];
 }
@@ -132,7 +141,7 @@ export function markPane(pane: string, { chunk, lines, selection, kernel }: Mark
   const marks: Marks = new Map();
   const chosen = new Set(selection.operations);
   const quiet = !isNothing(selection);
-  for (const [line, operations] of lines.get(pane) ?? []) {
+  for (const [line, operations] of lines.get(pane)) {
     const hit = operations.find((operation) => chosen.has(operation));
     if (hit !== undefined) marks.set(line, `mark mark-${colourOf(hit)}`);
     else marks.set(line, `${quiet ? "bar" : "tint"} tint-${colourOf(operations[0]!)}`);
@@ -159,7 +168,7 @@ export function markForm(form: FormText, kernel: PaneKernel, lines: Lines, selec
   const chosen = new Set(selection.operations);
   const quiet = !isNothing(selection);
   for (const [source, targets] of form.links) {
-    const operations = lines.get("kernel")?.get(kernel.first_line + source - 1) ?? [];
+    const operations = lines.get("kernel").get(kernel.first_line + source - 1) ?? [];
     const hit = operations.find((operation) => chosen.has(operation));
     for (const line of targets) {
       if (hit !== undefined) marks.set(line, `mark mark-${colourOf(hit)}`);

@@ -21,7 +21,7 @@ from inductoscope.model.position import ProcessPosition
 from inductoscope.model.uncaught import UncaughtException, uncaught
 from inductoscope.recording.events import autotuning, checking, code, compiling, graphs, process
 from inductoscope.recording.events.base import Event
-from inductoscope.recording.events.reading import Entry, UndecodedEvent
+from inductoscope.recording.events.reading import Entry, UndecodedEvents
 
 OfGraph = TypeVar("OfGraph", bound=Event)
 
@@ -82,8 +82,10 @@ class Stream:
         """Add what an event says."""
         self.now = entry.time
         self.latest = max(self.latest, entry.time)
-        if isinstance(entry.event, UndecodedEvent):
-            self.graph_of(entry.event).lists[LISTS[entry.event.kind]].append(entry.event)
+        if isinstance(entry.event, UndecodedEvents):
+            lists = self.graph_of(entry.event).lists
+            for kind, lines in entry.event.lines.items():
+                lists[LISTS[kind]] += lines
             return
         self.position.take(entry)
         handler = HANDLERS.get(type(entry.event))

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from inductoscope.model import entities as E
 from inductoscope.model.building import Building, BuildingGraph, Stream
-from inductoscope.model.later import LATER, LISTS, DecodedLater
+from inductoscope.model.later import LISTS, DecodedLater
 from inductoscope.model.native import fold_natives
 from inductoscope.model.settings import Settings
 from inductoscope.model.timeline import KINDS as TIMED
@@ -177,9 +177,9 @@ Compiles = Mapping[str, ChoiceStart | ChoiceEnd]
 
 
 def _freeze_graph(building: BuildingGraph, compiles: Compiles) -> E.InductorGraph:
-    later = dict(LATER.values())
+    key, later = building.fields["key"], LISTS.values()
     lists: dict[str, Sequence[Any]] = {
-        name: DecodedLater(items, later[name]) if name in later else tuple(items)
+        name: DecodedLater(name, key, items) if name in later else tuple(items)
         for name, items in building.lists.items()
         if name != "autotunes"
     }

@@ -14,7 +14,7 @@ from inductoscope.model.kernel import reuse
 from inductoscope.model.lowering import lowered
 from inductoscope.recording.events import code, graphs
 from inductoscope.recording.events.base import Event
-from inductoscope.recording.events.reading import UndecodedEvent, decoded_events
+from inductoscope.recording.events.reading import decoded_events
 
 Item = TypeVar("Item", covariant=True)
 
@@ -26,19 +26,21 @@ LATER: dict[type[Event], tuple[str, Callable[[Any], Any]]] = {
     code.BufferReused: ("reuses", reuse),
 }
 LISTS = {event.kind: name for event, (name, _) in LATER.items()}
+_KINDS = {name: (event.kind, make) for event, (name, make) in LATER.items()}
 
 
 class DecodedLater(Sequence[Item]):
-    """Like the tuple of what `make` makes of these events.
+    """Like the tuple of what a list of a graph becomes, whose items are events or their lines.
 
     A line that turns out not to be whole counts until then, as a payload does that cannot be read.
     """
 
-    def __init__(self, events: Iterable[Event], make: Callable[[Any], Item]) -> None:
-        self._make = make
-        # The events, and then what they became, in place of them: only ever read and set as one,
-        # since threads share it.
-        self._state: tuple[tuple[Event, ...], tuple[Item, ...] | None] = (tuple(events), None)
+    def __init__(self, name: str, graph: str, items: Iterable[Event | bytes]) -> None:
+        self._graph = graph
+        self._kind, self._make = _KINDS[name]
+        # What was recorded, and then what became of it: only ever read and set as one, since
+        # threads share it.
+        self._state: tuple[tuple[Event | bytes, ...], tuple[Item, ...] | None] = tuple(items), None
 
     @property
     def is_decoded(self) -> bool:
@@ -47,18 +49,18 @@ class DecodedLater(Sequence[Item]):
 
     @property
     def _items(self) -> tuple[Item, ...]:
-        events, items = self._state
+        recorded, items = self._state
         if items is None:
-            undecoded = [event for event in events if isinstance(event, UndecodedEvent)]
-            decoded = iter(decoded_events(undecoded))
-            whole = (next(decoded) if isinstance(e, UndecodedEvent) else e for e in events)
-            items = tuple(self._make(event) for event in whole if event is not None)
+            lines = [each for each in recorded if isinstance(each, bytes)]
+            decoded = decoded_events(self._kind, self._graph, lines)
+            events = (next(decoded) if isinstance(each, bytes) else each for each in recorded)
+            items = tuple(self._make(event) for event in events if event is not None)
             self._state = (), items
         return items
 
     def __len__(self) -> int:
-        events, items = self._state
-        return len(events if items is None else items)
+        recorded, items = self._state
+        return len(recorded if items is None else items)
 
     def __iter__(self) -> Iterator[Item]:
         return iter(self._items)
@@ -84,13 +86,12 @@ class DecodedLater(Sequence[Item]):
 
     def may_mention(self, words: Iterable[str]) -> bool:
         """Whether one of these texts can be in it: seen from the lines, while they are kept."""
-        events, items = self._state
+        recorded, items = self._state
         if items is not None:
             return True
         sought = [word.encode() for word in words]
         return any(
-            not isinstance(event, UndecodedEvent) or any(word in event.line for word in sought)
-            for event in events
+            not isinstance(each, bytes) or any(word in each for word in sought) for each in recorded
         )
 
 

@@ -134,4 +134,5 @@ def library_folders() -> tuple[str, ...]:
 def _standard_folders() -> tuple[str, ...]:
     """Where this Python keeps its standard library."""
     found = (sysconfig.get_path(name) for name in ("stdlib", "platstdlib"))
-    return tuple({_slashed(path).rstrip("/") + "/" for path in found if path})
+    # Each once, in the same order in every process.
+    return tuple(dict.fromkeys(_slashed(path).rstrip("/") + "/" for path in found if path))

@@ -3,14 +3,14 @@
 import type { JSX } from "preact";
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import type { LinkedPanes } from "../chunks";
-import type { Operation } from "../contract";
+import type { LinkedOperation } from "../link";
 import { Listbox } from "../listbox";
 import { type Selection, colourOf } from "../linking";
 import { Empty } from "../parts";
 import { adjust } from "../route";
 import { brief, plural } from "../text";
 
-export function chooseOperation(operation: Operation): void {
+export function chooseOperation(operation: LinkedOperation): void {
   adjust({ op: [operation.name], pane: null, line: null, kernel: null, module: null });
 }
 
@@ -56,11 +56,11 @@ export function OperationList({ chunk, selection, words }: Properties): JSX.Elem
 }
 
 interface Entry {
-  operation: Operation;
+  operation: LinkedOperation;
   place: number;
 }
 
-function search(operations: Operation[], words: string): Entry[] {
+function search(operations: LinkedOperation[], words: string): Entry[] {
   const wanted = words.toLowerCase().split(/\s+/).filter(Boolean);
   return operations
     .map((operation, place) => ({ operation, place }))
@@ -70,7 +70,7 @@ function search(operations: Operation[], words: string): Entry[] {
     });
 }
 
-function OperationEntry({ operation, place }: { operation: Operation; place: number }): JSX.Element {
+function OperationEntry({ operation, place }: { operation: LinkedOperation; place: number }): JSX.Element {
   return (
     <>
       <span class={`swatch swatch-${colourOf(place)}`} aria-hidden="true" />
@@ -84,7 +84,9 @@ function OperationEntry({ operation, place }: { operation: Operation; place: num
 
 function Summary({ chunk, selection }: { chunk: LinkedPanes; selection: Selection }): JSX.Element {
   const chosen = selection.operations.length;
-  const leads = selection.operations.some((place) => (chunk.operations[place]?.leads.size ?? 0) > 0);
+  const leads = selection.operations.some((place) =>
+    chunk.panes.some((pane) => chunk.operations[place]?.leads.get(pane.id)?.length),
+  );
   const noCode = chunk.operations[selection.operations[0] ?? -1]?.no_code ?? "";
   return (
     <p class="summary" role="status">

@@ -7,9 +7,11 @@ reads as empty: nothing here raises.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
+from itertools import groupby, islice
 from typing import Any, Generic, TypeVar
 
 from inductoscope.recording import values
@@ -51,12 +53,15 @@ class UnreadEvent(Event):
 
 
 @dataclass(frozen=True)
-class UndecodedEvent(Event):
-    """An event of one graph; only its line is known, to be decoded if anyone asks what it says."""
+class UndecodedEvents(Event):
+    """Events of one graph that follow one another: only their lines are known, by kind.
 
-    kind: str  # type: ignore[misc]  # Of each event here, not of the class.
+    They are decoded if anyone asks what they say.
+    """
+
+    kind = ""
     graph: str
-    line: bytes
+    lines: Mapping[str, Sequence[bytes]]
 
 
 # Bytes of lines.
@@ -90,6 +95,9 @@ COERCIONS: dict[str, Coercion] = {
     },
 }
 
+# Values of these types stay as they are, so that reading them again can be left out.
+_WRITTEN_AS: dict[str, type] = {"str": str, "int": int, "bool": bool}
+
 
 def time_unless_of(kinds: Collection[bytes], line: bytes) -> float | None:
     """When a line was written that is of none of these kinds; None where it may be of one."""
@@ -101,20 +109,15 @@ def undecoded_of(kinds: Collection[str]) -> re.Pattern[bytes]:
     """Matches the lines of these kinds that need not be decoded at once, see `parse_block`."""
     names = "|".join(map(re.escape, sorted(kinds))).encode()
     return re.compile(
-        rb'\{"n":(\d{1,15}),"t":(\d{1,15}(?:\.\d{1,15})?),"kind":"(' + names + rb")\","
-        rb'"graph":"([ !#-\[\]-~]{1,200})",'
+        rb'\{"n":(?P<number>\d{1,15}),"t":(?P<time>\d{1,15}(?:\.\d{1,15})?),'
+        rb'"kind":"(?P<kind>' + names + rb')","graph":"(?P<graph>[ !#-\[\]-~]{1,200})",'
     )
 
 
 def parse_line(stream: str, line: bytes) -> Entry[Event] | None:
     """The entry in a line of a stream; None where it is not a whole one."""
-    try:
-        found = values.parse(line)
-    except ValueError:
-        return None
-    if not isinstance(found, dict) or not isinstance(found.get("kind"), str):
-        return None
-    return read_entry(stream, found)
+    found = _parsed(line)
+    return read_entry(stream, found) if _is_whole(found) else None
 
 
 def parse_block(
@@ -122,55 +125,65 @@ def parse_block(
 ) -> list[Entry[Event]] | None:
     """The entries of many lines; None where one of them is not a whole one.
 
-    What matches `undecoded` is taken to be whole, and becomes an `UndecodedEvent`.
+    What matches `undecoded` is taken to be whole, and becomes part of `UndecodedEvents`.
     """
-    later = [undecoded and _left_undecoded(stream, undecoded.match(line)) for line in lines]
-    now = [line for line, entry in zip(lines, later, strict=True) if entry is None]
-    found = values.parse_lines(now)
-    if found is None or not all(
-        isinstance(e, dict) and isinstance(e.get("kind"), str) for e in found
-    ):
-        return None
-    decoded = (read_entry(stream, entry) for entry in found)
-    return [entry or next(decoded) for entry in later]
-
-
-def _left_undecoded(stream: str, match: re.Match[bytes] | None) -> Entry[Event] | None:
     # What was cut off does not end as an object does.
-    if match is None or not match.string.endswith(b"}"):
+    heads = [undecoded.match(line) if undecoded and line[-1:] == b"}" else None for line in lines]
+    now = [line for line, head in zip(lines, heads, strict=True) if head is None]
+    found = values.parse_lines(now)
+    if found is None or not all(map(_is_whole, found)):
         return None
-    number, time, kind, graph = match.groups()
-    event = values.filled(
-        UndecodedEvent, kind=kind.decode(), graph=graph.decode(), line=match.string
-    )
-    return values.filled(Entry, stream=stream, number=int(number), time=float(time), event=event)
+    return list(_in_order(stream, heads, (read_entry(stream, entry) for entry in found)))
 
 
-def decoded_events(events: Iterable[UndecodedEvent]) -> Iterator[Event | None]:
-    """What each of them says; None of one that turns out not to be whole."""
-    for some in _blocks(events):
-        lines = [event.line for event in some]
-        each = parse_block("", lines) or (parse_line("", line) for line in lines)
-        for event, entry in zip(some, each, strict=True):
-            yield entry.event if entry is not None and _is_as_taken(event, entry.event) else None
+def _is_whole(found: Any) -> bool:
+    return isinstance(found, dict) and isinstance(found.get("kind"), str)
 
 
-def _blocks(events: Iterable[UndecodedEvent]) -> Iterator[list[UndecodedEvent]]:
+def _in_order(
+    stream: str, heads: Iterable[re.Match[bytes] | None], decoded: Iterator[Entry[Event]]
+) -> Iterator[Entry[Event]]:
+    """The entries of lines: those that have a head stay undecoded, the others are decoded."""
+    for graph, some in groupby(heads, key=lambda head: head and head["graph"]):
+        if graph is None:
+            yield from islice(decoded, sum(1 for _ in some))
+            continue
+        lines: dict[str, list[bytes]] = defaultdict(list)
+        for head in some:
+            lines[head["kind"].decode()].append(head.string)
+        event = UndecodedEvents(graph.decode(), lines)
+        yield Entry(stream, int(head["number"]), float(head["time"]), event)
+
+
+def decoded_events(kind: str, graph: str, lines: Iterable[bytes]) -> Iterator[Event | None]:
+    """What lines say that were taken to be of this kind and graph; None where one is not whole.
+
+    One may say of itself something else at its end than at its beginning: the last counts.
+    """
+    for some in _blocks(lines):
+        for found in values.parse_lines(some) or map(_parsed, some):
+            is_as_taken = _is_whole(found) and (found["kind"], found.get("graph")) == (kind, graph)
+            yield read_event(kind, found) if is_as_taken else None
+
+
+def _parsed(line: bytes) -> Any:
+    try:
+        return values.parse(line)
+    except ValueError:
+        return None
+
+
+def _blocks(lines: Iterable[bytes]) -> Iterator[list[bytes]]:
     """What is decoded at once: no more than fits into memory several times over."""
     block, size = [], 0
-    for event in events:
-        block.append(event)
-        size += len(event.line)
+    for line in lines:
+        block.append(line)
+        size += len(line)
         if size >= _BLOCK:
             yield block
             block, size = [], 0
     if block:
         yield block
-
-
-def _is_as_taken(event: UndecodedEvent, decoded: Event) -> bool:
-    """Whether a line says at its end what it says at its beginning: the last of two keys counts."""
-    return decoded.kind == event.kind and getattr(decoded, "graph", None) == event.graph
 
 
 def read_entry(stream: str, found: dict[str, Any]) -> Entry[Event]:
@@ -187,13 +200,22 @@ def read_event(kind: str, found: Mapping[str, Any]) -> Event:
     known = KINDS.get(kind)
     if known is None:
         return UnknownEvent(kind, found)
-    coercions, absent = _coercions(known)  # type: ignore[arg-type]  # A class is hashable.
-    given = {name: coercions[name](value) for name, value in found.items() if name in coercions}
-    return values.filled(known, **{**absent, **given})
+    readers, absent = _readers(known)  # type: ignore[arg-type]  # A class is hashable.
+    given = dict(absent)
+    for name, value in found.items():
+        if name in readers:
+            written_as, coerce = readers[name]
+            given[name] = value if type(value) is written_as else coerce(value)
+    return values.filled(known, **given)
 
 
 @cache
-def _coercions(event: type[Event]) -> tuple[dict[str, Coercion], dict[str, Any]]:
-    """How each field is read, and what it is where it is absent."""
-    coercions = {item.name: COERCIONS[str(item.type)] for item in fields(event)}
-    return coercions, {name: coerce(None) for name, coerce in coercions.items()}
+def _readers(
+    event: type[Event],
+) -> tuple[dict[str, tuple[type | None, Coercion]], dict[str, Any]]:
+    """How each field is read, with the type that stays as it is; and what it is where absent."""
+    readers = {
+        item.name: (_WRITTEN_AS.get(str(item.type)), COERCIONS[str(item.type)])
+        for item in fields(event)
+    }
+    return readers, {name: coerce(None) for name, (_, coerce) in readers.items()}
