@@ -144,15 +144,24 @@ def _in_order(
     stream: str, heads: Iterable[re.Match[bytes] | None], decoded: Iterator[Entry[Event]]
 ) -> Iterator[Entry[Event]]:
     """The entries of lines: those that have a head stay undecoded, the others are decoded."""
-    for graph, some in groupby(heads, key=lambda head: head and head["graph"]):
+    for graph, some in groupby(heads, key=_graph_of):
         if graph is None:
             yield from islice(decoded, sum(1 for _ in some))
-            continue
-        lines: dict[str, list[bytes]] = defaultdict(list)
-        for head in some:
-            lines[head["kind"].decode()].append(head.string)
-        event = UndecodedEvents(graph.decode(), lines)
-        yield Entry(stream, int(head["number"]), float(head["time"]), event)
+        else:
+            yield _undecoded(stream, graph, [head for head in some if head is not None])
+
+
+def _graph_of(head: re.Match[bytes] | None) -> str | None:
+    return None if head is None else head["graph"].decode()
+
+
+def _undecoded(stream: str, graph: str, heads: Sequence[re.Match[bytes]]) -> Entry[UndecodedEvents]:
+    lines: dict[str, list[bytes]] = defaultdict(list)
+    for head in heads:
+        lines[head["kind"].decode()].append(head.string)
+    last = heads[-1]
+    event = UndecodedEvents(graph, lines)
+    return Entry(stream, int(last["number"]), float(last["time"]), event)
 
 
 def decoded_events(kind: str, graph: str, lines: Iterable[bytes]) -> Iterator[Event | None]:
