@@ -109,6 +109,39 @@ def test_arguments_and_standard_input_reach_every_run(workplace: Workplace) -> N
     assert done.returncode == 0
 
 
+def test_a_function_that_takes_long_to_trace_does_not_hang(workplace: Workplace) -> None:
+    """Dynamo records nothing else for several times as long as a hang is believed after."""
+    workplace.write(
+        "long.py",
+        "import torch\n"
+        "@torch.compile\n"
+        "def counted(x):\n"
+        "    total = 0\n"
+        "    for number in range(40_000):\n"
+        "        total = (total + number) % 7\n"
+        "    return x * total\n"
+        "print(counted(torch.ones(2)))\n",
+    )
+    found = workplace.doctor("--stall", "2", "long.py")
+    assert found.verdict["verdict"] == "clean"
+
+
+def test_an_instruction_that_dynamo_never_ends_is_a_hang(workplace: Workplace) -> None:
+    workplace.write(
+        "never.py",
+        "import dis, torch\n"
+        "from torch._dynamo import symbolic_convert\n"
+        "def endless(self, instruction):\n"
+        "    while True:\n"
+        "        instruction.arg\n"
+        "symbolic_convert.InstructionTranslator.dispatch_table[dis.opmap['BINARY_OP']] = endless\n"
+        "torch.compile(lambda x: x + 1)(torch.ones(2))\n",
+    )
+    found = workplace.doctor("--stall", "3", "never.py")
+    assert (found.verdict["verdict"], found.verdict["stage"]) == ("hang", "dynamo")
+    assert found.verdict["culprit"]["function"] == "endless"
+
+
 def test_ctrl_c_ends_with_what_is_known_and_leaves_nothing_running(workplace: Workplace) -> None:
     workplace.write("forever.py", "import time, torch\ntime.sleep(1000)\n")
     child = subprocess.Popen(

@@ -11,7 +11,7 @@ from inductoscope.hangs.watch.judgement import StallDiagnosis
 from inductoscope.hangs.watch.patience import patience_of_doctor, patience_of_run
 from inductoscope.model.position import ProcessPosition
 from inductoscope.processes.tree import ProcessSample, Tree
-from inductoscope.recording.events.compiling import StageStart
+from inductoscope.recording.events.compiling import StageStart, TracingContinues
 from inductoscope.recording.events.graphs import FusionRoundDone
 from inductoscope.recording.events.reading import Entry
 from inductoscope.vocabulary import stages
@@ -103,6 +103,27 @@ def test_the_rounds_of_the_next_graph_are_counted_anew() -> None:
     position = position_in(stages.SCHEDULER, MOST_ROUNDS + 1)
     position.take(Entry("", 0, 0.0, StageStart(stage=stages.SCHEDULER)))
     assert position.rounds == 0
+
+
+@pytest.mark.parametrize(
+    ("seconds", "limit"), [(10.0, 60.0), (100.0, 100.0), (1000.0, 300.0)], ids=str
+)
+def test_a_large_compile_may_be_silent_for_as_long_as_it_took_to_get_there(
+    seconds: float, limit: float
+) -> None:
+    """Within reason; if someone says how long, it is that long."""
+    position = position_in(stages.DYNAMO)
+    position.take(Entry("", 1, seconds, StageStart(stage=stages.AOT)))
+    assert DOCTOR.limit(position) == limit
+    assert patience_of_run(60.0).limit(position) == 60.0
+
+
+def test_what_is_no_progress_does_not_make_a_compile_large() -> None:
+    position = position_in(stages.SCHEDULER)
+    position.take(Entry("", 1, 200.0, FusionRoundDone(round=1, before=3, after=3, seconds=0.1)))
+    assert DOCTOR.limit(position) == 60.0
+    position.take(Entry("", 2, 200.0, TracingContinues(stage=stages.AOT)))
+    assert DOCTOR.limit(position) == 200.0
 
 
 @pytest.mark.parametrize(

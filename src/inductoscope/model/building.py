@@ -386,6 +386,7 @@ READ_ELSEWHERE: dict[type[Event], str] = {
     process.ProcessStart: "model/position.py",
     **dict.fromkeys((compiling.StageStart, *_CALLS), "model/position.py"),
     **dict.fromkeys(_STUCK, "hangs/choices/stuck_choices.py"),
+    compiling.TracingContinues: "hangs/watch/following.py",
     **dict.fromkeys(_COSTS, "profiling/compile_time/recorded_costs.py"),
     **dict.fromkeys(_SHADOWS, "doctor/outside/long_run.py"),
     # Only ever sent by a fork to the process that started it.

@@ -13,7 +13,12 @@ from inductoscope.recording.events.autotuning import ChoiceEnd, ChoiceStart
 from inductoscope.recording.events.base import Event
 from inductoscope.recording.events.checking import EagerReturned, GraphCall, GraphReturned
 from inductoscope.recording.events.code import NativeEnd, NativeStart
-from inductoscope.recording.events.compiling import CompileStart, StageEnd, StageStart
+from inductoscope.recording.events.compiling import (
+    CompileStart,
+    StageEnd,
+    StageStart,
+    TracingContinues,
+)
 from inductoscope.recording.events.graphs import FusionRoundDone, NodeLowered
 from inductoscope.recording.events.process import ProcessEnd, ProcessStart
 from inductoscope.recording.events.reading import Entry
@@ -46,6 +51,11 @@ class OpenStages:
     def innermost(self) -> StageStart | None:
         """The stage that was entered last."""
         return self._open[-1].event if self._open else None
+
+    @property
+    def since(self) -> float | None:
+        """When the outermost one was entered, by the clock of the process."""
+        return self._open[0].time if self._open else None
 
     def enter(self, entry: Stage) -> None:
         """A stage begins."""
@@ -115,12 +125,21 @@ class ProcessPosition:
     rounds: int = 0
     process: ProcessStart | None = None
     has_ended: bool = False
+    # When it was last seen to get on, by its clock.
+    latest: float = 0.0
 
     def take(self, entry: Entry[Event]) -> None:
         """One more entry; most kinds say nothing about where the process is."""
+        if entry.event.is_progress or isinstance(entry.event, TracingContinues):
+            self.latest = max(self.latest, entry.time)
         handler = _HANDLERS.get(type(entry.event))
         if handler is not None:
             handler(self, entry)
+
+    @property
+    def seconds_inside(self) -> float:
+        """From when it entered the compiler until it was last seen to get on; 0 outside."""
+        return 0.0 if self.stages.since is None else self.latest - self.stages.since
 
     @property
     def role(self) -> str:

@@ -23,6 +23,7 @@ from inductoscope.capture.hooks import (
     passes,
     scheduler,
     settings,
+    tracing,
     workers,
 )
 from inductoscope.vocabulary.torch_names import Hook
@@ -34,10 +35,12 @@ HOOKS: tuple[Hook, ...] = (
     dynamo.GUARDS,
     dynamo.RECOMPILES,
     dynamo.EAGER_FALLBACKS,
+    tracing.LINES,
     settings.SETTINGS,
     ahead_of_time.PROGRAMS,
     aot.GRAPHS,
     aot.DECOMPOSITIONS,
+    tracing.NODES,
     inductor.GRAPHS,
     inductor.CACHED_GRAPHS,
     cuda_graphs.SKIPS,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from inductoscope.model.position import ProcessPosition
+from inductoscope.recording.events.compiling import TracingContinues
 from inductoscope.recording.stream_reader import StreamReader, stream_paths
 
 
@@ -18,6 +19,8 @@ class FollowedStream:
     position: ProcessPosition = field(default_factory=ProcessPosition)
     # When it was last seen to get anywhere.
     moved: float = field(default_factory=time.monotonic)
+    # When it last traced some more of the program: that may go on for ever.
+    traced: float = 0.0
 
     @property
     def path(self) -> Path:
@@ -35,6 +38,12 @@ class FollowedStream:
             self.position.take(entry)
             if entry.event.is_progress:
                 self.moved = time.monotonic()
+            elif isinstance(entry.event, TracingContinues):
+                self.traced = time.monotonic()
+
+    def last_sign(self, patience: float) -> float:
+        """When it was last seen to get anywhere; `patience`: for how long tracing is enough."""
+        return self.traced if 0 < self.traced - self.moved < patience else self.moved
 
 
 class Streams:

@@ -29,12 +29,22 @@ class Patience:
     idle: float | None = None
     # How many times as long a process gets that others keep from the processor.
     when_starved: float = 5.0
+    # How many times as long a large compile gets: to trace a program, where it is seen to go on
+    # with that, and in any stage, where it took long to get there.
+    when_large: float = 5.0
+
+    @property
+    def tracing(self) -> float:
+        """How long a process may trace a program that it goes on with, and record nothing else."""
+        return self.when_large * self.in_stage
 
     def limit(self, position: ProcessPosition) -> float | None:
         """How long a process may stay where it is."""
         innermost = position.stages.innermost
         if innermost is not None:
-            return self.by_stage.get(innermost.stage, self.in_stage)
+            usual = self.by_stage.get(innermost.stage, self.in_stage)
+            # What a compile has taken so far shows how large it is: it may be silent for as long.
+            return min(max(usual, position.seconds_inside), self.when_large * usual)
         if position.call is None or self.in_call is None:
             return self.outside
         if position.eager_seconds is None:
@@ -46,7 +56,7 @@ def patience_of_run(seconds: float | None) -> Patience:
     """For `run`, which reports a stall and continues; `seconds`, if given, apply everywhere."""
     if seconds is None:
         return Patience(by_stage=_BY_STAGE, outside=600.0)
-    return Patience(in_stage=seconds, outside=seconds)
+    return Patience(in_stage=seconds, outside=seconds, when_large=1.0)
 
 
 def patience_of_doctor(seconds: float) -> Patience:

@@ -184,7 +184,9 @@ class StallWatcher:
 
     def _movement(self, group: _Group, streams: list[FollowedStream], limit: float | None) -> str:
         """The progress since the last look; empty if there was none."""
-        latest = max((s.moved for s in streams if _belongs(s, group)), default=group.moved)
+        tracing = self._patience.tracing
+        signs = (s.last_sign(tracing) for s in streams if _belongs(s, group))
+        latest = max(signs, default=group.moved)
         if latest > group.moved:
             return "new events were recorded"
         quiet = time.monotonic() - group.moved

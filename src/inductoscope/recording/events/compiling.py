@@ -134,6 +134,16 @@ class StageEnd(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
+class TracingContinues(Event):
+    """Dynamo has traced another line, or AOTAutograd another node; at most once a second."""
+
+    kind = "tracing"
+    # A loop of the program may be traced for ever: whoever watches believes it for so long.
+    is_progress = False
+    stage: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class CacheLookedUp(Event):
     """A cache was asked. cache: AOTAutograd, FX graph, launch configuration."""
 
