@@ -8,7 +8,7 @@ that the user reads the same one as without the tool.
 from __future__ import annotations
 
 import functools
-from collections import deque
+import time
 from collections.abc import Callable
 from types import CodeType, TracebackType
 from typing import Any
@@ -29,8 +29,8 @@ Before = Callable[[Arguments, Keywords], Any]
 After = Callable[[Any, Any, Arguments, Keywords], None]
 Failed = Callable[[Any, BaseException], None]
 
-# The one code object that all replacements share.
-_OWN_CODE: deque[CodeType] = deque(maxlen=1)
+# The code objects of all replacements: those of `watch` share one, those of `glance` another.
+_OWN_CODE: set[CodeType] = set()
 
 
 def watch(
@@ -57,7 +57,30 @@ def watch(
                 SCOPE.guard(after, token, result, args, kwargs)
             return result
 
-        _OWN_CODE.append(watched.__code__)
+        _OWN_CODE.add(watched.__code__)
+        return functools.wraps(original)(watched)
+
+    return replacement
+
+
+def glance(seconds: float, before: Callable[[], None]) -> Replacement:
+    """A replacement that calls `before` now and then, for what is called all the time."""
+
+    def replacement(original: Callable[..., Any]) -> Callable[..., Any]:
+        due = 0.0
+
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            nonlocal due
+            if time.perf_counter() >= due and SCOPE.active:
+                due = time.perf_counter() + seconds
+                SCOPE.guard(before)
+            try:
+                return original(*args, **kwargs)
+            except BaseException as error:
+                SCOPE.guard(_hide_own_frames, error)
+                raise
+
+        _OWN_CODE.add(watched.__code__)
         return functools.wraps(original)(watched)
 
     return replacement
@@ -169,6 +192,6 @@ def _hide_own_frames(error: BaseException) -> None:
 
 
 def _past_own(entry: TracebackType | None) -> TracebackType | None:
-    while entry is not None and entry.tb_frame.f_code is _OWN_CODE[0]:
+    while entry is not None and entry.tb_frame.f_code in _OWN_CODE:
         entry = entry.tb_next
     return entry

@@ -6,36 +6,22 @@ reach Python's limit.
 
 from __future__ import annotations
 
-import threading
 import time
 
-from inductoscope.capture.observe import Arguments, Keywords, watch
+from inductoscope.capture.observe import glance
 from inductoscope.capture.scope import SCOPE
 from inductoscope.recording.events.compiling import TracingContinues
 from inductoscope.vocabulary import stages
 from inductoscope.vocabulary.torch_names import Hook, TorchName, Wrap
 
 _SECONDS = 1.0
-_TRACING = (stages.DYNAMO, stages.AOT)
 
 
-class _Signs(threading.local):
-    """When this thread last gave a sign of life."""
-
-    last = 0.0
-
-
-_signs = _Signs()
-
-
-def _continues(args: Arguments, kwargs: Keywords) -> None:
-    now = time.perf_counter()
-    if now - _signs.last < _SECONDS or SCOPE.stage not in _TRACING:
-        return
+def _continues() -> None:
     # The beginning of a stage is a sign of life, too.
-    if now - SCOPE.stages[-1].started >= _SECONDS:
+    is_new = SCOPE.stages and time.perf_counter() - SCOPE.stages[-1].started < _SECONDS
+    if SCOPE.stage in (stages.DYNAMO, stages.AOT) and not is_new:
         SCOPE.emit(TracingContinues(stage=SCOPE.stage))
-    _signs.last = now
 
 
 LINES = Hook(
@@ -44,7 +30,7 @@ LINES = Hook(
     wraps=(
         Wrap(
             TorchName("torch._dynamo.symbolic_convert", "InstructionTranslatorBase.starts_line"),
-            watch(before=_continues),
+            glance(_SECONDS, _continues),
         ),
     ),
 )
@@ -55,7 +41,7 @@ NODES = Hook(
     wraps=(
         Wrap(
             TorchName("torch.fx.interpreter", "Interpreter.fetch_args_kwargs_from_env"),
-            watch(before=_continues),
+            glance(_SECONDS, _continues),
         ),
     ),
 )

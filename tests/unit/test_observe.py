@@ -1,0 +1,57 @@
+"""What stands in for a function of torch: seen by the recording, and by nobody else."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from inductoscope.capture.observe import glance, watch
+from inductoscope.capture.scope import SCOPE
+from inductoscope.vocabulary.torch_names import Replacement
+
+
+@pytest.fixture
+def _recording(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(SCOPE, "active", True)
+    yield
+
+
+def divide(number: int, by: int) -> float:
+    """As torch has it."""
+    return number / by
+
+
+SEEN: list[str] = []
+HOURLY = glance(3600.0, lambda: SEEN.append("seen"))
+
+
+@pytest.mark.usefixtures("_recording")
+@pytest.mark.parametrize(
+    "replacement",
+    [watch(before=lambda args, kwargs: SEEN.append("seen")), HOURLY],
+    ids=["watch", "glance"],
+)
+def test_results_and_tracebacks_are_as_without_it(replacement: Replacement) -> None:
+    watched: Callable[..., float] = replacement(divide)
+    assert watched(6, by=3) == 2.0
+    assert (watched.__name__, watched.__doc__) == ("divide", "As torch has it.")
+    with pytest.raises(ZeroDivisionError) as raised:
+        watched(1, by=0)
+    frames = [frame.name for frame in traceback.extract_tb(raised.value.__traceback__)]
+    assert frames == ["test_results_and_tracebacks_are_as_without_it", "divide"]
+
+
+@pytest.mark.usefixtures("_recording")
+def test_what_is_called_all_the_time_is_looked_at_now_and_then() -> None:
+    SEEN.clear()
+    watched = HOURLY(divide)
+    assert [watched(number, by=1) for number in range(100)] == list(range(100))
+    assert SEEN == ["seen"]
+
+
+def test_nothing_is_looked_at_while_nothing_is_recorded() -> None:
+    SEEN.clear()
+    assert HOURLY(divide)(6, by=3) == 2.0
+    assert SEEN == []
