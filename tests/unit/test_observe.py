@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -13,9 +13,8 @@ from inductoscope.vocabulary.torch_names import Replacement
 
 
 @pytest.fixture
-def _recording(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _recording(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SCOPE, "active", True)
-    yield
 
 
 def divide(number: int, by: int) -> float:
