@@ -108,18 +108,18 @@ def test_a_process_stalls_inside_the_compiler_or_a_compiled_graph(
 def test_a_program_that_is_traced_further_has_not_stalled(
     folder: Path, sleeper: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Until that has gone on for five times as long: a loop may be traced for ever."""
+    """Within five times the usual limit: a loop may be traced for ever."""
     began = MONOTONIC()
     path = stream(folder, {"kind": "stage-start", "stage": "dynamo"}, pid=sleeper)
     watcher = StallWatcher(folder, patience_of_doctor(10.0))
 
     def stalls_at(seconds: int) -> bool:
         with path.open("a") as file:
-            file.write('{"n":1,"t":0.0,"kind":"tracing","stage":"dynamo"}\n')
+            file.write(f'{{"n":1,"t":{seconds}.0,"kind":"tracing"}}\n')
         monkeypatch.setattr(time, "monotonic", lambda: began + seconds)
         return bool(list(watcher.look()))
 
-    assert [second for second in range(75) if stalls_at(second)][:1] == [59]
+    assert [second for second in range(75) if stalls_at(second)][:1] == [49]
 
 
 def test_a_process_that_gets_little_of_a_busy_machine_has_longer(

@@ -122,7 +122,7 @@ def test_what_is_no_progress_does_not_make_a_compile_large() -> None:
     position = position_in(stages.SCHEDULER)
     position.take(Entry("", 1, 200.0, FusionRoundDone(round=1, before=3, after=3, seconds=0.1)))
     assert DOCTOR.limit(position) == 60.0
-    position.take(Entry("", 2, 200.0, TracingContinues(stage=stages.AOT)))
+    position.take(Entry("", 2, 200.0, TracingContinues()))
     assert DOCTOR.limit(position) == 200.0
 
 

@@ -56,7 +56,8 @@ export function Code(properties: CodeProperties): JSX.Element {
   useEffect(() => {
     const editor = view.current;
     if (!editor || line === null) return;
-    queueMicrotask(() => revealLine(editor, line)); // A new editor is on the page by then.
+    // A new editor is on the page by then, and those of the other panes are.
+    queueMicrotask(() => queueMicrotask(() => revealLine(editor, line)));
     // It guesses heights until it has measured itself, and then moves once more.
     return afterFrames(3, () => revealLine(editor, line));
   }, [shown, line, revealed]);

@@ -130,6 +130,8 @@ function numberWrapper(wrapper: Laid | undefined, first: number): void {
 const KERNEL = "kernel";
 const WRAPPER = "wrapper";
 const LOOP_BODY = "loop-body";
+/** Panes with lines that an operation only led to. */
+const LEADING = new Set(["scheduler", "fused", WRAPPER, KERNEL]);
 
 /** What is looked up for every operation, collected once. */
 class Linker {
@@ -195,12 +197,12 @@ class Linker {
 
   /** Lines that do not compute it: they are what it led to. */
   private leadsIn(pane: string, node: FxNode): number[] {
+    if (!LEADING.has(pane)) return [];
     const ledTo = this.ledTo.get(node.name) ?? [];
     if (pane === "scheduler" || pane === "fused") return this.inPane(pane, ledTo);
     const own = this.kernels(this.leavesOf.get(node.name) ?? []);
     const others = this.kernels(ledTo).filter((place) => !own.includes(place));
     if (pane === WRAPPER) return this.callsOf(others);
-    if (pane !== KERNEL) return [];
     return others.flatMap((place) => (this.sources.called[place]!.library ? this.wholeLines(place) : []));
   }
 

@@ -8,6 +8,7 @@ that the user reads the same one as without the tool.
 from __future__ import annotations
 
 import functools
+import threading
 import time
 from collections.abc import Callable
 from types import CodeType, TracebackType
@@ -63,16 +64,21 @@ def watch(
     return replacement
 
 
+class _Due(threading.local):
+    """When this thread may be looked at again."""
+
+    at = 0.0
+
+
 def glance(seconds: float, before: Callable[[], None]) -> Replacement:
     """A replacement that calls `before` now and then, for what is called all the time."""
 
     def replacement(original: Callable[..., Any]) -> Callable[..., Any]:
-        due = 0.0
+        due = _Due()
 
         def watched(*args: Any, **kwargs: Any) -> Any:
-            nonlocal due
-            if time.perf_counter() >= due and SCOPE.active:
-                due = time.perf_counter() + seconds
+            if time.perf_counter() >= due.at and SCOPE.active:
+                due.at = time.perf_counter() + seconds
                 SCOPE.guard(before)
             try:
                 return original(*args, **kwargs)

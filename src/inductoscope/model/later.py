@@ -26,7 +26,7 @@ LATER: dict[type[Event], tuple[str, Callable[[Any], Any]]] = {
     code.BufferReused: ("reuses", reuse),
 }
 LISTS = {event.kind: name for event, (name, _) in LATER.items()}
-_KINDS = {name: (event.kind, make) for event, (name, make) in LATER.items()}
+_BY_LIST = {name: (event.kind, make) for event, (name, make) in LATER.items()}
 
 
 class DecodedLater(Sequence[Item]):
@@ -37,7 +37,7 @@ class DecodedLater(Sequence[Item]):
 
     def __init__(self, name: str, graph: str, items: Iterable[Event | bytes]) -> None:
         self._graph = graph
-        self._kind, self._make = _KINDS[name]
+        self._kind, self._make = _BY_LIST[name]
         # What was recorded, and then what became of it: only ever read and set as one, since
         # threads share it.
         self._state: tuple[tuple[Event | bytes, ...], tuple[Item, ...] | None] = tuple(items), None

@@ -54,8 +54,9 @@ class OpenStages:
 
     @property
     def since(self) -> float | None:
-        """When the outermost one was entered, by the clock of the process."""
-        return self._open[0].time if self._open else None
+        """When the outermost one on the thread of the innermost was entered, by its clock."""
+        thread = self.innermost.thread if self.innermost is not None else 0
+        return next((stage.time for stage in self._open if stage.event.thread == thread), None)
 
     def enter(self, entry: Stage) -> None:
         """A stage begins."""
@@ -125,13 +126,16 @@ class ProcessPosition:
     rounds: int = 0
     process: ProcessStart | None = None
     has_ended: bool = False
-    # When it was last seen to get on, by its clock.
+    # When it was last seen to get on, by its clock; and how often it was only seen to trace on.
     latest: float = 0.0
+    signs: int = 0
 
     def take(self, entry: Entry[Event]) -> None:
         """One more entry; most kinds say nothing about where the process is."""
-        if entry.event.is_progress or isinstance(entry.event, TracingContinues):
+        is_sign = isinstance(entry.event, TracingContinues)
+        if entry.event.is_progress or is_sign:
             self.latest = max(self.latest, entry.time)
+            self.signs = self.signs + 1 if is_sign else 0
         handler = _HANDLERS.get(type(entry.event))
         if handler is not None:
             handler(self, entry)

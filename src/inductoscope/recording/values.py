@@ -82,11 +82,12 @@ def _is_number(data: bytes, end: int) -> bool:
     return before[-1:] in b":,[- \t\n\r"
 
 
-# Digits and exponents, whichever; everything else is the same.
+# Every digit becomes 0, E becomes e, + stays, and everything else becomes a zero byte.
 _MARKS = bytes.maketrans(b"0123456789eE+", b"0000000000ee+").translate(
     bytes(byte if chr(byte) in "0e+" else 0 for byte in range(256))
 )
 _LONG = b"0" * (_MOST_DIGITS + 1)
+# An exponent of three or more digits.
 _LARGE = re.compile(rb"0e\+?000")
 
 

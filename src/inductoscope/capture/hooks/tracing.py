@@ -21,7 +21,7 @@ def _continues() -> None:
     # The beginning of a stage is a sign of life, too.
     is_new = SCOPE.stages and time.perf_counter() - SCOPE.stages[-1].started < _SECONDS
     if SCOPE.stage in (stages.DYNAMO, stages.AOT) and not is_new:
-        SCOPE.emit(TracingContinues(stage=SCOPE.stage))
+        SCOPE.emit(TracingContinues())
 
 
 LINES = Hook(

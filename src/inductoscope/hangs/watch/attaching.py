@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Callable
@@ -55,7 +56,7 @@ def attach(
     first = sample_tree(pid)
     say(f"watching {process.text} for {seconds:g} s")
     marks, trees, wakes = _look_on(pid, first, seconds)
-    moved_before = stream.moved if stream is not None else 0.0
+    sign_before = stream.last_sign(math.inf) if stream is not None else 0.0
     if stream is not None:
         stream.catch_up()
     entered = {pid: stream.position.stages.innermost} if stream is not None else {}
@@ -64,7 +65,7 @@ def attach(
         raise UsageError(f"Process {pid} ended while it was being watched.")
     _refuse_what_is_closed(scene)
     judgement = classify(scene)
-    recorded = stream is not None and stream.moved != moved_before
+    recorded = stream is not None and stream.last_sign(math.inf) != sign_before
     own = scene.stacks.get(pid)
     if own is not None and own.has_python:
         marks.append(mark(own))

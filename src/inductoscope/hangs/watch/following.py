@@ -19,7 +19,7 @@ class FollowedStream:
     position: ProcessPosition = field(default_factory=ProcessPosition)
     # When it was last seen to get anywhere.
     moved: float = field(default_factory=time.monotonic)
-    # When it last traced some more of the program: that may go on for ever.
+    # When it was last seen to trace on: that may go on for ever.
     traced: float = 0.0
 
     @property
@@ -41,9 +41,9 @@ class FollowedStream:
             elif isinstance(entry.event, TracingContinues):
                 self.traced = time.monotonic()
 
-    def last_sign(self, patience: float) -> float:
-        """When it was last seen to get anywhere; `patience`: for how long tracing is enough."""
-        return self.traced if 0 < self.traced - self.moved < patience else self.moved
+    def last_sign(self, most: float) -> float:
+        """When it was last seen to get anywhere; `most`: how often tracing is enough."""
+        return self.traced if 0 < self.position.signs <= most else self.moved
 
 
 class Streams:

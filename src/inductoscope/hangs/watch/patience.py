@@ -29,22 +29,30 @@ class Patience:
     idle: float | None = None
     # How many times as long a process gets that others keep from the processor.
     when_starved: float = 5.0
-    # How many times as long a large compile gets: to trace a program, where it is seen to go on
-    # with that, and in any stage, where it took long to get there.
+    # How many times as long a large compile gets: where it is seen to trace on, or took long to get
+    # where it is.
     when_large: float = 5.0
 
     @property
-    def tracing(self) -> float:
-        """How long a process may trace a program that it goes on with, and record nothing else."""
-        return self.when_large * self.in_stage
+    def most_signs(self) -> float:
+        """For how many seconds a process may trace a program and record nothing else."""
+        return (self.when_large - 1) * self.in_stage
 
     def limit(self, position: ProcessPosition) -> float | None:
         """How long a process may stay where it is."""
+        usual = self.usual_limit(position)
+        if usual is None or not position.stages:
+            return usual
+        # What a compile has taken so far shows how large it is: it may be silent for as long. What
+        # it was given while it traced is not given again.
+        most = self.when_large * usual - position.signs
+        return max(usual, min(position.seconds_inside, most))
+
+    def usual_limit(self, position: ProcessPosition) -> float | None:
+        """The same for a small compile."""
         innermost = position.stages.innermost
         if innermost is not None:
-            usual = self.by_stage.get(innermost.stage, self.in_stage)
-            # What a compile has taken so far shows how large it is: it may be silent for as long.
-            return min(max(usual, position.seconds_inside), self.when_large * usual)
+            return self.by_stage.get(innermost.stage, self.in_stage)
         if position.call is None or self.in_call is None:
             return self.outside
         if position.eager_seconds is None:

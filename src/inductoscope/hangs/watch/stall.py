@@ -170,7 +170,7 @@ class StallWatcher:
         quiet = time.monotonic() - group.moved
         if quiet < limit or not group.is_due() or self._is_elsewhere(group, streams):
             return
-        if quiet < self._patience.when_starved * limit and _is_starved(group, limit):
+        if quiet < self._limit_when_starved(group, limit) and _is_starved(group, limit):
             group.starved = time.monotonic()
             return
         stall = self._judge(group, quiet, limit)
@@ -182,10 +182,15 @@ class StallWatcher:
             group.stall = stall = replace(stall, number=self._count)
             yield stall
 
+    def _limit_when_starved(self, group: _Group, limit: float) -> float:
+        """Not several times what a large compile gets: several times the usual limit."""
+        usual = self._patience.usual_limit(group.stream.position) or limit
+        return max(limit, self._patience.when_starved * min(limit, usual))
+
     def _movement(self, group: _Group, streams: list[FollowedStream], limit: float | None) -> str:
         """The progress since the last look; empty if there was none."""
-        tracing = self._patience.tracing
-        signs = (s.last_sign(tracing) for s in streams if _belongs(s, group))
+        most = self._patience.most_signs
+        signs = (s.last_sign(most) for s in streams if _belongs(s, group))
         latest = max(signs, default=group.moved)
         if latest > group.moved:
             return "new events were recorded"

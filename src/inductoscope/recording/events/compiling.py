@@ -135,12 +135,14 @@ class StageEnd(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class TracingContinues(Event):
-    """Dynamo has traced another line, or AOTAutograd another node; at most once a second."""
+    """Dynamo has traced another line, or AOTAutograd or a backend another node.
+
+    Written at most once a second.
+    """
 
     kind = "tracing"
-    # A loop of the program may be traced for ever: whoever watches believes it for so long.
+    # A loop of the program may be traced for ever: it counts only so often, see `Patience`.
     is_progress = False
-    stage: str
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -96,7 +96,7 @@ COERCIONS: dict[str, Coercion] = {
 }
 
 # Values of these types stay as they are, so that reading them again can be left out.
-_WRITTEN_AS: dict[str, type] = {"str": str, "int": int, "bool": bool}
+_AS_THEY_ARE: dict[str, type] = {"str": str, "int": int, "bool": bool}
 
 
 def time_unless_of(kinds: Collection[bytes], line: bytes) -> float | None:
@@ -159,9 +159,9 @@ def _undecoded(stream: str, graph: str, heads: Sequence[re.Match[bytes]]) -> Ent
     lines: dict[str, list[bytes]] = defaultdict(list)
     for head in heads:
         lines[head["kind"].decode()].append(head.string)
-    last = heads[-1]
-    event = UndecodedEvents(graph, lines)
-    return Entry(stream, int(last["number"]), float(last["time"]), event)
+    latest = max(float(head["time"]) for head in heads)
+    event = UndecodedEvents(graph, dict(lines))
+    return Entry(stream, int(heads[-1]["number"]), latest, event)
 
 
 def decoded_events(kind: str, graph: str, lines: Iterable[bytes]) -> Iterator[Event | None]:
@@ -224,7 +224,7 @@ def _readers(
 ) -> tuple[dict[str, tuple[type | None, Coercion]], dict[str, Any]]:
     """How each field is read, with the type that stays as it is; and what it is where absent."""
     readers = {
-        item.name: (_WRITTEN_AS.get(str(item.type)), COERCIONS[str(item.type)])
+        item.name: (_AS_THEY_ARE.get(str(item.type)), COERCIONS[str(item.type)])
         for item in fields(event)
     }
     return readers, {name: coerce(None) for name, (_, coerce) in readers.items()}
