@@ -108,11 +108,12 @@ function layProgram(nodes: FxNode[]): Laid {
 /** The key of lines that belong to nothing. */
 const OF_NOTHING = "-";
 
-function layText({ text, language, keys, counts }: SourceText): Laid {
+function layText(source: SourceText): Laid {
+  const { text, language, keys } = source;
   return new Laid(text, language, () => {
     const places: Lines = new Map();
     let line = 0;
-    counts.forEach((count, block) => {
+    source.counts.forEach((count, block) => {
       const key = keys[block] ?? OF_NOTHING;
       for (let within = 0; within < count; within += 1) {
         line += 1;
