@@ -110,7 +110,7 @@ def test_arguments_and_standard_input_reach_every_run(workplace: Workplace) -> N
 
 
 def test_a_function_that_takes_long_to_trace_does_not_hang(workplace: Workplace) -> None:
-    """Dynamo records nothing else for several times as long as a hang is believed after."""
+    """Dynamo records nothing else for longer than it takes to believe a hang."""
     workplace.write(
         "long.py",
         "import torch\n"
@@ -122,7 +122,7 @@ def test_a_function_that_takes_long_to_trace_does_not_hang(workplace: Workplace)
         "    return x * total\n"
         "print(counted(torch.ones(2)))\n",
     )
-    found = workplace.doctor("--stall", "2", "long.py")
+    found = workplace.doctor("--stall", "3", "long.py")
     assert found.verdict["verdict"] == "clean"
 
 

@@ -24,24 +24,17 @@ def _continues() -> None:
         SCOPE.emit(TracingContinues())
 
 
-LINES = Hook(
-    stage=stages.DYNAMO,
-    records="that Dynamo gets on with a long function",
-    wraps=(
-        Wrap(
-            TorchName("torch._dynamo.symbolic_convert", "InstructionTranslatorBase.starts_line"),
-            glance(_SECONDS, _continues),
-        ),
-    ),
-)
+def _signs(stage: str, records: str, name: TorchName) -> Hook:
+    return Hook(stage, records, wraps=(Wrap(name, glance(_SECONDS, _continues)),))
 
-NODES = Hook(
-    stage=stages.AOT,
-    records="that AOTAutograd gets on with a large graph",
-    wraps=(
-        Wrap(
-            TorchName("torch.fx.interpreter", "Interpreter.fetch_args_kwargs_from_env"),
-            glance(_SECONDS, _continues),
-        ),
-    ),
+
+LINES = _signs(
+    stages.DYNAMO,
+    "that Dynamo gets on with a long function",
+    TorchName("torch._dynamo.symbolic_convert", "InstructionTranslatorBase.starts_line"),
+)
+NODES = _signs(
+    stages.AOT,
+    "that AOTAutograd gets on with a large graph",
+    TorchName("torch.fx.interpreter", "Interpreter.fetch_args_kwargs_from_env"),
 )
