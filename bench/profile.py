@@ -74,10 +74,10 @@ class _Exchanged:
 
     def timed(self) -> list[Any]:
         """Put the clock in; returns the timed graphs with what undoes it."""
-        from inductoscope.kernels.wrapper_code import exchange
-        from inductoscope.profiling.kernels import timed_wrappers
-        from inductoscope.profiling.kernels.kernel_clock import TimedGraph
-        from inductoscope.profiling.kernels.timed_wrappers import timed_wrapper
+        from inductoscope.inside.profiling.kernel_clock import TimedGraph
+        from inductoscope.torch_facts import profiled_wrappers
+        from inductoscope.torch_facts.profiled_wrappers import timed_wrapper
+        from inductoscope.torch_facts.wrapper_code import exchange
 
         found = []
         for module, path in self.loaded:
@@ -85,8 +85,8 @@ class _Exchanged:
             assert wrapper is not None
             graph = TimedGraph(path, wrapper, time.perf_counter_ns)
             names = {
-                timed_wrappers.CLOCK: time.perf_counter_ns,
-                timed_wrappers.ENDED: graph.ended,
+                profiled_wrappers.CLOCK: time.perf_counter_ns,
+                profiled_wrappers.ENDED: graph.ended,
             }
             found.append((graph, exchange(module, wrapper.code, names)))
         return found
@@ -155,9 +155,8 @@ def floor(calls: int) -> dict[str, Any]:
     """A compiled copy beyond the caches, against the floor that the profiler would give it."""
     import torch
 
-    from inductoscope.profiling.kernels.work import FUNCTIONS
-    from inductoscope.profiling.machine.limits import memory_seconds
-    from inductoscope.profiling.machine.measuring import limits_of
+    from inductoscope.profiling.kernel_work import FUNCTIONS
+    from inductoscope.profiling.machine import limits_of, memory_seconds
 
     size = 1 << 27
     # Into memory that is there: fresh pages of a new result would cost more than the copy.

@@ -88,7 +88,7 @@ def _plant() -> None:
 
 
 def _shadowed(recording: Path) -> int:
-    from inductoscope.doctor.outside.long_run import read_shadows
+    from inductoscope.doctor.sentinel_run import read_shadows
 
     return sum(read_shadows(recording).shadowed.values())
 

@@ -19,8 +19,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from inductoscope.kernels.target import parse_target
-from inductoscope.targets import pretending
+from inductoscope.inside import pretend
+from inductoscope.torch_facts.gpu_targets import parse_target
 
 REAL = "real"
 
@@ -126,7 +126,7 @@ def generate(where: str, out: Path) -> None:
     with tempfile.TemporaryDirectory() as inductor, tempfile.TemporaryDirectory() as triton_cache:
         os.environ.update(TORCHINDUCTOR_CACHE_DIR=inductor, TRITON_CACHE_DIR=triton_cache)
         if where != REAL:
-            pretending.pretend(parse_target(where))
+            pretend.pretend(parse_target(where))
         _generate(where, out)
 
 

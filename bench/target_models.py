@@ -17,14 +17,13 @@ from pathlib import Path
 from battery.workplace import workplace
 
 from inductoscope.errors import InductoscopeError
-from inductoscope.kernels.target import parse_target
-from inductoscope.model.counts import generated, library_calls
 from inductoscope.model.entities import Recording
 from inductoscope.model.fold import load
-from inductoscope.model.native import NativeIndex
+from inductoscope.model.kernels import NativeIndex, generated, library_calls
 from inductoscope.model.target import left_out, target_notes
-from inductoscope.targets.recompile.stored import recording_for_target
-from inductoscope.targets.recompile.work_list import captured_graphs
+from inductoscope.targets.recompile import recording_for_target
+from inductoscope.targets.work_list import captured_graphs
+from inductoscope.torch_facts.gpu_targets import parse_target
 
 SCRIPTS = Path(__file__).parents[1] / "battery" / "models" / "scripts"
 MODELS = {

@@ -31,11 +31,9 @@ import click
 from coverage_table import coverage, coverage_flags
 from guide_pages import left_out, ran, script
 
-from inductoscope.agents.procedures import PROCEDURES
-from inductoscope.agents.skill import procedure_text
+from inductoscope.agents.skill import PROCEDURES, procedure_text
 from inductoscope.cli import COMMANDS
-from inductoscope.recording.events.base import Event
-from inductoscope.recording.events.catalogue import KINDS
+from inductoscope.recording.events import KINDS, Event
 
 ROOT = Path(__file__).resolve().parents[1]
 FILES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))

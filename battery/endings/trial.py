@@ -24,7 +24,7 @@ from battery.endings.ending import (
     ProgramEnding,
     Said,
 )
-from inductoscope.hangs.logs.answer import Kind
+from inductoscope.hangs.logs.answers import Kind
 from inductoscope.vocabulary.verdicts import VERDICTS
 
 _TOOL = (sys.executable, "-m", "inductoscope")

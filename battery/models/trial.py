@@ -16,7 +16,7 @@ from battery.models.catalogue import Model
 from battery.trial import DOCTOR, Outcome, run_limited
 from inductoscope.model.fold import load
 from inductoscope.model.fx import read_graph
-from inductoscope.vocabulary import stages
+from inductoscope.torch_facts import stages
 
 # In the place of a verdict: the script fails without the doctor too, so nothing was examined.
 COULD_NOT_RUN = "could not run"

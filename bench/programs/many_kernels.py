@@ -10,12 +10,12 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from inductoscope.kernels.target import parse_target
-from inductoscope.targets import pretending
-from inductoscope.targets.source_only import write_kernels_only
+from inductoscope.inside import pretend
+from inductoscope.inside.pretend import write_kernels_only
+from inductoscope.torch_facts.gpu_targets import parse_target
 
 TARGET = parse_target("cuda:90")
-stand_in = pretending.prepare(TARGET)
+stand_in = pretend.prepare(TARGET)
 
 import torch  # noqa: E402
 
@@ -39,7 +39,7 @@ def network(number: int) -> Callable[[Any, list[Any]], Any]:
 
 def main(kernels: int) -> None:
     """Compile graphs until there are enough kernels."""
-    pretending.take_over(stand_in, TARGET, precompiles=False)
+    pretend.take_over(stand_in, TARGET, precompiles=False)
     write_kernels_only()
     widths = [64 + 8 * depth for depth in range(LAYERS + 1)]
     with torch._subclasses.fake_tensor.FakeTensorMode(allow_non_fake_inputs=True):

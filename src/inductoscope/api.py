@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 from inductoscope.analysis.rules import diagnose
 from inductoscope.analysis.rules.finding import Finding
-from inductoscope.capture.in_process import recorded
 from inductoscope.doctor.alarm import Alarm, read_alarms
 from inductoscope.doctor.instructions import FOLDER
-from inductoscope.doctor.sentinel.agent import log_alarm, sentinel_hooks
-from inductoscope.doctor.sentinel.options import SentinelOptions
+from inductoscope.doctor.sentinel_options import SentinelOptions
+from inductoscope.inside.sentinel.sentinel_agent import log_alarm, sentinel_hooks
+from inductoscope.inside.start import recorded
 from inductoscope.model.entities import Recording
 from inductoscope.model.fold import load
+from inductoscope.torch_facts.torch_names import Hook
 from inductoscope.views.report.show import ShowSelection, choose_view
 from inductoscope.views.report.terminal import Printer
-from inductoscope.vocabulary.torch_names import Hook
 
 if TYPE_CHECKING:
-    from inductoscope.doctor.compare.check_function import CheckResult
+    from inductoscope.inside.compare.beside_eager import CheckResult
 
 
 class LiveRecording:
@@ -125,13 +125,13 @@ def check(function: Callable[..., Any], *arguments: Any, **options: Any) -> Chec
     values are judged against float64. Options: `compiled` (a compiled function to judge instead),
     `backward` (whether to compare gradients), and those of `torch.compile`.
     """
-    from inductoscope.doctor.compare import check_function as checking  # Needs torch.
+    from inductoscope.inside.compare import beside_eager as checking  # Needs torch.
 
     return checking.check(function, *arguments, **options)
 
 
 def assert_same(function: Callable[..., Any], *arguments: Any, **options: Any) -> None:
     """For tests: raise an AssertionError that says what differs. Same arguments as `check`."""
-    from inductoscope.doctor.compare import check_function as checking
+    from inductoscope.inside.compare import beside_eager as checking
 
     checking.assert_same(function, *arguments, **options)

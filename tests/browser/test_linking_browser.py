@@ -10,8 +10,7 @@ import pytest
 
 from inductoscope.model.fold import load
 from inductoscope.views.page.contents import Contents
-from inductoscope.views.page.document import write_page
-from inductoscope.views.page.packing import compact
+from inductoscope.views.page.document import compact, write_page
 from support.examples import NAMES, stored
 
 # Maps become objects on the way to Python, and lines are asked for pane by pane.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from inductoscope.notebook.inline import show_inline
+from inductoscope.notebook.magic import show_inline
 from support.examples import stored
 
 

@@ -13,17 +13,17 @@ import pytest
 import torch
 from torch.fx import symbolic_trace
 
-from inductoscope.capture.program_settings import MarkedSize
 from inductoscope.doctor.failure import WRONG, Failure
-from inductoscope.doctor.inside.checked_package import Packages
-from inductoscope.doctor.inside.compiled_program import CompiledProgram
-from inductoscope.doctor.inside.package_calls import NewConstants
 from inductoscope.doctor.instructions import Instructions
-from inductoscope.doctor.repro.failure_script import script_text
-from inductoscope.doctor.search.candidate import Candidate
-from inductoscope.doctor.search.forks import Forks
-from inductoscope.doctor.search.oracle import digest, examine
-from inductoscope.vocabulary.flows import AOT_INDUCTOR
+from inductoscope.inside.doctor.checked_packages import Packages
+from inductoscope.inside.doctor.exported_program import CompiledProgram
+from inductoscope.inside.doctor.package_calls import NewConstants
+from inductoscope.inside.program_settings import MarkedSize
+from inductoscope.inside.repro.failure_script import script_text
+from inductoscope.inside.search.candidate import Candidate
+from inductoscope.inside.search.forks import Forks
+from inductoscope.inside.search.oracle import digest, examine
+from inductoscope.torch_facts.stages import AOT_INDUCTOR
 from support.graphs import numbers
 from support.programs import TOOL, Workplace
 

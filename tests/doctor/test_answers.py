@@ -122,7 +122,7 @@ def test_a_kernel_that_kills_the_program_takes_one_run_of_it(workplace: Workplac
 
 def test_what_breaks_inside_the_tool_is_not_blamed_on_torch(workplace: Workplace) -> None:
     workplace.write("scaled.py", PROGRAM)
-    planted = workplace.plant("inductoscope.doctor.inside.checked_graph", "raise ValueError('own')")
+    planted = workplace.plant("inductoscope.inside.doctor.checked_graph", "raise ValueError('own')")
     found = workplace.doctor("scaled.py", **planted)
     assert found.verdict["verdict"] == "unknown"
     assert "fails only under inductoscope" in found.verdict["summary"]

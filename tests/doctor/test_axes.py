@@ -15,10 +15,17 @@ import torch._inductor.config
 from torch._inductor import compiler_bisector, cpp_builder, pattern_matcher, scheduler
 from torch._inductor.codegen import cpp
 
-from inductoscope.doctor.search import axes
-from inductoscope.doctor.search.axes import AXES
-from inductoscope.doctor.search.axis import Axis, Fuel, Situation, patched, replaced, setting_axis
-from inductoscope.vocabulary.flows import CPP_WRAPPER
+from inductoscope.inside.search import axes
+from inductoscope.inside.search.axes import AXES
+from inductoscope.inside.search.axis import (
+    Axis,
+    Fuel,
+    Situation,
+    patched,
+    replaced,
+    setting_axis,
+)
+from inductoscope.torch_facts.stages import CPP_WRAPPER
 from support.programs import Workplace
 
 # As the design lists them.
@@ -266,11 +273,11 @@ PROGRAM = """
 import contextlib, json, sys
 import torch
 from torch._inductor import metrics
-from inductoscope.doctor.search.axes import AXES
-from inductoscope.doctor.search.axis import Fuel
-from inductoscope.doctor.search.candidate import Candidate
-from inductoscope.doctor.search.oracle import compiling, no_further_than
-from inductoscope.doctor.search.failure_signature import innermost
+from inductoscope.inside.search.axes import AXES
+from inductoscope.inside.search.axis import Fuel
+from inductoscope.inside.search.candidate import Candidate
+from inductoscope.inside.search.oracle import compiling, no_further_than
+from inductoscope.inside.search.failure_signature import innermost
 
 
 def two_outputs(x):

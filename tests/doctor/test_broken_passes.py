@@ -15,11 +15,11 @@ import torch._inductor.fx_passes.joint_graph as joint_graph
 import torch._inductor.fx_passes.post_grad as post_grad
 from torch.fx import Graph, GraphModule
 
-from inductoscope.doctor.location import Location
-from inductoscope.doctor.search.candidate import Candidate
-from inductoscope.doctor.search.error_location import locate_error
-from inductoscope.doctor.search.forks import Forks
-from inductoscope.doctor.search.oracle import Oracle
+from inductoscope.doctor.failure import Location
+from inductoscope.inside.search.candidate import Candidate
+from inductoscope.inside.search.error_location import locate_error
+from inductoscope.inside.search.forks import Forks
+from inductoscope.inside.search.oracle import Oracle
 from support.graphs import captured, numbers
 
 aten = torch.ops.aten

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 import torch
 
-from inductoscope.capture.scope import SCOPE
-from inductoscope.doctor.inside.checked_function import checked_function
-from inductoscope.doctor.inside.how_compiled import how_compiled
-from inductoscope.model.checks import CallableCheck
+from inductoscope.inside.doctor.checked_function import checked_function
+from inductoscope.inside.doctor.compile_conditions import how_compiled
+from inductoscope.inside.scope import SCOPE
+from inductoscope.model.entities import CallableCheck
 from inductoscope.model.fold import load
 from inductoscope.recording.location import create_recording
 

@@ -14,14 +14,17 @@ from typing import Any
 import pytest
 import torch
 
-from inductoscope.doctor.search import cluster_forks
-from inductoscope.doctor.search.candidate import Candidate
-from inductoscope.doctor.search.candidate_work import CandidateWork
-from inductoscope.doctor.search.cluster_forks import ClusterForks
-from inductoscope.doctor.search.fork_answer import ForkAnswer
-from inductoscope.doctor.search.forks import WORKERS_ON_GPU, Forks
-from inductoscope.executors.cluster import Cluster, ClusterWorker, connect
-from inductoscope.executors.warm_child import ChildKind, WarmChild, ask_child, end_idle_children
+from inductoscope.inside.search import cluster_forks
+from inductoscope.inside.search.candidate import Candidate, CandidateWork
+from inductoscope.inside.search.cluster_forks import ClusterForks
+from inductoscope.inside.search.forks import WORKERS_ON_GPU, ForkAnswer, Forks
+from inductoscope.processes.cluster import Cluster, ClusterWorker, connect
+from inductoscope.processes.cluster_children import (
+    ChildKind,
+    WarmChild,
+    ask_child,
+    end_idle_children,
+)
 from support.waiting import wait_until
 
 distributed = pytest.importorskip("distributed")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from inductoscope.doctor.compare.values import copy_values, size_in_bytes
+from inductoscope.inside.compare.values import copy_values, size_in_bytes
 from support.judging import judged, numbers
 
 

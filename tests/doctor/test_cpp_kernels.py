@@ -12,12 +12,10 @@ import torch
 from torch._inductor.codecache import PyCodeCache
 from torch._inductor.graph import GraphLowering
 
-from inductoscope.doctor.compare.guarded_memory import GuardedMemory
-from inductoscope.doctor.compare.kept_wrappers import KeptWrappers
-from inductoscope.doctor.compare.kernels import KernelWatch
-from inductoscope.doctor.compare.memory_check import first_memory_fault
-from inductoscope.doctor.search.forks import Forks
-from inductoscope.recording.events.checking import KernelLaunched
+from inductoscope.inside.compare.guarded_memory import GuardedMemory, first_memory_fault
+from inductoscope.inside.compare.kernels import KeptWrappers, KernelWatch
+from inductoscope.inside.search.forks import Forks
+from inductoscope.recording.events import KernelLaunched
 
 TWO_WAYS = ("aot_inductor", "cpp_wrapper")
 

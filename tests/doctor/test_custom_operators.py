@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from inductoscope.doctor.compare.custom_operators import first_false_declaration, is_custom
+from inductoscope.inside.compare.operators import first_false_declaration, is_custom
 
 
 @torch.library.custom_op("own_tests::doubled", mutates_args=())

@@ -9,11 +9,11 @@ import pytest
 import torch
 import torch._inductor.decomposition
 
-from inductoscope.doctor.compare.decompositions import first_wrong_decomposition
-from inductoscope.doctor.search.candidate import Candidate
-from inductoscope.doctor.search.forks import Forks
-from inductoscope.doctor.search.oracle import Oracle
-from inductoscope.doctor.search.wrong_result_location import locate_wrong_result
+from inductoscope.inside.compare.operators import first_wrong_decomposition
+from inductoscope.inside.search.candidate import Candidate
+from inductoscope.inside.search.forks import Forks
+from inductoscope.inside.search.oracle import Oracle
+from inductoscope.inside.search.wrong_result_location import locate_wrong_result
 from support.graphs import captured, numbers
 
 

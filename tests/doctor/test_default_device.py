@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import torch
 
-from inductoscope.doctor.compare.bug_or_rounding import judge
-from inductoscope.doctor.compare.case import Case
-from inductoscope.doctor.search.candidate import Candidate
-from inductoscope.doctor.search.oracle import digest
-from inductoscope.doctor.search.torch_state import current_state
+from inductoscope.inside.compare.bug_or_rounding import judge
+from inductoscope.inside.compare.reference import Case
+from inductoscope.inside.search.candidate import Candidate
+from inductoscope.inside.search.oracle import digest
+from inductoscope.inside.search.program_state import current_state
 from support.graphs import captured
 
 

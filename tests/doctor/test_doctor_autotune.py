@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from inductoscope.doctor.autotune_hang import find_filter, verdict_on_stuck
 from inductoscope.doctor.instructions import Instructions
-from inductoscope.doctor.outside.autotune_hang import find_filter, verdict_on_stuck
-from inductoscope.doctor.outside.program import ProgramRun
+from inductoscope.doctor.program_run import ProgramRun
 from inductoscope.hangs.choices.analysis import analyse
 from inductoscope.hangs.choices.stuck_choices import stuck_choices
 from inductoscope.model.entities import Ending

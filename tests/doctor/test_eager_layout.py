@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch.fx import symbolic_trace
 
-from inductoscope.doctor.compare.eager_layout import call_as_in_eager
-from inductoscope.doctor.compare.values import run
-from inductoscope.model.checks import NotedDifference
+from inductoscope.inside.compare.eager_layout import call_as_in_eager
+from inductoscope.inside.compare.values import run
+from inductoscope.model.entities import NotedDifference
 
 
 def noted(*places: str) -> list[NotedDifference]:

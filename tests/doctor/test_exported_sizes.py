@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch.export import Dim
 
-from inductoscope.doctor.search.exported_sizes import exported_sizes
+from inductoscope.inside.search.other_sizes import exported_sizes
 
 
 class Joined(torch.nn.Module):

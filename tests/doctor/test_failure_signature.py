@@ -18,15 +18,13 @@ from inductoscope.doctor.failure import (
     Failure,
     advice_on_machine,
 )
-from inductoscope.doctor.repro.replaced_functions import check_tuned_operators
-from inductoscope.doctor.search.error_location import is_benchmark
-from inductoscope.doctor.search.failure_signature import failure_of_answer, failure_of_error
-from inductoscope.doctor.search.fork_answer import ForkAnswer
 from inductoscope.errors import ToolFailure
+from inductoscope.inside.repro.replaced_functions import check_tuned_operators
+from inductoscope.inside.search.error_location import is_benchmark
+from inductoscope.inside.search.failure_signature import failure_of_answer, failure_of_error
+from inductoscope.inside.search.forks import ForkAnswer
 from inductoscope.recording.codec import encode
-from inductoscope.recording.events.base import Event
-from inductoscope.recording.events.checking import KernelLaunched
-from inductoscope.recording.events.compiling import CompileFailed, StageEnd, StageStart
+from inductoscope.recording.events import CompileFailed, Event, KernelLaunched, StageEnd, StageStart
 from support.examples import entries
 
 # --- a fork that was given up ---------------------------------------------------------------------

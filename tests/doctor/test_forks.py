@@ -20,14 +20,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from inductoscope.capture.observe import enter_stage, leave_stage
-from inductoscope.capture.scope import SCOPE
-from inductoscope.doctor.search.fork_answer import ForkAnswer
-from inductoscope.doctor.search.fork_executor import RunningFork, is_late, is_ready
-from inductoscope.doctor.search.forks import Forks
+from inductoscope.inside.observe import enter_stage, leave_stage
+from inductoscope.inside.scope import SCOPE
+from inductoscope.inside.search.forks import ForkAnswer, Forks, RunningFork, is_late, is_ready
 from inductoscope.processes.status import cpu_seconds
-from inductoscope.recording.events.code import KernelDefined, NativeEnd
-from inductoscope.recording.events.compiling import StageEnd, StageStart
+from inductoscope.recording.events import KernelDefined, NativeEnd, StageEnd, StageStart
 from support.examples import entries
 from support.waiting import wait_until
 

@@ -9,14 +9,14 @@ import torch
 from torch._inductor import config
 from torch._inductor.codegen import cpp
 
-from inductoscope.doctor.search.candidate import Candidate
-from inductoscope.doctor.search.error_location import locate_error
-from inductoscope.doctor.search.forks import Forks
-from inductoscope.doctor.search.oracle import Oracle
-from inductoscope.doctor.search.shrink import nodes
-from inductoscope.doctor.search.shrink.engine import apply_pass
-from inductoscope.doctor.search.shrink.shrink_pass import Subject
-from inductoscope.doctor.search.wrong_result_location import locate_wrong_result
+from inductoscope.inside.search.candidate import Candidate
+from inductoscope.inside.search.error_location import locate_error
+from inductoscope.inside.search.forks import Forks
+from inductoscope.inside.search.oracle import Oracle
+from inductoscope.inside.search.shrink import nodes
+from inductoscope.inside.search.shrink.engine import apply_pass
+from inductoscope.inside.search.shrink.shrink_pass import Subject
+from inductoscope.inside.search.wrong_result_location import locate_wrong_result
 from support.graphs import captured
 
 Function = Callable[[torch.Tensor], torch.Tensor]

@@ -12,11 +12,10 @@ import pytest
 import torch
 from torch.fx import symbolic_trace
 
-from inductoscope.doctor.compare.guarded_memory import GuardedMemory
-from inductoscope.doctor.compare.kernels import KernelWatch
-from inductoscope.doctor.compare.memory_check import first_memory_fault
-from inductoscope.doctor.repro.filled_memory_text import filled_memory_text
-from inductoscope.doctor.search.candidate import Candidate
+from inductoscope.inside.compare.guarded_memory import GuardedMemory, first_memory_fault
+from inductoscope.inside.compare.kernels import KernelWatch
+from inductoscope.inside.repro.failure_script import filled_memory_text
+from inductoscope.inside.search.candidate import Candidate
 
 
 def model(x: torch.Tensor) -> torch.Tensor:

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from inductoscope.capture.observe import enter_stage, leave_stage
-from inductoscope.doctor.search.forks import Forks
-from inductoscope.doctor.search.hang_limits import ForkProgress, HangPatience
-from inductoscope.vocabulary import stages
+from inductoscope.inside.observe import enter_stage, leave_stage
+from inductoscope.inside.search.forks import Forks
+from inductoscope.inside.search.hang_limits import ForkProgress, HangPatience
+from inductoscope.torch_facts import stages
 from support.waiting import wait_until
 
 AGES = 120.0

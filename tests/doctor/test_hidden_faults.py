@@ -13,16 +13,16 @@ from torch._inductor.codegen import cpp
 from torch._inductor.compile_fx import compile_fx
 from torch._inductor.graph import GraphLowering
 
-from inductoscope.capture.scope import SCOPE
-from inductoscope.doctor.compare.bug_or_rounding import judge
-from inductoscope.doctor.compare.case import Case
-from inductoscope.doctor.compare.graphs import as_function, snapshot
-from inductoscope.doctor.compare.kept_wrappers import KEPT
-from inductoscope.doctor.compare.values import run
-from inductoscope.doctor.inside.agent import checking_hooks
-from inductoscope.doctor.inside.hidden_faults import wrong_kernel
 from inductoscope.doctor.instructions import Instructions
-from inductoscope.doctor.search.candidate import Candidate
+from inductoscope.inside.compare.bug_or_rounding import judge
+from inductoscope.inside.compare.graphs import as_function, snapshot
+from inductoscope.inside.compare.kernels import KEPT
+from inductoscope.inside.compare.reference import Case
+from inductoscope.inside.compare.values import run
+from inductoscope.inside.doctor.checking_agent import checking_hooks
+from inductoscope.inside.doctor.further_checks import wrong_kernel
+from inductoscope.inside.scope import SCOPE
+from inductoscope.inside.search.candidate import Candidate
 
 Function = Callable[..., torch.Tensor]
 

@@ -10,11 +10,11 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from inductoscope.doctor.compare.random_numbers import draws_random_numbers
 from inductoscope.doctor.failure import WRONG, Failure
-from inductoscope.doctor.inside.inductor_random_numbers import failure_with_inductor_random_numbers
-from inductoscope.doctor.repro.failure_script import script_text
-from inductoscope.doctor.search.candidate import Candidate
+from inductoscope.inside.compare.values import draws_random_numbers
+from inductoscope.inside.doctor.further_checks import failure_with_inductor_random_numbers
+from inductoscope.inside.repro.failure_script import script_text
+from inductoscope.inside.search.candidate import Candidate
 from support.graphs import captured, numbers
 
 

@@ -14,16 +14,16 @@ from torch._higher_order_ops.triton_kernel_wrap import (
 )
 from torch.fx import Graph, GraphModule
 
-from inductoscope.doctor.repro.python_text import function_text
-from inductoscope.doctor.search.candidate import Candidate
-from inductoscope.doctor.search.shrink.constants import PASS as CONSTANTS
-from inductoscope.doctor.search.shrink.shapes import PASS as SHAPES
-from inductoscope.doctor.search.user_kernels import (
+from inductoscope.errors import ToolFailure
+from inductoscope.inside.repro.python_text import function_text
+from inductoscope.inside.search.candidate import Candidate
+from inductoscope.inside.search.shrink.constants import PASS as CONSTANTS
+from inductoscope.inside.search.shrink.shapes import PASS as SHAPES
+from inductoscope.inside.search.user_kernels import (
     calls_user_kernels,
     keeping_kernels,
     with_kernels_launched,
 )
-from inductoscope.errors import ToolFailure
 
 SCALE = tl.constexpr(2.0)
 UNWRITTEN = object()

@@ -18,10 +18,10 @@ from torch._inductor.lowering import lowerings
 from torch.fx import symbolic_trace
 
 from inductoscope.doctor.failure import WRONG
-from inductoscope.doctor.inside.large_inputs import compared, smaller_failure
-from inductoscope.doctor.search.candidate import Candidate
-from inductoscope.doctor.search.forks import Forks
-from inductoscope.doctor.search.oracle import Oracle
+from inductoscope.inside.doctor.further_checks import compared, smaller_failure
+from inductoscope.inside.search.candidate import Candidate
+from inductoscope.inside.search.forks import Forks
+from inductoscope.inside.search.oracle import Oracle
 from support.graphs import numbers
 
 

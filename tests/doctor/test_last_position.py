@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from inductoscope.doctor.outside.last_position import compiler_functions, looping_function
+from inductoscope.doctor.last_position import compiler_functions, looping_function
 from inductoscope.processes.stack_signal import STACK_SIGNAL
 
 # A scheduler that goes round for ever, in a file that looks like the compiler's.

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from inductoscope.doctor.compare.graphs import as_function, input_names
-from inductoscope.doctor.compare.lifted_attributes import lifted
+from inductoscope.inside.compare.graphs import as_function, input_names
+from inductoscope.inside.doctor.exported_program import lifted
 
 
 class Scaled(torch.nn.Module):

@@ -23,7 +23,7 @@ from torch._inductor.virtualized import V
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._pytree import tree_leaves
 
-from inductoscope.doctor.compare.loop_bodies import CannotEvaluate, evaluate, in_layout
+from inductoscope.inside.compare.loop_bodies import CannotEvaluate, evaluate, in_layout
 
 Function = Callable[..., Any]
 

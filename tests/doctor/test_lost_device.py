@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from inductoscope.doctor.failure import Failure
-from inductoscope.doctor.handover import Found
-from inductoscope.doctor.inside.lost_device import fill_in_from_error, is_device_lost
+from inductoscope.doctor.finding import Found
+from inductoscope.inside.doctor.ending_program import fill_in_from_error, is_device_lost
 from inductoscope.model.fold import load
 from support.examples import stored
 

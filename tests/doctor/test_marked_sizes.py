@@ -11,14 +11,13 @@ import torch
 from torch._inductor.decomposition import decompositions, fast_random_decomps
 from torch.fx import symbolic_trace
 
-from inductoscope.doctor.repro.failure_script import script_text
-from inductoscope.doctor.search.candidate import Candidate, name_of
-from inductoscope.doctor.search.forks import Forks
-from inductoscope.doctor.search.marked_sizes import MarkedSize, marked_sizes
-from inductoscope.doctor.search.oracle import Oracle
-from inductoscope.doctor.search.shrink import SHRINK_PASSES
-from inductoscope.doctor.search.shrink.engine import shrink
-from inductoscope.doctor.search.shrink.shrink_pass import Subject
+from inductoscope.inside.repro.failure_script import script_text
+from inductoscope.inside.search.candidate import Candidate, MarkedSize, marked_sizes, name_of
+from inductoscope.inside.search.forks import Forks
+from inductoscope.inside.search.oracle import Oracle
+from inductoscope.inside.search.shrink import SHRINK_PASSES
+from inductoscope.inside.search.shrink.engine import shrink
+from inductoscope.inside.search.shrink.shrink_pass import Subject
 from support.graphs import numbers, script_fails
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 
-from inductoscope.doctor.compare.case import Case
-from inductoscope.doctor.compare.nan_asserts import Refusal, refused_by_nan_asserts
+from inductoscope.inside.compare.beside_eager import Refusal, refused_by_nan_asserts
+from inductoscope.inside.compare.reference import Case
 
 
 def raised(function: Any) -> Exception:

@@ -12,8 +12,8 @@ import pytest
 import torch
 from torch.fx import GraphModule
 
-from inductoscope.doctor.search import other_sizes as sizes_to_try
-from inductoscope.doctor.search.other_sizes import call_at_other_sizes, other_sizes
+from inductoscope.inside.search import other_sizes as sizes_to_try
+from inductoscope.inside.search.other_sizes import call_at_other_sizes, other_sizes
 
 
 class Doubled(torch.nn.Module):

@@ -9,11 +9,9 @@ import torch
 from torch._inductor.codegen import wrapper
 from torch.fx import symbolic_trace
 
-from inductoscope.doctor.compare.kernels import KernelWatch
-from inductoscope.doctor.compare.overwritten import LiveBuffers
-from inductoscope.doctor.compare.watched_graphs import WatchedGraph
-from inductoscope.doctor.search.lowering_or_codegen import lowering_or_codegen
-from inductoscope.vocabulary import stages
+from inductoscope.inside.compare.kernels import KernelWatch, LiveBuffers, WatchedGraph
+from inductoscope.inside.search.wrong_result_location import lowering_or_codegen
+from inductoscope.torch_facts import stages
 
 
 def live(**readers: set[str]) -> LiveBuffers:

@@ -7,9 +7,9 @@ import torch
 from torch._inductor import compile_fx, lowering
 from torch._inductor.utils import run_and_get_code
 
-from inductoscope.doctor.location import Location
-from inductoscope.doctor.workarounds.faster_compile import _proposals
-from inductoscope.vocabulary import stages
+from inductoscope.doctor.failure import Location
+from inductoscope.inside.workarounds import _proposals
+from inductoscope.torch_facts import stages
 
 
 def test_the_workaround_holds_after_the_program_has_replaced_the_lowering(

@@ -11,8 +11,8 @@ from torch._inductor.custom_graph_pass import CustomGraphPass, get_hash_for_file
 from torch._inductor.fx_passes.post_grad import remove_noop_ops
 from torch.fx import Graph, Node
 
-from inductoscope.doctor.repro.own_passes import own_passes_text
 from inductoscope.errors import ToolFailure
+from inductoscope.inside.repro.replaced_functions import own_passes_text
 
 aten = torch.ops.aten
 KEPT = 3

@@ -14,16 +14,15 @@ from typing import Any
 import pytest
 import torch
 
-from inductoscope.capture.install import Installer
-from inductoscope.capture.scope import SCOPE
-from inductoscope.doctor.inside import package_hooks
-from inductoscope.doctor.inside.checked_package import PACKAGES, LoaderOnDemand, Packages
-from inductoscope.doctor.inside.compiled_program import CompiledProgram, compiled_program
-from inductoscope.doctor.inside.package_calls import CheckedCalls, NewConstants
 from inductoscope.doctor.instructions import Instructions
+from inductoscope.inside.doctor import package_hooks
+from inductoscope.inside.doctor.checked_packages import PACKAGES, LoaderOnDemand, Packages
+from inductoscope.inside.doctor.exported_program import CompiledProgram, compiled_program
+from inductoscope.inside.doctor.package_calls import CheckedCalls, NewConstants
+from inductoscope.inside.install import Installer
+from inductoscope.inside.scope import SCOPE
 from inductoscope.model.fold import load
-from inductoscope.recording.events.base import Event
-from inductoscope.recording.events.process import HookOff
+from inductoscope.recording.events import Event, HookOff
 from inductoscope.recording.location import create_recording
 from inductoscope.recording.reader import open_recording
 

@@ -10,13 +10,13 @@ import torch
 import torch._inductor.config
 from torch.fx import symbolic_trace
 
-from inductoscope.doctor.search.candidate import Candidate
-from inductoscope.doctor.search.plain_compile import (
+from inductoscope.inside.search.candidate import (
+    Candidate,
     compiled_like,
     compiled_plainly,
     special_flow,
 )
-from inductoscope.vocabulary.flows import AOT_INDUCTOR, CPP_WRAPPER
+from inductoscope.torch_facts.stages import AOT_INDUCTOR, CPP_WRAPPER
 
 
 def candidate(**more: Any) -> Candidate:

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch._inductor.utils import run_and_get_code
 
-from inductoscope.profiling.advice.flips import LEAVE
-from inductoscope.profiling.advice.prediction_child import _compiled, _Variant
+from inductoscope.inside.profiling.prediction_child import _compiled, _Variant
+from inductoscope.profiling.flips import LEAVE
 
 
 def pool(rows: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from inductoscope.doctor.instructions import Instructions
-from inductoscope.doctor.outside.last_position import last_position
-from inductoscope.doctor.outside.program import (
+from inductoscope.doctor.last_position import last_position
+from inductoscope.doctor.program_run import (
     Listener,
     ProgramRun,
     RunLimits,
@@ -25,8 +25,7 @@ from inductoscope.doctor.outside.program import (
     run_program,
 )
 from inductoscope.errors import ToolFailure
-from inductoscope.hangs.watch.patience import patience_of_doctor
-from inductoscope.hangs.watch.stall import StallWatcher
+from inductoscope.hangs.watch.stall import StallWatcher, patience_of_doctor
 from inductoscope.model.entities import Ending
 from inductoscope.processes.tree import sample_tree
 from inductoscope.recording.location import create_recording

@@ -15,11 +15,11 @@ import pytest
 import torch
 from torch.fx import GraphModule, symbolic_trace
 
-from inductoscope.doctor.search.candidate import Candidate
-from inductoscope.doctor.search.candidate_file import read_candidate, write_candidate
-from inductoscope.doctor.search.input_recipes import recipes_of
-from inductoscope.doctor.search.subgraph import record_values, subgraph
 from inductoscope.errors import ToolFailure
+from inductoscope.inside.search.candidate import Candidate
+from inductoscope.inside.search.candidate_file import read_candidate, write_candidate
+from inductoscope.inside.search.input_recipes import recipes_of
+from inductoscope.inside.search.subgraph import record_values, subgraph
 from support.programs import Workplace
 
 DEVICE = "cpu:0"
@@ -90,9 +90,9 @@ PROGRAM = """
 import os, sys, time, torch
 from pathlib import Path
 from torch.fx import symbolic_trace
-from inductoscope.capture.scope import SCOPE
-from inductoscope.doctor.inside import program_copy
-from inductoscope.doctor.search.candidate import Candidate
+from inductoscope.inside.scope import SCOPE
+from inductoscope.inside.doctor import program_copy
+from inductoscope.inside.search.candidate import Candidate
 from inductoscope.errors import ToolFailure
 import tasks
 
@@ -156,7 +156,7 @@ def test_a_copy_of_the_program_does_tasks_with_the_settings_that_the_program_has
 # initialises it, as torch does on a machine with a GPU whatever the program computes on.
 ON_A_MACHINE_WITH_A_GPU = """
 import sys, torch
-from inductoscope.doctor.inside import program_copy
+from inductoscope.inside.doctor import program_copy
 from torch._inductor import config, lowering
 from torch._inductor.virtualized import ops
 
@@ -197,7 +197,7 @@ def test_a_program_for_the_cpu_is_searched_although_compiling_starts_the_gpu(
 
 IN_A_COMPILE = """
 import torch, torch._inductor
-from inductoscope.doctor.inside import program_copy
+from inductoscope.inside.doctor import program_copy
 
 torch._C._cuda_getDeviceCount = lambda: 0  # As in a build for CUDA.
 
@@ -213,7 +213,7 @@ print("afterwards:", type(copy).__name__)
 
 import tasks
 from pathlib import Path
-from inductoscope.doctor.search.candidate import Candidate
+from inductoscope.inside.search.candidate import Candidate
 candidate = Candidate(torch.fx.symbolic_trace(lambda x: x.sin()), (torch.zeros(2),))
 print("a compile in the copy:", copy.run(tasks.compiled, candidate, place=Path(".")))
 """

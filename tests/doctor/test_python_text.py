@@ -13,10 +13,10 @@ import pytest
 import torch
 from torch.fx import Graph, GraphModule, Interpreter
 
-from inductoscope.doctor.compare.values import copy_values
-from inductoscope.doctor.repro.literal_text import literal
-from inductoscope.doctor.repro.python_text import function_text
 from inductoscope.errors import ToolFailure
+from inductoscope.inside.compare.values import copy_values
+from inductoscope.inside.repro.python_text import function_text
+from inductoscope.inside.repro.source_text import literal
 from support.graphs import captured, numbers
 
 Function = Callable[..., Any]

@@ -13,10 +13,9 @@ from torch._inductor.lowering import lowerings, make_pointwise, register_lowerin
 from torch._inductor.utils import fresh_cache
 from torch._inductor.virtualized import ops
 
-from inductoscope.doctor.repro.replaced_functions import replaced_parts_text
-from inductoscope.doctor.repro.source_parts import SourceParts
-from inductoscope.doctor.search.replaced_parts import replaced_parts
 from inductoscope.errors import ToolFailure
+from inductoscope.inside.repro.replaced_functions import replaced_parts, replaced_parts_text
+from inductoscope.inside.repro.source_text import SourceParts
 
 HARDSWISH = torch.ops.aten.hardswish.default
 

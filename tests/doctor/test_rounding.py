@@ -8,10 +8,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from inductoscope.doctor.compare.bug_or_rounding import FACTOR, EagerComparison
-from inductoscope.doctor.compare.case import Case
 from inductoscope.doctor.failure import Failure, WrongValue
-from inductoscope.doctor.search.failure_signature import failure_of_comparison
+from inductoscope.inside.compare.bug_or_rounding import FACTOR, EagerComparison
+from inductoscope.inside.compare.reference import Case
+from inductoscope.inside.search.failure_signature import failure_of_comparison
 from support.judging import Function, judged, numbers, wrong_kinds
 
 # --- rounding -------------------------------------------------------------------------------------

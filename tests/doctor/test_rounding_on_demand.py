@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import torch
 
-from inductoscope.doctor.compare.bug_or_rounding import judge
-from inductoscope.doctor.compare.case import Case
-from inductoscope.doctor.compare.graphs import NodeValues
-from inductoscope.doctor.compare.random_numbers import nodes_that_draw
-from inductoscope.doctor.compare.values import run
+from inductoscope.inside.compare.bug_or_rounding import judge
+from inductoscope.inside.compare.graphs import NodeValues
+from inductoscope.inside.compare.reference import Case
+from inductoscope.inside.compare.values import nodes_that_draw, run
 from support.graphs import captured
 
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import torch
 
-from inductoscope.doctor.search import sanitizers
-from inductoscope.doctor.search.candidate import Candidate
-from inductoscope.doctor.search.forks import Forks
-from inductoscope.doctor.search.sanitizers import SanitizerFinding, findings_in, run_sanitized
+from inductoscope.inside.search import sanitizers
+from inductoscope.inside.search.candidate import Candidate
+from inductoscope.inside.search.forks import Forks
+from inductoscope.inside.search.sanitizers import SanitizerFinding, findings_in, run_sanitized
 
 KERNEL = """#include <torch/csrc/inductor/cpp_prefix.h>
 extern "C"  void  kernel(float* in_out_ptr0)

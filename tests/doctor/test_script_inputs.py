@@ -12,9 +12,9 @@ import torch
 from torch.fx import Graph, GraphModule
 
 from inductoscope.doctor.failure import ERROR, Failure
-from inductoscope.doctor.repro.failure_script import script_text
-from inductoscope.doctor.search.candidate import Candidate
-from inductoscope.doctor.search.input_recipes import make_inputs, recipes_for, recipes_of
+from inductoscope.inside.repro.failure_script import script_text
+from inductoscope.inside.search.candidate import Candidate
+from inductoscope.inside.search.input_recipes import make_inputs, recipes_for, recipes_of
 from support.graphs import numbers
 
 # --- recipes --------------------------------------------------------------------------------------

@@ -11,18 +11,18 @@ import torch
 import torch.nn.functional as F
 
 import inductoscope
-from inductoscope.capture.scope_variables import RECORDING_VARIABLE
 from inductoscope.doctor.alarm import read_alarms
-from inductoscope.doctor.compare.values import same_generators
-from inductoscope.doctor.inside.kept_call import in_precision
-from inductoscope.doctor.search.candidate import Candidate
-from inductoscope.doctor.sentinel.inductor_dropout import (
+from inductoscope.inside.compare.values import same_generators
+from inductoscope.inside.doctor.kept_call import in_precision
+from inductoscope.inside.search.candidate import Candidate
+from inductoscope.inside.sentinel.bias_test import Likeness, margin_for, signed_errors
+from inductoscope.inside.sentinel.shadow import (
     CannotRepeat,
     Drops,
     draw_seeds,
     uniform,
 )
-from inductoscope.doctor.sentinel.signed_error import Likeness, margin_for, signed_errors
+from inductoscope.launch.environment import RECORDING_VARIABLE
 from support.graphs import captured, numbers
 from support.programs import ONE_PROOF, Workplace
 

@@ -20,11 +20,11 @@ from torch._inductor.lowering import lowerings
 from torch.fx import symbolic_trace
 
 from inductoscope.doctor.failure import Failure
-from inductoscope.doctor.search import shrink
-from inductoscope.doctor.search.candidate import Candidate, name_of
-from inductoscope.doctor.search.forks import Forks
-from inductoscope.doctor.search.oracle import Oracle, examine, no_further_than
-from inductoscope.doctor.search.shrink import (
+from inductoscope.inside.search import shrink
+from inductoscope.inside.search.candidate import Candidate, name_of
+from inductoscope.inside.search.forks import Forks
+from inductoscope.inside.search.oracle import Oracle, examine, no_further_than
+from inductoscope.inside.search.shrink import (
     PASSES_AROUND_GRAPH,
     SHRINK_PASSES,
     constants,
@@ -33,11 +33,11 @@ from inductoscope.doctor.search.shrink import (
     settings,
     shapes,
 )
-from inductoscope.doctor.search.shrink import dtypes as types
-from inductoscope.doctor.search.shrink.engine import apply_pass
-from inductoscope.doctor.search.shrink.engine import shrink as shrink_with
-from inductoscope.doctor.search.shrink.shrink_pass import Proposals, ShrinkPass, Subject
-from inductoscope.doctor.search.suspects import worth_trying
+from inductoscope.inside.search.shrink import dtypes as types
+from inductoscope.inside.search.shrink.engine import apply_pass
+from inductoscope.inside.search.shrink.engine import shrink as shrink_with
+from inductoscope.inside.search.shrink.shrink_pass import Proposals, ShrinkPass, Subject
+from inductoscope.inside.search.wrong_result_location import worth_trying
 
 aten = torch.ops.aten
 Plant = Callable[[Any, Callable[..., bool]], None]

@@ -12,18 +12,22 @@ import torch
 from torch._inductor import lowering
 from torch._inductor.scheduler import Scheduler
 
-from inductoscope.doctor.repro.replaced_functions import replaced_functions_text
-from inductoscope.doctor.repro.slow_compile_text import slow_compile_text
-from inductoscope.doctor.search.candidate import Candidate
-from inductoscope.doctor.search.compile_costs import measured_in, plain_candidate, plain_sizes
-from inductoscope.doctor.search.fork_answer import ForkAnswer, ForkUse
-from inductoscope.doctor.search.growing_graphs import CHAINED, SIDE_BY_SIDE, repeated
-from inductoscope.doctor.search.stack_samples import function_name
-from inductoscope.recording.events.base import Event
-from inductoscope.recording.events.code import NativeStart
-from inductoscope.recording.events.compiling import StageStart
-from inductoscope.recording.events.reading import Entry
-from inductoscope.vocabulary import stages
+from inductoscope.inside.repro.failure_script import slow_compile_text
+from inductoscope.inside.repro.replaced_functions import replaced_functions_text
+from inductoscope.inside.search.candidate import Candidate
+from inductoscope.inside.search.compile_costs import (
+    CHAINED,
+    SIDE_BY_SIDE,
+    measured_in,
+    plain_candidate,
+    plain_sizes,
+    repeated,
+)
+from inductoscope.inside.search.forks import ForkAnswer, ForkUse
+from inductoscope.inside.search.stack_samples import function_name
+from inductoscope.recording.decoding import Entry
+from inductoscope.recording.events import Event, NativeStart, StageStart
+from inductoscope.torch_facts import stages
 
 ERF = torch.ops.aten.erf.default
 can_fuse_of_torch = Scheduler.can_fuse

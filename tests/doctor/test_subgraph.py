@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.fx import Graph, GraphModule, Interpreter, Node
 
-from inductoscope.doctor.compare.values import copy_values, run
-from inductoscope.doctor.search.candidate import Candidate
-from inductoscope.doctor.search.subgraph import RecordedGraph, record_values, subgraph
+from inductoscope.inside.compare.values import copy_values, run
+from inductoscope.inside.search.candidate import Candidate
+from inductoscope.inside.search.subgraph import RecordedGraph, record_values, subgraph
 from support.graphs import captured, numbers
 
 

@@ -13,9 +13,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from inductoscope.doctor.compare import rounding
-from inductoscope.doctor.compare.bug_or_rounding import EagerComparison, judge
-from inductoscope.doctor.compare.case import Case
+from inductoscope.inside.compare import reference
+from inductoscope.inside.compare.bug_or_rounding import EagerComparison, judge
+from inductoscope.inside.compare.reference import Case
 
 
 def network(x: torch.Tensor, one: torch.Tensor, two: torch.Tensor) -> torch.Tensor:
@@ -48,14 +48,14 @@ def test_products_in_tf32_are_right_where_torch_may_use_it(
 ) -> None:
     result = network_in_tf32(*inputs)
     assert not judged(result, inputs).is_right, "beyond the rounding of float32"
-    monkeypatch.setattr(rounding, "may_use_tf32", lambda operation, _: operation == "convolution")
+    monkeypatch.setattr(reference, "may_use_tf32", lambda operation, _: operation == "convolution")
     assert judged(result, inputs).is_right
 
 
 def test_a_result_that_is_off_by_more_is_still_wrong(
     monkeypatch: pytest.MonkeyPatch, inputs: tuple[torch.Tensor, ...]
 ) -> None:
-    monkeypatch.setattr(rounding, "may_use_tf32", lambda operation, _: operation == "convolution")
+    monkeypatch.setattr(reference, "may_use_tf32", lambda operation, _: operation == "convolution")
     x, one, two = inputs
     assert not judged(network_in_tf32(x * 1.02, one, two), inputs).is_right
 
@@ -91,33 +91,33 @@ def test_gradients_of_a_convolution_may_be_off_by_what_tf32_cuts_off(
 
     exact = gradients(gradient, x, weight)
     off = (gradients(*map(in_tf32, (gradient, x, weight))) - exact).abs().max()
-    monkeypatch.setattr(rounding, "may_use_tf32", lambda *_: True)
+    monkeypatch.setattr(reference, "may_use_tf32", lambda *_: True)
     moved = []
     for seed in range(3):
-        with rounding.perturbed_rounding(seed):
+        with reference.perturbed_rounding(seed):
             moved.append((gradients(gradient, x, weight) - exact).abs().max())
     assert off / 2 < max(moved) < off * 10
 
 
 def test_an_empty_batch_has_no_terms_to_round(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rounding, "may_use_tf32", lambda operation, _: "convol" in operation)
+    monkeypatch.setattr(reference, "may_use_tf32", lambda operation, _: "convol" in operation)
     x, weight = torch.randn(0, 4, 8, 8), torch.randn(4, 4, 3, 3, requires_grad=True)
-    with rounding.perturbed_rounding(0):
+    with reference.perturbed_rounding(0):
         F.conv2d(x, weight).sum().backward()
     assert weight.grad is not None
     assert not weight.grad.any()
 
 
 def test_the_gradient_of_a_bias_is_a_sum_without_products(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rounding, "may_use_tf32", lambda *_: True)
+    monkeypatch.setattr(reference, "may_use_tf32", lambda *_: True)
     x, weight, gradient = torch.randn(2, 4, 8, 8), torch.randn(4, 4, 1, 1), torch.rand(2, 4, 8, 8)
     how = ([1, 1], [0, 0], [1, 1], False, [0, 0], 1, [False, False, True])
     backward = partial(torch.ops.aten.convolution_backward, gradient, x, weight, [4], *how)
     exact = backward()[2]
-    with rounding.perturbed_rounding(0):
+    with reference.perturbed_rounding(0):
         moved = backward()[2]
     assert torch.allclose(moved, exact, rtol=1e-5)
 
 
 def test_on_a_cpu_there_is_no_tf32() -> None:
-    assert not rounding.may_use_tf32("convolution", torch.ones(3))
+    assert not reference.may_use_tf32("convolution", torch.ones(3))

@@ -9,7 +9,7 @@ import sys
 # Modules that Inductor imports later are hooked as the doctor's agent hooks them.
 _PROGRAM = """
 import torch
-from inductoscope.doctor.inside.threads import ThreadLimit
+from inductoscope.inside.doctor.checking_agent import ThreadLimit
 
 torch.set_num_threads(3)
 limit = ThreadLimit()
@@ -42,11 +42,11 @@ def test_loops_are_generated_for_the_threads_that_the_program_has_without_the_do
 _CONVOLUTIONS = """
 import threading
 import torch
-from inductoscope.doctor.inside.threads import ThreadLimit
+from inductoscope.inside.doctor.checking_agent import ThreadLimit
 
 ThreadLimit().apply()
 torch.set_num_threads(4)
-from inductoscope.doctor.search.forks import Forks
+from inductoscope.inside.search.forks import Forks
 
 layer, x = torch.nn.Conv3d(3, 64, (3, 7, 7), (1, 2, 2), (1, 3, 3)), torch.randn(1, 3, 4, 32, 32)
 found = []

@@ -9,7 +9,7 @@ import itertools
 
 import torch
 
-from inductoscope.doctor.compare.bug_or_rounding import EagerComparison
+from inductoscope.inside.compare.bug_or_rounding import EagerComparison
 from support.judging import judged, numbers, wrong_kinds
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from inductoscope.doctor.inside import value_agent
+from inductoscope.inside.doctor import kernel_values_agent
 from inductoscope.recording.kernel_values import (
     FOLDER,
     INDEX,
@@ -53,9 +53,11 @@ def test_a_second_process_saves_no_more_than_the_first_has_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / FOLDER).mkdir()
-    monkeypatch.setattr(value_agent, "has_room", functools.partial(has_room, most=600))
+    monkeypatch.setattr(kernel_values_agent, "has_room", functools.partial(has_room, most=600))
     for _process in range(2):
-        value_agent.ValueSaver(tmp_path, "*").take("cpp_fused_relu_0", {"buf0": torch.ones(100)})
+        kernel_values_agent.ValueSaver(tmp_path, "*").take(
+            "cpp_fused_relu_0", {"buf0": torch.ones(100)}
+        )
     first, second = read_values(tmp_path)
     assert (tmp_path / first.file).is_file()
     assert (second.file, second.why_not) == ("", "more than 4 GiB would be saved")

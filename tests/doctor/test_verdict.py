@@ -10,24 +10,41 @@ from typing import Any
 
 import pytest
 
-from inductoscope.doctor.failure import ERROR, HANG, NAN, SIGNAL, WRONG, Failure
-from inductoscope.doctor.handover import Found, ReplacedPart, read_found, write_found
+from inductoscope.doctor.failure import (
+    ERROR,
+    HANG,
+    NAN,
+    SIGNAL,
+    WRONG,
+    Failure,
+    Location,
+    SuppressingAxis,
+)
+from inductoscope.doctor.finding import (
+    Found,
+    ReplacedPart,
+    read_found,
+    write_found,
+)
+from inductoscope.doctor.finding_verdict import verdict_on
 from inductoscope.doctor.instructions import (
     OWN_VARIABLES,
     VARIABLE,
     Instructions,
     instructions_from,
 )
-from inductoscope.doctor.location import Location
-from inductoscope.doctor.outside.finding_verdict import verdict_on
-from inductoscope.doctor.outside.issue import issue_text
-from inductoscope.doctor.search.axes import AXES
-from inductoscope.doctor.search.suppressing_axes import suppressing
-from inductoscope.doctor.suppressing_axis import SuppressingAxis
-from inductoscope.doctor.verdict import Culprit, Repro, Verdict, Workaround
-from inductoscope.model.checks import NotedDifference
-from inductoscope.views.report.doctor import print_verdict
+from inductoscope.doctor.issue import issue_text
+from inductoscope.doctor.verdict import (
+    Culprit,
+    Repro,
+    Verdict,
+    Workaround,
+)
+from inductoscope.inside.search.axes import AXES
+from inductoscope.inside.search.suppressing_axes import suppressing
+from inductoscope.model.entities import NotedDifference
 from inductoscope.views.report.terminal import Printer
+from inductoscope.views.report.verdict import print_verdict
 from inductoscope.vocabulary.verdicts import CLEAN, NOT_A_BUG
 
 OTHER_STRIDES = "output 3 has strides (1, 2), in eager (2, 1)"

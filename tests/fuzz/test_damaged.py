@@ -23,17 +23,16 @@ from inductoscope.doctor.repro.graph_script import graph_names
 from inductoscope.errors import InductoscopeError
 from inductoscope.model.fold import load
 from inductoscope.model.stored_recordings import describe
-from inductoscope.recording.events.base import written_fields
-from inductoscope.recording.events.catalogue import KINDS
+from inductoscope.recording.events import KINDS, written_fields
 from inductoscope.recording.reader import open_recording
+from inductoscope.torch_facts.stages import SHOWN
 from inductoscope.views.page.contents import Contents
-from inductoscope.views.page.packing import dumps
+from inductoscope.views.page.document import dumps
 from inductoscope.views.report.fusion import Selection as FusionSelection
 from inductoscope.views.report.fusion import fusion_view, print_fusion
 from inductoscope.views.report.recordings import print_recordings, recordings_view
 from inductoscope.views.report.show import ShowSelection, choose_view
 from inductoscope.views.report.terminal import Printer
-from inductoscope.vocabulary.stages import SHOWN
 from support.effort import examples, some_of
 from support.examples import NAMES, stored, write_recording
 

@@ -8,12 +8,12 @@ import random
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from inductoscope.hangs.choices.log_choices import analyse_answers
-from inductoscope.hangs.logs.applicability import judge
-from inductoscope.hangs.logs.blocks import read_events
-from inductoscope.hangs.logs.choice import parse_choice
-from inductoscope.hangs.logs.files import Log
+from inductoscope.hangs.choices.analysis import analyse_answers
+from inductoscope.hangs.logs.answers import judge
+from inductoscope.hangs.logs.lines import read_events
+from inductoscope.hangs.logs.log_files import Log
 from inductoscope.hangs.logs.reading import _fold
+from inductoscope.torch_facts.log_choices import parse_choice
 from inductoscope.views.report.logs import View, logs_view, print_logs
 from inductoscope.views.report.terminal import Printer
 from support.effort import examples

@@ -18,9 +18,9 @@ from inductoscope.kernels.assembly import (
     _own_flags,
     _refuse_unsafe,
     kernel_assembly,
+    listing,
     safe_flags,
 )
-from inductoscope.kernels.assembly_text import listing
 from inductoscope.model.entities import Kernel, Recording
 from inductoscope.model.fold import load
 from support.examples import stored

@@ -21,7 +21,7 @@ HEALTHY = """
 import sys
 import torch, torch.nn.functional as F
 from torch._functorch import config
-from inductoscope.targets.recompile.written_only import write_cpp_only
+from inductoscope.inside.recompiling import write_cpp_only
 
 write_cpp_only()
 config.force_non_lazy_backward_lowering = True
@@ -123,7 +123,7 @@ PLANTED = """
 import torch
 from torch._inductor import ir, lowering
 from torch._inductor.lowering import ops
-from inductoscope.targets.recompile.written_only import write_cpp_only
+from inductoscope.inside.recompiling import write_cpp_only
 
 write_cpp_only()
 torch._inductor.config.force_disable_caches = True  # The graph is the same every time.

@@ -8,11 +8,16 @@ from typing import Any
 import pytest
 import torch
 
-from inductoscope.profiling.advice.against_eager import AgainstEager, against_eager
-from inductoscope.profiling.advice.alternating import DIFFERENTIATED, IN_EAGER, AlternatingClock
-from inductoscope.profiling.advice.argument_kinds import kind_of_call, requires_grad
-from inductoscope.profiling.advice.gpu_stopwatch import NOT_MEASURED
-from inductoscope.profiling.agent import Agent
+from inductoscope.inside.profiling.alternating_calls import (
+    DIFFERENTIATED,
+    IN_EAGER,
+    NOT_MEASURED,
+    AlternatingClock,
+    kind_of_call,
+    requires_grad,
+)
+from inductoscope.inside.profiling.call_clock import Agent
+from inductoscope.profiling.flip_trials import AgainstEager, against_eager
 from inductoscope.profiling.orders import Orders
 from inductoscope.profiling.timings import FUNCTION, read_times
 from inductoscope.profiling.turns import TimedRun
@@ -26,7 +31,7 @@ class TimedProgram:
         self.eager: list[bool] = []
         self._is_eager = False
         self.clock = AlternatingClock(lambda: self.now)
-        module = "inductoscope.profiling.advice.alternating._in_eager"
+        module = "inductoscope.inside.profiling.alternating_calls._in_eager"
         monkeypatch.setattr(module, self._in_eager)
         self.result: Any = None
         self.function = self.clock.timed(self._work, "f", place="/x.py:3")
@@ -136,7 +141,7 @@ def test_on_a_gpu_a_backward_pass_is_timed_by_what_the_gpu_does(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     program = LearningProgram(monkeypatch)
-    monkeypatch.setattr("inductoscope.profiling.advice.alternating.uses_cuda", lambda: True)
+    monkeypatch.setattr("inductoscope.inside.profiling.alternating_calls.uses_cuda", lambda: True)
     watch = WaitingStopwatch(program)
     monkeypatch.setattr(program.clock, "_gpu", watch)
     for _ in range(60):

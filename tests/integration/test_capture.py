@@ -12,13 +12,13 @@ import pytest
 
 from inductoscope.analysis.fusion import ledger
 from inductoscope.analysis.rules import diagnose
-from inductoscope.model.counts import count_kernels
 from inductoscope.model.entities import Compile, InductorGraph, Recording
 from inductoscope.model.fx import read_graph
+from inductoscope.model.kernels import count_kernels
 from inductoscope.model.schedule import read_schedule
 from inductoscope.views.page.contents import Contents
-from inductoscope.views.report.selected import STAGE_VIEWS
 from inductoscope.views.report.show import ShowSelection, choose_view
+from inductoscope.views.report.stage_views import STAGE_VIEWS
 from support.examples import inductoscope
 from support.programs import Outcome, Workplace
 

@@ -32,9 +32,9 @@ int clock_gettime(clockid_t which, struct timespec *found) {
 # Two buffers of which the second takes over the memory of the first; the clock is set in between.
 PROGRAM = """\
 import ctypes, os, time, torch
-from inductoscope.profiling.memory import allocations
-from inductoscope.profiling.memory.blocks import devices_of
-from inductoscope.profiling.memory.step_tracer import NEXT_CALL, StepTracer
+from inductoscope.profiling.memory_blocks import allocations
+from inductoscope.profiling.memory_blocks import devices_of
+from inductoscope.inside.profiling.memory_steps import NEXT_CALL, StepTracer
 
 set_clock = ctypes.CDLL(os.environ["LD_PRELOAD"]).set_clock
 has_table = allocations.keep_table()
@@ -72,7 +72,7 @@ for jump in 3600, -3600, 0:
 WRITER = """\
 import ctypes, os, sys, time
 from pathlib import Path
-from inductoscope.recording.events.process import ProcessStart
+from inductoscope.recording.events import ProcessStart
 from inductoscope.recording.writer import StreamWriter
 
 set_clock = ctypes.CDLL(os.environ["LD_PRELOAD"]).set_clock

@@ -14,11 +14,10 @@ from typing import Any
 import pytest
 
 from inductoscope.analysis.diff import compare, verdict
-from inductoscope.analysis.diff.canonical import Renaming, graph_lines
+from inductoscope.analysis.diff.compare import likely_cause, match
 from inductoscope.analysis.diff.entities import Difference
-from inductoscope.analysis.diff.matching import match
 from inductoscope.analysis.diff.materials import STAGES
-from inductoscope.analysis.diff.settings import likely_cause
+from inductoscope.analysis.diff.sides import Renaming, graph_lines
 from inductoscope.model.fold import load
 from inductoscope.model.fx import graph_from
 from support.examples import NAMES, Answer, inductoscope, stored, write_recording

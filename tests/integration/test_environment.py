@@ -9,10 +9,20 @@ from typing import Any
 
 import pytest
 
-from inductoscope.views.env import FLAGS, Environment, Flag, FlagKind
-from inductoscope.views.env.interpreter import Question, ask
-from inductoscope.views.env.sources import find_variables
-from inductoscope.vocabulary.log_lines import PATTERNS, LogPattern, Presence, check_pattern, release
+from inductoscope.torch_facts.log_lines import (
+    PATTERNS,
+    LogPattern,
+    Presence,
+    check_pattern,
+    release,
+)
+from inductoscope.views.env import (
+    FLAGS,
+    Environment,
+    Flag,
+    FlagKind,
+)
+from inductoscope.views.env.collection import Question, ask, find_variables
 
 # Every name that the debugging guides for Inductor tell people to set.
 ADVISED = {

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from inductoscope.analysis.fusion import LedgerRow, ledger
-from inductoscope.analysis.fusion.reasons import REASONS, explain_reason
 from inductoscope.model.entities import Recording
 from inductoscope.model.fold import load
+from inductoscope.torch_facts.fusion_reasons import REASONS, explain_reason
 from support.examples import inductoscope
 from support.programs import QUICK_PYTHON, Outcome, Workplace
 

@@ -6,8 +6,12 @@ import time
 
 import pytest
 
-from inductoscope.profiling.advice.alternating import IN_EAGER, AlternatingClock
-from inductoscope.profiling.advice.gpu_stopwatch import NOT_MEASURED, GpuStopwatch
+from inductoscope.inside.profiling.alternating_calls import (
+    IN_EAGER,
+    NOT_MEASURED,
+    AlternatingClock,
+    GpuStopwatch,
+)
 from inductoscope.profiling.timings import FUNCTION
 
 torch = pytest.importorskip("torch")

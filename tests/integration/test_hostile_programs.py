@@ -98,7 +98,7 @@ def test_a_time_limit_of_the_programs_own_is_never_swallowed(workplace: Workplac
     workplace.write(
         "script.py",
         "import signal, torch\n"
-        "from inductoscope.capture.scope import SCOPE\n"
+        "from inductoscope.inside.scope import SCOPE\n"
         "def limit(*_): raise TimeoutError('time is up')\n"
         "signal.signal(signal.SIGALRM, limit)\n"
         "def slow_hook():\n"

@@ -14,8 +14,8 @@ from unittest import mock
 
 import pytest
 
-from inductoscope.kernels.file import read_kernel_file
-from inductoscope.kernels.plans import KernelRequest, make_plans
+from inductoscope.kernels.alone import KernelRequest, make_plans
+from inductoscope.torch_facts.triton_kernels import read_kernel_file
 from support.examples import inductoscope
 from support.json_schema import violations
 from support.kernel_files import stored

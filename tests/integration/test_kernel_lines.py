@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from inductoscope.kernels.target import parse_target
 from inductoscope.model.entities import Recording
 from inductoscope.model.fold import load
 from inductoscope.model.join import GraphJoin, lines_of_steps
-from inductoscope.model.loops import Step, steps_of
-from inductoscope.model.trace import by_operation, trace
+from inductoscope.model.operation_trace import by_operation, trace
 from inductoscope.recording.location import FOLDER_VARIABLE
-from inductoscope.targets.recompile.stored import recording_for_target
+from inductoscope.targets.recompile import recording_for_target
+from inductoscope.torch_facts.gpu_targets import parse_target
+from inductoscope.torch_facts.loop_bodies import Step, steps_of
 from support.programs import Workplace
 
 pytest.importorskip("torch")
@@ -111,7 +111,7 @@ def on_gpu(place: Path, on_cpu: Recording) -> Recording:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(FOLDER_VARIABLE, str(place / "targets"))
         # Nor is anything assembled: only written.
-        patch.setattr("inductoscope.targets.recompile.running.has_triton", lambda: False)
+        patch.setattr("inductoscope.targets.recompile.has_triton", lambda: False)
         return load(recording_for_target(place / "recording", parse_target("cuda:90")))
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from inductoscope.recording.kernel_values import KernelValue, read_values
-from inductoscope.views.report.kernel_values import print_values
+from inductoscope.views.report.kernel import print_values
 from inductoscope.views.report.terminal import Printer
 from support.programs import TOOL, Workplace
 

@@ -7,9 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from inductoscope.profiling.memory.running import MemoryProfile, profile_memory
-from inductoscope.profiling.memory.step_tracer import OWN_PROFILER
-from inductoscope.profiling.memory.trials import TrialLimits
+from inductoscope.inside.profiling.memory_steps import OWN_PROFILER
+from inductoscope.profiling.memory_trials import MemoryProfile, TrialLimits, profile_memory
 from inductoscope.recording.location import create_recording
 
 # A profiler that begins in the middle of a step, one on another thread, and one that warms up.
@@ -62,9 +61,9 @@ MODES = """\
 import signal, torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
-from inductoscope.profiling.memory.holders import held_memory
-from inductoscope.profiling.memory.summaries import summaries_of
-from inductoscope.profiling.memory.unseen import memory_of
+from inductoscope.inside.profiling.memory_steps import held_memory
+from inductoscope.inside.profiling.memory_steps import summaries_of
+from inductoscope.inside.profiling.memory_steps import memory_of
 
 seen = []
 
@@ -106,7 +105,7 @@ print(told, bool(seen[len(told):]))
 # A step that nobody ends: the program goes on without a compiled call, in a backward pass at first.
 ENDLESS = """\
 import threading, time, torch
-from inductoscope.profiling.memory.step_tracer import TIME_UP, StepTracer
+from inductoscope.inside.profiling.memory_steps import TIME_UP, StepTracer
 
 tracer = StepTracer(longest=0.2)
 before = threading.active_count()

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from inductoscope.profiling.memory.labels import SAVED, TEMPORARY
-from inductoscope.profiling.memory.running import MemoryProfile, profile_memory
-from inductoscope.profiling.memory.trials import TrialLimits
+from inductoscope.profiling.memory_blocks import SAVED, TEMPORARY
+from inductoscope.profiling.memory_trials import MemoryProfile, TrialLimits, profile_memory
 from inductoscope.recording.location import create_recording
 from inductoscope.recording.profile_file import MEMORY, stored_profile
 

@@ -46,8 +46,8 @@ threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
 time.sleep(60)""",
     "off": """
 import sys
-from inductoscope.capture.install import Installer
-from inductoscope.capture.scope import SCOPE
+from inductoscope.inside.install import Installer
+from inductoscope.inside.scope import SCOPE
 print(SCOPE.active, any(isinstance(one, Installer) for one in sys.meta_path))""",
     "silent": "%%inductoscope --no-page\n1 + 1;",
     "magics": "%%inductoscope --no-page\nnumbers = !echo 42\nint(numbers[0])",

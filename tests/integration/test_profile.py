@@ -15,7 +15,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from inductoscope.model.fx import graph_from
-from inductoscope.profiling.kernels.flops import matrix_work
+from inductoscope.profiling.kernel_work import matrix_work
 from support.json_schema import violations
 from support.waiting import wait_until
 

@@ -8,15 +8,20 @@ from typing import Any
 import pytest
 
 from inductoscope.errors import ToolFailure
+from inductoscope.inside.rebuilding import (
+    Names,
+    Rebuilder,
+    Rebuilt,
+    Unbuildable,
+    check_method,
+    read_arguments,
+    resolve_function,
+)
 from inductoscope.model.fold import load
 from inductoscope.model.fx import FxGraph, graph_from
 from inductoscope.model.target import left_out, recording_target
 from inductoscope.targets.recompile import recompile
-from inductoscope.targets.recompile.arguments import Names, read_arguments
-from inductoscope.targets.recompile.operations import check_method, resolve_function
-from inductoscope.targets.recompile.rebuilding import Rebuilder, Rebuilt
-from inductoscope.targets.recompile.unbuildable import Unbuildable
-from inductoscope.targets.recompile.work_list import captured_graphs
+from inductoscope.targets.work_list import captured_graphs
 from support.examples import stored
 from support.recompiled import captured, output, placeholder, tensor
 

@@ -9,9 +9,7 @@ from typing import Any
 
 import pytest
 
-from inductoscope.targets.recompile.arguments import Names, read_arguments
-from inductoscope.targets.recompile.operations import resolve_function
-from inductoscope.targets.recompile.unbuildable import Unbuildable
+from inductoscope.inside.rebuilding import Names, Unbuildable, read_arguments, resolve_function
 
 NAMES = Names({}, {})
 
@@ -96,7 +94,7 @@ def test_what_computes_is(name: str) -> None:
 
 WALLED = """
 import os, sys
-from inductoscope.targets.recompile.confinement import Refused, stay_inside
+from inductoscope.inside.confinement import Refused, stay_inside
 stay_inside([{own!r}])
 try:
     {action}

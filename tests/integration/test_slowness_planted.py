@@ -9,17 +9,10 @@ import sys
 import pytest
 
 from inductoscope.model.fold import load
-from inductoscope.profiling.advice.costs import costs_of
-from inductoscope.profiling.advice.evidence import RecordedEvidence
-from inductoscope.profiling.advice.measured_flips import (
-    more_compile_threads,
-    static_sizes,
-    wrapper_in_cpp,
-)
-from inductoscope.profiling.kernels.kernel_times import read_kernel_times
-from inductoscope.profiling.kernels.profile import build_profile
-from inductoscope.profiling.kernels.running import run_profiled
-from inductoscope.profiling.timings import FOLDER, read_times
+from inductoscope.profiling.evidence import RecordedEvidence, costs_of
+from inductoscope.profiling.flips import more_compile_threads, static_sizes, wrapper_in_cpp
+from inductoscope.profiling.kernel_profile import build_profile, run_profiled
+from inductoscope.profiling.timings import FOLDER, read_kernel_times, read_times
 from inductoscope.recording.location import create_recording
 
 PROGRAM = """\

@@ -6,9 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from inductoscope.capture.launch import record_ending
-from inductoscope.capture.scope import describe_launcher
-from inductoscope.doctor.verdict import Repro, Verdict, keep_verdict, read_verdict
+from inductoscope.doctor.verdict import (
+    Repro,
+    Verdict,
+    keep_verdict,
+    read_verdict,
+)
+from inductoscope.inside.scope import describe_launcher
+from inductoscope.launch.program import record_ending
 from inductoscope.recording.location import create_recording
 from inductoscope.recording.writer import StreamWriter
 from support.examples import inductoscope

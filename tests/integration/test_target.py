@@ -14,17 +14,25 @@ import pytest
 
 from inductoscope.analysis.rules import narrow_value
 from inductoscope.errors import UsageError
-from inductoscope.kernels.target import parse_target
-from inductoscope.model.counts import generated
+from inductoscope.inside import stand_in
 from inductoscope.model.entities import Recording
 from inductoscope.model.fold import load
-from inductoscope.model.native import compile_of_kernel
-from inductoscope.model.target import left_out, recording_target, target_note, target_notes
+from inductoscope.model.kernels import compile_of_kernel, generated
+from inductoscope.model.target import (
+    left_out,
+    recording_target,
+    target_note,
+    target_notes,
+)
 from inductoscope.recording.location import FOLDER_VARIABLE
-from inductoscope.targets import stand_in
-from inductoscope.targets.architectures import ARCHITECTURES, architecture, read_target
-from inductoscope.targets.recompile import stored as kept
-from inductoscope.targets.recompile.stored import recording_for_target
+from inductoscope.targets import recompile as kept
+from inductoscope.targets.recompile import recording_for_target
+from inductoscope.torch_facts.gpu_targets import (
+    ARCHITECTURES,
+    architecture,
+    parse_target,
+    read_target,
+)
 from support.examples import inductoscope
 from support.recompiled import call, captured, output, placeholder, tensor
 

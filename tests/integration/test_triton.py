@@ -8,7 +8,7 @@ import pytest
 
 from inductoscope.model.entities import Recording
 from inductoscope.model.fold import load
-from inductoscope.model.native import compile_of_kernel
+from inductoscope.model.kernels import compile_of_kernel
 from support.examples import inductoscope, stored
 
 CHAIN = stored("h200_seed")

@@ -13,8 +13,8 @@ from typing import Any
 from unittest import mock
 
 from inductoscope.cli import main
-from inductoscope.recording.events.base import Event
-from inductoscope.recording.events.reading import Entry
+from inductoscope.recording.decoding import Entry
+from inductoscope.recording.events import Event
 
 RECORDINGS = Path(__file__).resolve().parents[1] / "data" / "recordings"
 

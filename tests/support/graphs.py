@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 
-from inductoscope.doctor.compare.graphs import snapshot
-from inductoscope.doctor.compare.values import copy_values
-from inductoscope.doctor.search.forks import Forks
+from inductoscope.inside.compare.graphs import snapshot
+from inductoscope.inside.compare.values import copy_values
+from inductoscope.inside.search.forks import Forks
 
 
 def numbers(*shape: int) -> torch.Tensor:

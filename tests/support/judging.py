@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
-from inductoscope.doctor.compare.bug_or_rounding import EagerComparison, judge
-from inductoscope.doctor.compare.case import Case
-from inductoscope.doctor.compare.values import run
+from inductoscope.inside.compare.bug_or_rounding import EagerComparison, judge
+from inductoscope.inside.compare.reference import Case
+from inductoscope.inside.compare.values import run
 
 Function = Callable[..., Any]
 

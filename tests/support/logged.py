@@ -6,9 +6,8 @@ import gzip
 from collections.abc import Iterator
 from pathlib import Path
 
-from inductoscope.hangs.logs.answer import Answer
-from inductoscope.hangs.logs.applicability import judge
-from inductoscope.hangs.logs.groups import Group
+from inductoscope.hangs.logs.answers import Answer, judge
+from inductoscope.hangs.logs.program import Group
 from inductoscope.hangs.logs.reading import read_logs
 
 RECORDED = Path(__file__).resolve().parents[1] / "data" / "recorded_logs"

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from inductoscope.analysis.bounds.bodies import read_body
-from inductoscope.analysis.bounds.judging import judge_body
-from inductoscope.analysis.bounds.points import Purse
+from inductoscope.analysis.bounds.accesses import Purse, judge_body
 from inductoscope.analysis.bounds.sizes import AdmittedSizes
-from inductoscope.analysis.bounds.verdicts import (
-    Verdict,
-)
+from inductoscope.analysis.bounds.verdicts import Verdict
 from inductoscope.model.memory import GraphMemory, Room, SizeSymbol
 from inductoscope.model.schedule import IndirectIndex
+from inductoscope.torch_facts.loop_bodies import read_body
 
 
 def body_text(ranges: str, index: str, *more: str) -> str:

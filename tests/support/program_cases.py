@@ -9,18 +9,26 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from inductoscope.doctor.handover import Found, write_found
+from inductoscope.doctor.case import ProgramCase
+from inductoscope.doctor.finding import Found, write_found
 from inductoscope.doctor.instructions import FOLDER, MOVED, Instructions
-from inductoscope.doctor.outside.program import Listener, ProgramRun, RunLimits, output_of
-from inductoscope.doctor.outside.program_case import ProgramCase
-from inductoscope.doctor.outside.proof import Proof
-from inductoscope.doctor.outside.runs import Runs
+from inductoscope.doctor.program_run import (
+    Listener,
+    ProgramRun,
+    RunLimits,
+    output_of,
+)
+from inductoscope.doctor.proof import Proof
 from inductoscope.doctor.repro.verify import FreshProcesses
+from inductoscope.doctor.runs import Runs
 from inductoscope.model.entities import Ending
-from inductoscope.recording.events.base import Event
-from inductoscope.recording.events.checking import CallChecked, CallsUnchecked
-from inductoscope.recording.events.compiling import CompileStart
-from inductoscope.recording.events.process import ProcessStart
+from inductoscope.recording.events import (
+    CallChecked,
+    CallsUnchecked,
+    CompileStart,
+    Event,
+    ProcessStart,
+)
 from inductoscope.recording.location import create_recording
 from inductoscope.recording.writer import StreamWriter
 

@@ -8,8 +8,8 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
+from inductoscope.processes.children import start_group
 from inductoscope.processes.ending import end_child
-from inductoscope.processes.limited import start_group
 from support.programs import TOOL, Workplace
 
 # What is wrong is chosen by the first argument; every rank runs the same file.

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from inductoscope.analysis.ranks.decision_fold import RECORDS, reads_artifact
+from inductoscope.analysis.ranks.decisions import RECORDS, reads_artifact
 
 TRACE = Path(__file__).resolve().parents[1] / "data" / "recorded_ranks" / "rank_0.trace.log.gz"
 

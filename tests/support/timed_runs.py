@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from inductoscope.profiling.advice.alternating import IN_EAGER
+from inductoscope.inside.profiling.alternating_calls import IN_EAGER
 from inductoscope.profiling.timings import FUNCTION, CallTimes, ProcessTimes
 from inductoscope.profiling.turns import TimedRun
 

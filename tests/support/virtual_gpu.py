@@ -8,19 +8,19 @@ the package's own: see inductoscope.targets.
 
 from __future__ import annotations
 
-from inductoscope.kernels.target import parse_target
-from inductoscope.targets import pretending
+from inductoscope.inside import pretend
+from inductoscope.torch_facts.gpu_targets import parse_target
 
 TARGET = parse_target("cuda:90")
 
-_stand_in = pretending.prepare(TARGET)
+_stand_in = pretend.prepare(TARGET)
 
 import torch  # noqa: E402
 
 
 def install(*, precompiles: bool = True) -> None:
     """Pretend; to be called once, before anything is compiled."""
-    pretending.take_over(_stand_in, TARGET, precompiles=precompiles)
+    pretend.take_over(_stand_in, TARGET, precompiles=precompiles)
 
 
 def tensor(*shape: int, dtype: torch.dtype = torch.bfloat16) -> torch.Tensor:

@@ -9,12 +9,10 @@ from typing import Any
 
 import pytest
 
+from inductoscope.inside.profiling.alternating_calls import AlternatingClock
 from inductoscope.model.fold import load
-from inductoscope.profiling.advice.against_eager import AgainstEager
-from inductoscope.profiling.advice.alternating import AlternatingClock
-from inductoscope.profiling.advice.flip import Flip
-from inductoscope.profiling.advice.flips import flips_for
-from inductoscope.profiling.advice.trials import FlipTrial, TrialResults
+from inductoscope.profiling.flip_trials import AgainstEager, FlipTrial, TrialResults
+from inductoscope.profiling.flips import Flip, flips_for
 from inductoscope.profiling.statistics import Sample, compare
 from inductoscope.profiling.timings import GRAPH
 from inductoscope.views.report.advice import advice_view, print_advice

@@ -10,9 +10,14 @@ from typing import Any
 
 import pytest
 
-from inductoscope.profiling.advice import trials
-from inductoscope.profiling.advice.flip import Flip
-from inductoscope.profiling.advice.trials import Budget, TrialResults, try_cold, try_flips
+from inductoscope.profiling import flip_trials
+from inductoscope.profiling.flip_trials import (
+    Budget,
+    TrialResults,
+    try_cold,
+    try_flips,
+)
+from inductoscope.profiling.flips import Flip
 from inductoscope.profiling.timings import ProcessTimes
 from inductoscope.profiling.turns import TimedRun, Variant
 from inductoscope.views.report.advice import advice_view, print_advice
@@ -40,7 +45,7 @@ def tried(
     def run_once(command: Any, variant: Variant, *_: Any, **__: Any) -> TimedRun:
         return changed if variant.name == flip.change else base
 
-    monkeypatch.setattr(trials, "run_once", run_once)
+    monkeypatch.setattr(flip_trials, "run_once", run_once)
     attempt: Any = try_cold if flip.avoids_compiles else try_flips
     return attempt(["x"], [flip], Path("/nowhere"), Budget(**how), lambda _: None, **more)  # type: ignore[no-any-return]
 

@@ -13,13 +13,11 @@ from typing import Any
 import click
 import pytest
 
-from inductoscope.agents.call_end import CallEnd
-from inductoscope.agents.cutting import at_pointer, cut, size_of
-from inductoscope.agents.offered import OFFERED
-from inductoscope.agents.parameters import CommandTool
-from inductoscope.agents.procedure import Procedure
-from inductoscope.agents.procedures import PROCEDURES
-from inductoscope.agents.resources import listed, page_of, read_address
+from inductoscope.agents.calling import CallEnd
+from inductoscope.agents.command_tools import OFFERED, CommandTool
+from inductoscope.agents.results import at_pointer, cut, size_of
+from inductoscope.agents.server import listed, page_of, read_address
+from inductoscope.agents.skill import PROCEDURES, Procedure
 from inductoscope.analysis.rules import RULES
 from inductoscope.cli import COMMANDS
 from inductoscope.errors import UsageError

@@ -16,14 +16,14 @@ import pytest
 import inductoscope
 from inductoscope import api
 from inductoscope.analysis.rules import RULES
-from inductoscope.capture.hooks import HOOKS
 from inductoscope.cli import COMMANDS
-from inductoscope.model.building import HANDLERS, READ_ELSEWHERE
-from inductoscope.recording.events.catalogue import KINDS
-from inductoscope.views.report import frame_stages, graph_stages, inductor_stages
-from inductoscope.views.report.selected import STAGE_VIEWS
-from inductoscope.vocabulary.stages import SHOWN
-from inductoscope.vocabulary.torch_names import Hook
+from inductoscope.inside.hooks import HOOKS
+from inductoscope.model.fold import HANDLERS, READ_ELSEWHERE
+from inductoscope.recording.events import KINDS
+from inductoscope.torch_facts.stages import SHOWN
+from inductoscope.torch_facts.torch_names import Hook
+from inductoscope.views.report import stage_views
+from inductoscope.views.report.stage_views import STAGE_VIEWS
 from support.source import FILES, ROOT, nodes_of, tree_of
 
 TABLE = Path(__file__).resolve().parents[2] / "docs" / "architecture.md"
@@ -38,86 +38,86 @@ ORDER = (
 MAY_IMPORT_TORCH = (
     "doctor/compare/",
     "doctor/search/",
-    "doctor/repro/python_text.py",
-    "doctor/repro/failure_script.py",
-    "doctor/repro/state_text.py",
-    "doctor/repro/package_text.py",
-    "doctor/repro/function_script.py",
-    "doctor/repro/definition_text.py",
-    "doctor/repro/literal_text.py",
-    "doctor/repro/source_parts.py",
-    "doctor/repro/kernel_text.py",
-    "doctor/inside/checked_graph.py",
-    "doctor/inside/graph_compiler.py",
-    "doctor/inside/checked_package.py",
-    "doctor/inside/compiled_program.py",
-    "doctor/inside/package_calls.py",
-    "doctor/inside/cuda_graphs.py",
-    "doctor/inside/how_compiled.py",
-    "doctor/inside/program_copy.py",
-    "doctor/inside/room_for_checks.py",
-    "doctor/inside/threads.py",
-    "doctor/inside/trial_server.py",
-    "doctor/inside/value_agent.py",
-    "doctor/inside/checked_function.py",
-    "doctor/inside/investigation.py",
-    "doctor/inside/kept_call.py",
-    "doctor/inside/large_inputs.py",
-    "doctor/inside/lost_device.py",
-    "doctor/sentinel/sentinel.py",
-    "doctor/sentinel/shadow.py",
-    "doctor/sentinel/shadowed_graph.py",
-    "doctor/sentinel/signed_error.py",
-    "doctor/sentinel/inductor_dropout.py",
-    "doctor/sentinel/tapped_backward.py",
-    "doctor/sentinel/tested_values.py",
-    "doctor/workarounds/trials.py",
+    "inside/repro/python_text.py",
+    "inside/repro/failure_script.py",
+    "inside/repro/failure_script.py",
+    "inside/repro/failure_script.py",
+    "inside/repro/source_text.py",
+    "inside/repro/source_text.py",
+    "inside/repro/source_text.py",
+    "inside/repro/source_text.py",
+    "inside/repro/python_text.py",
+    "inside/doctor/checked_graph.py",
+    "inside/doctor/checked_graph.py",
+    "inside/doctor/checked_packages.py",
+    "inside/doctor/exported_program.py",
+    "inside/doctor/package_calls.py",
+    "inside/doctor/compile_conditions.py",
+    "inside/doctor/compile_conditions.py",
+    "inside/doctor/program_copy.py",
+    "inside/doctor/compile_conditions.py",
+    "inside/doctor/checking_agent.py",
+    "inside/doctor/trial_server.py",
+    "inside/doctor/kernel_values_agent.py",
+    "inside/doctor/checked_function.py",
+    "inside/doctor/investigation.py",
+    "inside/doctor/kept_call.py",
+    "inside/doctor/further_checks.py",
+    "inside/doctor/ending_program.py",
+    "inside/sentinel/sentinel.py",
+    "inside/sentinel/shadow.py",
+    "inside/sentinel/sentinel.py",
+    "inside/sentinel/bias_test.py",
+    "inside/sentinel/shadow.py",
+    "inside/sentinel/shadow.py",
+    "inside/sentinel/shadow.py",
+    "inside/workarounds.py",
     "capture/hooks/",
-    "capture/graphs.py",
-    "capture/observe.py",
-    "capture/in_process.py",
-    "capture/private_cache.py",
-    "views/env/probe.py",
-    "kernels/probe.py",
-    "kernels/ask_torch.py",
-    "packages/child.py",
-    "packages/leak_trials.py",
-    "packages/loading.py",
-    "packages/repeating.py",
-    "profiling/memory/unseen.py",
-    "profiling/kernels/eager_child.py",
-    "profiling/torch_profiler.py",
-    "profiling/kernels/profiler_clock.py",
-    "profiling/advice/gpu_stopwatch.py",
-    "profiling/memory/allocations.py",
-    "profiling/memory/eager_agent.py",
-    "profiling/machine/child.py",
-    "profiling/settings/child.py",
-    "targets/recompile/arguments.py",
-    "targets/recompile/child.py",
-    "targets/recompile/compiling.py",
-    "targets/recompile/operations.py",
-    "targets/recompile/own_operators.py",
-    "targets/recompile/rebuilding.py",
-    "targets/recompile/sizes.py",
-    "targets/recompile/written_only.py",
-    "targets/pretending.py",
-    "targets/several_devices.py",
-    "targets/source_only.py",
-    "targets/constants.py",
-    "targets/torch_side.py",
-    "targets/triton_side.py",
-    "targets/whole_program.py",
-    "profiling/advice/backward_passes.py",
-    "profiling/advice/prediction_child.py",
-    "preflight/fake_group.py",
-    "pytest_plugin/call_checks.py",
-    "pytest_plugin/graph_watch.py",
-    "pytest_plugin/kept_calls.py",
+    "inside/graphs.py",
+    "inside/observe.py",
+    "inside/start.py",
+    "inside/private_cache.py",
+    "inside/torch_probe.py",
+    "inside/triton_probe.py",
+    "inside/torch_configs.py",
+    "inside/packages/child.py",
+    "inside/packages/trials.py",
+    "inside/packages/trials.py",
+    "inside/packages/trials.py",
+    "inside/profiling/memory_steps.py",
+    "inside/profiling/eager_child.py",
+    "inside/profiling/torch_profiler.py",
+    "inside/profiling/profiler_clock.py",
+    "inside/profiling/alternating_calls.py",
+    "inside/profiling/memory_steps.py",
+    "inside/profiling/eager_memory_agent.py",
+    "inside/profiling/machine_child.py",
+    "inside/profiling/settings_child.py",
+    "inside/rebuilding.py",
+    "inside/recompile_child.py",
+    "inside/recompiling.py",
+    "inside/rebuilding.py",
+    "inside/rebuilding.py",
+    "inside/rebuilding.py",
+    "inside/rebuilding.py",
+    "inside/recompiling.py",
+    "inside/pretend.py",
+    "inside/pretend.py",
+    "inside/pretend.py",
+    "inside/pretend.py",
+    "inside/pretend.py",
+    "inside/pretend.py",
+    "inside/pretend.py",
+    "inside/profiling/alternating_calls.py",
+    "inside/profiling/prediction_child.py",
+    "inside/preflight.py",
+    "inside/pytest_calls.py",
+    "inside/pytest_graphs.py",
+    "inside/pytest_calls.py",
 )
 
 # Runs in the tool's own process, so it may import what the tool depends on.
-OUTSIDE = ("capture/launch.py", "capture/in_process.py", "capture/bootstrap/")
+OUTSIDE = ("launch/program.py", "inside/start.py", "capture/bootstrap/")
 
 every_file = pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
 
@@ -191,7 +191,7 @@ def test_what_runs_in_the_users_process_needs_only_the_standard_library() -> Non
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=True
     )
-    assert "inductoscope.capture.inside" in modules
+    assert "inductoscope.inside.start" in modules
     assert done.stdout.split() == ["inductoscope"]
 
 
@@ -249,7 +249,7 @@ def test_every_command_file_is_in_the_table_of_commands_once() -> None:
 def test_every_function_that_builds_a_stage_is_in_the_table_of_views_once() -> None:
     builders = [
         function
-        for module in (frame_stages, graph_stages, inductor_stages)
+        for module in (stage_views, stage_views, stage_views)
         for name, function in inspect.getmembers(module, inspect.isfunction)
         if function.__module__ == module.__name__
         and list(inspect.signature(function).parameters) == ["recording", "compiles"]
@@ -261,7 +261,7 @@ def test_every_function_that_builds_a_stage_is_in_the_table_of_views_once() -> N
 def test_every_hook_is_in_the_table_of_hooks_once() -> None:
     defined: list[Hook] = []
     for path in sorted((ROOT / "capture" / "hooks").glob("*.py")):
-        module = importlib.import_module(f"inductoscope.capture.hooks.{path.stem}")
+        module = importlib.import_module(f"inductoscope.inside.hooks.{path.stem}")
         hooks = [value for value in vars(module).values() if isinstance(value, Hook)]
         assert hooks or path.stem == "__init__", f"{place(path)} defines no hook"
         defined += hooks

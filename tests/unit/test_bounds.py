@@ -8,17 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from inductoscope.analysis.bounds.context import Context, NameRange
-from inductoscope.analysis.bounds.edge_sizes import edge_sizes
-from inductoscope.analysis.bounds.evaluation import value_of
-from inductoscope.analysis.bounds.expressions import read_expression
-from inductoscope.analysis.bounds.judging import judge_parts
+from inductoscope.analysis.bounds.accesses import Purse, judge_parts
 from inductoscope.analysis.bounds.kernels import judge_recording
-from inductoscope.analysis.bounds.points import Purse
-from inductoscope.analysis.bounds.polynomials import number, polynomial
-from inductoscope.analysis.bounds.proof import Prover, difference
+from inductoscope.analysis.bounds.proof import (
+    Context,
+    NameRange,
+    Prover,
+    difference,
+    number,
+    polynomial,
+)
 from inductoscope.analysis.bounds.sentences import who
-from inductoscope.analysis.bounds.sizes import AdmittedSizes
+from inductoscope.analysis.bounds.sizes import AdmittedSizes, edge_sizes
 from inductoscope.analysis.bounds.verdicts import (
     Broken,
     DataDependent,
@@ -29,6 +30,7 @@ from inductoscope.analysis.bounds.verdicts import (
 from inductoscope.model.fold import load
 from inductoscope.model.memory import GraphMemory, Room, SizeSymbol
 from inductoscope.model.schedule import IndirectIndex
+from inductoscope.torch_facts.index_expressions import read_expression, value_of
 from support.loop_bodies import PLAIN, body_text, judged, masked_text, value_text
 
 RECORDINGS = sorted((Path(__file__).parents[1] / "data" / "recordings").glob("*/recording"))
@@ -291,8 +293,8 @@ def test_a_proof_holds_at_every_point_that_can_be_computed() -> None:
 
 def least(goal: object, values: dict[str, int]) -> int:
     """The value at a point; where torch leaves it undefined, it proves nothing."""
-    from inductoscope.analysis.bounds.evaluation import NoValue
-    from inductoscope.analysis.bounds.polynomials import Polynomial, written
+    from inductoscope.analysis.bounds.proof import Polynomial, written
+    from inductoscope.torch_facts.index_expressions import NoValue
 
     assert isinstance(goal, Polynomial)
     try:

@@ -8,20 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from inductoscope.analysis.bounds.bodies import read_body
-from inductoscope.analysis.bounds.expressions import NotUnderstood, read_expression
-from inductoscope.analysis.bounds.judging import judge_body
+from inductoscope.analysis.bounds.accesses import NO_TIME, Purse, judge_body
 from inductoscope.analysis.bounds.kernels import judge_recording
-from inductoscope.analysis.bounds.points import NO_TIME, Purse
 from inductoscope.analysis.bounds.sizes import AdmittedSizes
-from inductoscope.analysis.bounds.verdicts import (
-    DataDependent,
-    OutOfReach,
-    Proven,
-)
+from inductoscope.analysis.bounds.verdicts import DataDependent, OutOfReach, Proven
 from inductoscope.analysis.rules import out_of_bounds
 from inductoscope.model.fold import load
 from inductoscope.model.memory import GraphMemory, Room
+from inductoscope.torch_facts.index_expressions import NotUnderstood, read_expression
+from inductoscope.torch_facts.loop_bodies import read_body
 from inductoscope.views.report.bounds import bounds_view, print_bounds
 from inductoscope.views.report.terminal import Printer
 from support.loop_bodies import PLAIN, body_text, judged, value_text

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from inductoscope.doctor.search.size_trial_child import WatchedCompiler, what_was_raised
+from inductoscope.doctor.size_trial_child import WatchedCompiler, what_was_raised
 from inductoscope.model.fold import load
-from inductoscope.targets.recompile.work_list import captured_graphs
+from inductoscope.targets.work_list import captured_graphs
 from support.examples import stored
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from inductoscope.profiling.compile_time.cache_misses import CacheKey, differing_fields
+from inductoscope.profiling.compile_times import CacheKey, differing_fields
 
 FIELDS = (
     "[aaa] gm: graph(x): sin",

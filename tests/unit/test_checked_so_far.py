@@ -7,12 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from inductoscope.doctor.outside.checked_so_far import CheckedSoFar
-from inductoscope.recording.events.base import Event
-from inductoscope.recording.events.checking import CallChecked, CallsUnchecked
-from inductoscope.recording.events.compiling import CompileEnd, CompileStart
-from inductoscope.recording.events.graphs import GraphLeft
-from inductoscope.recording.events.process import ProcessEnd, ProcessStart
+from inductoscope.doctor.checked_so_far import CheckedSoFar
+from inductoscope.recording.events import (
+    CallChecked,
+    CallsUnchecked,
+    CompileEnd,
+    CompileStart,
+    Event,
+    GraphLeft,
+    ProcessEnd,
+    ProcessStart,
+)
 from inductoscope.recording.location import create_recording
 from inductoscope.recording.writer import StreamWriter
 

@@ -12,7 +12,12 @@ import click
 import pytest
 
 from inductoscope.cli import COMMANDS
-from inductoscope.errors import InductoscopeError, ToolFailure, UnreadableRecording, UsageError
+from inductoscope.errors import (
+    InductoscopeError,
+    ToolFailure,
+    UnreadableRecording,
+    UsageError,
+)
 from inductoscope.model.fold import load
 from inductoscope.version import __version__
 from support.examples import inductoscope, stored

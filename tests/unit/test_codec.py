@@ -9,11 +9,9 @@ from typing import Any
 
 import pytest
 
-from inductoscope.doctor.failure import HANG, Failure
-from inductoscope.doctor.handover import Found, GraphWorkaround
+from inductoscope.doctor.failure import HANG, Failure, Location, SuppressingAxis
+from inductoscope.doctor.finding import Found, GraphWorkaround
 from inductoscope.doctor.instructions import Instructions
-from inductoscope.doctor.location import Location
-from inductoscope.doctor.suppressing_axis import SuppressingAxis
 from inductoscope.recording.codec import decode, encode
 
 

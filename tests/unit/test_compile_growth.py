@@ -6,14 +6,16 @@ import random
 
 import pytest
 
-from inductoscope.profiling.compile_time.compile_cost import (
+from inductoscope.profiling.compile_growth import (
     CompileCost,
     between,
+    certain_explosion,
+    explosion_of,
+    growth_of,
+    growth_of_all,
     quickest_of,
 )
-from inductoscope.profiling.compile_time.growth import growth_of, growth_of_all
-from inductoscope.profiling.compile_time.judging import certain_explosion, explosion_of
-from inductoscope.vocabulary import stages
+from inductoscope.torch_facts import stages
 
 SIZES = (12, 24, 48, 96)
 

@@ -9,33 +9,34 @@ from pathlib import Path
 
 from inductoscope.model.entities import Ending
 from inductoscope.model.fold import load
-from inductoscope.profiling.compile_time.compile_cost import CompileCost
-from inductoscope.profiling.compile_time.recorded_costs import RecordedCosts, recorded_costs
-from inductoscope.profiling.compile_time.running import (
+from inductoscope.profiling.compile_growth import CompileCost
+from inductoscope.profiling.compile_times import (
     ColdOrWarmRun,
     CompileProfile,
     MeasuredGrowth,
+    RecordedCosts,
+    recorded_costs,
 )
-from inductoscope.recording.events.base import Event
-from inductoscope.recording.events.code import NativeEnd, NativeStart
-from inductoscope.recording.events.compiling import (
+from inductoscope.recording.events import (
     CacheKeyMade,
     CacheLookedUp,
     CompileEnd,
     CompileStart,
+    Event,
+    FusionRoundDone,
+    NativeEnd,
+    NativeStart,
+    NodeLowered,
+    PassesTimed,
+    ProcessStart,
     StageEnd,
     StageStart,
 )
-from inductoscope.recording.events.graphs import FusionRoundDone, NodeLowered, PassesTimed
-from inductoscope.recording.events.process import ProcessStart
 from inductoscope.recording.location import create_recording
 from inductoscope.recording.writer import StreamWriter
-from inductoscope.views.report.compile_profile import (
-    compile_profile_view,
-    print_compile_profile,
-)
+from inductoscope.torch_facts import stages
+from inductoscope.views.report.compile_profile import compile_profile_view, print_compile_profile
 from inductoscope.views.report.terminal import Printer
-from inductoscope.vocabulary import stages
 from support.json_schema import violations
 
 GRAPH = "0/0 inference"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from inductoscope.vocabulary.stages import SHOWN
+from inductoscope.torch_facts.stages import SHOWN
 from support.examples import inductoscope, stored
 
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from inductoscope.model.fold import load
-from inductoscope.model.wrapper_lines import kernels_by_call
-from inductoscope.profiling.kernels.cpp_times import with_kernels
-from inductoscope.profiling.kernels.cpp_trace import (
+from inductoscope.inside.profiling.kernel_traces import (
     CallRange,
     TracedCall,
     TracedKernel,
+    TraceEvent,
     traced_calls,
+    with_kernels,
 )
-from inductoscope.profiling.kernels.device_trace import TraceEvent
-from inductoscope.profiling.kernels.kernel_times import PROFILER, WHOLE, GraphTimes
+from inductoscope.model.fold import load
+from inductoscope.profiling.timings import PROFILER, WHOLE, GraphTimes
+from inductoscope.torch_facts.wrapper_calls import kernels_by_call
 
 MM, FUSED = "aoti_torch_cpu_mm_out", "cpp_fused_add_0"
 

@@ -7,11 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from inductoscope.doctor.compare.cpp_wrappers import (
-    ReportingWrapper,
-    with_allocator,
-    with_reports,
-)
+from inductoscope.torch_facts.cpp_wrappers import ReportingWrapper, with_allocator, with_reports
 
 TEXTS = Path(__file__).parents[1] / "data" / "cpp_wrappers"
 every_text = pytest.mark.parametrize("name", ["aot_inductor", "cpp_wrapper", "cpp_wrapper_cuda"])

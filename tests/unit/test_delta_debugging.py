@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inductoscope.doctor.search.delta_debugging import last_needed, smallest_subset
+from inductoscope.doctor.delta_debugging import last_needed, smallest_subset
 
 Holds = Callable[[Sequence[int]], bool]
 

@@ -15,10 +15,10 @@ from types import ModuleType
 import click
 import pytest
 
-from inductoscope.analysis.fusion.reasons import REASONS
 from inductoscope.analysis.rules import diagnose
 from inductoscope.cli import COMMANDS
 from inductoscope.model.fold import load
+from inductoscope.torch_facts.fusion_reasons import REASONS
 from inductoscope.views.report.explanation import catalogue
 from support.examples import NAMES, RECORDINGS, inductoscope, stored
 

@@ -10,17 +10,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inductoscope.recording.events.base import Event, written_fields
-from inductoscope.recording.events.catalogue import KINDS, MODULES
-from inductoscope.recording.events.checking import CallChecked
-from inductoscope.recording.events.code import NativeEnd
-from inductoscope.recording.events.compiling import StageEnd, StageStart
-from inductoscope.recording.events.graphs import PairConsidered
-from inductoscope.recording.events.reading import (
+from inductoscope.recording.decoding import (
     COERCIONS,
     UnknownEvent,
     parse_line,
     read_event,
+)
+from inductoscope.recording.events import (
+    KINDS,
+    MODULES,
+    CallChecked,
+    Event,
+    NativeEnd,
+    PairConsidered,
+    StageEnd,
+    StageStart,
+    written_fields,
 )
 
 by_class = pytest.mark.parametrize("event", KINDS.values(), ids=KINDS)

@@ -13,11 +13,9 @@ import pytest
 from inductoscope.cli.commands import export as command
 from inductoscope.errors import ToolFailure
 from inductoscope.model.fold import load
-from inductoscope.model.lanes import Lane
-from inductoscope.model.timeline import Timeline, timeline
+from inductoscope.model.timeline import Lane, Timeline, timeline
 from inductoscope.views.export import FORMS
-from inductoscope.views.export.folder import kept_files, write_all
-from inductoscope.views.export.item import Item, safe_name
+from inductoscope.views.export.folder import Item, kept_files, safe_name, write_all
 from inductoscope.views.export.perfetto import trace
 from support.examples import NAMES, inductoscope, stored, write_recording
 

@@ -14,18 +14,24 @@ from typing import cast
 
 import pytest
 
-from inductoscope.doctor.failure import ERROR, HANG, NAN, SIGNAL, WRONG, Failure
-from inductoscope.doctor.handover import Found
-from inductoscope.doctor.location import Location
-from inductoscope.doctor.outside.program_case import ProgramCase
-from inductoscope.doctor.outside.trail import trail_of, trail_or_nothing
+from inductoscope.doctor.case import ProgramCase
+from inductoscope.doctor.failure import (
+    ERROR,
+    HANG,
+    NAN,
+    SIGNAL,
+    WRONG,
+    Failure,
+    Location,
+)
+from inductoscope.doctor.finding import Found
+from inductoscope.doctor.trail import trail_of, trail_or_nothing
 from inductoscope.doctor.verdict import Verdict, keep_verdict, read_verdict
 from inductoscope.model.fault_trail import FaultTrail, GuiltyPlace, fault_trail
 from inductoscope.model.fold import load
-from inductoscope.views.report.stored_verdict import print_stored_verdict, stored_verdict_view
+from inductoscope.torch_facts.stages import AOT_INDUCTOR
 from inductoscope.views.report.terminal import Printer
-from inductoscope.views.report.trail import print_trail
-from inductoscope.vocabulary.flows import AOT_INDUCTOR
+from inductoscope.views.report.verdict import print_stored_verdict, print_trail, stored_verdict_view
 from support.examples import stored
 
 ADDMM = "aoti_torch_cpu_addmm_out"  # as the C++ wrapper reports it

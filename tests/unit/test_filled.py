@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from inductoscope.recording.events.catalogue import KINDS
-from inductoscope.recording.events.reading import read_event
+from inductoscope.recording.decoding import read_event
+from inductoscope.recording.events import KINDS
 from support.source import FILES, ROOT, nodes_of
 
 

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 import inductoscope
-from inductoscope.vocabulary.frames import (
+from inductoscope.torch_facts.frames import (
     innermost_users,
     is_compilers,
     is_generated,

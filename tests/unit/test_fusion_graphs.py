@@ -13,13 +13,18 @@ from hypothesis import strategies as st
 
 from inductoscope.analysis.fusion import ledger
 from inductoscope.analysis.fusion.decisions import Groups
-from inductoscope.analysis.fusion.overlaps import Region, common_elements, common_share, read_region
-from inductoscope.analysis.fusion.silent import read_loops
-from inductoscope.analysis.fusion.totals import bytes_moved, losses
-from inductoscope.model.as_json import as_json
+from inductoscope.analysis.fusion.ledger import bytes_moved, losses
+from inductoscope.analysis.fusion.pairs import (
+    Region,
+    common_elements,
+    common_share,
+    read_region,
+)
 from inductoscope.model.entities import Fusion
 from inductoscope.model.fold import load
 from inductoscope.model.schedule import ScheduledNode
+from inductoscope.recording.codec import as_json
+from inductoscope.torch_facts.fusion_reasons import read_loops
 from support.examples import inductoscope, stored, write_recording
 from support.schedules import NODES, graph, node, only_row, refused
 

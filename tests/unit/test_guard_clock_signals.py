@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from inductoscope.capture.guard_clock import time_guards
+from inductoscope.inside.hooks.dynamo import time_guards
 
 
 @pytest.fixture

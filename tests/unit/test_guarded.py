@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from inductoscope.processes.guarded import GuardedCommand
+from inductoscope.processes.children import GuardedCommand
 from inductoscope.processes.status import all_pids, environment_of, is_alive
 from support.waiting import wait_until
 
@@ -77,7 +77,7 @@ def test_nothing_is_left_if_the_parent_is_killed(then: str, tmp_path: Path) -> N
     """Not even of a command that ends by itself because nobody reads what it prints."""
     code = (
         "import os, sys; from pathlib import Path\n"
-        "from inductoscope.processes.guarded import GuardedCommand\n"
+        "from inductoscope.processes.children import GuardedCommand\n"
         f"command = GuardedCommand([sys.executable, '-c', {LEAVES_OTHERS.format(then=then)!r}],\n"
         "    folder=Path(), environment=os.environ)\n"
         "print(next(command.lines()), flush=True)\n"

@@ -12,13 +12,11 @@ from pathlib import Path
 import pytest
 
 from inductoscope.doctor.failure import device_error, why_no_trial
-from inductoscope.doctor.handover import Found
-from inductoscope.doctor.outside.finding_verdict import verdict_on
+from inductoscope.doctor.finding import Found
+from inductoscope.doctor.finding_verdict import verdict_on
 from inductoscope.doctor.outside.hypotheses import verdict_of_first
 from inductoscope.recording.codec import decode
-from inductoscope.recording.events.code import KernelDefined
-from inductoscope.recording.events.compiling import CompileFailed, CompileStart
-from inductoscope.recording.events.graphs import InductorStart
+from inductoscope.recording.events import CompileFailed, CompileStart, InductorStart, KernelDefined
 from support.program_cases import COMPILED, ENDS_WELL, PLAIN, End, check, written_case
 
 DATA = Path(__file__).parents[1] / "data" / "h200_failures"

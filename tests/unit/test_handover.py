@@ -6,9 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from inductoscope.doctor.failure import ERROR, Failure
-from inductoscope.doctor.handover import Found
-from inductoscope.doctor.location import Location
+from inductoscope.doctor.failure import ERROR, Failure, Location
+from inductoscope.doctor.finding import Found
 
 FOUND = Found("0/0", Failure(ERROR, "KeyError", stage="scheduler"), operations=["aten.tanh"])
 

@@ -6,12 +6,9 @@ from typing import Any
 
 import pytest
 
-from inductoscope.doctor.failure import ERROR, WRONG, Failure
-from inductoscope.doctor.handover import Found, ReplacedPart
-from inductoscope.doctor.location import Location
-from inductoscope.doctor.outside.finding_verdict import verdict_on
-from inductoscope.doctor.outside.headline import headline_of, short
-from inductoscope.doctor.suppressing_axis import SuppressingAxis
+from inductoscope.doctor.failure import ERROR, WRONG, Failure, Location, SuppressingAxis
+from inductoscope.doctor.finding import Found, ReplacedPart
+from inductoscope.doctor.finding_verdict import headline_of, short, verdict_on
 
 # What a gelu is made of; the kernel's only buffer holds the result of the last.
 GELU = ("aten.mul.Tensor", "aten.erf.default", "aten.add.Tensor", "aten.mul.Tensor")

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from inductoscope.doctor.failure import WRONG, Failure
-from inductoscope.doctor.handover import Found
+from inductoscope.doctor.finding import Found
 from inductoscope.doctor.outside import hypotheses
 from inductoscope.doctor.outside.hypotheses import HYPOTHESES, verdict_of_first
 from inductoscope.doctor.outside.hypotheses.hypothesis import Hypothesis
-from inductoscope.doctor.outside.same_failure import fails_alike
+from inductoscope.doctor.runs import fails_alike
 from inductoscope.recording.location import create_recording
 from support.program_cases import COMMAND, End, leave_behind, written_case
 

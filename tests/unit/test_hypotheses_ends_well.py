@@ -8,13 +8,13 @@ from pathlib import Path
 
 from inductoscope.doctor.outside.hypotheses import verdict_of_first
 from inductoscope.doctor.verdict import exit_code
-from inductoscope.recording.events.compiling import (
+from inductoscope.recording.events import (
     CompileFailed,
     CompileStart,
     FellBackToEager,
     GraphBroke,
+    HookError,
 )
-from inductoscope.recording.events.process import HookError
 from support.program_cases import (
     COMPILED_ONE,
     ENDS_WELL,
@@ -56,7 +56,7 @@ def test_a_program_that_fails_without_the_tool_only_is_not_clean(tmp_path: Path)
 def test_what_was_seen_wrong_and_could_not_be_examined_is_not_clean(tmp_path: Path) -> None:
     """A mistake of the tool's own must not turn what it saw into a clean bill."""
     seen = check("wrong", text="output 0 is 2, in eager 1")
-    broke = HookError(hook="inductoscope.doctor.inside", error="KeyError: 1")
+    broke = HookError(hook="inductoscope.inside.doctor", error="KeyError: 1")
     case, asked = written_case(tmp_path, End(events=(seen, broke)))
     verdict = verdict_of_first(case)
     assert (verdict.verdict, verdict.confidence, asked) == ("wrong-result", "unknown", [])

@@ -10,13 +10,17 @@ from pathlib import Path
 import pytest
 
 from inductoscope.doctor.failure import WRONG, Failure
-from inductoscope.doctor.handover import Found
+from inductoscope.doctor.finding import Found
 from inductoscope.doctor.instructions import MOVED
 from inductoscope.doctor.outside.hypotheses import verdict_of_first
 from inductoscope.doctor.verdict import Verdict
-from inductoscope.recording.events.base import Event
-from inductoscope.recording.events.checking import CallableChecked, DifferenceNoted
-from inductoscope.recording.events.compiling import CompileFailed, CompileStart
+from inductoscope.recording.events import (
+    CallableChecked,
+    CompileFailed,
+    CompileStart,
+    DifferenceNoted,
+    Event,
+)
 from support.program_cases import (
     COMPILED,
     COMPILED_ONE,

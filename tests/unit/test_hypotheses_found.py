@@ -8,10 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from inductoscope.doctor.failure import ERROR, HANG, SIGNAL, WRONG, Failure
-from inductoscope.doctor.handover import Found, GraphWorkaround
+from inductoscope.doctor.failure import (
+    ERROR,
+    HANG,
+    SIGNAL,
+    WRONG,
+    Failure,
+)
+from inductoscope.doctor.finding import Found, GraphWorkaround
 from inductoscope.doctor.outside.hypotheses import verdict_of_first
-from inductoscope.recording.events.compiling import StageStart
+from inductoscope.recording.events import StageStart
 from support.program_cases import (
     COMPILED,
     ENDS_WELL,

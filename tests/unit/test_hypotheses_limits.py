@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from inductoscope.doctor.outside.common_verdicts import known_so_far
+from inductoscope.doctor.common_verdicts import known_so_far
 from inductoscope.doctor.outside.hypotheses import verdict_of_first
 from inductoscope.doctor.verdict import exit_code
-from inductoscope.recording.events.checking import CallableChecked, DifferenceNoted
-from inductoscope.recording.events.compiling import StageStart
+from inductoscope.recording.events import CallableChecked, DifferenceNoted, StageStart
 from support.program_cases import (
     COMPILED,
     COMPILED_ONE,

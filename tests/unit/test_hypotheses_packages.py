@@ -7,25 +7,24 @@ from pathlib import Path
 
 import pytest
 
+from inductoscope.doctor.common_verdicts import has_cpp_wrapper
 from inductoscope.doctor.outside.hypotheses import refused_nan, verdict_of_first
 from inductoscope.doctor.outside.hypotheses.two_cpp_libraries import note_copies
-from inductoscope.doctor.outside.not_checked import has_cpp_wrapper
 from inductoscope.model.fold import load
-from inductoscope.recording.events.base import Event
-from inductoscope.recording.events.checking import (
+from inductoscope.recording.events import (
     NAN_LIKELY,
     CallChecked,
+    CompileEnd,
+    CompileStart,
     CppLibraryTaken,
+    Event,
+    ExceptionUncaught,
     GraphCall,
     GraphReturned,
     SizesTried,
 )
-from inductoscope.recording.events.checking import (
-    NAN_REFUSED as REFUSED,
-)
-from inductoscope.recording.events.compiling import CompileEnd, CompileStart
-from inductoscope.recording.events.process import ExceptionUncaught
-from inductoscope.vocabulary.nan_checks import refused_variable
+from inductoscope.recording.events import NAN_REFUSED as REFUSED
+from inductoscope.torch_facts.messages import refused_variable
 from support.examples import stored
 from support.program_cases import ENDS_WELL, FAILS, End, written_case
 

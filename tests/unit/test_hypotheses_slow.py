@@ -8,18 +8,25 @@ from pathlib import Path
 
 import pytest
 
-from inductoscope.doctor.failure import SLOW, Failure
-from inductoscope.doctor.handover import Found, GraphWorkaround, ReplacedPart, SlowCompileFound
-from inductoscope.doctor.location import Location
+from inductoscope.doctor.failure import SLOW, Failure, Location
+from inductoscope.doctor.finding import (
+    Found,
+    GraphWorkaround,
+    ReplacedPart,
+    SlowCompileFound,
+)
 from inductoscope.doctor.outside.hypotheses import verdict_of_first
 from inductoscope.doctor.repro.verify import FreshProcesses, Verification
-from inductoscope.profiling.compile_time.growth import Point, StageGrowth
-from inductoscope.profiling.compile_time.judging import Explosion
-from inductoscope.recording.events.base import Event
-from inductoscope.recording.events.compiling import CompileEnd, CompileStart, StageEnd
-from inductoscope.recording.events.graphs import NodeLowered
-from inductoscope.recording.events.process import TorchImported
-from inductoscope.vocabulary import stages
+from inductoscope.profiling.compile_growth import Explosion, Point, StageGrowth
+from inductoscope.recording.events import (
+    CompileEnd,
+    CompileStart,
+    Event,
+    NodeLowered,
+    StageEnd,
+    TorchImported,
+)
+from inductoscope.torch_facts import stages
 from support.program_cases import COMPILED, ENDS_WELL, PLAIN, End, check, written_case
 
 

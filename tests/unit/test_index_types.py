@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from inductoscope.analysis.bounds.bodies import read_body
-from inductoscope.analysis.bounds.expressions import Expression, Number, read_expression
+from inductoscope.analysis.bounds.accesses import BodyJudge, Purse
 from inductoscope.analysis.bounds.index_range import (
     IndexedBody,
     IndexVerdict,
@@ -11,14 +10,19 @@ from inductoscope.analysis.bounds.index_range import (
     Overflows,
     judge_indices,
 )
-from inductoscope.analysis.bounds.index_types import NARROW, WIDE, IndexTypes, read_index_types
-from inductoscope.analysis.bounds.judging import BodyJudge
 from inductoscope.analysis.bounds.kernels import judge_recording
-from inductoscope.analysis.bounds.points import Purse
 from inductoscope.analysis.bounds.sizes import AdmittedSizes
 from inductoscope.analysis.bounds.verdicts import OutOfReach, Proven
 from inductoscope.model.fold import load
 from inductoscope.model.memory import GraphMemory, Room, SizeSymbol
+from inductoscope.torch_facts.index_expressions import Expression, Number, read_expression
+from inductoscope.torch_facts.index_types import (
+    NARROW,
+    WIDE,
+    IndexTypes,
+    read_index_types,
+)
+from inductoscope.torch_facts.loop_bodies import read_body
 from support.examples import stored
 from support.loop_bodies import body_text
 

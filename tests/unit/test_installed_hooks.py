@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from inductoscope.capture.install import Installer
-from inductoscope.vocabulary.torch_names import Hook, TorchName, Wrap
+from inductoscope.inside.install import Installer
+from inductoscope.torch_facts.torch_names import Hook, TorchName, Wrap
 
 
 def hook(records: str) -> Hook:

@@ -7,12 +7,11 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-from inductoscope.analysis.fusion.ledger import graph_ledger, ledger
-from inductoscope.analysis.fusion.row import LedgerRow
+from inductoscope.analysis.fusion.ledger import LedgerRow, graph_ledger, ledger
 from inductoscope.model.fold import load
-from inductoscope.model.kept import BoundedStore, Kept
+from inductoscope.model.payload_cache import BoundedStore, Kept
 from inductoscope.model.schedule import read_schedule
-from inductoscope.views.page.profile_contract import SharedTable
+from inductoscope.views.page.contract import SharedTable
 from support.examples import stored
 
 

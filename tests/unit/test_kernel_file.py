@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from inductoscope.errors import InductoscopeError, UnreadableRecording, UsageError
-from inductoscope.kernels.file import KernelFile, read_kernel_file, read_kernel_files
+from inductoscope.torch_facts.triton_kernels import KernelFile, read_kernel_file, read_kernel_files
 from support.examples import inductoscope
 from support.kernel_files import stored
 
@@ -185,10 +185,9 @@ EVIL = "exec('__import__(\"pathlib\").Path({}).touch()')"
 def test_code_in_odd_places_is_neither_run_nor_taken_over(
     old: str, new: str, tmp_path: Path
 ) -> None:
-    from inductoscope.kernels.asking import module_text
-    from inductoscope.kernels.configs import configs_in_file
-    from inductoscope.kernels.script import make_plan, script_text
-    from inductoscope.kernels.target import parse_target
+    from inductoscope.kernels.alone import module_text
+    from inductoscope.kernels.plan import configs_in_file, make_plan, script_text
+    from inductoscope.torch_facts.gpu_targets import parse_target
 
     mark = tmp_path / "was run"
     text = stored("matmul").read_text()

@@ -9,35 +9,27 @@ from typing import Any
 
 import pytest
 
-from inductoscope.kernels.wrapper_code import exchange
-from inductoscope.model.entities import Ending
-from inductoscope.model.fold import load
-from inductoscope.model.fx import FxGraph, FxNode
-from inductoscope.model.join import GraphJoin
-from inductoscope.profiling.kernels import timed_wrappers
-from inductoscope.profiling.kernels.device_trace import (
+from inductoscope.inside.profiling.kernel_clock import KernelClock, TimedGraph
+from inductoscope.inside.profiling.kernel_traces import (
     SiteRange,
     TraceEvent,
     device_times,
     times_of_sites,
 )
-from inductoscope.profiling.kernels.eager import EagerTimes, regions_of
-from inductoscope.profiling.kernels.flops import operand_bytes
-from inductoscope.profiling.kernels.kernel_clock import KernelClock, TimedGraph
-from inductoscope.profiling.kernels.kernel_times import (
-    MOST_SIZES,
-    WHOLE,
-    GraphTimes,
-    KernelTimes,
-    SiteTimes,
-    read_kernel_times,
-    write_kernel_times,
+from inductoscope.model.entities import Ending
+from inductoscope.model.fold import load
+from inductoscope.model.fx import FxGraph, FxNode
+from inductoscope.model.join import GraphJoin
+from inductoscope.profiling.kernel_profile import (
+    EagerTimes,
+    KernelProfile,
+    Profile,
+    ProfiledRun,
+    build_profile,
+    regions_of,
 )
-from inductoscope.profiling.kernels.profile import KernelProfile, Profile, build_profile
-from inductoscope.profiling.kernels.running import ProfiledRun
-from inductoscope.profiling.kernels.timed_wrappers import timed_wrapper
-from inductoscope.profiling.kernels.work import GraphWork
-from inductoscope.profiling.machine.limits import (
+from inductoscope.profiling.kernel_work import GraphWork, operand_bytes
+from inductoscope.profiling.machine import (
     FUNCTIONS,
     MATRIX,
     MEMORY,
@@ -47,7 +39,21 @@ from inductoscope.profiling.machine.limits import (
     memory_seconds,
 )
 from inductoscope.profiling.statistics import Sample
-from inductoscope.profiling.timings import FUNCTION, CallTimes, ProcessTimes
+from inductoscope.profiling.timings import (
+    FUNCTION,
+    MOST_SIZES,
+    WHOLE,
+    CallTimes,
+    GraphTimes,
+    KernelTimes,
+    ProcessTimes,
+    SiteTimes,
+    read_kernel_times,
+    write_kernel_times,
+)
+from inductoscope.torch_facts import profiled_wrappers
+from inductoscope.torch_facts.profiled_wrappers import timed_wrapper
+from inductoscope.torch_facts.wrapper_code import exchange
 from inductoscope.views.report.profile import headline, profile_view
 from inductoscope.views.report.times import seconds_text
 from support.examples import stored
@@ -123,7 +129,7 @@ def loaded(text: str, clock: Clock, graph_path: str = "wrapper.py") -> tuple[Any
     wrapper = timed_wrapper(graph_path, text)
     assert wrapper is not None
     graph = TimedGraph(graph_path, wrapper, clock)
-    names = {timed_wrappers.CLOCK: clock, timed_wrappers.ENDED: graph.ended}
+    names = {profiled_wrappers.CLOCK: clock, profiled_wrappers.ENDED: graph.ended}
     exchange(module, wrapper.code, names)
     return module, graph
 

@@ -8,17 +8,22 @@ from pathlib import Path
 import pytest
 
 from inductoscope.errors import UsageError
-from inductoscope.kernels.configs import (
+from inductoscope.kernels.plan import (
     Config,
+    Plan,
     configs_in_file,
     default_config,
+    make_plan,
     parse_config,
+    script_text,
     with_settings,
 )
-from inductoscope.kernels.file import read_kernel_file
-from inductoscope.kernels.resources import amd_resources, nvidia_resources
-from inductoscope.kernels.script import Plan, make_plan, script_text
-from inductoscope.kernels.target import parse_target
+from inductoscope.torch_facts.gpu_targets import parse_target
+from inductoscope.torch_facts.triton_kernels import (
+    amd_resources,
+    nvidia_resources,
+    read_kernel_file,
+)
 from support.examples import inductoscope
 from support.kernel_files import stored
 

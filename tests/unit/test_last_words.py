@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from inductoscope.doctor.outside.hypotheses import verdict_of_first
-from inductoscope.doctor.outside.same_failure import fails_alike
-from inductoscope.processes.last_words import last_lines
+from inductoscope.doctor.runs import fails_alike
 from inductoscope.recording.location import create_recording
+from inductoscope.torch_facts.program_output import last_lines
 from support.program_cases import COMMAND, End, leave_behind, written_case
 
 NUMPY = (

@@ -11,15 +11,13 @@ from typing import Any
 import pytest
 
 from inductoscope.analysis.rules.crash import _last_steps
-from inductoscope.model import later
+from inductoscope.model import fold as later
 from inductoscope.model.entities import InductorGraph
-from inductoscope.model.fold import fold, load
-from inductoscope.model.later import LISTS, DecodedLater, may_mention
+from inductoscope.model.fold import LISTS, DecodedLater, fold, load, may_mention
 from inductoscope.model.schedule import Buffer, ScheduledNode, read_schedule
-from inductoscope.recording import values
-from inductoscope.recording.events import reading
-from inductoscope.recording.events.base import Event
-from inductoscope.recording.events.reading import Entry, UndecodedEvents
+from inductoscope.recording import decoding, values
+from inductoscope.recording.decoding import Entry, UndecodedEvents
+from inductoscope.recording.events import Event
 from inductoscope.recording.reader import RecordingReader, open_recording
 from support.examples import NAMES, stored, write_recording
 
@@ -123,7 +121,7 @@ def test_a_graph_of_which_no_line_is_whole(tmp_path: Path) -> None:
 
 def test_lines_are_decoded_a_block_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also if a block holds one that is not whole."""
-    monkeypatch.setattr(reading, "_BLOCK", 1000)
+    monkeypatch.setattr(decoding, "_BLOCK", 1000)
     lines = [lowering(n, '"seconds":}' if n == 7 else '"seconds":0.5}') for n in range(40)]
     sizes = []
 
@@ -134,7 +132,7 @@ def test_lines_are_decoded_a_block_at_a_time(monkeypatch: pytest.MonkeyPatch) ->
     parse_block = values.parse_lines
     monkeypatch.setattr(values, "parse_lines", parse_lines)
     found = list(
-        reading.decoded_events("lowering", "0/0 inference", [line.encode() for line in lines])
+        decoding.decoded_events("lowering", "0/0 inference", [line.encode() for line in lines])
     )
     assert [n for n, event in enumerate(found) if event is None] == [7]
     assert len(sizes) > 3

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from inductoscope.hangs.logs.answer import Kind
+from inductoscope.hangs.logs.answers import Kind
 from support.examples import inductoscope
 from support.logged import CLEAN, HANG, RECORDED, LogText, content, only_answer
 

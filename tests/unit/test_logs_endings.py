@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from inductoscope.hangs.logs.answer import Answer, Kind
+from inductoscope.hangs.logs.answers import Answer, Kind
 from support.logged import (
     CLEAN,
     HANG,

@@ -17,13 +17,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from inductoscope.hangs.choices.log_choices import analyse_answers
-from inductoscope.hangs.logs import blocks, reading
-from inductoscope.hangs.logs.answer import Kind
-from inductoscope.hangs.logs.applicability import judge
-from inductoscope.hangs.logs.blocks import AHEAD, BLOCK
-from inductoscope.hangs.logs.files import find_logs
-from inductoscope.hangs.logs.text import label_of
+from inductoscope.hangs.choices.analysis import analyse_answers
+from inductoscope.hangs.logs import lines as blocks
+from inductoscope.hangs.logs import reading
+from inductoscope.hangs.logs.answers import Kind, judge
+from inductoscope.hangs.logs.lines import AHEAD, BLOCK
+from inductoscope.hangs.logs.log_files import find_logs
+from inductoscope.torch_facts.log_text import label_of
 from inductoscope.views.report.logs import logs_view
 from support.examples import inductoscope
 from support.logged import (
@@ -206,7 +206,7 @@ def test_a_folder_is_searched_for_logs_only(tmp_path: Path) -> None:
 
 def view_of(path: Path, cores: int) -> str:
     found = reading.read_logs([str(path)], cores=cores)
-    from inductoscope.hangs.logs.applicability import judge
+    from inductoscope.hangs.logs.answers import judge
 
     return json.dumps(logs_view(found, analyse_answers(judge(found))), default=str)
 

@@ -13,13 +13,13 @@ from collections.abc import Callable
 
 import pytest
 
-from inductoscope.hangs.choices.log_choices import analyse_answers
-from inductoscope.hangs.logs import blocks, lines, reading
-from inductoscope.hangs.logs.applicability import judge
-from inductoscope.hangs.logs.files import Log
-from inductoscope.hangs.logs.passed_phases import without_passed_phases
-from inductoscope.hangs.logs.payloads import Outside
-from inductoscope.hangs.logs.records import Record
+from inductoscope.hangs.choices.analysis import analyse_answers
+from inductoscope.hangs.logs import lines, reading
+from inductoscope.hangs.logs import lines as blocks
+from inductoscope.hangs.logs.answers import judge
+from inductoscope.hangs.logs.lines import without_passed_phases
+from inductoscope.hangs.logs.log_files import Log
+from inductoscope.torch_facts.torch_trace import Outside, Record
 from inductoscope.views.report.logs import logs_view
 from support.logged import ALL, content
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from inductoscope.doctor.outside.memory_check import InvalidAccess, check_memory, read_report
+from inductoscope.doctor.compute_sanitizer import InvalidAccess, check_memory, read_report
 
 # A kernel of the user's own reads 2**34 elements too far; CUDA 13.0.
 REPORT = """\

@@ -10,11 +10,9 @@ from typing import Any
 
 import pytest
 
-from inductoscope.profiling.memory import trials
-from inductoscope.profiling.memory.alternatives import alternatives_for
-from inductoscope.profiling.memory.blocks import devices_of
-from inductoscope.profiling.memory.named_wrappers import named_wrapper
-from inductoscope.profiling.memory.observed import (
+from inductoscope.profiling import memory_trials
+from inductoscope.profiling.memory_blocks import StepProfile, devices_of, profiles_of
+from inductoscope.profiling.memory_trace import (
     WEIGHT,
     AllocationEvent,
     CallResult,
@@ -28,11 +26,11 @@ from inductoscope.profiling.memory.observed import (
     read_observed,
     write_memory,
 )
-from inductoscope.profiling.memory.plan import plan_of
-from inductoscope.profiling.memory.profile import StepProfile, profiles_of
-from inductoscope.profiling.memory.same_results import compare_results
+from inductoscope.profiling.memory_trials import alternatives_for, compare_results
 from inductoscope.profiling.turns import TimedRun
-from inductoscope.views.report.memory_profile_text import print_memory
+from inductoscope.torch_facts.memory_plan import plan_of
+from inductoscope.torch_facts.profiled_wrappers import named_wrapper
+from inductoscope.views.report.memory_profile import print_memory
 from inductoscope.views.report.terminal import Printer
 from support.json_schema import violations
 
@@ -267,12 +265,12 @@ def test_results_differ_from_run_to_run_only_if_a_second_run_shows_it(
     tried = (ProcessMemory(3, peaks=peaks, results=(result(5.0),)),)
     runs = {
         alternative.variant.name: (TimedRun(0, 1.0, ()), tried),
-        trials.BASE.name: (TimedRun(again.exit_code, 1.0, ()), again.seen),
+        memory_trials.BASE.name: (TimedRun(again.exit_code, 1.0, ()), again.seen),
     }
-    monkeypatch.setattr(trials._MemoryRuns, "_run", lambda self, variant: runs[variant.name])
+    monkeypatch.setattr(memory_trials._MemoryRuns, "_run", lambda self, variant: runs[variant.name])
     base = (ProcessMemory(1, results=(result(1.0),)),)
-    limits = trials.TrialLimits(1, 1.0)
-    (found,) = trials.try_alternatives(
+    limits = memory_trials.TrialLimits(1, 1.0)
+    (found,) = memory_trials.try_alternatives(
         [], large, base, [alternative], tmp_path, limits, lambda text: None
     )
     # Results that judge nothing are not shown as if they did.

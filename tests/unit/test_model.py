@@ -6,10 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from inductoscope.model.entities import Compile, InductorGraph, Kernel, Recording
+from inductoscope.model.entities import (
+    Compile,
+    InductorGraph,
+    Kernel,
+    Recording,
+)
 from inductoscope.model.fold import load
 from inductoscope.model.fx import bare_operation, describe_value, read_graph
-from inductoscope.model.native import compile_of_kernel, libraries_from_cache
+from inductoscope.model.kernels import compile_of_kernel, libraries_from_cache
 from inductoscope.model.schedule import read_schedule
 from support.examples import NAMES, stored, write_recording
 

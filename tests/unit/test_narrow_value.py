@@ -10,7 +10,7 @@ import pytest
 from inductoscope.analysis.rules.finding import Finding
 from inductoscope.analysis.rules.narrow_value import check
 from inductoscope.model.fold import load
-from inductoscope.model.index_ranges import kernel_indices
+from inductoscope.torch_facts.triton_indices import kernel_indices
 from support.examples import NAMES, stored, write_recording
 
 KERNEL = """

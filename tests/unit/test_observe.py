@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from inductoscope.capture.observe import glance, watch
-from inductoscope.capture.scope import SCOPE
-from inductoscope.vocabulary.torch_names import Replacement
+from inductoscope.inside.observe import glance, watch
+from inductoscope.inside.scope import SCOPE
+from inductoscope.torch_facts.torch_names import Replacement
 
 
 @pytest.fixture

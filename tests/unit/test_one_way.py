@@ -62,15 +62,15 @@ def places(uses: str, *, in_texts: bool) -> list[str]:
             "the parser of stacks that Python dumped",
             r'.*File "\S+", line \S*[^,\s] in .*',
             True,
-            "processes/dumps.py",
+            "processes/stacks.py",
         ),
-        ("dying with the parent", r"prctl", False, "processes/own_limits.py"),
-        ("limits of a child", r"setrlimit", False, "processes/own_limits.py"),
+        ("dying with the parent", r"prctl", False, "processes/limits.py"),
+        ("limits of a child", r"setrlimit", False, "processes/limits.py"),
         (
             "what overrules a program's settings, or the sizes that it compiles for",
             r'(?s).*(?:_compile_fx_inner = |\*\*kwargs.*"dynamic").*',
             True,
-            "profiling/overruling.py",
+            "profiling/orders.py",
         ),
     ],
     ids=lambda value: value if isinstance(value, str) and " " in value else "",
@@ -87,7 +87,7 @@ def test_a_number_has_its_noun_in_singular_or_plural() -> None:
 def test_whether_a_gpu_can_be_waited_for_is_asked_in_one_way() -> None:
     """The sentinel is alone in the program: it does not profile."""
     found = places(r"is_current_stream_capturing", in_texts=False)
-    assert found == ["doctor/sentinel/sentinel.py", "profiling/gpu_use.py"]
+    assert found == ["inside/sentinel/sentinel.py", "inside/gpu_use.py"]
 
 
 def test_durations_are_taken_from_a_clock_that_does_not_jump() -> None:

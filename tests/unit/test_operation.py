@@ -12,11 +12,10 @@ import pytest
 
 from inductoscope.model.fold import load
 from inductoscope.model.fx import FxNode
-from inductoscope.model.loops import matching_steps, own_expressions, steps_of
-from inductoscope.model.trace import by_operation, trace
-from inductoscope.views.report.alike import alike
+from inductoscope.model.operation_trace import by_operation, trace
+from inductoscope.torch_facts.loop_bodies import matching_steps, own_expressions, steps_of
 from inductoscope.views.report.operation import print_operation
-from inductoscope.views.report.terminal import Printer
+from inductoscope.views.report.terminal import Printer, alike
 from support.examples import inductoscope, stored
 from support.recompiled import call, captured, output, placeholder, tensor
 
@@ -255,7 +254,7 @@ def test_after_a_cache_hit_the_next_step_is_named() -> None:
     assert "'inductoscope run --fresh SCRIPT'" in answer.words
 
 
-# --- which lines are an operation's own (model/loops.py) ------------------------------------------
+# --- which lines are an operation's own (torch_facts/loop_bodies.py) ------------------------------------------
 
 RELU = """
 def inner_fn(index):

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from inductoscope.packages.constants import ConstantFacts, broken_demands
-from inductoscope.packages.wrapper_text import PackagedConstant
+from inductoscope.torch_facts.package_wrappers import PackagedConstant
 
 WEIGHT = PackagedConstant(
     "a.weight", "a_weight", "float32", "cpu", (16, 8), 512, "parameter", stride=(8, 1)

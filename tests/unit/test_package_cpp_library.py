@@ -13,11 +13,10 @@ import pytest
 
 from inductoscope.packages import cpp_library
 from inductoscope.packages.elf import read_library
-from inductoscope.packages.fitting import fits
+from inductoscope.packages.execution import RunOutcome
+from inductoscope.packages.fitting import fits, look_at_this_machine
 from inductoscope.packages.package import Package, read_package
-from inductoscope.packages.running import RunOutcome
 from inductoscope.packages.second_run import findings_of_both, is_worth_it
-from inductoscope.packages.this_machine import look_at_this_machine
 
 SMALL = Path(__file__).parents[1] / "data" / "packages" / "small.pt2"
 SOURCE = """

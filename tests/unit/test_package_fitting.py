@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 from inductoscope.cli.commands.aoti import _inspected
-from inductoscope.packages.fitting import Fit, _readable, fits
+from inductoscope.packages.fitting import Fit, LocalMachine, _readable, fits, look_at_this_machine
 from inductoscope.packages.package import Package, read_package
-from inductoscope.packages.this_machine import LocalMachine, look_at_this_machine
-from inductoscope.packages.wrapper_text import read_wrapper
+from inductoscope.torch_facts.package_wrappers import read_wrapper
 
 SMALL = Path(__file__).parents[1] / "data" / "packages" / "small.pt2"
 

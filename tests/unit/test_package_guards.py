@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from inductoscope.packages.guard_messages import translate
-from inductoscope.packages.guards import (
+from inductoscope.packages.package import read_package
+from inductoscope.torch_facts.package_guards import (
     InputFacts,
     InputGuard,
     PackageGuards,
     SizeRange,
     Symbol,
     broken,
+    translate,
+    value_of,
 )
-from inductoscope.packages.package import read_package
-from inductoscope.packages.size_expressions import value_of
 
 PACKAGE = Path(__file__).parents[1] / "data" / "packages" / "small.pt2"
 

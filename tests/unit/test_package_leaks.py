@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from inductoscope.packages import leaking
-from inductoscope.packages.growth import Growth
-from inductoscope.packages.leak_trials import REMEMBERED_CALLS
-from inductoscope.packages.leaking import (
+from inductoscope.inside.packages.trials import REMEMBERED_CALLS
+from inductoscope.packages import leaks
+from inductoscope.packages.execution import RunOutcome, RunRequest
+from inductoscope.packages.leaks import (
+    Growth,
     LeakedStack,
     LeakTrials,
     findings_of_leaks,
@@ -19,7 +20,6 @@ from inductoscope.packages.leaking import (
     read_stacks,
 )
 from inductoscope.packages.package import read_package
-from inductoscope.packages.running import RunOutcome, RunRequest
 
 PACKAGE = "/tmp/aotinductor_P7W2Bv/data/aotinductor/model/cxq7.wrapper.so"
 TORCH, PRELOADED = "/torch/lib/libtorch_cpu.so", "/tmp/folder/leaks.so"
@@ -129,8 +129,8 @@ def test_stacks_that_cannot_be_read_do_not_hide_the_other_trials(
             (tmp_path / "leaks" / "leaks.jsonl").write_text(written)
         return RunOutcome("runs", "run", "", "", 0, 1.0, (), (), (), "")
 
-    monkeypatch.setattr(leaking, "run_package", run)
-    monkeypatch.setattr(leaking, "_build", lambda target: "")
+    monkeypatch.setattr(leaks, "run_package", run)
+    monkeypatch.setattr(leaks, "_build", lambda target: "")
     package = read_package(Path(__file__).parents[1] / "data" / "packages" / "small.pt2")
     request = RunRequest(Path("inputs.pt"))
     trials = look_for_leaks(package, package.models[0], request, tmp_path / "leaks", print)

@@ -9,20 +9,20 @@ from pathlib import Path
 import pytest
 
 from inductoscope.packages.cpp_program import build_program
-from inductoscope.packages.crash_stack import crash_place
-from inductoscope.packages.growth import growths
+from inductoscope.packages.execution import RunOutcome, RunRequest
+from inductoscope.packages.fitting import LocalMachine
+from inductoscope.packages.leaks import growths
 from inductoscope.packages.package import read_package
-from inductoscope.packages.running import RunOutcome, RunRequest
 from inductoscope.packages.serving import (
     ServedWay,
     Serving,
     calls_to_keep,
     findings_of_serving,
 )
-from inductoscope.packages.this_machine import LocalMachine
-from inductoscope.processes.limited import ChildLimits
-from inductoscope.views.report import package_run
-from inductoscope.views.report.package_run import with_serving
+from inductoscope.processes.children import ChildLimits
+from inductoscope.torch_facts.crash_stacks import crash_place
+from inductoscope.views.report import package
+from inductoscope.views.report.package import with_serving
 from inductoscope.views.report.terminal import Printer
 
 PACKAGE = Path(__file__).parents[1] / "data" / "packages" / "small.pt2"
@@ -102,7 +102,7 @@ def test_where_nothing_else_was_tried_nothing_is_blamed() -> None:
 
 def printed(serving: Serving) -> str:
     page = io.StringIO()
-    package_run._print_serving(Printer(page), with_serving({}, serving)["serving"])
+    package._print_serving(Printer(page), with_serving({}, serving)["serving"])
     return page.getvalue()
 
 

@@ -18,12 +18,11 @@ from typing import Any
 import pytest
 
 from inductoscope.model.fold import load
-from inductoscope.model.native_lines import source_links
+from inductoscope.torch_facts.native_source_lines import source_links
 from inductoscope.views.page import document
 from inductoscope.views.page.contents import Contents
-from inductoscope.views.page.document import write_page
+from inductoscope.views.page.document import compact, write_page
 from inductoscope.views.page.live import LiveServer
-from inductoscope.views.page.packing import compact
 from support.examples import NAMES, inductoscope, stored, write_recording
 
 WEB = Path(__file__).resolve().parents[2] / "web"

@@ -15,11 +15,16 @@ import pytest
 
 from inductoscope.model.fold import load
 from inductoscope.recording.profile_file import ADVICE, profile_path
-from inductoscope.views.page.chunk_contract import LineNumber
 from inductoscope.views.page.contents import Contents
-from inductoscope.views.page.contract import CHUNKS, UNREAD, Index
-from inductoscope.views.page.packing import compact
-from inductoscope.views.page.profile_contract import PageTable, SharedTable
+from inductoscope.views.page.contract import (
+    CHUNKS,
+    UNREAD,
+    Index,
+    LineNumber,
+    PageTable,
+    SharedTable,
+)
+from inductoscope.views.page.document import compact
 from inductoscope.views.page.typescript import classes, contract_text, hints_of
 from support import pages
 from support.examples import NAMES, stored

@@ -8,11 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from inductoscope.model.fold import load
-from inductoscope.recording.profile_file import ADVICE, COMPILE, MEMORY, profile_path
+from inductoscope.recording.profile_file import (
+    ADVICE,
+    COMPILE,
+    MEMORY,
+    profile_path,
+)
 from inductoscope.views.export.perfetto import whole_trace
 from inductoscope.views.page.contents import Contents
-from inductoscope.views.page.measured_contract import MemoryCourse
-from inductoscope.views.page.profile_contract import PageTable
+from inductoscope.views.page.contract import MemoryCourse, PageTable
 from support.examples import stored
 
 PROFILES = Path(__file__).resolve().parents[1] / "data" / "profiles"

@@ -9,13 +9,13 @@ from typing import Any
 
 from inductoscope.model.fold import load
 from inductoscope.model.fx import graph_from
-from inductoscope.model.modules import Module, module_names
-from inductoscope.model.wrapper_lines import kernels_by_line
 from inductoscope.recording.profile_file import KERNELS, profile_path
+from inductoscope.torch_facts.module_paths import Module, module_names
+from inductoscope.torch_facts.wrapper_calls import kernels_by_line
 from inductoscope.views.export.perfetto import whole_trace
 from inductoscope.views.page.contents import Contents
-from inductoscope.views.page.module_chunk import GrowingTree
-from inductoscope.views.page.profile_contract import PageTable
+from inductoscope.views.page.contract import PageTable
+from inductoscope.views.page.graph_tables import GrowingTree
 from support.examples import stored
 
 Row = dict[str, Any]

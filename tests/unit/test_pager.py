@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 from rich.text import Text
 
-from inductoscope.views.report.pager import chosen_pager, is_longer_than_screen
+from inductoscope.views.report.terminal import chosen_pager, is_longer_than_screen
 from support.examples import inductoscope, stored
 
 # Longer than a screen of 24 lines, shorter than one of 9000.

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from inductoscope.analysis.bounds.index_types import LARGEST_NARROW
-from inductoscope.analysis.bounds.kernels import judge_graph
-from inductoscope.analysis.bounds.plain_bodies import (
+from inductoscope.analysis.bounds.kernels import (
     PlainBody,
     PlainBuffers,
     fits_plainly,
+    judge_graph,
     read_plain_body,
 )
 from inductoscope.analysis.bounds.verdicts import Proven
 from inductoscope.model.fold import load
 from inductoscope.model.memory import GraphMemory, Room, read_memory
 from inductoscope.model.schedule import read_schedule
+from inductoscope.torch_facts.index_types import LARGEST_NARROW
 from support.examples import NAMES, stored
 
 BODY = """\

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from inductoscope.model.fold import load
-from inductoscope.model.position import ProcessPosition
-from inductoscope.recording.events.base import Event
-from inductoscope.recording.events.checking import EagerReturned, GraphCall, GraphReturned
-from inductoscope.recording.events.compiling import StageEnd, StageStart
-from inductoscope.recording.events.process import ProcessEnd, ProcessStart
+from inductoscope.model.process_position import ProcessPosition
+from inductoscope.recording.events import (
+    EagerReturned,
+    Event,
+    GraphCall,
+    GraphReturned,
+    ProcessEnd,
+    ProcessStart,
+    StageEnd,
+    StageStart,
+)
 from support.examples import entries, write_recording
 
 NEW = ProcessStart(pid=1, names_threads=True)

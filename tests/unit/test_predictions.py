@@ -9,18 +9,13 @@ from typing import Any
 import pytest
 
 from inductoscope.model.fold import load
-from inductoscope.profiling.advice.costs import costs_of
-from inductoscope.profiling.advice.evidence import RecordedEvidence
-from inductoscope.profiling.advice.flip import Flip
-from inductoscope.profiling.advice.flips import flips_for
-from inductoscope.profiling.advice.measured_flips import wrapper_in_cpp
-from inductoscope.profiling.advice.predictions import predicted
-from inductoscope.profiling.kernels.kernel_times import CLOCK, PROFILER
-from inductoscope.profiling.kernels.profile import GraphProfile, KernelProfile, Profile
-from inductoscope.profiling.kernels.work import KernelWork
-from inductoscope.profiling.machine.limits import Bandwidths, Floor, MachineLimits
+from inductoscope.profiling.evidence import RecordedEvidence, costs_of
+from inductoscope.profiling.flips import Flip, flips_for, predicted, wrapper_in_cpp
+from inductoscope.profiling.kernel_profile import GraphProfile, KernelProfile, Profile
+from inductoscope.profiling.kernel_work import KernelWork
+from inductoscope.profiling.machine import Bandwidths, Floor, MachineLimits
 from inductoscope.profiling.statistics import Sample
-from inductoscope.profiling.timings import FUNCTION, CallTimes
+from inductoscope.profiling.timings import CLOCK, FUNCTION, PROFILER, CallTimes
 from support.examples import write_recording
 
 PLACE = "/model.py:1"

@@ -86,9 +86,9 @@ def test_a_manifest_holds_what_is_useful_and_no_secret(
 # torch, which is not needed here.
 PROGRAM = """
 import os, subprocess, sys
-from inductoscope.capture.inside import start
-from inductoscope.capture.scope import SCOPE
-from inductoscope.recording.events.checking import CallsUnchecked
+from inductoscope.inside.start import start
+from inductoscope.inside.scope import SCOPE
+from inductoscope.recording.events import CallsUnchecked
 
 start(os.environ["INDUCTOSCOPE_RECORDING"])
 SCOPE.emit(CallsUnchecked(compile="0/0"))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from inductoscope.profiling.kernels.profiled_wrappers import SETTING, ProfiledPackages
+from inductoscope.inside.profiling.profiled_packages import SETTING, ProfiledPackages
 
 
 class Model:

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import torch
 
-from inductoscope.profiling.call_clock import CallClock
-from inductoscope.profiling.kernels.device_trace import SiteRange
-from inductoscope.profiling.kernels.kernel_clock import KernelClock
-from inductoscope.profiling.kernels.kernel_times import EVENTS, WHOLE
-from inductoscope.profiling.kernels.profiler_clock import ProfilerClock
+from inductoscope.inside.profiling.call_clock import CallClock
+from inductoscope.inside.profiling.kernel_clock import KernelClock
+from inductoscope.inside.profiling.kernel_traces import SiteRange
+from inductoscope.inside.profiling.profiler_clock import ProfilerClock
+from inductoscope.profiling.timings import EVENTS, WHOLE
 
 F, G = ("function", "f", "a.py:1"), ("function", "g", "a.py:2")
 WRAPPER = """\

@@ -12,9 +12,14 @@ from pathlib import Path
 
 import pytest
 
+from inductoscope.doctor import program_run
 from inductoscope.doctor.instructions import Instructions
-from inductoscope.doctor.outside import program
-from inductoscope.doctor.outside.program import Listener, ProgramRun, RunLimits, run_program
+from inductoscope.doctor.program_run import (
+    Listener,
+    ProgramRun,
+    RunLimits,
+    run_program,
+)
 from inductoscope.model.fold import load
 from inductoscope.recording.location import create_recording
 from inductoscope.views.report.summary import summary_view
@@ -24,7 +29,7 @@ FINDS = """
 import os, sys
 from pathlib import Path
 from inductoscope.doctor.failure import WRONG, Failure
-from inductoscope.doctor.handover import Found, write_found
+from inductoscope.doctor.finding import Found, write_found
 from inductoscope.doctor.instructions import FOLDER, INVESTIGATING, STOPPED
 
 place = Path(sys.argv[1]) / FOLDER
@@ -81,7 +86,7 @@ def test_processes_that_wait_for_the_one_that_found_something_are_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As the other ranks of distributed training do."""
-    monkeypatch.setattr(program, "_TIME_TO_END", 0.5)
+    monkeypatch.setattr(program_run, "_TIME_TO_END", 0.5)
     run = ran(FINDS + "if os.fork() == 0:\n    find()\nos.wait()" + WAITS, tmp_path)
     assert run.ending.signal == 9
     assert "the doctor ended the program" in state(run)
@@ -92,8 +97,8 @@ def test_stop_ends_a_program_once_all_calls_that_are_checked_were_made(tmp_path:
     checks = """
     import sys
     from pathlib import Path
-    from inductoscope.recording.events.checking import CallChecked, CallsUnchecked
-    from inductoscope.recording.events.process import ProcessStart
+    from inductoscope.recording.events import CallChecked, CallsUnchecked
+    from inductoscope.recording.events import ProcessStart
     from inductoscope.recording.writer import StreamWriter
 
     stream = StreamWriter(Path(sys.argv[1]), first_event=ProcessStart)

@@ -6,10 +6,10 @@ import sys
 from pathlib import Path
 
 from inductoscope.doctor.alarm import Alarm, write_alarm
+from inductoscope.doctor.examination import Doctor, Request
 from inductoscope.doctor.instructions import Instructions
-from inductoscope.doctor.outside.examination import Doctor, Request
-from inductoscope.doctor.outside.program import Listener, RunLimits
-from inductoscope.doctor.outside.runs import Runs
+from inductoscope.doctor.program_run import Listener, RunLimits
+from inductoscope.doctor.runs import Runs
 from inductoscope.recording.location import create_recording
 from support.program_cases import COMMAND, COMPILED, End, WrittenRuns
 

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from inductoscope.doctor.failure import SLOW, WRONG, Failure
-from inductoscope.doctor.handover import Found, GraphWorkaround
-from inductoscope.doctor.location import Location
-from inductoscope.doctor.outside.program_case import ProgramCase
-from inductoscope.doctor.outside.proof import Proof
+from inductoscope.doctor.case import ProgramCase
+from inductoscope.doctor.failure import SLOW, WRONG, Failure, Location
+from inductoscope.doctor.finding import Found, GraphWorkaround
+from inductoscope.doctor.proof import Proof
 from inductoscope.doctor.repro.verify import FreshProcesses, Verification
 from inductoscope.doctor.verdict import Verdict
 from support.program_cases import COMPILED, ENDS_WELL, FAILS, End, check, written_case

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from inductoscope.analysis.ranks.cluster_reading import list_logs, place_logs
-from inductoscope.analysis.ranks.rank_numbers import rank_of_label, rank_of_path, ranks_text
-from inductoscope.executors.cluster import ClusterWorker
+from inductoscope.analysis.ranks.reading import list_logs, place_logs
+from inductoscope.analysis.ranks.report import rank_of_label, rank_of_path, ranks_text
+from inductoscope.processes.cluster import ClusterWorker
 from support.examples import inductoscope, write_recording
 from support.json_schema import violations
 from support.logged import LogText

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from inductoscope.preflight.messages import MessageFault, message_faults, read_messages
+from inductoscope.preflight.rank_files import MessageFault, message_faults, read_messages
 
 
 def call(way: str, peer: int, count: int = 8, **more: Any) -> dict[str, Any]:

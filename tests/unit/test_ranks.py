@@ -10,24 +10,23 @@ from pathlib import Path
 
 import pytest
 
-from inductoscope.analysis.ranks.comparing import RankComparison, compare_ranks
-from inductoscope.analysis.ranks.decision_order import merged_order
-from inductoscope.analysis.ranks.decisions import Decision, RankLog, RankProgress
-from inductoscope.analysis.ranks.graph_text import (
+from inductoscope.analysis.ranks.comparing import (
+    NOT_COMPILED,
+    OTHER_CALL,
+    OTHER_GROUPS,
+    REST_ELSEWHERE,
+    RankComparison,
+    compare_ranks,
+)
+from inductoscope.analysis.ranks.decisions import Decision, RankLog, RankProgress, merged_order
+from inductoscope.analysis.ranks.report import RankReport, find_stragglers, is_deadly, report_on
+from inductoscope.torch_facts.printed_graphs import (
     code_lines,
     collective_text,
     collectives_in,
     graph_lines,
     saved_tensors,
     tuned_choices,
-)
-from inductoscope.analysis.ranks.report import RankReport, is_deadly, report_on
-from inductoscope.analysis.ranks.stragglers import find_stragglers
-from inductoscope.analysis.ranks.waiting import (
-    NOT_COMPILED,
-    OTHER_CALL,
-    OTHER_GROUPS,
-    REST_ELSEWHERE,
 )
 from inductoscope.views.page.ranks_page import write_ranks_page
 from inductoscope.views.report.ranks import print_ranks, ranks_view

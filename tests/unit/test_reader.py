@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from inductoscope.model.fold import load
-from inductoscope.recording import stream_reader, values
+from inductoscope.recording import reader as stream_reader
+from inductoscope.recording import values
 from inductoscope.recording.reader import open_recording
 from support.examples import inductoscope, stored, write_recording
 

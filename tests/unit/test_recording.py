@@ -17,13 +17,11 @@ import pytest
 
 from inductoscope.analysis.rules import diagnose
 from inductoscope.model.fold import load
-from inductoscope.recording.events.base import Event
-from inductoscope.recording.events.process import ProcessStart, RecordingStopped
-from inductoscope.recording.events.reading import Entry, UnknownEvent
+from inductoscope.recording.decoding import Entry, UnknownEvent
+from inductoscope.recording.events import Event, ProcessStart, RecordingStopped
 from inductoscope.recording.layout import payload_path
 from inductoscope.recording.location import create_recording
-from inductoscope.recording.reader import RecordingReader, open_recording
-from inductoscope.recording.stream_reader import stream_paths
+from inductoscope.recording.reader import RecordingReader, open_recording, stream_paths
 from inductoscope.recording.writer import StreamWriter
 from support.examples import inductoscope
 from support.programs import with_small_disk
@@ -33,8 +31,8 @@ BEGINNING = """
 import os, sys
 from dataclasses import dataclass
 from pathlib import Path
-from inductoscope.recording.events.base import Event
-from inductoscope.recording.events.process import ProcessStart
+from inductoscope.recording.events import Event
+from inductoscope.recording.events import ProcessStart
 from inductoscope.recording.writer import StreamWriter
 
 @dataclass(frozen=True)

@@ -14,9 +14,9 @@ from inductoscope.analysis.rules import RULES, diagnose
 from inductoscope.analysis.rules.finding import Finding
 from inductoscope.analysis.rules.recompiles import LIMIT
 from inductoscope.model.fold import load
+from inductoscope.torch_facts.guard_reasons import read_guard
 from inductoscope.views.report.summary import print_findings
 from inductoscope.views.report.terminal import Printer
-from inductoscope.vocabulary.guard_reasons import read_guard
 from support.examples import inductoscope, stored, write_recording
 
 PROCESS = {"kind": "process", "pid": 7}

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from inductoscope.capture.scope import describe_process
 from inductoscope.doctor.alarm import (
     KEPT,
     Alarm,
@@ -20,15 +19,21 @@ from inductoscope.doctor.alarm import (
     read_alarms,
     write_alarm,
 )
+from inductoscope.doctor.common_verdicts import failure_of_alarm, verdict_on_alarm
 from inductoscope.doctor.failure import WRONG
-from inductoscope.doctor.outside.alarm_verdict import failure_of_alarm, verdict_on_alarm
-from inductoscope.doctor.outside.long_run import read_shadows
-from inductoscope.doctor.sentinel.bias_test import Bet, BiasTests, SignedErrors
-from inductoscope.doctor.sentinel.confirmation import ROUNDINGS, Confirmation
-from inductoscope.doctor.sentinel.options import SentinelOptions, options_from
-from inductoscope.doctor.sentinel.time_share import TimeShare
+from inductoscope.doctor.sentinel_options import SentinelOptions, options_from
+from inductoscope.doctor.sentinel_run import read_shadows
 from inductoscope.errors import UsageError
-from inductoscope.recording.events.checking import CallShadowed, ShadowsEnded
+from inductoscope.inside.scope import describe_process
+from inductoscope.inside.sentinel.bias_test import (
+    ROUNDINGS,
+    Bet,
+    BiasTests,
+    Confirmation,
+    SignedErrors,
+)
+from inductoscope.inside.sentinel.sentinel import TimeShare
+from inductoscope.recording.events import CallShadowed, ShadowsEnded
 from inductoscope.recording.location import create_recording
 from inductoscope.recording.writer import StreamWriter
 

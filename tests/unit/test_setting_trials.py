@@ -10,11 +10,18 @@ from pathlib import Path
 import pytest
 
 from inductoscope.errors import ToolFailure, UsageError
-from inductoscope.profiling.settings import trials
-from inductoscope.profiling.settings.names import read_setting, variants_of
-from inductoscope.profiling.settings.trials import BASE, try_settings
+from inductoscope.profiling import turns
 from inductoscope.profiling.timings import CallTimes, ProcessTimes
-from inductoscope.profiling.turns import TimedRun, Variant, VariantRuns, run_once
+from inductoscope.profiling.turns import (
+    BASE,
+    TimedRun,
+    Variant,
+    VariantRuns,
+    read_setting,
+    run_once,
+    try_settings,
+    variants_of,
+)
 from inductoscope.views.report.setting_trials import trials_view
 from support.json_schema import violations
 
@@ -82,7 +89,7 @@ def test_only_what_is_beyond_noise_is_called_faster(monkeypatch: pytest.MonkeyPa
         runs_of(ignored, 1001, 1011, 992, 1019, 1003, settings={"cpp.simdlen": "None"}),
         VariantRuns(Variant("broken"), (TimedRun(1, 1.0, (), "ValueError: no"),)),
     )
-    monkeypatch.setattr(trials, "run_in_turns", lambda *given, **more: done)
+    monkeypatch.setattr(turns, "run_in_turns", lambda *given, **more: done)
     found = try_settings([], [], Path(), turns=5, seconds=1.0, say=print)
     verdicts = [t.comparison.verdict if t.comparison else "" for t in found.trials]
     assert verdicts == ["faster", "no difference", "no difference", ""]
@@ -95,7 +102,7 @@ def test_only_what_is_beyond_noise_is_called_faster(monkeypatch: pytest.MonkeyPa
 
 def test_a_program_that_fails_as_it_is_is_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     broken = VariantRuns(Variant(BASE), (TimedRun(None, 9.0, ()),))
-    monkeypatch.setattr(trials, "run_in_turns", lambda *given, **more: (broken,))
+    monkeypatch.setattr(turns, "run_in_turns", lambda *given, **more: (broken,))
     with pytest.raises(ToolFailure, match=r"the program took too long\. Give it more than 1 s"):
         try_settings([], [], Path(), turns=5, seconds=1.0, say=print)
 
@@ -117,7 +124,7 @@ def test_a_setting_that_could_not_be_applied_is_not_compared(
         for run in tried.runs
     )
     done = (base, replace(tried, runs=failed))
-    monkeypatch.setattr(trials, "run_in_turns", lambda *args, **kwargs: done)
+    monkeypatch.setattr(turns, "run_in_turns", lambda *args, **kwargs: done)
     found = try_settings([], [tried.variant], Path(), turns=5, seconds=1.0, say=lambda text: None)
     (trial,) = found.trials
     assert trial.comparison is None

@@ -21,10 +21,10 @@ from inductoscope import open_recording
 from inductoscope.errors import UsageError
 from inductoscope.model.fold import load
 from inductoscope.recording.location import create_recording
-from inductoscope.views.report.selected import STAGE_VIEWS
+from inductoscope.torch_facts.stages import SHOWN
 from inductoscope.views.report.show import ShowSelection, choose_view
+from inductoscope.views.report.stage_views import STAGE_VIEWS
 from inductoscope.views.report.terminal import Printer
-from inductoscope.vocabulary.stages import SHOWN
 from support.examples import NAMES, Answer, inductoscope, stored, write_recording
 
 # What a user can ask of any recording; a view that a recording cannot give is an error of its own.

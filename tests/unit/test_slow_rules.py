@@ -11,8 +11,8 @@ import pytest
 
 from inductoscope.analysis.rules import RULES, SLOWNESS, diagnose
 from inductoscope.analysis.rules.finding import Finding
-from inductoscope.kernels.cpp_loops import loop_nests, read_loops
 from inductoscope.model.fold import load
+from inductoscope.torch_facts.cpp_loops import loop_nests, read_loops
 from support.examples import NAMES, stored, write_recording
 
 KERNELS = Path(__file__).resolve().parents[1] / "data" / "cpp_kernels"

@@ -8,27 +8,26 @@ from typing import Any
 
 import pytest
 
-from inductoscope.doctor.outside import slowness
+from inductoscope.doctor import slowness
 from inductoscope.doctor.outside.hypotheses import slower_than_eager, verdict_of_first
-from inductoscope.doctor.outside.slowness import may_be_slower, wasted_compiles
+from inductoscope.doctor.slowness import may_be_slower, wasted_compiles
 from inductoscope.doctor.verdict import exit_code
-from inductoscope.profiling.advice.against_eager import AgainstEager, against_eager
-from inductoscope.profiling.advice.flip import Flip
-from inductoscope.profiling.advice.flips import flips_for
-from inductoscope.profiling.advice.trials import FlipTrial, TrialResults
+from inductoscope.profiling.flip_trials import AgainstEager, FlipTrial, TrialResults, against_eager
+from inductoscope.profiling.flips import Flip, flips_for
 from inductoscope.profiling.statistics import compare
-from inductoscope.recording.events.base import Event
-from inductoscope.recording.events.checking import CallChecked, CallsUnchecked
-from inductoscope.recording.events.code import KernelDefined
-from inductoscope.recording.events.compiling import (
+from inductoscope.recording.events import (
+    CallChecked,
+    CallsUnchecked,
     CompileEnd,
     CompileStart,
+    Event,
     GraphBroke,
     GuardsBuilt,
+    InductorStart,
+    KernelDefined,
     Recompiled,
     RecompileLimitHit,
 )
-from inductoscope.recording.events.graphs import InductorStart
 from support.program_cases import COMPILED_ONE, ENDS_WELL, End, check, written_case
 from support.timed_runs import Calls, timed_run
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 
-from inductoscope.doctor.search.stack_samples import StackSampler, hot_path
+from inductoscope.inside.search.stack_samples import StackSampler, hot_path
 
 FUSE = "Scheduler.fuse_nodes (torch/_inductor/scheduler.py:100)"
 PAIR = "Scheduler.can_fuse (torch/_inductor/scheduler.py:200)"

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from inductoscope.doctor.search.stage_clocks import StageClocks, is_calm, native_spent
+from inductoscope.inside.search.compile_costs import StageClocks, is_calm, native_spent
 from inductoscope.processes.status import thread_delay
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from inductoscope.vocabulary import stages
-from inductoscope.vocabulary.stage_lookup import stage_of_module, stage_that_raised
+from inductoscope.torch_facts import stages
+from inductoscope.torch_facts.stage_lookup import stage_of_module, stage_that_raised
 
 # What serves all stages, or none.
 OF_NO_STAGE = {

@@ -6,15 +6,20 @@ from dataclasses import replace
 
 import pytest
 
-from inductoscope.hangs.watch.evidence import MOST_ROUNDS, Stillness, is_stuck_by_itself, sooner
-from inductoscope.hangs.watch.judgement import StallDiagnosis
-from inductoscope.hangs.watch.patience import patience_of_doctor, patience_of_run
-from inductoscope.model.position import ProcessPosition
+from inductoscope.hangs.watch.scene import StallDiagnosis
+from inductoscope.hangs.watch.stall import (
+    MOST_ROUNDS,
+    Stillness,
+    is_stuck_by_itself,
+    patience_of_doctor,
+    patience_of_run,
+    sooner,
+)
+from inductoscope.model.process_position import ProcessPosition
 from inductoscope.processes.tree import ProcessSample, Tree
-from inductoscope.recording.events.compiling import StageStart, TracingContinues
-from inductoscope.recording.events.graphs import FusionRoundDone
-from inductoscope.recording.events.reading import Entry
-from inductoscope.vocabulary import stages
+from inductoscope.recording.decoding import Entry
+from inductoscope.recording.events import FusionRoundDone, StageStart, TracingContinues
+from inductoscope.torch_facts import stages
 
 DOCTOR = patience_of_doctor(60.0)
 PROGRAM = ProcessSample(

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from inductoscope.profiling.call_clock import CallClock, Reservoir
+from inductoscope.inside.profiling.call_clock import CallClock, Reservoir
 from inductoscope.profiling.statistics import (
     FASTER,
     NO_DIFFERENCE,
@@ -18,8 +18,19 @@ from inductoscope.profiling.statistics import (
     chance_of_ranks,
     compare,
 )
-from inductoscope.profiling.timings import GRAPH, CallTimes, ProcessTimes, read_times, write_times
-from inductoscope.profiling.turns import TimedRun, Variant, VariantRuns, calls_to_compare
+from inductoscope.profiling.timings import (
+    GRAPH,
+    CallTimes,
+    ProcessTimes,
+    read_times,
+    write_times,
+)
+from inductoscope.profiling.turns import (
+    TimedRun,
+    Variant,
+    VariantRuns,
+    calls_to_compare,
+)
 
 
 def sample(*values: float) -> Sample:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from inductoscope.recording import stream_reader
-from inductoscope.recording.events.reading import UnreadEvent
-from inductoscope.recording.stream_reader import Damage, StreamReader
+from inductoscope.recording import reader as stream_reader
+from inductoscope.recording.decoding import UnreadEvent
+from inductoscope.recording.reader import Damage, StreamReader
 
 
 def line(number: int) -> bytes:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from inductoscope.model.fold import load
-from inductoscope.targets.recompile.work_list import captured_graphs
+from inductoscope.targets.work_list import captured_graphs
 from support.examples import inductoscope
 from support.recompiled import captured, output, placeholder, tensor
 

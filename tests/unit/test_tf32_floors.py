@@ -8,25 +8,22 @@ from dataclasses import replace
 import pytest
 import torch
 
+from inductoscope.inside.profiling.profiler_clock import ProfilerClock
 from inductoscope.model.entities import Ending, Recording
 from inductoscope.model.fold import load
-from inductoscope.model.wrapper_lines import kernels_by_line
-from inductoscope.profiling.advice.evidence import RecordedEvidence
-from inductoscope.profiling.advice.flip import Flip
-from inductoscope.profiling.advice.measured_flips import products_in_tf32
-from inductoscope.profiling.kernels.kernel_times import (
+from inductoscope.profiling.evidence import RecordedEvidence
+from inductoscope.profiling.flips import Flip, products_in_tf32
+from inductoscope.profiling.kernel_profile import Profile, ProfiledRun, build_profile
+from inductoscope.profiling.machine import MATRIX, Bandwidths, MachineLimits
+from inductoscope.profiling.timings import (
     CONVOLUTIONS,
     PRODUCTS,
     GraphTimes,
     KernelTimes,
     SiteTimes,
 )
-from inductoscope.profiling.kernels.profile import Profile, build_profile
-from inductoscope.profiling.kernels.profiler_clock import ProfilerClock
-from inductoscope.profiling.kernels.running import ProfiledRun
-from inductoscope.profiling.machine.limits import MATRIX, Bandwidths, MachineLimits
-from inductoscope.views.report.profile import profile_view
-from inductoscope.views.report.profile_text import print_profile
+from inductoscope.torch_facts.wrapper_calls import kernels_by_line
+from inductoscope.views.report.profile import print_profile, profile_view
 from inductoscope.views.report.terminal import Printer
 from support.examples import stored
 

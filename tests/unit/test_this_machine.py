@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from inductoscope.doctor.outside.this_machine import asks_for_missing_gpu, this_machine
+from inductoscope.doctor.common_verdicts import asks_for_missing_gpu, this_machine
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from inductoscope.capture.tidying import remove_headers, tidy_examination, tidy_run
+from inductoscope.launch.tidying import remove_headers, tidy_examination, tidy_run
 from inductoscope.model.stored_recordings import size_on_disk
 from support.examples import write_recording
 from support.kept_recordings import LAUNCHER, NOBODY, rename_stream

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from inductoscope.model.fold import load
-from inductoscope.model.lanes import Span
-from inductoscope.model.timeline import Timeline, timeline
+from inductoscope.model.timeline import Span, Timeline, timeline
 from inductoscope.recording.reader import open_recording
 from support.examples import NAMES, stored, write_recording
 

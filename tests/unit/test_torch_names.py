@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from inductoscope.views.env.declared import declared_names, is_declaration, names_in
+from inductoscope.views.env.collection import declared_names, is_declaration, names_in
 from support.source import FILES, ROOT, tree_of
 
 every_file = pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
@@ -18,10 +18,10 @@ every_file = pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.re
 # Files that name a module and do not use it: they only look for it in texts, or show it.
 NAMES_IN_PROSE = (
     "doctor/outside/",
-    "doctor/repro/failure_script.py",
-    "kernels/definitions.py",
-    "kernels/script.py",
-    "views/env/flag.py",
+    "inside/repro/failure_script.py",
+    "torch_facts/triton_kernels.py",
+    "kernels/plan.py",
+    "views/env/flags.py",
     "views/env/flags.py",
     "views/explain/",
 )

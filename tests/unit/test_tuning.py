@@ -9,13 +9,11 @@ from dataclasses import replace
 import pytest
 
 from inductoscope.model.fold import load
-from inductoscope.profiling.autotuning.advisor import WITHOUT_TUNING, TuningResult
-from inductoscope.profiling.autotuning.searches import Searches, searches_of
-from inductoscope.profiling.settings.trials import BASE, SettingTrial, SettingTrials
+from inductoscope.profiling.autotuning import WITHOUT_TUNING, Searches, TuningResult, searches_of
 from inductoscope.profiling.statistics import Sample, compare
-from inductoscope.profiling.turns import Variant
+from inductoscope.profiling.turns import BASE, SettingTrial, SettingTrials, Variant
+from inductoscope.views.report.setting_trials import print_tuning, tuning_view
 from inductoscope.views.report.terminal import Printer
-from inductoscope.views.report.tuning import print_tuning, tuning_view
 from support.examples import stored
 
 SEARCHES = searches_of(load(stored("h200_autotune")))

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from inductoscope.torch_facts import stages
 from inductoscope.views.explain import find_stage
-from inductoscope.vocabulary import stages
 from support.source import FILES as SOURCE_FILES
 from support.source import ROOT, nodes_of
 
@@ -29,22 +29,22 @@ OTHER_KEYWORDS = {"kind", "example"}
 
 # Places where such a word means something else throughout, and what.
 MEANT_OTHERWISE = {
-    "capture/private_cache.py": {"inductor"},  # a folder
-    "doctor/compare/custom_operators.py": {"inductor"},  # a namespace of operators
-    "doctor/inside/how_compiled.py": {"inductor"},  # a backend
-    "doctor/outside/issue.py": {"dynamo", "inductor"},  # labels in torch's tracker
-    "doctor/outside/finding_verdict.py": {"wrapper"},  # a function
-    "doctor/search/axes/autotune.py": {"autotune"},  # an axis
-    "doctor/search/compiler_imports.py": {"scheduler"},  # a module
+    "inside/private_cache.py": {"inductor"},  # a folder
+    "inside/compare/operators.py": {"inductor"},  # a namespace of operators
+    "inside/doctor/compile_conditions.py": {"inductor"},  # a backend
+    "doctor/issue.py": {"dynamo", "inductor"},  # labels in torch's tracker
+    "doctor/finding_verdict.py": {"wrapper"},  # a function
+    "inside/search/axes/autotune.py": {"autotune"},  # an axis
+    "inside/search/compiler_imports.py": {"scheduler"},  # a module
     "hangs/choices/stuck_choices.py": {"autotune"},  # a kind of event
-    "hangs/watch/following.py": {"lowering"},  # a kind of event
+    "hangs/watch/stall.py": {"lowering"},  # a kind of event
     "recording/events/": NAMES,  # kinds of events
-    "model/building.py": {"autotune", "lowering", "scheduler", "wrapper"},  # kinds of events
+    "model/fold.py": {"autotune", "lowering", "scheduler", "wrapper"},  # kinds of events
     "model/fold.py": {"autotune"},  # a kind of event
     "views/env/flags.py": {"inductor"},  # a word for TORCH_LOGS
     "views/export/raw.py": {"wrapper"},  # a file
     "views/page/": NAMES,  # names of panes and of chunks
-    "views/report/alike.py": {"dynamo", "scheduler"},  # keys of the JSON of an operation
+    "views/report/terminal.py": {"dynamo", "scheduler"},  # keys of the JSON of an operation
     "views/report/difference.py": {"none"},  # prose
     "views/report/operation.py": {"dynamo", "scheduler"},  # keys of its JSON
 }

@@ -17,18 +17,14 @@ from typing import Any
 import pytest
 
 from inductoscope.analysis.rules import diagnose, stall
+from inductoscope.hangs.watch.attaching import end_stuck
 from inductoscope.hangs.watch.classify import KINDS, classify
-from inductoscope.hangs.watch.ending import end_stuck
-from inductoscope.hangs.watch.following import FollowedStream
-from inductoscope.hangs.watch.frames import mark
-from inductoscope.hangs.watch.judgement import StallDiagnosis
-from inductoscope.hangs.watch.patience import patience_of_doctor, patience_of_run
-from inductoscope.hangs.watch.scene import Scene
+from inductoscope.hangs.watch.scene import Scene, StallDiagnosis, mark
+from inductoscope.hangs.watch.stall import FollowedStream, patience_of_doctor, patience_of_run
 from inductoscope.model.fold import load
-from inductoscope.model.position import ProcessPosition
-from inductoscope.processes.dumps import StackFrame, ThreadStack, parse_dump
+from inductoscope.model.process_position import ProcessPosition
 from inductoscope.processes.locks import FileLock, count_tries, held_locks
-from inductoscope.processes.stacks import Stacks, read_stacks
+from inductoscope.processes.stacks import StackFrame, Stacks, ThreadStack, parse_dump, read_stacks
 from inductoscope.processes.tree import (
     Activity,
     ProcessSample,
@@ -36,10 +32,9 @@ from inductoscope.processes.tree import (
     activity,
     sample_tree,
 )
-from inductoscope.recording.events.checking import GraphCall
-from inductoscope.recording.events.compiling import StageStart
-from inductoscope.recording.events.reading import Entry
-from inductoscope.recording.stream_reader import StreamReader
+from inductoscope.recording.decoding import Entry
+from inductoscope.recording.events import GraphCall, StageStart
+from inductoscope.recording.reader import StreamReader
 from inductoscope.views.report.summary import summary_view
 from support.examples import write_recording
 

@@ -13,8 +13,8 @@ from inductoscope.model.fold import load
 # What the start-up hook does when torch is imported.
 RECORDED = """
 from pathlib import Path
-from inductoscope.capture.scope import SCOPE
-from inductoscope.capture.uncaught import record_until_exit
+from inductoscope.inside.scope import SCOPE
+from inductoscope.inside.uncaught import record_until_exit
 from inductoscope.recording.location import create_recording
 SCOPE.open(create_recording(["program.py"], output=Path("recording"), fresh=False))
 record_until_exit()

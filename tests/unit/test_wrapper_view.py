@@ -12,14 +12,13 @@ import pytest
 from inductoscope.analysis.bounds.kernels import judge_graph
 from inductoscope.model.entities import Kernel, Recording
 from inductoscope.model.fold import load
-from inductoscope.model.operator_names import is_same_operator
-from inductoscope.model.wrapper_lines import output_buffers, wrapper_lines
-from inductoscope.packages.recorded import count_guards, package_of_wrapper
+from inductoscope.packages.package import count_guards, package_of_wrapper
+from inductoscope.torch_facts.wrapper_calls import is_same_operator, output_buffers, wrapper_lines
 from inductoscope.views.page.contents import Contents
 from inductoscope.views.report.bounds import facts_of_nodes
-from inductoscope.views.report.inductor_stages import loop_body
-from inductoscope.views.report.package_facts import facts_of_package
+from inductoscope.views.report.package import facts_of_package
 from inductoscope.views.report.sections import fact_text
+from inductoscope.views.report.stage_views import loop_body
 from support.examples import stored
 
 WRAPPERS = Path(__file__).parents[1] / "data" / "cpp_wrappers"

@@ -1,15 +1,14 @@
-"""Runs one command line in a child process, says how far it is, and leaves nothing behind.
-
-Needs anyio, which the mcp package brings along.
-"""
+"""How a command ended that an agent called: with an answer, or with a reason why there is none."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
+import signal
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import IO, Any
@@ -17,11 +16,50 @@ from typing import IO, Any
 import anyio
 import anyio.to_thread
 
-from inductoscope.agents.call_end import CallEnd
 from inductoscope.errors import ToolFailure
-from inductoscope.processes.guarded import GuardedCommand
-from inductoscope.processes.tool_command import tool_command, tool_environment
-from inductoscope.views.report.plain_text import visible
+from inductoscope.processes.children import GuardedCommand, tool_command, tool_environment
+from inductoscope.views.report.terminal import visible
+
+_MOST_LINES = 8
+# How the tool and click begin an error.
+_BEGINNINGS = ("inductoscope: ", "Error: ")
+
+
+@dataclass(frozen=True)
+class CallEnd:
+    """How a command ended, what it wrote, and what it printed last."""
+
+    exit_code: int
+    data: dict[str, Any] | None
+    said: str
+    printed: str
+
+    @property
+    def is_result(self) -> bool:
+        """Whether the JSON is the answer: not if the command was killed while it was at it."""
+        if self.data is None:
+            return False
+        return self.exit_code >= 0 or not self.data.get("partial")
+
+    @property
+    def problem(self) -> str:
+        """Why there is no answer, in the command's own words."""
+        lines = self.said.strip().splitlines()
+        starts = [number for number, line in enumerate(lines) if line.startswith(_BEGINNINGS)]
+        told = "\n".join(lines[starts[-1] :] if starts else lines[-_MOST_LINES:])
+        for beginning in _BEGINNINGS:
+            told = told.removeprefix(beginning)
+        if self.exit_code >= 0:
+            return told or f"The command ended with exit code {self.exit_code} and said nothing."
+        with contextlib.suppress(ValueError):
+            name = signal.Signals(-self.exit_code).name
+            return f"{name} ended the command before it had an answer.\n{told}".strip()
+        return told
+
+
+# --- Runs one command line in a child process, says how far it is, and leaves nothing behind ------
+#
+# Needs anyio, which the mcp package brings along.
 
 # Told how many seconds a call has taken, and what is new.
 Say = Callable[[float, str], Awaitable[None]]
@@ -33,7 +71,6 @@ _TELL_EVERY = 0.5
 _MOST_KEPT = 16_384  # bytes of what was printed last
 _AT_ONCE = 65_536
 _MOST_READS = 64  # of what is in a pipe at the end: more than it holds
-_MOST_LINES = 8
 _LONGEST_MESSAGE = 1_000
 _LARGEST_JSON = 64 << 20
 

@@ -1,7 +1,4 @@
-"""The MCP server: commands are tools, recordings are resources. It speaks over stdio.
-
-Needs the mcp package, so it is imported only by `inductoscope mcp`.
-"""
+"""Recordings as resources: a list of them, and what each of them says."""
 
 from __future__ import annotations
 
@@ -13,8 +10,10 @@ import signal
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, unquote
 
 import anyio
 import mcp_types as types
@@ -22,17 +21,99 @@ from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 from mcp.shared.exceptions import MCPError
 
-from inductoscope.agents import resources
-from inductoscope.agents.call_end import CallEnd
-from inductoscope.agents.calling import Say, run_command
-from inductoscope.agents.cutting import as_text
-from inductoscope.agents.kept_results import MORE, MORE_DESCRIPTION, MORE_SCHEMA, KeptResults
-from inductoscope.agents.parameters import FOLDER, CommandTool
-from inductoscope.agents.procedures import INSTRUCTIONS
+from inductoscope.agents.calling import CallEnd, Say, run_command
+from inductoscope.agents.command_tools import FOLDER, CommandTool
+from inductoscope.agents.results import (
+    MORE,
+    MORE_DESCRIPTION,
+    MORE_SCHEMA,
+    KeptResults,
+    as_text,
+)
+from inductoscope.agents.skill import INSTRUCTIONS
 from inductoscope.errors import InductoscopeError, ToolFailure, UsageError
-from inductoscope.processes.last_words import last_lines
+from inductoscope.torch_facts.program_output import last_lines
 from inductoscope.version import __version__
-from inductoscope.vocabulary.spelling import did_you_mean
+from inductoscope.views.report.terminal import visible
+from inductoscope.wording import did_you_mean
+
+SCHEME = "inductoscope://"
+SKILL = f"{SCHEME}skill"
+_RECORDINGS = f"{SCHEME}recordings/"
+PAGE = 50
+
+# Parts of a recording that can be read alone, and what they are.
+PARTS = {
+    "findings": "What is wrong or worth knowing in a recording, with evidence and advice",
+    "verdict": "The doctor's verdict on a recording; null if it was not examined",
+}
+WHOLE = (
+    "What `inductoscope show --json` says about a recording: compiles, stages, findings, verdict"
+)
+
+
+@dataclass(frozen=True)
+class RecordingResource:
+    """One recording, as a list shows it."""
+
+    uri: str
+    name: str
+    description: str
+    path: str
+
+
+def template(part: str = "") -> str:
+    """The address of all recordings, or of a part of each."""
+    return f"{_RECORDINGS}{{name}}" + (f"/{part}" if part else "")
+
+
+def listed(view: Mapping[str, Any]) -> list[RecordingResource]:
+    """The recordings that `recordings list --json` names, newest first."""
+    return [_resource(one) for one in view.get("recordings", ())]
+
+
+def _resource(one: Mapping[str, Any]) -> RecordingResource:
+    path = str(one["path"])
+    name = path.rpartition("/")[2]
+    told = f"{one.get('outcome') or 'recorded'}: {' '.join(map(str, one.get('command') or ()))}"
+    uri = f"{_RECORDINGS}{quote(name, safe='', errors='surrogateescape')}"
+    return RecordingResource(uri, visible(name), visible(told)[:300], path)
+
+
+def page_of(found: list[RecordingResource], cursor: str | None) -> tuple[Any, str | None]:
+    """Some of the resources, and the cursor of the next ones."""
+    try:
+        start = int(cursor or "0")
+    except ValueError:
+        start = -1
+    if not 0 <= start <= len(found):
+        raise UsageError(f"{cursor!r} is not a cursor that this server gave out.")
+    end = start + PAGE
+    return found[start:end], str(end) if end < len(found) else None
+
+
+def read_address(uri: str) -> tuple[str, str]:
+    """The name of a recording, and the part of it that is wanted."""
+    if not uri.startswith(_RECORDINGS):
+        raise UsageError(f"There is no resource {uri}. Recordings are at {template()}.")
+    name, _, part = uri.removeprefix(_RECORDINGS).partition("/")
+    if part and part not in PARTS:
+        raise UsageError(f"A recording has no part {part!r}.{did_you_mean(part, PARTS)}")
+    return unquote(name, errors="surrogateescape"), part
+
+
+def find(found: list[RecordingResource], name: str) -> RecordingResource:
+    """The recording of that name: only what is in the list is read."""
+    for one in found:
+        if one.path.rpartition("/")[2] == name:
+            return one
+    names = [one.name for one in found]
+    raise UsageError(f"There is no recording {name!r}.{did_you_mean(name, names)}")
+
+
+# --- The MCP server: commands are tools, recordings are resources. It speaks over stdio -----------
+#
+# Needs the mcp package, so it is imported only by `inductoscope mcp`.
 
 _JSON = "application/json"
 _LAST_LINES = 20
@@ -166,11 +247,11 @@ class AgentServer:
     async def _list_resources(self, context: Any, parameters: Any) -> Any:
         cursor = parameters.cursor if parameters is not None else None
         try:
-            found, following = resources.page_of(await self._recordings(), cursor)
+            found, following = page_of(await self._recordings(), cursor)
         except InductoscopeError as error:
             raise MCPError(types.INVALID_PARAMS, str(error)) from error
         about_skill = types.Resource(
-            uri=resources.SKILL,
+            uri=SKILL,
             name="skill",
             description="How to find out with inductoscope what is wrong, symptom by symptom",
             mime_type="text/markdown",
@@ -184,11 +265,11 @@ class AgentServer:
         )
 
     async def _list_templates(self, context: Any, parameters: Any) -> Any:
-        about = {"": resources.WHOLE, **resources.PARTS}
+        about = {"": WHOLE, **PARTS}
         return types.ListResourceTemplatesResult(
             resource_templates=[
                 types.ResourceTemplate(
-                    uri_template=resources.template(part),
+                    uri_template=template(part),
                     name=part or "recording",
                     description=told,
                     mime_type=_JSON,
@@ -199,19 +280,19 @@ class AgentServer:
 
     async def _read_resource(self, context: Any, parameters: Any) -> Any:
         uri = str(parameters.uri)
-        if uri == resources.SKILL:
+        if uri == SKILL:
             return _contents(uri, self._skill, "text/markdown")
         try:
-            name, part = resources.read_address(uri)
-            recording = resources.find(await self._recordings(), name)
+            name, part = read_address(uri)
+            recording = find(await self._recordings(), name)
             shown = await self._answer_of("show", {"recording": recording.path})
         except InductoscopeError as error:
             raise MCPError(types.INVALID_PARAMS, str(error)) from error
         wanted = {part: shown.get(part)} if part else shown
         return _contents(uri, json.dumps(self._results.answer(wanted), indent=1), _JSON)
 
-    async def _recordings(self) -> list[resources.RecordingResource]:
-        return resources.listed(await self._answer_of("recordings", {}))
+    async def _recordings(self) -> list[RecordingResource]:
+        return listed(await self._answer_of("recordings", {}))
 
     async def _answer_of(self, name: str, given: Mapping[str, Any]) -> dict[str, Any]:
         ended = await self._run(self._tools[name], given)

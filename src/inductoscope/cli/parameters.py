@@ -12,8 +12,8 @@ from click.shell_completion import CompletionItem
 
 from inductoscope.errors import InductoscopeError, UsageError
 from inductoscope.recording.location import all_recordings, recordings_folder
-from inductoscope.targets.architectures import ARCHITECTURES
-from inductoscope.vocabulary.spelling import did_you_mean
+from inductoscope.torch_facts.gpu_targets import ARCHITECTURES
+from inductoscope.wording import did_you_mean
 
 if TYPE_CHECKING:
     from inductoscope.views.report.terminal import Printer
@@ -153,7 +153,7 @@ def check_cluster(executor: str | None, *, any_worker: bool) -> None:
     refuse_without_executor(executor, any_worker=any_worker)
     if executor is None:
         return
-    from inductoscope.executors.cluster import connected
+    from inductoscope.processes.cluster import connected
 
     with connected(executor, any_versions=any_worker):
         pass
@@ -189,7 +189,7 @@ pager_option = click.option(
 
 def long_output() -> AbstractContextManager[Printer]:
     """Where a command prints what may be longer than the screen."""
-    from inductoscope.views.report.pager import paged
+    from inductoscope.views.report.terminal import paged
 
     return paged(wanted=not click.get_current_context().meta.get(_NO_PAGER, False))
 

@@ -6,9 +6,10 @@ A search that went by exit codes alone would slide from one bug to another.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from inductoscope.vocabulary import stages
+from inductoscope.torch_facts import stages
 
 WRONG, NAN, ERROR, SIGNAL, HANG = "wrong", "nan", "error", "signal", "hang"
 # Compiling takes far longer than it should, and ends.
@@ -157,3 +158,78 @@ def device_error(message: str) -> str:
     found = _DEVICE_ERROR.search(message)
     said = found[1].strip() if found else ""
     return said if any(words in said for words in _LOSES_DEVICE) else ""
+
+
+# --- Where in the compiler something goes wrong ---------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Location:
+    """The place in the compiler that makes a failure, as far as it is known."""
+
+    stage: str = ""
+    operation: str = ""
+    pass_name: str = ""
+    kernel: str = ""
+    # The buffer of the kernel that is wrong first, and whether another kernel has made it.
+    buffer: str = ""
+    is_overwritten: bool = False
+    function: str = ""
+    text: str = ""
+    # How it was established.
+    how: str = ""
+    # Nodes of the candidate that may be to blame.
+    suspects: tuple[str, ...] = ()
+    # All of its nodes that went into the kernel.
+    of_kernel: tuple[str, ...] = ()
+    # Patterns and passes inside the pass, or operations inside the kernel.
+    names: tuple[str, ...] = ()
+    # Operations inside the kernel that are wrong when they are compiled on their own.
+    wrong_alone: tuple[str, ...] = ()
+    # Operations that a pass took out, and that it put in.
+    removed: tuple[str, ...] = ()
+    added: tuple[str, ...] = ()
+    # A pass that is not torch's: its function, and where that is.
+    own_pass: str = ""
+    # Whether every pass and every decomposition was compared, and is right.
+    graphs_are_right: bool = False
+
+    @property
+    def is_known(self) -> bool:
+        """Whether a stage was found."""
+        return bool(self.stage)
+
+
+# --- An axis without which a failure vanishes: a hint at the stage to blame -----------------------
+#
+# It need not be what is broken: without fusion, say, a kernel that is miscompiled is never made.
+
+
+@dataclass(frozen=True)
+class SuppressingAxis:
+    """What the doctor outside needs to know of an axis, and the one application that matters."""
+
+    axis: str
+    stage: str
+    title: str
+    # Empty if it is not known, or if the axis acts as a whole.
+    application: str = ""
+    # How precisely it points at its stage: the lowest is the most telling.
+    rank: int = 0
+    rewrites_graph: bool = False
+    # Whether `application` is the name of a pass.
+    names_passes: bool = False
+    # Whether `application` is the name of an operation.
+    names_operations: bool = False
+
+
+def most_telling(
+    axes: Sequence[SuppressingAxis], *, graphs_are_right: bool
+) -> SuppressingAxis | None:
+    """The axis that says most about where the failure is; graphs that are right are not to blame.
+
+    Otherwise whoever rewrites a graph comes first: what is wrong with it, kernels only pass on.
+    """
+    return min(
+        axes, key=lambda axis: (axis.rewrites_graph is graphs_are_right, axis.rank), default=None
+    )

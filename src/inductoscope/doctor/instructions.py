@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from inductoscope.doctor.failure import Failure
-from inductoscope.model.checks import NotedDifference
+from inductoscope.model.entities import NotedDifference
 from inductoscope.recording.codec import decode, encode
 from inductoscope.recording.layout import EXAMINATION
 
@@ -101,7 +101,7 @@ class Instructions:
         return {
             **without,
             VARIABLE: json.dumps(encode(self)),
-            INSIDE_VARIABLE: "doctor.inside.agent",
+            INSIDE_VARIABLE: "inside.doctor.checking_agent",
             # A kernel that fails is then the one that is named.
             "CUDA_LAUNCH_BLOCKING": "1",
             # Otherwise to ask whether there is a GPU would make forks useless.

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from inductoscope.doctor.failure import WrongValue
-from inductoscope.doctor.step_times import StepTime
-from inductoscope.model.checks import NotedDifference
+from inductoscope.doctor.finding import StepTime
+from inductoscope.model.entities import NotedDifference
 from inductoscope.model.fault_trail import FaultTrail
 from inductoscope.recording.codec import decode
 from inductoscope.recording.layout import VERDICT

@@ -6,25 +6,44 @@ Nothing runs on a GPU, and you do not need one: Triton compiles for any given ta
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from inductoscope.errors import ToolFailure, unwritable
-from inductoscope.kernels.asking import has_torch
-from inductoscope.kernels.resources import Resources, amd_resources, nvidia_resources
-from inductoscope.kernels.script import Plan, script_text
-from inductoscope.kernels.waiting import WaitingProcess, blocking_child, waiting_processes
-from inductoscope.processes.limited import (
+from inductoscope.errors import ToolFailure, UsageError, unwritable
+from inductoscope.kernels.plan import (
+    Config,
+    Plan,
+    check_settings,
+    configs_in_file,
+    default_config,
+    make_plan,
+    open_arguments,
+    script_text,
+    with_settings,
+)
+from inductoscope.processes.children import (
     ChildEvent,
     ChildLimits,
     ChildProgram,
     ChildResult,
     run_child,
+)
+from inductoscope.processes.tree import Observation, ProcessSample
+from inductoscope.torch_facts.gpu_targets import Target, parse_target
+from inductoscope.torch_facts.triton_kernels import (
+    KernelFile,
+    Resources,
+    Scalar,
+    amd_resources,
+    code,
+    is_plain,
+    nvidia_resources,
 )
 
 FORMS = ("ttir", "ttgir", "llir", "ptx", "sass", "amdgcn")
@@ -258,3 +277,224 @@ def read_form(folder: Path, form: str) -> str:
     """One form of the kernel as a stage left it, or nothing."""
     path = folder / f"kernel.{form}"
     return path.read_text("utf-8", "replace") if path.exists() else ""
+
+
+# --- Asks torch, in a child process, how it would configure a kernel at run time ------------------
+
+_IMPORTS = """\
+import triton
+import triton.language as tl
+from torch._inductor.runtime import triton_helpers, triton_heuristics
+from torch._inductor.runtime.triton_helpers import libdevice, math as tl_math
+from torch._inductor.runtime.hints import (
+    AutotuneHint, DeviceProperties, ReductionHint, TileHint,
+)
+"""
+# No cache may answer for torch: neither the user's nor one on the network.
+_NO_CACHES = {
+    "autotune_local_cache": False,
+    "autotune_remote_cache": False,
+    "bundled_autotune_remote_cache": False,
+    "force_disable_caches": True,
+}
+_SECONDS = 120.0
+
+
+def has_torch() -> bool:
+    """Whether torch is installed, without importing it."""
+    return importlib.util.find_spec("torch") is not None
+
+
+def ask_torch(kernel: KernelFile, limits: ChildLimits, folder: Path) -> tuple[list[Config], str]:
+    """The configurations torch would try for this kernel, or the reason there are none."""
+    if not has_torch():
+        return [], "torch is not installed"
+    module = folder / "asked.py"
+    module.write_text(module_text(kernel), "utf-8")
+    answers: list[ChildEvent] = []
+    program = ChildProgram(
+        Path(__file__).with_name("ask_torch.py"),
+        (str(module),),
+        {"TRITON_CACHE_DIR": str(folder / "cache"), "TORCHINDUCTOR_CACHE_DIR": str(folder)},
+    )
+    bound = ChildLimits(_SECONDS, _SECONDS, limits.memory_gib)
+    ended = run_child(program, bound, folder, answers.append)
+    for answer in (*answers, *ended.events):
+        if answer.get("event") == "configs":
+            return _configs_from(kernel, answer), ""
+        if answer.get("event") == "error":
+            return [], f"torch could not answer ({str(answer.get('message'))[:300]})"
+    if ended.exit_code is None:
+        return [], f"torch did not answer within {_SECONDS:g} s"
+    return [], f"torch did not answer ({ended.output[-300:].strip() or ended.exit_code})"
+
+
+def _configs_from(kernel: KernelFile, answer: ChildEvent) -> list[Config]:
+    origin = f"the heuristics of the installed torch {answer.get('torch')}"
+    found = answer.get("configs")
+    given = [c for c in found if isinstance(c, Mapping)] if isinstance(found, list) else []
+    own = (*kernel.body.constexpr_arguments, "num_warps", "num_stages")
+    return [Config(_ordered(config, own), origin) for config in given]
+
+
+def _ordered(config: Mapping[str, Any], first: tuple[str, ...]) -> dict[str, Any]:
+    """Block sizes before warps and stages; what is left at nothing is left out."""
+    names = [*(n for n in first if n in config), *(n for n in config if n not in first)]
+    return {name: config[name] for name in names if config[name] is not None}
+
+
+def module_text(kernel: KernelFile) -> str:
+    """The kernel under its heuristic, built from values that were read."""
+    keywords = {name: value for name, value in kernel.keywords.items() if is_plain(value)}
+    about = {name: value for name, value in kernel.inductor_meta.items() if is_plain(value)}
+    keywords["inductor_meta"] = {**about, **_NO_CACHES}
+    words = [f"    {name}={code(v)}," for name, v in keywords.items() if name != "filename"]
+    decorator = [f"@triton_heuristics.{kernel.heuristic}(", *words, "    filename=__file__,", ")"]
+    parts = [_IMPORTS]
+    for definition in kernel.definitions:
+        if definition is kernel.kernel:
+            parts.append("\n".join(decorator))
+        parts.append(definition.source)
+    return "\n".join(parts) + "\n"
+
+
+# --- What a kernel's compile was doing when its time was up: the compiler itself, or its child ----
+
+# A process that had the processor for less than this share of the time was not computing.
+_SPINNING = 0.2
+_PTXAS_SETTINGS = ("TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH")
+
+
+@dataclass(frozen=True)
+class WaitingProcess:
+    """One process of a compile that did not end."""
+
+    pid: int
+    parent: int
+    words: tuple[str, ...]  # its command line
+    tool: str
+    busy: float  # seconds of processor per second
+    resident_mib: int
+
+    @property
+    def is_spinning(self) -> bool:
+        return self.busy >= _SPINNING
+
+    @property
+    def state(self) -> str:
+        return "spinning" if self.is_spinning else "sleeping"
+
+
+def waiting_processes(observed: Observation) -> list[WaitingProcess]:
+    """The processes of a compile's group, its leader first."""
+    return [_described(process, observed) for process in observed.tree.processes]
+
+
+def _described(process: ProcessSample, observed: Observation) -> WaitingProcess:
+    did = observed.activity.get(process.pid)
+    return WaitingProcess(
+        pid=process.pid,
+        parent=process.parent,
+        words=process.command,
+        tool=tool_name(process.command),
+        busy=did.cpu if did is not None else 0.0,
+        resident_mib=process.memory >> 20,
+    )
+
+
+def blocking_child(group: list[WaitingProcess]) -> WaitingProcess | None:
+    """The program that the leader waits for: the child it started, as busy as all below it."""
+    for process in group[1:]:
+        # A fork that has become nothing else is the guard of bounded.py.
+        if process.parent == group[0].pid and process.words != group[0].words:
+            below = sum(p.busy for p in group if p.parent == process.pid)
+            return replace(process, busy=process.busy + below)
+    return None
+
+
+def tool_name(words: tuple[str, ...]) -> str:
+    """What a command line runs; a stand-in that a setting names counts as the tool itself."""
+    stand_ins = {os.environ[name] for name in _PTXAS_SETTINGS if os.environ.get(name)}
+    for word in words[:3]:
+        if word in stand_ins or "ptxas" in os.path.basename(word):
+            return "ptxas"
+    return os.path.basename(words[0]) if words and words[0] else "a process"
+
+
+# --- The whole of `inductoscope kernel`: read, configure, write the script, compile alone ---------
+
+
+@dataclass(frozen=True)
+class KernelRequest:
+    """What the user asked for."""
+
+    target: str | None = None
+    settings: Mapping[str, Scalar] = field(default_factory=dict)
+    all_configs: bool = False
+    limits: ChildLimits = field(default_factory=ChildLimits)
+    times: int = 1
+    output: Path | None = None
+
+
+def choose_target(kernel: KernelFile, asked: str | None) -> Target:
+    """The target that was asked for, or the one that the kernel was generated for."""
+    if asked:
+        return parse_target(asked)
+    if kernel.target is None:
+        raise UsageError(
+            f"{kernel.path} does not say which device {kernel.name} was generated for. "
+            "Give a target, such as --target cuda:90."
+        )
+    return kernel.target
+
+
+def make_plans(
+    kernel: KernelFile, request: KernelRequest, say: Callable[[str], None] = lambda text: None
+) -> list[Plan]:
+    """What to compile: one configuration, or all that would be tried."""
+    check_settings(kernel, list(request.settings))
+    target = choose_target(kernel, request.target)
+    configs = _configs_to_try(kernel, request, say)
+    chosen = configs if request.all_configs else configs[:1]
+    plans = [make_plan(kernel, target, with_settings(c, request.settings)) for c in chosen]
+    # A setting can make two configurations the same.
+    return list({str(plan.config): plan for plan in plans}.values())
+
+
+def _configs_to_try(
+    kernel: KernelFile, request: KernelRequest, say: Callable[[str], None]
+) -> list[Config]:
+    found = configs_in_file(kernel)
+    if found:
+        return found
+    given = {"num_warps", "num_stages"} <= set(request.settings)
+    if given and not open_arguments(kernel, request.settings) and not request.all_configs:
+        return [Config({}, "--config")]
+    say("asking torch for the configuration")
+    with tempfile.TemporaryDirectory(prefix="inductoscope-kernel-") as folder:
+        asked, problem = ask_torch(kernel, request.limits, Path(folder))
+    if asked:
+        return asked
+    default = default_config(kernel)
+    return [replace(default, origin=f"{default.origin}: {problem}")]
+
+
+def write_script(plan: Plan, path: Path) -> None:
+    """Write the standalone script where the user wants it."""
+    try:
+        path.write_text(script_text(plan), "utf-8")
+    except OSError as error:
+        raise unwritable(path, error) from error
+
+
+def try_plans(
+    plans: list[Plan], request: KernelRequest, say: Callable[[str], None]
+) -> list[KernelTrial]:
+    """Compile each plan alone; with several, each keeps its files in its own folder."""
+    trials = []
+    for number, plan in enumerate(plans):
+        output = request.output
+        if output is not None and len(plans) > 1:
+            output = output / f"{number}"
+        trials.append(try_alone(plan, TrialRequest(request.limits, request.times, output), say))
+    return trials

@@ -22,13 +22,19 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
 
-from inductoscope.model.checks import CallableCheck, Check, NotedDifference
-from inductoscope.model.kept import Kept, Made
-from inductoscope.model.settings import Settings
-from inductoscope.model.tuning import Autotune
-from inductoscope.model.uncaught import UncaughtException
-from inductoscope.recording.events.base import Event
-from inductoscope.recording.events.reading import Entry
+from inductoscope.model.payload_cache import Kept, Made
+from inductoscope.recording.decoding import Entry
+from inductoscope.recording.events import (
+    BufferReused,
+    Event,
+    ExceptionUncaught,
+    FusionRoundDone,
+    KernelDefined,
+    NodeLowered,
+    PairConsidered,
+    PairFused,
+)
+from inductoscope.recording.values import filled
 
 
 class Payloads(Protocol):
@@ -394,3 +400,250 @@ class Recording:
     def graphs(self) -> tuple[InductorGraph, ...]:
         """All graphs that Inductor compiled or took from its cache."""
         return tuple(graph for compile_ in self.compiles for graph in compile_.inductor)
+
+
+# --- What the doctor compared with eager inside the program ---------------------------------------
+
+
+@dataclass(frozen=True)
+class Check:
+    """A call of a compiled graph that the doctor compared with eager."""
+
+    compile: str
+    call: int
+    verdict: str
+    text: str
+    # Whether it was the same to the last bit; None where this was not looked at.
+    is_exact: bool | None = None
+    # Seconds of the call in eager and compiled, both on one thread; 0 where it was not timed.
+    eager: float = 0.0
+    compiled: float = 0.0
+
+
+@dataclass(frozen=True)
+class CallableCheck:
+    """A call of a whole compiled function that the doctor compared with eager."""
+
+    function: str
+    call: int
+    verdict: str
+    text: str
+
+
+@dataclass(frozen=True)
+class NotedDifference:
+    """A difference from eager that is not a failure: how a result lies in memory, mostly.
+
+    `aspect` is `stride`, `sharing` or `value`, `where` an output of the compiled graph or a kernel.
+    """
+
+    compile: str
+    aspect: str
+    where: str
+    text: str = ""
+
+
+# --- The settings that something was compiled with, where they differ from torch's defaults -------
+
+
+@dataclass(frozen=True)
+class Settings:
+    """All values are text, as a program would write them."""
+
+    # By full name: torch._inductor.config.max_fusion_size.
+    config: Mapping[str, str] = field(default_factory=dict)
+    # Of torch.compile.
+    arguments: Mapping[str, str] = field(default_factory=dict)
+    # Calls of mark_dynamic and the like.
+    marked: tuple[str, ...] = ()
+    # What torch itself sets where `config` differs; empty in older recordings.
+    defaults: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def call(self) -> str:
+        """The call of torch.compile; empty if it had no arguments."""
+        given = ", ".join(f"{name}={value}" for name, value in self.arguments.items())
+        return f"torch.compile({given})" if given else ""
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """All of it, as a program would write it."""
+        assigned = (f"{name} = {value}" for name, value in self.config.items())
+        return tuple(line for line in (self.call, *assigned, *self.marked) if line)
+
+
+# --- A search for the fastest implementation of an operation, and what it came to -----------------
+
+# How Inductor names what it generates itself; everything else is a call of a library.
+_GENERATED = ("triton_", "cpp_", "cutlass_", "cutedsl_", "rocm_", "pallas_")
+
+
+@dataclass(frozen=True)
+class TimedChoice:
+    """One implementation that autotuning considered."""
+
+    name: str
+    description: str
+    milliseconds: float | None
+    failed: bool
+    # None while its compile has not ended, or where it needs none.
+    compile_seconds: float | None = None
+    compile_started: bool = False
+    error: str = ""
+
+    @property
+    def is_generated(self) -> bool:
+        """Whether Inductor generated it, rather than calling a library."""
+        return self.name.startswith(_GENERATED)
+
+    @property
+    def state(self) -> str:
+        """What became of it: timed, failed, or how far it got."""
+        if self.failed or self.error:
+            return "failed"
+        if self.milliseconds is not None:
+            return f"{self.milliseconds:.4f} ms"
+        if self.compile_started and self.compile_seconds is None:
+            return "still compiling"
+        return "not timed"
+
+
+@dataclass(frozen=True)
+class Autotune:
+    """One search for the fastest implementation."""
+
+    operation: str
+    choices: tuple[TimedChoice, ...]
+    winner: str
+    # Shapes and types of what it was tuned for; empty in older recordings.
+    inputs: tuple[str, ...] = ()
+
+    @property
+    def timed(self) -> tuple[TimedChoice, ...]:
+        """The choices that were timed, the fastest first."""
+        found = [choice for choice in self.choices if choice.milliseconds is not None]
+        return tuple(sorted(found, key=lambda choice: choice.milliseconds or 0.0))
+
+    @property
+    def library(self) -> TimedChoice | None:
+        """The fastest call of a library; None if none was timed."""
+        return next((choice for choice in self.timed if not choice.is_generated), None)
+
+    @property
+    def chosen(self) -> TimedChoice | None:
+        """The choice that was taken, if it was timed."""
+        return next((choice for choice in self.timed if choice.name == self.winner), None)
+
+    @property
+    def gain(self) -> float | None:
+        """The time of the library as a multiple of the winner's; None where one was not timed."""
+        library, chosen = self.library, self.chosen
+        if library is None or chosen is None or not chosen.milliseconds:
+            return None
+        return (library.milliseconds or 0.0) / chosen.milliseconds
+
+
+# --- Exceptions that nobody caught, as a recording has them ---------------------------------------
+
+
+@dataclass(frozen=True)
+class UncaughtException:
+    """An exception that ended a process, or a thread of it if that has a name."""
+
+    type: str
+    message: str
+    stack: str
+    thread: str = ""
+    # When it was recorded: what fails first may make others fail.
+    at: float = 0.0
+
+
+def uncaught(event: ExceptionUncaught, at: float) -> UncaughtException:
+    """The exception of an event that was written at this time."""
+    return UncaughtException(event.type, event.message, event.stack, event.thread, at)
+
+
+# --- Rounds, pairs and fusions of the scheduler, as the events describe them ----------------------
+
+
+def fusion_round(event: FusionRoundDone) -> FusionRound:
+    """One sweep over all pairs."""
+    return FusionRound(
+        number=event.round,
+        before=event.before,
+        after=event.after,
+        seconds=event.seconds,
+        settings=event.settings,
+    )
+
+
+def fusion_pair(event: PairConsidered) -> FusionPair:
+    """A pair that was considered. Old recordings have the first six fields only."""
+    return filled(
+        FusionPair,
+        round=event.round,
+        first=event.first,
+        second=event.second,
+        type=event.type,
+        possible=event.possible,
+        reasons=event.reasons,
+        shared=event.shared,
+        decided=event.decided,
+        within=event.within,
+        attempted=event.step == "attempt",
+    )
+
+
+def fused(event: PairFused) -> Fusion:
+    """Two nodes that became one."""
+    return filled(
+        Fusion,
+        round=event.round,
+        first=event.first,
+        second=event.second,
+        result=event.result,
+        type=event.type,
+        bytes_saved=event.bytes_saved,
+        score=event.score,
+    )
+
+
+# --------------------------------------------------------------------------------------------------
+# A kernel, a call of a library, or a buffer's memory in new hands, as the event describes it.
+
+
+def kernel(event: KernelDefined) -> Kernel:
+    """What the event says."""
+    return filled(
+        Kernel,
+        name=event.name,
+        language=event.language,
+        digest=event.payload,
+        nodes=event.nodes,
+        origins=event.origins,
+        reads=event.reads,
+        writes=event.writes,
+        lines=event.lines,
+        numbered=event.numbered,
+    )
+
+
+def reuse(event: BufferReused) -> Reuse:
+    """What the event says."""
+    return Reuse(event.old, event.new, event.how)
+
+
+# --- What an FX node became, as its event describes it --------------------------------------------
+
+
+def lowered(event: NodeLowered) -> LoweredNode:
+    """What the event says."""
+    return filled(
+        LoweredNode,
+        node=event.node,
+        target=event.target,
+        ir=event.ir,
+        made=event.made,
+        fallback=event.fallback,
+        seconds=event.seconds,
+    )

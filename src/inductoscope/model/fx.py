@@ -8,9 +8,9 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from inductoscope.model.entities import Recording
-from inductoscope.model.modules import Module, modules_in
 from inductoscope.recording.values import filled, members, texts
-from inductoscope.vocabulary.frames import Frame, frames_in, innermost_users
+from inductoscope.torch_facts.frames import Frame, frames_in, innermost_users
+from inductoscope.torch_facts.module_paths import Module, modules_in
 
 Item = TypeVar("Item")
 

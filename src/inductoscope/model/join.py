@@ -8,14 +8,29 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property, lru_cache
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property, lru_cache, partial
+from typing import Any
 
-from inductoscope.model.entities import Compile, InductorGraph, Kernel, LoweredNode, Recording
+from inductoscope.model.entities import (
+    Compile,
+    InductorGraph,
+    Kernel,
+    LoweredNode,
+    Recording,
+)
 from inductoscope.model.fx import FxGraph, FxNode, read_graph
-from inductoscope.model.loops import Step, matching_steps, own_expressions, steps_called
 from inductoscope.model.schedule import ScheduledNode, read_schedule
-from inductoscope.vocabulary import stages
+from inductoscope.recording.values import members
+from inductoscope.torch_facts import stages
+from inductoscope.torch_facts.loop_bodies import (
+    Step,
+    matching_steps,
+    own_expressions,
+    steps_called,
+    steps_of,
+)
 
 _NAME = re.compile(r"[A-Za-z_]\w*")
 
@@ -273,3 +288,107 @@ def inputs_of(node: FxNode) -> list[str]:
 def _inner(lowered: LoweredNode) -> str:
     items = lowered.ir if isinstance(lowered.ir, list) else [lowered.ir]
     return "\n".join(str(i.get("inner", "")) for i in items if isinstance(i, dict))
+
+
+# --- Why an operation has no code of its own, so that nobody searches for it in the kernels -------
+
+_RUN_GRAPHS = ("Conditional", "Switch", "WhileLoop", "InvokeSubgraph")
+
+
+def why_codeless(join: GraphJoin, node: FxNode) -> str:
+    """What stands in place of an operation's code; empty where it has some, or nothing is known."""
+    lowered = join.lowered.get(node.name)
+    if lowered is None or not join.after:
+        return ""
+    leaves = join.leaves(node)
+    if leaves:
+        runs_graph = any(made.get("class") in _RUN_GRAPHS for made in lowered.made)
+        is_run = runs_graph and not join.kernels(leaves)
+        return "it runs another graph, which has kernels of its own" if is_run else ""
+    if node.target == "getitem":
+        return f"one of the results of {inputs_of(node)[0]}" if inputs_of(node) else ""
+    results = _results(lowered)
+    kinds = {str(members(result).get("class", "")) for result in results}
+    if kinds and all(kind.endswith("View") for kind in kinds):
+        return "a view: it only changes how memory is addressed"
+    if lowered.made:
+        return ""
+    if any(_same_as(result, join, inputs_of(node)) for result in results):
+        return "it returns its input as it is"
+    if kinds and not any(members(result).get("ranges") for result in results):
+        return "a number: no kernel computes it"
+    return _of_loops(node, results) if join.says_whose_lines_are else ""
+
+
+def _results(lowered: LoweredNode) -> list[Any]:
+    return lowered.ir if isinstance(lowered.ir, list) else [lowered.ir]
+
+
+def _same_as(result: Any, join: GraphJoin, inputs: list[str]) -> bool:
+    """Whether torch made nothing new: the result is what an input has become."""
+    buffer = members(result).get("buffer")
+    known = [one for name in inputs if name in join.lowered for one in _results(join.lowered[name])]
+    return result in known or (buffer is not None and buffer in inputs)
+
+
+def _of_loops(node: FxNode, results: list[Any]) -> str:
+    steps = [step for one in results for step in steps_of(str(members(one).get("inner", "")))]
+    if not any("load" in step.expression for step in steps):
+        return "worked out while compiling: a constant, or part of an address" if steps else ""
+    if node.operation == "clone":
+        return "a copy that is not made: what reads it reads its input"
+    return "torch worked it out, or no kernel needs its value"
+
+
+# --- The line of the user's program that a kernel, or a part of it, comes from --------------------
+
+
+@dataclass(frozen=True)
+class KernelPlace:
+    """A kernel with its graph and the operations that it computes."""
+
+    compile: Compile
+    graph: InductorGraph
+    kernel: Kernel
+    # Reads the graph that was lowered.
+    lowered: Callable[[], FxGraph | None]
+
+    @cached_property
+    def operations(self) -> tuple[FxNode, ...]:
+        """What the kernel computes, in the order of its origins; the graph is read for it."""
+        final = self.lowered()
+        found = (final.node(name) for name in self.kernel.origins) if final else ()
+        return tuple(node for node in found if node is not None)
+
+    def line(self, operation: str = "") -> tuple[str, str]:
+        """The user's line of an operation, or else of the kernel's last one, and its text."""
+        named = [node for node in self.operations if operation and operation in node.operation]
+        for node in (*named, *reversed(self.operations)):
+            if node.place is not None:
+                return str(node.place), node.place.code
+        return self.compile.place, ""
+
+
+def kernel_places(recording: Recording, language: str) -> Iterator[KernelPlace]:
+    """All kernels in a language; those of a graph that was compiled again with other sizes once."""
+    seen: set[str] = set()
+    for compile_ in recording.compiles:
+        for graph in compile_.inductor:
+            wanted = [k for k in graph.kernels if k.language == language and k.digest not in seen]
+            # Once for all kernels, however large the graph is.
+            lowered = cache(partial(read_graph, recording, final_graph(compile_, graph)))
+            for kernel in wanted:
+                seen.add(kernel.digest)
+                yield KernelPlace(compile_, graph, kernel, lowered)
+
+
+def place_of(
+    recording: Recording, compile_: Compile, graph: InductorGraph, operations: Iterable[str]
+) -> tuple[str, str]:
+    """The user's line of the last of these operations that has one, and its text."""
+    final = read_graph(recording, final_graph(compile_, graph))
+    nodes = {node.name: node for node in (final.nodes if final else ())}
+    for name in reversed(list(operations)):
+        if name in nodes and (place := nodes[name].place) is not None:
+            return str(place), place.code
+    return compile_.place, ""

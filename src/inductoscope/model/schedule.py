@@ -8,8 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from inductoscope.model.entities import Recording
-from inductoscope.recording.lazy_fields import lazily
-from inductoscope.recording.values import members, text, texts
+from inductoscope.recording.values import lazily, members, text, texts
 
 
 @dataclass(frozen=True)

@@ -7,23 +7,33 @@ may be damaged or a stranger's, and none of that keeps the others from being lis
 from __future__ import annotations
 
 import contextlib
+import errno
+import itertools
 import os
+import re
+import shlex
+import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from inductoscope.errors import ToolFailure, UsageError
 from inductoscope.model.entities import Ending
 from inductoscope.processes.status import read_status
-from inductoscope.recording.events.base import Event
-from inductoscope.recording.events.process import Exited, ProcessEnd, ProcessStart
-from inductoscope.recording.events.reading import parse_line
+from inductoscope.recording.decoding import parse_line
+from inductoscope.recording.events import Event, Exited, ProcessEnd, ProcessStart
 from inductoscope.recording.layout import EXAMINATION, MANIFEST, SCHEMA
 from inductoscope.recording.location import all_recordings, this_machine
-from inductoscope.recording.reader import read_file
-from inductoscope.recording.stream_reader import StreamReader, open_ordinary, stream_paths
-from inductoscope.recording.values import members, parse, real, text, texts
+from inductoscope.recording.reader import StreamReader, open_ordinary, read_file, stream_paths
+from inductoscope.recording.values import (
+    members,
+    parse,
+    real,
+    text,
+    texts,
+)
 from inductoscope.recording.verdict_file import stored_verdict
 
 _LARGEST_FILE = 16 << 20
@@ -269,3 +279,157 @@ def _beginning(stream: Path) -> float:
         return int(stream.stem.partition("-")[2].partition("-")[0], 16) / 1e9
     except ValueError:
         return 0.0
+
+
+# --- Which recordings to delete: pure decisions about a list of them ------------------------------
+
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+_BYTES = {
+    "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12,
+    "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40,
+}  # fmt: skip
+_NUMBER_AND_UNIT = re.compile(r"\s*(\d{1,12}(?:\.\d{1,9})?)\s*([A-Za-z]+)\s*")
+
+
+@dataclass(frozen=True)
+class PruningLimits:
+    """What to keep. A recording goes only if every limit that is given lets it go."""
+
+    # Seconds.
+    older_than: float | None = None
+    keep: int | None = None
+    # Bytes.
+    size: float | None = None
+
+
+@dataclass(frozen=True)
+class PruningPlan:
+    """What to delete, and what must not be deleted although it is there, or beyond the limits."""
+
+    delete: tuple[StoredRecording, ...]
+    spared: tuple[StoredRecording, ...]
+
+
+def plan_pruning(
+    recordings: Sequence[StoredRecording], limits: PruningLimits, now: float
+) -> PruningPlan:
+    """What of the recordings, the newest first, the limits let go.
+
+    What is not ours neither counts as one to keep nor takes the space of one.
+    """
+    ours = [recording for recording in recordings if not recording.not_ours]
+    totals = itertools.accumulate(recording.size for recording in ours)
+    beyond = [
+        recording
+        for number, (recording, total) in enumerate(zip(ours, totals, strict=True))
+        if (limits.older_than is None or now - recording.created > limits.older_than)
+        and (limits.keep is None or number >= limits.keep)
+        and (limits.size is None or total > limits.size)
+    ]
+    return PruningPlan(
+        delete=tuple(recording for recording in beyond if not recording.why_kept),
+        spared=tuple(
+            recording
+            for recording in recordings
+            if recording.not_ours or (recording in beyond and recording.why_kept)
+        ),
+    )
+
+
+def read_duration(written: str) -> float:
+    """Seconds, from words such as 7d."""
+    return _read(written, _SECONDS, "--older-than", "a duration", "7d, 12h, 30m or 2w")
+
+
+def read_size(written: str) -> float:
+    """Bytes, from words such as 500MB."""
+    return _read(written, _BYTES, "--size", "a size", "500MB, 1.5GB or 2GiB")
+
+
+def _read(written: str, units: dict[str, int], option: str, what: str, examples: str) -> float:
+    found = _NUMBER_AND_UNIT.fullmatch(written)
+    unit = units.get(found[2].lower()) if found else None
+    if found is None or unit is None:
+        raise UsageError(f"{option} {written}: that is not {what}. Write {examples}.")
+    return float(found[1]) * unit
+
+
+# --- Deletes a recording so that it is there whole or not at all, whatever interrupts -------------
+#
+# The folder is renamed first, which happens at once or not at all: from then on nobody takes it
+# for a recording. Its manifest goes last, so that what an interruption leaves can still be told
+# from a folder of somebody else, and the next deletion removes it.
+
+_PREFIX = ".deleted-"
+_EFFECTIVE = os.access in os.supports_effective_ids
+
+
+def delete_recording(path: Path) -> None:
+    """Delete the recording in `path`; ToolFailure says why it cannot be, and leaves it whole.
+
+    Once begun, it is finished before a Ctrl-C is heard.
+    """
+    for folder in _folders(path):
+        if not os.access(folder, os.W_OK | os.X_OK, effective_ids=_EFFECTIVE):
+            raise ToolFailure(
+                f"{path} cannot be deleted: {folder} is not writable. "
+                f"Allow it first: chmod u+w {shlex.quote(folder)}"
+            )
+    gone = path.with_name(f"{_PREFIX}{os.getpid()}-{time.time_ns():x}")
+    try:
+        if path.is_symlink():
+            raise NotADirectoryError(errno.ENOTDIR, "it is a link")
+        path.rename(gone)
+    except OSError as error:
+        raise ToolFailure(
+            f"{path} cannot be deleted: {error.strerror}. "
+            f"Check that you may write to {path.parent}."
+        ) from error
+    try:
+        finish_deletion(gone)
+    except KeyboardInterrupt:
+        finish_deletion(gone)
+        raise
+
+
+def leftovers(folder: Path) -> list[Path]:
+    """What earlier deletions in `folder` could not finish."""
+    found = []
+    with contextlib.suppress(OSError):
+        found = [path for path in folder.iterdir() if _is_leftover(path)]
+    return sorted(found)
+
+
+def _is_leftover(path: Path) -> bool:
+    with contextlib.suppress(OSError):
+        return (
+            path.name.startswith(_PREFIX)
+            and not path.is_symlink()
+            and ((path / MANIFEST).is_file() or not any(path.iterdir()))
+        )
+    return False
+
+
+def _folders(path: Path) -> Iterator[str]:
+    """The folder, the one that it is in, and those in it; links are not followed."""
+    yield str(path.parent)
+    for folder, _, _ in os.walk(path):
+        yield folder
+
+
+def finish_deletion(gone: Path) -> None:
+    """Delete what is left of a recording, its manifest last."""
+    try:
+        for inside in sorted(gone.iterdir(), key=lambda inside: inside.name == MANIFEST):
+            if inside.is_dir() and not inside.is_symlink():
+                shutil.rmtree(inside)
+            else:
+                inside.unlink(missing_ok=True)
+        gone.rmdir()
+    except FileNotFoundError:
+        return  # Somebody else removes it at the same time.
+    except OSError as error:
+        raise ToolFailure(
+            f"{gone} cannot be deleted completely: {error.strerror} ({error.filename}). "
+            "Delete what is left by hand."
+        ) from error

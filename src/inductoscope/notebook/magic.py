@@ -1,15 +1,202 @@
-"""The cell magic: what is typed after it, and what happens then."""
+"""What a cell shows below itself: text for every front end, and the page where HTML is shown."""
 
 from __future__ import annotations
 
 import argparse
+import ast
+import contextlib
+import io
+import json
+import os
+import re
 import shlex
+import tempfile
+from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 from typing import Any, NoReturn
 
-from inductoscope.errors import InductoscopeError, UsageError
-from inductoscope.notebook.examined_cell import Examination, examine
-from inductoscope.notebook.recorded_cell import run_recorded_cell
+from inductoscope.api import LiveRecording, record
+from inductoscope.errors import InductoscopeError, ToolFailure, UsageError
+from inductoscope.model.fold import load
+from inductoscope.processes.children import GuardedCommand, tool_command, tool_environment
+from inductoscope.views.page.contents import Contents
+from inductoscope.views.page.document import page_text
+from inductoscope.views.report.terminal import Printer, visible
+from inductoscope.views.report.verdict import print_verdict
+
+# A notebook keeps what its cells show: a larger page would make it slow to open and to save.
+_LARGEST_PAGE = 6_000_000
+_STYLE = "width:100%;height:640px;border:1px solid #8886;border-radius:4px"
+
+
+def show_inline(shell: Any, text: str, recording: Path | None) -> None:
+    """Show the text and, if a recording is given, its page."""
+    shown = f"<pre>{escape(text)}</pre>"
+    if recording is not None:
+        shown += _frame(recording)
+    shell.display_pub.publish({"text/plain": text, "text/html": shown})
+
+
+def _frame(recording: Path) -> str:
+    """The page in a frame that may run its own script, and reach nothing of the notebook."""
+    try:
+        page = page_text(Contents(load(recording), assembly=0, linked=False))
+    except InductoscopeError as error:
+        return f"<pre>{escape(f'The page cannot be shown: {error}')}</pre>"
+    if len(page) > _LARGEST_PAGE:
+        told = f"The page is too large for a notebook: inductoscope report {recording}"
+        return f"<pre>{escape(told)}</pre>"
+    # Otherwise its own links would be relative to the notebook, and lead there.
+    page = page.replace("<head>", '<head><base href="about:srcdoc">', 1)
+    return (
+        f'<iframe title="inductoscope" sandbox="allow-scripts" style="{_STYLE}" '
+        f'srcdoc="{escape(page)}"></iframe>'
+    )
+
+
+# --- Runs a cell in the notebook's own process, recorded, so that its variables stay --------------
+
+
+def run_recorded_cell(
+    shell: Any, cell: str, *, fresh: bool, output: Path | None, with_page: bool
+) -> Any:
+    """Run it, show what was found, and return the value of its last expression.
+
+    What it raises goes on after the findings are shown. An interrupted cell only says where its
+    recording is: whoever interrupts does not want to wait.
+    """
+    __tracebackhide__ = True
+    name, first, last = _compiled(shell, cell)
+    recording: LiveRecording | None = None
+    try:
+        with record(output=output, fresh=fresh) as recording:
+            exec(first, shell.user_global_ns, shell.user_ns)
+            value = eval(last, shell.user_global_ns, shell.user_ns) if last else None
+    except KeyboardInterrupt:
+        if recording is not None:
+            show_inline(shell, f"interrupted; recorded until then: {recording.path}", None)
+        raise
+    except BaseException:
+        if recording is not None:
+            _show(shell, recording, name, with_page=with_page)
+        raise
+    _show(shell, recording, name, with_page=with_page)
+    return value
+
+
+def _compiled(shell: Any, cell: str) -> tuple[str, Any, Any]:
+    """The name that the cell's lines are known by; its statements; its last expression, if any."""
+    # Lines have the numbers that they have in the cell, where the first one is the magic's.
+    code = "\n" + shell.transform_cell(cell)
+    name = shell.compile.cache(code, _number(shell), raw_code=cell)
+    tree = shell.transform_ast(shell.compile.ast_parse(code, filename=name))
+    last = None
+    if tree.body and isinstance(tree.body[-1], ast.Expr):
+        last = shell.compile(ast.Expression(tree.body.pop().value), name, "eval")
+    return name, shell.compile(tree, name, "exec"), last
+
+
+def _show(shell: Any, recording: LiveRecording, name: str, *, with_page: bool) -> None:
+    # The name of a file that is not there says nothing to the reader.
+    text, number = recording.text(), f"In[{_number(shell)}]"
+    for unknown in (name, Path(name).name):
+        text = text.replace(unknown, number)
+    show_inline(shell, text, recording.path if with_page else None)
+
+
+def _number(shell: Any) -> int:
+    """Of the cell that runs; IPython may have begun to count the next one."""
+    return len(shell.history_manager.input_hist_parsed) - 1
+
+
+# --- Runs the doctor on a cell, as a script in another process ------------------------------------
+
+# What loads the tool or calls it; what follows in such a cell is plain Python.
+_OWN_MAGIC = re.compile(r"^(%%inductoscope\b.*|%(re)?load_ext +inductoscope *)$", re.MULTILINE)
+# For the doctor, to end what it has started.
+_GRACE = 5.0
+_ALONE = (
+    "The cell ran alone, in a new process: it does not know what other cells have defined. Put "
+    "them before it: %%inductoscope doctor --cells 1-3"
+)
+
+
+@dataclass(frozen=True)
+class Examination:
+    """What was asked for: cells to put before the cell, and options for the doctor."""
+
+    cells: str
+    options: tuple[str, ...]
+    with_page: bool
+
+
+def examine(shell: Any, cell: str, wanted: Examination) -> None:
+    """Write the cell to a script, run the doctor on it, and show the verdict."""
+    script = _script(shell, cell, wanted.cells)
+    with tempfile.TemporaryDirectory(prefix="inductoscope-cell-") as place:
+        answer = Path(place) / "verdict.json"
+        (Path(place) / "cell.py").write_text(script, "utf-8")
+        words = ["doctor", f"--json={answer}", *wanted.options, "--", f"{place}/cell.py"]
+        said = _run(words)
+        verdict = _read(answer, without=f"{place}/")
+    if verdict is None:
+        raise UsageError(said[-1].removeprefix("inductoscope: ") if said else "It said nothing.")
+    printed = io.StringIO()
+    print_verdict(Printer(printed, is_terminal=False), verdict)
+    text = printed.getvalue()
+    if "NameError" in verdict["summary"]:
+        text += f"\n{_ALONE}\n"
+    show_inline(shell, text, Path(verdict["recording"]) if wanted.with_page else None)
+
+
+def _script(shell: Any, cell: str, cells: str) -> str:
+    """Lines have the numbers that they have in the cell, where the first line is the magic's."""
+    source = f"{_earlier(shell, cells)}\n{cell}" if cells else cell
+    if "get_ipython()" in shell.transform_cell(source):
+        raise UsageError(
+            "The doctor runs the cell as a script, which cannot have IPython's % and ! commands. "
+            "Remove them, or record the cell with %%inductoscope."
+        )
+    # As in the notebook, modules beside it can be imported.
+    first = f"import sys; sys.path.insert(0, {os.getcwd()!r})"
+    return f"{'#' if '__future__' in source else first}\n{source}"
+
+
+def _earlier(shell: Any, cells: str) -> str:
+    """The cells with these numbers, as they were typed, but for magics of our own."""
+    found = [code for *_, code in shell.history_manager.get_range_by_str(cells, raw=True)]
+    if not found:
+        raise UsageError(
+            f"--cells {cells} names no cell that has run. Give the numbers of In [ ], such as 1-3."
+        )
+    return _OWN_MAGIC.sub("#", "\n".join(found))
+
+
+def _run(words: list[str]) -> list[str]:
+    """The command to its end, its progress printed; if the cell is interrupted, it ends, too."""
+    command = GuardedCommand(tool_command(words), folder=Path.cwd(), environment=tool_environment())
+    said = []
+    try:
+        for line in command.lines():
+            said.append(visible(line))
+            print(said[-1], flush=True)
+    finally:
+        command.end(grace=_GRACE)
+    return said
+
+
+def _read(path: Path, *, without: str) -> dict[str, Any] | None:
+    """The verdict; the folder of the script is left out, since it is gone."""
+    with contextlib.suppress(OSError):
+        found = json.loads(path.read_text("utf-8").replace(without, ""))
+        if not isinstance(found, dict):
+            raise ToolFailure("The doctor's answer cannot be read.")
+        return found
+    return None
+
+
+# --- The cell magic: what is typed after it, and what happens then --------------------------------
 
 NAME = "inductoscope"
 _RUN, _DOCTOR = "run", "doctor"

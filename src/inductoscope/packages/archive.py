@@ -17,7 +17,7 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 
 from inductoscope.errors import UnreadablePackage
-from inductoscope.vocabulary.counting import count_of
+from inductoscope.wording import count_of
 
 _MOST_MEMBERS = 100_000
 # torch compresses nothing; someone may have zipped a package again, but not by this much.

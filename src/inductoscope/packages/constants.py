@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from inductoscope.packages.wrapper_text import PackagedConstant
-from inductoscope.vocabulary.counting import count_of
+from inductoscope.torch_facts.package_wrappers import PackagedConstant
+from inductoscope.wording import count_of
 
 CPU = "cpu"
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from inductoscope.packages.running import child_environment
-from inductoscope.packages.this_machine import LocalMachine
-from inductoscope.processes.limited import ChildLimits, run_program
+from inductoscope.packages.execution import child_environment
+from inductoscope.packages.fitting import LocalMachine
+from inductoscope.processes.children import ChildLimits, run_program
 
 _SOURCE = Path(__file__).with_name("serve.cpp")
 _COMPILERS = ("g++", "c++", "clang++")

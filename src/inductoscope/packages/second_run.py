@@ -10,10 +10,15 @@ from collections.abc import Iterator
 
 from inductoscope.packages import cpp_library
 from inductoscope.packages.cpp_program import every_compiler, installed_compiler
-from inductoscope.packages.findings import PackageFinding, findings_of_run
+from inductoscope.packages.execution import (
+    STEPS,
+    PackageFinding,
+    RunOutcome,
+    findings_of_run,
+    first_lines,
+)
 from inductoscope.packages.package import PackagedModel
-from inductoscope.packages.running import STEPS, RunOutcome, first_lines
-from inductoscope.vocabulary.counting import count_of
+from inductoscope.wording import count_of
 
 _BAD = ("fails", "dies", "does not end")
 _COPY = "The package brings a copy of the C++ library libstdc++, beside the one that torch uses."

@@ -19,13 +19,17 @@ from typing import Any
 
 from inductoscope.packages import cpp_library
 from inductoscope.packages.cpp_program import ServerRun, build_program, call_program
-from inductoscope.packages.findings import PackageFinding
-from inductoscope.packages.growth import Growth, growths
-from inductoscope.packages.leaking import LeakTrials, findings_of_leaks, look_for_leaks
+from inductoscope.packages.execution import PackageFinding, RunOutcome, RunRequest, limits_for
+from inductoscope.packages.fitting import LocalMachine
+from inductoscope.packages.leaks import (
+    Growth,
+    LeakTrials,
+    findings_of_leaks,
+    growths,
+    look_for_leaks,
+)
 from inductoscope.packages.package import Package, PackagedModel
-from inductoscope.packages.running import RunOutcome, RunRequest, limits_for
-from inductoscope.packages.this_machine import LocalMachine
-from inductoscope.vocabulary.counting import count_of
+from inductoscope.wording import count_of
 
 # The ways to call from several threads: what the container is like, and what it is called.
 WAYS = {

@@ -15,11 +15,10 @@ from inductoscope.analysis.ranks.report import (
     is_deadly_split,
     report_on,
 )
-from inductoscope.preflight.file_names import MOST_CALLS
-from inductoscope.preflight.messages import MessageFault, message_faults
-from inductoscope.preflight.rank_files import RankFiles, read_rank
-from inductoscope.preflight.running import PretendedJob, RankRun
-from inductoscope.vocabulary.counting import count_of
+from inductoscope.preflight import MOST_CALLS
+from inductoscope.preflight.rank_files import MessageFault, RankFiles, message_faults, read_rank
+from inductoscope.preflight.rank_processes import PretendedJob, RankRun
+from inductoscope.wording import count_of
 
 HANG, MISMATCH = "hang", "mismatch"
 NO_MORE = "no further collective"

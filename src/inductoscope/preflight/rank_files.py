@@ -1,19 +1,175 @@
-"""What one pretended rank leaves behind, and how it is read."""
+"""Messages between two ranks (send, recv): each must be received, with the size it is sent with.
+
+Messages from one rank to another meet in the order in which both sides call for them. Who waits for
+whom is played through with what was called: a blocking call goes on once its counterpart is there.
+"""
 
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Iterator
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from inductoscope.analysis.ranks.comparing import RankSide
 from inductoscope.analysis.ranks.decisions import Decision, RankLog, RankProgress
 from inductoscope.analysis.ranks.rank_logs import read_rank_log
-from inductoscope.hangs.logs.files import Log
-from inductoscope.preflight.file_names import CALLS, TRACE
-from inductoscope.preflight.messages import Message, read_messages
+from inductoscope.hangs.logs.log_files import Log
+from inductoscope.preflight import ANY_RANK, CALLS, RECEIVE, SEND, TRACE
+
+_KIND = "message"
+_OTHER = {SEND: RECEIVE, RECEIVE: SEND}
+
+
+class _Channel(NamedTuple):
+    group: str
+    source: int
+    target: int
+    tag: int
+
+    @property
+    def name(self) -> str:
+        tag = f", tag {self.tag}" if self.tag else ""
+        return f"from rank {self.source} to rank {self.target} in group {self.group}{tag}"
+
+
+@dataclass(frozen=True)
+class Message:
+    """One side of a message, as a rank called for it."""
+
+    rank: int
+    way: str
+    channel: _Channel
+    # Type and number of elements; bytes.
+    what: str
+    size: int
+    where: str
+    blocks: bool
+
+    @property
+    def ends(self) -> set[int]:
+        """Both ranks."""
+        return {self.channel.source, self.channel.target}
+
+    @property
+    def side(self) -> RankSide:
+        """For the output."""
+        words = f"{self.way} {self.what}"
+        place = f" ({self.where})" if self.where else ""
+        return RankSide((self.rank,), Decision(_KIND, self.channel.name, words, f"{words}{place}"))
+
+
+@dataclass(frozen=True)
+class MessageFault:
+    """Messages that will not meet, or not as they should."""
+
+    is_mismatch: bool
+    name: str
+    sides: tuple[RankSide, ...]
+
+
+def read_messages(rank: int, lines: Iterable[Mapping[str, Any]], backend: str) -> list[Message]:
+    """The messages among what a rank called. NCCL does not look at tags."""
+    found = []
+    for line in lines:
+        way, peer = line.get("way"), line.get("peer")
+        if way not in (SEND, RECEIVE) or not isinstance(peer, int):
+            continue
+        ends = (rank, peer) if way == SEND else (peer, rank)
+        tag = 0 if "nccl" in backend else int(line.get("tag", 0))
+        found.append(
+            Message(
+                rank=rank,
+                way=str(way),
+                channel=_Channel(str(line.get("group", "")), *ends, tag),
+                what=str(line.get("text", "")),
+                size=int(line.get("size", 0)),
+                where=str(line.get("where", "")),
+                blocks=bool(line.get("blocks")),
+            )
+        )
+    return found
+
+
+def message_faults(
+    of_rank: Mapping[int, Sequence[Message]], ended: Iterable[int], backend: str
+) -> tuple[list[MessageFault], list[str]]:
+    """What goes wrong between ranks that came to their end; and what is only worth a note."""
+    known = set(ended)
+    vague = {m.rank for messages in of_rank.values() for m in messages if _is_vague(m)}
+    notes = ["Ranks that receive from any rank were not matched with senders."] if vague else []
+    played = {
+        rank: [m for m in messages if m.ends <= known and m.channel.target not in vague]
+        for rank, messages in of_rank.items()
+    }
+    sent, received = (defaultdict[_Channel, list[Message]](list) for _ in range(2))
+    for messages in played.values():
+        for one in messages:
+            (sent if one.way == SEND else received)[one.channel].append(one)
+    faults: list[MessageFault] = []
+    for channel in sorted({*sent, *received}):
+        found, note = _compare(channel, sent[channel], received[channel], backend)
+        faults += found
+        notes += note
+    # A message that never comes is a reason to wait, and is shown already.
+    return faults or _deadlock(played), notes
+
+
+def _is_vague(message: Message) -> bool:
+    return message.channel.source == ANY_RANK
+
+
+def _compare(
+    channel: _Channel, sent: list[Message], received: list[Message], backend: str
+) -> tuple[list[MessageFault], list[str]]:
+    """The first fault between two ranks; what follows may be its consequence."""
+    notes = []
+    for number, (one, other) in enumerate(zip(sent, received, strict=False), 1):
+        if one.what == other.what:
+            continue
+        # Gloo delivers fewer bytes than there is room for; NCCL wants the same on both sides.
+        if one.size > other.size or "nccl" in backend:
+            name = f"message {number} {channel.name}"
+            return [MessageFault(True, name, (one.side, other.side))], []
+        notes = [f"Message {number} {channel.name}: {one.what} is received as {other.what}."]
+    if len(sent) == len(received):
+        return [], notes
+    number = min(len(sent), len(received)) + 1
+    left = (sent if len(sent) > len(received) else received)[number - 1]
+    missing = channel.target if left.way == SEND else channel.source
+    words = "does not receive it" if left.way == SEND else "does not send it"
+    nothing = RankSide((missing,), Decision(_KIND, channel.name, words))
+    name = f"message {number} {channel.name}"
+    return [MessageFault(False, name, (left.side, nothing))], notes
+
+
+def _deadlock(of_rank: Mapping[int, Sequence[Message]]) -> list[MessageFault]:
+    """Play it through: whoever is left waits for others that wait."""
+    waiting = {rank: deque(messages) for rank, messages in of_rank.items()}
+    called: Counter[tuple[_Channel, str]] = Counter()
+    # Of a rank's first message, once it has called for it: its number on its way.
+    turn: dict[int, int] = {}
+    has_moved = True
+    while has_moved:
+        has_moved = False
+        for rank, queue in waiting.items():
+            while queue:
+                one = queue[0]
+                if rank not in turn:
+                    called[one.channel, one.way] += 1
+                    turn[rank] = called[one.channel, one.way]
+                    has_moved = True
+                if one.blocks and called[one.channel, _OTHER[one.way]] < turn[rank]:
+                    break
+                queue.popleft()
+                del turn[rank]
+    stuck = tuple(queue[0].side for queue in waiting.values() if queue)
+    return [MessageFault(False, "messages that wait for each other", stuck)] if stuck else []
+
+
+# --- What one pretended rank leaves behind, and how it is read ------------------------------------
 
 
 @dataclass(frozen=True)

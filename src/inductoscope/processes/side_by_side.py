@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from inductoscope.errors import ToolFailure
-from inductoscope.processes.cores import own_cores
-from inductoscope.processes.own_limits import die_with_parent
+from inductoscope.processes.limits import die_with_parent
+from inductoscope.processes.status import own_cores
 
 if TYPE_CHECKING:
     from multiprocessing.context import BaseContext

@@ -140,3 +140,15 @@ def free_memory() -> int:
             if line.startswith("MemAvailable"):
                 return int(line.split()[1]) << 10
     return _PAGE * os.sysconf("SC_PHYS_PAGES") // 2
+
+
+# --------------------------------------------------------------------------------------------------
+# The cores that this process may use, which in a container or a job are fewer than there are.
+
+
+def own_cores() -> set[int]:
+    """Their numbers; never none."""
+    try:
+        return os.sched_getaffinity(0)
+    except AttributeError:  # Not on every system.
+        return set(range(os.cpu_count() or 1))

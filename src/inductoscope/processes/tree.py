@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from inductoscope.processes.ending import end_processes
 from inductoscope.processes.status import (
     PROC,
     all_pids,
@@ -20,7 +21,7 @@ from inductoscope.processes.status import (
     read_text,
     uptime,
 )
-from inductoscope.vocabulary.counting import bytes_text
+from inductoscope.wording import bytes_text
 
 _MOST_PROCESSES = 500
 
@@ -316,3 +317,21 @@ def _children(pid: int) -> list[int]:
         return []
     texts = (read_text(pid, f"task/{thread}/children") for thread in threads)
     return sorted(int(word) for text in texts for word in text.split())
+
+
+# --- What a process has started, and its end ------------------------------------------------------
+
+# A process may leave its group. Pid and start tell it from another that gets its number later.
+Started = dict[int, float]
+
+
+def processes_below(root: int) -> Started:
+    """The descendants of a process: when each of them started, by pid."""
+    return {process.pid: process.started for process in sample_tree(root).processes[1:]}
+
+
+def end_what_is_left(processes: Started, *, grace: float) -> None:
+    """End those that are still there."""
+    found = ((pid, read_status(pid)) for pid in processes)
+    left = [pid for pid, now in found if now and now.is_alive and now.started == processes[pid]]
+    end_processes(left, grace=grace)

@@ -7,22 +7,33 @@ compiles, and later ones take what it compiled, so that a run costs little more 
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import os
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from inductoscope.capture import private_cache
-from inductoscope.capture.launch import environment_for
+from inductoscope.errors import ToolFailure, UsageError
+from inductoscope.inside import private_cache
+from inductoscope.launch.program import environment_for
+from inductoscope.processes.children import ChildLimits, ChildProgram, run_child, start_group
 from inductoscope.processes.ending import end_child
-from inductoscope.processes.limited import start_group
 from inductoscope.profiling.orders import AGENT, Orders
-from inductoscope.profiling.statistics import Sample
-from inductoscope.profiling.timings import FOLDER, CallTimes, ProcessTimes, all_calls, read_times
+from inductoscope.profiling.statistics import Sample, TimeComparison, compare
+from inductoscope.profiling.timings import (
+    FOLDER,
+    CallTimes,
+    ProcessTimes,
+    all_calls,
+    read_times,
+)
+from inductoscope.recording.values import members
+from inductoscope.wording import did_you_mean
 
 Say = Callable[[str], None]
 
@@ -192,3 +203,195 @@ def _last_words(folder: Path, code: int | None) -> str:
     with contextlib.suppress(OSError):
         return (folder / _OUTPUT).read_bytes()[-_LAST_WORDS:].decode("utf-8", "replace").strip()
     return ""
+
+
+# --- Runs the program with each setting in turns, and says which of them change its speed ---------
+
+BASE = "as it is"
+
+
+@dataclass(frozen=True)
+class SettingTrial:
+    """One setting: the time of the program's compiled calls with it, against those without."""
+
+    variant: Variant
+    # Seconds of one compiled call, one number per run: the median of each thing that is called,
+    # weighted by how often the program calls it.
+    seconds: Sample
+    comparison: TimeComparison | None
+    runs: int
+    # Why nothing can be said, or what to know beside it.
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class SettingTrials:
+    """All settings that were tried, and the program as it is."""
+
+    base: SettingTrial
+    trials: tuple[SettingTrial, ...]
+    # What was timed: kind and name, and how often the program calls it.
+    calls: tuple[tuple[str, str, int], ...]
+    # The run of the program as it is that failed: then nothing is compared.
+    failed: TimedRun | None = None
+
+
+def try_settings(
+    command: Sequence[str],
+    variants: Sequence[Variant],
+    folder: Path,
+    *,
+    turns: int,
+    seconds: float,
+    say: Say,
+) -> SettingTrials:
+    """Run the program as it is and with each setting, in turns, and compare."""
+    everything = (Variant(BASE), *variants)
+    done = run_in_turns(command, everything, folder, turns=turns, seconds=seconds, say=say)
+    base, *others = done
+    if base.failed:
+        return _not_compared(base, others, seconds)
+    counts = calls_to_compare(done)
+    number = sum(counts.values())
+    first = _trial(base, counts, number, None)
+    return SettingTrials(
+        first,
+        tuple(_trial(runs, counts, number, first.seconds) for runs in others),
+        tuple((kind, name, count) for (kind, name), count in counts.items()),
+    )
+
+
+def _not_compared(
+    base: VariantRuns, others: Sequence[VariantRuns], seconds: float
+) -> SettingTrials:
+    """What is said where the program fails as it is."""
+    if base.failed[0].exit_code is None:
+        raise ToolFailure(f"{_why_failed(base)}. Give it more than {seconds:g} s: --time-limit.")
+    why = "it is not compared, because the program fails as it is"
+    return SettingTrials(
+        SettingTrial(base.variant, Sample(()), None, len(base.runs), _why_failed(base)),
+        tuple(SettingTrial(o.variant, Sample(()), None, len(o.runs), why) for o in others),
+        (),
+        base.failed[0],
+    )
+
+
+def _trial(
+    runs: VariantRuns,
+    counts: dict[tuple[str, str], int],
+    number: int,
+    base: Sample | None,
+) -> SettingTrial:
+    total = runs.sample(counts)
+    sample = Sample(tuple(value / number for value in total.values)) if number else Sample(())
+    is_comparable = base is not None and sample.count and not _not_applied(runs)
+    comparison = compare(base, sample) if base is not None and is_comparable else None
+    return SettingTrial(runs.variant, sample, comparison, len(runs.runs), _note(runs, sample))
+
+
+def _not_applied(runs: VariantRuns) -> str:
+    return next((run.not_applied for run in runs.runs if run.not_applied), "")
+
+
+def _note(runs: VariantRuns, sample: Sample) -> str:
+    if runs.failed:
+        return _why_failed(runs)
+    if _not_applied(runs):
+        return f"it could not be applied: {_not_applied(runs)}"
+    if not sample.count:
+        return "no compiled call was made that neither compiled nor warmed up"
+    changed = [
+        f"{name} was {now} when the program ended: the program sets it itself"
+        for run in runs.runs[:1]
+        for process in run.processes
+        for name, now in process.settings.items()
+        if now != repr(runs.variant.settings.get(name))
+    ]
+    if changed:
+        return changed[0]
+    return "its runs vary too much to say much" if sample.is_noisy else ""
+
+
+def _why_failed(runs: VariantRuns) -> str:
+    run = runs.failed[0]
+    words = run.output.strip().splitlines()
+    if run.exit_code is None:
+        how = "took too long"
+    elif run.exit_code < 0:
+        how = f"ended with signal {-run.exit_code}"
+    else:
+        how = f"ended with exit code {run.exit_code}"
+    name = "the program" if runs.variant.name == BASE else "it"
+    last = f": {words[-1][:200]}" if words else ""
+    return f"{name} {how}{last}"
+
+
+# --------------------------------------------------------------------------------------------------
+# Settings as a user types them: `max_autotune`, `cpp.simdlen=1`; checked against torch's own.
+
+TORCH_NAMES = {
+    "torch._inductor.config": (),
+}
+
+_SECONDS = 120.0
+_WHERE = "torch._inductor.config"
+
+
+def known_settings() -> Mapping[str, Mapping[str, Any]]:
+    """Every setting of the installed torch, with its default."""
+    program = ChildProgram(Path(__file__).with_name("child.py"), ())
+    with tempfile.TemporaryDirectory(prefix="inductoscope-settings-") as folder:
+        ended = run_child(
+            program, ChildLimits(_SECONDS, _SECONDS), Path(folder), lambda event: None
+        )
+    for answer in ended.events:
+        if answer.get("event") == "settings":
+            return members(answer.get("names"))
+        if answer.get("event") == "error":
+            raise ToolFailure(f"torch does not say what its settings are: {answer.get('message')}")
+    raise ToolFailure(f"torch does not say what its settings are: {ended.output[-300:].strip()}")
+
+
+def variants_of(texts: Sequence[str], known: Mapping[str, Mapping[str, Any]]) -> list[Variant]:
+    """One variant for each text; several settings in one are separated by commas."""
+    found: list[Variant] = []
+    for text in dict.fromkeys(texts):
+        parts = [part.strip() for part in text.split(",") if part.strip()]
+        if not parts:
+            raise UsageError("--try needs a setting, as in --try max_autotune or cpp.simdlen=1.")
+        found.append(Variant(text, dict(read_setting(part, known) for part in parts)))
+    return found
+
+
+def read_setting(text: str, known: Mapping[str, Mapping[str, Any]]) -> tuple[str, Any]:
+    """The name and value of one setting; refuses what torch does not have."""
+    name, equals, written = (part.strip() for part in text.partition("="))
+    name = name.removeprefix(f"{_WHERE}.")
+    if name not in known:
+        raise UsageError(f"{_WHERE} has no setting {name!r}.{did_you_mean(name, known)}")
+    if "type" in known[name]:
+        raise UsageError(
+            f"--try {name}: its value is a {known[name]['type']}, which cannot be typed here."
+        )
+    default = known[name].get("default")
+    if not equals:
+        if not isinstance(default, bool):
+            raise UsageError(f"--try {name} needs a value, as in --try {name}=1.")
+        return name, True
+    value = _value(written)
+    if isinstance(default, bool) and not isinstance(value, bool):
+        raise UsageError(f"--try {name}={written}: the value has to be True or False.")
+    if isinstance(default, (int, float)) and isinstance(value, str):
+        raise UsageError(f"--try {name}={written}: the value has to be a number.")
+    return name, value
+
+
+def _value(written: str) -> Any:
+    words = {"true": True, "false": False, "none": None}
+    if written.lower() in words:
+        return words[written.lower()]
+    try:
+        value = ast.literal_eval(written)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return written
+    return value if isinstance(value, (bool, int, float, str, type(None))) else written

@@ -60,7 +60,7 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers", "no_inductoscope: what this test compiles is not checked by --inductoscope"
     )
     if config.getoption("inductoscope"):
-        from inductoscope.pytest_plugin.setting_up import set_up
+        from inductoscope.pytest_plugin.suite_summary import set_up
 
         set_up(config)
         return

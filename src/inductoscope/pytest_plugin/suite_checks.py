@@ -1,32 +1,361 @@
-"""The part of the plugin that runs beside the tests, in pytest itself or in a worker of it."""
+"""What the user asked for on pytest's command line."""
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import json
 import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
 import time
 import warnings
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from inductoscope.capture.hooks import HOOKS
-from inductoscope.capture.install import Installer
-from inductoscope.capture.scope import SCOPE
-from inductoscope.errors import InductoscopeError
-from inductoscope.pytest_plugin.compile_errors import finding_of_exception, inductors_exception
-from inductoscope.pytest_plugin.doctor_child import DoctorChild, command_to_type
-from inductoscope.pytest_plugin.results import SuiteFinding, SuiteTest
-from inductoscope.pytest_plugin.suite_options import SuiteOptions
-from inductoscope.pytest_plugin.suite_recordings import SuiteRecordings
-from inductoscope.pytest_plugin.time_limits import TimeLimits
-from inductoscope.pytest_plugin.torch_hooks import suite_hooks
-from inductoscope.pytest_plugin.verdict_text import text_of_findings, text_when_right
+from inductoscope.errors import InductoscopeError, ToolFailure
+from inductoscope.inside.doctor.checking_agent import KEEPING_WRAPPERS
+from inductoscope.inside.hooks import HOOKS
+from inductoscope.inside.hooks.inductor import phase_of_wrapper
+from inductoscope.inside.install import Installer
+from inductoscope.inside.observe import (
+    Arguments,
+    Keywords,
+    current_compile_id,
+    watch,
+)
+from inductoscope.inside.pytest_calls import finding_of_exception, inductors_exception
+from inductoscope.inside.scope import BROKEN, SCOPE
+from inductoscope.processes.children import start_group, tool_command
+from inductoscope.processes.ending import end_child
+from inductoscope.pytest_plugin.results import (
+    SuiteFinding,
+    SuiteTest,
+    text_of_findings,
+    text_when_right,
+)
+from inductoscope.recording.location import create_recording
+from inductoscope.torch_facts import stages
+from inductoscope.torch_facts.torch_names import Hook, TorchName, Wrap
 
 if TYPE_CHECKING:
-    from inductoscope.pytest_plugin.graph_watch import GraphWatch, SeenInTest
+    from inductoscope.inside.pytest_graphs import GraphWatch, SeenInTest
+
+
+_CALLS = 4
+
+
+@dataclass(frozen=True)
+class SuiteOptions:
+    """How to check a test suite."""
+
+    # Whether a test in which compiled code is wrong fails.
+    fails: bool
+    # How many calls of each graph are checked in each test.
+    calls: int
+    # How the doctor examines what is found: 'full' or 'quick'; empty if it does not.
+    doctor: str
+    # Where to write everything as JSON; empty for nowhere.
+    json: str
+
+
+def options_of(config: pytest.Config) -> SuiteOptions:
+    """The options, or a UsageError that says what is wrong with them."""
+    calls: Any = config.getoption("inductoscope_calls")
+    path = config.getoption("inductoscope_json") or ""
+    if calls is not None and calls < 1:
+        raise pytest.UsageError(f"--inductoscope-calls {calls} checks nothing. Give at least 1.")
+    whole = Path(config.invocation_params.dir, path) if path else None
+    if whole is not None and (whole.is_dir() or not whole.parent.is_dir()):
+        wrong = "is a folder" if whole.is_dir() else "is in a folder that does not exist"
+        raise pytest.UsageError(f"--inductoscope-json {path} {wrong}. Name a file to write.")
+    return SuiteOptions(
+        fails=config.getoption("inductoscope_mode") != "report",
+        calls=calls or _CALLS,
+        doctor=str(config.getoption("inductoscope_doctor") or ""),
+        json=str(whole or ""),
+    )
+
+
+# --- Time limits that pytest-timeout sets on tests: checking what they called does not count ------
+
+
+@dataclass(frozen=True)
+class _Limit:
+    item: pytest.Item
+    settings: Any
+    began: float
+
+    @property
+    def left(self) -> float:
+        return float(self.settings.timeout) - (time.monotonic() - self.began)
+
+
+class TimeLimits:
+    """Knows the limit that is in force, through the hooks that pytest-timeout offers for it."""
+
+    def __init__(self) -> None:
+        self._limit: _Limit | None = None
+
+    @pytest.hookimpl(wrapper=True, optionalhook=True)
+    def pytest_timeout_set_timer(
+        self, item: pytest.Item, settings: Any
+    ) -> Generator[None, Any, Any]:
+        """A limit begins."""
+        self._limit = _Limit(item, settings, time.monotonic())
+        return (yield)
+
+    @pytest.hookimpl(wrapper=True, optionalhook=True)
+    def pytest_timeout_cancel_timer(self) -> Generator[None, Any, Any]:
+        """It is over."""
+        self._limit = None
+        return (yield)
+
+    @contextlib.contextmanager
+    def paused(self, item: pytest.Item) -> Iterator[None]:
+        """Stop the clock of the test; what is left of its time is for its fixtures."""
+        limit = self._limit
+        if limit is None or limit.item is not item:
+            yield
+            return
+        left, hooks = limit.left, item.config.hook
+        hooks.pytest_timeout_cancel_timer(item=item)
+        try:
+            yield
+        finally:
+            if left > 0:  # Else it has run out, once and for all.
+                rest = limit.settings._replace(timeout=left)
+                hooks.pytest_timeout_set_timer(item=item, settings=rest)
+
+
+# --------------------------------------------------------------------------------------------------
+# A recording of each test that compiles, in a private folder; it stays if something was found.
+
+
+class SuiteRecordings:
+    """The recording that is open now, and the folder that holds all of one process."""
+
+    def __init__(self, root: Path, prefix: str) -> None:
+        self._root, self._prefix = root, prefix
+        self._count = 0
+        self._current: Path | None = None
+        self._is_used = False
+
+    def begin(self) -> None:
+        """Have a recording open. One that nothing was compiled into goes on."""
+        if self._current is not None:
+            return
+        self._count += 1
+        folder = self._root / f"{self._prefix}{self._count}"
+        command = [str(word) for word in getattr(sys, "orig_argv", sys.argv)]
+        try:
+            self._current = create_recording(command, output=folder, inside=True)
+        except ToolFailure:
+            return  # A full disk: calls are checked all the same.
+        SCOPE.open(self._current)
+
+    def note_use(self) -> bool:
+        """Something is compiled; returns whether it is the first in a recording but the first."""
+        is_first, self._is_used = not self._is_used, True
+        return is_first and self._count > 1
+
+    @property
+    def path(self) -> str:
+        """Where the current recording is; empty if there is none."""
+        return str(self._current or "")
+
+    def end(self, *, keep: bool) -> None:
+        """The test is over: close its recording, and delete it unless it is to stay."""
+        if self._current is None or not (self._is_used or keep):
+            return
+        SCOPE.close()
+        if not keep:
+            shutil.rmtree(self._current, ignore_errors=True)
+        self._current, self._is_used = None, False
+
+    def finish(self) -> None:
+        """The suite is over: close the recording that is open, which holds nothing of interest."""
+        self._is_used = True
+        self.end(keep=False)
+
+
+# --- The hooks into torch that tell what a test compiles. They need no torch to be defined --------
+
+# Makes the watch, which needs torch, when the first graph is there.
+GetWatch = Callable[[], "GraphWatch"]
+
+
+def suite_hooks(get_watch: GetWatch) -> tuple[Hook, ...]:
+    """The hooks around Dynamo's backend, and where backward graphs become ready."""
+
+    def keeping_calls(original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def call_user_compiler(output: Any, module: Any, examples: Any) -> Any:
+            __tracebackhide__ = True
+            found: Any = BROKEN if SCOPE.is_redirected else SCOPE.guard(get_watch)
+            if found is BROKEN:
+                return original(output, module, examples)
+            return found.compile(original, output, module, examples)
+
+        return call_user_compiler
+
+    def note_ready(args: Arguments, kwargs: Keywords) -> None:
+        source = getattr(args[0], "source_code", None) or ""
+        options = args[3] if len(args) > 3 else kwargs.get("graph_kwargs") or {}
+        if phase_of_wrapper(source) == "backward" or options.get("is_backward"):
+            get_watch().note_backward(current_compile_id())
+
+    backend = TorchName("torch._dynamo.output_graph", "OutputGraph.call_user_compiler")
+    ready = TorchName("torch._inductor.output_code", "CompiledFxGraph.post_compile")
+    return (
+        KEEPING_WRAPPERS,
+        Hook(
+            stage=stages.DYNAMO,
+            records="the first calls of each graph in a test, to be compared with eager later",
+            wraps=(Wrap(backend, keeping_calls),),
+        ),
+        Hook(
+            stage=stages.INDUCTOR,
+            records="which graphs have a compiled backward graph",
+            wraps=(Wrap(ready, watch(before=note_ready)),),
+        ),
+    )
+
+
+# --------------------------------------------------------------------------------------------------
+# The words that pytest was called with, for a child that is to run one test in the same way.
+
+_HANDED_OVER = "inductoscope_words"
+# They wait for somebody at a keyboard.
+_ASKING = ("--pdb", "--trace")
+
+
+def words_of_run(config: pytest.Config) -> list[str]:
+    """All options on the command line, and none of the tests that it names."""
+    handed_over = getattr(config, "workerinput", {}).get(_HANDED_OVER)
+    if handed_over is not None:
+        return list(handed_over)
+    words = [str(word) for word in config.invocation_params.args if str(word) not in _ASKING]
+    return _without_tests(words, config.getoption("file_or_dir", None) or ())
+
+
+def hand_words_over(node: Any) -> None:
+    """A worker of pytest-xdist is not called with them."""
+    node.workerinput[_HANDED_OVER] = words_of_run(node.config)
+
+
+def _without_tests(words: Sequence[str], tests: Sequence[str]) -> list[str]:
+    left = list(words)
+    for test in tests:
+        places = [number for number, word in enumerate(left) if word == test]
+        if places:
+            # The value of an option may be spelt like a test, as in `-k model model`.
+            del left[min(places, key=lambda number: _follows_an_option(left, number))]
+    return left
+
+
+def _follows_an_option(words: Sequence[str], number: int) -> bool:
+    return number > 0 and words[number - 1].startswith("-")
+
+
+# --- Runs the doctor on one test, in a process group that can be ended ----------------------------
+
+_LONGEST, _GRACE = 1800.0, 5.0
+# A worker of pytest-xdist has them; a child that inherited them would take itself for one.
+_OF_WORKERS = ("PYTEST_XDIST_", "PYTEST_CURRENT_TEST")
+# Options with a place that pytest writes to, with the names of their values: the child has its own.
+_PLACES = {
+    "--basetemp": "basetemp",
+    "--junitxml": "xmlpath",
+    "--log-file": "log_file",
+    "--inductoscope-json": "inductoscope_json",
+}
+
+
+def name_for_pytest(config: pytest.Config, nodeid: str) -> str:
+    """The test, as pytest takes it in the folder that it was started in."""
+    file, _, inside = nodeid.partition("::")
+    file = os.path.relpath(config.rootpath / file, config.invocation_params.dir)
+    return f"{file}::{inside}" if inside else file
+
+
+def command_to_type(config: pytest.Config, nodeid: str) -> str:
+    """What finds the cause of what was found in a test."""
+    return f"inductoscope doctor -m pytest {shlex.quote(name_for_pytest(config, nodeid))}"
+
+
+class DoctorChild:
+    """The doctor, on one test."""
+
+    def __init__(self, item: pytest.Item, folder: Path, environment: Mapping[str, str]) -> None:
+        """`environment` is the one that pytest was started in; tests may change theirs."""
+        self._item, self._folder = item, folder
+        self._environment = {
+            name: value for name, value in environment.items() if not name.startswith(_OF_WORKERS)
+        }
+
+    def examine(self, *, quick: bool) -> tuple[dict[str, Any] | None, str]:
+        """The verdict object; or None, and why there is none."""
+        answer = self._folder.with_name(f"{self._folder.name}.json")
+        said = self._folder.with_name(f"{self._folder.name}.txt")
+        with said.open("wb") as output, self._own_place() as own:
+            child = start_group(
+                self._command(answer, quick, own),
+                environment=self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                folder=self._item.config.invocation_params.dir,
+            )
+            try:
+                child.wait(_LONGEST)
+            except subprocess.TimeoutExpired:
+                return None, f"it took longer than {_LONGEST:.0f} s (see {said})"
+            finally:
+                end_child(child, grace=_GRACE if child.poll() is None else 0.0)
+        try:
+            verdict: dict[str, Any] = json.loads(answer.read_text("utf-8"))
+        except (OSError, ValueError):
+            return None, f"it ended with exit code {child.returncode} (see {said})"
+        return verdict, ""
+
+    def _own_place(self) -> tempfile.TemporaryDirectory[str]:
+        return tempfile.TemporaryDirectory(prefix="pytest-", dir=self._folder.parent)
+
+    def _command(self, answer: Path, quick: bool, own: str) -> list[str]:
+        config = self._item.config
+        words = ["doctor", "--quiet", *(["--quick"] if quick else [])]
+        words += ["--json", str(answer), "--output", str(self._folder), "-m", "pytest"]
+        # As in this run; of options that are given twice, the last counts.
+        words += [*words_of_run(config), "--rootdir", str(config.rootpath)]
+        if config.inipath is not None:
+            words += ["-c", str(config.inipath)]
+        test = name_for_pytest(config, self._item.nodeid)
+        return tool_command([*words, *self._kept_apart(own), test])
+
+    def _kept_apart(self, own: str) -> list[str]:
+        """What lets the child run in one process, and touch nothing that this run writes."""
+        config = self._item.config
+        words = ["-o", f"cache_dir={own}/cache"]
+        words += [
+            f"{option}={own}/{value}"
+            for option, value in _PLACES.items()
+            if config.getoption(value, None)
+        ]
+        if config.pluginmanager.hasplugin("xdist"):
+            words += ["-n", "0"]
+        if config.pluginmanager.hasplugin("pytest_cov"):
+            words.append("--no-cov")
+        return words
+
+
+# --- The part of the plugin that runs beside the tests, in pytest itself or in a worker of it -----
 
 # The attribute of a report, and the name of a property, under which everything is handed over.
 HANDED_OVER = "inductoscope"
@@ -72,7 +401,7 @@ class SuiteChecks:
             # What torch warns of when it is imported is no warning of the test.
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                from inductoscope.pytest_plugin.graph_watch import GraphWatch
+                from inductoscope.inside.pytest_graphs import GraphWatch
 
             self._watch = GraphWatch(self._options.calls, self._prefix, self._recordings.note_use)
             # It is the running test that compiles the first graph.
@@ -82,7 +411,7 @@ class SuiteChecks:
     def _begin_to_watch(self) -> None:
         if self._watch is None or not self._is_on:
             return
-        from inductoscope.pytest_plugin.graph_watch import SeenInTest
+        from inductoscope.inside.pytest_graphs import SeenInTest
 
         self._watch.seen = self._seen = SeenInTest()
 
@@ -134,7 +463,7 @@ class SuiteChecks:
     def _end(self) -> None:
         self._seen = None
         if self._watch is not None:
-            from inductoscope.pytest_plugin.quick_look import forget_wrappers
+            from inductoscope.inside.pytest_calls import forget_wrappers
 
             forget_wrappers()
         here = self._recordings.path
@@ -149,7 +478,7 @@ class SuiteChecks:
         seen, watch = self._seen, self._watch
         if seen is None or watch is None:
             return
-        from inductoscope.pytest_plugin.call_checks import check_calls
+        from inductoscope.inside.pytest_calls import check_calls
 
         began = time.monotonic()
         watch.seen, watch.is_busy = None, True

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
+import os
 import shutil
+import sys
+import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -11,14 +15,25 @@ from typing import Any
 import pytest
 
 from inductoscope.errors import InductoscopeError
-from inductoscope.pytest_plugin.doctor_child import command_to_type
-from inductoscope.pytest_plugin.results import SuiteTest, suite_test_from
-from inductoscope.pytest_plugin.suite_checks import HANDED_OVER
-from inductoscope.pytest_plugin.suite_options import SuiteOptions
-from inductoscope.pytest_plugin.totals import sentences_about, totals_of
-from inductoscope.pytest_plugin.words_of_run import hand_words_over
+from inductoscope.inside.scope import SCOPE
+from inductoscope.launch.environment import RECORDING_VARIABLE
+from inductoscope.pytest_plugin.results import (
+    SuiteTest,
+    sentences_about,
+    suite_test_from,
+    totals_of,
+)
+from inductoscope.pytest_plugin.suite_checks import (
+    HANDED_OVER,
+    SuiteChecks,
+    SuiteOptions,
+    TimeLimits,
+    command_to_type,
+    hand_words_over,
+    options_of,
+)
 from inductoscope.version import __version__
-from inductoscope.views.report.plain_text import visible
+from inductoscope.views.report.terminal import visible
 
 _WORKER_ROOT = "inductoscope_root"
 
@@ -119,3 +134,39 @@ class SuiteSummary:
         """What was recorded stays only if something was found."""
         if self._root is not None and not any(test.findings for test in self._tests):
             shutil.rmtree(self._root, ignore_errors=True)
+
+
+# --- Sets the plugin up: what collects in the main process, what checks where tests run -----------
+
+
+def set_up(config: pytest.Config) -> None:
+    """Called when pytest has read its options, and before it imports any test."""
+    options = options_of(config)
+    why_not = why_nothing_is_checked()
+    is_worker = hasattr(config, "workerinput")
+    given = root_for_worker(config)
+    root = Path(given or tempfile.mkdtemp(prefix="inductoscope-pytest-")) if not why_not else None
+    plugins = config.pluginmanager
+    if not is_worker:
+        plugins.register(SuiteSummary(options, root, why_not), "inductoscope-summary")
+    if root is not None and (is_worker or not _has_workers(config)):
+        worker = str(getattr(config, "workerinput", {}).get("workerid", ""))
+        limits = TimeLimits()
+        plugins.register(limits, "inductoscope-limits")
+        checks = SuiteChecks(options, root, worker, limits)
+        plugins.register(checks, "inductoscope-checks")
+        checks.start()
+
+
+def why_nothing_is_checked() -> str:
+    """A reason, if this process cannot check anything."""
+    if "torch" not in sys.modules and importlib.util.find_spec("torch") is None:
+        return f"torch is not installed for {sys.executable}"
+    if SCOPE.active or os.environ.get(RECORDING_VARIABLE):
+        return "inductoscope already records this process"
+    return ""
+
+
+def _has_workers(config: pytest.Config) -> bool:
+    """Whether pytest-xdist runs the tests in other processes."""
+    return getattr(config.option, "dist", "no") != "no"

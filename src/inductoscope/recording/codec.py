@@ -12,6 +12,7 @@ import types
 import typing
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, Field, fields, is_dataclass
+from functools import cache
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -92,3 +93,20 @@ def _fitting(hint: Any, values: Sequence[Any]) -> list[Any]:
         except ValueError:
             continue
     return found
+
+
+# --- Dataclasses as JSON: each becomes an object whose keys are its fields ------------------------
+
+# The metadata of a field that code works with and JSON leaves out.
+NOT_IN_JSON = {"in_json": False}
+
+
+def as_json(value: Any) -> dict[str, Any]:
+    """One dataclass as a dictionary. `json.dumps(..., default=as_json)` does the nested ones."""
+    return {name: getattr(value, name) for name in json_keys(type(value))}  # type: ignore[arg-type]
+
+
+@cache
+def json_keys(kind: type[Any]) -> tuple[str, ...]:
+    """The keys of a dataclass in JSON; TypeError where it is not a dataclass."""
+    return tuple(one.name for one in fields(kind) if one.metadata.get("in_json", True))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 # Increased when older versions could no longer read a recording. New event kinds and fields do not
 # increase it: readers ignore what they do not know.
 SCHEMA = 1
@@ -28,3 +30,14 @@ RESERVE_BYTES = 8192
 def payload_path(digest: str) -> str:
     """The path of a payload, relative to the recording: two levels keep folders small."""
     return f"{PAYLOADS}/{digest[:2]}/{digest[2:]}"
+
+
+# --- Names of signals, as they are shown ----------------------------------------------------------
+
+
+def signal_name(number: int) -> str:
+    """A name such as SIGSEGV, or the number if there is no name."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

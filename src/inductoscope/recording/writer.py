@@ -25,8 +25,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from inductoscope.recording.events.base import Event, written_fields
-from inductoscope.recording.events.process import ProcessEnd, RecordingStopped
+from inductoscope.recording.events import Event, ProcessEnd, RecordingStopped, written_fields
 from inductoscope.recording.layout import (
     PAYLOADS,
     RESERVE_BYTES,

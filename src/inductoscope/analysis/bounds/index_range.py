@@ -10,25 +10,26 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from inductoscope.analysis.bounds.evaluation import NoValue, holds, value_of
-from inductoscope.analysis.bounds.expressions import (
+from inductoscope.analysis.bounds.accesses import BodyJudge, OutOfTime
+from inductoscope.analysis.bounds.proof import number, polynomial
+from inductoscope.analysis.bounds.sizes import AdmittedSizes
+from inductoscope.analysis.bounds.verdicts import OutOfReach, Proven
+from inductoscope.model.memory import GraphMemory
+from inductoscope.torch_facts.index_expressions import (
     FAILURES,
     ZERO,
     Applied,
     Expression,
     NotUnderstood,
+    NoValue,
     Number,
     add,
+    holds,
     names_in,
     replaced,
+    value_of,
 )
-from inductoscope.analysis.bounds.index_types import WIDE, IndexTypes
-from inductoscope.analysis.bounds.judging import BodyJudge
-from inductoscope.analysis.bounds.points import OutOfTime
-from inductoscope.analysis.bounds.polynomials import number, polynomial
-from inductoscope.analysis.bounds.sizes import AdmittedSizes
-from inductoscope.analysis.bounds.verdicts import OutOfReach, Proven
-from inductoscope.model.memory import GraphMemory
+from inductoscope.torch_facts.index_types import WIDE, IndexTypes
 
 # What torch assumes when it chooses 32 bits ends in this.
 _ASSUMED_END = " <= 2147483647"

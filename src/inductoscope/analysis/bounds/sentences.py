@@ -12,7 +12,7 @@ from inductoscope.analysis.bounds.verdicts import (
     JudgedAccess,
     OutOfReach,
 )
-from inductoscope.vocabulary.counting import count_of
+from inductoscope.wording import count_of
 
 _LONGEST_INDEX = 100
 _DONE = {"load": "reads", "load_seed": "reads", "part": "has a part"}

@@ -2,26 +2,41 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+import difflib
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations, pairwise
+from pathlib import PurePosixPath
+from typing import Generic, Literal, TypeVar
 
 from inductoscope.analysis.diff.entities import (
     Difference,
     Fact,
+    FusionChange,
     GraphDifference,
+    KernelChange,
     OnlyIn,
     PassCount,
+    StageComparison,
 )
-from inductoscope.analysis.diff.fusions import fusion_changes
-from inductoscope.analysis.diff.kernels import kernel_changes
-from inductoscope.analysis.diff.matching import Matched, match_compiles, match_graphs
-from inductoscope.analysis.diff.settings import are_recorded, different_settings
-from inductoscope.analysis.diff.side import Side
-from inductoscope.analysis.diff.stages import compare_stages
-from inductoscope.analysis.diff.surroundings import notes, surroundings
-from inductoscope.model.entities import Compile, InductorGraph, Recording
-from inductoscope.model.native import NativeIndex
+from inductoscope.analysis.diff.materials import (
+    NAMED_BY_OTHERS,
+    STAGES,
+    Material,
+    kernel_material,
+    scheduler,
+    why_missing,
+    why_unnamed,
+)
+from inductoscope.analysis.diff.sides import Side, graph_lines
+from inductoscope.model.entities import Compile, InductorGraph, Kernel, Process, Recording, Settings
+from inductoscope.model.fx import read_graph
+from inductoscope.model.join import captured_graph, final_graph
+from inductoscope.model.kernels import NativeIndex
+from inductoscope.model.schedule import ScheduledNode
+from inductoscope.recording.values import members, texts
+from inductoscope.wording import count_of
 
 _UNSEEN = (
     "The versions and the recorded environment variables are the same. {settings}: look for the "
@@ -97,14 +112,14 @@ def _passes(first: Side, second: Side, *, of_compile: bool) -> Iterator[PassCoun
     """Passes that changed the graph more often in one run than in the other."""
     if any(side.graph is None or side.graph.cached for side in (first, second)):
         return
-    ours, theirs = _counted(first, of_compile), _counted(second, of_compile)
+    ours, theirs = _counted_passes(first, of_compile), _counted_passes(second, of_compile)
     for stage, name in dict.fromkeys((*ours, *theirs)):
         counts = ours[stage, name], theirs[stage, name]
         if counts[0] != counts[1]:
             yield PassCount(stage, name, *counts)
 
 
-def _counted(side: Side, of_compile: bool) -> Counter[tuple[str, str]]:
+def _counted_passes(side: Side, of_compile: bool) -> Counter[tuple[str, str]]:
     wanted = {_key(side), *([""] if of_compile else [])}
     return Counter((p.stage, p.name) for p in side.compile.passes if p.graph in wanted)
 
@@ -153,3 +168,529 @@ def _joined(first: Mapping[str, float], second: Mapping[str, float]) -> Seconds:
         stage: (round(first.get(stage, 0.0), 6), round(second.get(stage, 0.0), 6))
         for stage in dict.fromkeys((*first, *second))
     }
+
+
+# --- Which compile of one run corresponds to which of the other, and which graph to which ---------
+
+Item = TypeVar("Item")
+Key = Callable[[Item], Hashable]
+
+
+@dataclass(frozen=True)
+class Matched(Generic[Item]):
+    """Pairs in the order of the first run, and what has no counterpart."""
+
+    pairs: tuple[tuple[Item, Item], ...]
+    only_first: tuple[Item, ...]
+    only_second: tuple[Item, ...]
+
+
+def match(
+    first: Sequence[Item], second: Sequence[Item], *keys: tuple[Key[Item], Key[Item]]
+) -> Matched[Item]:
+    """Pair what has the same key, in order; what is left over is tried with the next key.
+
+    Each key is one function per side; a key of None never matches.
+    """
+    left, right = dict(enumerate(first)), dict(enumerate(second))
+    found: dict[int, int] = {}
+    for of_first, of_second in keys:
+        waiting: dict[Hashable, list[int]] = defaultdict(list)
+        for number, item in right.items():
+            waiting[of_second(item)].append(number)
+        for number, item in list(left.items()):
+            key = of_first(item)
+            if key is not None and waiting[key]:
+                found[number] = waiting[key].pop(0)
+                del left[number], right[found[number]]
+    pairs = tuple((first[number], second[found[number]]) for number in sorted(found))
+    return Matched(pairs, tuple(left.values()), tuple(right.values()))
+
+
+# --- compiles -------------------------------------------------------------------------------------
+
+
+def match_compiles(first: Recording, second: Recording) -> Matched[Compile]:
+    """By function and place, in the order in which they were compiled, then by content."""
+    sides = (first, second)
+    ranks = [_ranks(recording) for recording in sides]
+
+    def both(make: Callable[[int], Key[Compile]]) -> tuple[Key[Compile], Key[Compile]]:
+        return make(0), make(1)
+
+    return match(
+        first.compiles,
+        second.compiles,
+        both(lambda side: lambda c: (ranks[side].get(c.process), *_frame(c), c.line)),
+        both(lambda side: lambda c: (ranks[side].get(c.process), *_frame(c))),
+        both(lambda side: lambda c: _captured(sides[side], c)),
+        both(lambda side: lambda c: c.function or None),
+    )
+
+
+def _frame(compile_: Compile) -> tuple[str, str]:
+    """Folders are those of a machine; the file's own name is not."""
+    return compile_.function, PurePosixPath(compile_.file).name
+
+
+def _captured(recording: Recording, compile_: Compile) -> Hashable:
+    graph = captured_graph(recording, compile_)
+    return graph_lines(graph) if graph is not None else None
+
+
+def _ranks(recording: Recording) -> dict[str, str]:
+    """What distinguishes the processes that compile: their rank, or their order."""
+    compiling = dict.fromkeys(compile_.process for compile_ in recording.compiles)
+    known = {process.stream: process.rank for process in recording.processes}
+    return {name: known.get(name) or f"#{n}" for n, name in enumerate(compiling)}
+
+
+# --- graphs ---------------------------------------------------------------------------------------
+
+Sides = tuple[Recording, Recording]
+
+
+def match_graphs(sides: Sides, first: Compile, second: Compile) -> Matched[InductorGraph]:
+    """By phase (forward, backward, inference), then by what the final graph computes."""
+
+    def content(recording: Recording, compile_: Compile) -> Key[InductorGraph]:
+        def key(graph: InductorGraph) -> Hashable:
+            final = read_graph(recording, final_graph(compile_, graph))
+            return graph_lines(final) if final is not None else None
+
+        return key
+
+    by_content = content(sides[0], first), content(sides[1], second)
+    return match(first.inductor, second.inductor, (_phase, _phase), by_content)
+
+
+def _phase(graph: InductorGraph) -> Hashable:
+    """The key without the number of the compile: 'forward', 'forward#2'."""
+    return graph.key.partition(" ")[2] or graph.phase or None
+
+
+# --- Compares one graph stage by stage ------------------------------------------------------------
+
+_LONGEST_DIFF = 1000  # lines
+
+# What to do, and the ranges of lines in both that it is done with.
+Change = tuple[str, int, int, int, int]
+
+
+def compare_stages(first: Side, second: Side) -> Iterator[StageComparison]:
+    """Every stage that at least one of the runs went through, in the compiler's order."""
+    for stage, extract in STAGES.items():
+        one, other = extract(first), extract(second)
+        unnamed = why_unnamed(first, second) if stage in NAMED_BY_OTHERS else ""
+        if one is not None and other is not None:
+            yield _compared(stage, one, other, unnamed)
+        elif one is not None:
+            why = why_missing(second, stage, run="second")
+            yield StageComparison(stage, "not compared", why=why)
+        elif other is not None:
+            why = why_missing(first, stage, run="first")
+            yield StageComparison(stage, "not compared", why=why)
+
+
+def _compared(stage: str, one: Material, other: Material, unnamed: str) -> StageComparison:
+    """`unnamed`: why names cannot be told from each other, so that a difference may be theirs."""
+    if one.canonical == other.canonical:
+        same = one.lines == other.lines
+        return StageComparison(stage, "same" if same else "renamed")
+    operations = _changed_operations(one, other)
+    if unnamed and not operations:
+        return StageComparison(stage, "not compared", why=unnamed)
+    return StageComparison(
+        stage,
+        "different",
+        detail=operations or _first_line(one, other),
+        diff=unified(one, other),
+    )
+
+
+def _changed_operations(one: Material, other: Material) -> str:
+    """Operations that only one of two graphs has."""
+    ours, theirs = Counter(one.operations), Counter(other.operations)
+    only = [("only in the first", ours - theirs), ("only in the second", theirs - ours)]
+    return "; ".join(f"{where}: {_counted(names)}" for where, names in only if names)
+
+
+def _counted(names: Counter[str]) -> str:
+    shown = [f"{name} ({n} times)" if n > 1 else name for name, n in names.most_common(4)]
+    return ", ".join(shown) + (", …" if len(names) > 4 else "")
+
+
+def _first_line(one: Material, other: Material) -> str:
+    """The first line that is not the same, as both runs wrote it."""
+    number = _first_change(one.canonical, other.canonical)
+    return f"{_line(one, number)} became {_line(other, number)}"
+
+
+def _first_change(one: Sequence[str], other: Sequence[str]) -> int:
+    count = min(len(one), len(other))
+    return next((number for number in range(count) if one[number] != other[number]), count)
+
+
+def _line(material: Material, number: int) -> str:
+    text = material.lines[number] if number < len(material.lines) else "(nothing)"
+    squeezed = " ".join(text.split())
+    return squeezed if len(squeezed) <= 120 else squeezed[:119] + "…"
+
+
+def unified(one: Material, other: Material) -> str:
+    """The lines that changed under canonical names, as each run wrote them.
+
+    Comparing canonical lines keeps a renumbering from marking everything that follows.
+    """
+    lines = ["--- first", "+++ second"]
+    for group in _changes(one.canonical, other.canonical):
+        start, end = group[0], group[-1]
+        lines.append(
+            f"@@ -{start[1] + 1},{end[2] - start[1]} +{start[3] + 1},{end[4] - start[3]} @@"
+        )
+        for tag, a, b, c, d in group:
+            if tag == "equal":
+                lines += [f" {line}" for line in one.lines[a:b]]
+                continue
+            lines += [f"-{line}" for line in one.lines[a:b]]
+            lines += [f"+{line}" for line in other.lines[c:d]]
+    more = len(lines) - _LONGEST_DIFF
+    return "\n".join(lines[:_LONGEST_DIFF]) + (
+        f"\n… {count_of(more, 'more line')}" if more > 0 else ""
+    )
+
+
+def _changes(one: Sequence[str], other: Sequence[str]) -> Iterator[list[Change]]:
+    """Groups of changes with two lines around each.
+
+    Matching takes time with the product of both lengths, so what both begin with is left out, and
+    of what follows only so much is looked at as can be shown.
+    """
+    start = max(0, _first_change(one, other) - 2)
+    ends = min(len(one), start + _LONGEST_DIFF), min(len(other), start + _LONGEST_DIFF)
+    parts = one[start : ends[0]], other[start : ends[1]]
+    matcher = difflib.SequenceMatcher(None, *parts, autojunk=False)
+    for group in matcher.get_grouped_opcodes(2):
+        yield [(t, a + start, b + start, c + start, d + start) for t, a, b, c, d in group]
+
+
+# --- Fusions that one run has and the other has not, with torch's reason for each -----------------
+
+Identities = dict[str, Hashable]
+Parts = list[list[ScheduledNode]]
+
+
+def identities(first: Side, second: Side) -> tuple[Identities, Identities, str]:
+    """What tells the scheduler nodes of both runs, and how sure that is.
+
+    Where both runs scheduled the same, a node is told by its place; otherwise by the operations in
+    it and which of those it is.
+    """
+    one, other = scheduler(first), scheduler(second)
+    if one is not None and other is not None and one.canonical == other.canonical:
+        return _by_place(first), _by_place(second), "proven"
+    return _by_operations(first), _by_operations(second), "likely"
+
+
+def _by_place(side: Side) -> Identities:
+    return {leaf.name: number for number, leaf in enumerate(side.before)}
+
+
+def _by_operations(side: Side) -> Identities:
+    seen: Counter[Hashable] = Counter()
+    found: Identities = {}
+    for leaf in side.before:
+        key = (leaf.kind, leaf.loops, leaf.kernel, side.operations(leaf))
+        found[leaf.name] = (key, seen[key])
+        seen[key] += 1
+    return found
+
+
+def fusion_changes(first: Side, second: Side) -> Iterator[FusionChange]:
+    """Lost ones first; nothing where one of the runs has no schedule."""
+    if not (first.before and first.after and second.before and second.after):
+        return
+    ours, theirs, confidence = identities(first, second)
+    yield from _torn("lost", (first, ours), (second, theirs), confidence)
+    yield from _torn("gained", (second, theirs), (first, ours), confidence)
+
+
+def _torn(
+    what: Literal["lost", "gained"],
+    fused: tuple[Side, Identities],
+    torn: tuple[Side, Identities],
+    confidence: str,
+) -> Iterator[FusionChange]:
+    """Groups of the `fused` run whose nodes lie in several groups of the `torn` run."""
+    side, names = fused
+    other, other_names = torn
+    nodes = {other_names[leaf.name]: leaf for leaf in other.before}
+    place = {
+        other_names[leaf.name]: number
+        for number, group in enumerate(other.after)
+        for leaf in group.leaves
+        if leaf.name in other_names
+    }
+    for group in side.after:
+        parts: dict[int, list[ScheduledNode]] = defaultdict(list)
+        for leaf in group.leaves:
+            identity = names.get(leaf.name)
+            if identity in place:
+                parts[place[identity]].append(nodes[identity])
+        for one, two in _neighbours(list(parts.values())):
+            yield _change(what, other, one, two, confidence)
+
+
+def _neighbours(parts: Parts) -> Iterator[tuple[list[ScheduledNode], list[ScheduledNode]]]:
+    """Parts between which data flows; those that only share an input are told once each."""
+    flowing = [(a, b) for a, b in combinations(parts, 2) if _flows(a, b) or _flows(b, a)]
+    linked = {id(part) for pair in flowing for part in pair}
+    yield from flowing
+    for one, two in pairwise(parts):
+        if id(one) not in linked or id(two) not in linked:
+            yield one, two
+
+
+def _flows(producers: list[ScheduledNode], consumers: list[ScheduledNode]) -> bool:
+    written = {name for leaf in producers for name in leaf.writes}
+    return any(name in written for leaf in consumers for name in leaf.reads)
+
+
+def _change(
+    what: Literal["lost", "gained"],
+    torn: Side,
+    one: list[ScheduledNode],
+    two: list[ScheduledNode],
+    confidence: str,
+) -> FusionChange:
+    reason, is_torchs = refusal(torn, {leaf.name for leaf in one}, {leaf.name for leaf in two})
+    return FusionChange(
+        what=what,
+        operations=_operations_of_leaves(torn, one),
+        others=_operations_of_leaves(torn, two),
+        nodes=tuple(leaf.name for leaf in one),
+        other_nodes=tuple(leaf.name for leaf in two),
+        reason=reason,
+        in_torchs_words=is_torchs,
+        confidence=confidence,
+    )
+
+
+def _operations_of_leaves(side: Side, leaves: list[ScheduledNode]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(word for leaf in leaves for word in side.operations(leaf)))
+
+
+def refusal(side: Side, one: set[str], two: set[str]) -> tuple[str, bool]:
+    """Why torch did not fuse two sets of nodes, and whether it said so itself."""
+    possible = False
+    for pair in reversed(side.graph.pairs if side.graph else ()):
+        first, second = set(pair.first.split("_")), set(pair.second.split("_"))
+        if not ((first & one and second & two) or (first & two and second & one)):
+            continue
+        if not pair.possible and pair.reasons:
+            return "; ".join(pair.reasons), True
+        possible = possible or pair.possible
+    if possible:
+        return "torch found it possible, and fused otherwise", False
+    return "torch does not say: it did not consider the pair", False
+
+
+# --- Kernels added, removed and changed, told by the operations inside them -----------------------
+
+
+def kernel_changes(first: Side, second: Side) -> Iterator[KernelChange]:
+    """Changed ones, then those that are in one run alone."""
+    if not (first.graph and second.graph and first.graph.kernels and second.graph.kernels):
+        return
+    ours, theirs, _ = identities(first, second)
+    found = match(
+        first.graph.kernels,
+        second.graph.kernels,
+        (lambda k: _identity(k, ours), lambda k: _identity(k, theirs)),
+        (lambda k: k.name, lambda k: k.name),
+    )
+    for one, other in found.pairs:
+        yield from _changed(first, second, one, other)
+    if bool(first.before) != bool(second.before):
+        return  # Names alone do not tell that a kernel is gone.
+    for item in found.only_first:
+        yield _alone("removed", first, item, _doing(item, ours, second, theirs))
+    for item in found.only_second:
+        yield _alone("added", second, item, _doing(item, theirs, first, ours))
+
+
+def _identity(item: Kernel, names: Identities) -> Hashable:
+    inside = frozenset(names[node] for node in item.nodes if node in names)
+    library = item.name if item.language == "extern" else ""
+    return (item.language, library, inside) if inside else None
+
+
+def _changed(first: Side, second: Side, one: Kernel, other: Kernel) -> Iterator[KernelChange]:
+    if one.digest and (one.digest, one.name) == (other.digest, other.name):
+        return
+    ours, theirs = kernel_material(first, one), kernel_material(second, other)
+    if ours is None or theirs is None or ours.canonical == theirs.canonical:
+        return
+    yield KernelChange(
+        what="changed",
+        name=one.name,
+        language=one.language,
+        operations=_operations_of_kernel(first, one),
+        others=(other.name,),
+        diff=unified(ours, theirs),
+    )
+
+
+def _alone(what: str, side: Side, item: Kernel, others: tuple[str, ...]) -> KernelChange:
+    return KernelChange(
+        what="removed" if what == "removed" else "added",
+        name=item.name,
+        language=item.language,
+        operations=_operations_of_kernel(side, item),
+        others=others,
+    )
+
+
+def _doing(item: Kernel, names: Identities, other: Side, others: Identities) -> tuple[str, ...]:
+    """The kernels of the other run that hold nodes of this one."""
+    inside = {names[node] for node in item.nodes if node in names}
+    kernels = other.graph.kernels if other.graph else ()
+    return tuple(k.name for k in kernels if inside & {others.get(node) for node in k.nodes})
+
+
+def _operations_of_kernel(side: Side, item: Kernel) -> tuple[str, ...]:
+    leaves = [leaf for leaf in side.before if leaf.name in item.nodes]
+    words = [word for leaf in leaves for word in side.operations(leaf)]
+    return tuple(dict.fromkeys(words)) or item.origins
+
+
+# --------------------------------------------------------------------------------------------------
+# Settings of the compiler that differ: config modules, torch.compile's arguments, marked sizes.
+
+_DEFAULT = "the default"
+_PLAIN_CALL = "torch.compile without arguments"
+
+Pairs = Iterable[tuple[Compile, Compile]]
+
+
+def different_settings(pairs: Pairs) -> tuple[Fact, ...]:
+    """What the compiles of the same functions were told differently; each fact once."""
+    found = (fact for one, other in pairs for fact in _facts(one, other))
+    return tuple(dict.fromkeys(found))
+
+
+def are_recorded(compiles: Iterable[Compile]) -> bool:
+    """Whether a run says what it was compiled with; earlier versions did not record it."""
+    return any(compile_.settings is not None for compile_ in compiles)
+
+
+def _facts(one: Compile, other: Compile) -> Iterator[Fact]:
+    ours, theirs = one.settings, other.settings
+    if ours is None or theirs is None:
+        return
+    for name in dict.fromkeys((*ours.config, *theirs.config)):
+        first, second = ours.config.get(name, _DEFAULT), theirs.config.get(name, _DEFAULT)
+        if first != second:
+            yield Fact(name, first, second)
+    if ours.arguments != theirs.arguments:
+        yield Fact(
+            _place("the call for", one), ours.call or _PLAIN_CALL, theirs.call or _PLAIN_CALL
+        )
+    if set(ours.marked) != set(theirs.marked):
+        yield Fact(_place("marked sizes of", one), _marks(ours), _marks(theirs))
+
+
+def _marks(settings: Settings) -> str:
+    return ", ".join(settings.marked) or "none"
+
+
+def _place(what: str, compile_: Compile) -> str:
+    place = f" ({PurePosixPath(compile_.place).name})" if compile_.place else ""
+    return f"{what} {compile_.function or 'a frame'}{place}"
+
+
+def likely_cause(settings: tuple[Fact, ...], surroundings: tuple[Fact, ...]) -> str:
+    """The settings named as the cause, in a sentence; how sure depends on what else differs."""
+    if not settings:
+        return ""
+    changes = "; ".join(
+        f"{fact.name}: {fact.first} in the first run, {fact.second} in the second"
+        for fact in settings[:3]
+    )
+    more = f"; and {len(settings) - 3} more below" if len(settings) > 3 else ""
+    if surroundings:
+        names = ", ".join(fact.name for fact in surroundings[:4])
+        return f"Possible cause, a setting: {changes}{more}. {names} differ too."
+    noun = "setting that differs" if len(settings) == 1 else "settings that differ"
+    return f"Likely cause, the only {noun}: {changes}{more}."
+
+
+# --- What differs about the runs themselves: versions, settings, targets, what each lacks ---------
+
+# Where things lie says nothing about what the compiler does.
+_PLACES = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "TORCH_TRACE", "TMPDIR")
+
+
+def surroundings(first: Recording, second: Recording) -> tuple[Fact, ...]:
+    """Facts that are not the same in both runs."""
+    one, other = dict(_facts_of_run(first)), dict(_facts_of_run(second))
+    names = dict.fromkeys((*one, *other))
+    found = (Fact(name, one.get(name, "not set"), other.get(name, "not set")) for name in names)
+    return tuple(fact for fact in found if fact.first != fact.second)
+
+
+def _facts_of_run(recording: Recording) -> Iterator[tuple[str, str]]:
+    program = _program(recording)
+    torch = program.torch if program else {}
+    yield "torch", str(torch.get("version") or "unknown")
+    for name in ("cuda", "hip"):
+        if torch.get(name):
+            yield name, str(torch[name])
+    yield "Python", (program.python if program else "") or "unknown"
+    yield "target", _target(recording)
+    yield "devices", ", ".join(_devices(recording)) or "unknown"
+    yield "arguments", " ".join(texts(recording.manifest.get("command"))[1:]) or "unknown"
+    for name, value in members(recording.manifest.get("environment")).items():
+        if name not in _PLACES:
+            yield name, str(value)
+
+
+def _program(recording: Recording) -> Process | None:
+    compiling = {compile_.process for compile_ in recording.compiles}
+    programs = [p for p in recording.processes if p.role == "program" and p.torch]
+    return next((p for p in programs if p.stream in compiling), programs[0] if programs else None)
+
+
+def _target(recording: Recording) -> str:
+    """A GPU that was compiled for without being there."""
+    target = recording.manifest.get("target")
+    name = members(target).get("name") if isinstance(target, dict) else target
+    return str(name or "the machine's own")
+
+
+def _devices(recording: Recording) -> list[str]:
+    languages = {k.language for graph in recording.graphs for k in graph.kernels}
+    return sorted({"C++": "cpu", "Triton": "gpu"}[name] for name in languages & {"C++", "Triton"})
+
+
+def notes(recording: Recording, run: str) -> Iterator[str]:
+    """What of a recording cannot be compared, and why."""
+    if recording.damage:
+        where, what = recording.damage[0]
+        parts = count_of(len(recording.damage), "part")
+        yield (
+            f"The {run} recording is damaged: {parts} could not be read ({where}: {what}). "
+            "What was there counts as missing."
+        )
+    cached = [graph.key for graph in recording.graphs if graph.cached]
+    if cached:
+        graphs = f"{count_of(len(cached), 'graph')} out of a cache ({', '.join(cached[:4])})"
+        yield (
+            f"The {run} run took {graphs}: "
+            "no IR, no fusion and no kernels are recorded of them. Record with 'run --fresh'."
+        )
+    for process in recording.processes:
+        if process.stopped:
+            yield f"The {run} recording stopped before the end: {process.stopped}."
+        if process.views_off:
+            yield f"In the {run} run views were off: {'; '.join(process.views_off)}."

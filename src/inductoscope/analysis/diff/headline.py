@@ -10,8 +10,8 @@ from inductoscope.analysis.diff.entities import (
     GraphDifference,
     StageComparison,
 )
-from inductoscope.vocabulary.counting import count_of
-from inductoscope.vocabulary.stages import DYNAMO, PASSES
+from inductoscope.torch_facts.stages import DYNAMO, PASSES
+from inductoscope.wording import count_of
 
 _MOST_NAMES = 4
 

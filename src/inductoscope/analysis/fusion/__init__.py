@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from inductoscope.analysis.fusion.ledger import ledger
-from inductoscope.analysis.fusion.row import LedgerRow
+from inductoscope.analysis.fusion.ledger import LedgerRow, ledger
 
 __all__ = ["LedgerRow", "ledger"]

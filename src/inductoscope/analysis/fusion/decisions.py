@@ -12,11 +12,17 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from inductoscope.analysis.fusion.pairs import UNRELATED, Pair
-from inductoscope.analysis.fusion.reasons import NOT_EXPLAINED, Explanation, explain_reason
-from inductoscope.analysis.fusion.silent import HORIZONTAL, VERTICAL, explain_silence
-from inductoscope.model.as_json import NOT_IN_JSON
 from inductoscope.model.entities import Fusion, FusionPair, InductorGraph
 from inductoscope.model.schedule import ScheduledNode
+from inductoscope.recording.codec import NOT_IN_JSON
+from inductoscope.torch_facts.fusion_reasons import (
+    HORIZONTAL,
+    NOT_EXPLAINED,
+    VERTICAL,
+    Explanation,
+    explain_reason,
+    explain_silence,
+)
 from inductoscope.vocabulary.verdicts import Confidence
 
 Key = tuple[str, str]

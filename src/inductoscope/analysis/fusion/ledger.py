@@ -1,37 +1,552 @@
-"""The fusion ledger: every pair of scheduler nodes that share data, and its outcome."""
+"""A row of the fusion ledger. `fusion --json` and the page use these fields as they are."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Literal
 
-from inductoscope.analysis.fusion.costs import Bandwidth, bandwidth_for
 from inductoscope.analysis.fusion.decisions import (
     Consideration,
     Groups,
     considered,
     fusion_settings,
 )
-from inductoscope.analysis.fusion.evidence import Evidence
-from inductoscope.analysis.fusion.judging import judge_fused, judge_never, judge_refused
-from inductoscope.analysis.fusion.never import unfusable, why_never
-from inductoscope.analysis.fusion.pairs import SHARED, Pair, related_pairs
-from inductoscope.analysis.fusion.row import (
-    FUSED,
-    NEVER,
-    REFUSED,
-    Judgement,
-    LedgerRow,
-    Outcome,
-)
-from inductoscope.analysis.fusion.sizes import bytes_of
+from inductoscope.analysis.fusion.pairs import SHARED, Moved, Pair, common_share, related_pairs
 from inductoscope.model.entities import Compile, InductorGraph, Recording
 from inductoscope.model.fx import read_graph
 from inductoscope.model.join import final_graph
 from inductoscope.model.schedule import ScheduledNode, read_schedule
+from inductoscope.model.target import recording_target
+from inductoscope.recording.codec import NOT_IN_JSON
 from inductoscope.recording.values import filled, members, texts
+from inductoscope.torch_facts.fusion_reasons import Explanation, Settings, read_loops
+from inductoscope.torch_facts.tensor_sizes import bytes_of
+from inductoscope.vocabulary.verdicts import Confidence
+
+Outcome = Literal["fused", "refused", "never tried"]
+FUSED: Outcome = "fused"
+REFUSED: Outcome = "refused"
+NEVER: Outcome = "never tried"
+
+_ARROWS = {"producer-consumer": "->", "shared input": "&"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judgement:
+    """The outcome of a pair, and why."""
+
+    outcome: Outcome
+    kind: str = ""
+    # torch's score of the fusion; None if it was not fused, or not recorded.
+    score: float | None = None
+    # In plain words; in torch's; how sure the plain words are.
+    reason: str = ""
+    torch: str = ""
+    confidence: Confidence = "proven"
+    what_to_change: str = ""
+    # The condition that decided, in two or three words.
+    condition: str = ""
+    # What the decision depended on: index expressions, loops, limits, nodes in between.
+    values: tuple[str, ...] = ()
+    tries: tuple[Settings, ...] = field(default=(), metadata=NOT_IN_JSON)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LedgerRow(Judgement):
+    """One pair of scheduler nodes and its outcome."""
+
+    graph: str
+    first: str
+    second: str
+    first_operations: tuple[str, ...]
+    second_operations: tuple[str, ...]
+    relation: str
+    # Bytes that are moved again because the two are not one kernel, or saved because they are.
+    bytes: int | None
+    # Whether `bytes` is an upper bound.
+    at_most: bool
+    # The time to move them at the device's memory bandwidth; None if that is unknown.
+    microseconds: float | None
+    # The fusion rounds that considered the pair.
+    rounds: tuple[int, ...]
+    buffers: tuple[str, ...]
+    # The final group of each node, and the kernels that these became.
+    groups: tuple[str, str]
+    kernels: tuple[str, str]
+    device: str = field(metadata=NOT_IN_JSON)
+    moved: tuple[Moved, ...] = field(metadata=NOT_IN_JSON)
+    considered: tuple[Consideration, ...] = field(metadata=NOT_IN_JSON)
+
+    @property
+    def label(self) -> str:
+        """The pair in one line: 'op0 mul -> op1 sum_1'."""
+        arrow = _ARROWS.get(self.relation, "|")
+        first = _node_label(self.first, self.first_operations)
+        return f"{first} {arrow} {_node_label(self.second, self.second_operations)}"
+
+
+def _node_label(name: str, operations: Sequence[str]) -> str:
+    """A node's name with its last operation, which names its result."""
+    return f"{name} {operations[-1]}" if operations else name
+
+
+# --- What a refusal costs: bytes as time on a device, from its published memory bandwidth ---------
+#
+# Never measured: `bytes / bandwidth` is the least time that moving the data can take.
+
+ESTABLISHED = "bytes / bandwidth, not measured"
+
+
+@dataclass(frozen=True)
+class Bandwidth:
+    """Gigabytes (10^9) per second between a device and its memory, and the source."""
+
+    gigabytes: float
+    source: str
+
+    def microseconds(self, count: int | None) -> float | None:
+        """Time to move this many bytes."""
+        return None if count is None else round(count / (self.gigabytes * 1000), 3)
+
+
+@dataclass(frozen=True)
+class Published:
+    """A device, found by its name (a pattern) or by the target that stands for it."""
+
+    pattern: str
+    gigabytes: float
+    source: str
+    target: str = ""
+
+
+# The first match counts, so variants come before the plain name.
+BANDWIDTHS: tuple[Published, ...] = (
+    Published(r"\bB200\b", 8000, "NVIDIA HGX B200 data sheet", "cuda:100"),
+    Published(r"\bH200\b", 4800, "NVIDIA H200 data sheet"),
+    Published(r"\bH100 NVL\b", 3900, "NVIDIA H100 data sheet (NVL)"),
+    Published(r"\bH100 PCIe\b", 2000, "NVIDIA H100 data sheet (PCIe)"),
+    Published(r"\bH100\b", 3350, "NVIDIA H100 data sheet (SXM)", "cuda:90"),
+    Published(r"\bA100.SXM4.40GB\b", 1555, "NVIDIA A100 data sheet (40 GB)"),
+    Published(r"\bA100.*PCIe?\b", 1935, "NVIDIA A100 data sheet (80 GB PCIe)"),
+    Published(r"\bA100\b", 2039, "NVIDIA A100 data sheet (80 GB SXM)", "cuda:80"),
+    Published(r"\bV100\b", 900, "NVIDIA V100 data sheet (SXM2)"),
+    Published(r"\bL40S\b", 864, "NVIDIA L40S data sheet"),
+    Published(r"\bL4\b", 300, "NVIDIA L4 data sheet"),
+    Published(r"\bT4\b", 320, "NVIDIA T4 data sheet"),
+    Published(r"\bA10G?\b", 600, "NVIDIA A10 data sheet"),
+    Published(r"\bRTX 4090\b", 1008, "NVIDIA GeForce RTX 4090 specification"),
+    Published(r"\bRTX 3090\b", 936, "NVIDIA GeForce RTX 3090 specification"),
+    Published(r"\bMI300X\b", 5300, "AMD Instinct MI300X data sheet", "hip:gfx942"),
+    Published(r"\bMI2[15]0X?\b", 1638, "AMD Instinct MI250X data sheet, one die", "hip:gfx90a"),
+)
+
+
+def bandwidth_for(
+    recording: Recording, device: str, *, given: float | None = None
+) -> Bandwidth | None:
+    """The bandwidth of a device in a recording; None if unknown."""
+    if given is not None:
+        return Bandwidth(given, "given with --bandwidth")
+    if device.startswith("cpu"):
+        return None
+    target = recording_target(recording)
+    name = device_names(recording).get(device, "")
+    for published in BANDWIDTHS:
+        if (target and published.target == target) or (
+            name and not target and re.search(published.pattern, name)
+        ):
+            return Bandwidth(published.gigabytes, published.source)
+    return None
+
+
+def device_names(recording: Recording) -> dict[str, str]:
+    """The names of the devices, as far as recorded."""
+    found: dict[str, str] = {}
+    for graph in recording.graphs:
+        found.update(_named(graph))
+    return found
+
+
+def _named(graph: InductorGraph) -> Mapping[str, str]:
+    return {
+        str(device): str(name)
+        for round_ in graph.rounds
+        for device, name in members(round_.settings.get("devices")).items()
+    }
+
+
+# --- The values that decided about a pair: index expressions, loops, nodes in between, limits -----
+
+_INDEX = re.compile(r"^(index\d+) = (.*)$", re.MULTILINE)
+_RANGES = re.compile(r"^var_ranges = \{(.*)\}$", re.MULTILINE)
+_GET = re.compile(r"^\s*(\w+) = self\.get_index\('(\w+)'\)$", re.MULTILINE)
+_ACCESS = re.compile(r"^\s*\w+ = ops\.(load|store|store_reduction)\('([^']*)', (\w+)", re.MULTILINE)
+_MOST_NAMED = 6
+
+
+@dataclass(frozen=True)
+class Accesses:
+    """Where a node reads and writes each buffer, and over which ranges."""
+
+    ranges: str
+    places: Mapping[tuple[str, str], tuple[str, ...]]
+
+    def of(self, buffer: str) -> str:
+        """How the buffer is used, in a few words; empty if it is not."""
+        found = [
+            f"{verb} {buffer}[{', '.join(indices)}]"
+            for (verb, name), indices in self.places.items()
+            if name == buffer
+        ]
+        return " and ".join(found)
+
+
+def read_accesses(body: str) -> Accesses:
+    """The index expressions of a recorded loop body."""
+    ranges = _RANGES.search(body)
+    expressions = dict(_INDEX.findall(body))
+    taken = {name: expressions.get(index, "?") for name, index in _GET.findall(body)}
+    places: dict[tuple[str, str], tuple[str, ...]] = {}
+    for operation, buffer, name in _ACCESS.findall(body):
+        key = ("reads" if operation == "load" else "writes", buffer)
+        index = taken.get(name, "a data-dependent place")
+        if index not in places.get(key, ()):
+            places[key] = (*places.get(key, ()), index)
+    return Accesses(ranges[1] if ranges else "", places)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Finds the deciding values in one graph's schedule."""
+
+    recording: Recording
+    nodes: Mapping[str, ScheduledNode]
+    # The final group of each node.
+    finals: Mapping[str, str]
+    settings: Mapping[str, Any]
+    _bodies: dict[str, Accesses] = field(default_factory=dict, repr=False)
+
+    def values(self, pair: Pair, last: Consideration) -> tuple[str, ...]:
+        """What the last decision about a pair depended on."""
+        return tuple(dict.fromkeys(self._values(pair, last)))
+
+    def _values(self, pair: Pair, last: Consideration) -> Iterator[str]:
+        text = last.torch
+        if text.startswith(("no shared data", "memory deps", "score_fusion")):
+            yield from self._accesses(pair)
+        if text.startswith("score_fusion") and last.shared_bytes is not None:
+            limit = self.settings.get("score_fusion_memory_threshold", "not recorded")
+            yield f"shared {last.shared_bytes} bytes, score_fusion_memory_threshold {limit}"
+        if text.startswith("exceeds max fusion"):
+            yield from self._sizes(pair)
+        if text.startswith(("intermediate nodes", "will create cycle")):
+            yield from self._between(pair)
+        if text.startswith(("numel", "nodes numel", "tiling", "invalid", "Nodes are too far")):
+            yield from self._loops(pair)
+
+    def accesses(self, name: str) -> Accesses:
+        """How a node uses its buffers."""
+        if name not in self._bodies:
+            self._bodies[name] = read_accesses(self.recording.payload(self.nodes[name].body))
+        return self._bodies[name]
+
+    def in_common(self, pair: Pair) -> tuple[Moved, ...]:
+        """What two nodes really both read, as far as their index expressions show."""
+        return tuple(self._in_common(pair, moved) for moved in pair.moved)
+
+    def _in_common(self, pair: Pair, moved: Moved) -> Moved:
+        first, second = self.accesses(pair.first), self.accesses(pair.second)
+        key = ("reads", moved.buffer)
+        if moved.read_bytes is None or key not in first.places or key not in second.places:
+            return moved
+        share = common_share(first.places[key], first.ranges, second.places[key], second.ranges)
+        if share is None:
+            return moved
+        return replace(moved, read_bytes=int(moved.read_bytes * share), certain=True)
+
+    def _accesses(self, pair: Pair) -> Iterator[str]:
+        for moved in pair.moved:
+            for name in (pair.first, pair.second):
+                found = self.accesses(name)
+                if used := found.of(moved.buffer):
+                    yield f"{name} {used} over {{{found.ranges}}}"
+
+    def _loops(self, pair: Pair) -> Iterator[str]:
+        for name in (pair.first, pair.second):
+            loops = read_loops(self.nodes[name].group)
+            group = str(loops) if loops else self.nodes[name].group
+            if group:
+                yield f"{name} loops over {group}"
+
+    def _sizes(self, pair: Pair) -> Iterator[str]:
+        counts = [
+            sum(1 for final in self.finals.values() if final == self.finals[name])
+            for name in (pair.first, pair.second)
+        ]
+        limit = self.settings.get("max_fusion_size", "not recorded")
+        yield f"{counts[0]} + {counts[1]} operations at the end, max_fusion_size {limit}"
+
+    def _between(self, pair: Pair) -> Iterator[str]:
+        start, end = self.finals[pair.first], self.finals[pair.second]
+        bit, before = self._ancestors
+        names = [
+            name
+            for name, final in self.finals.items()
+            if final not in (start, end)
+            and before.get(end, 0) & bit.get(final, 0)
+            and before.get(final, 0) & bit.get(start, 0)
+        ]
+        if names:
+            shown = ", ".join(self.label(name) for name in names[:_MOST_NAMED])
+            more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+            yield f"between them: {shown}{more}"
+
+    def label(self, name: str) -> str:
+        """A node with the last operation in it: 'op5 (addmm)'."""
+        node = self.nodes[name]
+        return f"{name} ({node.origins[-1]})" if node.origins else name
+
+    @cached_property
+    def _ancestors(self) -> tuple[dict[str, int], dict[str, int]]:
+        """The bit of every final group, and the bits of the groups that must run before it."""
+        writers = {b.name: node.name for node in self.nodes.values() for b in node.buffers}
+        direct: dict[str, set[str]] = {}
+        for name, node in self.nodes.items():
+            final = self.finals[name]
+            needs = {self.finals[writers[read]] for read in node.reads if read in writers}
+            direct.setdefault(final, set()).update(needs - {final})
+        bit = {name: 1 << number for number, name in enumerate(direct)}
+        return bit, _closure(direct, bit)
+
+
+def _closure(direct: Mapping[str, Iterable[str]], bit: Mapping[str, int]) -> dict[str, int]:
+    """Everything that comes before each name, as bits.
+
+    A damaged graph may contain a cycle: a name in progress counts with what it has so far.
+    """
+    found: dict[str, int] = {}
+    for start in direct:
+        waiting = [start]
+        while waiting:
+            name = waiting[-1]
+            needs = [need for need in direct[name] if need in bit]
+            missing = [need for need in needs if need not in found]
+            if name not in found and missing:
+                found[name] = 0  # In progress.
+                waiting += missing
+                continue
+            waiting.pop()
+            for need in needs:
+                found[name] = found.get(name, 0) | bit[need] | found.get(need, 0)
+            found.setdefault(name, 0)
+    return found
+
+
+# --- Why torch never considered a pair ------------------------------------------------------------
+#
+# torch pairs nodes that use the same buffer, each with the next 64, and skips nodes that cannot be
+# fused with anything.
+
+_DEFAULT_ATTEMPTS = 64
+_SETTING = "max_fusion_buffer_group_pairwise_attempts"
+
+_AUTOTUNE = ({"max_autotune": True, "max_autotune_gemm_backends": "CPP,TRITON"},)
+
+
+@dataclass(frozen=True)
+class Never:
+    """Why torch never tried a pair, and how sure that is."""
+
+    explanation: Explanation
+    confidence: Confidence
+
+
+def why_never(
+    pair: Pair,
+    nodes: Mapping[str, ScheduledNode],
+    users: Mapping[str, Mapping[str, int]],
+    settings: Mapping[str, Any],
+) -> Never:
+    """`users` numbers the fusable nodes that use each buffer, in schedule order."""
+    for name in (pair.first, pair.second):
+        found = unfusable(nodes[name])
+        if found is not None:
+            return Never(found, "proven")
+    limit = settings.get(_SETTING, _DEFAULT_ATTEMPTS)
+    distance = _distance(pair, users)
+    if isinstance(limit, int) and distance is not None and distance > limit:
+        words = (
+            f"{distance - 1} other nodes that use the same buffer lie between them; torch pairs a "
+            f"node only with the next {limit} ({_SETTING})."
+        )
+        tries = ({_SETTING: 4 * distance},)
+        return Never(Explanation(words, f"Raise {_SETTING}.", tries, "too many users"), "likely")
+    words = "torch did not consider this pair; the recording does not show why."
+    return Never(Explanation(words, label="not known"), "unknown")
+
+
+def unfusable(node: ScheduledNode) -> Explanation | None:
+    """Why a node cannot be fused with anything; None if it can."""
+    if "Template" in node.ir:
+        return None
+    if node.kind == "NopKernelSchedulerNode":
+        return Explanation(
+            f"{node.name} is not a kernel: it only names memory that others write ({node.ir}).",
+            "Nothing to change: it takes no time.",
+            label="no kernel",
+        )
+    if node.kind != "ExternKernelSchedulerNode":
+        return None
+    if node.ir == "UserDefinedTritonKernel":
+        return Explanation(
+            f"{node.name} is a user-defined Triton kernel, which torch does not fuse into.",
+            "Do it inside your kernel, or set epilogue_fusion_user_defined_triton_kernel.",
+            ({"epilogue_fusion_user_defined_triton_kernel": True},),
+            "user-defined Triton kernel",
+        )
+    if node.ir == "DeviceCopy":
+        return Explanation(
+            f"{node.name} copies data from one device to another.",
+            "Keep the data on one device.",
+            label="copy between devices",
+        )
+    if is_matrix_product(node):
+        return Explanation(
+            f"{node.name} calls a library ({node.kernel}), whose loops torch cannot extend.",
+            "Set max_autotune: torch then also tries templates, which it can fuse into.",
+            _AUTOTUNE,
+            "library call",
+        )
+    return Explanation(
+        f"{node.name} calls a library ({node.kernel or node.ir}), whose loops torch cannot extend.",
+        "torch can only fuse operations that it generates code for.",
+        label="library call without template",
+    )
+
+
+def is_matrix_product(node: ScheduledNode) -> bool:
+    """Whether torch has templates for the library function that a node calls."""
+    last = node.kernel.rpartition(".")[2]
+    return last in ("mm", "addmm", "bmm", "baddbmm", "convolution", "_int_mm", "bias_addmm") or (
+        "_mm_plus_mm" in last
+    )
+
+
+def _distance(pair: Pair, users: Mapping[str, Mapping[str, int]]) -> int | None:
+    """How far apart the two are among a buffer's users, for the buffer where they are closest."""
+    found = [
+        abs(places[pair.first] - places[pair.second])
+        for moved in pair.moved
+        if pair.first in (places := users.get(moved.buffer, {})) and pair.second in places
+    ]
+    return min(found) if found else None
+
+
+# --- The outcome of a pair, from torch's decisions each time it considered the pair ---------------
+
+_OTHER_GROUPS = {"ForeachKernelSchedulerNode": "foreach kernel", "GroupedSchedulerNode": "group"}
+
+
+def judge_fused(pair: Pair, items: Sequence[Consideration], final: str, kind: str) -> Judgement:
+    """A pair that ended up in one kernel: the group `final`, of this kind."""
+    joined = next((item for item in items if item.outcome == FUSED), None)
+    if joined is None:
+        # Joined outside the fusion rounds, or each with a third node.
+        words = f"fused (through the group {final})"
+        return Judgement(outcome=FUSED, kind=_OTHER_GROUPS.get(kind, ""), reason=words)
+    direct = {joined.first, joined.second} == {pair.first, pair.second}
+    words = f"fused in round {joined.round}"
+    if not direct:
+        words = f"fused (through the group {_through(pair, joined)}) in round {joined.round}"
+    score = members(joined.score).get("memory_score")
+    return Judgement(
+        outcome=FUSED,
+        kind=joined.kind,
+        score=float(score) if isinstance(score, (int, float)) else None,
+        reason=words,
+    )
+
+
+def _through(pair: Pair, joined: Consideration) -> str:
+    """The group through which two nodes were joined."""
+    names = [
+        name for name in (joined.first, joined.second) if name not in (pair.first, pair.second)
+    ]
+    return " with ".join(names)
+
+
+def judge_refused(pair: Pair, items: Sequence[Consideration], evidence: Evidence) -> Judgement:
+    """The last refusal decides: later rounds try the remaining pairs again."""
+    last = next((item for item in reversed(items) if item.outcome == REFUSED), items[-1])
+    if last.outcome != REFUSED or items[-1].round > last.round:
+        last = items[-1]
+        judgement = Judgement(
+            outcome=REFUSED,
+            kind=last.kind,
+            reason="torch found it possible but did not fuse; the reason is unknown.",
+            condition="possible, not done",
+            confidence="unknown",
+        )
+    else:
+        judgement = _refused(items, last)
+    judgement = replace(judgement, values=evidence.values(pair, last))
+    is_read_by_both = pair.relation == SHARED and pair.certain
+    if is_read_by_both and last.torch.startswith("no shared data"):
+        return _other_parts(judgement) if not pair.bytes else _other_order(judgement)
+    return judgement
+
+
+def _refused(items: Sequence[Consideration], last: Consideration) -> Judgement:
+    explanation = last.explanation
+    return Judgement(
+        outcome=REFUSED,
+        kind=last.kind or next((item.kind for item in reversed(items) if item.kind), ""),
+        reason=explanation.words or last.torch or "torch refused without giving a reason.",
+        torch=last.torch,
+        what_to_change=explanation.change,
+        tries=explanation.tries,
+        condition=explanation.label or last.torch or "no reason given",
+        confidence=last.confidence,
+    )
+
+
+def _other_parts(judgement: Judgement) -> Judgement:
+    return replace(
+        judgement,
+        condition="different parts of a buffer",
+        reason="They read different parts of the same buffer, so they share no data.",
+        what_to_change="Nothing to change: fused, they would read just as much.",
+        tries=(),
+    )
+
+
+def _other_order(judgement: Judgement) -> Judgement:
+    return replace(
+        judgement,
+        condition="no shared data: another order",
+        reason="They read the same data, but in different orders or with a different number of "
+        "steps. torch counts data as shared only if both read it in the same order.",
+    )
+
+
+def judge_never(never: Never) -> Judgement:
+    """A pair that torch did not consider."""
+    explanation = never.explanation
+    return Judgement(
+        outcome=NEVER,
+        reason=explanation.words,
+        what_to_change=explanation.change,
+        tries=explanation.tries,
+        condition=explanation.label,
+        confidence=never.confidence,
+    )
+
+
+# --- The fusion ledger: every pair of scheduler nodes that share data, and its outcome ------------
 
 
 def ledger(recording: Recording, *, bandwidth: float | None = None) -> tuple[LedgerRow, ...]:
@@ -196,3 +711,121 @@ class _Scene:
             decided = [item for item in items if not item.within]
             return judge_refused(pair, decided, self.evidence)
         return judge_never(why_never(pair, self.nodes, self.users, self.settings))
+
+
+# --- Sums over the ledger that count nothing twice ------------------------------------------------
+#
+# Ten pairs may involve one buffer that one kernel reads: the read counts once, and so does the
+# write of a buffer that nothing else needs.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loss:
+    """Rows between the same two kernels that one condition decided; the costliest represents
+    them."""
+
+    graph: str
+    first: str
+    second: str
+    label: str
+    pairs: int
+    bytes: int | None
+    at_most: bool
+    device: str
+    values: tuple[str, ...]
+    row: LedgerRow = field(metadata=NOT_IN_JSON)
+    rows: tuple[LedgerRow, ...] = field(metadata=NOT_IN_JSON)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Condition:
+    """Rows that the same condition decided, with the texts of the costliest."""
+
+    number: int
+    outcome: Outcome
+    condition: str
+    # Pairs of scheduler nodes, and pairs of kernels.
+    pairs: int
+    places: int
+    bytes: int | None
+    reason: str
+    torch: str
+    what_to_change: str
+    tries: tuple[Settings, ...]
+    losses: tuple[Loss, ...]
+
+
+def bytes_moved(rows: Iterable[LedgerRow]) -> int | None:
+    """Bytes that would not be moved if all these pairs were fused; None if all are unknown."""
+    reads: dict[tuple[str, str, str], int] = {}
+    writes: dict[tuple[str, str], int] = {}
+    for row in rows:
+        for moved in row.moved:
+            if moved.read_bytes is not None:
+                # A kernel reads a buffer once; when fused, all nodes but the first get it free.
+                reader = row.second if row.outcome == FUSED else row.groups[1]
+                key = (row.graph, moved.buffer, reader)
+                reads[key] = max(reads.get(key, 0), moved.read_bytes)
+            if moved.written_bytes is not None:
+                writes[row.graph, moved.buffer] = moved.written_bytes
+    return sum(reads.values()) + sum(writes.values()) if reads else None
+
+
+def losses(rows: Iterable[LedgerRow]) -> list[Loss]:
+    """Rows grouped by their two kernels, the costliest first."""
+    found = _grouped(rows, lambda row: (row.graph, *row.groups, row.outcome, row.condition))
+    return sorted(map(_loss, found), key=lambda loss: -(loss.bytes or 0))
+
+
+def _loss(rows: Sequence[LedgerRow]) -> Loss:
+    row = max(rows, key=lambda row: row.bytes or 0)
+    return Loss(
+        graph=row.graph,
+        first=row.first,
+        second=row.second,
+        label=row.label,
+        pairs=len(rows),
+        bytes=bytes_moved(rows),
+        at_most=any(one.at_most for one in rows),
+        device=row.device,
+        values=row.values,
+        row=row,
+        rows=tuple(rows),
+    )
+
+
+def conditions(rows: Iterable[LedgerRow], outcome: Outcome) -> list[Condition]:
+    """Rows of one outcome grouped by the deciding condition, the costliest first."""
+    chosen = [row for row in rows if row.outcome == outcome]
+    found = _grouped(chosen, lambda row: (row.condition,))
+    summed = sorted(
+        ((bytes_moved(group), group) for group in found), key=lambda item: -(item[0] or 0)
+    )
+    return [_condition(number, *item) for number, item in enumerate(summed, start=1)]
+
+
+def _condition(number: int, moved: int | None, rows: Sequence[LedgerRow]) -> Condition:
+    lost = losses(rows)
+    row = lost[0].row
+    return Condition(
+        number=number,
+        outcome=row.outcome,
+        condition=row.condition,
+        pairs=len(rows),
+        places=len(lost),
+        bytes=moved,
+        reason=row.reason,
+        torch=row.torch,
+        what_to_change=row.what_to_change,
+        tries=row.tries,
+        losses=tuple(lost),
+    )
+
+
+def _grouped(
+    rows: Iterable[LedgerRow], key: Callable[[LedgerRow], tuple[str, ...]]
+) -> list[list[LedgerRow]]:
+    found: dict[tuple[str, ...], list[LedgerRow]] = {}
+    for row in rows:
+        found.setdefault(key(row), []).append(row)
+    return list(found.values())

@@ -10,13 +10,12 @@ from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass
 from typing import NoReturn
 
-from inductoscope.analysis.fusion.ledger import graph_ledger
-from inductoscope.analysis.fusion.row import LedgerRow
+from inductoscope.analysis.fusion.ledger import LedgerRow, graph_ledger
 from inductoscope.errors import UsageError
 from inductoscope.model.entities import Compile, InductorGraph, Recording
 from inductoscope.model.join import GraphJoin
+from inductoscope.model.operation_trace import by_operation
 from inductoscope.model.schedule import ScheduledNode
-from inductoscope.model.trace import by_operation
 
 _MOST_LISTED = 8
 _UNRELATED = (

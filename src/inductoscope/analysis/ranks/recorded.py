@@ -8,13 +8,16 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from pathlib import Path
 
-from inductoscope.analysis.ranks.decision_fold import DecisionFold
-from inductoscope.analysis.ranks.decisions import RankLog, RankProgress
+from inductoscope.analysis.ranks.decisions import DecisionFold, RankLog, RankProgress
 from inductoscope.analysis.ranks.report import RankPlace, RankReport, report_on
-from inductoscope.model.entities import Compile, Process, Recording
-from inductoscope.model.fx import FxGraph, FxNode, describe_value, read_graph
-from inductoscope.model.uncaught import UncaughtException
-from inductoscope.vocabulary import stages
+from inductoscope.model.entities import Compile, Process, Recording, UncaughtException
+from inductoscope.model.fx import (
+    FxGraph,
+    FxNode,
+    describe_value,
+    read_graph,
+)
+from inductoscope.torch_facts import stages
 
 # The records of a trace that hold the same.
 _GRAPHS = {

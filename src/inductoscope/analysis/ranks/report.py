@@ -1,10 +1,12 @@
-"""All ranks of a job in one report: where each is, who is the odd one out, who is slow."""
+"""Numbers of ranks as people write them."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
+from statistics import median
 
 from inductoscope.analysis.ranks.comparing import (
     OddRanks,
@@ -13,14 +15,143 @@ from inductoscope.analysis.ranks.comparing import (
     compare_ranks,
 )
 from inductoscope.analysis.ranks.decisions import DEADLY, RankLog, Weight
-from inductoscope.analysis.ranks.rank_numbers import numbers_text, ranks_text
-from inductoscope.analysis.ranks.stragglers import (
-    StageTimes,
-    Straggler,
-    find_stragglers,
-    stage_times,
+from inductoscope.torch_facts.stages import COMPILER_ORDER, NO_STAGE
+from inductoscope.wording import count_of
+
+_MOST_RANGES = 6
+# In the name of a file or folder, the last one first; then what torchrun --log-dir makes, and the
+# number at the end of a name such as out.3.
+_IN_NAME = re.compile(
+    r"(?<![a-z])rank[_\-.=]?(\d{1,7})(?!.*(?<![a-z])rank[_\-.=]?\d)", re.IGNORECASE
 )
-from inductoscope.vocabulary.counting import count_of
+_OF_TORCHRUN = re.compile(r"attempt_\d+/(\d{1,7})/std(?:out|err)\.log")
+_AT_END = re.compile(r"\.(\d{1,7})(?:\.(?:gz|bz2|xz))?$")
+# What torch writes itself is the rank; a launcher may only know the rank on its host.
+_IN_LABEL = (re.compile(r"rank ?(\d{1,7})"), re.compile(r"default(\d{1,7})|^(\d{1,7})(?=:|$)"))
+
+
+def ranks_text(ranks: Iterable[int]) -> str:
+    """'rank 3', 'ranks 0-2, 7'; of many, the first ones."""
+    numbers = sorted(set(ranks))
+    word = "rank" if len(numbers) == 1 else "ranks"
+    return f"{word} {numbers_text(numbers)}"
+
+
+def numbers_text(ranks: Iterable[int]) -> str:
+    """'0-2, 7'; of many, the first ones, and how many more there are."""
+    ranges = _ranges(sorted(set(ranks)))
+    shown = [f"{first}" if first == last else f"{first}-{last}" for first, last in ranges]
+    if len(shown) <= _MOST_RANGES:
+        return ", ".join(shown)
+    left = sum(last - first + 1 for first, last in ranges[_MOST_RANGES:])
+    return f"{', '.join(shown[:_MOST_RANGES])} and {left} more"
+
+
+def _ranges(numbers: list[int]) -> list[tuple[int, int]]:
+    found: list[tuple[int, int]] = []
+    for number in numbers:
+        if found and number == found[-1][1] + 1:
+            found[-1] = (found[-1][0], number)
+        else:
+            found.append((number, number))
+    return found
+
+
+def rank_of_path(path: str) -> int | None:
+    """The rank that a file's name tells; None if it tells none."""
+    place = path.replace("\\", "/")
+    for pattern in (_IN_NAME, _OF_TORCHRUN, _AT_END):
+        found = pattern.search(place)
+        if found:
+            return int(found[1])
+    return None
+
+
+def rank_of_label(label: str) -> int | None:
+    """The rank in what torch or a launcher writes before a line: '[rank3]:', 'rank 3', '3:'."""
+    for pattern in _IN_LABEL:
+        found = pattern.search(label)
+        if found:
+            return int(next(filter(None, found.groups())))
+    return None
+
+
+# --- Ranks that need much longer for a stage than the others do -----------------------------------
+#
+# A rank's seconds come from its own clock. Clocks of hosts differ, so no time of one rank is
+# compared with a time of another: only how long something took.
+
+# Fewer ranks have no typical one.
+_FEWEST = 4
+# A straggler takes so many times the median, and so many seconds more.
+_TIMES, _SECONDS = 2.0, 1.0
+# And lies so many times further from the median than a rank usually does.
+_SPREADS = 6.0
+
+
+@dataclass(frozen=True)
+class StageTimes:
+    """What a stage took on all ranks."""
+
+    stage: str
+    ranks: int
+    median: float
+    slowest: float
+    slowest_rank: int
+
+
+@dataclass(frozen=True)
+class Straggler:
+    """A rank that is slow in one stage."""
+
+    rank: int
+    stage: str
+    seconds: float
+    median: float
+
+
+def stage_times(logs: Sequence[RankLog]) -> tuple[StageTimes, ...]:
+    """Every stage that several ranks have timed, in the order of the compiler."""
+    return tuple(
+        StageTimes(stage, len(times), round(median(times.values()), 3), *_slowest(times))
+        for stage, times in _by_stage(logs).items()
+        if len(times) > 1
+    )
+
+
+def find_stragglers(logs: Sequence[RankLog]) -> tuple[Straggler, ...]:
+    """Slow ranks, the slowest first."""
+    found = []
+    for stage, times in _by_stage(logs).items():
+        if len(times) < _FEWEST:
+            continue
+        usual = median(times.values())
+        spread = median(abs(seconds - usual) for seconds in times.values())
+        limit = max(_TIMES * usual, usual + _SECONDS, usual + _SPREADS * spread)
+        found += [
+            Straggler(rank, stage, round(seconds, 3), round(usual, 3))
+            for rank, seconds in times.items()
+            if seconds > limit
+        ]
+    return tuple(sorted(found, key=lambda one: one.median - one.seconds))
+
+
+def _slowest(times: dict[int, float]) -> tuple[float, int]:
+    rank = max(times, key=lambda one: times[one])
+    return round(times[rank], 3), rank
+
+
+def _by_stage(logs: Sequence[RankLog]) -> dict[str, dict[int, float]]:
+    found: dict[str, dict[int, float]] = defaultdict(dict)
+    for log in logs:
+        for stage, seconds in log.stage_seconds:
+            found[stage][log.rank] = seconds
+    order = {stage: number for number, stage in enumerate(COMPILER_ORDER)}
+    stages = sorted(found, key=lambda stage: (order.get(stage, 99), stage))
+    return {stage: found[stage] for stage in stages if stage != NO_STAGE}
+
+
+# --- All ranks of a job in one report: where each is, who is the odd one out, who is slow ---------
 
 ABOUT_CLOCKS = (
     "Clocks of hosts differ: durations and the order within each rank are compared, never the time "

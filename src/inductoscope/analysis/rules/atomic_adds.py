@@ -18,10 +18,10 @@ from collections.abc import Iterator
 
 from inductoscope.analysis.rules.finding import Finding
 from inductoscope.analysis.rules.scalar_loop import FEWEST
-from inductoscope.kernels.cpp_loops import loop_nests
 from inductoscope.model.entities import Recording
-from inductoscope.model.kernel_place import KernelPlace, kernel_places
-from inductoscope.vocabulary import stages
+from inductoscope.model.join import KernelPlace, kernel_places
+from inductoscope.torch_facts import stages
+from inductoscope.torch_facts.cpp_loops import loop_nests
 
 _ATOMIC = "atomic_add"
 # Operations that become atomic additions, as they are called in the graph.

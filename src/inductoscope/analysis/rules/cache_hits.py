@@ -16,7 +16,7 @@ from collections.abc import Iterator
 
 from inductoscope.analysis.rules.finding import Finding
 from inductoscope.model.entities import Recording
-from inductoscope.vocabulary.counting import count_of
+from inductoscope.wording import count_of
 
 
 def check(recording: Recording) -> Iterator[Finding]:

@@ -19,10 +19,10 @@ from collections.abc import Iterator
 from inductoscope.analysis.rules.finding import Finding
 from inductoscope.analysis.rules.graph_breaks import short_reason
 from inductoscope.model.entities import Compile, CompileError, Recording
+from inductoscope.model.operation_trace import operations_of, source_of_node
 from inductoscope.model.target import recording_target
-from inductoscope.model.trace import operations_of, source_of_node
-from inductoscope.vocabulary import stages
-from inductoscope.vocabulary.pretended_device import asked_in_vain
+from inductoscope.torch_facts import stages
+from inductoscope.torch_facts.messages import asked_in_vain
 
 # Raised by whoever wants to stop the program, not by the compiler.
 INTERRUPTIONS = ("KeyboardInterrupt", "SystemExit")

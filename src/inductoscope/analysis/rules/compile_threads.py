@@ -18,7 +18,7 @@ from collections.abc import Iterator
 
 from inductoscope.analysis.rules.finding import Finding
 from inductoscope.model.entities import InductorGraph, Recording
-from inductoscope.vocabulary import stages
+from inductoscope.torch_facts import stages
 
 TORCH_NAMES = {
     "torch._inductor.config": ("compile_threads",),

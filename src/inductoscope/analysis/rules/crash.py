@@ -18,9 +18,9 @@ from collections.abc import Iterator
 from inductoscope.analysis.rules.compile_error import was_interrupted
 from inductoscope.analysis.rules.finding import Finding
 from inductoscope.model.entities import Process, Recording
-from inductoscope.recording.signals import signal_name
-from inductoscope.vocabulary import stages
-from inductoscope.vocabulary.counting import count_of
+from inductoscope.recording.layout import signal_name
+from inductoscope.torch_facts import stages
+from inductoscope.wording import count_of
 
 _REQUESTED = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE}
 # Signals that nothing but a timer or a limit sends, and what is known about who set it.

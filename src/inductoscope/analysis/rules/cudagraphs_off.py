@@ -17,8 +17,8 @@ from collections.abc import Iterator
 
 from inductoscope.analysis.rules.finding import Finding
 from inductoscope.model.entities import Compile, Recording
-from inductoscope.vocabulary import stages
-from inductoscope.vocabulary.frames import frames_in
+from inductoscope.torch_facts import stages
+from inductoscope.torch_facts.frames import frames_in
 
 _BEGINNINGS = ("skipping cudagraphs due to ", "disabling cudagraphs due to ")
 # What torch says, and what to do about it; the first that fits.

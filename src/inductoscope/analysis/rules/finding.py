@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from inductoscope.vocabulary import stages
+from inductoscope.torch_facts import stages
 from inductoscope.vocabulary.verdicts import Confidence
 
 

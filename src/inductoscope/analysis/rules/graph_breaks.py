@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 from inductoscope.analysis.rules.finding import Finding
 from inductoscope.model.entities import Compile, Recording
-from inductoscope.vocabulary import stages
+from inductoscope.torch_facts import stages
 
 _EXPLANATION = re.compile(r"^\s*Explanation: (.+)$", re.MULTILINE)
 _HINT = re.compile(r"^\s*Hint: (.+)$", re.MULTILINE)

@@ -24,7 +24,7 @@ from inductoscope.analysis.bounds.kernels import judge_index_types
 from inductoscope.analysis.bounds.sentences import index_sentence
 from inductoscope.analysis.rules.finding import Finding
 from inductoscope.model.entities import Recording
-from inductoscope.vocabulary import stages
+from inductoscope.torch_facts import stages
 
 # A summary must not keep anybody waiting.
 _SECONDS = 5.0

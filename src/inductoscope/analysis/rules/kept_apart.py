@@ -15,15 +15,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from inductoscope.analysis.fusion.ledger import graph_ledger
-from inductoscope.analysis.fusion.row import REFUSED, LedgerRow
-from inductoscope.analysis.fusion.totals import Condition, conditions
+from inductoscope.analysis.fusion.ledger import (
+    REFUSED,
+    Condition,
+    LedgerRow,
+    conditions,
+    graph_ledger,
+)
 from inductoscope.analysis.rules.finding import Finding
 from inductoscope.model.entities import Compile, InductorGraph, Recording
-from inductoscope.model.kernel_place import place_of
-from inductoscope.model.later import may_mention
-from inductoscope.vocabulary import stages
-from inductoscope.vocabulary.counting import count_of
+from inductoscope.model.fold import may_mention
+from inductoscope.model.join import place_of
+from inductoscope.torch_facts import stages
+from inductoscope.wording import count_of
 
 FEWEST_BYTES = 1 << 20
 # Refusals that a setting decides, as torch words them. Others say something about the program.

@@ -19,14 +19,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from inductoscope.analysis.fusion.sizes import bytes_of
 from inductoscope.analysis.rules.finding import Finding
 from inductoscope.model.entities import Compile, InductorGraph, Recording
 from inductoscope.model.fx import FxNode, read_graph
-from inductoscope.model.join import final_graph
-from inductoscope.model.kernel_place import place_of
+from inductoscope.model.join import final_graph, place_of
 from inductoscope.model.schedule import ScheduledNode, read_schedule
-from inductoscope.vocabulary import stages
+from inductoscope.torch_facts import stages
+from inductoscope.torch_facts.tensor_sizes import bytes_of
 
 FEWEST_BYTES = 1 << 20
 _OPERATION = re.compile(r"= ops\.(\w+)\(")

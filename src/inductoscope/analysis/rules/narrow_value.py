@@ -25,12 +25,17 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 
 from inductoscope.analysis.rules.finding import Finding
-from inductoscope.model.entities import Compile, InductorGraph, Kernel, Recording
+from inductoscope.model.entities import (
+    Compile,
+    InductorGraph,
+    Kernel,
+    Recording,
+)
 from inductoscope.model.fx import FxNode, read_graph
-from inductoscope.model.index_ranges import Wraparound, kernel_indices
 from inductoscope.model.join import final_graph
 from inductoscope.model.schedule import ScheduledNode, read_schedule
-from inductoscope.vocabulary import stages
+from inductoscope.torch_facts import stages
+from inductoscope.torch_facts.triton_indices import Wraparound, kernel_indices
 from inductoscope.vocabulary.verdicts import Confidence
 
 _VALUE = re.compile(r"(?:index|value)_expr(?:_\d+)?")

@@ -18,13 +18,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from inductoscope.analysis.bounds.kernels import JudgedGraph, judge_recording
-from inductoscope.analysis.bounds.sentences import broken_sentence, does, sizes_sentence, who
+from inductoscope.analysis.bounds.sentences import (
+    broken_sentence,
+    does,
+    sizes_sentence,
+    who,
+)
 from inductoscope.analysis.bounds.verdicts import Broken, JudgedAccess
 from inductoscope.analysis.rules.finding import Finding
 from inductoscope.model.entities import Recording
 from inductoscope.model.fx import read_graph
 from inductoscope.model.join import final_graph
-from inductoscope.vocabulary import stages
+from inductoscope.torch_facts import stages
 
 # A summary must not keep anybody waiting: proofs are quick, computing points is not.
 _POINTS = 20_000

@@ -20,14 +20,13 @@ from pathlib import PurePath
 
 from inductoscope.analysis.rules.compile_error import INTERRUPTIONS
 from inductoscope.analysis.rules.finding import Finding
-from inductoscope.model.entities import Compile, Process, Recording
-from inductoscope.model.process_name import what_runs
-from inductoscope.model.raising import Raising, where_raised
+from inductoscope.model.entities import Compile, Process, Recording, UncaughtException
+from inductoscope.model.process_position import what_runs
+from inductoscope.model.raised_exceptions import Raising, where_raised
 from inductoscope.model.target import recording_target
-from inductoscope.model.uncaught import UncaughtException
-from inductoscope.vocabulary import stages
-from inductoscope.vocabulary.frames import Frame, shorten
-from inductoscope.vocabulary.pretended_device import asked_in_vain, wants_a_value
+from inductoscope.torch_facts import stages
+from inductoscope.torch_facts.frames import Frame, shorten
+from inductoscope.torch_facts.messages import asked_in_vain, wants_a_value
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ from collections.abc import Iterator, Sequence
 
 from inductoscope.analysis.rules.finding import Finding
 from inductoscope.model.entities import Compile, Recording
-from inductoscope.vocabulary import stages
-from inductoscope.vocabulary.guard_reasons import FailedGuard, read_guard
+from inductoscope.torch_facts import stages
+from inductoscope.torch_facts.guard_reasons import FailedGuard, read_guard
 
 # torch gives up at 8; a frame that is halfway there will not settle by itself.
 LIMIT = 4

@@ -22,10 +22,10 @@ from collections.abc import Iterator
 
 from inductoscope.analysis.rules.finding import Finding
 from inductoscope.analysis.rules.scalar_loop import FEWEST
-from inductoscope.kernels.cpp_loops import CppLoop, loop_nests
 from inductoscope.model.entities import Recording
-from inductoscope.model.kernel_place import KernelPlace, kernel_places
-from inductoscope.vocabulary import stages
+from inductoscope.model.join import KernelPlace, kernel_places
+from inductoscope.torch_facts import stages
+from inductoscope.torch_facts.cpp_loops import CppLoop, loop_nests
 
 # Functions that take tens of instructions for each element.
 COSTLY = (

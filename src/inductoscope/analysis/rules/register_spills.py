@@ -17,8 +17,8 @@ from collections.abc import Iterator
 
 from inductoscope.analysis.rules.finding import Finding
 from inductoscope.model.entities import NativeCompile, Recording
-from inductoscope.model.kernel_place import KernelPlace, kernel_places
-from inductoscope.vocabulary import stages
+from inductoscope.model.join import KernelPlace, kernel_places
+from inductoscope.torch_facts import stages
 
 # A handful of spills hides behind the kernel's other reads and writes.
 FEWEST_SPILLS = 16

@@ -18,10 +18,10 @@ import re
 from collections.abc import Iterator
 
 from inductoscope.analysis.rules.finding import Finding
-from inductoscope.kernels.cpp_loops import LoopNest, loop_nests
 from inductoscope.model.entities import Recording
-from inductoscope.model.kernel_place import KernelPlace, kernel_places
-from inductoscope.vocabulary import stages
+from inductoscope.model.join import KernelPlace, kernel_places
+from inductoscope.torch_facts import stages
+from inductoscope.torch_facts.cpp_loops import LoopNest, loop_nests
 from inductoscope.vocabulary.verdicts import Confidence
 
 TORCH_NAMES = {

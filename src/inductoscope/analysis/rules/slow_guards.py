@@ -20,7 +20,7 @@ from collections.abc import Iterator
 
 from inductoscope.analysis.rules.finding import Finding
 from inductoscope.model.entities import Compile, Recording
-from inductoscope.vocabulary import stages
+from inductoscope.torch_facts import stages
 
 FEWEST_MICROSECONDS = 100.0
 # Torch's own words about skip_guard_eval_unsafe.

@@ -19,9 +19,9 @@ from collections.abc import Iterator
 
 from inductoscope.analysis.rules.finding import Finding
 from inductoscope.model.entities import Compile, InductorGraph, Recording
-from inductoscope.model.kernel_place import place_of
+from inductoscope.model.join import place_of
 from inductoscope.model.schedule import ScheduledNode, read_schedule
-from inductoscope.vocabulary import stages
+from inductoscope.torch_facts import stages
 
 SMALL = 1 << 20
 

@@ -20,7 +20,7 @@ from inductoscope.analysis.rules.compile_error import was_interrupted
 from inductoscope.analysis.rules.finding import Finding
 from inductoscope.model.entities import Recording
 from inductoscope.recording import values
-from inductoscope.vocabulary import stages
+from inductoscope.torch_facts import stages
 from inductoscope.vocabulary.verdicts import Confidence
 
 

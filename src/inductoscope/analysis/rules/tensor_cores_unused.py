@@ -17,14 +17,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from inductoscope.analysis.rules.finding import Finding
-from inductoscope.model.entities import Compile, InductorGraph, Recording
+from inductoscope.model.entities import Autotune, Compile, InductorGraph, Recording
 from inductoscope.model.fx import FxNode, read_graph
-from inductoscope.model.join import final_graph
-from inductoscope.model.kernel_place import place_of
-from inductoscope.model.tuning import Autotune
+from inductoscope.model.join import final_graph, place_of
 from inductoscope.recording.values import members
-from inductoscope.vocabulary import stages
-from inductoscope.vocabulary.counting import count_of
+from inductoscope.torch_facts import stages
+from inductoscope.wording import count_of
 
 _ASKED, _REFUSED = "ALLOW_TF32", "ALLOW_TF32=False"
 

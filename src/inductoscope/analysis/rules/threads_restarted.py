@@ -19,10 +19,10 @@ import math
 from collections.abc import Iterator
 
 from inductoscope.analysis.rules.finding import Finding
-from inductoscope.kernels.cpp_loops import CppLoop, read_loops
 from inductoscope.model.entities import Recording
-from inductoscope.model.kernel_place import KernelPlace, kernel_places
-from inductoscope.vocabulary import stages
+from inductoscope.model.join import KernelPlace, kernel_places
+from inductoscope.torch_facts import stages
+from inductoscope.torch_facts.cpp_loops import CppLoop, read_loops
 
 FEWEST_STARTS = 8
 

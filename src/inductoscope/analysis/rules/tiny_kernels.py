@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from inductoscope.analysis.rules.finding import Finding
 from inductoscope.model.entities import Compile, InductorGraph, Recording
 from inductoscope.model.schedule import ScheduledNode, read_schedule
-from inductoscope.vocabulary import stages
+from inductoscope.torch_facts import stages
 
 FEWEST_KERNELS = 8
 SMALL = 1 << 20

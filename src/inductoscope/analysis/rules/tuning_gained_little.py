@@ -19,8 +19,8 @@ from collections.abc import Iterator
 
 from inductoscope.analysis.rules.finding import Finding
 from inductoscope.model.entities import Compile, InductorGraph, Recording
-from inductoscope.vocabulary import stages
-from inductoscope.vocabulary.counting import count_of
+from inductoscope.torch_facts import stages
+from inductoscope.wording import count_of
 
 FEWEST_SECONDS = 5.0
 CLEARLY = 1.05

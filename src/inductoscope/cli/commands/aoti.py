@@ -14,11 +14,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from inductoscope.cli.commands.doctor import command as doctor
-from inductoscope.cli.parameters import json_option, long_output, pager_option, quiet_option
+from inductoscope.cli.parameters import (
+    json_option,
+    long_output,
+    pager_option,
+    quiet_option,
+)
 from inductoscope.errors import ToolFailure, UsageError
 
 if TYPE_CHECKING:
-    from inductoscope.packages.running import RunRequest
+    from inductoscope.packages.execution import RunRequest
 
 _SCRIPTS = (".py",)
 
@@ -133,8 +138,8 @@ def command(
         raise UsageError(f"{option} needs --inputs: without inputs nothing is loaded or run.")
     view = _inspected(file, name, operators, is_run=inputs is not None)
     if inputs is not None:
-        from inductoscope.packages.running import RunRequest
-        from inductoscope.processes.limited import ChildLimits
+        from inductoscope.packages.execution import RunRequest
+        from inductoscope.processes.children import ChildLimits
 
         # SIGTERM acts like Ctrl-C: nothing is left running.
         signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -149,9 +154,8 @@ def command(
 def _inspected(
     file: Path, name: str | None, operators: tuple[Path, ...], *, is_run: bool
 ) -> dict[str, Any]:
-    from inductoscope.packages.fitting import fits
+    from inductoscope.packages.fitting import fits, look_at_this_machine
     from inductoscope.packages.package import read_package
-    from inductoscope.packages.this_machine import look_at_this_machine
     from inductoscope.views.report.package import package_view
 
     package = read_package(file)
@@ -166,12 +170,11 @@ def _executed(
 ) -> dict[str, Any]:
     """Run the model, unless it is known that it cannot run here."""
     from inductoscope.packages import second_run
-    from inductoscope.packages.findings import findings_of_run
+    from inductoscope.packages.execution import findings_of_run, run_package
+    from inductoscope.packages.fitting import look_at_this_machine
     from inductoscope.packages.package import read_package
-    from inductoscope.packages.running import run_package
     from inductoscope.packages.serving import findings_of_serving, serve
-    from inductoscope.packages.this_machine import look_at_this_machine
-    from inductoscope.views.report.package_run import with_run, with_second_run, with_serving
+    from inductoscope.views.report.package import with_run, with_second_run, with_serving
     from inductoscope.views.report.progress import ProgressLine
 
     package = read_package(file, verify=False)
@@ -210,8 +213,7 @@ def _private_folder() -> Iterator[Path]:
 
 
 def _hand_over(view: dict[str, Any], json_path: str | None, *, everything: bool) -> None:
-    from inductoscope.views.report.package import print_package
-    from inductoscope.views.report.package_run import print_run
+    from inductoscope.views.report.package import print_package, print_run
     from inductoscope.views.report.terminal import write_json
 
     if json_path is not None:

@@ -100,7 +100,7 @@ def _trials(
 ) -> list[dict[str, Any]]:
     from dataclasses import asdict
 
-    from inductoscope.doctor.search.size_trials import try_broken_sizes, try_edge_sizes
+    from inductoscope.doctor.size_trials import try_broken_sizes, try_edge_sizes
     from inductoscope.views.report.progress import ProgressLine
 
     with ProgressLine(quiet=quiet) as progress:

@@ -130,12 +130,12 @@ def command(
     Exit code: 0 nothing wrong, 1 something found, 2 bad usage, 3 the tool failed, 4 nothing could
     be checked.
     """
-    from inductoscope.capture.launch import resolve_command
     from inductoscope.doctor.alarm import read_alarm
-    from inductoscope.doctor.outside.examination import Doctor, Request
-    from inductoscope.doctor.outside.program import RunLimits
-    from inductoscope.doctor.sentinel.options import SentinelOptions
+    from inductoscope.doctor.examination import Doctor, Request
+    from inductoscope.doctor.program_run import RunLimits
+    from inductoscope.doctor.sentinel_options import SentinelOptions
     from inductoscope.errors import UsageError
+    from inductoscope.launch.program import resolve_command
     from inductoscope.recording.location import command_of, create_recording
     from inductoscope.views.report.progress import ProgressLine
 
@@ -173,7 +173,7 @@ def command(
     progress = ProgressLine(quiet=quiet)
     doctor: Doctor | LongRun
     if sentinel:
-        from inductoscope.doctor.outside.long_run import LongRun
+        from inductoscope.doctor.sentinel_run import LongRun
 
         doctor = LongRun(request, SentinelOptions(overhead / 100, stop=stop), progress.say)
         doctor.run()
@@ -214,8 +214,8 @@ def _better_of(verdict: Verdict, known: Verdict | None, folder: Path) -> Verdict
 def _hand_over(verdict: Verdict, json_path: str | None, *, can_resume: bool = False) -> NoReturn:
     """Print and write the verdict, and end with its exit code."""
     from inductoscope.doctor.verdict import exit_code
-    from inductoscope.views.report.doctor import print_verdict
     from inductoscope.views.report.terminal import Printer, replace_json, write_json
+    from inductoscope.views.report.verdict import print_verdict
 
     view = verdict.as_data()
     if json_path and (json_path == "-" or not replace_json(view, json_path)):

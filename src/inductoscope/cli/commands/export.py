@@ -46,7 +46,7 @@ def command(
     from inductoscope.model.fold import load
     from inductoscope.recording.location import last_recording
     from inductoscope.views.export import export
-    from inductoscope.views.report.export import export_view, print_export
+    from inductoscope.views.export.folder import export_view, print_export
     from inductoscope.views.report.terminal import Printer, write_json
 
     path = recording or last_recording()

@@ -125,7 +125,7 @@ def _ledger(recording: Recording, options: dict[str, Any]) -> tuple[Any, Any]:
 
 def _pair(recording: Recording, names: tuple[str, str], options: dict[str, Any]) -> tuple[Any, Any]:
     from inductoscope.analysis.fusion.naming import find_pair
-    from inductoscope.views.report.fusion_pair import pair_view, print_pair
+    from inductoscope.views.report.fusion import pair_view, print_pair
 
     bandwidth = options["bandwidth"]
     found = find_pair(recording, *names, graph=options["graph"] or "", bandwidth=bandwidth)
@@ -136,9 +136,9 @@ def _pair(recording: Recording, names: tuple[str, str], options: dict[str, Any])
 
 
 def _trials(recording: Recording, found: FoundPair, options: dict[str, Any]) -> list[Any]:
-    from inductoscope.analysis.fusion.trying import try_settings
+    from inductoscope.analysis.fusion.trials import try_settings
     from inductoscope.targets.recompile import RecompileLimits
-    from inductoscope.views.report.fusion_pair import trials_view
+    from inductoscope.views.report.fusion import trials_view
     from inductoscope.views.report.progress import ProgressLine
 
     row = found.row

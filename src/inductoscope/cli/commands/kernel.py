@@ -20,8 +20,8 @@ from inductoscope.cli.parameters import (
 )
 
 if TYPE_CHECKING:
-    from inductoscope.kernels.file import KernelFile
-    from inductoscope.kernels.plans import KernelRequest
+    from inductoscope.kernels.alone import KernelRequest
+    from inductoscope.torch_facts.triton_kernels import KernelFile
 
 _FORMS = ("source", "ttir", "ttgir", "llir", "ptx", "sass", "amdgcn")
 
@@ -105,10 +105,10 @@ def command(
 
     Exit code: 0 it compiles, 1 it hangs or fails, 2 unreadable file, 3 no Triton.
     """
-    from inductoscope.kernels.configs import parse_config
-    from inductoscope.kernels.file import read_kernel_file
-    from inductoscope.kernels.plans import KernelRequest
-    from inductoscope.processes.limited import ChildLimits
+    from inductoscope.kernels.alone import KernelRequest
+    from inductoscope.kernels.plan import parse_config
+    from inductoscope.processes.children import ChildLimits
+    from inductoscope.torch_facts.triton_kernels import read_kernel_file
 
     # SIGTERM acts like Ctrl-C: nothing is left running.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -141,7 +141,7 @@ def _compiled(
     """Compile, and gather everything that the folder of the run would take with it."""
     from dataclasses import replace
 
-    from inductoscope.kernels.plans import make_plans, try_plans, write_script
+    from inductoscope.kernels.alone import make_plans, try_plans, write_script
     from inductoscope.views.report.kernel import kernel_view, shown_text
     from inductoscope.views.report.progress import ProgressLine
 
@@ -177,7 +177,7 @@ def _hand_over(view: dict[str, Any], json_path: str | None, form: str | None) ->
 def _show_source(
     kernel: KernelFile, request: KernelRequest, script: Path | None, json_path: str | None
 ) -> None:
-    from inductoscope.kernels.plans import make_plans, write_script
+    from inductoscope.kernels.alone import make_plans, write_script
     from inductoscope.views.report.kernel import file_view, print_file, print_shown
     from inductoscope.views.report.terminal import write_json
 

@@ -10,7 +10,7 @@ import click
 
 if TYPE_CHECKING:
     from inductoscope.analysis.ranks.reading import ReducedLogs
-    from inductoscope.hangs.choices.log_choices import AnalysedAnswer
+    from inductoscope.hangs.choices.analysis import AnalysedAnswer
 
 from inductoscope.cli.parameters import (
     complete_files,
@@ -93,7 +93,7 @@ def command(
     torch log.
     """
     from inductoscope.errors import UsageError
-    from inductoscope.hangs.choices.log_choices import analyse_answers
+    from inductoscope.hangs.choices.analysis import analyse_answers
     from inductoscope.hangs.logs.reading import wait_until_quiet
     from inductoscope.views.report.logs import logs_view
     from inductoscope.views.report.terminal import write_json
@@ -129,8 +129,8 @@ def command(
 def _read(paths: Sequence[str], cores: int | None, world: int | None) -> ReducedLogs:
     """Several logs at once, or one log with several processes."""
     from inductoscope.analysis.ranks import reading as ranks
-    from inductoscope.hangs.logs.applicability import judge
-    from inductoscope.hangs.logs.files import find_logs
+    from inductoscope.hangs.logs.answers import judge
+    from inductoscope.hangs.logs.log_files import find_logs
     from inductoscope.hangs.logs.reading import read_logs
     from inductoscope.processes.side_by_side import several_at_once
 
@@ -147,8 +147,8 @@ def _read_on_cluster(
     paths: Sequence[str], executor: str, world: int | None, *, any_worker: bool
 ) -> ReducedLogs:
     """Where the logs lie: every worker reads those that it sees."""
-    from inductoscope.analysis.ranks.cluster_reading import reduce_where_they_lie
-    from inductoscope.executors.cluster import connected
+    from inductoscope.analysis.ranks.reading import reduce_where_they_lie
+    from inductoscope.processes.cluster import connected
 
     with connected(executor, any_versions=any_worker) as cluster:
         return reduce_where_they_lie(paths, cluster, world=world)
@@ -166,7 +166,7 @@ def _write_page(view: dict[str, Any], page: Path) -> None:
 
 def _write_filter(answers: Sequence[AnalysedAnswer], folder: Path) -> None:
     from inductoscope.errors import UsageError
-    from inductoscope.hangs.choices.choice_filter import write_filter
+    from inductoscope.hangs.choices.filters import write_filter
 
     found = next((answer.filter for answer in answers if answer.filter is not None), None)
     if found is None:

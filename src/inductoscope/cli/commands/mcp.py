@@ -28,8 +28,7 @@ def command(context: click.Context, folder: Path) -> None:
     inductoscope mcp
     inductoscope mcp --folder ~/model
     """
-    from inductoscope.agents.offered import OFFERED
-    from inductoscope.agents.parameters import CommandTool
+    from inductoscope.agents.command_tools import OFFERED, CommandTool
     from inductoscope.agents.skill import skill
     from inductoscope.cli import all_commands
 

@@ -99,8 +99,8 @@ def command(
     compiled anything or called a collective.
     """
     from inductoscope.preflight.prediction import examine
-    from inductoscope.preflight.running import PretendedJob, run_ranks
-    from inductoscope.processes.cores import own_cores
+    from inductoscope.preflight.rank_processes import PretendedJob, run_ranks
+    from inductoscope.processes.status import own_cores
     from inductoscope.views.report.progress import ProgressLine
 
     with ExitStack() as stack:
@@ -142,7 +142,7 @@ def _show(found: Preflight, json_path: str | None, page: Path | None, *, kept: b
 
 
 def _command(words: tuple[str, ...]) -> list[str]:
-    from inductoscope.capture.launch import resolve_command
+    from inductoscope.launch.program import resolve_command
 
     if words and Path(words[0]).name in _LAUNCHERS:
         raise UsageError(
@@ -190,6 +190,6 @@ def _folder(output: Path | None, stack: ExitStack) -> Path:
 
 
 def _target(target: str | None) -> str:
-    from inductoscope.targets.architectures import read_target
+    from inductoscope.torch_facts.gpu_targets import read_target
 
     return "" if target is None else str(read_target(target))

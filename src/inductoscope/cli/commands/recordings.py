@@ -82,8 +82,13 @@ def prune_command(
     Exit code: 0 done, 2 bad usage, 3 something could not be deleted.
     """
     from inductoscope.errors import UsageError
-    from inductoscope.model.pruning import PruningLimits, plan_pruning, read_duration, read_size
-    from inductoscope.model.stored_recordings import stored_recordings
+    from inductoscope.model.stored_recordings import (
+        PruningLimits,
+        plan_pruning,
+        read_duration,
+        read_size,
+        stored_recordings,
+    )
     from inductoscope.views.report.recordings import print_pruned
     from inductoscope.views.report.terminal import Printer, write_json
 
@@ -129,7 +134,7 @@ def _pruned(recordings: Any, plan: Any, *, dry_run: bool) -> dict[str, Any]:
 
 def _delete(recordings: Any) -> tuple[list[Any], list[dict[str, str]]]:
     from inductoscope.errors import ToolFailure
-    from inductoscope.recording.deletion import delete_recording, finish_deletion, leftovers
+    from inductoscope.model.stored_recordings import delete_recording, finish_deletion, leftovers
     from inductoscope.recording.location import recordings_folder
 
     deleted: list[Any] = []

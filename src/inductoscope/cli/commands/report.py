@@ -7,7 +7,12 @@ from pathlib import Path
 
 import click
 
-from inductoscope.cli.parameters import in_a_folder, json_option, recording_argument, target_option
+from inductoscope.cli.parameters import (
+    in_a_folder,
+    json_option,
+    recording_argument,
+    target_option,
+)
 
 
 @click.command("report")
@@ -55,7 +60,7 @@ def command(
     from inductoscope.views.page.contents import Contents
     from inductoscope.views.page.document import write_page
     from inductoscope.views.report.terminal import Printer, write_json
-    from inductoscope.vocabulary.counting import count_of
+    from inductoscope.wording import count_of
 
     gc.disable()  # A short life, and much that lives as long: nothing to collect.
     path = recording or last_recording()
@@ -76,8 +81,8 @@ def command(
 
 def _for_target(path: Path, target: str) -> Path:
     """What was recorded, compiled once more for that GPU, in a child process."""
-    from inductoscope.targets.architectures import read_target
-    from inductoscope.targets.recompile.stored import recording_for_target
+    from inductoscope.targets.recompile import recording_for_target
+    from inductoscope.torch_facts.gpu_targets import read_target
     from inductoscope.views.report.progress import ProgressLine
 
     with ProgressLine(quiet=False) as progress:

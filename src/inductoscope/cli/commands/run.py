@@ -16,9 +16,9 @@ from inductoscope.errors import InductoscopeError
 from inductoscope.recording.kernel_values import MOST_CALLS, MOST_GIB
 
 if TYPE_CHECKING:
-    from inductoscope.capture.launch import Observer
     from inductoscope.hangs.choices.analysis import Analysis
-    from inductoscope.kernels.target import Target
+    from inductoscope.launch.program import Observer
+    from inductoscope.torch_facts.gpu_targets import Target
 
 
 STANDARD_ERROR = 2
@@ -92,7 +92,7 @@ def command(
     inductoscope run -m package.train
     inductoscope run torchrun --nproc-per-node 2 train.py
     """
-    from inductoscope.capture.launch import resolve_command, run_recorded
+    from inductoscope.launch.program import resolve_command, run_recorded
     from inductoscope.recording.location import create_recording
 
     wanted = _wanted_target(target, pretend)
@@ -124,7 +124,7 @@ def command(
 
 def _wanted_target(target: str | None, pretend: bool) -> Target | None:
     from inductoscope.errors import UsageError
-    from inductoscope.targets.architectures import read_target
+    from inductoscope.torch_facts.gpu_targets import read_target
 
     if target is None and pretend:
         raise UsageError(
@@ -135,8 +135,7 @@ def _wanted_target(target: str | None, pretend: bool) -> Target | None:
 
 def _pretend(target: str) -> dict[str, Any]:
     """Have the program start with the device; what its recording is to say of itself."""
-    from inductoscope.targets.inside import MODULE, TARGET_VARIABLE
-    from inductoscope.targets.pretending import has_triton
+    from inductoscope.inside.pretend import MODULE, TARGET_VARIABLE, has_triton
 
     os.environ["INDUCTOSCOPE_INSIDE"] = MODULE
     os.environ[TARGET_VARIABLE] = target
@@ -145,7 +144,7 @@ def _pretend(target: str) -> dict[str, Any]:
 
 def _compile_for(target: Target, folder: Path, *, quiet: bool, failed: bool) -> None:
     """Compile what was captured for the target, into a second recording; the program has ended."""
-    from inductoscope.targets.recompile.stored import recording_for_target
+    from inductoscope.targets.recompile import recording_for_target
     from inductoscope.views.report.progress import ProgressLine
 
     try:
@@ -180,7 +179,7 @@ def _save_values(kernels: str, *, pretend: bool) -> None:
 
 def _print_values(folder: Path, kernels: str) -> None:
     from inductoscope.recording.kernel_values import read_values
-    from inductoscope.views.report.kernel_values import print_values
+    from inductoscope.views.report.kernel import print_values
     from inductoscope.views.report.terminal import Printer
 
     print_values(Printer(sys.stderr), folder, kernels, list(read_values(folder)))
@@ -192,7 +191,7 @@ def _print_values(folder: Path, kernels: str) -> None:
 def _watch(folder: Path, stall: float | None, kill_stuck: bool) -> Observer:
     """Report on standard error when the program stalls, and where."""
     from inductoscope.hangs.watch.live import Watch
-    from inductoscope.hangs.watch.patience import patience_of_run
+    from inductoscope.hangs.watch.stall import patience_of_run
 
     def say(event: Any) -> None:
         from inductoscope.views.report.terminal import Printer
@@ -260,7 +259,7 @@ def end_as(exit_code: int, number: int | None) -> NoReturn:
 
 
 def _die_of(number: int) -> None:
-    from inductoscope.processes.own_limits import limit_resources
+    from inductoscope.processes.limits import limit_resources
 
     limit_resources()  # The program itself has dumped its core already, if it was to.
     with contextlib.suppress(OSError, ValueError):  # SIGKILL has no handler to reset.

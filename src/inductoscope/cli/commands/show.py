@@ -17,7 +17,7 @@ from inductoscope.cli.parameters import (
     recording_argument,
     target_option,
 )
-from inductoscope.vocabulary.stages import SHOWN, SHOWN_AS
+from inductoscope.torch_facts.stages import SHOWN, SHOWN_AS
 
 if TYPE_CHECKING:
     from inductoscope.model.entities import Recording
@@ -118,8 +118,8 @@ def _recording(path: Path | None, target: str | None) -> Recording:
 
     if target is None:
         return load(path or last_recording())
-    from inductoscope.targets.architectures import read_target
-    from inductoscope.targets.recompile.stored import recording_for_target
+    from inductoscope.targets.recompile import recording_for_target
+    from inductoscope.torch_facts.gpu_targets import read_target
     from inductoscope.views.report.progress import ProgressLine
 
     wanted = read_target(target)

@@ -80,10 +80,10 @@ def _load() -> _Own:
     # The package may be on the path of the parent alone.
     root = os.path.dirname(os.path.dirname(os.path.dirname(here)))
     sys.path.insert(0, root)
-    from inductoscope.capture import vector_probes
-    from inductoscope.doctor.search.compiler_imports import import_compiler
+    from inductoscope.inside import private_cache
+    from inductoscope.inside.search.compiler_imports import import_compiler
     from inductoscope.processes.ending import end_fork
-    from inductoscope.processes.own_limits import die_with_parent
+    from inductoscope.processes.limits import die_with_parent
 
     sys.path.remove(root)
     is_own = _ASK_WITHOUT_STARTING not in os.environ
@@ -92,7 +92,7 @@ def _load() -> _Own:
     with contextlib.suppress(BaseException), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         import_compiler()
-        vector_probes.learn_answers()
+        private_cache.learn_answers()
     gc.freeze()
     if is_own:
         del os.environ[_ASK_WITHOUT_STARTING]

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from inductoscope.errors import ToolFailure
+from inductoscope.processes.children import start_group
 from inductoscope.processes.ending import end_child
-from inductoscope.processes.limited import start_group
 
 TIMES = 3
 

@@ -10,14 +10,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from inductoscope.hangs.choices.causes import Cause, likely_causes
-from inductoscope.hangs.choices.choice_filter import ChoiceFilter, filter_for
 from inductoscope.hangs.choices.contrast import ChoiceCondition, contrast
-from inductoscope.hangs.choices.kernel_files import KernelFiles
-from inductoscope.hangs.choices.sorted_choices import StuckChoices
-from inductoscope.hangs.choices.suspects import Suspect
+from inductoscope.hangs.choices.filters import ChoiceFilter, filter_for
+from inductoscope.hangs.choices.stuck_choices import KernelFiles, StuckChoices, Suspect, choices_of
+from inductoscope.hangs.logs.answers import Answer
+from inductoscope.hangs.logs.program import Group
 
 if TYPE_CHECKING:
-    from inductoscope.kernels.file import KernelFile
+    from inductoscope.torch_facts.triton_kernels import KernelFile
+
 
 _MOST_NAMES = 8
 
@@ -120,3 +121,40 @@ def _compare(stuck: Sequence[Suspect], finished: Sequence[Suspect]) -> Compariso
 def _filter(condition: ChoiceCondition, stuck: Sequence[Suspect]) -> ChoiceFilter:
     device = next((suspect.device for suspect in stuck if suspect.device), "")
     return filter_for(condition, [s.configuration for s in stuck], device=device)
+
+
+# --- The choices in logs: for each answer, its groups of choices with their analysis --------------
+
+
+@dataclass(frozen=True)
+class AnalysedGroup:
+    """The choices of one operation, as a log shows them, with their analysis."""
+
+    group: Group
+    analysis: Analysis
+
+
+@dataclass(frozen=True)
+class AnalysedAnswer:
+    """What happened to one program, with the analysis of its choices."""
+
+    answer: Answer
+    groups: tuple[AnalysedGroup, ...]
+
+    @property
+    def filter(self) -> ChoiceFilter | None:
+        """The filter for the first group with a known condition."""
+        filters = (group.analysis.comparison.filter for group in self.groups)
+        return next(filter(None, filters), None)
+
+
+def analyse_answers(answers: Sequence[Answer]) -> list[AnalysedAnswer]:
+    """The answers with their choices analysed."""
+    analyst = Analyst()
+    return [
+        AnalysedAnswer(
+            answer,
+            tuple(AnalysedGroup(g, analyst.analyse(choices_of(g))) for g in answer.groups),
+        )
+        for answer in answers
+    ]

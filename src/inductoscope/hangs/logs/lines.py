@@ -1,30 +1,110 @@
-"""Finds torch's lines in the bytes of a log.
+"""Drops the phases of a trace that are over and tell nothing more, so that few records are folded.
 
-A log may have many gigabytes and any origin, so its bytes are searched with one expression
-for the header that torch gives each line:
-
-    V1115 00:25:34.924000 1578 torch/_inductor/select_algorithm.py:3515] [0/0] Submitted ...
-
-A launcher or job system may put text before it on the line. Each line is
-found independently of the lines before, so a file can be read in pieces.
+Of records that follow each other and belong to one compile, `PhaseFold` remembers what is still
+open, the last phase that held no other, and the last record. So a phase that began and ended among
+them may go as soon as another one, which holds none, has ended after it. The first of them stays:
+it makes the compile known in its turn.
 """
 
 from __future__ import annotations
 
+import lzma
 import re
-from collections.abc import Iterator
+import zlib
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
-from inductoscope.hangs.logs.headerless_lines import COLLECTIVE, PRINTED, may_stand_before
-from inductoscope.hangs.logs.passed_phases import without_passed_phases
-from inductoscope.hangs.logs.payloads import outside_payloads
-from inductoscope.hangs.logs.records import RECORD, Record, end_of_payload, read_record
-from inductoscope.hangs.logs.text import HEADER, LONGEST, decode, is_prefix, label_of, text_of_line
-from inductoscope.hangs.logs.tracebacks import LoggedStack, find_failures, prefix_of
-from inductoscope.vocabulary.line_meanings import LineMeaning
-from inductoscope.vocabulary.log_lines import PATTERNS, LogPattern
+from inductoscope.torch_facts.log_lines import PATTERNS, LineMeaning, LogPattern
+from inductoscope.torch_facts.log_text import (
+    COLLECTIVE,
+    HEADER,
+    LONGEST,
+    PRINTED,
+    clean,
+    decode,
+    is_clean,
+    is_prefix,
+    label_of,
+    may_stand_before,
+    text_of_line,
+)
+from inductoscope.torch_facts.printed_stacks import LoggedStack, find_failures, prefix_of
+from inductoscope.torch_facts.torch_trace import (
+    AFTERWARDS,
+    RECORD,
+    Record,
+    end_of_payload,
+    outside_payloads,
+    read_record,
+)
+
+_UNNAMED = ("artifact", "dynamo_start")
+
+_Event = TypeVar("_Event")
+
+
+def without_passed_phases(found: list[tuple[int, _Event]]) -> list[tuple[int, _Event]]:
+    """The same without records that would change nothing."""
+    run = _Run()
+    for number, (_, event) in enumerate(found):
+        if not isinstance(event, Record):
+            run = _Run(run.dropped)
+        elif (event.label, event.process, event.compile_id) != run.key:
+            run = _Run(run.dropped, (event.label, event.process, event.compile_id))
+        else:
+            run.take(number, event)
+    if not run.dropped:
+        return found
+    return [each for number, each in enumerate(found) if number not in run.dropped]
+
+
+class _Run:
+    """Records of one compile that follow each other."""
+
+    def __init__(
+        self, dropped: set[int] | None = None, key: tuple[str, int, str] | None = None
+    ) -> None:
+        self.key = key
+        self.dropped = set[int]() if dropped is None else dropped
+        self._open: list[tuple[int, str]] = []
+        self._is_leaf = False
+        # What goes with the end of the next phase that holds no other.
+        self._passed: list[int] = []
+
+    def take(self, number: int, record: Record) -> None:
+        """Take a record that is not the first one."""
+        if record.kind == "begin":
+            self._open.append((number, record.name))
+            self._is_leaf = True
+        elif record.kind == "end":
+            self._end(number, record)
+        elif record.kind in _UNNAMED:
+            self._passed.append(number)
+
+    def _end(self, number: int, record: Record) -> None:
+        if not self._open or self._open[-1][1] != record.name:
+            # It ends what began before, or several at once.
+            self._open, self._passed = [], []
+        else:
+            begin, _ = self._open.pop()
+            if self._is_leaf and record.name not in AFTERWARDS:
+                self.dropped.update(self._passed)
+                self._passed = []
+            self._passed += (begin, number)
+        self._is_leaf = False
+
+
+# --- Finds torch's lines in the bytes of a log ----------------------------------------------------
+#
+# A log may have many gigabytes and any origin, so its bytes are searched with one expression
+# for the header that torch gives each line:
+#
+#     V1115 00:25:34.924000 1578 torch/_inductor/select_algorithm.py:3515] [0/0] Submitted ...
+#
+# A launcher or job system may put text before it on the line. Each line is
+# found independently of the lines before, so a file can be read in pieces.
 
 _HEADS = {pattern.head: pattern for pattern in PATTERNS if pattern.head}
 TABLE = next(pattern.head for pattern in PATTERNS if pattern.meaning is LineMeaning.TABLE)
@@ -281,3 +361,112 @@ def recognise(text: str) -> LogPattern | None:
 
 
 _TEXT = re.compile(rb"(?:Step \d+: )?(" + _ALTERNATIVES + rb")")
+
+
+# --- Reads a log in blocks, so that memory does not grow with its size ----------------------------
+#
+# Every block ends at the end of a line, and is given together with some of what follows: a record
+# or traceback that begins on its last line can be read to its end. So it does not matter where a
+# block ends, and a large file can be divided among processes.
+
+BLOCK = 1 << 20
+# How far ahead a record or a traceback may reach.
+AHEAD = 1 << 18
+
+Read = Callable[[int], bytes]
+
+
+def read_events(read: Read, *, stop: int | None = None, damage: list[str]) -> Iterator[FoundEvents]:
+    """The events of what `read` gives, block by block; of lines that begin before `stop` only."""
+    buffer = _Buffer(read, damage)
+    while True:
+        ended = buffer.fill()
+        end = len(buffer.data) if ended else buffer.whole_lines()
+        if stop is not None:
+            end = min(end, buffer.place_of(stop))
+        if end:
+            yield _find(buffer.data, end)
+        if ended:
+            return
+        buffer.drop(end)
+
+
+def _find(data: bytes, end: int) -> FoundEvents:
+    if is_clean(data):
+        return find_events(data, end)  # A copy would cost as much as the search.
+    head = clean(data[:end])
+    return find_events(head + clean(data[end : end + AHEAD]), len(head))
+
+
+class _Buffer:
+    """Bytes that were read but not searched yet, without the rest of over-long lines."""
+
+    def __init__(self, read: Read, damage: list[str]) -> None:
+        self._read = read
+        self._damage = damage
+        self._in_long_line = False
+        self._before = 0  # Bytes of the log before the buffer.
+        self._gaps: list[tuple[int, int]] = []  # Where in the buffer how many are left out.
+        self.data = b""
+
+    def fill(self) -> bool:
+        """Read a block and what it needs ahead; True at the end of the log."""
+        pieces: list[bytes] = []
+        # One line may fill the buffer and end in what is ahead: then more is read all the same.
+        missing = max(1, BLOCK + AHEAD - len(self.data))
+        while missing > 0:
+            piece = self._next()
+            if not piece:
+                self._append(b"".join(pieces))
+                return True
+            pieces.append(piece)
+            missing -= len(piece)
+        self._append(b"".join(pieces))
+        return False
+
+    def whole_lines(self) -> int:
+        """How many bytes are whole lines with enough read ahead of them."""
+        return self.data.rfind(b"\n", 0, max(0, len(self.data) - AHEAD)) + 1
+
+    def place_of(self, offset: int) -> int:
+        """Where in the buffer the byte at `offset` of the log is."""
+        place = offset - self._before
+        for gap, size in self._gaps:
+            if gap < place:
+                place = max(gap, place - size)
+        return max(0, place)
+
+    def drop(self, end: int) -> None:
+        """Drop what was searched."""
+        self._before += end + sum(size for gap, size in self._gaps if gap <= end)
+        self._gaps = [(gap - end, size) for gap, size in self._gaps if gap > end]
+        self.data = self.data[end:]
+
+    def _next(self) -> bytes:
+        try:
+            return self._read(BLOCK)
+        except KeyboardInterrupt:
+            self._damage.append("reading was interrupted")
+        except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+            self._damage.append(f"reading stopped early: {error}")
+        return b""
+
+    def _append(self, block: bytes) -> None:
+        if self._in_long_line:
+            rest = block.find(b"\n")
+            left_out = len(block) if rest < 0 else rest
+            self._leave_out(left_out)
+            block = block[left_out:]
+            self._in_long_line = rest < 0
+        self.data += block
+        last = self.data.rfind(b"\n") + 1
+        if len(self.data) - last > LONGEST + AHEAD:
+            left_out = len(self.data) - last - LONGEST
+            self.data = self.data[: last + LONGEST]
+            self._leave_out(left_out)
+            self._in_long_line = True
+
+    def _leave_out(self, size: int) -> None:
+        if self._gaps and self._gaps[-1][0] == len(self.data):
+            size += self._gaps.pop()[1]
+        self._gaps.append((len(self.data), size))

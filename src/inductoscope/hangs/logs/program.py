@@ -1,21 +1,489 @@
-"""What one program wrote, folded line by line: how far each compile got, and how it ended."""
+"""A group of choices, and how far each of them got."""
 
 from __future__ import annotations
 
 import re
 import signal
 from collections import OrderedDict
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from enum import Enum
 
-from inductoscope.hangs.logs.autotune import AutotuneFold
-from inductoscope.hangs.logs.headerless_lines import ASSEMBLER_KILLED, COLLECTIVE, CRASHED
-from inductoscope.hangs.logs.lines import SETTING, Line, pattern_of
-from inductoscope.hangs.logs.origin import Origin, Program
-from inductoscope.hangs.logs.phases import PhaseFold
-from inductoscope.hangs.logs.tracebacks import LoggedStack
-from inductoscope.vocabulary import stages
-from inductoscope.vocabulary.line_meanings import LineMeaning
-from inductoscope.vocabulary.stage_lookup import stage_of_frames
+from inductoscope.hangs.logs.lines import FAILED_CHOICE, SETTING, Line, pattern_of, recognise
+from inductoscope.torch_facts import stages
+from inductoscope.torch_facts.log_choices import Choice, parse_choice, whole_choice
+from inductoscope.torch_facts.log_lines import LineMeaning
+from inductoscope.torch_facts.log_text import ASSEMBLER_KILLED, COLLECTIVE, CRASHED, Origin, Program
+from inductoscope.torch_facts.printed_stacks import LoggedStack
+from inductoscope.torch_facts.stage_lookup import stage_of_frames
+from inductoscope.torch_facts.torch_trace import PhaseFold
+
+
+class Progress(str, Enum):
+    """How far a choice got."""
+
+    SUBMITTED = "submitted"
+    STARTED = "started"
+    FINISHED = "finished"
+    FAILED = "failed"
+    TIMED_OUT = "timed out"
+    SKIPPED = "skipped"
+
+
+_UNFINISHED = (Progress.SUBMITTED, Progress.STARTED)
+
+
+@dataclass
+class ChoiceState:
+    """One choice in one group, and the lines that show its state."""
+
+    text: str
+    progress: Progress = Progress.SUBMITTED
+    to_pool: bool = False
+    seconds: float | None = None
+    message: str = ""
+    origins: list[Origin] = field(default_factory=list)
+
+    @property
+    def choice(self) -> Choice:
+        """What is tried."""
+        return parse_choice(self.text)
+
+
+class GroupState(str, Enum):
+    """What a group is going through."""
+
+    SUBMITTED = "submitted"
+    AWAITED = "awaited"
+    COMPILED = "compiled"
+    BENCHMARKING = "being benchmarked"
+    OVER = "over"
+
+
+@dataclass
+class Group:
+    """The choices of one operation."""
+
+    origin: Origin
+    announced: int | None = None
+    threads: int | None = None
+    operation: str = ""
+    shapes: str = ""
+    stage: GroupState = GroupState.SUBMITTED
+    awaited_at: Origin | None = None
+    last: Origin | None = None
+    timed_out_after: int | None = None
+    choices: dict[str, ChoiceState] = field(default_factory=dict)
+    starts: int = 0  # How many are seen to have begun.
+    cut: int = 0  # How many lines end before the choice that they name does.
+
+    def _in(self, *wanted: Progress) -> list[ChoiceState]:
+        return [state for state in self.choices.values() if state.progress in wanted]
+
+    @property
+    def finished(self) -> list[ChoiceState]:
+        return self._in(Progress.FINISHED)
+
+    @property
+    def failed(self) -> list[ChoiceState]:
+        return self._in(Progress.FAILED)
+
+    @property
+    def timed_out(self) -> list[ChoiceState]:
+        return self._in(Progress.TIMED_OUT)
+
+    @property
+    def submitted(self) -> list[ChoiceState]:
+        """All that were submitted to a compiler, in any state."""
+        return [s for s in self.choices.values() if s.progress is not Progress.SKIPPED]
+
+    @property
+    def pending(self) -> list[ChoiceState]:
+        """Not finished, and torch does not wait for them."""
+        return self._in(*_UNFINISHED) if self.stage is GroupState.SUBMITTED else []
+
+    @property
+    def queued(self) -> list[ChoiceState]:
+        """Waiting for a thread: they have not started, so they do not hang."""
+        if self.stage is not GroupState.AWAITED or not self.starts:
+            return []
+        return [state for state in self._in(Progress.SUBMITTED) if not state.to_pool]
+
+    @property
+    def stuck(self) -> list[ChoiceState]:
+        """Not finished while the program waits for them.
+
+        After a timeout the program still waits for the threads that hang, though no longer for
+        the worker processes.
+        """
+        if self.stage is not GroupState.AWAITED:
+            return []
+        queued = {state.text for state in self.queued}
+        open_ = [state for state in self._in(*_UNFINISHED) if state.text not in queued]
+        return open_ + [state for state in self.timed_out if not state.to_pool]
+
+    @property
+    def unnamed(self) -> int:
+        """At least so many are missing whose names the log does not hold (its level is INFO)."""
+        seen = len(self.choices)
+        if self.stage is not GroupState.AWAITED or self.announced is None:
+            return 0
+        if self.submitted_seen or self.cut:
+            return 0
+        return max(0, self.announced - seen)
+
+    @property
+    def is_illegible(self) -> bool:
+        """Whether torch waits for it, and every line that names one of its choices is cut."""
+        return self.stage is GroupState.AWAITED and bool(self.cut) and not self.choices
+
+    @property
+    def submitted_seen(self) -> bool:
+        """Whether the log says what was submitted."""
+        return any(s.progress in _UNFINISHED or len(s.origins) > 1 for s in self.choices.values())
+
+
+# --- Which choices of which operation were submitted, finished, failed, or never finished ---------
+#
+# torch compiles the choices of one operation together, as a group, and may wait for it only much
+# later. So an unfinished choice is stuck only if torch waits for its group and nothing later in
+# the log shows that the wait is over; until torch waits for the group, it is pending.
+
+# Groups that are over are kept so that a reader can look at them, but not all of a long log.
+_MOST_OVER = 64
+
+
+class AutotuneFold:
+    """Builds groups from log lines, of one program."""
+
+    def __init__(self) -> None:
+        self._open: OrderedDict[int, Group] = OrderedDict()
+        self._over: list[Group] = []
+        self._forgotten = 0
+        self._number = 0
+        self._awaited: dict[str, Group] = {}
+        self._operation: dict[str, tuple[str, str]] = {}
+        self._waiting: dict[str, Origin] = {}
+        self._error: dict[str, str] = {}
+        self.choices_seen = 0
+
+    @property
+    def groups(self) -> list[Group]:
+        """All that are kept, in the order in which they began."""
+        found = [*self._over, *self._open.values()]
+        return sorted(found, key=lambda group: group.origin.line)
+
+    @property
+    def over(self) -> int:
+        """How many groups are over."""
+        return len(self._over) + self._forgotten
+
+    def take(self, text: str, origin: Origin) -> bool:
+        """Take one message; False if it says nothing about autotuning."""
+        pattern = recognise(text)
+        if pattern is None:
+            if FAILED_CHOICE in text:
+                self._failed(text, origin)
+                return True
+            return False
+        return self.take_line(pattern.head, text, origin)
+
+    def take_line(self, head: str, text: str, origin: Origin) -> bool:
+        """Take a message whose pattern is known."""
+        if head == FAILED_CHOICE:
+            self._failed(text, origin)
+            return True
+        pattern = pattern_of(head)
+        if pattern is None or pattern.meaning is None:
+            return False
+        handler = _HANDLERS.get(pattern.meaning)
+        if handler is None:
+            return False
+        match = pattern.expression.match(text)
+        values = match.groups() if match else (text[len(head) :],)
+        if pattern.meaning in _NAMES_A_CHOICE:
+            choice = self._named(values[0].removeprefix(" "), origin)
+            if choice is None:
+                return True
+            values = (choice, *values[1:])
+        handler(self, values, origin)
+        return True
+
+    def _named(self, text: str, origin: Origin) -> str | None:
+        """The choice that a line names; for a cut line, the only one that it can be."""
+        choice = whole_choice(text)
+        if choice is not None:
+            return choice
+        known = {c for g in self._open.values() for c in g.choices if c.startswith(text)}
+        if len(known) == 1:
+            return known.pop()
+        group = self._awaited_group(origin) or next(reversed(self._open.values()), None)
+        if group is not None:
+            group.cut += 1
+        return None
+
+    # --- which group ------------------------------------------------------------------------------
+
+    def _begin(self, origin: Origin) -> Group:
+        self._number += 1
+        group = Group(origin=origin, last=origin)
+        self._open[self._number] = group
+        return group
+
+    def _latest(self, origin: Origin) -> Group:
+        """The group that a submission belongs to: the last one of its compile."""
+        for group in reversed(self._open.values()):
+            if group.origin.compile_id == origin.compile_id and group.stage is GroupState.SUBMITTED:
+                return group
+        return self._begin(origin)
+
+    def _holding(self, text: str, origin: Origin) -> Group:
+        """The group that a result belongs to. Threads write no compile id."""
+        waiting = self._awaited.get(origin.compile_id)
+        if waiting is not None and text in waiting.choices:
+            return waiting
+        groups = list(self._open.values())
+        holding = [group for group in groups if text in group.choices]
+        same = [g for g in holding if g.origin.compile_id == origin.compile_id]
+        if same or holding:
+            return (same or holding)[0]
+        return waiting or (groups[-1] if groups else self._begin(origin))
+
+    def _state(self, group: Group, text: str, origin: Origin) -> ChoiceState:
+        group.last = origin
+        state = group.choices.get(text)
+        if state is None:
+            state = group.choices[text] = ChoiceState(text)
+        if len(state.origins) < 8:
+            state.origins.append(origin)
+        return state
+
+    # --- handlers ---------------------------------------------------------------------------------
+
+    def _choices(self, values: tuple[str, ...], origin: Origin) -> None:
+        self.choices_seen += 1
+
+    def _group(self, values: tuple[str, ...], origin: Origin) -> None:
+        group = self._begin(origin)
+        group.announced = _whole(values[0])
+        group.threads = _whole(values[1]) if len(values) > 1 else None
+
+    def _submitted_to_pool(self, values: tuple[str, ...], origin: Origin) -> None:
+        self._state(self._latest(origin), values[0], origin).to_pool = True
+
+    def _submitted(self, values: tuple[str, ...], origin: Origin) -> None:
+        self._state(self._latest(origin), values[0], origin)
+
+    def _started(self, values: tuple[str, ...], origin: Origin) -> None:
+        group = next(
+            (g for g in reversed(self._open.values()) if values[0] in g.choices),
+            None,
+        )
+        if group is None:
+            # The thread may be faster than the one that submits.
+            groups = list(self._open.values())
+            group = groups[-1] if groups else self._begin(origin)
+        state = self._state(group, values[0], origin)
+        group.starts += 1
+        if state.progress is Progress.SUBMITTED:
+            state.progress = Progress.STARTED
+
+    def _skipped(self, values: tuple[str, ...], origin: Origin) -> None:
+        group = self._latest(origin)
+        if values[0] not in group.choices:
+            self._state(group, values[0], origin).progress = Progress.SKIPPED
+
+    def _finished(self, values: tuple[str, ...], origin: Origin) -> None:
+        text = values[0]
+        state = self._state(self._confirm(text, origin), text, origin)
+        state.progress = Progress.FINISHED
+        state.seconds = _number(values[1]) if len(values) > 1 else None
+
+    def _exception(self, values: tuple[str, ...], origin: Origin) -> None:
+        if len(values) < 2:
+            self._error[origin.compile_id] = values[0]
+            return
+        choice = self._named(values[1], origin)
+        if choice is not None:
+            self._fail(choice, values[0], origin)
+
+    def _failed(self, text: str, origin: Origin) -> None:
+        """The last line of a message of several: 'rest of it for benchmark choice X'."""
+        message, _, rest = text.rpartition(FAILED_CHOICE)
+        first = self._error.pop(origin.compile_id, "")
+        choice = self._named(rest, origin)
+        if choice is None:
+            return
+        self._fail(choice, f"{first} {message}".strip().removeprefix("Exception "), origin)
+
+    def _fail(self, choice: str, message: str, origin: Origin) -> None:
+        state = self._state(self._confirm(choice, origin), choice, origin)
+        state.progress = Progress.FAILED
+        state.message = message[:2000]
+
+    def _timed_out(self, values: tuple[str, ...], origin: Origin) -> None:
+        state = self._state(self._confirm(values[0], origin), values[0], origin)
+        state.progress = Progress.TIMED_OUT
+
+    def _time_out(self, values: tuple[str, ...], origin: Origin) -> None:
+        group = self._awaited_group(origin)
+        if group is not None:
+            group.timed_out_after = _whole(values[0])
+            group.last = origin
+
+    def _next_operation(self, values: tuple[str, ...], origin: Origin) -> None:
+        shapes = values[1] if len(values) > 1 else ""
+        self._operation[origin.compile_id] = (values[0], shapes)
+
+    def _wait(self, values: tuple[str, ...], origin: Origin) -> None:
+        """torch waits for one of the groups; the line does not say which."""
+        self._close(origin)
+        self._waiting[origin.compile_id] = origin
+        candidates = self._candidates(origin)
+        if len(candidates) == 1:
+            self._await(candidates[0], origin)
+
+    def _candidates(self, origin: Origin) -> list[Group]:
+        mine = [g for g in self._open.values() if g.origin.compile_id == origin.compile_id]
+        return [g for g in mine if g.stage is GroupState.SUBMITTED]
+
+    def _await(self, group: Group, origin: Origin) -> None:
+        group.stage = GroupState.AWAITED
+        group.awaited_at = self._waiting.pop(origin.compile_id, None)
+        group.last = origin
+        group.operation, group.shapes = self._operation.pop(
+            origin.compile_id, (group.operation, group.shapes)
+        )
+        self._awaited[origin.compile_id] = group
+
+    def _confirm(self, text: str, origin: Origin) -> Group:
+        """The group of a result: results come only while torch waits for it."""
+        group = self._holding(text, origin)
+        if group.stage is GroupState.SUBMITTED:
+            current = self._awaited.get(group.origin.compile_id)
+            if current is not None and current is not group:
+                self._finish(current)
+            self._await(group, origin)
+        return group
+
+    def _awaited_group(self, origin: Origin) -> Group | None:
+        return self._awaited.get(origin.compile_id)
+
+    def _complete(self, values: tuple[str, ...], origin: Origin) -> None:
+        """Names no choice, so it says nothing that the later line does not."""
+
+    def _precompiled(self, values: tuple[str, ...], origin: Origin) -> None:
+        self._waiting.pop(origin.compile_id, None)
+        group = self._awaited_group(origin)
+        if group is None:
+            # Choices that were not precompiled, or a truncated log.
+            candidates = self._candidates(origin)
+            group = candidates[0] if len(candidates) == 1 else None
+        if group is not None and group.stage in (GroupState.SUBMITTED, GroupState.AWAITED):
+            group.stage, group.last = GroupState.COMPILED, origin
+            self._awaited[origin.compile_id] = group
+
+    def _benchmarking(self, values: tuple[str, ...], origin: Origin) -> None:
+        self._precompiled(values, origin)
+        group = self._awaited_group(origin)
+        if group is None:
+            group = self._begin(origin)
+            self._awaited[origin.compile_id] = group
+        group.stage, group.last = GroupState.BENCHMARKING, origin
+        if origin.compile_id in self._operation:
+            group.operation, group.shapes = self._operation.pop(origin.compile_id)
+
+    def _benchmarked(self, values: tuple[str, ...], origin: Origin) -> None:
+        self._close(origin)
+
+    def _close(self, origin: Origin) -> None:
+        group = self._awaited.get(origin.compile_id)
+        if group is not None:
+            group.last = origin
+            self._finish(group)
+
+    def _finish(self, group: Group) -> None:
+        group.stage = GroupState.OVER
+        for compile_id in [key for key, value in self._awaited.items() if value is group]:
+            del self._awaited[compile_id]
+        for number in [key for key, value in self._open.items() if value is group]:
+            del self._open[number]
+            self._over.append(group)
+        if len(self._over) > _MOST_OVER:
+            self._forgotten += 1
+            del self._over[0]
+
+    def compile_is_over(self, compile_id: str) -> None:
+        """The compile finished, so torch waits for none of its groups."""
+        for group in [g for g in self._open.values() if g.origin.compile_id == compile_id]:
+            self._finish(group)
+        self._waiting.pop(compile_id, None)
+
+    def printed_table(self) -> None:
+        """The table of results: printed by no compile in particular, after a benchmark."""
+        measured = [g for g in self._open.values() if g.stage is GroupState.BENCHMARKING]
+        measured = measured or [g for g in self._open.values() if g.stage is GroupState.AWAITED]
+        if len(measured) == 1:
+            self._finish(measured[0])
+
+    def is_busy(self, *, benchmarking: bool) -> bool:
+        """Whether torch waits for a group or benchmarks it."""
+        waits = (
+            (GroupState.BENCHMARKING,)
+            if benchmarking
+            else (GroupState.AWAITED, GroupState.COMPILED)
+        )
+        return any(group.stage in waits for group in self._open.values())
+
+    def unclear_waits(self) -> Iterator[tuple[Origin, list[Group]]]:
+        """Waits for which the log does not name the group."""
+        for origin in self._waiting.values():
+            candidates = self._candidates(origin)
+            if candidates:
+                yield origin, candidates
+
+
+def _whole(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+_NAMES_A_CHOICE = (
+    LineMeaning.SUBMITTED_TO_POOL,
+    LineMeaning.SUBMITTED_TO_THREAD,
+    LineMeaning.STARTED,
+    LineMeaning.SKIPPED,
+    LineMeaning.FINISHED,
+    LineMeaning.TIMED_OUT,
+)
+_Handler = Callable[[AutotuneFold, tuple[str, ...], Origin], None]
+_HANDLERS: dict[LineMeaning, _Handler] = {
+    LineMeaning.CHOICES: AutotuneFold._choices,
+    LineMeaning.GROUP: AutotuneFold._group,
+    LineMeaning.SUBMITTED_TO_POOL: AutotuneFold._submitted_to_pool,
+    LineMeaning.SUBMITTED_TO_THREAD: AutotuneFold._submitted,
+    LineMeaning.STARTED: AutotuneFold._started,
+    LineMeaning.SKIPPED: AutotuneFold._skipped,
+    LineMeaning.FINISHED: AutotuneFold._finished,
+    LineMeaning.FAILED: AutotuneFold._exception,
+    LineMeaning.TIMED_OUT: AutotuneFold._timed_out,
+    LineMeaning.TIME_OUT: AutotuneFold._time_out,
+    LineMeaning.OPERATION: AutotuneFold._next_operation,
+    LineMeaning.WAITING: AutotuneFold._wait,
+    LineMeaning.COMPLETE: AutotuneFold._complete,
+    LineMeaning.PRECOMPILED: AutotuneFold._precompiled,
+    LineMeaning.BENCHMARKING: AutotuneFold._benchmarking,
+    LineMeaning.BENCHMARKED: AutotuneFold._benchmarked,
+}
+
+
+# --- What one program wrote, folded line by line: how far each compile got, and how it ended ------
 
 # Signals that a program gets for what it did; others are sent to it.
 _FAULTS = (signal.SIGILL, signal.SIGBUS, signal.SIGFPE, signal.SIGSEGV)

@@ -1,4 +1,7 @@
-"""Reads logs: each part in turn, a large one with several processes."""
+"""Distinguishes line numbers, as `grep -n` adds them, from the ranks of a job system.
+
+Both look like `17: `. But ranks repeat, and line numbers only grow.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import contextlib
 import itertools
 import os
 import pickle
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -13,18 +17,277 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from inductoscope.errors import UsageError
-from inductoscope.hangs.logs.blocks import AHEAD, BLOCK, read_events
-from inductoscope.hangs.logs.files import STDIN, Log, compression, find_logs, open_log
-from inductoscope.hangs.logs.fold import LogFold
-from inductoscope.hangs.logs.lines import FoundEvents
-from inductoscope.hangs.logs.program import ProgramFold
-from inductoscope.processes.cores import own_cores
+from inductoscope.hangs.logs.lines import (
+    AHEAD,
+    BLOCK,
+    TABLE,
+    Event,
+    FoundEvents,
+    Line,
+    pattern_of,
+    read_events,
+)
+from inductoscope.hangs.logs.log_files import (
+    STDIN,
+    Log,
+    compression,
+    find_logs,
+    open_log,
+)
+from inductoscope.hangs.logs.program import ProgramFold, Seen, SeenFailure
 from inductoscope.processes.side_by_side import worker_context
+from inductoscope.processes.status import own_cores
+from inductoscope.torch_facts import stages
+from inductoscope.torch_facts.log_lines import LineMeaning
+from inductoscope.torch_facts.log_text import ASIDE, COLLECTIVE, Origin, Program
+from inductoscope.torch_facts.printed_stacks import LoggedStack
+from inductoscope.torch_facts.stage_lookup import stage_of_frames
+from inductoscope.torch_facts.torch_trace import Record
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
     from multiprocessing.context import BaseContext
     from multiprocessing.process import BaseProcess
+
+
+_NUMBER = re.compile(r"(\d{1,6}):\s*")
+# If this many only grew, they are line numbers; a short log needs fewer.
+_ENOUGH, _FEW = 40, 4
+
+
+# An event, its file, and its line there.
+_Placed = tuple[Event, str, int]
+
+
+class LineNumbers:
+    """Passes events on, without the numbers of lines; at first it holds them back to see."""
+
+    def __init__(self) -> None:
+        self._held: list[_Placed] = []
+        self._grown = 0
+        self._last = -1
+        self._found: bool | None = None
+
+    def has_none(self, event: Event) -> bool:
+        """Whether an event without a number can be taken at once."""
+        return not event.label and not self._held
+
+    def pass_on(self, event: Event, file: str, line: int) -> Iterator[_Placed]:
+        """The events that can be judged now, in order."""
+        if self._found is None:
+            self._look_at(event)
+            self._held.append((event, file, line))
+            if self._found is None and self._grown:
+                return
+            yield from self._release()
+        else:
+            yield self._without_number(event), file, line
+
+    def rest(self) -> Iterator[_Placed]:
+        """What is still held back when the log ends."""
+        if self._held:
+            processes = {getattr(event, "process", 0) for event, _, _ in self._held} - {0}
+            self._found = self._grown >= _FEW and len(processes) == 1
+        yield from self._release()
+
+    def _look_at(self, event: Event) -> None:
+        number = _NUMBER.match(event.label)
+        if number is None:
+            return
+        if int(number[1]) <= self._last:
+            self._found = False
+            return
+        self._last = int(number[1])
+        self._grown += 1
+        if self._grown >= _ENOUGH:
+            self._found = True
+
+    def _release(self) -> Iterator[_Placed]:
+        held, self._held = self._held, []
+        yield from ((self._without_number(event), file, line) for event, file, line in held)
+
+    def _without_number(self, event: Event) -> Event:
+        number = _NUMBER.match(event.label) if self._found else None
+        return event._replace(label=event.label[number.end() :]) if number else event
+
+
+# --- Divides the events of one log among the programs that wrote it -------------------------------
+
+_RUNS_AGAIN = (LineMeaning.RUN,)
+# What torchrun says about a program that it started.
+_LAUNCHER = "torch/distributed/elastic/"
+_EXIT = re.compile(r"\(exitcode: (-?\d{1,3})\) .*\(pid: (\d{1,18})\)")
+
+
+class LogFold:
+    """Builds the programs of one log."""
+
+    def __init__(self, log: str) -> None:
+        self.log = log
+        self._current: dict[tuple[str, int], ProgramFold] = {}
+        self._by_label: dict[str, ProgramFold] = {}
+        self._all: list[ProgramFold] = []
+        self._numbers = LineNumbers()
+        # What one of several programs wrote, by label.
+        self._shared: dict[str, ProgramFold] = {}
+        # Where Python last said that the next traceback does not end a program.
+        self._aside: dict[str, tuple[str, int]] = {}
+
+    @property
+    def programs(self) -> list[ProgramFold]:
+        """In the order of their first lines."""
+        return [program for program in self._all if not program.is_empty]
+
+    def take(self, event: Event, file: str, line: int) -> None:
+        """Take the next event, which is on this line of the file."""
+        if self._numbers.has_none(event):
+            self._take(event, file, line)
+            return
+        for passed in self._numbers.pass_on(event, file, line):
+            self._take(*passed)
+
+    def finish(self) -> None:
+        """The log has ended."""
+        for passed in self._numbers.rest():
+            self._take(*passed)
+
+    def _take(self, event: Event, file: str, line: int) -> None:
+        if isinstance(event, Record):
+            program = self._by_label[event.label] = self._program(event)
+            origin = Origin(program.program, file, line, event.time, event.compile_id)
+            program.phases.take(event, origin)
+        elif isinstance(event, LoggedStack) or not event.module:
+            self._take_unmarked(event, file, line)
+        else:
+            program = self._program_of_line(event)
+            origin = Origin(program.program, file, line, event.time, event.compile_id)
+            program.take_line(event, origin)
+            if event.level == "E" and event.module.startswith(_LAUNCHER):
+                self._take_exit(event, origin)
+
+    def _take_unmarked(self, event: LoggedStack | Line, file: str, line: int) -> None:
+        """Take what has no header, and so names no process."""
+        if isinstance(event, Line) and event.pattern == ASIDE:
+            self._aside[event.label] = (file, line)
+            return
+        if isinstance(event, LoggedStack) and event.is_of_launcher and self.programs:
+            return  # It says that a program ended, and those that did are here.
+        writers = self._writers(event.label)
+        program = writers[0] if len(writers) == 1 else self._fitting(event, writers)
+        origin = Origin(program.program, file, line)
+        sure = len(writers) == 1
+        if isinstance(event, LoggedStack):
+            program.take_failure(
+                SeenFailure(event, origin, sure), aside=self._is_aside(event, origin)
+            )
+        else:
+            program.take_printed(event, origin, sure=sure)
+
+    def _is_aside(self, failure: LoggedStack, origin: Origin) -> bool:
+        file, line = self._aside.get(failure.label, ("", 0))
+        announced = file == origin.file and 0 < origin.line - line <= 3
+        return announced or failure.is_of_thread or failure.is_of_worker
+
+    def _writers(self, label: str) -> list[ProgramFold]:
+        """The programs that may have written a line with this label and no header."""
+        latest = self._owner(label)
+        same = [p for (name, _), p in self._current.items() if name == latest.program.label]
+        running = [p for p in same if p.ending is None and not p.was_over_before(latest)]
+        return running or [latest]
+
+    def _fitting(self, event: LoggedStack | Line, writers: list[ProgramFold]) -> ProgramFold:
+        """The program whose lines fit; otherwise one that represents all of them."""
+        if isinstance(event, LoggedStack):
+            stage = stage_of_frames([(frame.file, frame.function) for frame in event.frames])[0]
+        else:
+            stage = {COLLECTIVE: stages.RUNTIME, TABLE: stages.BENCHMARK}.get(
+                event.pattern, stages.NO_STAGE
+            )
+        fitting = [program for program in writers if program.may_be_in(stage)]
+        if isinstance(event, LoggedStack) and event.is_interrupt:
+            # Ctrl-C reaches all of them, and each prints its own.
+            fitting = [p for p in fitting if p.last_interrupt is None][:1] or fitting[:1]
+        if len(fitting) == 1:
+            return fitting[0]
+        label = event.label
+        if label not in self._shared:
+            self._shared[label] = self._new(Program(self.log, label))
+        return self._shared[label]
+
+    def _take_exit(self, line: Line, origin: Origin) -> None:
+        ended = _EXIT.search(line.text)
+        if ended is None:
+            return
+        for (_, process), program in self._current.items():
+            if process == int(ended[2]):
+                seen = Seen(origin, line.module, line.level, line.text)
+                program.take_exit(int(ended[1]), seen)
+
+    def _program(self, event: Line | Record) -> ProgramFold:
+        key = (event.label, event.process)
+        program = self._current.get(key)
+        if program is None:
+            program = self._adopted(event) or self._without_rank(event)
+            program = program or self._new(Program(self.log, *key))
+            self._current[key] = program
+        return program
+
+    def _program_of_line(self, line: Line) -> ProgramFold:
+        program = self._program(line)
+        if self._begins_anew(program, line):
+            key = (line.label, line.process)
+            program = self._new(Program(self.log, *key, program.program.run + 1))
+            self._current[key] = program
+        if line.pattern or line.level in "EC":
+            self._by_label[line.label] = program
+        return program
+
+    def _new(self, name: Program) -> ProgramFold:
+        program = ProgramFold(name)
+        self._all.append(program)
+        return program
+
+    def _adopted(self, event: Line | Record) -> ProgramFold | None:
+        """What was printed before a program's first line of torch's is its own."""
+        program = self._by_label.get(event.label)
+        if program is None or program.program.process:
+            return None
+        program.program = Program(self.log, event.label, event.process)
+        return program
+
+    def _without_rank(self, event: Line | Record) -> ProgramFold | None:
+        """A process that writes a trace knows its rank only once its process group is made."""
+        if not isinstance(event, Record) or not event.label:
+            return None
+        program = self._current.pop(("", event.process), None)
+        if program is not None:
+            program.program = Program(self.log, event.label, event.process)
+        return program
+
+    def _begins_anew(self, program: ProgramFold, line: Line) -> bool:
+        pattern = pattern_of(line.pattern) if line.pattern else None
+        begins = pattern is not None and pattern.meaning in _RUNS_AGAIN
+        return begins and bool(program.compiles or program.ending)
+
+    def _owner(self, label: str) -> ProgramFold:
+        """Lines with no header name no process: they go to the last one of their label.
+
+        A launcher marks every line, torch marks only its own with the rank, so a program may be
+        known by a longer label than its other lines have.
+        """
+        program = self._by_label.get(label)
+        if program is None:
+            same = [found for (name, _), found in self._current.items() if name == label]
+            program = same[-1] if same else None
+        if program is None:
+            longer = [found for name, found in self._by_label.items() if name.startswith(label)]
+            program = longer[0] if len(longer) == 1 else None
+        if program is None:
+            program = self._by_label[label] = self._new(Program(self.log, label))
+        return program
+
+
+# --- Reads logs: each part in turn, a large one with several processes ----------------------------
 
 # Below this size a second process costs more than it saves.
 PIECE = 16 << 20

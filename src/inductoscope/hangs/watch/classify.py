@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from inductoscope.hangs.watch import compiler_kinds, native_kinds
-from inductoscope.hangs.watch.judgement import StallDiagnosis
-from inductoscope.hangs.watch.scene import Scene
+from inductoscope.hangs.watch.scene import Scene, StallDiagnosis
 
 Rule = Callable[[Scene], StallDiagnosis | None]
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from inductoscope.hangs.watch.frames import (
+from inductoscope.hangs.watch.scene import (
     Position,
+    Scene,
+    StallDiagnosis,
+    endable,
+    file_name,
     is_users_frame,
     lowering_function,
     pass_function,
 )
-from inductoscope.hangs.watch.judgement import StallDiagnosis, endable, file_name
-from inductoscope.hangs.watch.scene import Scene
-from inductoscope.processes.dumps import StackFrame
-from inductoscope.vocabulary.stages import (
+from inductoscope.processes.stacks import StackFrame
+from inductoscope.torch_facts.stages import (
     AOT,
     AUTOTUNE,
     BENCHMARK,

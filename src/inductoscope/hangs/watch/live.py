@@ -10,9 +10,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from inductoscope.hangs.watch.ending import EndedProcesses, end_stuck
-from inductoscope.hangs.watch.patience import Patience
-from inductoscope.hangs.watch.stall import Event, Resumed, Stall, StallWatcher
+from inductoscope.hangs.watch.attaching import EndedProcesses, end_stuck
+from inductoscope.hangs.watch.stall import (
+    Event,
+    Patience,
+    Resumed,
+    Stall,
+    StallWatcher,
+)
 
 _TICK = 0.5
 _TIME_TO_STOP = 5.0

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from inductoscope.hangs.watch.frames import has_stage
-from inductoscope.hangs.watch.judgement import StallDiagnosis, endable, file_name
-from inductoscope.hangs.watch.scene import Scene
+from inductoscope.hangs.watch.scene import Scene, StallDiagnosis, endable, file_name, has_stage
 from inductoscope.processes.locks import FileLock
 from inductoscope.processes.tree import ProcessSample
-from inductoscope.vocabulary import stages
+from inductoscope.torch_facts import stages
 
 _WAITS = ("waiting", stages.AUTOTUNE)
 

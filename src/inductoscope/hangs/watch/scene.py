@@ -1,16 +1,174 @@
-"""Everything known about a stalled program: the input to the rules."""
+"""What the rules say about a stalled program."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from inductoscope.hangs.watch.frames import Position, main_thread, positions
-from inductoscope.processes.dumps import ThreadStack
 from inductoscope.processes.locks import FileLock
-from inductoscope.processes.stacks import Stacks
+from inductoscope.processes.stacks import StackFrame, Stacks, ThreadStack
 from inductoscope.processes.tree import Activity, ProcessSample, Tree
-from inductoscope.recording.events.compiling import StageStart
+from inductoscope.recording.events import StageStart
+from inductoscope.torch_facts.frames import is_users
+from inductoscope.torch_facts.stage_lookup import entered_stage
+from inductoscope.torch_facts.stages import GENERATED, LOWERING, PASSES
+
+
+@dataclass(frozen=True)
+class StallDiagnosis:
+    """The kind of a stall, and how it was established."""
+
+    kind: str
+    title: str
+    stage: str
+    # 'proven', 'likely' or 'unknown'.
+    confidence: str
+    evidence: tuple[str, ...]
+    advice: str
+    # The process that is stuck: a compiler, a worker, or the user's own.
+    pid: int = 0
+    # The function, pass or file that it is stuck in.
+    culprit: str = ""
+    # Processes that may be ended to get past it; never the user's own.
+    can_end: tuple[int, ...] = ()
+    # What moves, where it is slow rather than stuck; empty for a stall.
+    moves: str = ""
+
+
+def endable(scene: Scene, processes: Sequence[ProcessSample]) -> tuple[int, ...]:
+    """Compilers and workers among the processes, and what they started; never the user's own."""
+    found: list[int] = []
+    for process in processes:
+        if process.pid == scene.root.pid or not (process.compiler or process.is_torch_worker):
+            continue
+        below = [p.pid for p in scene.tree.below(process.pid)]
+        found += [pid for pid in (*reversed(below), process.pid) if pid not in found]
+    return tuple(found)
+
+
+def file_name(path: str) -> str:
+    """The last two parts of a path, which is what torch names a generated file by."""
+    return "/".join(path.split("/")[-2:])
+
+
+# --- What a stack says: the stage of the compiler that a thread is in, and whose code it runs -----
+#
+# A stage is known by the function that torch enters it with. Of several on one stack the innermost
+# counts: Inductor runs inside AOTAutograd, which runs inside Dynamo.
+
+# Between a group of passes and the pass itself there is only this.
+_PASS_PLUMBING = (
+    "graph_transform_observer.py",
+    "contextlib.py",
+    "torch/_dynamo/utils.py",
+    "torch/_inductor/compile_fx.py",
+    "inductoscope/capture/observe.py",
+    "torch/_utils_internal.py",
+    "torch/_inductor/custom_graph_pass.py",
+)
+_GROUPS = ("post_grad_passes", "joint_graph_passes", "pre_grad_passes")
+
+
+@dataclass(frozen=True)
+class Position:
+    """Where one thread is."""
+
+    pid: int
+    thread: str
+    stage: str
+    # The frame that the stage was entered with.
+    entry: StackFrame
+    # Frames inside the stage, outermost first.
+    inside: tuple[StackFrame, ...]
+
+
+def is_users_frame(frame: StackFrame) -> bool:
+    """Whether a frame is at a line of the user's code."""
+    return bool(frame.line) and is_users(frame.file)
+
+
+def stage_of(frame: StackFrame) -> str:
+    """The stage that a frame enters; empty for any other frame."""
+    return entered_stage(frame.file, frame.name)
+
+
+def position_of(pid: int, thread: ThreadStack) -> Position | None:
+    """The stage that a thread is in; None if it is in none."""
+    for number, frame in enumerate(thread.frames):
+        stage = stage_of(frame)
+        if stage:
+            inside = tuple(reversed(thread.frames[:number]))
+            return Position(pid, thread.name, stage, frame, inside)
+    return None
+
+
+def positions(stacks: Stacks) -> list[Position]:
+    """The positions of all threads of a process that are in a stage."""
+    found = (position_of(stacks.pid, thread) for thread in stacks.threads)
+    return [position for position in found if position is not None]
+
+
+def has_stage(thread: ThreadStack, stage: str) -> bool:
+    """Whether a stage is anywhere on the stack."""
+    return any(stage_of(frame) == stage for frame in thread.frames)
+
+
+def user_frame(stacks: Stacks) -> StackFrame | None:
+    """The innermost frame of the user's own files, on the main thread before all others."""
+    ordered = sorted(stacks.threads, key=lambda thread: thread.name != "MainThread")
+    for thread in ordered:
+        for frame in thread.frames:
+            if is_users_frame(frame):
+                return frame
+    return None
+
+
+def pass_function(position: Position) -> StackFrame | None:
+    """The function of the pass that is under way in a group of passes."""
+    for frame in position.inside:
+        is_group = frame.name.endswith(_GROUPS) and "torch/_inductor" in frame.file
+        if not is_group and not frame.file.endswith(_PASS_PLUMBING):
+            return frame
+    return None
+
+
+def lowering_function(position: Position) -> StackFrame | None:
+    """The function that lowers the operation under way."""
+    plumbing = ("torch/_inductor/graph.py", "torch/fx/interpreter.py", *_PASS_PLUMBING)
+    for frame in position.inside:
+        if not frame.file.endswith(plumbing) and frame.name not in ("wrapped", "watched"):
+            return frame
+    return None
+
+
+def main_thread(stacks: Stacks) -> ThreadStack | None:
+    """The thread that began the program."""
+    named = [thread for thread in stacks.threads if thread.name == "MainThread"]
+    return next(iter(named or stacks.threads), None)
+
+
+def mark(stacks: Stacks) -> tuple[str, ...]:
+    """Where the main thread is, so that two marks are equal if it has made no progress.
+
+    Inside a stage the calls change all the time, in an endless loop too: only the stages count,
+    with the pass or the lowering that is under way. Elsewhere all calls count.
+    """
+    thread = main_thread(stacks) if stacks.has_python else None
+    if thread is None:
+        return ()
+    position = position_of(stacks.pid, thread)
+    if position is None:
+        return tuple(f"{frame.file}:{frame.function}" for frame in thread.frames)
+    stages = [stage for frame in reversed(thread.frames) if (stage := stage_of(frame))]
+    found = [stage for number, stage in enumerate(stages) if stage not in stages[:number]]
+    if position.stage == GENERATED:
+        found.append(f"{position.entry.file}:{position.entry.line}")
+    inner = pass_function(position) if position.stage in PASSES else None
+    inner = lowering_function(position) if position.stage == LOWERING else inner
+    return (*found, f"{inner.file}:{inner.function}" if inner is not None else "")
+
+
+# --- Everything known about a stalled program: the input to the rules -----------------------------
 
 
 @dataclass(frozen=True)

@@ -1,35 +1,326 @@
-"""Follows a recorded program while it runs, and reports when and where it stalls.
-
-A process has stalled when it has recorded no progress for longer than the watcher's patience, has
-started no new compiler, and none of its workers has recorded any progress either.
-"""
+"""How long a process may go without progress before it counts as stalled."""
 
 from __future__ import annotations
 
+import getpass
+import os
+import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from inductoscope.hangs.watch.classify import classify
-from inductoscope.hangs.watch.evidence import (
-    Stillness,
-    is_stuck_by_itself,
-    sooner,
-    waits_for_compiler,
+from inductoscope.hangs.watch.scene import Scene, StallDiagnosis, mark, positions, user_frame
+from inductoscope.model.process_position import ProcessPosition
+from inductoscope.processes.locks import (
+    FileLock,
+    count_tries,
+    held_locks,
+    who_has_open,
 )
-from inductoscope.hangs.watch.following import FollowedStream, Streams
-from inductoscope.hangs.watch.frames import mark, user_frame
-from inductoscope.hangs.watch.judgement import StallDiagnosis
-from inductoscope.hangs.watch.looking import look
-from inductoscope.hangs.watch.patience import Patience
-from inductoscope.hangs.watch.scene import Scene
-from inductoscope.model.position import ProcessPosition
-from inductoscope.processes.stacks import Stacks, read_stacks
-from inductoscope.processes.status import command_of, cpu_seconds, is_alive, read_status
-from inductoscope.processes.tree import Tree, sample_tree
-from inductoscope.recording.events.code import NativeStart
+from inductoscope.processes.stacks import Stacks, read_stacks, spied_locals
+from inductoscope.processes.status import (
+    command_of,
+    cpu_seconds,
+    environment_of,
+    is_alive,
+    read_status,
+)
+from inductoscope.processes.tree import (
+    ProcessSample,
+    Tree,
+    activity,
+    sample_tree,
+)
+from inductoscope.recording.events import NativeStart, StageStart, TracingContinues
+from inductoscope.recording.reader import StreamReader, stream_paths
+from inductoscope.torch_facts.stages import (
+    AUTOTUNE,
+    CPP_COMPILE,
+    NATIVE_COMPILES,
+    SCHEDULER,
+    TRITON_COMPILE,
+    WRAPPER,
+)
+
+# Seconds by stage. Native compilers may well take minutes.
+_BY_STAGE = {CPP_COMPILE: 180.0, TRITON_COMPILE: 180.0, AUTOTUNE: 300.0, SCHEDULER: 120.0}
+
+
+@dataclass(frozen=True)
+class Patience:
+    """Seconds without progress, by where a process is; None where it is not watched."""
+
+    # In any stage of the compiler that is not in `by_stage`.
+    in_stage: float = 90.0
+    by_stage: Mapping[str, float] = field(default_factory=dict)
+    # Outside of the compiler, where no progress is recorded.
+    outside: float | None = None
+    # In a call of a compiled graph that is also made in eager, and in float64.
+    in_call: float | None = None
+    # Once eager has returned from that call: this many times what it took, at least `in_stage`.
+    times_eager: float = 20.0
+    # Where a native compiler is at work: seconds in which no process uses the processor at all.
+    idle: float | None = None
+    # How many times as long a process gets that others keep from the processor.
+    when_starved: float = 5.0
+    # How many times as long a large compile gets: where it is seen to trace on, or took long to get
+    # where it is.
+    when_large: float = 5.0
+
+    @property
+    def most_signs(self) -> float:
+        """For how many seconds a process may trace a program and record nothing else."""
+        return (self.when_large - 1) * self.in_stage
+
+    def limit(self, position: ProcessPosition) -> float | None:
+        """How long a process may stay where it is."""
+        usual = self.usual_limit(position)
+        if usual is None or not position.stages:
+            return usual
+        # What a compile has taken so far shows how large it is: it may be silent for as long. What
+        # it was given while it traced is not given again.
+        most = self.when_large * usual - position.signs
+        return max(usual, min(position.seconds_inside, most))
+
+    def usual_limit(self, position: ProcessPosition) -> float | None:
+        """The same for a small compile."""
+        innermost = position.stages.innermost
+        if innermost is not None:
+            return self.by_stage.get(innermost.stage, self.in_stage)
+        if position.call is None or self.in_call is None:
+            return self.outside
+        if position.eager_seconds is None:
+            return self.in_call
+        return max(self.in_stage, self.times_eager * position.eager_seconds)
+
+
+def patience_of_run(seconds: float | None) -> Patience:
+    """For `run`, which reports a stall and continues; `seconds`, if given, apply everywhere."""
+    if seconds is None:
+        return Patience(by_stage=_BY_STAGE, outside=600.0)
+    return Patience(in_stage=seconds, outside=seconds, when_large=1.0)
+
+
+def patience_of_doctor(seconds: float) -> Patience:
+    """For the doctor, which ends a program that stalls in the compiler or in compiled code."""
+    return Patience(in_stage=seconds, in_call=5 * seconds, idle=seconds / 3, when_starved=4.0)
+
+
+# --- Evidence that a process is stuck which is better than the time that has passed ---------------
+#
+# A compile that is only slow shows none of it: it uses the processor, and its rounds come to an
+# end.
+
+# The most rounds of fusion that torch makes for a graph, with some to spare.
+MOST_ROUNDS = 20
+# Seconds without any other progress after which more rounds than that are a loop.
+_AFTER_ROUNDS = 2.0
+# Processor time that a sleeping process may use from one look to the next: a thread of it may look
+# whether something has happened.
+_ASLEEP = 0.02
+# A sleeping process waits for something else here, which may well move.
+_MAY_MOVE = ("file-lock", "stopped", "worker-stopped", "collective", "workers", "unknown")
+
+
+@dataclass
+class Stillness:
+    """Since when no process of a tree has done anything."""
+
+    since: float | None = None
+    last: Tree | None = None
+
+    def look(self, tree: Tree) -> None:
+        """Compare the processes with those of the last look."""
+        if self.last is None or not _is_still(self.last, tree):
+            self.since = tree.time
+        self.last = tree
+
+    def starts_again(self) -> None:
+        """Nothing is known of the time until now."""
+        self.since = self.last = None
+
+
+def _is_still(before: Tree, now: Tree) -> bool:
+    if any(process.state in "RD" for process in now.processes):
+        return False
+    used = {(p.pid, p.started): p.cpu_seconds for p in before.processes}
+    return used.keys() == {(p.pid, p.started) for p in now.processes} and all(
+        p.cpu_seconds - used[p.pid, p.started] <= _ASLEEP for p in now.processes
+    )
+
+
+def sooner(limit: float, position: ProcessPosition, still: Stillness, patience: Patience) -> float:
+    """The limit, or less of it where something shows that the process is stuck."""
+    if position.rounds > MOST_ROUNDS:
+        return min(limit, _AFTER_ROUNDS)
+    if not waits_for_compiler(position) or still.since is None or still.last is None:
+        return limit
+    idle = patience.idle
+    if idle is None or still.last.time - still.since < 0.75 * idle:
+        return limit
+    return min(limit, idle)
+
+
+def waits_for_compiler(position: ProcessPosition) -> bool:
+    """Whether a native compiler is at work, or should be."""
+    innermost = position.stages.innermost
+    return innermost is not None and innermost.stage in (*NATIVE_COMPILES, WRAPPER)
+
+
+def is_stuck_by_itself(judgement: StallDiagnosis) -> bool:
+    """Whether what sleeps does not wait for something that may move."""
+    return judgement.kind not in _MAY_MOVE
+
+
+# --- Follows the streams of a recording while the program writes them -----------------------------
+
+
+@dataclass
+class FollowedStream:
+    """How far one process has come, read from its stream bit by bit."""
+
+    reader: StreamReader
+    position: ProcessPosition = field(default_factory=ProcessPosition)
+    # When it was last seen to get anywhere.
+    moved: float = field(default_factory=time.monotonic)
+    # When it was last seen to trace on: that may go on for ever.
+    traced: float = 0.0
+
+    @property
+    def path(self) -> Path:
+        """The stream's file."""
+        return self.reader.path
+
+    @property
+    def pid(self) -> int:
+        """The process that writes it; 0 where the name does not say."""
+        return self.reader.pid
+
+    def catch_up(self) -> None:
+        """Read what was written since."""
+        for entry in self.reader.read_new():
+            self.position.take(entry)
+            if entry.event.is_progress:
+                self.moved = time.monotonic()
+            elif isinstance(entry.event, TracingContinues):
+                self.traced = time.monotonic()
+
+    def last_sign(self, most: float) -> float:
+        """When it was last seen to get anywhere; `most`: how often tracing is enough."""
+        return self.traced if 0 < self.position.signs <= most else self.moved
+
+
+class Streams:
+    """All streams of a recording."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._known: dict[Path, FollowedStream] = {}
+
+    def catch_up(self) -> list[FollowedStream]:
+        """Every stream of the program, read to its end as of now."""
+        for path in stream_paths(self._folder):
+            self._known.setdefault(path, FollowedStream(StreamReader(path))).catch_up()
+        return [stream for stream in self._known.values() if stream.position.role != "launcher"]
+
+
+# --- Looks at a process tree closely: stacks, locks and what moved since an earlier sample --------
+
+# Locals of the functions that wait for a lock, in torch and in the library that it uses.
+_LOCK_NAMES = frozenset({"lock_filename", "lock_path", "lock_file", "lockfile", "build_directory"})
+_MOST_STACKS = 8
+_LOOK_FOR_TRIES = 0.5
+
+Stages = Mapping[int, StageStart | None]
+
+
+def look(
+    root: int, before: Tree, *, stages: Stages | None = None, native: bool = False
+) -> Scene | None:
+    """The scene at a process now, against an earlier sample of it; None if it is gone."""
+    now = sample_tree(root)
+    if now.root is None:
+        return None
+    stacks = read_all_stacks(now, native=native)
+    alive = {process.pid for process in now.processes}
+    return with_locks(
+        Scene(
+            tree=now,
+            activity=activity(before, now),
+            stacks=stacks,
+            stages=stages or {},
+            lost=[p for p in before.workers if p.pid not in alive],
+        )
+    )
+
+
+def read_all_stacks(tree: Tree, *, native: bool = False) -> dict[int, Stacks]:
+    """Stacks of the root and of the Python processes below it."""
+    found = {}
+    for process in _worth_reading(tree)[:_MOST_STACKS]:
+        found[process.pid] = read_stacks(process.pid, native=native, is_stopped=process.is_stopped)
+    return found
+
+
+def _worth_reading(tree: Tree) -> list[ProcessSample]:
+    others = [p for p in tree.processes[1:] if p.is_python and not p.is_zombie]
+    return [*tree.processes[:1], *others]
+
+
+def with_locks(scene: Scene) -> Scene:
+    """The scene with the lock that is waited for, if a lock may be waited for at all."""
+    waiting = next(
+        (p for s in scene.stacks.values() for p in positions(s) if p.stage == "file-lock"), None
+    )
+    if waiting is None and scene.main_thread is not None:
+        return scene
+    named = lock_named(spied_locals(waiting.pid, _LOCK_NAMES)) if waiting is not None else ""
+    locks = held_locks()
+    if named:
+        return replace(scene, locks=locks, wanted_lock=named, lock_openers=who_has_open(named))
+    return replace(scene, locks=_with_tries(locks, cache_folders(scene.root.pid)))
+
+
+def lock_named(found: Mapping[str, str]) -> str:
+    """The path of a lock file among local variables."""
+    for name in ("lock_filename", "lock_path", "lock_file", "lockfile"):
+        if os.path.isabs(found.get(name, "")):
+            return found[name]
+    folder = found.get("build_directory", "")
+    return os.path.join(folder, "lock") if os.path.isabs(folder) else ""
+
+
+def _with_tries(locks: list[FileLock], folders: list[str]) -> list[FileLock]:
+    """How often each lock of the caches is tried. Locks of other caches are of other programs."""
+    kernel_knows = [lock for lock in locks if lock.waiters]
+    near = [lock for lock in locks if lock.path and _is_in(lock.path, folders)]
+    tries = count_tries([lock.path for lock in near], _LOOK_FOR_TRIES) if near else {}
+    tried = [replace(lock, tries=tries.get(lock.path, 0)) for lock in near]
+    return [*tried, *(lock for lock in kernel_knows if lock not in near)]
+
+
+def _is_in(path: str, folders: list[str]) -> bool:
+    return any(path.startswith(folder.rstrip("/") + "/") for folder in folders)
+
+
+def cache_folders(pid: int) -> list[str]:
+    """Where a process keeps compiled code, going by its environment."""
+    environment = environment_of(pid)
+    given = environment.get("TORCHINDUCTOR_CACHE_DIR")
+    temporary = environment.get("TMPDIR") or tempfile.gettempdir()
+    user = environment.get("USER") or getpass.getuser()
+    default = os.path.join(temporary, f"torchinductor_{user}")
+    extensions = environment.get("TORCH_EXTENSIONS_DIR")
+    return [folder for folder in (given, default, extensions) if folder]
+
+
+# --- Follows a recorded program while it runs, and reports when and where it stalls ---------------
+#
+# A process has stalled when it has recorded no progress for longer than the watcher's patience, has
+# started no new compiler, and none of its workers has recorded any progress either.
 
 _SAMPLE_EVERY = 1.0
 _SMALLEST_SPAN = 1.0

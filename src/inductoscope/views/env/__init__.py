@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from inductoscope.views.env.collection import (
+    Cache,
     Device,
     Environment,
     FlagCheck,
+    Machine,
     NameCheck,
+    Tool,
     Torch,
     collect_environment,
 )
-from inductoscope.views.env.flag import Flag, FlagKind, FlagPhase
-from inductoscope.views.env.flags import FLAGS
-from inductoscope.views.env.machine import Cache, Machine, Tool
+from inductoscope.views.env.flags import FLAGS, Flag, FlagKind, FlagPhase
 
 __all__ = [
     "FLAGS",

@@ -1,31 +1,316 @@
-"""Collects what `inductoscope env` reports, as data."""
+"""The private torch names that the source files of inductoscope declare.
+
+A file that touches a private name of torch or of Triton lists it at its top:
+
+    TORCH_NAMES = {"torch._inductor.ir": ("Buffer", "NonOwningLayout")}
+
+The keys are modules, the values paths from there; no path means the module itself. The lists are
+read and not imported, because some of these files import torch. A test holds each list to what its
+file uses. Hooks declare theirs in `capture/hooks`, where a missing one switches the hook off.
+"""
 
 from __future__ import annotations
 
+import ast
+import json
+import mmap
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import platform
+import re
+import shlex
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
-from inductoscope.capture.hooks import HOOKS
-from inductoscope.views.env.declared import declared_names
-from inductoscope.views.env.flag import Flag, FlagKind
-from inductoscope.views.env.flags import FLAGS
-from inductoscope.views.env.interpreter import Question, ask
-from inductoscope.views.env.machine import (
-    Cache,
-    Machine,
-    Tool,
-    find_cache,
-    find_tool,
-    read_machine,
+from inductoscope.inside.hooks import HOOKS
+from inductoscope.processes.ending import end_child
+from inductoscope.processes.status import own_cores
+from inductoscope.torch_facts import stages
+from inductoscope.torch_facts.log_lines import (
+    PATTERNS,
+    PatternCheck,
+    check_pattern,
+    release,
 )
-from inductoscope.views.env.sources import find_variables
-from inductoscope.vocabulary import stages
-from inductoscope.vocabulary.log_lines import PATTERNS, PatternCheck, check_pattern, release
-from inductoscope.vocabulary.stage_lookup import stage_of_module
-from inductoscope.vocabulary.torch_names import TorchName
+from inductoscope.torch_facts.stage_lookup import stage_of_module
+from inductoscope.torch_facts.torch_names import TorchName
+from inductoscope.views.env.flags import FLAGS, Flag, FlagKind
+
+LIST = "TORCH_NAMES"
+_PACKAGE = Path(__file__).parents[2]
+
+
+def declared_names() -> Iterator[TorchName]:
+    """All names that files declare, in the order of the files."""
+    for path in sorted(_PACKAGE.rglob("*.py")):
+        source = path.read_text("utf-8")
+        if LIST in source:
+            yield from names_in(ast.parse(source))
+
+
+def names_in(tree: ast.Module) -> Iterator[TorchName]:
+    """The names that one file declares."""
+    for statement in tree.body:
+        if is_declaration(statement):
+            for module, attributes in ast.literal_eval(statement.value).items():
+                yield from (TorchName(module, path) for path in attributes or ("",))
+
+
+def is_declaration(statement: ast.stmt) -> TypeGuard[ast.Assign]:
+    """Whether a statement is a file's list of names."""
+    return isinstance(statement, ast.Assign) and any(
+        isinstance(target, ast.Name) and target.id == LIST for target in statement.targets
+    )
+
+
+# --- The machine, the compilers on it and the cache folder: what can be told without torch --------
+
+CACHE_VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
+_SECONDS_FOR_A_VERSION = 20
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The operating system and the CPU."""
+
+    system: str
+    cpu: str
+    cores: int
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A program that Inductor or Triton starts."""
+
+    path: str
+    version: str | None  # None where it does not start
+
+
+@dataclass(frozen=True)
+class Cache:
+    """The folder in which Inductor keeps what it compiled."""
+
+    path: str
+    private: bool  # chosen for this run; otherwise all runs of this user share it
+
+
+def read_machine() -> Machine:
+    """The machine that this process runs on."""
+    return Machine(system=platform.platform(), cpu=_cpu(), cores=len(own_cores()))
+
+
+def find_tool(candidates: Sequence[str]) -> Tool | None:
+    """The first of `candidates` that is there, asked for its version; None where none is."""
+    for candidate in candidates:
+        # CXX may carry options, or a launcher such as ccache, before the compiler.
+        words = shlex.split(candidate)
+        path = shutil.which(words[0]) if words else None
+        if path is not None:
+            return Tool(shlex.join([path, *words[1:]]), _version([path, *words[1:]]))
+    return None
+
+
+def find_cache(default: str | None) -> Cache | None:
+    """The cache folder in use: the one that was chosen, else torch's `default`."""
+    chosen = os.environ.get(CACHE_VARIABLE)
+    if chosen:
+        path = os.path.abspath(chosen)
+        return Cache(path, private=path != default)
+    return Cache(default, private=False) if default else None
+
+
+def _cpu() -> str:
+    """The name of the CPU where the system tells it, and the architecture."""
+    machine = platform.machine()
+    name = _cpu_name() or platform.processor()
+    return f"{name} ({machine})" if name and name != machine else machine
+
+
+def _cpu_name() -> str | None:
+    try:
+        lines = Path("/proc/cpuinfo").read_text("utf-8", "replace").splitlines()
+    except OSError:
+        return None
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, None)
+
+
+def _version(command: Sequence[str]) -> str | None:
+    try:
+        done = subprocess.run(
+            [*command, "--version"],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            stdin=subprocess.DEVNULL,
+            timeout=_SECONDS_FOR_A_VERSION,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return _version_line(done.stdout) if done.returncode == 0 else None
+
+
+def _version_line(text: str) -> str | None:
+    """The line that tells: the one with "release" (ptxas), else the first."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    telling = [line for line in lines if "release" in line]
+    return next(iter(telling or lines), None)
+
+
+# --- Where the files of an installed torch name an environment variable ---------------------------
+#
+# A variable is known when code that reads the environment names it: in the Python files of the
+# compiler, or as a whole string in the libraries, where the C++ side keeps its names. Comments,
+# messages and tests prove nothing and are ignored.
+
+_FOLDERS = ("_inductor", "_dynamo", "_functorch", "_logging", "compiler", "fx", "utils")
+
+# Where the C++ side reads its variables. The library of CUDA kernels is left out: it is large,
+# and what it reads does not concern the compiler.
+_LIBRARIES = ("c10_cuda", "c10_hip", "c10", "torch_cpu", "torch_python")
+
+# What stands shortly before a name that is read: os.environ.get(, getenv(, env_name_force=[,
+# LOG_ENV_VAR =, get_tristate_env(. A brace means that the variable is set for another process.
+_READ = re.compile(rb"(?:environ|getenv|env_name|_env\(|ENV_VAR)[^;#{]{0,60}$")
+_REACH = 100
+_ASSIGNED = re.compile(rb"\]\s*=[^=]")
+
+
+def find_variables(root: Path, names: Iterable[str]) -> dict[str, str]:
+    """How each of `names` was found in the torch package at `root`; those not found are left out.
+
+    >>> find_variables(root, ["TORCHINDUCTOR_NAN_ASSERTS"])
+    {'TORCHINDUCTOR_NAN_ASSERTS': 'read in torch/_inductor/config.py:233'}
+    """
+    wanted = set(names)
+    found = _in_python(root, wanted)
+    return found | _in_libraries(root, wanted - found.keys())
+
+
+def _in_python(root: Path, names: set[str]) -> dict[str, str]:
+    quoted = re.compile(rb"[\"'](%s)[\"']" % b"|".join(name.encode() for name in sorted(names)))
+    found: dict[str, str] = {}
+    for path in _python_files(root):
+        source = path.read_bytes()
+        for match in quoted.finditer(source):
+            name = match[1].decode()
+            if name not in found and _is_read(source, match):
+                line = source.count(b"\n", 0, match.start()) + 1
+                found[name] = f"read in torch/{path.relative_to(root).as_posix()}:{line}"
+    return found
+
+
+def _is_read(source: bytes, match: re.Match[bytes]) -> bool:
+    before = source[max(0, match.start() - _REACH) : match.start()]
+    return bool(_READ.search(before)) and not _ASSIGNED.match(source, match.end())
+
+
+def _python_files(root: Path) -> Iterator[Path]:
+    """Config modules first: where several files read a variable, they are the ones to cite."""
+    files = [path for folder in _FOLDERS for path in sorted((root / folder).rglob("*.py"))]
+    yield from sorted(files, key=lambda path: path.name != "config.py")
+
+
+def _in_libraries(root: Path, names: set[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for library in _libraries(root):
+        for name in sorted(names - found.keys()):
+            if _holds(library, name):
+                found[name] = f"string in {library.name}"
+    return found
+
+
+def _libraries(root: Path) -> Iterator[Path]:
+    for stem in _LIBRARIES:
+        for name in (f"lib{stem}.so", f"lib{stem}.dylib", f"{stem}.dll"):
+            path = root / "lib" / name
+            if path.is_file() and path.stat().st_size:
+                yield path
+
+
+def _holds(library: Path, name: str) -> bool:
+    """Whether the name is a whole C string: in a message it would have neighbours."""
+    with (
+        library.open("rb") as file,
+        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data,
+    ):
+        return data.find(b"\0" + name.encode() + b"\0") >= 0
+
+
+# --- Asks the torch of another Python, in a process with a time limit -----------------------------
+#
+# torch is never imported here: the installed version may crash or hang on import, and the Python
+# that runs the user's script is often not the one that runs inductoscope.
+
+SECONDS = 120.0
+
+_PROBE = Path(__file__).with_name("probe.py")
+
+
+@dataclass(frozen=True)
+class Question:
+    """What the other Python is asked, besides its versions and devices."""
+
+    names: Sequence[tuple[str, str]] = ()  # module and dotted path of private names
+    settings: Sequence[tuple[str, str]] = ()  # module and dotted path of config keys
+    artifacts: Sequence[str] = ()
+
+
+def ask(python: str, question: Question, *, seconds: float = SECONDS) -> dict[str, Any]:
+    """The answer of `python`, as `probe.py` gives it.
+
+    If there is no answer, "problem" says why, and there are no other keys.
+    """
+    # Importing Inductor creates its cache folder; we must not create the user's.
+    with tempfile.TemporaryDirectory(prefix="inductoscope-env-") as cache:
+        try:
+            process = subprocess.Popen(
+                [python, str(_PROBE)],
+                env=_environment(cache),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                encoding="utf-8",
+                errors="replace",
+                start_new_session=True,
+            )
+        except OSError as error:
+            return {"problem": f"it cannot be started: {error.strerror}"}
+        return _converse(process, json.dumps(asdict(question)), seconds)
+
+
+def _environment(cache: str) -> dict[str, str]:
+    environment = {**os.environ, CACHE_VARIABLE: cache}
+    # A trace of this process would end up among those of the user's program.
+    environment.pop("TORCH_TRACE", None)
+    return environment
+
+
+def _converse(process: subprocess.Popen[str], question: str, seconds: float) -> dict[str, Any]:
+    try:
+        output, errors = process.communicate(question, timeout=seconds)
+    except subprocess.TimeoutExpired:
+        return {"problem": f"importing torch did not end within {seconds:g} s"}
+    finally:
+        end_child(process)
+    try:
+        answer = json.loads(output)
+    except ValueError:
+        return {"problem": _ending(process.returncode, errors)}
+    return answer if isinstance(answer, dict) else {"problem": "its answer is not valid"}
+
+
+def _ending(returncode: int, errors: str) -> str:
+    last = next((line for line in reversed(errors.splitlines()) if line.strip()), "")
+    how = f"signal {-returncode}" if returncode < 0 else f"exit code {returncode}"
+    return f"it ended with {how} before it could answer" + (f": {last}" if last else "")
+
+
+# --- Collects what `inductoscope env` reports, as data --------------------------------------------
 
 OLDEST_TORCH, NEWEST_TORCH = "2.11", "2.15"
 

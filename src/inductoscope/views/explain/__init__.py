@@ -11,12 +11,18 @@ import re
 from collections.abc import Iterable
 
 from inductoscope.errors import UsageError
-from inductoscope.views.explain.entities import StageEntry, Topic, TorchSwitch
-from inductoscope.views.explain.frontend import FRONTEND
-from inductoscope.views.explain.graphs import GRAPHS
-from inductoscope.views.explain.inductor import INDUCTOR_STAGES
-from inductoscope.views.explain.output import OUTPUT
-from inductoscope.views.explain.topics import CONFIDENCES, VERDICTS, VIEWS
+from inductoscope.views.explain.stages import (
+    CONFIDENCES,
+    FRONTEND,
+    GRAPHS,
+    INDUCTOR_STAGES,
+    OUTPUT,
+    VERDICTS,
+    VIEWS,
+    StageEntry,
+    Topic,
+    TorchSwitch,
+)
 
 __all__ = [
     "CONFIDENCES",

@@ -12,7 +12,8 @@ import hashlib
 import json
 import os
 import posixpath
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,9 @@ from typing import Any
 from inductoscope.errors import ToolFailure, UsageError, unwritable
 from inductoscope.recording.values import members, parse, texts
 from inductoscope.version import __version__
-from inductoscope.views.export.item import Item
+from inductoscope.views.report.recordings import megabytes
+from inductoscope.views.report.terminal import Printer
+from inductoscope.wording import count_of
 
 MANIFEST = "manifest.json"
 SCHEMA = 1
@@ -208,3 +211,67 @@ def _create(folder: Path, path: str, data: bytes) -> None:
     # Exclusive: does not follow a link that somebody creates in the meantime.
     with open(target, "xb") as file:
         file.write(data)
+
+
+# --- One file of an export ------------------------------------------------------------------------
+
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+|\.{2,}")
+_LONGEST = 80
+
+
+@dataclass(frozen=True)
+class Item:
+    """A file's path in the folder, what it is, and a function that makes its text."""
+
+    path: str
+    what: str
+    make: Callable[[], str]
+    graph: str = ""
+    stage: str = ""
+
+
+def safe_name(text: str, otherwise: str = "unnamed") -> str:
+    """A name for a file or folder, without path separators or other unsafe characters."""
+    name = _UNSAFE.sub("_", text).lstrip("._-")[:_LONGEST].rstrip("._-")
+    return name or otherwise
+
+
+# --- What an export wrote: the view of `inductoscope export` --------------------------------------
+
+VIEW_SCHEMA = 1
+View = dict[str, Any]
+
+# What to do with each form, told where it was written.
+_NEXT = {
+    "trace.json": "open it in ui.perfetto.dev or chrome://tracing",
+    "graphviz": "dot -Tsvg FILE draws one",
+    "recording.json": "everything in one file",
+    "raw": "the output of each stage, as files",
+}
+
+
+def export_view(recording: str, folder: Path, written: Iterable[Written]) -> View:
+    """What was written, as data."""
+    return {
+        "schema": VIEW_SCHEMA,
+        "recording": recording,
+        "folder": str(folder),
+        "files": [vars(file) for file in written],
+        "kept": kept_files(folder),
+    }
+
+
+def print_export(printer: Printer, view: View) -> None:
+    """One line per kind of file."""
+    groups: dict[str, list[View]] = {}
+    for file in view["files"]:
+        groups.setdefault(file["path"].partition("/")[0], []).append(file)
+    printer.heading(f"{count_of(len(view['files']), 'file')} in {view['folder']}")
+    for name, files in groups.items():
+        size = megabytes(sum(file["bytes"] for file in files))
+        count = f"{len(files)} files, " if len(files) > 1 else ""
+        printer.pair(name, f"{count}{size}: {_NEXT.get(name, '')}", width=16)
+    printer.pair(MANIFEST, "what each file is", width=16)
+    if view["kept"]:
+        named = ", ".join(view["kept"][:8])
+        printer.pair("left alone", f"{len(view['kept'])} not of this export: {named}", width=16)

@@ -6,10 +6,15 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 
 from inductoscope.model.entities import Compile, InductorGraph, Recording
-from inductoscope.model.fx import FxGraph, FxNode, describe_value, read_graph
+from inductoscope.model.fx import (
+    FxGraph,
+    FxNode,
+    describe_value,
+    read_graph,
+)
 from inductoscope.model.schedule import ScheduledNode, read_schedule
-from inductoscope.views.export.item import Item, safe_name
-from inductoscope.vocabulary import stages
+from inductoscope.torch_facts import stages
+from inductoscope.views.export.folder import Item, safe_name
 
 _QUOTED_OR_NAME = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|[A-Za-z_]\w*")
 _CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")

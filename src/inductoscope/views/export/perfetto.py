@@ -4,17 +4,28 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from inductoscope.model.entities import Recording
-from inductoscope.model.lanes import Lane, Span
-from inductoscope.model.timeline import Timeline, timeline
-from inductoscope.recording.profile_file import KERNELS, MEMORY, stored_profile
-from inductoscope.views.export.item import Item
-from inductoscope.views.export.measured_calls import measured_calls
-from inductoscope.views.export.measured_memory import measured_memory
+from inductoscope.model.timeline import Lane, Span, Timeline, timeline
+from inductoscope.recording.profile_file import (
+    KERNELS,
+    MEMORY,
+    alive_at_peak,
+    stored_profile,
+    totals_over_time,
+)
+from inductoscope.recording.values import (
+    members,
+    objects,
+    real,
+    text,
+    whole,
+)
+from inductoscope.views.export.folder import Item
+from inductoscope.wording import bytes_text
 
 Event = dict[str, Any]
 
@@ -104,3 +115,92 @@ def _complete(span: Span, process: int, thread: int) -> Event:
         "tid": thread,
         "args": {"graph": span.graph, "compile": span.compile, "finished": span.finished},
     }
+
+
+# --------------------------------------------------------------------------------------------------
+# One usual call of every graph that was profiled, as lanes of a trace: kernels, and gaps as gaps.
+#
+# They ran some time during the run; in the trace they begin where it ends, side by side, so that
+# they can be compared.
+
+CallEvent = dict[str, Any]
+
+
+def measured_calls(profile: Mapping[str, Any], *, process: int, begin: int) -> Iterator[CallEvent]:
+    """The events; none if no call was kept. `begin` is in microseconds."""
+    graphs = [graph for graph in objects(profile.get("graphs")) if members(graph.get("usual_call"))]
+    if graphs:
+        name = "usual calls, measured by profile"
+        yield _name("process_name", process, 1, name)
+    for number, graph in enumerate(graphs, 1):
+        words = [str(graph.get(key) or "") for key in ("function", "graph")]
+        yield _name("thread_name", process, number, " ".join(filter(None, words)))
+        call = members(graph.get("usual_call"))
+        place = {"ph": "X", "pid": process, "tid": number}
+        whole = {"calls": graph.get("calls"), "measured_by": graph.get("measured_by")}
+        yield {**place, "name": "call", "cat": "call", **_span(begin, 0.0, call), "args": whole}
+        for kernel in objects(call.get("kernels")):
+            named = {"name": str(kernel.get("kernel") or ""), "cat": "kernel"}
+            line = {"wrapper_line": kernel.get("wrapper_line")}
+            start = real(kernel.get("start"))
+            yield {**place, **named, **_span(begin, start, kernel), "args": line}
+
+
+def _name(kind: str, process: int, thread: int, name: str) -> CallEvent:
+    return {"ph": "M", "pid": process, "tid": thread, "name": kind, "args": {"name": name}}
+
+
+def _span(begin: int, start: float, found: Mapping[str, Any]) -> dict[str, float]:
+    """Microseconds with three decimals: a kernel may take less than one."""
+    seconds = max(real(found.get("seconds")), 0.0)
+    return {"ts": round(begin + start * 1e6, 3), "dur": round(seconds * 1e6, 3)}
+
+
+# --- Memory over one step, as counters of a trace: compiled and in eager, with the peak marked ----
+#
+# The steps ran some time during the run; in the trace they begin where it ends, side by side.
+
+MemoryEvent = dict[str, Any]
+
+# Blocks that a peak names, the largest first.
+_MOST_BLOCKS = 40
+
+
+def measured_memory(
+    profile: Mapping[str, Any], *, process: int, begin: int
+) -> Iterator[MemoryEvent]:
+    """The events; none if no step was traced. `begin` is in microseconds."""
+    steps = objects(profile.get("steps"))
+    if steps:
+        name = {"name": "memory of one step, measured by profile --memory"}
+        yield {"ph": "M", "pid": process, "tid": 1, "name": "process_name", "args": name}
+    for step in steps:
+        for how, course in (("compiled", step), ("in eager", members(step.get("eager")))):
+            if course:
+                title = f"{text(step.get('function'))}, {text(course.get('device'))}, {how}"
+                yield from _course(course, title, process, begin)
+
+
+def _course(
+    course: Mapping[str, Any], title: str, process: int, begin: int
+) -> Iterator[MemoryEvent]:
+    place = {"pid": process, "tid": 1}
+    points = [(0.0, whole(course.get("base_bytes")))]
+    for seconds, total in points + totals_over_time(course):
+        at = round(begin + seconds * 1e6, 3)
+        yield {**place, "ph": "C", "name": title, "ts": at, "args": {"bytes": total}}
+    peak = whole(course.get("peak_bytes"))
+    yield {
+        **place,
+        "ph": "i",
+        "s": "p",
+        "name": f"peak of {title}: {bytes_text(peak)}",
+        "ts": round(begin + real(course.get("peak_seconds")) * 1e6, 3),
+        "args": {"alive": list(_alive(course))},
+    }
+
+
+def _alive(course: Mapping[str, Any]) -> Iterator[str]:
+    for block in alive_at_peak(course)[:_MOST_BLOCKS]:
+        about = (text(block.get(key)) for key in ("kind", "name", "operation", "source"))
+        yield " · ".join([bytes_text(whole(block.get("bytes"))), *filter(None, about)])

@@ -2,54 +2,85 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from inductoscope.analysis.fusion.row import FUSED, NEVER, REFUSED, LedgerRow, Outcome
+from inductoscope.analysis.fusion.ledger import (
+    FUSED,
+    NEVER,
+    REFUSED,
+    LedgerRow,
+    Outcome,
+)
 from inductoscope.analysis.rules import diagnose
-from inductoscope.model.counts import generated
+from inductoscope.analysis.rules.finding import Finding
 from inductoscope.model.entities import (
     Compile,
     CompileError,
     InductorGraph,
     Kernel,
     Recording,
+    TimedChoice,
 )
 from inductoscope.model.join import GraphJoin
-from inductoscope.model.native import NativeIndex
-from inductoscope.model.target import recording_target, target_note
+from inductoscope.model.kernels import NativeIndex, generated
+from inductoscope.model.target import left_out, recording_target, target_note, target_notes
 from inductoscope.model.timeline import Timeline, timeline
-from inductoscope.packages.recorded import count_guards, recorded_package
-from inductoscope.packages.wrapper_text import WrapperText
+from inductoscope.packages.package import count_guards, recorded_package
+from inductoscope.recording.values import texts
+from inductoscope.torch_facts.frames import arrows
+from inductoscope.torch_facts.package_guards import InputGuard
+from inductoscope.torch_facts.package_wrappers import PackagedConstant, WrapperText
+from inductoscope.torch_facts.stages import AOT_INDUCTOR
 from inductoscope.version import __version__
-from inductoscope.views.page import graph_chunks, index_head, run_chunks
-from inductoscope.views.page.buffers import buffer_rows
-from inductoscope.views.page.chunk_contract import BufferRow, NamedThing
+from inductoscope.views.explain import STAGES, stage_summary
+from inductoscope.views.page import graph_chunks
 from inductoscope.views.page.contract import (
     AutotuneHead,
+    BufferRow,
+    GraphSources,
+    Guards,
     Index,
     KernelRow,
     LedgerHead,
+    ModulesHead,
+    NamedThing,
+    PackageConstant,
+    PackageContents,
+    PackageInput,
+    PackageSize,
+    PageChoice,
     PageCompile,
     PageFailure,
     PageFinding,
     PageGraph,
+    PageLane,
+    PageProgram,
+    PageSpan,
+    PageTable,
     PageTarget,
+    PageTimeline,
+    Search,
+    Severity,
+    SharedTable,
+    StageTime,
     TimelineHead,
 )
-from inductoscope.views.page.graph_summary import GraphSummary, summarise
-from inductoscope.views.page.kernel_rows import costliest, kernel_rows
-from inductoscope.views.page.measured_chunks import StoredMeasurements
-from inductoscope.views.page.module_chunk import module_tree
-from inductoscope.views.page.profile_chunk import StoredProfile
-from inductoscope.views.page.profile_contract import ModulesHead, PageTable, SharedTable
-from inductoscope.views.page.source_contract import GraphSources
-from inductoscope.views.page.sources import chunk_of, graph_digests, recorded
+from inductoscope.views.page.graph_chunks import buffer_rows, chunk_of, graph_digests, recorded
+from inductoscope.views.page.graph_tables import (
+    GraphSummary,
+    costliest,
+    kernel_rows,
+    module_tree,
+    summarise,
+)
+from inductoscope.views.page.measurements import StoredMeasurements, StoredProfile
 from inductoscope.views.page.stored_verdict import verdict_view
-from inductoscope.vocabulary.flows import AOT_INDUCTOR
+from inductoscope.views.report.summary import torch_version
 
 Chunk = Callable[[], Any]
 
@@ -106,7 +137,7 @@ class Contents:
     @cached_property
     def findings(self) -> tuple[PageFinding, ...]:
         """What the rules have found."""
-        return tuple(index_head.finding_view(finding) for finding in diagnose(self._recording))
+        return tuple(finding_view(finding) for finding in diagnose(self._recording))
 
     def find_out(self) -> None:
         """What needs no summary of a graph; the rest is then faster."""
@@ -121,16 +152,16 @@ class Contents:
         return Index(
             schema=1,
             inductoscope=__version__,
-            title=index_head.title(recording),
+            title=title(recording),
             recording=recording.path,
             live=self._live,
             finished=recording.ending is not None or not self._live,
             target=PageTarget(target, target_note(recording)) if target else None,
-            program=index_head.program(recording, live=self._live),
+            program=program(recording, live=self._live),
             findings=self.findings,
             verdict=verdict_view(recording),
-            notes=index_head.notes(recording),
-            stages=index_head.stages(recording),
+            notes=notes(recording),
+            stages=stages(recording),
             compiles=_compiles(recording),
             graphs=tuple(
                 _graph(number, positions[id(compile_)], graph, linked=self._linked)
@@ -163,7 +194,7 @@ class Contents:
             package = _package_of(self._recording, compile_)
             if package is not None:
                 found[f"package-{number}"] = _package(package)
-        found["autotune"] = lambda: run_chunks.autotune(self._recording)
+        found["autotune"] = lambda: autotune(self._recording)
         if self._profile.head is not None:
             found["profile"] = lambda: self._profile.chunk
         return {**found, **self._measured.chunks, **self.chunks_of_index}
@@ -221,7 +252,7 @@ class Contents:
             "ledger": lambda: SharedTable.joined(
                 LedgerRow, [each.ledger for each in self._every_summary]
             ),
-            "timeline": lambda: run_chunks.timeline_view(self.timeline, numbers),
+            "timeline": lambda: timeline_view(self.timeline, numbers),
         }
 
     @cached_property
@@ -343,7 +374,7 @@ def _recorded(recording: Recording, digest: str) -> Chunk:
 
 
 def _guards(recording: Recording, compile_: Compile) -> Chunk:
-    return lambda: run_chunks.guards(recording, compile_)
+    return lambda: guards(recording, compile_)
 
 
 def _package_of(recording: Recording, compile_: Compile) -> WrapperText | None:
@@ -352,7 +383,7 @@ def _package_of(recording: Recording, compile_: Compile) -> WrapperText | None:
 
 
 def _package(found: WrapperText) -> Chunk:
-    return lambda: run_chunks.package(found)
+    return lambda: package(found)
 
 
 def _ledger_head(summaries: Iterable[GraphSummary]) -> LedgerHead:
@@ -364,3 +395,214 @@ def _autotune(recording: Recording) -> AutotuneHead:
     searches = [search for graph in recording.graphs for search in graph.autotunes]
     choices = sum(len(search.choices) for search in searches)
     return AutotuneHead("autotune", len(searches), choices)
+
+
+# --------------------------------------------------------------------------------------------------
+# What the first view says of the run: the program, findings, what is missing, seconds by stage.
+
+
+def program(recording: Recording, *, live: bool) -> PageProgram:
+    """What ran, and how it ended."""
+    return PageProgram(
+        command=" ".join(texts(recording.manifest.get("command"))),
+        torch=torch_version(recording),
+        python=next((p.python for p in recording.processes if p.python), ""),
+        started=_started(recording),
+        seconds=recording.ending.seconds if recording.ending else None,
+        ending=_ending(recording, live=live),
+    )
+
+
+def title(recording: Recording) -> str:
+    """What the page is called."""
+    words = texts(recording.manifest.get("command"))
+    scripts = [word for word in words if word.endswith(".py")]
+    return (scripts or list(words[-1:]) or ["recording"])[0].rpartition("/")[2]
+
+
+def _started(recording: Recording) -> str:
+    created = recording.manifest.get("created")
+    if not isinstance(created, (int, float)):
+        return ""
+    try:
+        return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(created))
+    except (OverflowError, ValueError, OSError):
+        return ""
+
+
+def _ending(recording: Recording, *, live: bool) -> str:
+    ending = recording.ending
+    if recording.manifest.get("recompiled_from"):
+        return "recompiled from recorded graphs"
+    if ending is None:
+        return "none so far" if live else "the recording has no end"
+    return f"killed by signal {ending.signal}" if ending.signal else f"exit code {ending.exit_code}"
+
+
+def _told(finding: Finding) -> tuple[str, ...]:
+    """The line and how the program got there, then how it is known."""
+    stack = arrows(finding.stack) if len(finding.stack) > 1 else ""
+    return (*filter(None, (finding.code, stack)), *finding.evidence)
+
+
+def finding_view(finding: Finding) -> PageFinding:
+    """A finding as the page has it."""
+    return PageFinding(
+        rule=finding.rule,
+        title=finding.title,
+        severity=_severity(finding),
+        confidence=finding.confidence,
+        text="\n".join(_told(finding)),
+        place=finding.source,
+        what_to_do=finding.advice,
+    )
+
+
+# Problems that cost time but keep the result correct.
+_SLOW = ("graph_breaks", "recompiles")
+
+
+def _severity(finding: Finding) -> Severity:
+    if not finding.is_problem:
+        return "note"
+    return "warning" if finding.rule in _SLOW else "error"
+
+
+_MOST_DAMAGE = 20
+
+
+def notes(recording: Recording) -> tuple[str, ...]:
+    """What is missing, and why."""
+    notes = [f"{where}: {what}" for where, what in recording.damage[:_MOST_DAMAGE]]
+    if len(recording.damage) > _MOST_DAMAGE:
+        notes.append(f"{len(recording.damage) - _MOST_DAMAGE} more places are damaged.")
+    for process in recording.processes:
+        notes += [f"View off: {view}" for view in process.views_off]
+        notes += [f"A hook failed: {error}" for error in process.hook_errors]
+        if process.stopped:
+            notes.append(f"Process {process.pid} stopped recording: {process.stopped}")
+    notes += [f"Compile {name} was skipped: {why}" for name, why in left_out(recording)]
+    notes += [f"Compile {name}: {text}" for name, text in target_notes(recording)]
+    cached = [graph.key for graph in recording.graphs if graph.cached]
+    if cached:
+        notes.append(
+            f"{', '.join(cached[:8])} came from a cache: the stages before the kernels did not "
+            "run. 'inductoscope run --fresh' recompiles everything, in a private cache."
+        )
+    cut_off = [graph.key for graph in recording.graphs if not graph.finished]
+    if cut_off and recording.ending is not None:
+        notes.append(
+            f"{', '.join(cut_off[:8])}: the compile did not get to its end, so there is nothing of "
+            "the stages that would have come next."
+        )
+    if recording.unknown_events:
+        kinds = ", ".join(recording.unknown_events)
+        notes.append(f"Skipped events of a newer version: {kinds}.")
+    return tuple(dict.fromkeys(notes))
+
+
+def stages(recording: Recording) -> tuple[StageTime, ...]:
+    """How long each stage took, in the order of the stages."""
+    seconds: dict[str, float] = {}
+    for compile_ in recording.compiles:
+        for stage, spent in compile_.stage_seconds.items():
+            seconds[stage] = seconds.get(stage, 0.0) + spent
+    known = [stage.name for stage in STAGES if stage.name in seconds]
+    return tuple(
+        StageTime(name, round(seconds[name], 4), stage_summary(name))
+        for name in dict.fromkeys([*known, *seconds])
+    )
+
+
+# --- Chunks of the whole run: autotuning, guards, packages, the timeline --------------------------
+
+
+def autotune(recording: Recording) -> tuple[Search, ...]:
+    """Every autotuning search, with its choices."""
+    return tuple(
+        Search(
+            graph=graph.key,
+            operation=search.operation,
+            inputs=search.inputs,
+            winner=search.winner,
+            choices=tuple(map(_choice, search.choices)),
+        )
+        for graph in recording.graphs
+        for search in graph.autotunes
+    )
+
+
+def _choice(choice: TimedChoice) -> PageChoice:
+    is_timed = choice.milliseconds is not None and not choice.failed
+    return PageChoice(
+        name=choice.name,
+        description=choice.description,
+        milliseconds=choice.milliseconds,
+        state="timed" if is_timed else choice.state,
+        error=choice.error,
+    )
+
+
+def guards(recording: Recording, compile_: Compile) -> Guards:
+    """The guards of one compile, one per line."""
+    rows = recording.data(compile_.guards)
+    lines = []
+    for row in rows if isinstance(rows, list) else ():
+        if isinstance(row, dict):
+            code = row.get("code")
+            text = "; ".join(map(str, code)) if isinstance(code, list) else str(code or "")
+            head = " ".join(str(row.get(name) or "") for name in ("kind", "source")).strip()
+            lines.append(f"{head}: {text}" if text else head)
+    return Guards("\n".join(lines))
+
+
+def package(found: WrapperText) -> PackageContents:
+    """What a package accepts and holds, the largest constants first."""
+    held = sorted(found.constants, key=lambda constant: -constant.bytes)
+    return PackageContents(
+        inputs=tuple(map(_input, found.guards.inputs)),
+        sizes=tuple(PackageSize(s.name, s.expression) for s in found.guards.symbols),
+        constants=tuple(map(_constant, held)),
+    )
+
+
+def _input(guard: InputGuard) -> PackageInput:
+    return PackageInput(
+        name=guard.name,
+        dtype=guard.dtype,
+        sizes=guard.size_texts,
+        strides=guard.stride_texts,
+        device=guard.device,
+        aligned_to=guard.aligned_to,
+    )
+
+
+def _constant(constant: PackagedConstant) -> PackageConstant:
+    return PackageConstant(
+        name=constant.name,
+        kind=constant.kind,
+        dtype=constant.dtype,
+        shape=f"[{', '.join(map(str, constant.shape))}]",
+        device=constant.device,
+        bytes=constant.bytes,
+        written_by=", ".join(constant.written_by),
+    )
+
+
+def timeline_view(found: Timeline, numbers: Mapping[tuple[str, str], int]) -> PageTimeline:
+    """Where the time went, by process and stage."""
+    return PageTimeline(
+        lanes=tuple(PageLane(lane.name, lane.kind) for lane in found.lanes),
+        spans=tuple(
+            PageSpan(
+                lane=span.lane,
+                start=round(span.start, 6),
+                seconds=round(span.seconds, 6),
+                depth=span.depth,
+                stage=span.stage,
+                label=span.label if span.finished else f"{span.label} (not finished)",
+                graph=numbers.get((found.lanes[span.lane].process, span.graph)),
+            )
+            for span in found.spans
+        ),
+    )

@@ -1,46 +1,767 @@
-"""The page's data: every key of its index and of its chunks, with its type.
-
-`python -m inductoscope.views.page.typescript` writes `web/src/contract.ts` from these classes: the
-types that the page's code uses, and functions that read them even from a damaged page. A test
-fails if the two differ, or if nothing in `web/src` reads a key.
-"""
+"""What the page knows of run time: modules with their kernels, and what was measured of them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from operator import attrgetter
+from typing import Any, Generic, Literal, NewType, TypeVar
 
-from inductoscope.analysis.fusion.row import LedgerRow
+from inductoscope.analysis.fusion.ledger import LedgerRow
 from inductoscope.model.entities import CacheLookup, GraphBreak, Recompile
-from inductoscope.views.page.chunk_contract import (
-    BufferRow,
-    FormText,
-    Guards,
-    LinkedPanes,
-    NamedThing,
-    PackageContents,
-    PageTimeline,
-    Passes,
-    Schedule,
-    Search,
-)
-from inductoscope.views.page.measured_contract import (
-    MeasuredHead,
-    PageAdvice,
-    PageCosts,
-    PageMemory,
-)
-from inductoscope.views.page.profile_contract import (
-    ModulesHead,
-    ModuleTree,
-    PageProfile,
-    PageTable,
-    ProfileHead,
-    SharedTable,
-)
-from inductoscope.views.page.source_contract import GraphSources
+from inductoscope.recording.codec import json_keys
 from inductoscope.vocabulary.verdicts import Confidence
+
+Row = TypeVar("Row")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PageTable(Generic[Row]):
+    """Many rows of one class: the keys are written once, not in every row."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+
+    @classmethod
+    def of(cls, kind: type[Row], rows: Iterable[Row]) -> PageTable[Row]:
+        """A table of rows that all have this class."""
+        keys = json_keys(kind)  # type: ignore[arg-type]
+        return cls(keys, tuple(tuple(vars(row).values()) for row in rows))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SharedTable(Generic[Row]):
+    """Very many rows whose values recur: each value of a column is written once, and read once."""
+
+    columns: tuple[str, ...]
+    # Per column, its different values.
+    values: tuple[tuple[Any, ...], ...]
+    # Per column, for each row the place of its value.
+    places: tuple[tuple[int, ...], ...]
+
+    @classmethod
+    def of(cls, kind: type[Row], rows: Sequence[Row]) -> SharedTable[Row]:
+        """A table of rows that all have this class."""
+        keys = json_keys(kind)  # type: ignore[arg-type]
+        columns = [_shared(map(attrgetter(key), rows)) for key in keys]
+        return cls(keys, tuple(values for values, _ in columns), tuple(p for _, p in columns))
+
+    @classmethod
+    def joined(cls, kind: type[Row], tables: Sequence[SharedTable[Row]]) -> SharedTable[Row]:
+        """The rows of all these tables, one after the other."""
+        keys = json_keys(kind)  # type: ignore[arg-type]
+        columns = [
+            _joined([(table.values[at], table.places[at]) for table in tables])
+            for at in range(len(keys))
+        ]
+        return cls(keys, tuple(values for values, _ in columns), tuple(p for _, p in columns))
+
+
+Column = tuple[tuple[Any, ...], tuple[int, ...]]
+
+
+def _joined(columns: Sequence[Column]) -> Column:
+    known: dict[Any, int] = {}
+    places: list[int] = []
+    for values, own in columns:
+        now = [known.setdefault(_distinct(value), len(known)) for value in values]
+        places += map(now.__getitem__, own)
+    return tuple(value for _, value in known), tuple(places)
+
+
+def _shared(column: Iterable[Any]) -> Column:
+    """The different values of a column, and for each row the place of its value."""
+    found = list(column)
+    kinds = set(map(type, found))
+    # Within one type no two values are the same that JSON writes in other ways.
+    keys = found if len(kinds) == 1 else list(map(_distinct, found))
+    known = {key: place for place, key in enumerate(dict.fromkeys(keys))}
+    values = tuple(known) if keys is found else tuple(value for _, value in known)
+    return values, tuple(map(known.__getitem__, keys))
+
+
+def _distinct(value: Any) -> tuple[type, Any]:
+    """A key that tells 1 from True and from 1.0, which JSON writes in other ways."""
+    return type(value), value
+
+
+# --- modules --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class PageModule:
+    """A module, or a compiled function above all of its modules. `parent` is a row before it."""
+
+    path: str
+    # What it is called inside its parent.
+    label: str
+    kind: str
+    parent: int | None
+    # Operations of it and of its parts, in all graphs, and the graphs that have them.
+    operations: int
+    graphs: tuple[int, ...]
+    # The first module beside it that has the same class and the same parts.
+    alike: int | None
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class ModuleKernel:
+    """A kernel, and the innermost module that holds all that it computes."""
+
+    module: int
+    graph: int
+    id: str
+    name: str
+    # In one call of the graph: how often it is called, and what it has to move at least.
+    calls: int
+    bytes: int | None
+    # Of all calls of the graph that were measured, without the first.
+    seconds: float | None
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class ModuleTree:
+    """The model as its author wrote it, and the kernels that it became."""
+
+    modules: PageTable[PageModule]
+    kernels: PageTable[ModuleKernel]
+
+
+# --- the profile ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class ProfiledKernel:
+    """One call of a kernel in a wrapper. `graph` is a position in the index."""
+
+    graph: int | None
+    id: str
+    name: str
+    device: str
+    sizes: str
+    calls: int
+    # Seconds of a call: the median, and the quartiles.
+    median: float
+    low: float
+    high: float
+    # Seconds of all calls, and of them those beyond what the machine needs.
+    total: float
+    lost: float
+    bytes: int | None
+    flops: int | None
+    floor: float | None
+    limit: str
+    operations: str
+    places: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class UsualKernel:
+    """A kernel in a usual call of its graph."""
+
+    id: str
+    name: str
+    start: float
+    seconds: float
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class ProfiledGraph:
+    """The calls of a graph, and one of them that took about as long as most."""
+
+    graph: int | None
+    key: str
+    function: str
+    sizes: str
+    device: str
+    measured_by: str
+    calls: int
+    median: float
+    low: float
+    high: float
+    eager: float | None
+    slower_than_eager: bool
+    usual: float | None
+    kernels: PageTable[UsualKernel]
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class ProfiledMachine:
+    """What a device can do, in bytes and operations per second."""
+
+    device: str
+    name: str
+    threads: int
+    measured: str
+    # Copies beyond the caches, and the fastest ones in them.
+    bandwidth: float
+    cached_bandwidth: float
+    matrix: Mapping[str, float]
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class PageProfile:
+    """What `inductoscope profile` measured."""
+
+    headline: str
+    kernels: PageTable[ProfiledKernel]
+    graphs: tuple[ProfiledGraph, ...]
+    machines: tuple[ProfiledMachine, ...]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class ProfileHead:
+    """Whether kernels were timed; `chunk` has the times."""
+
+    chunk: str
+    kernels: int
+    seconds: float
+    headline: str
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class ModulesHead:
+    """Where the tree of modules is."""
+
+    chunk: str
+
+
+# --- What the chunks of a page hold: the parts that are unpacked when they are shown --------------
+
+# A line of a text, counted from 1.
+LineNumber = NewType("LineNumber", int)
+
+
+# --- chunks of one graph --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class PagePane:
+    """One level of a graph as text. `numbers` are shown beside the lines, if there are any."""
+
+    id: str
+    title: str
+    language: str
+    text: str
+    numbers: tuple[int | None, ...] | None
+    missing: str
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Operation:
+    """An operation, its lines in each pane, and the lines of what it merely led to."""
+
+    name: str
+    label: str
+    # The path of the module that it is part of.
+    module: str
+    # Why it has no code of its own; empty where it has some, or nothing is known.
+    no_code: str
+    lines: Mapping[str, tuple[LineNumber, ...]]
+    leads: Mapping[str, tuple[LineNumber, ...]]
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class FormHead:
+    """A native form of a kernel; `chunk` has its text. `ran`: the configuration that won."""
+
+    name: str
+    config: str
+    chunk: str
+    milliseconds: float | None
+    ran: bool
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class PaneKernel:
+    """A kernel, and its place in the kernel pane. The id of a library call says what it makes."""
+
+    id: str
+    name: str
+    first_line: int
+    last_line: int
+    forms: tuple[FormHead, ...]
+    forms_missing: str
+    facts: Mapping[str, float]
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class LinkedPanes:
+    """The levels of one graph side by side."""
+
+    panes: tuple[PagePane, ...]
+    operations: tuple[Operation, ...]
+    kernels: tuple[PaneKernel, ...]
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class FormText:
+    """A native form. `links`: for a line of the kernel, the lines of this text."""
+
+    text: str
+    language: str
+    links: Mapping[str, tuple[LineNumber, ...]]
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Pass:
+    """A pass that changed the graph. `before` and `after` are places among the texts."""
+
+    stage: str
+    name: str
+    seconds: float | None
+    before: int
+    after: int
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Passes:
+    """The passes of one graph. What one leaves, the next begins with: each text is here once.
+
+    Instead of texts, there may be the chunks of graphs.
+    """
+
+    texts: tuple[str, ...]
+    graphs: tuple[str, ...]
+    passes: tuple[Pass, ...]
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class ScheduleNode:
+    """A scheduler node."""
+
+    id: str
+    kind: str
+    label: str
+    operations: tuple[str, ...]
+    group: str
+    kernel: str
+    bytes: int | None
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class ScheduleEdge:
+    """A buffer that one node writes and another reads; `inside`: in one kernel."""
+
+    writer: str
+    reader: str
+    buffer: str
+    bytes: int | None
+    inside: bool
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class ScheduleGroup:
+    """Nodes that were fused."""
+
+    id: str
+    kind: str
+    members: tuple[str, ...]
+    kernel: str
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Schedule:
+    """The schedule of one graph."""
+
+    nodes: tuple[ScheduleNode, ...]
+    edges: tuple[ScheduleEdge, ...]
+    groups: tuple[ScheduleGroup, ...]
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class BufferRow:
+    """A buffer, an input or a constant of a graph."""
+
+    name: str
+    kind: str
+    dtype: str
+    size: str
+    stride: str
+    bytes: int | None
+    # Whose result it holds, and what else led to it.
+    operation: str
+    led_here: tuple[str, ...]
+    # The scheduler node and the kernel that write it, and the nodes that read it.
+    node: str
+    kernel: str
+    read_by: tuple[str, ...]
+    # Buffers with the same memory, before and after it, and how torch came to that.
+    takes_over: str
+    given_to: str
+    part_of: str
+
+
+# --- chunks of the whole run ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class NamedThing:
+    """Something to search for: an operation, a source line, a scheduler node or a buffer."""
+
+    kind: str
+    name: str
+    note: str
+    graph: int | None
+    # Operations that a source line led to.
+    operations: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class PageChoice:
+    """One implementation that autotuning considered."""
+
+    name: str
+    description: str
+    milliseconds: float | None
+    state: str
+    error: str
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Search:
+    """What autotuning considered for one operation."""
+
+    graph: str
+    operation: str
+    # Shapes and types of what it was tuned for; empty in older recordings.
+    inputs: tuple[str, ...]
+    winner: str
+    choices: tuple[PageChoice, ...]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PageLane:
+    """A row of the timeline."""
+
+    name: str
+    kind: str
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class PageSpan:
+    """Something that took time. `lane` is a place in the timeline, `graph` one in the index."""
+
+    lane: int
+    start: float
+    seconds: float
+    depth: int
+    stage: str
+    label: str
+    graph: int | None
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class PageTimeline:
+    """Where the time went."""
+
+    lanes: tuple[PageLane, ...]
+    spans: tuple[PageSpan, ...]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Guards:
+    """The guards of one compile, one per line."""
+
+    text: str
+
+
+# --- chunks of one package ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class PackageInput:
+    """What a package accepts as one input. Sizes and strides: a text for each dimension."""
+
+    name: str
+    dtype: str
+    sizes: tuple[str, ...]
+    strides: tuple[str, ...]
+    device: str
+    # Bytes; 0 where it does not matter.
+    aligned_to: int
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PackageSize:
+    """A symbol in those sizes, and which input it is taken from."""
+
+    name: str
+    expression: str
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class PackageConstant:
+    """A weight or buffer in a package."""
+
+    name: str
+    kind: str
+    dtype: str
+    shape: str
+    device: str
+    bytes: int
+    # Kernels that change it in place.
+    written_by: str
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class PackageContents:
+    """What a package of AOTInductor accepts and holds."""
+
+    inputs: tuple[PackageInput, ...]
+    sizes: tuple[PackageSize, ...]
+    constants: tuple[PackageConstant, ...]
+
+
+# --------------------------------------------------------------------------------------------------
+# What the browser makes the linked panes of a graph from: texts, and the names that join them.
+#
+# Lines are counted in the browser, when someone looks at the graph: a large recording has
+# millions of them, and few are ever looked at.
+
+# The key of lines that belong to nothing: nothing that torch names is called so.
+OF_NOTHING = "-"
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class SourceText:
+    """A pane as blocks of lines, each of one thing or of nothing."""
+
+    language: str
+    text: str
+    keys: tuple[str, ...]
+    # How many lines each block has.
+    counts: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class SourceKernel:
+    """A kernel as a graph calls it."""
+
+    # The scheduler nodes in it.
+    nodes: tuple[str, ...]
+    library: bool
+    # Where its text is, and where the text of this very call: places in the list of kernels.
+    texts: tuple[int, ...]
+    own: tuple[int, ...]
+    # By scheduler node and line of its loop body: the lines that were written for it, from 1.
+    numbered: Mapping[str, Mapping[str, tuple[int, ...]]]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SourceCall:
+    """A line of the wrapper that calls a kernel, a place in the list of calls."""
+
+    line: LineNumber
+    kernel: int
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class GraphSources:
+    """One graph. Graphs of torch.fx are chunks of their own, as they were recorded."""
+
+    # The panes in their order.
+    titles: Mapping[str, str]
+    # By pane: the chunk of the graph.
+    graphs: Mapping[str, str]
+    # By pane.
+    texts: Mapping[str, SourceText]
+    # Why a pane is empty.
+    missing: Mapping[str, str]
+    # The number of the wrapper's first line.
+    wrapper_line: int
+    kernels: tuple[PaneKernel, ...]
+    called: tuple[SourceKernel, ...]
+    calls: tuple[SourceCall, ...]
+    # By scheduler node: the operations that it computes, and all that torch lists for it.
+    computed: Mapping[str, tuple[str, ...]]
+    origins: Mapping[str, tuple[str, ...]]
+    # By scheduler node and operation: the names of lines of its loop body.
+    steps: Mapping[str, Mapping[str, tuple[str, ...]]]
+    # Scheduler nodes without a loop body.
+    bodyless: tuple[str, ...]
+    # Why operations have no code.
+    no_code: Mapping[str, str]
+    # How the files of Python and of this tool begin, which are nobody's program.
+    library_files: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RecordedPayload:
+    """JSON that goes onto the page as it was recorded; the browser reads it with the same care."""
+
+    text: str
+
+
+# --------------------------------------------------------------------------------------------------
+# What the page knows of other profiles: memory over time, advice, and the cost of compiling.
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class MeasuredHead:
+    """That something was measured; `chunk` has it, and `count` says how many rows."""
+
+    chunk: str
+    count: int
+
+
+# --- memory ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class AliveBlock:
+    """Memory that is in use at the peak. Times are seconds of the step."""
+
+    bytes: int
+    kind: str
+    name: str
+    graph: str
+    operation: str
+    source: str
+    # None: it was there before the step, or is there after it.
+    begin: float | None
+    end: float | None
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class MemoryPoint:
+    """Bytes in use after an allocation or a free."""
+
+    seconds: float
+    total: int
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class MemoryCourse:
+    """The memory of a device over one step."""
+
+    device: str
+    seconds: float
+    base: int
+    peak: int
+    peak_seconds: float
+    # Bytes at the peak of which no block is known.
+    unknown: int
+    # Blocks of the step, the smallest, that were not kept, and their bytes at the peak.
+    left_out: int
+    left_out_bytes: int
+    points: PageTable[MemoryPoint]
+    alive: PageTable[AliveBlock]
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class MemoryStep:
+    """From one call of a compiled function to the next."""
+
+    function: str
+    place: str
+    call: int
+    compiled: MemoryCourse
+    eager: MemoryCourse | None
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class MemoryChange:
+    """A setting that was tried for less memory."""
+
+    change: str
+    why: str
+    peak: int | None
+    ratio: float | None
+    time_ratio: float | None
+    verdict: str
+    helps: bool
+    note: str
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class PageMemory:
+    """What `inductoscope profile --memory` measured."""
+
+    headline: str
+    steps: tuple[MemoryStep, ...]
+    tried: tuple[MemoryChange, ...]
+    notes: tuple[str, ...]
+
+
+# --- advice ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class AdvisedChange:
+    """A change, what it was predicted to save, and what it saves."""
+
+    change: str
+    code: str
+    why: str
+    source: str
+    # Seconds of a run; None if it was not measured, or not predicted.
+    saved: float | None
+    predicted: float | None
+    prediction: str
+    ratio: float | None
+    helps: bool
+    # Why it was not tried; empty if it was.
+    warning: str
+    # How it was measured, with the spread.
+    how: str
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class AdvisedCost:
+    """What costs time beside the work of kernels, in seconds of a run."""
+
+    what: str
+    seconds: float
+    source: str
+    how: str
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class PageAdvice:
+    """What `inductoscope profile --advise` tried."""
+
+    # Compiled calls against eager; None if that could not be measured, and why.
+    ratio: float | None
+    how: str
+    error: str
+    changes: tuple[AdvisedChange, ...]
+    costs: tuple[AdvisedCost, ...]
+
+
+# --- compile time ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class StageCost:
+    """Seconds in a stage and in no inner one, with an empty cache and with a full one."""
+
+    stage: str
+    own: float
+    total: float
+    entered: int
+    warm: float | None
+    # How it grows with the number of nodes, where that was measured and is known.
+    exponent: float | None
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class PageCosts:
+    """What `inductoscope profile --compile` measured."""
+
+    headline: str
+    cold: float
+    warm: float | None
+    stages: tuple[StageCost, ...]
+    noise: str
+
+
+# --- The page's data: every key of its index and of its chunks, with its type ---------------------
+#
+# `python -m inductoscope.views.page.typescript` writes `web/src/contract.ts` from these classes:
+# the types that the page's code uses, and functions that read them even from a damaged page. A
+# test fails if the two differ, or if nothing in `web/src` reads a key.
 
 # The last one means unknown.
 Severity = Literal["error", "warning", "note"]

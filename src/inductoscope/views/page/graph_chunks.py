@@ -2,39 +2,64 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter, defaultdict
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
 
-from inductoscope.analysis.fusion.sizes import buffer_bytes
 from inductoscope.errors import InductoscopeError
-from inductoscope.model.counts import calls_by_name, generated
-from inductoscope.model.entities import InductorGraph, Kernel, NativeCompile, Recording
-from inductoscope.model.fx import FxGraph
-from inductoscope.model.join import GraphJoin
-from inductoscope.model.native import NativeIndex
-from inductoscope.model.native_lines import source_links
-from inductoscope.model.schedule import ScheduledNode
-from inductoscope.recording.values import filled
-from inductoscope.views.page.chunk_contract import (
+from inductoscope.model.entities import (
+    Compile,
+    InductorGraph,
+    Kernel,
+    NativeCompile,
+    Recording,
+    Reuse,
+)
+from inductoscope.model.fx import FxGraph, FxNode
+from inductoscope.model.join import (
+    GraphJoin,
+    Steps,
+    captured_digest,
+    final_graph,
+    lines_of_steps,
+    numbers_by_step,
+    why_codeless,
+)
+from inductoscope.model.kernels import LIBRARY, NativeIndex, calls_by_name, generated, library_calls
+from inductoscope.model.memory import GraphMemory, Room, read_memory
+from inductoscope.model.schedule import Buffer, ScheduledNode
+from inductoscope.recording.values import filled, members, texts
+from inductoscope.torch_facts.frames import Frame, library_folders
+from inductoscope.torch_facts.native_source_lines import source_links
+from inductoscope.torch_facts.stages import AOT_INDUCTOR
+from inductoscope.torch_facts.tensor_sizes import buffer_bytes, bytes_of
+from inductoscope.torch_facts.wrapper_calls import wrapper_lines
+from inductoscope.views.page.contract import (
+    OF_NOTHING,
+    BufferRow,
     FormHead,
     FormText,
+    GraphSources,
     LineNumber,
     LinkedPanes,
+    Operation,
+    PagePane,
     PaneKernel,
     Pass,
     Passes,
+    RecordedPayload,
     Schedule,
     ScheduleEdge,
     ScheduleGroup,
     ScheduleNode,
+    SourceCall,
+    SourceKernel,
+    SourceText,
 )
-from inductoscope.views.page.panes import LinkedGraph
-from inductoscope.views.page.source_contract import GraphSources
-from inductoscope.views.page.sources import chunk_of, sources
-from inductoscope.views.page.stage_panes import StagePanes, kernel_id
-from inductoscope.views.report.graph_stages import node_texts
-from inductoscope.vocabulary.flows import AOT_INDUCTOR
+from inductoscope.views.report.operation import ir_text, scheduled_view, scheduler_text
+from inductoscope.views.report.stage_views import node_texts
 
 # Forms in the order in which a kernel is compiled, with the language for highlighting.
 _FORMS = {
@@ -310,3 +335,519 @@ def _edges(leaves: list[ScheduledNode], groups: Mapping[str, str]) -> Iterator[S
                     bytes=sizes.get(name),
                     inside=groups.get(maker) == groups.get(leaf.name),
                 )
+
+
+# --- What the browser needs to link the panes of one graph, collected without counting a line -----
+
+StepNames = Mapping[str, tuple[str, ...]]
+
+
+def graph_digests(join: GraphJoin) -> dict[str, str]:
+    """By pane: the graph of torch.fx in it, where one was recorded."""
+    found = {
+        "dynamo": captured_digest(join.compile),
+        "aot": aot_digest(join.compile, join.graph.phase),
+        "post-grad": final_graph(join.compile, join.graph),
+    }
+    return {pane: digest for pane, digest in found.items() if digest}
+
+
+def chunk_of(digest: str) -> str:
+    """The chunk that holds a graph of torch.fx."""
+    return f"fx-{digest}"
+
+
+def recorded(recording: Recording, digest: str) -> RecordedPayload:
+    """A payload as it is; null where it is missing."""
+    return RecordedPayload(recording.payload(digest) or "null")
+
+
+def sources(
+    join: GraphJoin,
+    stages: StagePanes,
+    kernels: tuple[PaneKernel, ...],
+    missing: Mapping[str, str],
+) -> GraphSources:
+    """The sources of a graph's panes."""
+    before = [leaf for item in join.before for leaf in item.leaves]
+    return GraphSources(
+        titles=TITLES,
+        graphs={pane: chunk_of(digest) for pane, digest in graph_digests(join).items()},
+        texts={
+            name: _text(pane, stages.language(name))
+            for name, pane in stages.panes.items()
+            if name not in FROM_GRAPHS
+        },
+        missing=missing,
+        wrapper_line=stages.wrapper.first_line,
+        kernels=kernels,
+        called=tuple(_called(join, stages)),
+        calls=tuple(_calls(join, stages)),
+        computed=join.computed,
+        origins={leaf.name: leaf.origins for leaf in before},
+        steps={leaf.name: _steps(join, leaf) for item in join.after for leaf in item.leaves},
+        bodyless=tuple(leaf.name for leaf in before if not leaf.body),
+        no_code=dict(_no_code(join)),
+        library_files=library_folders(),
+    )
+
+
+def _text(pane: Pane, language: str) -> SourceText:
+    return SourceText(
+        language=language,
+        text="\n".join(pane.lines),
+        keys=tuple(str(keys[0]) if keys else OF_NOTHING for keys, _ in pane.blocks),
+        counts=tuple(count for _, count in pane.blocks),
+    )
+
+
+def _called(join: GraphJoin, stages: StagePanes) -> Iterator[SourceKernel]:
+    by_digest: dict[str, list[int]] = {}
+    by_call: dict[tuple[str, tuple[str, ...]], list[int]] = {}
+    for place, (kernel, _, _) in enumerate(stages.kernels):
+        by_digest.setdefault(kernel.digest, []).append(place)
+        by_call.setdefault((kernel.name, kernel.nodes), []).append(place)
+    for kernel in join.graph.kernels:
+        yield SourceKernel(
+            nodes=kernel.nodes,
+            library=kernel.language == LIBRARY,
+            texts=tuple(by_digest.get(kernel.digest, ())),
+            own=tuple(by_call.get((kernel.name, kernel.nodes), ())),
+            numbered=_numbered(join, kernel),
+        )
+
+
+def _numbered(join: GraphJoin, kernel: Kernel) -> dict[str, dict[str, tuple[int, ...]]]:
+    found: dict[str, dict[str, tuple[int, ...]]] = {}
+    text = "" if kernel.numbered else join.text(kernel.digest)
+    for (node, operation), numbers in numbers_by_step(kernel, text).items():
+        found.setdefault(node, {})[operation] = tuple(numbers)
+    return found
+
+
+def _calls(join: GraphJoin, stages: StagePanes) -> Iterator[SourceCall]:
+    places = {id(kernel): place for place, kernel in enumerate(join.graph.kernels)}
+    for at, kernels in stages.wrapper.kernels.items():
+        for kernel in kernels:
+            yield SourceCall(LineNumber(at + 1), places[id(kernel)])
+
+
+def _steps(join: GraphJoin, leaf: ScheduledNode) -> StepNames:
+    """As recorded, or found by what the lines compute where the recording is too old to say."""
+    if leaf.computes or not leaf.body or join.final is None:
+        return leaf.computes
+    nodes = filter(None, map(join.final.node, join.computed.get(leaf.name, ())))
+    found = {node.name: join.steps(node, [leaf]).get(leaf.name, ()) for node in nodes}
+    return {name: tuple(step.name for step in steps) for name, steps in found.items() if steps}
+
+
+def _no_code(join: GraphJoin) -> Iterator[tuple[str, str]]:
+    for node in join.final.calls if join.final else ():
+        why = why_codeless(join, node)
+        if why:
+            yield node.name, why
+
+
+# --- The linked panes of one graph: every level as lines, and which lines each operation is on ----
+
+
+class LinkedGraph:
+    """The panes of one graph, built one after another from the recording."""
+
+    def __init__(self, join: GraphJoin) -> None:
+        self._join = join
+        self._captured = join.read(captured_digest(join.compile))
+        self._stages = StagePanes(join)
+        self.panes, self.kernels = self._stages.panes, self._stages.kernels
+        self._fill_graph("dynamo", self._captured)
+        self._fill_graph("aot", join.read(aot_digest(join.compile, join.graph.phase)))
+        self._fill_graph("post-grad", join.final)
+        self._fill_python()
+
+    def _fill_graph(self, name: str, graph: FxGraph | None) -> None:
+        pane = self.panes[name]
+        for node, text in zip(graph.nodes, node_texts(graph), strict=True) if graph else ():
+            pane.add(text, node.name)
+
+    def _fill_python(self) -> None:
+        places: dict[str, dict[int, Frame]] = {}
+        for graph in (self._captured, self._join.final):
+            for node in graph.calls if graph else ():
+                if node.place is not None:
+                    places.setdefault(node.place.file, {})[node.place.line] = node.place
+        pane = self.panes["python"]
+        for file, lines in places.items():
+            pane.add(f"# {file}")
+            for number in sorted(lines):
+                pane.add(lines[number].code, (file, number), number=number)
+
+    def operations(self) -> tuple[Operation, ...]:
+        """Every operation of the final graph with its lines in each pane."""
+        final = self._join.final
+        nodes = final.calls if final else ()
+        return tuple(self._operation(node) for node in nodes)
+
+    def _operation(self, node: FxNode) -> Operation:
+        leaves, led_to = self._join.leaves(node), self._join.led_to(node)
+        steps = self._join.steps(node, leaves)
+        kernels = self._join.kernels(leaves)
+        others = [kernel for kernel in self._join.kernels(led_to) if kernel not in kernels]
+        place = node.place
+        keys: dict[str, Sequence[Any]] = {
+            "python": [(place.file, place.line)] if place else [],
+            "dynamo": node.origins,
+            "aot": [node.name] if self._is_in_aot(node) else node.origins,
+            "post-grad": [node.name],
+            "ir": [node.name],
+            "scheduler": [leaf.name for leaf in leaves],
+            "fused": [leaf.name for leaf in leaves],
+            "wrapper": [kernel.nodes for kernel in kernels],
+        }
+        leads: dict[str, Sequence[Any]] = {
+            "scheduler": [leaf.name for leaf in led_to],
+            "fused": [leaf.name for leaf in led_to],
+            "wrapper": [kernel.nodes for kernel in others],
+        }
+        whole = [kernel for kernel in kernels if _is_whole(kernel, leaves)]
+        looped = {
+            LineNumber(self._first_steps[owner] + step.number)
+            for owner, found in steps.items()
+            for step in found
+        }
+        own = self._lines_of_steps(kernels, steps).union(*map(self._whole_lines, whole))
+        called = set().union(*(self._whole_lines(k) for k in others if k.language == LIBRARY))
+        return Operation(
+            name=node.name,
+            label=node.target,
+            module=node.modules[-1].path if node.modules else "",
+            no_code=why_codeless(self._join, node),
+            lines=self._lines_by_pane(keys, {"loop-body": looped, "kernel": own}),
+            leads=self._lines_by_pane(leads, {"kernel": called}),
+        )
+
+    def _lines_by_pane(
+        self, keys: Mapping[str, Sequence[Any]], known: Mapping[str, set[LineNumber]]
+    ) -> dict[str, tuple[LineNumber, ...]]:
+        lines = {name: self._lines(name, wanted) for name, wanted in keys.items() if wanted}
+        lines |= {name: tuple(sorted(found)) for name, found in known.items() if found}
+        return {name: found for name, found in lines.items() if found}
+
+    def _is_in_aot(self, node: FxNode) -> bool:
+        return bool(self.panes["aot"].places.get(node.name))
+
+    def _lines_of_steps(self, kernels: list[Kernel], steps: Steps) -> set[LineNumber]:
+        return {
+            LineNumber(first + number)
+            for kernel in kernels
+            for number in lines_of_steps(kernel, self._join.text(kernel.digest), steps)
+            for first, last in self._kernel_places[kernel.digest]
+            if first < first + number <= last
+        }
+
+    def _whole_lines(self, kernel: Kernel) -> set[LineNumber]:
+        """All of a kernel that was not written for the lines of loop bodies."""
+        of_loops = {number for _, _, number in kernel.numbered}
+        return {
+            LineNumber(line)
+            for first, last in self._calls.get((kernel.name, kernel.nodes), ())
+            for line in range(first, last + 1)
+            if line == first or line - first not in of_loops
+        }
+
+    @cached_property
+    def _first_steps(self) -> dict[Any, int]:
+        """The line that the loop body of each node begins at."""
+        return {leaf: lines[0] for leaf, lines in self.panes["loop-body"].places.items()}
+
+    @cached_property
+    def _kernel_places(self) -> dict[str, list[tuple[int, int]]]:
+        found: dict[str, list[tuple[int, int]]] = defaultdict(list)
+        for kernel, first, last in self.kernels:
+            found[kernel.digest].append((first, last))
+        return found
+
+    @cached_property
+    def _calls(self) -> dict[tuple[str, tuple[str, ...]], list[tuple[int, int]]]:
+        found: dict[tuple[str, tuple[str, ...]], list[tuple[int, int]]] = defaultdict(list)
+        for kernel, first, last in self.kernels:
+            found[kernel.name, kernel.nodes].append((first, last))
+        return found
+
+    def _lines(self, name: str, keys: Sequence[Any]) -> tuple[LineNumber, ...]:
+        places = self.panes[name].places
+        if len(keys) == 1:  # Its lines are in order, and each is there once.
+            return tuple(places.get(keys[0], ()))
+        return tuple(sorted({line for key in keys for line in places.get(key, ())}))
+
+    def views(self, missing: dict[str, str]) -> tuple[PagePane, ...]:
+        """The panes as data; `missing` says why a pane is empty."""
+        return tuple(self._view(name, pane, missing) for name, pane in self.panes.items())
+
+    def _view(self, name: str, pane: Pane, missing: dict[str, str]) -> PagePane:
+        return PagePane(
+            id=name,
+            title=TITLES[name],
+            language=self._stages.language(name),
+            text="\n".join(pane.lines),
+            numbers=tuple(map(pane.numbers.get, range(len(pane.lines)))) if pane.numbers else None,
+            missing="" if pane.lines else missing.get(name, "Nothing was recorded here."),
+        )
+
+
+def _is_whole(kernel: Kernel, leaves: list[ScheduledNode]) -> bool:
+    """Whether a kernel is a library call, or a template, for one of these nodes."""
+    is_template = any(leaf.name in kernel.nodes and not leaf.body for leaf in leaves)
+    return kernel.language == LIBRARY or is_template
+
+
+def aot_digest(compile_: Compile, phase: str) -> str:
+    """The digest of the graph from AOTAutograd: forward, backward or inference."""
+    for wanted in (f"aot-{phase}", "aot-inference", "aot-joint"):
+        for item in reversed(compile_.graphs):
+            if item.stage == wanted:
+                return item.digest
+    return ""
+
+
+# --------------------------------------------------------------------------------------------------
+# The panes of one graph that hold no graph of torch.fx: IR, scheduler, loop bodies, kernels.
+
+# The language of each pane, in the order in which they are shown.
+LANGUAGES = {
+    "python": "python",
+    "dynamo": "fx",
+    "aot": "fx",
+    "post-grad": "fx",
+    "ir": "ir",
+    "scheduler": "scheduler",
+    "fused": "scheduler",
+    "loop-body": "loop",
+    "kernel": "cpp",
+    "wrapper": "python",
+}
+TITLES = {
+    "python": "Python",
+    "dynamo": "Dynamo graph",
+    "aot": "AOT graph",
+    "post-grad": "Post-grad graph",
+    "ir": "Inductor IR",
+    "scheduler": "Scheduler",
+    "fused": "After fusion",
+    "loop-body": "Loop bodies",
+    "kernel": "Kernels",
+    "wrapper": "Kernel calls",
+}
+
+# Panes that hold a graph of torch.fx, or lines of the program.
+FROM_GRAPHS = ("python", "dynamo", "aot", "post-grad")
+
+
+@dataclass
+class Pane:
+    """The lines of a pane, in blocks that belong to the same keys.
+
+    A key is anything with its own lines: a node, a scheduler node, a line of the program.
+    """
+
+    lines: list[str] = field(default_factory=list)
+    # Shown beside lines, by the place of the line.
+    numbers: dict[int, int] = field(default_factory=dict)
+    # The keys of each block, and how many lines it has.
+    blocks: list[tuple[tuple[Hashable, ...], int]] = field(default_factory=list)
+
+    def add(self, text: str, *keys: Hashable, number: int | None = None) -> None:
+        """Append one or more lines of text that belong to `keys`."""
+        self.add_lines(text.split("\n"), *keys, number=number)
+
+    def add_lines(self, lines: list[str], *keys: Hashable, number: int | None = None) -> None:
+        """The same of lines that have been told apart."""
+        if number is not None:
+            self.numbers[len(self.lines)] = number
+        self.lines += lines
+        self.blocks.append((keys, len(lines)))
+
+    @cached_property
+    def places(self) -> dict[Hashable, list[LineNumber]]:
+        """The lines of each key, once the pane is full."""
+        found: dict[Hashable, list[LineNumber]] = defaultdict(list)
+        first = 1
+        for keys, count in self.blocks:
+            for key in keys:
+                found[key] += map(LineNumber, range(first, first + count))
+            first += count
+        return found
+
+
+class StagePanes:
+    """The panes of one graph, those of graphs still empty."""
+
+    def __init__(self, join: GraphJoin) -> None:
+        self._join = join
+        self.wrapper = wrapper_lines(join.recording.payload(join.graph.wrapper), join.graph.kernels)
+        self.panes = {name: Pane() for name in LANGUAGES}
+        # With the first and the last line of each in its pane; the first names it.
+        self.kernels: list[tuple[Kernel, int, int]] = []
+        self._fill_ir()
+        self._fill_scheduler()
+        self._fill_kernels()
+        self._fill_wrapper()
+
+    def _fill_ir(self) -> None:
+        for item in self._join.graph.lowered:
+            nodes = item.ir if isinstance(item.ir, list) else [item.ir]
+            text = "\n".join(ir_text(node) for node in nodes if isinstance(node, dict))
+            head = f"# {item.node} = {item.target}"
+            if item.fallback:
+                head += "  (falls back to the eager kernel)"
+            self.panes["ir"].add(f"{head}\n{text}" if text else head, item.node)
+
+    def _fill_scheduler(self) -> None:
+        pane, fused, bodies = (self.panes[n] for n in ("scheduler", "fused", "loop-body"))
+        for item in self._join.before:
+            for leaf in item.leaves:
+                pane.add(scheduler_text(scheduled_view(leaf)), leaf.name)
+        for item in self._join.after:
+            fused.add(f"{item.name}: {item.kind}")
+            for leaf in item.leaves:
+                fused.add("  " + scheduler_text(scheduled_view(leaf)), leaf.name)
+                body = self._join.text(leaf.body)
+                if body:
+                    bodies.add(f"# {leaf.name}")
+                    bodies.add(body, leaf.name)
+
+    def _fill_kernels(self) -> None:
+        pane = self.panes["kernel"]
+        for kernel in (*generated(self._join.graph), *library_calls(self._join.graph)):
+            first = len(pane.lines) + 1
+            text = self._join.text(kernel.digest)
+            head = f"{'//' if kernel.language == 'C++' else '#'} {kernel_id(kernel)}"
+            pane.add_lines([head, *text.splitlines()])
+            self.kernels.append((kernel, first, len(pane.lines)))
+
+    def _fill_wrapper(self) -> None:
+        """The part that calls kernels; the kernels have a separate pane."""
+        pane, calls = self.panes["wrapper"], self.wrapper
+        for at, line in enumerate(calls.lines):
+            keys = dict.fromkeys(kernel.nodes for kernel in calls.kernels.get(at, ()))
+            pane.add(line, *keys, number=calls.first_line + at)
+
+    def language(self, name: str) -> str:
+        """The language of a pane: kernels and their calls are in several."""
+        if name == "wrapper":
+            return self.wrapper.language
+        is_triton = any(kernel.language == "Triton" for kernel, _, _ in self.kernels)
+        return "triton" if name == "kernel" and is_triton else LANGUAGES[name]
+
+
+def kernel_id(kernel: Kernel) -> str:
+    """A name that tells a kernel from all others of its graph, and a library call from the next."""
+    if kernel.language != LIBRARY or not kernel.writes:
+        return kernel.name
+    return f"{kernel.name} → {kernel.writes[0]}"
+
+
+# --- The buffers of one graph: who makes and reads each, and whose memory it takes over -----------
+
+
+def buffer_rows(join: GraphJoin) -> Iterator[BufferRow]:
+    """Buffers in the order in which they are made, then inputs and constants."""
+    leaves = [leaf for item in (join.after or join.before) for leaf in item.leaves]
+    made = {buffer.name: (leaf, buffer) for leaf in leaves for buffer in leaf.buffers}
+    memory = read_memory(join.recording, join.compile, join.graph)
+    listed = members(join.recording.data(join.graph.buffers))
+    context = _Context(join, leaves, memory)
+    for name in dict.fromkeys([*made, *listed]):
+        leaf, buffer = made.get(name, (None, None))
+        origins = members(listed.get(name))
+        yield context.row(name, leaf, buffer, origins)
+    for name, room in memory.rooms.items():
+        if name not in made and name not in listed:
+            yield context.outside(name, room)
+
+
+class _Context:
+    """What is looked up for each buffer."""
+
+    def __init__(
+        self, join: GraphJoin, leaves: Iterable[ScheduledNode], memory: GraphMemory
+    ) -> None:
+        self._rooms = memory.rooms
+        self._kernels = {
+            node: kernel_id(kernel) for kernel in join.graph.kernels for node in kernel.nodes
+        }
+        self._readers: dict[str, list[str]] = defaultdict(list)
+        for leaf in leaves:
+            for name in leaf.reads:
+                self._readers[name].append(leaf.name)
+        self._taken = _by_name((reuse.new, reuse.old, reuse) for reuse in join.graph.reuses)
+        self._given = _by_name((reuse.old, reuse.new, reuse) for reuse in join.graph.reuses)
+
+    def row(
+        self,
+        name: str,
+        leaf: ScheduledNode | None,
+        buffer: Buffer | None,
+        origins: Mapping[str, object],
+    ) -> BufferRow:
+        room = self._rooms.get(name, _NO_ROOM)
+        size = buffer.size if buffer else room.size
+        operation = str(origins.get("origin") or (buffer.origin if buffer else ""))
+        return filled(
+            BufferRow,
+            name=name,
+            kind="buffer",
+            dtype=_short(buffer.dtype) if buffer else "",
+            size=_listed(size),
+            stride=_listed(buffer.stride if buffer else room.stride),
+            bytes=bytes_of(buffer.dtype, size) if buffer and not buffer.mutates else None,
+            operation=operation,
+            led_here=tuple(o for o in texts(origins.get("origins")) if o != operation),
+            node=leaf.name if leaf else "",
+            kernel=self._kernels.get(leaf.name, "") if leaf else "",
+            read_by=tuple(dict.fromkeys(self._readers[name])),
+            takes_over=self._taken.get(name, ""),
+            given_to=self._given.get(name, ""),
+            part_of=room.same_as or room.inside or ", ".join(buffer.mutates if buffer else ()),
+        )
+
+    def outside(self, name: str, room: Room) -> BufferRow:
+        size = room.bytes
+        return filled(
+            BufferRow,
+            name=name,
+            kind="input" if room.is_input else "constant",
+            dtype="",
+            size=_listed(room.size),
+            stride=_listed(room.stride),
+            bytes=int(size) if size.isdecimal() and len(size) < 16 else None,
+            operation="",
+            led_here=(),
+            node="",
+            kernel="",
+            read_by=tuple(dict.fromkeys(self._readers[name])),
+            takes_over="",
+            given_to=self._given.get(name, ""),
+            part_of=room.same_as or room.inside,
+        )
+
+
+_NO_ROOM = Room((), ())
+
+
+def _by_name(found: Iterable[tuple[str, str, Reuse]]) -> dict[str, str]:
+    """For each buffer the other one, and how: `buf0 (in place)`."""
+    ways: dict[str, dict[str, dict[str, None]]] = defaultdict(lambda: defaultdict(dict))
+    for name, other, reuse in found:
+        ways[name][other][reuse.how] = None
+    return {
+        name: ", ".join(f"{other} ({' and '.join(how)})" for other, how in others.items())
+        for name, others in ways.items()
+    }
+
+
+def _short(dtype: str) -> str:
+    return dtype.removeprefix("torch.")
+
+
+def _listed(sizes: Iterable[str]) -> str:
+    return f"[{', '.join(sizes)}]"

@@ -17,10 +17,9 @@ from pathlib import Path
 
 from inductoscope.errors import InductoscopeError
 from inductoscope.model.fold import load
-from inductoscope.recording.stream_reader import stream_paths
+from inductoscope.recording.reader import stream_paths
 from inductoscope.views.page.contents import Contents
-from inductoscope.views.page.document import asset, head
-from inductoscope.views.page.packing import compact
+from inductoscope.views.page.document import asset, compact, head
 
 _HEADERS = {
     "Cache-Control": "no-store",

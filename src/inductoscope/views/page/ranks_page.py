@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from inductoscope.analysis.ranks.decisions import KINDS
-from inductoscope.analysis.ranks.rank_numbers import ranks_text
+from inductoscope.analysis.ranks.report import ranks_text
 from inductoscope.views.page.document import write_parts
 
 View = dict[str, Any]

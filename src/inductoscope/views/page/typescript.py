@@ -14,10 +14,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, Union
 
-from inductoscope.model.as_json import json_keys
-from inductoscope.views.page.chunk_contract import LineNumber
-from inductoscope.views.page.contract import CHUNKS, Index
-from inductoscope.views.page.profile_contract import PageTable, SharedTable
+from inductoscope.recording.codec import json_keys
+from inductoscope.views.page.contract import CHUNKS, Index, LineNumber, PageTable, SharedTable
 from inductoscope.vocabulary.verdicts import CONFIDENCES, Confidence
 
 _PLACE = Path(__file__).resolve().parents[4] / "web" / "src" / "contract.ts"

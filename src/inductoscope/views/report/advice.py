@@ -6,10 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from inductoscope.profiling.advice.costs import Cost
-from inductoscope.profiling.advice.trials import FlipTrial, TrialResults
-from inductoscope.views.report.terminal import BAD, FAINT, GOOD, Printer
-from inductoscope.vocabulary.counting import count_of
+from inductoscope.profiling.evidence import Cost
+from inductoscope.profiling.flip_trials import FlipTrial, TrialResults
+from inductoscope.views.report.terminal import (
+    BAD,
+    FAINT,
+    GOOD,
+    Printer,
+)
+from inductoscope.wording import count_of
 
 # Slower than eager by more than this is worth a colour.
 _SLOWER = 1.05

@@ -7,19 +7,20 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from inductoscope.analysis.bounds.index_range import (
-    INDEX_VERDICTS,
-    JudgedIndexType,
-    Overflows,
-)
+from inductoscope.analysis.bounds.accesses import NO_TIME
+from inductoscope.analysis.bounds.index_range import INDEX_VERDICTS, JudgedIndexType, Overflows
 from inductoscope.analysis.bounds.kernels import JudgedGraph
-from inductoscope.analysis.bounds.points import NO_TIME
 from inductoscope.analysis.bounds.sentences import index_sentence, sentence
 from inductoscope.analysis.bounds.verdicts import NAMES, Broken, JudgedAccess
 from inductoscope.model.entities import Recording
 from inductoscope.model.target import recording_target
-from inductoscope.views.report.terminal import BAD, FAINT, GOOD, Printer
-from inductoscope.vocabulary.counting import count_of
+from inductoscope.views.report.terminal import (
+    BAD,
+    FAINT,
+    GOOD,
+    Printer,
+)
+from inductoscope.wording import count_of
 
 _MOST_PRINTED = 20
 

@@ -7,15 +7,20 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from inductoscope.profiling.compile_time.growth import StageGrowth
-from inductoscope.profiling.compile_time.recorded_costs import RecordedCosts
-from inductoscope.profiling.compile_time.running import (
+from inductoscope.profiling.compile_growth import StageGrowth
+from inductoscope.profiling.compile_times import (
     ColdOrWarmRun,
     CompileProfile,
     MeasuredGrowth,
+    RecordedCosts,
 )
-from inductoscope.views.report.terminal import FAINT, HEADING, WARN, Printer
-from inductoscope.vocabulary.counting import count_of
+from inductoscope.views.report.terminal import (
+    FAINT,
+    HEADING,
+    WARN,
+    Printer,
+)
+from inductoscope.wording import count_of
 
 _MOST = 5
 # Less than this much of the compile time is not printed; the JSON has everything.

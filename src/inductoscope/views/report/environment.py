@@ -12,11 +12,18 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from inductoscope.torch_facts import stages
+from inductoscope.torch_facts.log_lines import PatternCheck
 from inductoscope.version import __version__
-from inductoscope.views.env import Environment, FlagCheck, FlagKind, FlagPhase, NameCheck, Torch
+from inductoscope.views.env import (
+    Environment,
+    FlagCheck,
+    FlagKind,
+    FlagPhase,
+    NameCheck,
+    Torch,
+)
 from inductoscope.views.env.collection import NEWEST_TORCH, OLDEST_TORCH
-from inductoscope.vocabulary import stages
-from inductoscope.vocabulary.log_lines import PatternCheck
 
 View = dict[str, Any]
 

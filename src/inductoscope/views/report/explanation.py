@@ -26,7 +26,7 @@ from inductoscope.views.explain import (
     verdicts_by_symptom,
 )
 from inductoscope.views.report.terminal import FAINT, Printer
-from inductoscope.vocabulary.spelling import nearest
+from inductoscope.wording import nearest
 
 SCHEMA = 1
 View = dict[str, Any]

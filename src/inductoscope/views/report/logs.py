@@ -9,17 +9,22 @@ from dataclasses import asdict
 from typing import Any
 
 from inductoscope.analysis.ranks.report import RankReport
-from inductoscope.hangs.choices.analysis import Analysis, Comparison
+from inductoscope.hangs.choices.analysis import AnalysedAnswer, AnalysedGroup, Analysis, Comparison
 from inductoscope.hangs.choices.causes import Cause
-from inductoscope.hangs.choices.log_choices import AnalysedAnswer, AnalysedGroup
-from inductoscope.hangs.choices.suspects import Suspect
-from inductoscope.hangs.logs.answer import Answer
-from inductoscope.hangs.logs.groups import ChoiceState, Group
+from inductoscope.hangs.choices.stuck_choices import Suspect
+from inductoscope.hangs.logs.answers import Answer
+from inductoscope.hangs.logs.program import ChoiceState, Group
 from inductoscope.hangs.logs.reading import LogReading
+from inductoscope.torch_facts import stages
 from inductoscope.views.report.choices_table import choices_table
 from inductoscope.views.report.ranks import print_ranks, ranks_view
-from inductoscope.views.report.terminal import BAD, FAINT, GOOD, WARN, Printer
-from inductoscope.vocabulary import stages
+from inductoscope.views.report.terminal import (
+    BAD,
+    FAINT,
+    GOOD,
+    WARN,
+    Printer,
+)
 
 View = dict[str, Any]
 

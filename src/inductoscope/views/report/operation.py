@@ -7,8 +7,8 @@ from typing import Any
 
 from inductoscope.model.entities import NativeCompile
 from inductoscope.model.fx import describe_value
+from inductoscope.model.operation_trace import KernelLines, OperationTrace
 from inductoscope.model.schedule import ScheduledNode
-from inductoscope.model.trace import KernelLines, OperationTrace
 from inductoscope.views.report.terminal import FAINT, Printer
 
 View = dict[str, Any]

@@ -8,7 +8,6 @@ from typing import Any
 
 from inductoscope.analysis.ranks.comparing import OddRanks, RankSplit
 from inductoscope.analysis.ranks.decisions import DEADLY, KINDS, Weight
-from inductoscope.analysis.ranks.rank_numbers import numbers_text, ranks_text
 from inductoscope.analysis.ranks.report import (
     ABOUT_CLOCKS,
     FirstLine,
@@ -17,11 +16,19 @@ from inductoscope.analysis.ranks.report import (
     headline,
     is_deadly,
     is_deadly_split,
+    numbers_text,
+    ranks_text,
 )
-from inductoscope.hangs.logs.answer import Kind
-from inductoscope.views.report.terminal import BAD, FAINT, GOOD, WARN, Printer
-from inductoscope.vocabulary import stages
-from inductoscope.vocabulary.counting import count_of
+from inductoscope.hangs.logs.answers import Kind
+from inductoscope.torch_facts import stages
+from inductoscope.views.report.terminal import (
+    BAD,
+    FAINT,
+    GOOD,
+    WARN,
+    Printer,
+)
+from inductoscope.wording import count_of
 
 View = dict[str, Any]
 

@@ -11,11 +11,16 @@ from typing import Any
 from rich.cells import cell_len, set_cell_size
 
 from inductoscope.model.stored_recordings import StoredRecording
+from inductoscope.recording.layout import signal_name
 from inductoscope.recording.location import recordings_folder
-from inductoscope.recording.signals import signal_name
-from inductoscope.views.report.plain_text import visible
-from inductoscope.views.report.terminal import BAD, FAINT, WARN, Printer
-from inductoscope.vocabulary.counting import count_of
+from inductoscope.views.report.terminal import (
+    BAD,
+    FAINT,
+    WARN,
+    Printer,
+    visible,
+)
+from inductoscope.wording import count_of
 
 View = dict[str, Any]
 

@@ -5,11 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from inductoscope.profiling.settings.trials import SettingTrial, SettingTrials
-from inductoscope.profiling.statistics import FASTER, FEWEST_RUNS, SLOWER, TOO_FEW
+from inductoscope.profiling.autotuning import TunedOperation, TuningResult
+from inductoscope.profiling.statistics import (
+    FASTER,
+    FEWEST_RUNS,
+    SLOWER,
+    TOO_FEW,
+)
+from inductoscope.profiling.turns import SettingTrial, SettingTrials
 from inductoscope.views.report.profile import comparison_view, sample_view
-from inductoscope.views.report.terminal import BAD, FAINT, GOOD, Printer
+from inductoscope.views.report.terminal import (
+    BAD,
+    FAINT,
+    GOOD,
+    WARN,
+    Printer,
+)
 from inductoscope.views.report.times import time_text
+from inductoscope.wording import count_of
 
 _STYLES = {FASTER: GOOD, SLOWER: BAD}
 
@@ -70,3 +83,137 @@ def _verdict_text(found: Mapping[str, Any]) -> str:
     if found["verdict"] == SLOWER:
         return f"slower: {found['ratio']:.2f} times as long ({interval})"
     return f"no difference shown ({interval} times as long)"
+
+
+# --- What autotuning chose and what that is worth, as data and on the terminal --------------------
+
+_SHOWN = 5
+
+
+def tuning_view(
+    result: TuningResult, command: Sequence[str], recording: str, turns: int
+) -> dict[str, Any]:
+    """Every search with its choices; the program with and without them."""
+    return {
+        "command": list(command),
+        "recording": recording,
+        "graphs": result.searches.graphs,
+        "seconds_of_search": result.searches.seconds,
+        "operations": [_operation_view(each) for each in result.searches.operations],
+        "in_program": None if result.trials is None else trials_view(result.trials, command, turns),
+        "seconds_gained_per_call": result.gain,
+        "pays_after_calls": result.pays_after,
+    }
+
+
+def _operation_view(found: TunedOperation) -> dict[str, Any]:
+    library = found.tuned.library
+    return {
+        "operation": found.tuned.operation,
+        "graph": found.graph,
+        "source": found.source,
+        "winner": found.tuned.winner,
+        "choices": [
+            {
+                "name": choice.name,
+                "description": choice.description,
+                "milliseconds": choice.milliseconds,
+                "failed": choice.failed,
+                "compile_seconds": choice.compile_seconds,
+                "is_generated": choice.is_generated,
+            }
+            for choice in (*found.tuned.timed, *_untimed(found))
+        ],
+        "spread": found.spread,
+        "library": library.name if library else None,
+        "library_against_winner": found.tuned.gain,
+        "winner_in_program": sample_view(found.in_program) if found.in_program.count else None,
+        "calls": found.calls,
+        "regret": found.regret,
+        "is_slower_than_library": found.is_slower_than_library,
+    }
+
+
+def _untimed(found: TunedOperation) -> list[Any]:
+    return [choice for choice in found.tuned.choices if choice.milliseconds is None]
+
+
+def print_tuning(printer: Printer, view: Mapping[str, Any]) -> None:
+    """Each search, then what all of them are worth."""
+    searched = [each for each in view["operations"] if len(each["choices"]) > 1]
+    if not view["graphs"]:
+        printer.line("Nothing was compiled, so there was nothing to choose.")
+    elif not searched:
+        printer.line(
+            "The program does not autotune: no operation had more than one choice. "
+            'torch.compile(mode="max-autotune-no-cudagraphs") makes torch search.'
+        )
+    for each in searched:
+        _print_operation(printer, each)
+    if view["in_program"] is not None:
+        _print_worth(printer, view)
+    printer.pair("recording", view["recording"])
+
+
+def _print_operation(printer: Printer, each: Mapping[str, Any]) -> None:
+    where = f" · {each['source']}" if each["source"] else ""
+    printer.heading(f"{each['operation']}{where}, graph {each['graph']}")
+    timed = [choice for choice in each["choices"] if choice["milliseconds"] is not None]
+    library = [choice for choice in timed[_SHOWN:] if choice["name"] == each["library"]]
+    for choice in (*timed[:_SHOWN], *library):
+        kind = "generated" if choice["is_generated"] else "library"
+        mark = "chosen" if choice["name"] == each["winner"] else ""
+        text = f"{choice['milliseconds']:>10.4f} ms  {kind:<9}  {choice['name']}  {mark}"
+        printer.line(text.rstrip(), indent=2)
+    left = len(each["choices"]) - len(timed[:_SHOWN]) - len(library)
+    if left:
+        printer.line(f"{count_of(left, 'further choice')}", indent=2, style=FAINT)
+    printer.line(_summary(each), indent=2)
+
+
+def _summary(each: Mapping[str, Any]) -> str:
+    parts = []
+    if each["spread"] is not None:
+        parts.append(f"the slowest takes {each['spread']:.1f} times as long as the fastest")
+    if each["library"] == each["winner"]:
+        parts.append("the library won")
+    elif each["library_against_winner"] is not None:
+        parts.append(
+            f"the library's {each['library']} takes {each['library_against_winner']:.2f} times as "
+            "long as the winner"
+        )
+    if each["winner_in_program"] is not None:
+        parts.append(f"the winner takes {time_text(each['winner_in_program'])} in the program")
+        if each["regret"] is not None:
+            parts[-1] += f", {each['regret']:.2f} times what the search measured"
+        if each["is_slower_than_library"]:
+            parts[-1] += "; longer than the library took in the search"
+    return "; ".join(parts) or "its winner was not timed"
+
+
+def _print_worth(printer: Printer, view: Mapping[str, Any]) -> None:
+    base, without = view["in_program"]["base"], view["in_program"]["tries"][0]
+    printer.heading(f"in the program, {view['in_program']['turns']} runs of each in turns")
+    for row in (base, without):
+        time = time_text(row["seconds"]) if row["seconds"]["values"] else "?"
+        printer.line(f"{row['name']:<20} {time:>15} per compiled call", indent=2)
+        if row["note"]:
+            printer.line(row["note"], indent=4, style=FAINT)
+    gain, search = view["seconds_gained_per_call"], view["seconds_of_search"]
+    if without["comparison"] is None:
+        printer.line(f"What it gains was not measured. The search took {search:.1f} s.", style=WARN)
+    elif gain is None:
+        is_few = without["comparison"]["verdict"] == TOO_FEW
+        few = f": that takes --turns {FEWEST_RUNS}" if is_few else ""
+        printer.line(f"No difference can be shown{few}. The search took {search:.1f} s.")
+    elif gain <= 0:
+        text = (
+            f"Autotuning makes it slower, by {-gain * 1e6:.1f} µs per call; it took {search:.1f} s."
+        )
+        printer.line(text, style=BAD)
+    else:
+        printer.line(
+            f"Autotuning saves {gain * 1e6:.1f} µs per call. The search took {search:.1f} s, which "
+            f"pays after {view['pays_after_calls']:,} calls.",
+            style=GOOD,
+        )

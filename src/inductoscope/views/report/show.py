@@ -35,20 +35,20 @@ def choose_view(recording: Recording, selection: ShowSelection) -> tuple[View, R
     if selection.compile:
         recording = _only(recording, selection.compile)
     if selection.runnable:
-        from inductoscope.views.report.runnable import print_runnable, runnable_view
+        from inductoscope.views.report.terminal import print_runnable, runnable_view
 
         return runnable_view(recording, selection.runnable, selection.write_to), print_runnable
     if selection == ShowSelection(compile=selection.compile):
         return _overview(recording)
     # Most of the tool, which the overview does without.
-    from inductoscope.views.report import selected
+    from inductoscope.views.report import stage_views
 
     if selection.kernel:
-        return selected.kernel_view(recording, selection.kernel, selection.form), print_sections
+        return stage_views.kernel_view(recording, selection.kernel, selection.form), print_sections
     if selection.stage:
-        return selected.stage_view(recording, selection.stage), print_sections
-    view = selected.operations_view(recording, selection.operation, selection.source)
-    return view, selected.print_operations
+        return stage_views.stage_view(recording, selection.stage), print_sections
+    view = stage_views.operations_view(recording, selection.operation, selection.source)
+    return view, stage_views.print_operations
 
 
 def _refuse_contradictions(selection: ShowSelection) -> None:

@@ -6,24 +6,27 @@ from collections import Counter
 from dataclasses import asdict
 from typing import Any
 
-from inductoscope.analysis.fusion.ledger import count_outcomes
-from inductoscope.analysis.fusion.row import FUSED, REFUSED
+from inductoscope.analysis.fusion.ledger import FUSED, REFUSED, count_outcomes
 from inductoscope.analysis.ranks.recorded import ranks_of
 from inductoscope.analysis.rules import ENDINGS, UNCOMPILED
 from inductoscope.analysis.rules.finding import Finding
-from inductoscope.model.counts import calls_by_name, count_kernels, generated
-from inductoscope.model.entities import Compile, Recording
-from inductoscope.model.native import libraries_from_cache
-from inductoscope.model.settings import Settings
+from inductoscope.model.entities import Compile, Recording, Settings
+from inductoscope.model.kernels import calls_by_name, count_kernels, generated, libraries_from_cache
 from inductoscope.model.target import recording_target
-from inductoscope.packages.recorded import count_guards
-from inductoscope.recording.signals import signal_name
+from inductoscope.packages.package import count_guards
+from inductoscope.recording.layout import signal_name
 from inductoscope.recording.values import texts
+from inductoscope.torch_facts.frames import arrows
 from inductoscope.views.report.ranks import print_ranks, ranks_view
-from inductoscope.views.report.stored_verdict import print_stored_verdict, stored_verdict_view
-from inductoscope.views.report.terminal import BAD, FAINT, GOOD, WARN, Printer
-from inductoscope.vocabulary.counting import count_of
-from inductoscope.vocabulary.frames import arrows
+from inductoscope.views.report.terminal import (
+    BAD,
+    FAINT,
+    GOOD,
+    WARN,
+    Printer,
+)
+from inductoscope.views.report.verdict import print_stored_verdict, stored_verdict_view
+from inductoscope.wording import count_of
 
 View = dict[str, Any]
 

@@ -8,8 +8,15 @@ from inductoscope.hangs.choices.analysis import Analysis
 from inductoscope.hangs.watch.attaching import Attached
 from inductoscope.hangs.watch.live import Killed
 from inductoscope.hangs.watch.stall import Resumed, Stall
-from inductoscope.views.report.terminal import BAD, FAINT, GOOD, HEADING, WARN, Printer
-from inductoscope.vocabulary import stages
+from inductoscope.torch_facts import stages
+from inductoscope.views.report.terminal import (
+    BAD,
+    FAINT,
+    GOOD,
+    HEADING,
+    WARN,
+    Printer,
+)
 
 View = dict[str, Any]
 

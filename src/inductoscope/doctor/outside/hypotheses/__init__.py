@@ -7,6 +7,7 @@ all before it are ruled out.
 
 from __future__ import annotations
 
+from inductoscope.doctor.case import ProgramCase
 from inductoscope.doctor.outside.hypotheses import (
     aot_alone,
     broken_guards,
@@ -49,7 +50,6 @@ from inductoscope.doctor.outside.hypotheses import (
     wrong_capture,
 )
 from inductoscope.doctor.outside.hypotheses.hypothesis import Hypothesis
-from inductoscope.doctor.outside.program_case import ProgramCase
 from inductoscope.doctor.verdict import Verdict
 from inductoscope.errors import ToolFailure
 

@@ -14,11 +14,11 @@ How sure: Proven by four runs.
 
 from __future__ import annotations
 
-from inductoscope.doctor.outside.compiler_level import CompilerLevel, verdict_on_level
+from inductoscope.doctor.case import ProgramCase
+from inductoscope.doctor.compiler_level import CompilerLevel, verdict_on_level
 from inductoscope.doctor.outside.hypotheses.hypothesis import Hypothesis
-from inductoscope.doctor.outside.program_case import ProgramCase
 from inductoscope.doctor.verdict import Verdict
-from inductoscope.vocabulary import stages
+from inductoscope.torch_facts import stages
 
 _AOT = CompilerLevel(
     stage=stages.AOT,

@@ -15,20 +15,20 @@ the same call was right with copies of the constants; likely if the process died
 
 from __future__ import annotations
 
-from inductoscope.doctor.outside.finding_verdict import relative_place
+from inductoscope.doctor.case import ProgramCase
+from inductoscope.doctor.finding_verdict import relative_place
 from inductoscope.doctor.outside.hypotheses.hypothesis import Hypothesis
-from inductoscope.doctor.outside.program_case import ProgramCase
 from inductoscope.doctor.verdict import Verdict
-from inductoscope.model.checks import Check
+from inductoscope.model.entities import Check
 from inductoscope.packages.constants import is_about_view, overflows
-from inductoscope.recording.events.checking import (
+from inductoscope.recording.events import (
     OUTSIDE,
     REJECTED,
     RIGHT_WITH_COPIES,
     WRONG_OUTSIDE,
 )
-from inductoscope.recording.signals import signal_name
-from inductoscope.vocabulary import stages
+from inductoscope.recording.layout import signal_name
+from inductoscope.torch_facts import stages
 from inductoscope.vocabulary import verdicts as v
 
 _TO_SEE_IT = (

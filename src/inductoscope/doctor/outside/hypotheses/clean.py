@@ -11,10 +11,9 @@ How sure: Proven if every call could be compared, likely if some could not, unkn
 
 from __future__ import annotations
 
-from inductoscope.doctor.outside.common_verdicts import nothing_found
+from inductoscope.doctor.case import ProgramCase
+from inductoscope.doctor.common_verdicts import nothing_found, what_was_not_checked
 from inductoscope.doctor.outside.hypotheses.hypothesis import Hypothesis
-from inductoscope.doctor.outside.not_checked import what_was_not_checked
-from inductoscope.doctor.outside.program_case import ProgramCase
 from inductoscope.doctor.verdict import Verdict
 
 

@@ -15,14 +15,14 @@ from __future__ import annotations
 import re
 
 from inductoscope.analysis.rules import diagnose
-from inductoscope.doctor.outside.common_verdicts import fails_in_eager, only_under_the_tool
+from inductoscope.doctor.case import ProgramCase
+from inductoscope.doctor.common_verdicts import fails_in_eager, only_under_the_tool
 from inductoscope.doctor.outside.hypotheses.hypothesis import Hypothesis
-from inductoscope.doctor.outside.program_case import ProgramCase
 from inductoscope.doctor.verdict import Culprit, Verdict
 from inductoscope.model.entities import CompileError
-from inductoscope.vocabulary import stages
+from inductoscope.torch_facts import stages
+from inductoscope.torch_facts.frames import frames_in, is_users
 from inductoscope.vocabulary import verdicts as v
-from inductoscope.vocabulary.frames import frames_in, is_users
 
 # What Dynamo says about an operator that is not torch's.
 _FAKE_RAISED = re.compile(

@@ -18,17 +18,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from inductoscope.doctor.case import ProgramCase
 from inductoscope.doctor.outside.hypotheses.hypothesis import Hypothesis
-from inductoscope.doctor.outside.program_case import ProgramCase
-from inductoscope.doctor.outside.slow_program import TIME_FOR_TRIALS, offer, trials_in
-from inductoscope.doctor.outside.slowness import WastedCompiles, wasted_compiles
+from inductoscope.doctor.slowness import (
+    TIME_FOR_TRIALS,
+    WastedCompiles,
+    offer,
+    trials_in,
+    wasted_compiles,
+)
 from inductoscope.doctor.verdict import Verdict
-from inductoscope.profiling.advice.flip import Flip
-from inductoscope.profiling.advice.flips import flips_for
-from inductoscope.profiling.advice.trials import Budget, try_cold
-from inductoscope.vocabulary import stages
+from inductoscope.profiling.flip_trials import Budget, try_cold
+from inductoscope.profiling.flips import Flip, flips_for
+from inductoscope.torch_facts import stages
 from inductoscope.vocabulary import verdicts as v
-from inductoscope.vocabulary.counting import count_of
+from inductoscope.wording import count_of
 
 
 def _applies(case: ProgramCase) -> bool:

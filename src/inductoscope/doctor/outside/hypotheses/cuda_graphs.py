@@ -16,13 +16,13 @@ from __future__ import annotations
 
 import re
 
+from inductoscope.doctor.case import ProgramCase
+from inductoscope.doctor.finding_verdict import relative_place
 from inductoscope.doctor.instructions import Instructions
-from inductoscope.doctor.outside.finding_verdict import relative_place
 from inductoscope.doctor.outside.hypotheses.hypothesis import Hypothesis
-from inductoscope.doctor.outside.program import ProgramRun
-from inductoscope.doctor.outside.program_case import ProgramCase
+from inductoscope.doctor.program_run import ProgramRun
 from inductoscope.doctor.verdict import Culprit, Verdict, Workaround
-from inductoscope.vocabulary import stages
+from inductoscope.torch_facts import stages
 from inductoscope.vocabulary import verdicts as v
 
 _OVERWRITTEN = "overwritten by a subsequent run"

@@ -14,15 +14,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from inductoscope.doctor.failure import ERROR, HANG, SIGNAL, Failure, device_error
-from inductoscope.doctor.handover import read_found
+from inductoscope.doctor.case import ProgramCase
+from inductoscope.doctor.failure import (
+    ERROR,
+    HANG,
+    SIGNAL,
+    Failure,
+    device_error,
+)
+from inductoscope.doctor.finding import read_found
 from inductoscope.doctor.instructions import FOLDER, Instructions
+from inductoscope.doctor.last_position import LastPosition, last_position
 from inductoscope.doctor.outside.hypotheses.hypothesis import Hypothesis
-from inductoscope.doctor.outside.last_position import LastPosition, last_position
-from inductoscope.doctor.outside.program import ProgramRun
-from inductoscope.doctor.outside.program_case import ProgramCase
+from inductoscope.doctor.program_run import ProgramRun
 from inductoscope.model.entities import Recording
-from inductoscope.vocabulary import stages
+from inductoscope.torch_facts import stages
 
 
 def _applies(case: ProgramCase) -> bool:

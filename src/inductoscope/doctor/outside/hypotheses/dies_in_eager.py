@@ -11,13 +11,13 @@ How sure: Proven by that run.
 
 from __future__ import annotations
 
+from inductoscope.doctor.case import ProgramCase
+from inductoscope.doctor.common_verdicts import fails_in_eager
 from inductoscope.doctor.failure import SIGNAL
-from inductoscope.doctor.outside.common_verdicts import fails_in_eager
 from inductoscope.doctor.outside.hypotheses.hypothesis import Hypothesis
-from inductoscope.doctor.outside.program_case import ProgramCase
 from inductoscope.doctor.verdict import Verdict
-from inductoscope.recording.signals import signal_name
-from inductoscope.vocabulary import stages
+from inductoscope.recording.layout import signal_name
+from inductoscope.torch_facts import stages
 
 
 def _applies(case: ProgramCase) -> bool:

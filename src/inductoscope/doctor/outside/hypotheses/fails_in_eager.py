@@ -11,11 +11,11 @@ How sure: Proven by that run.
 
 from __future__ import annotations
 
+from inductoscope.doctor.case import ProgramCase
+from inductoscope.doctor.common_verdicts import fails_in_eager
+from inductoscope.doctor.compute_sanitizer import MemoryCheck
 from inductoscope.doctor.failure import device_error
-from inductoscope.doctor.outside.common_verdicts import fails_in_eager
 from inductoscope.doctor.outside.hypotheses.hypothesis import Hypothesis
-from inductoscope.doctor.outside.memory_check import MemoryCheck
-from inductoscope.doctor.outside.program_case import ProgramCase
 from inductoscope.doctor.verdict import Culprit, Verdict
 
 

@@ -11,11 +11,11 @@ How sure: Likely: it may only be slow.
 
 from __future__ import annotations
 
+from inductoscope.doctor.case import ProgramCase
 from inductoscope.doctor.failure import HANG
 from inductoscope.doctor.outside.hypotheses.hypothesis import Hypothesis
-from inductoscope.doctor.outside.program_case import ProgramCase
 from inductoscope.doctor.verdict import Verdict
-from inductoscope.vocabulary import stages
+from inductoscope.torch_facts import stages
 from inductoscope.vocabulary import verdicts as v
 
 _LEAST_SECONDS = 60.0

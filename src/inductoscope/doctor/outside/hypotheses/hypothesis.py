@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from inductoscope.doctor.outside.program_case import ProgramCase
+from inductoscope.doctor.case import ProgramCase
 from inductoscope.doctor.verdict import Verdict
 
 

@@ -16,11 +16,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from inductoscope.doctor.handover import read_found
+from inductoscope.doctor.case import ProgramCase
+from inductoscope.doctor.common_verdicts import other_random_numbers
+from inductoscope.doctor.finding import read_found
 from inductoscope.doctor.instructions import FOLDER, Instructions
-from inductoscope.doctor.outside.common_verdicts import other_random_numbers
 from inductoscope.doctor.outside.hypotheses.hypothesis import Hypothesis
-from inductoscope.doctor.outside.program_case import ProgramCase
 from inductoscope.doctor.verdict import Verdict
 
 

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import re
 
+from inductoscope.doctor.case import ProgramCase
 from inductoscope.doctor.outside.hypotheses.hypothesis import Hypothesis
-from inductoscope.doctor.outside.program_case import ProgramCase
 from inductoscope.doctor.verdict import Verdict
-from inductoscope.vocabulary import stages
+from inductoscope.torch_facts import stages
 from inductoscope.vocabulary import verdicts as v
 
 # What `input()` raises at the end of standard input.

@@ -12,9 +12,9 @@ How sure: Likely: no run shows it.
 
 from __future__ import annotations
 
-from inductoscope.doctor.outside.common_verdicts import not_a_bug
+from inductoscope.doctor.case import ProgramCase
+from inductoscope.doctor.common_verdicts import not_a_bug
 from inductoscope.doctor.outside.hypotheses.hypothesis import Hypothesis
-from inductoscope.doctor.outside.program_case import ProgramCase
 from inductoscope.doctor.verdict import Verdict
 
 

@@ -20,19 +20,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from inductoscope.doctor.handover import read_found
+from inductoscope.doctor.case import ProgramCase
+from inductoscope.doctor.delta_debugging import smallest_subset
+from inductoscope.doctor.finding import read_found
 from inductoscope.doctor.instructions import FOLDER, Instructions
-from inductoscope.doctor.outside.checks import functions_that_differ
 from inductoscope.doctor.outside.hypotheses.hypothesis import Hypothesis
-from inductoscope.doctor.outside.program import ProgramRun
-from inductoscope.doctor.outside.program_case import ProgramCase
-from inductoscope.doctor.search.delta_debugging import smallest_subset
+from inductoscope.doctor.program_run import ProgramRun
+from inductoscope.doctor.runs import functions_that_differ
 from inductoscope.doctor.verdict import Culprit, Verdict
-from inductoscope.model.checks import NotedDifference
+from inductoscope.model.entities import NotedDifference
 from inductoscope.model.fold import load
-from inductoscope.vocabulary import stages
+from inductoscope.torch_facts import stages
 from inductoscope.vocabulary import verdicts as v
-from inductoscope.vocabulary.counting import count_of
+from inductoscope.wording import count_of
 
 # Runs of the program to find out which of several results matter.
 _MOST_RUNS = 12

@@ -12,11 +12,11 @@ How sure: Likely.
 
 from __future__ import annotations
 
+from inductoscope.doctor.case import ProgramCase
+from inductoscope.doctor.last_position import last_position, last_stacks
 from inductoscope.doctor.outside.hypotheses.hypothesis import Hypothesis
-from inductoscope.doctor.outside.last_position import last_position, last_stacks
-from inductoscope.doctor.outside.program_case import ProgramCase
 from inductoscope.doctor.verdict import Culprit, Verdict
-from inductoscope.vocabulary import stages
+from inductoscope.torch_facts import stages
 from inductoscope.vocabulary import verdicts as v
 
 

@@ -11,10 +11,10 @@ How sure: Unknown.
 
 from __future__ import annotations
 
+from inductoscope.doctor.case import ProgramCase
+from inductoscope.doctor.common_verdicts import only_under_the_tool
 from inductoscope.doctor.failure import HANG, NAN, WRONG
-from inductoscope.doctor.outside.common_verdicts import only_under_the_tool
 from inductoscope.doctor.outside.hypotheses.hypothesis import Hypothesis
-from inductoscope.doctor.outside.program_case import ProgramCase
 from inductoscope.doctor.verdict import Verdict
 
 

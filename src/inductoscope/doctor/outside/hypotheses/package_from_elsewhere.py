@@ -12,12 +12,12 @@ How sure: That it fails there is certain; why is unknown.
 
 from __future__ import annotations
 
+from inductoscope.doctor.case import ProgramCase
 from inductoscope.doctor.outside.hypotheses.hypothesis import Hypothesis
-from inductoscope.doctor.outside.program_case import ProgramCase
 from inductoscope.doctor.verdict import Verdict
-from inductoscope.processes.last_words import last_lines
-from inductoscope.recording.signals import signal_name
-from inductoscope.vocabulary import stages
+from inductoscope.recording.layout import signal_name
+from inductoscope.torch_facts import stages
+from inductoscope.torch_facts.program_output import last_lines
 from inductoscope.vocabulary import verdicts as v
 
 

@@ -13,13 +13,13 @@ How sure: Likely: the call that is wrong was not seen.
 
 from __future__ import annotations
 
+from inductoscope.doctor.case import ProgramCase
 from inductoscope.doctor.outside.hypotheses.hypothesis import Hypothesis
-from inductoscope.doctor.outside.program_case import ProgramCase
 from inductoscope.doctor.verdict import Verdict
-from inductoscope.processes.last_words import last_lines
-from inductoscope.vocabulary import stages
+from inductoscope.torch_facts import stages
+from inductoscope.torch_facts.program_output import last_lines
+from inductoscope.torch_facts.stages import AOT_INDUCTOR
 from inductoscope.vocabulary import verdicts as v
-from inductoscope.vocabulary.flows import AOT_INDUCTOR
 
 
 def _applies(case: ProgramCase) -> bool:

@@ -14,10 +14,10 @@ How sure: That it fails is proven. The place is as sure as the way in which it w
 
 from __future__ import annotations
 
+from inductoscope.doctor.case import ProgramCase
+from inductoscope.doctor.compute_sanitizer import check_script
 from inductoscope.doctor.failure import device_error
 from inductoscope.doctor.outside.hypotheses.hypothesis import Hypothesis
-from inductoscope.doctor.outside.memory_check import check_script
-from inductoscope.doctor.outside.program_case import ProgramCase
 from inductoscope.doctor.verdict import Verdict
 
 

@@ -12,8 +12,8 @@ How sure: Likely, since no script has shown it without the tool.
 
 from __future__ import annotations
 
+from inductoscope.doctor.case import ProgramCase
 from inductoscope.doctor.outside.hypotheses.hypothesis import Hypothesis
-from inductoscope.doctor.outside.program_case import ProgramCase
 from inductoscope.doctor.verdict import Verdict
 
 

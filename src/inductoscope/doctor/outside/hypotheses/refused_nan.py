@@ -13,14 +13,14 @@ values that were refused.
 
 from __future__ import annotations
 
-from inductoscope.doctor.outside.finding_verdict import relative_place
+from inductoscope.doctor.case import ProgramCase
+from inductoscope.doctor.finding_verdict import relative_place
 from inductoscope.doctor.outside.hypotheses.hypothesis import Hypothesis
-from inductoscope.doctor.outside.program_case import ProgramCase
 from inductoscope.doctor.verdict import Verdict
-from inductoscope.recording.events.checking import NAN_LIKELY, NAN_REFUSED
-from inductoscope.vocabulary import stages
+from inductoscope.recording.events import NAN_LIKELY, NAN_REFUSED
+from inductoscope.torch_facts import stages
+from inductoscope.torch_facts.messages import refused_variable
 from inductoscope.vocabulary import verdicts as v
-from inductoscope.vocabulary.nan_checks import refused_variable
 
 
 def _applies(case: ProgramCase) -> bool:

@@ -13,13 +13,13 @@ How sure: Proven by that run.
 
 from __future__ import annotations
 
+from inductoscope.doctor.case import ProgramCase
+from inductoscope.doctor.common_verdicts import not_a_bug
 from inductoscope.doctor.instructions import MOVED, Instructions
-from inductoscope.doctor.outside.common_verdicts import not_a_bug
 from inductoscope.doctor.outside.hypotheses.hypothesis import Hypothesis
-from inductoscope.doctor.outside.program_case import ProgramCase
-from inductoscope.doctor.outside.same_failure import fails_alike
+from inductoscope.doctor.runs import fails_alike
 from inductoscope.doctor.verdict import Verdict
-from inductoscope.model.checks import Check
+from inductoscope.model.entities import Check
 
 
 def _applies(case: ProgramCase) -> bool:

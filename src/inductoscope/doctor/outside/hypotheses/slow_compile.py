@@ -17,11 +17,11 @@ How sure: Proven if the reproducer is slow every time, likely if it is most time
 
 from __future__ import annotations
 
+from inductoscope.doctor.case import ProgramCase
 from inductoscope.doctor.outside.hypotheses.hypothesis import Hypothesis
-from inductoscope.doctor.outside.program_case import ProgramCase
-from inductoscope.doctor.outside.slow_verdict import measured_in_program, proven_slow
+from inductoscope.doctor.slow_verdict import measured_in_program, proven_slow
 from inductoscope.doctor.verdict import Verdict
-from inductoscope.profiling.compile_time.suspicion import slow_compiles
+from inductoscope.profiling.compile_growth import slow_compiles
 
 
 def _applies(case: ProgramCase) -> bool:

@@ -24,17 +24,26 @@ from pathlib import Path
 
 from inductoscope.analysis.rules import SLOWNESS, diagnose
 from inductoscope.analysis.rules.finding import Finding
+from inductoscope.doctor.case import ProgramCase
 from inductoscope.doctor.outside.hypotheses.hypothesis import Hypothesis
-from inductoscope.doctor.outside.program_case import ProgramCase
-from inductoscope.doctor.outside.slow_program import TIME_FOR_TRIALS, offer, trials_in
-from inductoscope.doctor.outside.slowness import LONGEST_TO_TIME, may_be_slower
+from inductoscope.doctor.slowness import (
+    LONGEST_TO_TIME,
+    TIME_FOR_TRIALS,
+    may_be_slower,
+    offer,
+    trials_in,
+)
 from inductoscope.doctor.verdict import Verdict
-from inductoscope.profiling.advice.against_eager import AgainstEager
-from inductoscope.profiling.advice.flips import flips_for
-from inductoscope.profiling.advice.graphs_alone import predicted_alone
-from inductoscope.profiling.advice.trials import Budget, FlipTrial, TrialResults, try_flips
+from inductoscope.profiling.flip_trials import (
+    AgainstEager,
+    Budget,
+    FlipTrial,
+    TrialResults,
+    try_flips,
+)
+from inductoscope.profiling.flips import flips_for, predicted_alone
 from inductoscope.profiling.statistics import SLOWER
-from inductoscope.vocabulary import stages
+from inductoscope.torch_facts import stages
 from inductoscope.vocabulary import verdicts as v
 
 # A function is slow if it takes so many times as long as in eager; nobody minds less.

@@ -14,15 +14,15 @@ How sure: Proven if a kernel is stuck alone too, otherwise likely.
 
 from __future__ import annotations
 
-from inductoscope.doctor.outside.autotune_hang import (
+from inductoscope.doctor.autotune_hang import (
     add_repro,
     find_filter,
     look_further,
     try_kernel_alone,
     verdict_on_stuck,
 )
+from inductoscope.doctor.case import ProgramCase
 from inductoscope.doctor.outside.hypotheses.hypothesis import Hypothesis
-from inductoscope.doctor.outside.program_case import ProgramCase
 from inductoscope.doctor.verdict import Verdict
 from inductoscope.hangs.choices.analysis import analyse
 from inductoscope.hangs.choices.stuck_choices import stuck_choices

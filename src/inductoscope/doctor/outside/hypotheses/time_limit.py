@@ -12,10 +12,10 @@ How sure: Likely: what the program does later is not known.
 
 from __future__ import annotations
 
-from inductoscope.doctor.outside.common_verdicts import verdict_at_limit
+from inductoscope.doctor.case import ProgramCase
+from inductoscope.doctor.common_verdicts import verdict_at_limit
+from inductoscope.doctor.last_position import last_position
 from inductoscope.doctor.outside.hypotheses.hypothesis import Hypothesis
-from inductoscope.doctor.outside.last_position import last_position
-from inductoscope.doctor.outside.program_case import ProgramCase
 from inductoscope.doctor.verdict import Verdict
 
 

@@ -19,21 +19,21 @@ import re
 import shlex
 from collections.abc import Sequence
 
+from inductoscope.doctor.case import ProgramCase
+from inductoscope.doctor.common_verdicts import nothing_found
+from inductoscope.doctor.finding_verdict import relative_place
 from inductoscope.doctor.instructions import Instructions
-from inductoscope.doctor.outside.common_verdicts import nothing_found
-from inductoscope.doctor.outside.finding_verdict import relative_place
 from inductoscope.doctor.outside.hypotheses.hypothesis import Hypothesis
-from inductoscope.doctor.outside.program import ProgramRun
-from inductoscope.doctor.outside.program_case import ProgramCase
+from inductoscope.doctor.program_run import ProgramRun
 from inductoscope.doctor.verdict import Culprit, Verdict, Workaround
 from inductoscope.packages import cpp_library
 from inductoscope.packages.cpp_program import every_compiler, installed_compiler
-from inductoscope.processes.dumps import StackFrame, threads_in
-from inductoscope.processes.last_words import last_lines
-from inductoscope.recording.signals import signal_name
-from inductoscope.vocabulary import stages
+from inductoscope.processes.stacks import StackFrame, threads_in
+from inductoscope.recording.layout import signal_name
+from inductoscope.torch_facts import stages
+from inductoscope.torch_facts.frames import frames_in
+from inductoscope.torch_facts.program_output import last_lines
 from inductoscope.vocabulary import verdicts as v
-from inductoscope.vocabulary.frames import frames_in
 
 # What the verdict blames.
 STATIC = "libstdc++ linked statically"

@@ -14,12 +14,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from inductoscope.doctor.handover import read_found
+from inductoscope.doctor.case import ProgramCase
+from inductoscope.doctor.finding import read_found
 from inductoscope.doctor.instructions import FOLDER
 from inductoscope.doctor.outside.hypotheses.died_or_stalled import return_to_last_position
 from inductoscope.doctor.outside.hypotheses.hypothesis import Hypothesis
-from inductoscope.doctor.outside.program_case import ProgramCase
-from inductoscope.vocabulary.counting import count_of
+from inductoscope.wording import count_of
 
 _EVERY_CALL = 1_000_000
 

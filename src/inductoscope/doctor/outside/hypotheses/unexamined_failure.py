@@ -11,11 +11,11 @@ How sure: Unknown.
 
 from __future__ import annotations
 
-from inductoscope.doctor.outside.common_verdicts import add_own_mistakes
+from inductoscope.doctor.case import ProgramCase
+from inductoscope.doctor.common_verdicts import add_own_mistakes
 from inductoscope.doctor.outside.hypotheses.hypothesis import Hypothesis
-from inductoscope.doctor.outside.program_case import ProgramCase
 from inductoscope.doctor.verdict import Verdict
-from inductoscope.vocabulary import stages
+from inductoscope.torch_facts import stages
 from inductoscope.vocabulary import verdicts as v
 
 

@@ -11,12 +11,12 @@ How sure: Unknown.
 
 from __future__ import annotations
 
+from inductoscope.doctor.case import ProgramCase
 from inductoscope.doctor.outside.hypotheses.hypothesis import Hypothesis
-from inductoscope.doctor.outside.program_case import ProgramCase
 from inductoscope.doctor.verdict import Verdict
-from inductoscope.vocabulary import stages
+from inductoscope.torch_facts import stages
 from inductoscope.vocabulary import verdicts as v
-from inductoscope.vocabulary.counting import count_of
+from inductoscope.wording import count_of
 
 
 def _applies(case: ProgramCase) -> bool:

@@ -13,14 +13,14 @@ How sure: Proven by comparing the function with two forks in eager that agree.
 
 from __future__ import annotations
 
+from inductoscope.doctor.case import ProgramCase
+from inductoscope.doctor.common_verdicts import verdict_at_limit
 from inductoscope.doctor.instructions import Instructions
-from inductoscope.doctor.outside.checks import functions_that_differ
-from inductoscope.doctor.outside.common_verdicts import verdict_at_limit
 from inductoscope.doctor.outside.hypotheses.hypothesis import Hypothesis
-from inductoscope.doctor.outside.program_case import ProgramCase
+from inductoscope.doctor.runs import functions_that_differ
 from inductoscope.doctor.verdict import Culprit, Verdict
 from inductoscope.model.fold import load
-from inductoscope.vocabulary import stages
+from inductoscope.torch_facts import stages
 from inductoscope.vocabulary import verdicts as v
 
 

@@ -1,0 +1,251 @@
+"""Which commands agents are offered."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import click
+
+from inductoscope.errors import UsageError
+from inductoscope.wording import did_you_mean
+
+# Of every command: they are for a terminal, or the server sets them.
+FOR_A_TERMINAL = frozenset({"json", "quiet", "no_pager", "help"})
+# What the name of a tool ends with that has all parameters of a command, also those that act.
+ACTING = "_and_act"
+
+
+@dataclass(frozen=True)
+class OfferedCommand:
+    """A command that is a tool, called as it is typed."""
+
+    words: tuple[str, ...]
+    # The most that it does, whatever its parameters: reads; writes files, perhaps over others;
+    # or executes code that is not the tool's.
+    effect: Literal["reads", "writes", "runs"]
+    # Options that make no sense in a call, besides those for a terminal.
+    hidden: frozenset[str] = frozenset()
+    # The program's own output comes out of it, too.
+    passes_output_on: bool = False
+    # Parameters that another tool of the same command does not have, because of their effect.
+    acting: frozenset[str] = frozenset()
+
+    @property
+    def name(self) -> str:
+        return f"{self.words[0]}{ACTING}" if self.acting else self.words[0]
+
+
+def _reading_and_acting(
+    word: str, acting: frozenset[str], hidden: frozenset[str] = frozenset()
+) -> tuple[OfferedCommand, OfferedCommand]:
+    """A command as two tools: a client may let an agent read without asking the user first."""
+    return (
+        OfferedCommand((word,), "reads", hidden | acting),
+        OfferedCommand((word,), "runs", hidden, acting=acting),
+    )
+
+
+# Not offered: what never ends (serve), what deletes (recordings prune), what sets up a shell or
+# an agent (completion, mcp, skill).
+OFFERED: tuple[OfferedCommand, ...] = (
+    OfferedCommand(("doctor",), "runs"),
+    # The JSON has the program's exit code and findings; the tool's own exit code says no more.
+    OfferedCommand(("run",), "runs", frozenset({"findings_exit_code"}), passes_output_on=True),
+    *_reading_and_acting(
+        "show", frozenset({"target", "runnable", "to"}), hidden=frozenset({"list"})
+    ),
+    # Of --target.
+    OfferedCommand(("report",), "runs"),
+    *_reading_and_acting("fusion", frozenset({"try", "timeout"})),
+    *_reading_and_acting("bounds", frozenset({"try", "sizes", "timeout"})),
+    OfferedCommand(("profile",), "runs", passes_output_on=True),
+    OfferedCommand(("diff",), "reads"),
+    OfferedCommand(("export",), "writes"),
+    OfferedCommand(("recordings", "list"), "reads"),
+    OfferedCommand(("explain",), "reads"),
+    # It would wait for a log that may grow for ever.
+    *_reading_and_acting(
+        "logs",
+        frozenset({"filter", "page", "executor", "any_worker"}),
+        hidden=frozenset({"follow", "seconds"}),
+    ),
+    OfferedCommand(("preflight",), "runs"),
+    OfferedCommand(("attach",), "runs"),
+    OfferedCommand(("kernel",), "writes"),
+    OfferedCommand(("aoti",), "runs"),
+    *_reading_and_acting("env", frozenset({"python"})),
+)
+
+
+# --- Parameters of a click command: as a JSON schema, and as words of a command line --------------
+
+# A parameter of every tool, beside those of its command.
+FOLDER = "folder"
+_FOLDER_SCHEMA = {
+    "type": "string",
+    "description": "Work in this folder, as after cd. Default: the folder of the server.",
+}
+
+_NUMBERS = {click.types.IntParamType: "integer", click.types.FloatParamType: "number"}
+
+
+@dataclass(frozen=True)
+class CommandTool:
+    """A command with its parameters by the names that agents use."""
+
+    offered: OfferedCommand
+    command: click.Command
+
+    @property
+    def name(self) -> str:
+        return self.offered.name
+
+    @property
+    def description(self) -> str:
+        """The help text; what click marks as not to be wrapped is plain text here."""
+        text = inspect.cleandoc(self.command.help or "").replace("\b\n", "")
+        if not self.offered.acting:
+            return text
+        more = ", ".join(name for name in self.parameters if name in self.offered.acting)
+        told = f"Like `{self.offered.words[0]}`, with more parameters: {more}."
+        return f"{text.splitlines()[0]}\n\n{told} They execute code or write files."
+
+    @property
+    def parameters(self) -> dict[str, click.Parameter]:
+        named = {parameter_name(one): one for one in self.command.params}
+        hidden = FOR_A_TERMINAL | self.offered.hidden
+        return {name: one for name, one in named.items() if name not in hidden}
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """What a call may have, as a JSON Schema."""
+        found = self.parameters
+        return {
+            "type": "object",
+            "properties": {
+                **{name: _property(one) for name, one in found.items()},
+                FOLDER: _FOLDER_SCHEMA,
+            },
+            "required": [name for name, one in found.items() if one.required],
+            "additionalProperties": False,
+        }
+
+    def words(self, given: Mapping[str, Any], json_path: str) -> list[str]:
+        """The command line of a call; what the values mean is left to the command itself."""
+        found = self.parameters
+        for name in given:
+            if name not in found and name != FOLDER:
+                known = ", ".join([*found, FOLDER])
+                raise UsageError(
+                    f"{self.name} has no parameter {name!r}.{did_you_mean(name, found)} "
+                    f"It has: {known}."
+                )
+        options, arguments = [f"--json={json_path}"], []
+        for name, one in found.items():
+            if given.get(name) is None:
+                continue
+            if isinstance(one, click.Option):
+                options += _option(name, one, given[name])
+            else:
+                arguments += _values(name, one, given[name])
+        # A value that begins with a dash is no option.
+        return [*self.offered.words, *options, "--", *arguments]
+
+
+def parameter_name(parameter: click.Parameter) -> str:
+    """`time_limit` for --time-limit; the name of an argument is its own."""
+    if isinstance(parameter, click.Option):
+        return max(parameter.opts, key=len).lstrip("-").replace("-", "_")
+    return parameter.name or ""
+
+
+# --- the schema -----------------------------------------------------------------------------------
+
+
+def _property(parameter: click.Parameter) -> dict[str, Any]:
+    found: dict[str, Any]
+    if isinstance(parameter, click.Option) and parameter.is_flag:
+        found = {"type": "boolean"}
+    elif _takes_several(parameter):
+        found = {"type": "array", "items": _scalar(parameter.type), **_length(parameter)}
+    else:
+        found = _scalar(parameter.type)
+    default = parameter.default
+    if isinstance(default, (bool, int, float, str)):
+        found["default"] = default
+    return {**found, "description": _description(parameter)}
+
+
+def _takes_several(parameter: click.Parameter) -> bool:
+    return bool(getattr(parameter, "multiple", False)) or parameter.nargs != 1
+
+
+def _length(parameter: click.Parameter) -> dict[str, int]:
+    if parameter.nargs > 1:
+        return {"minItems": parameter.nargs, "maxItems": parameter.nargs}
+    return {"minItems": 1} if parameter.required else {}
+
+
+def _scalar(kind: click.ParamType) -> dict[str, Any]:  # type: ignore[type-arg,unused-ignore]
+    if isinstance(kind, click.Choice):
+        return {"type": "string", "enum": [str(choice) for choice in kind.choices]}
+    for known, name in _NUMBERS.items():
+        if isinstance(kind, known):
+            return {"type": name, **dict(_range(kind))}
+    return {"type": "string"}
+
+
+def _range(kind: Any) -> Iterator[tuple[str, float]]:
+    """The limits of click's IntRange and FloatRange; a plain number has none."""
+    for end, inclusive, exclusive in (
+        ("min", "minimum", "exclusiveMinimum"),
+        ("max", "maximum", "exclusiveMaximum"),
+    ):
+        limit = getattr(kind, end, None)
+        if limit is not None:
+            yield (exclusive if getattr(kind, f"{end}_open") else inclusive), limit
+
+
+def _description(parameter: click.Parameter) -> str:
+    if isinstance(parameter, click.Option):
+        return " ".join((parameter.help or "").split())
+    said = parameter.metavar or (parameter.name or "").upper()
+    return f"{said}, one word per item" if _takes_several(parameter) else said
+
+
+# --- the command line -----------------------------------------------------------------------------
+
+
+def _option(name: str, option: click.Option, value: Any) -> list[str]:
+    typed = max(option.opts, key=len)
+    if option.is_flag:
+        if not isinstance(value, bool):
+            raise UsageError(f"{name} is true or false, not {value!r}.")
+        return [typed] if value else []
+    values = _values(name, option, value)
+    if option.nargs > 1:
+        return [typed, *values]
+    return [f"{typed}={one}" for one in values]
+
+
+def _values(name: str, parameter: click.Parameter, value: Any) -> list[str]:
+    several = _takes_several(parameter)
+    if several is not isinstance(value, list):
+        wanted = "a list of words" if several else "one value"
+        raise UsageError(f"{name} is {wanted}, not {value!r}.")
+    values = value if several else [value]
+    if parameter.nargs > 1 and len(values) != parameter.nargs:
+        raise UsageError(f"{name} is a list of {parameter.nargs} words, not of {len(values)}.")
+    return [_word(name, one) for one in values]
+
+
+def _word(name: str, value: Any) -> str:
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+        raise UsageError(f"{name} takes text or a number, not {value!r}.")
+    word = str(value)
+    if "\0" in word:
+        raise UsageError(f"{name} has a NUL character in it, which no command line can have.")
+    return word

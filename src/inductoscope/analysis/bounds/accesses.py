@@ -1,0 +1,756 @@
+"""The smallest and largest value of an index when all sizes are given: by computing it.
+
+An index is a sum. Terms and conditions that share no variable are looked at apart from each other,
+so a few hundred points are mostly enough where the loop itself has millions.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
+
+from inductoscope.analysis.bounds.proof import (
+    Context,
+    NameRange,
+    Polynomial,
+    Prover,
+    difference,
+    number,
+    polynomial,
+    written,
+)
+from inductoscope.analysis.bounds.sizes import AdmittedSizes
+from inductoscope.analysis.bounds.verdicts import (
+    Broken,
+    DataDependent,
+    OutOfReach,
+    Proven,
+    Verdict,
+)
+from inductoscope.model.memory import Room
+from inductoscope.model.schedule import IndirectIndex
+from inductoscope.torch_facts.index_expressions import (
+    FAILURES,
+    ZERO,
+    Applied,
+    Expression,
+    Loaded,
+    Name,
+    NotUnderstood,
+    NoValue,
+    Number,
+    add,
+    holds,
+    minus,
+    names_in,
+    replaced,
+    span,
+    value_of,
+    valued,
+)
+from inductoscope.torch_facts.loop_bodies import IndexFromValue, LoopBody, MemoryAccess
+
+Point = Mapping[str, int]
+
+
+class TooManyPoints(Exception):
+    """More than may be looked at."""
+
+
+NO_TIME = "not looked at: the time for the proofs was used up"
+# Looking at the clock takes as long as computing a point.
+_BETWEEN_LOOKS = 256
+
+
+class OutOfTime(Exception):
+    """The time that was given is over."""
+
+    def __init__(self) -> None:
+        super().__init__(NO_TIME)
+
+
+@dataclass
+class Purse:
+    """How many points may still be looked at, and until when (of time.monotonic)."""
+
+    points: int
+    until: float = math.inf
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the time is over."""
+        return time.monotonic() > self.until
+
+    def spend(self, points: int, most: int = 1 << 16) -> None:
+        """Take note of so many."""
+        if points > min(self.points, most):
+            raise TooManyPoints
+        if self.is_late:
+            raise OutOfTime
+        self.points -= points
+
+
+@dataclass(frozen=True)
+class Extremes:
+    """The smallest and the largest value, and a point for each."""
+
+    low: int
+    high: int
+    lowest: Point
+    highest: Point
+
+
+def extremes(
+    index: Expression,
+    conditions: Sequence[Expression],
+    lengths: Mapping[str, int],
+    sizes: Point,
+    purse: Purse,
+) -> Extremes | None:
+    """Over all points where the conditions hold, or may; None if there is none.
+
+    `lengths` are those of the loops. Raises TooManyPoints, and NoValue if the index is data.
+    """
+    if any(length <= 0 for length in lengths.values()):
+        return None
+    terms = _terms(index)
+    found = Extremes(0, 0, {}, {})
+    for names in _groups([*terms, *conditions], lengths):
+        group = _VariableGroup(
+            names,
+            [term for term in terms if _loops(term, lengths) <= names and _belongs(term, names)],
+            [c for c in conditions if _loops(c, lengths) <= names and _belongs(c, names)],
+        )
+        part = _extremes_of(group, lengths, sizes, purse)
+        if part is None:
+            return None
+        found = _joined(found, part)
+    fixed = _VariableGroup(
+        frozenset(),
+        [term for term in terms if not _loops(term, lengths)],
+        [condition for condition in conditions if not _loops(condition, lengths)],
+    )
+    part = _extremes_of(fixed, lengths, sizes, purse)
+    return None if part is None else _joined(found, part)
+
+
+@dataclass(frozen=True)
+class _VariableGroup:
+    names: frozenset[str]
+    terms: list[Expression]
+    conditions: list[Expression]
+
+
+def _belongs(expression: Expression, names: frozenset[str]) -> bool:
+    return not names_in(expression).isdisjoint(names)
+
+
+def _loops(expression: Expression, lengths: Mapping[str, int]) -> frozenset[str]:
+    return names_in(expression) & lengths.keys()
+
+
+def _terms(index: Expression) -> list[Expression]:
+    try:
+        found = polynomial(index).terms
+    except NotUnderstood:
+        return [index]
+    return [written(Polynomial({monomial: value})) for monomial, value in found.items()]
+
+
+def _groups(expressions: Sequence[Expression], lengths: Mapping[str, int]) -> list[frozenset[str]]:
+    """The loop variables, those together that occur together."""
+    groups: list[frozenset[str]] = []
+    for expression in expressions:
+        joined = _loops(expression, lengths)
+        if joined:
+            apart = [group for group in groups if group.isdisjoint(joined)]
+            together = [group for group in groups if not group.isdisjoint(joined)]
+            groups = [*apart, joined.union(*together)]
+    return groups
+
+
+def _extremes_of(
+    group: _VariableGroup, lengths: Mapping[str, int], sizes: Point, purse: Purse
+) -> Extremes | None:
+    if len(group.names) == 1 and not group.conditions and _is_linear(group):
+        return _at_ends(group, lengths, sizes)
+    low = high = None
+    value_at = valued(add(*group.terms))
+    for point in _points(group, lengths, purse):
+        values = {**sizes, **point}
+        if any(holds(condition, values) is False for condition in group.conditions):
+            continue
+        value = value_at(values)
+        if low is None or value < low[0]:
+            low = value, point
+        if high is None or value > high[0]:
+            high = value, point
+    if low is None or high is None:
+        return None
+    return Extremes(low[0], high[0], low[1], high[1])
+
+
+def _is_linear(group: _VariableGroup) -> bool:
+    name = next(iter(group.names))
+    return all(
+        polynomial(term).degree(Name(name)) == 1 and len(polynomial(term).atoms) == 1
+        for term in group.terms
+    )
+
+
+def _at_ends(group: _VariableGroup, lengths: Mapping[str, int], sizes: Point) -> Extremes:
+    name = next(iter(group.names))
+    ends = []
+    for place in (0, lengths[name] - 1):
+        values = {**sizes, name: place}
+        ends.append((sum(value_of(term, values) for term in group.terms), {name: place}))
+    low, high = min(ends, key=lambda e: e[0]), max(ends, key=lambda e: e[0])
+    return Extremes(low[0], high[0], low[1], high[1])
+
+
+def _points(
+    group: _VariableGroup, lengths: Mapping[str, int], purse: Purse
+) -> Iterator[dict[str, int]]:
+    names = sorted(group.names)
+    purse.spend(math.prod(lengths[name] for name in names) or 1)
+    every = itertools.product(*(range(lengths[name]) for name in names))
+    for count, places in enumerate(every):
+        if count % _BETWEEN_LOOKS == 0 and purse.is_late:
+            raise OutOfTime
+        yield dict(zip(names, places, strict=True))
+
+
+def _joined(one: Extremes, other: Extremes) -> Extremes:
+    return Extremes(
+        one.low + other.low,
+        one.high + other.high,
+        {**one.lowest, **other.lowest},
+        {**one.highest, **other.highest},
+    )
+
+
+# --- The positions that a buffer has, as expressions of sizes -------------------------------------
+
+_MOST_NAMES = 16
+
+
+@dataclass(frozen=True)
+class Positions:
+    """From `first` up to, not including, `end`; none if one of `lengths` is zero."""
+
+    first: Expression
+    end: Expression
+    lengths: tuple[Expression, ...]
+    # What they are the positions of, for a sentence.
+    what: str
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The sizes that they depend on."""
+        return frozenset().union(*map(names_in, (self.first, self.end, *self.lengths)))
+
+    def at(self, sizes: Point) -> tuple[int, int]:
+        """First and end for given sizes."""
+        first = value_of(self.first, sizes)
+        if any(value_of(length, sizes) == 0 for length in self.lengths):
+            return first, first
+        return first, value_of(self.end, sizes)
+
+
+def positions(name: str, sizes: AdmittedSizes) -> Iterator[Positions]:
+    """What a buffer may be addressed at: as a tensor, then as the memory that it is a view of."""
+    room = _owner(name, sizes)
+    lengths = tuple(sizes.read(text) for text in room.size)
+    strides = tuple(sizes.read(text) for text in room.stride)
+    if len(lengths) != len(strides):
+        raise NotUnderstood(f"the layout of {name}")
+    yield Positions(ZERO, span(lengths, strides), lengths, "the tensor")
+    if room.is_input and room.bytes and room.itemsize:
+        before = sizes.read(room.before)
+        whole = Applied("floordiv", (sizes.read(room.bytes), Number(room.itemsize)))
+        around = "the memory that the input is a view of"
+        yield Positions(minus(before), add(whole, minus(before)), (), around)
+
+
+def widest_at(rooms: Sequence[Positions], sizes: Point) -> tuple[int, int]:
+    """First and end of all that may be addressed, for given sizes.
+
+    Memory that is smaller than the tensor in it was not measured at these sizes, or is not there
+    yet: then the tensor counts alone.
+    """
+    first, end = rooms[0].at(sizes)
+    for room in rooms[1:]:
+        other_first, other_end = room.at(sizes)
+        if other_first <= first and end <= other_end:
+            first, end = other_first, other_end
+    return first, end
+
+
+def _owner(name: str, sizes: AdmittedSizes) -> Room:
+    """The room of a buffer, or of the one that it is another name of."""
+    rooms = sizes.memory.rooms
+    for _ in range(_MOST_NAMES):
+        room = rooms.get(name)
+        if room is None:
+            break
+        if not room.same_as:
+            return room
+        name = room.same_as
+    raise NotUnderstood(f"the size of {name} is not in the recording")
+
+
+def is_input(name: str, sizes: AdmittedSizes) -> bool:
+    """Whether a buffer is an input of the graph, so that it can hold anything."""
+    room = sizes.memory.rooms.get(name)
+    return room is not None and room.is_input
+
+
+# --- The range of an index that is computed from values: clamped, rounded, or chosen --------------
+#
+# A kernel may turn any value into an index. Where the value is a minimum, or comes from loop
+# variables by way of floating-point numbers, its range is known although its value is not.
+
+# More than all roundings of float32 on the way to an index together.
+_SLACK = 2.0**-18
+
+
+@dataclass(frozen=True)
+class Ends:
+    """Expressions that a value is nowhere below, and nowhere above; None where there is none."""
+
+    low: Expression | None
+    high: Expression | None
+
+
+_OPEN = Ends(None, None)
+
+
+@lru_cache(maxsize=1 << 14)
+def is_exact(value: Expression) -> bool:
+    """Whether it is a whole number that loop variables and sizes decide."""
+    if isinstance(value, Loaded):
+        return False
+    if isinstance(value, Number):
+        return isinstance(value.value, int)
+    if isinstance(value, Applied):
+        return value.operation not in ("rounded", *_ROUNDING) and all(map(is_exact, value.operands))
+    return True
+
+
+def ends_of(value: Expression, lengths: Mapping[str, int]) -> Ends:
+    """The range of a value. `lengths`: of the loops, as far as they are numbers."""
+    if is_exact(value):
+        return Ends(value, value)
+    if not isinstance(value, Applied):
+        return _OPEN
+    if value.operation in _ROUNDING:
+        return _rounded(value, lengths)
+    operands = [ends_of(operand, lengths) for operand in value.operands]
+    if value.operation == "rounded":
+        return operands[0]
+    if value.operation in ("min", "max"):
+        return _extreme(value.operation, operands)
+    if value.operation == "where" and len(operands) == 3:
+        return Ends(
+            _all("min", [end.low for end in operands[1:]]),
+            _all("max", [end.high for end in operands[1:]]),
+        )
+    return _OPEN
+
+
+def _extreme(operation: str, operands: list[Ends]) -> Ends:
+    """A minimum is above nothing that one of its operands is above."""
+    lows, highs = [end.low for end in operands], [end.high for end in operands]
+    if operation == "min":
+        return Ends(_all("min", lows), _any("min", highs))
+    return Ends(_any("max", lows), _all("max", highs))
+
+
+def _all(operation: str, ends: list[Expression | None]) -> Expression | None:
+    found = [end for end in ends if end is not None]
+    return Applied(operation, tuple(found)) if len(found) == len(ends) else None
+
+
+def _any(operation: str, ends: list[Expression | None]) -> Expression | None:
+    found = [end for end in ends if end is not None]
+    return Applied(operation, tuple(found)) if found else None
+
+
+# --- numbers with a fraction ----------------------------------------------------------------------
+
+Numeric = tuple[float, float]
+
+
+_ROUNDING: dict[str, Callable[[float], int]] = {
+    "ceil": math.ceil,
+    "floor": math.floor,
+    "trunc": math.trunc,
+}
+
+
+def _rounded(value: Applied, lengths: Mapping[str, int]) -> Ends:
+    inner = _numeric(value.operands[0], lengths)
+    if inner is None:
+        # Rounding keeps a clamp at whole numbers.
+        clamped = ends_of(value.operands[0], lengths)
+        return clamped if _are_whole(clamped) else _OPEN
+    low, high = inner
+    slack = _SLACK * max(1.0, abs(low), abs(high))
+    function = _ROUNDING[value.operation]
+    # Rounding takes nothing that is positive below zero.
+    below = max(low - slack, 0.0) if low >= 0 else low - slack
+    return Ends(Number(function(below)), Number(function(high + slack)))
+
+
+def _are_whole(ends: Ends) -> bool:
+    return all(end is None or is_exact(end) for end in (ends.low, ends.high))
+
+
+def _numeric(value: Expression, lengths: Mapping[str, int]) -> Numeric | None:
+    if isinstance(value, Number):
+        return (float(value.value), float(value.value))
+    if isinstance(value, Name):
+        length = lengths.get(value.name)
+        return None if length is None or length < 1 else (0.0, float(length - 1))
+    if not isinstance(value, Applied):
+        return None
+    found = [_numeric(operand, lengths) for operand in value.operands]
+    if value.operation in ("rounded", "float"):
+        return found[0]
+    operands = [item for item in found if item is not None]
+    if value.operation in ("min", "max"):
+        return _numeric_extreme(value.operation, found)
+    if len(operands) < len(found):
+        return None
+    if value.operation == "add":
+        return sum(low for low, _ in operands), sum(high for _, high in operands)
+    if value.operation == "mul":
+        return _product(operands)
+    return None
+
+
+def _numeric_extreme(operation: str, operands: list[Numeric | None]) -> Numeric | None:
+    if None in operands:
+        return None
+    known = [operand for operand in operands if operand is not None]
+    choose = min if operation == "min" else max
+    return choose(low for low, _ in known), choose(high for _, high in known)
+
+
+def _product(operands: list[Numeric]) -> Numeric:
+    low, high = operands[0]
+    for other in operands[1:]:
+        corners = [one * two for one in (low, high) for two in other]
+        low, high = min(corners), max(corners)
+    return low, high
+
+
+# --- Whether a memory access stays inside its buffer: proven, broken, data, or out of reach -------
+
+BY_RANGES = "for all sizes, from the ranges of its parts"
+BY_POINTS = "every point was computed"
+
+
+@dataclass(frozen=True)
+class _DataIndex:
+    """A part of an index that only a run knows."""
+
+    name: str
+    source: IndexFromValue
+    # The range that its computation keeps it in.
+    ends: Ends
+    # Whether the kernel asserts that it is below `size`; None where that was not recorded.
+    is_checked: bool | None
+    size: Expression
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether the computation itself keeps it in a range."""
+        return self.ends.low is not None and self.ends.high is not None
+
+    @property
+    def range(self) -> Ends:
+        """All values that it can have where the access is made."""
+        if self.is_checked and not self.is_bounded:
+            return Ends(ZERO, add(self.size, Number(-1)))
+        return self.ends
+
+    @property
+    def span(self) -> NameRange:
+        """The same as polynomials."""
+        low, high = self.range.low, self.range.high
+        return NameRange(
+            None if low is None else polynomial(low), None if high is None else polynomial(high)
+        )
+
+
+@dataclass
+class BodyJudge:
+    """Judges the accesses of one loop body."""
+
+    body: LoopBody
+    sizes: AdmittedSizes
+    indirect: Mapping[str, IndirectIndex]
+    purse: Purse
+    # Shared by the loop bodies of one graph.
+    known: dict[object, Verdict] = field(default_factory=dict)
+    _data: dict[str, _DataIndex] = field(default_factory=dict)
+    _computed: dict[str, Expression] = field(default_factory=dict)
+    _asserted: list[Expression] = field(default_factory=list)
+    _provers: dict[tuple[Expression, ...], Prover] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for source in self.body.from_values:
+            self._learn(source)
+
+    def judge(self, access: MemoryAccess) -> Verdict:
+        """What can be said of one access."""
+        if self.purse.is_late:
+            return OutOfReach(NO_TIME)
+        if access.is_search:
+            return DataDependent((access.buffer,), None, is_inside=False)
+        try:
+            return self._judge_once(self.prepared(access))
+        except NotUnderstood as why:
+            return OutOfReach(f"not understood: {why}")
+        except TooManyPoints:
+            return OutOfReach("no proof was found, and there are too many points to compute")
+        except NoValue:
+            return OutOfReach("no proof was found, and the index has no exact value")
+        except OutOfTime as why:
+            return OutOfReach(str(why))
+        except FAILURES as error:
+            return OutOfReach(f"not understood: {type(error).__name__}")
+
+    # --- what is known ----------------------------------------------------------------------------
+
+    def _learn(self, source: IndexFromValue) -> None:
+        """An index from a value: an expression like others, or a name with a range."""
+        how = self.indirect.get(source.line)
+        if how is None:
+            # Whether a negative value counts from the end was not recorded: it may be any place.
+            name, anywhere = source.variable, Ends(None, None)
+            self._data[name] = _DataIndex(name, source, anywhere, None, ZERO)
+            return
+        name, size = how.variable, self.sizes.read(how.size)
+        value = self._resolved(source.value)
+        if not is_exact(value):
+            ends = _wrapped(ends_of(value, self._fixed_lengths), how)
+            self._data[name] = _DataIndex(name, source, ends, how.is_checked, size)
+            return
+        if how.wraps:
+            is_below = Applied("lt", (value, ZERO))
+            value = Applied("where", (is_below, add(value, size), value))
+        self._computed[name] = value
+        if how.is_checked:
+            self._asserted += [Applied("ge", (value, ZERO)), Applied("lt", (value, size))]
+
+    def _resolved(self, expression: Expression) -> Expression:
+        return self.sizes.resolved(replaced(expression, self._computed))
+
+    @cached_property
+    def lengths(self) -> dict[str, Expression]:
+        """Of each loop."""
+        return {name: self.sizes.resolved(size) for name, size in self.body.ranges.items()}
+
+    @property
+    def _fixed_lengths(self) -> dict[str, int]:
+        return {
+            name: size.value
+            for name, size in self.lengths.items()
+            if isinstance(size, Number) and isinstance(size.value, int)
+        }
+
+    @cached_property
+    def _context(self) -> Context:
+        loops = {
+            name: NameRange(number(0), polynomial(size) - number(1))
+            for name, size in self.lengths.items()
+        }
+        data = {name: found.span for name, found in self._data.items()}
+        spans = {**self.sizes.spans, **loops, **data}
+        # The body runs only if no loop is empty.
+        runs = [Applied("ge", (size, Number(1))) for size in self.lengths.values()]
+        known = Context(spans, sizes=frozenset(self.sizes.spans))
+        return known.assuming((*self.sizes.assumed, *runs))
+
+    def prepared(self, access: MemoryAccess) -> MemoryAccess:
+        """The access in terms of loop variables and sizes, with all that holds when it is made."""
+        conditions = (*access.conditions, *self._asserted)
+        return replace(
+            access,
+            index=self._resolved(access.index),
+            conditions=tuple(self._resolved(condition) for condition in conditions),
+        )
+
+    # --- judging ----------------------------------------------------------------------------------
+
+    def _judge_once(self, access: MemoryAccess) -> Verdict:
+        """Layers of a model repeat: what was judged in another loop body need not be again."""
+        room = self.sizes.memory.rooms.get(access.buffer)
+        if self._data or room is None or room.same_as:
+            return self._judge(access)
+        key = (access.index, access.conditions, tuple(self.lengths.items()), room)
+        if key not in self.known:
+            self.known[key] = self._judge(access)
+        return self.known[key]
+
+    def _judge(self, access: MemoryAccess) -> Verdict:
+        data = [found for name, found in self._data.items() if name in names_in(access.index)]
+        free = [found for found in data if not found.is_bounded]
+        if not all(found.is_checked for found in free):
+            known = all(found.is_checked is not None for found in free)
+            return DataDependent(_buffers(free), False if known else None, is_inside=False)
+        rooms = list(positions(access.buffer, self.sizes))
+        for room in rooms:
+            if self._is_proven(access, room):
+                if free:
+                    return DataDependent(_buffers(free), True, is_inside=True)
+                return Proven(BY_RANGES if room is rooms[0] else f"inside {room.what}")
+        return self._computed_verdict(access, rooms, data, free)
+
+    def _is_proven(self, access: MemoryAccess, room: Positions) -> bool:
+        prover = self.prover(access.conditions)
+        return (
+            all(prover.never_negative(difference(n, Number(1))) for n in room.lengths)
+            and prover.never_negative(difference(access.index, room.first))
+            and prover.never_negative(difference(add(room.end, Number(-1)), access.index))
+        )
+
+    def prover(self, conditions: tuple[Expression, ...] = ()) -> Prover:
+        """Answers questions about points where the conditions hold."""
+        if conditions not in self._provers:
+            self._provers[conditions] = Prover(self._context.assuming(conditions), self.purse.until)
+        return self._provers[conditions]
+
+    def _computed_verdict(
+        self,
+        access: MemoryAccess,
+        rooms: list[Positions],
+        data: list[_DataIndex],
+        free: list[_DataIndex],
+    ) -> Verdict:
+        """Compute the index at every point, for the sizes of the run and for others."""
+        names = self._names(access, rooms)
+        unknown = self.sizes.unknown(names)
+        if unknown:
+            return OutOfReach(f"the range of {', '.join(unknown)} is not known")
+        tried = 0
+        for sizes in self.sizes.tried(names):
+            if self.purse.is_late:
+                raise OutOfTime
+            found = self._extremes(access, data, sizes)
+            tried += 1
+            if found is None:
+                continue
+            room = widest_at(rooms, sizes)
+            for position, point in ((found.low, found.lowest), (found.high, found.highest)):
+                if not room[0] <= position < room[1]:
+                    return self._outside(access, data, sizes, position, point, room)
+        if names:
+            return OutOfReach("no proof was found for all sizes", sizes_tried=tried)
+        return DataDependent(_buffers(free), True, is_inside=True) if free else Proven(BY_POINTS)
+
+    def _names(self, access: MemoryAccess, rooms: list[Positions]) -> frozenset[str]:
+        """The sizes that it depends on."""
+        parts = (access.index, *access.conditions, *self.lengths.values())
+        named = (room.names for room in rooms)
+        found = frozenset[str]().union(*named, *map(names_in, parts))
+        return found - self.lengths.keys() - self._data.keys()
+
+    def _extremes(
+        self, access: MemoryAccess, data: list[_DataIndex], sizes: Point
+    ) -> Extremes | None:
+        lengths = {name: value_of(size, sizes) for name, size in self.lengths.items()}
+        for found in data:
+            lengths[found.name] = _places(found, sizes)
+        return extremes(access.index, access.conditions, lengths, sizes, self.purse)
+
+    def _outside(
+        self,
+        access: MemoryAccess,
+        data: list[_DataIndex],
+        sizes: Point,
+        position: int,
+        point: Point,
+        room: tuple[int, int],
+    ) -> Verdict:
+        """A point outside the buffer: broken, if the point is sure to be reached."""
+        values = {**sizes, **self._whole_point(point)}
+        if any(holds(condition, values) is not True for condition in access.conditions):
+            return OutOfReach("whether the access is made depends on data")
+        if any(not self._is_free(found) for found in data):
+            return OutOfReach("no proof was found, and a part of the index is computed")
+        if self.sizes.has_riddles or any(self.sizes.is_data(name) for name in sizes):
+            return OutOfReach("no proof was found, and a guard or a size is not known beforehand")
+        if value_of(access.index, values) != position:
+            return OutOfReach("no proof was found")
+        given = {f.source.buffers[0]: point[f.name] for f in data if f.name in point}
+        loops = {name: place for name, place in values.items() if name in self.lengths}
+        return Broken(sizes, loops, position, *room, given)
+
+    def _whole_point(self, point: Point) -> dict[str, int]:
+        return {**dict.fromkeys(self.lengths, 0), **point}
+
+    def _is_free(self, found: _DataIndex) -> bool:
+        """Whether the user can give it any value that passes the check."""
+        value = found.source.value
+        is_given = isinstance(value, Loaded) and value.is_plain
+        return is_given and is_input(found.source.buffers[0], self.sizes)
+
+
+def _wrapped(ends: Ends, how: IndirectIndex) -> Ends:
+    """A negative index counts from the end, so it stands for another place."""
+    if not how.wraps or _is_number(ends.low, at_least=0):
+        return ends
+    return Ends(None, None)
+
+
+def _is_number(value: Expression | None, *, at_least: int) -> bool:
+    return isinstance(value, Number) and value.value >= at_least
+
+
+def _places(found: _DataIndex, sizes: Point) -> int:
+    """How many places it can stand for, from 0 on."""
+    low, high = found.range.low, found.range.high
+    if low is None or high is None or value_of(low, sizes) != 0:
+        raise NoValue
+    return value_of(high, sizes) + 1
+
+
+def _buffers(data: list[_DataIndex]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(buffer for found in data for buffer in found.source.buffers))
+
+
+def judge_parts(sizes: AdmittedSizes, purse: Purse) -> Iterator[tuple[MemoryAccess, Verdict]]:
+    """Buffers that are a part of another one: the first and the last position of each."""
+    for name, room in sizes.memory.rooms.items():
+        if not room.inside:
+            continue
+        try:
+            own = next(positions(name, sizes))
+            first = sizes.read(room.offset)
+        except (NotUnderstood, *FAILURES):
+            continue
+        runs = tuple(Applied("ge", (length, Number(1))) for length in own.lengths)
+        judge = BodyJudge(LoopBody({}, (), ()), sizes, {}, purse)
+        for index in (first, add(first, own.end, Number(-1))):
+            access = MemoryAccess("part", name, room.inside, index, runs)
+            yield access, judge.judge(access)
+
+
+def judge_body(
+    body: LoopBody,
+    sizes: AdmittedSizes,
+    indirect: Mapping[str, IndirectIndex],
+    purse: Purse,
+    known: dict[object, Verdict] | None = None,
+) -> Iterator[tuple[MemoryAccess, Verdict]]:
+    """Every access of a loop body, and what can be said of it."""
+    judge = BodyJudge(body, sizes, indirect, purse, {} if known is None else known)
+    for access in body.accesses:
+        yield access, judge.judge(access)

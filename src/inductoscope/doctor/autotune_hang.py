@@ -1,0 +1,317 @@
+"""Choices whose compile never finishes: the condition they share, one of them alone, a filter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+from inductoscope.doctor.instructions import Instructions
+from inductoscope.doctor.program_run import ProgramRun
+from inductoscope.doctor.verdict import (
+    Culprit,
+    Repro,
+    Verdict,
+    Workaround,
+)
+from inductoscope.errors import InductoscopeError
+from inductoscope.hangs.choices.analysis import Analysis, Analyst, analyse
+from inductoscope.hangs.choices.contrast import ChoiceCondition
+from inductoscope.hangs.choices.filters import (
+    VARIABLE,
+    assignment_for,
+    pattern_for,
+    snippet_for,
+    write_filter,
+)
+from inductoscope.hangs.choices.stuck_choices import (
+    KernelFiles,
+    StuckChoices,
+    compiled_choices,
+    stuck_choices,
+)
+from inductoscope.kernels.alone import (
+    KernelRequest,
+    KernelTrial,
+    TrialRequest,
+    make_plans,
+    try_alone,
+)
+from inductoscope.kernels.plan import script_text
+from inductoscope.processes.children import ChildLimits
+from inductoscope.torch_facts import stages
+from inductoscope.torch_facts.log_choices import Choice
+from inductoscope.torch_facts.triton_kernels import KernelFile
+from inductoscope.vocabulary import verdicts as v
+from inductoscope.wording import count_of
+
+Say = Callable[[str], None]
+Rerun = Callable[[Instructions, str], ProgramRun]
+
+# A kernel compiled alone gets this many times as long as the slowest choice that finished.
+_PATIENCE = 5.0
+_LEAST_SECONDS = 15.0
+_TIMES = 3
+_MOST_TRIALS = 8
+_MOST_FILTERS = 5
+
+
+# --- more to compare ------------------------------------------------------------------------------
+
+
+def look_further(known: Analysis, say: Say) -> Analysis:
+    """Compile waiting choices alone while the conditions disagree on one.
+
+    Choices that wait for a thread were not tried yet; only those that would separate one condition
+    from another are.
+    """
+    analyst, files = Analyst(), KernelFiles()
+    for _ in range(_MOST_TRIALS):
+        telling = next(filter(_is_telling(known, files), known.choices.waiting), None)
+        if telling is None:
+            break
+        say(f"compiling a waiting choice alone to separate {_or(known.conditions)}")
+        trial, _ = _compile_alone(files.kernel(telling), known.choices.longest, None, times=1)
+        known = analyst.analyse(_settled(known.choices, telling, trial))
+    return known
+
+
+def _is_telling(known: Analysis, files: KernelFiles) -> Callable[[Choice], bool]:
+    def tells(choice: Choice) -> bool:
+        said = {condition.holds(choice.configuration) for condition in known.conditions}
+        return len(said) > 1 and files.kernel(choice) is not None
+
+    return tells
+
+
+def _or(conditions: Sequence[ChoiceCondition]) -> str:
+    return " from ".join(condition.text for condition in conditions[:2])
+
+
+def _settled(choices: StuckChoices, choice: Choice, trial: KernelTrial | None) -> StuckChoices:
+    """With one choice no longer waiting."""
+    waiting = tuple(other for other in choices.waiting if other is not choice)
+    outcome = trial.outcome if trial is not None else ""
+    if outcome == "does not end":
+        return replace(choices, waiting=waiting, stuck=(*choices.stuck, choice))
+    if outcome == "compiles":
+        return replace(choices, waiting=waiting, finished=(*choices.finished, choice))
+    return replace(choices, waiting=waiting)
+
+
+# --- one of them alone ----------------------------------------------------------------------------
+
+
+def try_kernel_alone(known: Analysis, folder: Path, say: Say) -> tuple[KernelTrial | None, str]:
+    """Compile a stuck kernel alone as often as a reproducer is run, or say why not."""
+    if known.kernel is None:
+        return None, "no file of a stuck kernel could be read"
+    say(f"compiling {known.kernel.name} alone, {_TIMES} times")
+    return _compile_alone(known.kernel, known.choices.longest, folder, times=_TIMES)
+
+
+def _say_nothing(text: str) -> None:
+    pass
+
+
+def _compile_alone(
+    kernel: KernelFile | None, longest: float, folder: Path | None, *, times: int
+) -> tuple[KernelTrial | None, str]:
+    """Under a limit well above what finished choices took. With a folder, keep the script."""
+    limits = ChildLimits(seconds=max(_LEAST_SECONDS, _PATIENCE * longest))
+    try:
+        if kernel is None:
+            return None, "its file could not be read"
+        plan = make_plans(kernel, KernelRequest())[0]
+        if folder is not None:
+            (folder / "repro.py").write_text(script_text(plan), "utf-8")
+        output = folder / "kernel" if folder is not None else None
+        request = TrialRequest(limits, 1, output)
+        # In parallel: a kernel that hangs usually waits.
+        with ThreadPoolExecutor(times) as beside:
+            tried = [beside.submit(try_alone, plan, request, _say_nothing) for _ in range(times)]
+            trials = [each.result() for each in tried]
+        attempts = tuple(attempt for trial in trials for attempt in trial.attempts)
+        return replace(trials[0], attempts=attempts), ""
+    except (InductoscopeError, IndexError, OSError) as error:
+        return None, str(error)
+
+
+# --- workarounds ----------------------------------------------------------------------------------
+
+
+def find_filter(known: Analysis, rerun: Rerun, folder: Path) -> tuple[Workaround | None, list[str]]:
+    """Exclude stuck choices by the narrowest condition, and try that on the program.
+
+    Choices that waited for a thread before may be stuck then; the next condition covers them too.
+    """
+    told: list[str] = []
+    tried: set[str] = set()
+    while condition := _next_condition(known, tried):
+        tried.add(condition.text)
+        snippet = snippet_for(condition)
+        run = rerun(
+            Instructions(calls=0, workaround=snippet, investigate=False),
+            f"running the program without choices that have {condition.text}",
+        )
+        if run.ended_well:
+            told += [_remaining(run), _by_variable(known, condition, rerun)]
+            text = f"leave out choices with {condition.text}, which never finish compiling"
+            told.append(_written(known, condition, folder))
+            return Workaround(text, True, None, snippet), [line for line in told if line]
+        told.append(f"the program does not end without choices that have {condition.text} either")
+        more = stuck_choices(run.folder) if run.stalled else None
+        if more is not None:
+            known = analyse(known.choices.joined_with(more))
+    return _without_templates(rerun, told)
+
+
+def _next_condition(known: Analysis, tried: Collection[str]) -> ChoiceCondition | None:
+    if len(tried) == _MOST_FILTERS:
+        return None
+    return next((c for c in known.conditions if c.text not in tried), None)
+
+
+def _written(known: Analysis, condition: ChoiceCondition, folder: Path) -> str:
+    """The same filter as a patch of torch, beside the snippet that was tried."""
+    paths = write_filter(known.filter_for(condition), folder)
+    names = " and ".join(str(path) for path in paths)
+    return f"the snippet, and a patch if torch has a place for it: {names}"
+
+
+def _without_templates(rerun: Rerun, told: list[str]) -> tuple[Workaround | None, list[str]]:
+    code = "import torch._inductor.config\ntorch._inductor.config.max_autotune_gemm_backends = "
+    code += '"ATEN"'
+    run = rerun(
+        Instructions(calls=0, workaround=code, investigate=False),
+        "running the program with eager's kernels only",
+    )
+    text = "use eager's kernels for matrix products"
+    return Workaround(text, run.ended_well, None, code), told
+
+
+def _remaining(run: ProgramRun) -> str:
+    """The choices that were compiled instead."""
+    choices = compiled_choices(run.folder)
+    if not choices:
+        return ""
+    differing = _differing(choices)
+    texts = [_values(choice, differing) for choice in choices]
+    listed = "; ".join(texts[:6]) + ("; …" if len(texts) > 6 else "")
+    return f"{count_of(len(choices), 'choice')} left, which finish with it: {listed}"
+
+
+def _by_variable(known: Analysis, condition: ChoiceCondition, rerun: Rerun) -> str:
+    """The same filter as an environment variable, without changing the program."""
+    stuck = [suspect.configuration for suspect in known.stuck]
+    pattern = pattern_for(condition, stuck)
+    run = rerun(
+        Instructions(calls=0, investigate=False, variables={VARIABLE: pattern}),
+        f"running the program with {VARIABLE}",
+    )
+    if not run.ended_well:
+        return ""
+    said = assignment_for(condition, stuck)
+    return f"{said} does the same: the program ends with it"
+
+
+# --- the verdict ----------------------------------------------------------------------------------
+
+
+def verdict_on_stuck(known: Analysis, trial: KernelTrial | None, why_not: str) -> Verdict:
+    """What is stuck, what it has in common, and whether it is stuck alone."""
+    choices = known.choices
+    hangs_alone = trial is not None and trial.outcome == "does not end"
+    best = known.conditions[0] if known.conditions else None
+    names = [choice.short_name or choice.kind for choice in choices.stuck]
+    result = Verdict(
+        v.HANG,
+        stages.AUTOTUNE,
+        _summary(known, best),
+        "proven" if hangs_alone else "likely",
+        Culprit(
+            op=choices.operation or None,
+            kernel=_listed(names),
+            function=_unfinished(trial),
+            config=best.text if best is not None else None,
+        ),
+    )
+    _add_evidence(result, known)
+    if trial is None:
+        result.add(f"no kernel was compiled alone: {why_not}")
+    else:
+        result.add(_alone_text(trial), "in a fresh process, with an empty cache")
+    return result
+
+
+def _summary(known: Analysis, best: ChoiceCondition | None) -> str:
+    choices = known.choices
+    doing = "time" if choices.while_timed else "compile"
+    of = f" for {choices.operation}" if choices.operation else ""
+    share = f": all have {best.text}, {best.counts}" if best is not None and best.separates else ""
+    number = len(choices.stuck)
+    return (
+        f"Autotuning does not end: {number} of {number + len(choices.finished)} kernels to {doing}"
+        f"{of} never finish{share}."
+    )
+
+
+def _unfinished(trial: KernelTrial | None) -> str | None:
+    """What a kernel compiled alone was doing when its time was up."""
+    if trial is None or trial.outcome != "does not end":
+        return None
+    worst = trial.worst
+    return worst.waits_for.tool if worst.waits_for is not None else worst.unfinished or None
+
+
+def _alone_text(trial: KernelTrial) -> str:
+    worst, name = trial.worst, trial.plan.kernel.name
+    if trial.outcome == "compiles":
+        return f"{name} compiles alone in {worst.seconds:.1f} s, so the hang is elsewhere"
+    if trial.outcome == "fails":
+        return f"{name} fails alone: {worst.message[:500]}"
+    at = f" (stage {worst.unfinished})" if worst.unfinished else ""
+    return f"{name} does not end alone within {trial.limits.seconds:.0f} s{at}"
+
+
+def _add_evidence(result: Verdict, known: Analysis) -> None:
+    for condition in known.conditions:
+        result.add(f"{condition.text}: {condition.counts}", "stuck against finished choices")
+        if condition.decided_by:
+            result.add(f"preferred to the next condition: {condition.decided_by}")
+    if not known.choices.finished:
+        result.add("no choice of the operation finished, so there is nothing to compare")
+    differing = _differing([*known.choices.stuck, *known.choices.finished])
+    for choice in known.choices.stuck[:12]:
+        values = _values(choice, differing)
+        result.add(f"stuck: {choice.short_name or choice.kind} ({values})", choice.path)
+    if known.choices.waiting:
+        text = f"waiting for a thread, so unknown: {count_of(len(known.choices.waiting), 'choice')}"
+        result.add(text, "not started")
+    for cause in known.causes[:3]:
+        result.add(f"a likely cause: {cause.title} ({cause.evidence}). {cause.reason}", "a rule")
+
+
+def _values(choice: Choice, names: Sequence[str]) -> str:
+    return ", ".join(f"{name}={choice.configuration.get(name)}" for name in names)
+
+
+def _differing(choices: Sequence[Choice]) -> list[str]:
+    """Names of values that are not the same in all choices."""
+    names = dict.fromkeys(name for choice in choices for name in choice.configuration)
+    return [name for name in names if len({c.configuration.get(name) for c in choices}) > 1]
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - 8} more" if len(names) > 8 else ""
+    return ", ".join(names[:8]) + more
+
+
+def add_repro(result: Verdict, trial: KernelTrial | None, path: Path) -> None:
+    """The kernel alone is the reproducer, if it is stuck alone."""
+    if trial is None or not path.exists():
+        return
+    failed = sum(attempt.outcome == "does not end" for attempt in trial.attempts)
+    of = len(trial.attempts)
+    result.repro = Repro(str(path), failed == of, failed, of, 1)

@@ -1,0 +1,120 @@
+"""One program under examination: what its first run showed, and what was found since."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from inductoscope.doctor.finding import Found
+from inductoscope.doctor.instructions import Instructions
+from inductoscope.doctor.program_run import ProgramRun
+from inductoscope.doctor.proof import Proof
+from inductoscope.doctor.runs import Runs, functions_that_differ
+from inductoscope.model.entities import CallableCheck, Check, NotedDifference, Recording
+from inductoscope.model.fold import load
+from inductoscope.model.fx import read_graph
+from inductoscope.recording.events import FROM_ELSEWHERE
+
+Say = Callable[[str], None]
+# A program that takes longer is not run again only to confirm that it ends well without the tool.
+_SHORT_RUN = 600.0
+
+
+@dataclass
+class ProgramCase:
+    """What hypotheses are tested against. A hypothesis may add to `found` and to `proof`."""
+
+    # How the program was run first, and what came of it.
+    instructions: Instructions
+    first: ProgramRun
+    runs: Runs
+    proof: Proof
+    say: Say
+    # What an investigation inside the program found; None if nothing yet.
+    found: Found | None = None
+    # Results that the program needs to lie in memory as in eager.
+    needed_layout: Sequence[NotedDifference] = ()
+
+    @cached_property
+    def recording(self) -> Recording:
+        """The first run, as it was recorded."""
+        return load(self.first.folder)
+
+    @property
+    def takes_long(self) -> bool:
+        """Whether it takes too long to be run again where nothing was found."""
+        return self.first.ending.seconds >= _SHORT_RUN
+
+    @property
+    def checks(self) -> Sequence[Check]:
+        """The calls of compiled graphs that were compared with eager in the first run."""
+        return self.recording.checks
+
+    def checks_that_are(self, *verdicts: str) -> list[Check]:
+        """The checks with one of these verdicts."""
+        return [check for check in self.checks if check.verdict in verdicts]
+
+    @cached_property
+    def packages_from_elsewhere(self) -> list[str]:
+        """Packages that the program calls and that none of its processes has made."""
+        called = dict.fromkeys(check.compile for check in self.checks)
+        return [name for name in called if name.startswith(FROM_ELSEWHERE)]
+
+    @property
+    def noted(self) -> Sequence[NotedDifference]:
+        """Differences from eager that are not failures."""
+        return [note for note in self.recording.noted if note not in self.needed_layout]
+
+    @property
+    def functions_that_differ(self) -> list[CallableCheck]:
+        """Compiled functions that gave a different result from their Python code."""
+        return functions_that_differ(self.recording)
+
+    @property
+    def is_seen_wrong(self) -> bool:
+        """Whether anything in the first run was seen to differ from eager."""
+        return bool(self.functions_that_differ or self.checks_that_are("wrong", "error"))
+
+    @cached_property
+    def random_operations(self) -> list[str]:
+        """Operations in the captured graphs that draw random numbers."""
+        return random_operations(self.recording)
+
+    @property
+    def last_compiled(self) -> str | None:
+        """The line of the function that was compiled last."""
+        return self.recording.compiles[-1].place if self.recording.compiles else None
+
+    @property
+    def fails_unexplained(self) -> bool:
+        """Whether the program fails although nothing is known to be wrong with a graph."""
+        return self.found is None and self.first.failed
+
+    @property
+    def ends_well(self) -> bool:
+        """Whether the program went through, and nothing was found."""
+        return self.found is None and self.first.ending.exit_code == 0
+
+
+# --- Which operations of a program draw random numbers --------------------------------------------
+
+_RANDOM = re.compile(
+    r"(inductor_)?rand.*|\w*dropout\w*|bernoulli_?|(log_)?normal_?|multinomial|poisson|exponential_?"
+    r"|uniform_?|cauchy_?|geometric_?|rrelu.*"
+)
+
+
+def random_operations(recording: Recording) -> list[str]:
+    """Operations in the captured graphs that draw random numbers."""
+    found = []
+    for compile_ in recording.compiles:
+        for graph in compile_.graphs:
+            read = read_graph(recording, graph.digest)
+            for node in read.nodes if read is not None else ():
+                # As in aten.normal.Tensor_Tensor and torch.nn.functional.dropout.
+                parts = node.target.split(".")
+                if any(_RANDOM.fullmatch(part) for part in parts):
+                    found.append(node.target)
+    return list(dict.fromkeys(found))

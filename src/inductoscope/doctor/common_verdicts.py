@@ -1,0 +1,460 @@
+"""Verdicts that several hypotheses come to."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+from shlex import quote
+
+from inductoscope.analysis.rules import ran_in_eager
+from inductoscope.doctor.alarm import Alarm
+from inductoscope.doctor.case import ProgramCase
+from inductoscope.doctor.failure import WRONG, Failure
+from inductoscope.doctor.program_run import ProgramRun
+from inductoscope.doctor.slowness import LONGEST_TO_TIME, may_be_slower
+from inductoscope.doctor.verdict import Culprit, Verdict
+from inductoscope.model.entities import Check, Recording
+from inductoscope.recording.events import OUTSIDE
+from inductoscope.recording.layout import signal_name
+from inductoscope.torch_facts import stages
+from inductoscope.torch_facts.program_output import last_lines
+from inductoscope.torch_facts.wrapper_calls import run_function
+from inductoscope.vocabulary import verdicts as v
+from inductoscope.vocabulary.verdicts import Confidence
+from inductoscope.wording import count_of
+
+
+def not_a_bug(summary: str, checks: Sequence[Check], confidence: Confidence = "proven") -> Verdict:
+    """These checks show that nothing is wrong with what was compiled."""
+    result = Verdict(v.NOT_A_BUG, stages.NO_STAGE, summary, confidence)
+    for check in checks[:4]:
+        how = "eager" if check.verdict == "right" else "eager and float64"
+        result.add(check.text, f"compile {check.compile}, compared with {how}")
+    return result
+
+
+def fails_in_eager(case: ProgramCase, eager: ProgramRun) -> Verdict:
+    """The program fails without torch.compile too."""
+    last = last_lines(eager.output, 3)
+    said = _how_it_ended(eager, last)
+    why = "The program fails without torch.compile too, so the compiler is not to blame"
+    if asks_for_missing_gpu(said):
+        why = f"The program asks for a GPU that this machine ({this_machine()}) does not have"
+    result = Verdict(
+        v.NOT_A_BUG,
+        stages.USER,
+        f"{why}{said}",
+        "proven",
+    )
+    result.add(
+        f"exit code {case.first.ending.exit_code} compiled, {eager.ending.exit_code} in eager",
+        "two runs of the program"
+        + (", the second with packages replaced" if case.runs.uses_packages else "")
+        + ("" if case.runs.uses_packages else ", the one in eager without this tool"),
+    )
+    result.add("\n".join(last), "what the run in eager printed last")
+    if case.random_operations:
+        result.add(
+            f"it draws random numbers ({', '.join(case.random_operations[:4])}); whether they "
+            "cause the failure was not examined",
+            "the captured graphs",
+        )
+    return result
+
+
+def _how_it_ended(run: ProgramRun, last_lines: list[str]) -> str:
+    """To go on with after saying that it failed."""
+    if exception := _exception_in(run.output):
+        return f": {exception[:200]}"
+    if run.ending.signal:
+        return f". It is killed by {signal_name(run.ending.signal)}."
+    line = f"; its last line is: {last_lines[-1][:200]}" if last_lines else "."
+    return f". It ends with exit code {run.ending.exit_code}{line}"
+
+
+_EXCEPTION = re.compile(
+    r"^(?:\[rank(?P<rank>\d+)\]: )?(?P<text>[\w.]*(?:Error|Exception|Interrupt|Exit): .*)",
+    re.MULTILINE,
+)
+# What a launcher says after one of its ranks has failed.
+_OF_LAUNCHER = "torch.distributed.elastic."
+
+
+def _exception_in(output: str) -> str:
+    """The line that names the exception; torch adds advice after it.
+
+    Of several ranks, the one that failed first: the others fail because it is gone.
+    """
+    every = list(_EXCEPTION.finditer(output))
+    found = [match for match in every if not match["text"].startswith(_OF_LAUNCHER)] or every
+    on_ranks = [match for match in found if match["rank"]]
+    if on_ranks:
+        return f"{on_ranks[0]['text']} (rank {on_ranks[0]['rank']})"
+    return str(found[-1]["text"]) if found else ""
+
+
+def only_under_the_tool(said: str) -> Verdict:
+    """The program ends well on its own."""
+    result = Verdict(
+        v.UNKNOWN,
+        stages.NO_STAGE,
+        "The program fails only under inductoscope. It ends well on its own, so nothing is known "
+        "to be wrong with it.",
+    )
+    result.add(said[:1500], "seen under the tool")
+    return result
+
+
+def not_always(failed: ProgramRun, other: ProgramRun, how: str) -> Verdict:
+    """The program does not end the same way in every run."""
+    why = (
+        "The program does not end the same way in every run: it fails intermittently, or only "
+        "under inductoscope."
+    )
+    if failed.ending.signal == signal.SIGKILL:  # No program gets it for what it did.
+        why = (
+            "SIGKILL ended the program in one run and not in another: somebody sent it, or the "
+            "machine ran out of memory."
+        )
+    result = Verdict(
+        v.UNKNOWN,
+        stages.NO_STAGE,
+        f"{why} Nothing is known to be wrong with what was compiled.",
+    )
+    codes = f"exit code {failed.ending.exit_code} in one, {other.ending.exit_code} in the other"
+    result.add(codes, f"two runs of the program, {how}")
+    result.add(failed.output[-800:], "what the run that failed printed last")
+    return result
+
+
+def other_random_numbers(case: ProgramCase, *, is_shown: bool) -> Verdict:
+    """Compiled code has its own generator and draws in its own order."""
+    operations = case.random_operations
+    result = not_a_bug(
+        f"Unseeded randomness{'' if is_shown else ', most likely'}: compiled and eager draw "
+        f"different random numbers ({', '.join(operations[:4])}), even from the same seed; with "
+        "the same generator they agree",
+        case.checks_that_are("right"),
+    )
+    result.culprit.op = operations[0]
+    result.confidence = "proven" if is_shown else "likely"
+    return result
+
+
+def verdict_at_limit(case: ProgramCase) -> Verdict:
+    """The program was ended by a limit that the user has set."""
+    seconds = f"{case.first.ending.seconds:.0f} s"
+    if case.first.calls_done:
+        result = known_so_far(case, f"Stopped after {seconds}, as asked")
+        option = "--stop"
+    else:
+        result = known_so_far(case, f"The time limit was reached after {seconds}")
+        result.partial = True  # With a longer limit it can go on.
+        option = "--time-limit allows more"
+    result.not_checked.append(f"what the program does after the first {seconds} ({option})")
+    return result
+
+
+_AND_ENDED, _AND_RUNNING = ", and the program has ended well", "; the program was still running"
+
+
+def known_so_far(case: ProgramCase, why: str) -> Verdict:
+    """The program, or its examination, was ended before its time; `why` begins the summary."""
+    right = case.checks_that_are("right", "within-rounding")
+    agree, uncompared = len(right), len(case.checks) - len(right)
+    run = case.first
+    plain = case.runs.plain_so_far
+    if run.failed or run.stalled or case.is_seen_wrong or (plain is not None and plain.failed):
+        return _cause_not_known(case, why)
+    if not agree:
+        text = f"{why}, before any call of a compiled graph was compared with eager."
+        result = Verdict(v.NOT_CHECKED, stages.NO_STAGE, text, "proven")
+    else:
+        graphs = len({check.compile for check in right})
+        others = f"; {count_of(uncompared, 'call')} could not be compared" if uncompared else ""
+        text = (
+            f"{why}: {count_of(agree, 'call')} of {count_of(graphs, 'compiled graph')} "
+            f"{'matches' if agree == 1 else 'match'} eager{others}"
+            f"{_AND_ENDED if run.ended_well else _AND_RUNNING}."
+        )
+        result = Verdict(v.CLEAN, stages.NO_STAGE, text, "likely")
+    _add_uncompared(result, case)
+    result.not_checked = what_was_not_checked(case) if case.recording.compiles else []
+    return result
+
+
+def _cause_not_known(case: ProgramCase, why: str) -> Verdict:
+    text = f"{why}, before it was known why the program goes wrong."
+    result = Verdict(v.UNKNOWN, stages.NO_STAGE, text)
+    for function in case.functions_that_differ[:4]:
+        result.add(f"{function.function}: {function.text}", "compared with eager in a fork")
+    for check in case.checks_that_are("wrong", "error")[:4]:
+        result.add(check.text, f"compile {check.compile}, compared with eager")
+    plain = case.runs.plain_so_far
+    if plain is not None and plain.failed and not case.first.failed:
+        code = plain.ending.exit_code
+        result.add(f"the program ends with exit code {code} without this tool, and well under it")
+    return result
+
+
+def nothing_found(case: ProgramCase) -> Verdict:
+    """Every call that was compared matches eager."""
+    compiles = case.recording.compiles
+    with_graphs = [each for each in compiles if each.graphs]
+    if not compiles:
+        text = "Nothing was compiled, so nothing was checked: torch.compile was not used."
+        if case.packages_from_elsewhere:
+            names = ", ".join(case.packages_from_elsewhere)
+            text = (
+                f"Nothing was checked: {names} was made elsewhere, so there is no program to "
+                "compare it with. No input was seen that it does not accept."
+            )
+        return Verdict(v.NOT_CHECKED, stages.NO_STAGE, text, "proven")
+    has_mistakes = any(process.hook_errors for process in case.recording.processes)
+    if not with_graphs and not case.checks and not has_mistakes:
+        return _no_graph_captured(case)
+    compiled = len(with_graphs) or len(compiles)
+    right, rounding = case.checks_that_are("right"), case.checks_that_are("within-rounding")
+    agree, uncompared = len(right) + len(rounding), len(case.checks) - len(right) - len(rounding)
+    if not agree:
+        return _nothing_compared(case)
+    result = Verdict(
+        v.CLEAN,
+        stages.NO_STAGE,
+        f"Nothing found on this machine ({this_machine()}): {count_of(agree, 'call')} of "
+        f"{count_of(compiled, 'compiled graph')} {'matches' if agree == 1 else 'match'} eager"
+        + (f"; {count_of(uncompared, 'call')} could not be compared." if uncompared else "."),
+        "likely" if uncompared else "proven",
+    )
+    has_large = any("too large" in check.text for check in right)
+    result.add(
+        f"as in eager: {count_of(len(right), 'call')}; different within rounding: {len(rounding)}",
+        "forward and backward, with types, shapes and written inputs; strides and shared memory "
+        "that differ are notes" + ("; large inputs: outputs alone" if has_large else ""),
+    )
+    for text in case.recording.sizes_tried[:4]:
+        result.add(f"right at other sizes that the export admits, too: {text}", "called in a fork")
+    _add_uncompared(result, case)
+    result.add(ELSEWHERE, f"this machine: {this_machine()}")
+    return result
+
+
+def _no_graph_captured(case: ProgramCase) -> Verdict:
+    """As under DDP, whose own code Dynamo passes over, around modules of torch's."""
+    text = f"Nothing was checked: {why_in_eager(case.recording)}."
+    result = Verdict(v.NOT_CHECKED, stages.NO_STAGE, text, "proven")
+    result.culprit.source = case.last_compiled
+    return result
+
+
+def why_in_eager(recording: Recording) -> str:
+    """Why functions that Dynamo captured no graph of ran in eager, as a clause."""
+    titles = [finding.title for finding in ran_in_eager.check(recording)]
+    if titles:
+        return f"{titles[0][0].lower()}{titles[0][1:].rstrip('.')}"
+    named = dict.fromkeys(one.function for one in recording.compiles if one.function)
+    who = f"your function {next(iter(named))}" if len(named) == 1 else "your functions"
+    return f"{who} ran in eager, because Dynamo captured no graph"
+
+
+def _nothing_compared(case: ProgramCase) -> Verdict:
+    compiles = case.recording.compiles
+    first = next(iter(case.checks_that_are("skipped", "eager-fails", "unsteady")), None)
+    why = f": {first.text}" if first is not None else ""
+    text = (
+        "The program ends well, but no call of its "
+        f"{count_of(len(compiles), 'compiled graph')} could be compared with eager{why}."
+    )
+    if all(compile_.flow for compile_ in compiles):
+        names = ", ".join(dict.fromkeys(compile_.function for compile_ in compiles))
+        text = (
+            f"Nothing was checked: {compiles[0].flow} compiled {names}, and no process of the "
+            f"program that did so has called it{why}."
+        )
+    result = Verdict(v.NOT_CHECKED, stages.NO_STAGE, text, "proven")
+    _add_uncompared(result, case)
+    add_own_mistakes(result, case)
+    return result
+
+
+def _add_uncompared(result: Verdict, case: ProgramCase) -> None:
+    for check in case.checks_that_are("skipped", "eager-fails", "unsteady"):
+        result.add(f"{check.verdict}: {check.text}", check.compile)
+
+
+def add_own_mistakes(result: Verdict, case: ProgramCase) -> None:
+    """Add the errors in the tool itself during the first run."""
+    for process in case.recording.processes:
+        for mistake in process.hook_errors[:4]:
+            result.add(mistake, "an error in inductoscope")
+
+
+# --- What this machine computes with: a verdict holds for it, and perhaps for no other ------------
+
+# What torch says to a program that asks for a GPU where none is.
+_NO_GPU = (
+    "Torch not compiled with CUDA enabled",
+    "No CUDA GPUs are available",
+    "Found no NVIDIA driver",
+    "no CUDA-capable device is detected",
+    "Cannot access accelerator device when none is available",
+    "Attempting to deserialize object on a CUDA device",
+    "0 active drivers",
+)
+
+ELSEWHERE = "a failure that was seen elsewhere may need that processor or GPU"
+
+
+def this_machine(root: Path = Path("/")) -> str:
+    """The processor and the GPUs: 'aarch64, no GPU'."""
+    return f"{platform.machine()}, {_gpus(root) or 'no GPU'}"
+
+
+def _gpus(root: Path) -> str:
+    if os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1"):
+        return ""
+    files = sorted(root.glob("proc/driver/nvidia/gpus/*/information"))
+    named = [re.search(r"Model:\s*(.+)", file.read_text("utf-8", "replace")) for file in files]
+    models = [found[1].strip() for found in named if found]
+    if models:
+        return ", ".join(dict.fromkeys(models))
+    if any(root.glob("dev/nvidia[0-9]*")):
+        return "an NVIDIA GPU"
+    return "an AMD GPU" if (root / "dev/kfd").exists() else ""
+
+
+def asks_for_missing_gpu(output: str) -> bool:
+    """Whether a program ended because this machine has no GPU."""
+    return any(sign in output for sign in _NO_GPU)
+
+
+# --- What an examination that found nothing did not look at ---------------------------------------
+
+# All of them would be no help to a reader.
+_MOST = 4
+
+
+def what_was_not_checked(case: ProgramCase) -> list[str]:
+    """One line for each gap in the checks of the first run; none if there is no gap."""
+    return [
+        *_later_calls(case),
+        *_calls_not_compared(case),
+        *_graphs_never_called(case),
+        *_python_code(case),
+        *_random_values(case),
+        *_memory_of_cpp_wrappers(case),
+        *_own_mistakes(case),
+        *_run_time(case),
+    ]
+
+
+def _run_time(case: ProgramCase) -> list[str]:
+    seconds = case.first.ending.seconds
+    if not case.ends_well or seconds < LONGEST_TO_TIME or not may_be_slower(case.recording):
+        return []
+    return [
+        f"whether compiled calls are slower than eager, as it seems: one run took {seconds:.0f} s "
+        "(inductoscope profile --advise measures it)"
+    ]
+
+
+def _later_calls(case: ProgramCase) -> list[str]:
+    graphs = case.recording.unchecked
+    if not graphs:
+        return []
+    first = case.instructions.calls
+    return [f"calls after the first {first} of {_graphs(graphs)} (--calls checks more)"]
+
+
+def _calls_not_compared(case: ProgramCase) -> list[str]:
+    found = case.checks_that_are("skipped", "eager-fails", "unsteady", OUTSIDE)
+    lines = [f"call {check.call} of graph {check.compile}: {check.text}" for check in found]
+    return _shortened(lines, "call")
+
+
+def _graphs_never_called(case: ProgramCase) -> list[str]:
+    checked = {check.compile for check in case.checks}
+    compiled = [compile_.id for compile_ in case.recording.compiles if compile_.inductor]
+    never = [name for name in dict.fromkeys(compiled) if name not in checked]
+    return [f"{_graphs(never)}: compiled, but no call was compared"] if never else []
+
+
+def _python_code(case: ProgramCase) -> list[str]:
+    compiles = case.recording.compiles
+    if case.recording.callable_checks:
+        return []
+    if compiles and all(one.flow for one in compiles):
+        return ["whether torch.export captured what the Python code says"]
+    return ["whether Dynamo captured what the Python code says: only its graphs were compared"]
+
+
+def _random_values(case: ProgramCase) -> list[str]:
+    # Dynamo's graphs also have dropouts that are switched off.
+    operations = [name for name in case.random_operations if name.startswith(("aten.", "prims."))]
+    if not operations:
+        return []
+    names = ", ".join(operations[:_MOST])
+    return [f"the random numbers that compiled code draws by itself ({names})"]
+
+
+def _memory_of_cpp_wrappers(case: ProgramCase) -> list[str]:
+    """Calls of other graphs are repeated in memory where such a read shows."""
+    recording = case.recording
+    if any(compile_.flow for compile_ in recording.compiles):
+        who, owner = "a kernel of a package", "the package"
+    elif has_cpp_wrapper(recording):
+        who, owner = "a kernel", "a wrapper in C++ (cpp_wrapper=True)"
+    else:
+        return []
+    return [
+        f"whether {who} reads past the end of a buffer that {owner} itself allocates, and is right "
+        "by chance (see also: inductoscope bounds)"
+    ]
+
+
+def has_cpp_wrapper(recording: Recording) -> bool:
+    """Whether a graph was compiled with a wrapper in C++."""
+    wrappers = (graph.wrapper for one in recording.compiles for graph in one.inductor)
+    return any(run_function(recording.payload(digest)) for digest in wrappers if digest)
+
+
+def _own_mistakes(case: ProgramCase) -> list[str]:
+    mistakes = [text for process in case.recording.processes for text in process.hook_errors]
+    return _shortened([f"an error in inductoscope: {text}" for text in mistakes], "error")
+
+
+def _graphs(names: Sequence[str]) -> str:
+    listed = ", ".join(names[:_MOST]) + (", …" if len(names) > _MOST else "")
+    return f"{'graph' if len(names) == 1 else f'{len(names)} graphs'} {listed}"
+
+
+def _shortened(lines: Sequence[str], what: str) -> list[str]:
+    more = [count_of(len(lines) - _MOST, f"more {what}")] if len(lines) > _MOST else []
+    return [*lines[:_MOST], *more]
+
+
+# --- What an alarm of the sentinel says by itself, before or without its proof --------------------
+
+
+def verdict_on_alarm(alarm: Alarm, kept: Path) -> Verdict:
+    """A compiled graph is biased; where in the compiler that comes from is not known."""
+    result = Verdict(
+        v.WRONG_RESULT,
+        stages.NO_STAGE,
+        f"{v.headline(v.WRONG_RESULT)}, slightly and always in the same direction: {alarm.text}",
+        "likely",
+        Culprit(source=alarm.sources[-1] if alarm.sources else None),
+    )
+    result.add(alarm.bound, f"compile {alarm.compile}, tested after every shadowed call")
+    command = f"inductoscope doctor --kept {quote(str(kept))} SCRIPT [ARGS]"
+    result.add(f"to prove it, run: {command}", "the call is kept")
+    return result
+
+
+def failure_of_alarm(alarm: Alarm) -> Failure:
+    """The failure to look for in the call that was kept."""
+    return Failure(WRONG, alarm.text, aspect="value", where=(alarm.value,), largest=abs(alarm.bias))

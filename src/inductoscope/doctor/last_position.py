@@ -1,0 +1,134 @@
+"""Where a program was when it died or stalled, from what it left behind."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from inductoscope.doctor.program_run import ProgramRun
+from inductoscope.hangs.watch.stall import MOST_ROUNDS
+from inductoscope.model.entities import Recording
+from inductoscope.model.fold import load
+from inductoscope.processes.stacks import StackFrame, parse_dump, threads_in
+from inductoscope.recording.layout import signal_name
+from inductoscope.torch_facts.frames import is_compilers, is_users, shorten
+from inductoscope.torch_facts.stages import RUNTIME
+
+# The fewest stacks from which a common function can be named.
+_FEWEST_LOOKS = 4
+
+
+@dataclass(frozen=True)
+class LastPosition:
+    """The compile that a process was in, the stage, and the functions on its stack."""
+
+    compile: str
+    stage: str
+    text: str
+    detail: str = ""
+    signal_name: str = ""
+    function: str = ""
+    functions: list[str] = field(default_factory=list)
+
+
+def last_position(run: ProgramRun) -> LastPosition | None:
+    """Where the program was last; None if it was not in compiled code or in the compiler."""
+    was_ended = run.stalled or run.over_time
+    name = signal_name(run.ending.signal) if run.ending.signal and not was_ended else ""
+    recording = load(run.folder)
+    for process in reversed(recording.processes):
+        # A process that died or hangs has not recorded its end.
+        if process.unfinished and process.unfinished[-1].compile and not process.ended:
+            last = process.unfinished[-1]
+            stacks = run.stacks_of(process.pid)
+            functions = compiler_functions(stacks)
+            return LastPosition(
+                last.compile,
+                last.stage,
+                f"the program {_how(run, name)} in stage {last.stage} of compile {last.compile}",
+                last.detail,
+                name,
+                _function_of(run, recording, stacks, functions),
+                functions,
+            )
+    called = next((process.call for process in recording.processes if process.call), "")
+    if not called:
+        return None
+    text = f"the program {_how(run, name)} while running the graph of compile {called}"
+    return LastPosition(called, RUNTIME, text, "", name)
+
+
+def last_stacks(run: ProgramRun) -> str:
+    """The stacks of the first process that wrote any: the program itself, before its children."""
+    texts = (run.stacks_of(process.pid) for process in load(run.folder).processes)
+    return next(filter(None, texts), "")
+
+
+def _how(run: ProgramRun, signal_name: str) -> str:
+    if run.stalled or run.over_time:
+        return "made no progress" if run.stalled else "did not end in time"
+    return f"died of {signal_name}" if signal_name else "lost a process, which died"
+
+
+def compiler_functions(stacks: str) -> list[str]:
+    """The compiler's functions on the last stack that was written, innermost first."""
+    last = re.split(r"^Timeout|^Fatal Python error", stacks, flags=re.MULTILINE)[-1]
+    # The main thread is the first; others wait for it, or for compilers.
+    every = (_functions_on(thread.frames) for thread in parse_dump(last))
+    return next(filter(None, every), [])
+
+
+def _function_of(run: ProgramRun, recording: Recording, stacks: str, functions: list[str]) -> str:
+    """The function to name: the one that loops, or the one in which the program died."""
+    if run.stalled or run.over_time:
+        return looping_function(stacks, returns=_functions_that_return(recording))
+    return functions[0].partition(" ")[0] if functions else ""
+
+
+def _functions_that_return(recording: Recording) -> tuple[str, ...]:
+    """Functions that were seen to return repeatedly: their caller is the one that loops."""
+    rounds = (round_.number for graph in recording.graphs for round_ in graph.rounds)
+    return ("fuse_nodes_once",) if max(rounds, default=0) > MOST_ROUNDS else ()
+
+
+def looping_function(stacks: str, *, returns: tuple[str, ...] = ()) -> str:
+    """The innermost function that is on every stack of a process.
+
+    What a loop calls changes from one stack to the next; the loop stays. So do functions that are
+    called again each time and take nearly all the time: `returns` names those. Empty if there are
+    too few stacks to decide.
+    """
+    looks: dict[str, list[Sequence[StackFrame]]] = {}
+    for number, thread in threads_in(stacks):
+        if _functions_on(thread.frames):
+            looks.setdefault(number, []).append(thread.frames[::-1])
+    longest = max(looks.values(), key=len, default=[])
+    if len(longest) < _FEWEST_LOOKS:
+        return ""
+    name = ""
+    for frames in zip(*longest, strict=False):
+        if len({(frame.file, frame.function) for frame in frames}) > 1:
+            break
+        if frames[0].function in returns:
+            break
+        if _is_compilers(frames[0].file) or (name and is_users(frames[0].file)):
+            name = frames[0].function
+    return name
+
+
+def _is_compilers(path: str) -> bool:
+    """Whether a function compiles. Threads that attend to worker processes only wait."""
+    return is_compilers(path) and "/compile_worker/" not in path
+
+
+def _functions_on(frames: Sequence[StackFrame]) -> list[str]:
+    found = []
+    for frame in frames:
+        path = shorten(frame.file)
+        in_compiler = _is_compilers(path)
+        if in_compiler or is_users(frame.file):
+            found.append((in_compiler, f"{frame.function} ({path}:{frame.line})"))
+    # What the compiler called, such as the user's own pass, counts; what called it does not.
+    last = max((n for n, (in_compiler, _) in enumerate(found) if in_compiler), default=-1)
+    return [text for _, text in found[: last + 1]][:12]

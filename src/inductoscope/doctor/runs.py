@@ -1,0 +1,299 @@
+"""Runs of the program, one after the other, each into its own recording."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from inductoscope.doctor.compute_sanitizer import MemoryCheck, check_memory
+from inductoscope.doctor.failure import SLOW, Failure
+from inductoscope.doctor.finding import read_found
+from inductoscope.doctor.instructions import FOLDER, JOURNAL, Instructions
+from inductoscope.doctor.program_run import (
+    Listener,
+    ProgramRun,
+    RunLimits,
+    is_answerable,
+    keep_stdin,
+    output_of,
+    run_program,
+)
+from inductoscope.errors import ToolFailure
+from inductoscope.model.entities import CallableCheck, Recording
+from inductoscope.model.fold import load
+from inductoscope.profiling.compile_times import MeasuredGrowth, RecordedCosts
+from inductoscope.recording.layout import CACHE
+from inductoscope.recording.location import create_recording
+from inductoscope.torch_facts.program_output import last_lines
+
+Say = Callable[[str], None]
+
+# What torch says of a graph that was compiled, for the check, to be differentiated once.
+_DIFFERENTIATED_AGAIN = "compiled with non-empty donated buffers"
+
+_CHECKED = "running the program with every compiled graph checked against eager"
+_IN_EAGER = "the program failed although every graph is right; running it without torch.compile"
+_WITHOUT_TOOL = "running the program once without the tool"
+
+# Bytes that a C++ compiler needs for a small kernel.
+_LEAST_SPACE = 1 << 20
+
+
+class Runs:
+    """Makes runs, and knows how many there were."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        folder: Path,
+        limits: RunLimits,
+        listener: Listener,
+        run: Callable[..., ProgramRun] = run_program,
+    ) -> None:
+        self.command, self._limits, self._listener = command, limits, listener
+        self._run_program = run
+        self.cache = folder / CACHE
+        self.place = folder / FOLDER
+        is_resumed = self.place.exists()
+        self.place.mkdir(exist_ok=True)
+        # What was piped to the tool, for every run to read.
+        self.stdin = keep_stdin(self.place)
+        # Whether someone could have answered the program, had it been given the tool's own input.
+        self.withholds_input = self.stdin is None and is_answerable()
+        self.count = 0
+        # The recording of the latest run that investigates.
+        self.looking_in = self._new_folder() if is_resumed else folder
+        # The recording of the run on which the verdict is based.
+        self._based_on = self.looking_in
+        self._first_began = time.monotonic()
+        self._first_took: float | None = None
+        self._first_was_well = False
+        # Whether the program has something compiled by AOTInductor.
+        self.uses_packages = False
+        # Whether the program differentiates a graph more than once.
+        self._keeps_graphs = False
+        # Runs that several hypotheses ask for, and that need not be made more than once.
+        self._eager: ProgramRun | None = None
+        self._plain: ProgramRun | None = None
+
+    @property
+    def output(self) -> str:
+        """The file with what the program printed when it was examined; empty if there is none."""
+        path = output_of(self._based_on)
+        return str(path) if path.exists() else ""
+
+    @property
+    def _usual_seconds(self) -> float:
+        """How long a run may take that has no reason to take longer than the first (so far)."""
+        took = self._first_took
+        return 60 + 5 * (time.monotonic() - self._first_began if took is None else took)
+
+    @property
+    def plain_so_far(self) -> ProgramRun | None:
+        """The run without the tool, if there was one."""
+        return self._plain
+
+    def first(self, instructions: Instructions, why: str = _CHECKED) -> ProgramRun:
+        """The first run, on which everything else is based."""
+        self._listener.say(why)
+        self._first_began = time.monotonic()
+        run = self._run_base(instructions, self.looking_in)
+        _refuse_incomplete(run)
+        if run.failed and _DIFFERENTIATED_AGAIN in run.output:
+            self._keeps_graphs = True
+            self._listener.say("running it again with graphs kept for another backward pass")
+            run = self._run_base(instructions, self._new_folder())
+        self._first_took = run.ending.seconds
+        self._first_was_well = run.ending.exit_code == 0 or run.calls_done
+        from inductoscope.model.fold import load
+
+        self.uses_packages = any(each.flow for each in load(run.folder).compiles)
+        return run
+
+    def _run_base(self, instructions: Instructions, folder: Path) -> ProgramRun:
+        self.looking_in = self._based_on = folder
+        self._listener.say(f"it prints to {output_of(folder)}")
+        return self._run(instructions, folder)
+
+    def again(
+        self, instructions: Instructions, why: str, seconds: float | None = None
+    ) -> ProgramRun:
+        """Run the program once more, for at most `seconds` if given."""
+        self._listener.say(why)
+        folder = self._new_folder()
+        if instructions.investigate:
+            self.looking_in = folder
+        return self._run(instructions, folder, seconds)
+
+    def in_eager(self, why: str, seconds: float | None = None) -> ProgramRun:
+        """Run the program without torch.compile and without the tool.
+
+        Packages are compiled and loaded all the same; only the tool can replace their calls.
+        """
+        packages = Instructions(calls=0, backend="eager", investigate=False)
+        plain = Instructions(backend="off", inside=False)
+        return self.again(packages if self.uses_packages else plain, why, seconds)
+
+    def in_eager_once(self, why: str = _IN_EAGER, seconds: float | None = None) -> ProgramRun:
+        """The run without torch.compile: made at the first request, then kept."""
+        if self._eager is None:
+            self._eager = self.in_eager(why, seconds)
+        return self._eager
+
+    def without_tool_once(self, why: str = _WITHOUT_TOOL) -> ProgramRun:
+        """The run without the tool: made at the first request, then kept."""
+        if self._plain is None:
+            self._plain = self.again(Instructions(inside=False), why)
+        return self._plain
+
+    def memory_check_in_eager(self) -> MemoryCheck:
+        """The program in eager under compute-sanitizer."""
+        self.count += 1
+        environment = {**os.environ, **Instructions(backend="off", inside=False).environment()}
+        return check_memory(self.command, Path.cwd(), environment)
+
+    def _new_folder(self) -> Path:
+        number = 1
+        while (self.place / f"run-{number}").exists():
+            number += 1
+        return create_recording(list(self.command), output=self.place / f"run-{number}")
+
+    def _run(
+        self, instructions: Instructions, folder: Path, seconds: float | None = None
+    ) -> ProgramRun:
+        self.count += 1
+        run = self._run_program(
+            self.command,
+            folder,
+            self._completed(instructions) if instructions.inside else instructions,
+            cache=self.cache,
+            stdin=self.stdin,
+            limits=self._limits_for(instructions, seconds or self._limits.seconds),
+            listener=self._listener,
+        )
+        if run.ending.exit_code != 0:
+            _refuse_full_disk(self.cache, run.output)
+        return run
+
+    def _completed(self, instructions: Instructions) -> Instructions:
+        """With what every run under the tool has to know."""
+        return replace(
+            instructions,
+            journal=str(self.place / JOURNAL),
+            stall=self._limits.stall,
+            keeps_graphs=self._keeps_graphs,
+        )
+
+    def refuse_lack_of_space(self, message: str) -> None:
+        """The compiler had no space: in the examination's cache, or elsewhere?
+
+        It does not always say which file it could not write, so the fuller disk of the two counts.
+        """
+        if os.strerror(errno.ENOSPC) not in message:
+            return
+        places = (self.cache, Path(tempfile.gettempdir()))
+        free, elsewhere = (shutil.disk_usage(place).free for place in places)
+        if free < elsewhere:
+            raise _no_space_in(self.cache)
+
+    def _limits_for(self, instructions: Instructions, seconds: float) -> RunLimits:
+        """With a workaround, or after a first run that went well, none has reason to take long."""
+        limits = replace(self._limits, seconds=min(self._limits.seconds, seconds))
+        if instructions.workaround or self._first_was_well:
+            return replace(limits, seconds=min(limits.seconds, self._usual_seconds))
+        return limits
+
+
+def _refuse_incomplete(run: ProgramRun) -> None:
+    """A program that could not be recorded proves nothing."""
+    from inductoscope.model.fold import load
+
+    for process in load(run.folder).processes:
+        if process.stopped:
+            raise ToolFailure(
+                f"The examination could not be written to {run.folder}: {process.stopped}. "
+                "Choose another place with --output."
+            )
+
+
+def _refuse_full_disk(folder: Path, output: str) -> None:
+    """A program that fails because its compiled code does not fit on the disk proves nothing."""
+    full = os.strerror(errno.ENOSPC)
+    said = any(full in line and str(folder) in line for line in output.splitlines())
+    if said or (folder.exists() and shutil.disk_usage(folder).free < _LEAST_SPACE):
+        raise _no_space_in(folder)
+
+
+def _no_space_in(folder: Path) -> ToolFailure:
+    return ToolFailure(
+        f"The disk of {folder} is full, so nothing can be compiled there. "
+        "Choose another place with --output."
+    )
+
+
+# --- Whether two runs of the program failed the same way ------------------------------------------
+
+
+def fails_alike(one: ProgramRun, other: ProgramRun) -> bool:
+    """Whether two runs failed with the same exit code and the same last words."""
+    if one.ending.exit_code != other.ending.exit_code:
+        return False
+    return _last_words(one) == _last_words(other)
+
+
+def _last_words(run: ProgramRun) -> str:
+    """The last line that was printed, without numbers, which may differ."""
+    lines = last_lines(run.output, 1)
+    return re.sub(r"[-+.\d]+(e[-+]?\d+)?", "#", lines[-1]) if lines else ""
+
+
+# --- What was compared with eager inside a run of the program -------------------------------------
+
+
+def functions_that_differ(recording: Recording) -> list[CallableCheck]:
+    """Compiled functions that gave a different result from their Python code."""
+    return [check for check in recording.callable_checks if check.verdict == "differs"]
+
+
+def every_check_passed(run: ProgramRun) -> bool:
+    """Whether a run ended well with every check passed; a long one may have been ended early."""
+    if run.stalled or not (run.over_time or run.calls_done or run.ending.exit_code == 0):
+        return False
+    recording = load(run.folder)
+    broken = any(process.hook_errors for process in recording.processes)
+    if broken or functions_that_differ(recording):
+        return False  # A workaround itself may be what failed, or something else is wrong too.
+    said = {check.verdict for check in recording.checks}
+    return bool(said & {"right", "within-rounding"}) and not said & {"wrong", "error"}
+
+
+# --- Runs a program up to one of its graphs, and has that graph compiled at several sizes ---------
+
+SayGrowth = Callable[[str], None]
+
+
+def measure_growth(
+    command: Sequence[str],
+    folder: Path,
+    costs: RecordedCosts,
+    times: int,
+    say: Callable[[str], None],
+) -> MeasuredGrowth:
+    """The program's largest graph, repeated up to so many times."""
+    largest = max(costs.compiles, key=lambda each: each.nodes)
+    runs = Runs(command, folder, RunLimits(), Listener(say))
+    failure = Failure(SLOW, f"compile {largest.compile} is compiled at several sizes")
+    instructions = Instructions(calls=0, stop_at=largest.compile, failure=failure, grow=times)
+    run = runs.again(instructions, f"running it up to compile {largest.compile}")
+    found = read_found(run.folder / FOLDER)
+    if found is None or found.growth is None:
+        error = "the program did not come to the same compile again"
+        return MeasuredGrowth(largest.compile, "", error=error)
+    return found.growth

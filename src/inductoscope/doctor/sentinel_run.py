@@ -1,0 +1,208 @@
+"""A long run under the sentinel, from outside: runs it, and has an alarm examined afterwards."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from signal import SIGINT, SIGTERM
+
+from inductoscope.doctor.alarm import Alarm, read_alarms
+from inductoscope.doctor.common_verdicts import verdict_on_alarm
+from inductoscope.doctor.examination import Doctor, Request
+from inductoscope.doctor.instructions import FOLDER, PROGRESS, STOPPED
+from inductoscope.doctor.program_run import ProgressFile
+from inductoscope.doctor.sentinel_options import SentinelOptions
+from inductoscope.doctor.verdict import Verdict, keep_verdict
+from inductoscope.launch.program import run_recorded
+from inductoscope.model.entities import Ending
+from inductoscope.recording.events import BiasFound, CallShadowed, ShadowsEnded
+from inductoscope.recording.reader import open_recording
+from inductoscope.torch_facts import stages
+from inductoscope.vocabulary import verdicts as v
+from inductoscope.wording import count_of
+
+Say = Callable[[str], None]
+
+_TICK = 0.5
+
+# The fewest shadowed calls of one graph after which there can be an alarm.
+_FEWEST_TO_TELL = 30
+
+
+@dataclass(frozen=True)
+class Shadows:
+    """What the sentinel did in all processes of a run."""
+
+    # By compile: how often the graph was called when it was last shadowed, and shadowed calls.
+    calls: dict[str, int]
+    shadowed: dict[str, int]
+    # By compile: why a graph was not shadowed any more.
+    ended: dict[str, str]
+    # What every alarm says.
+    alarms: list[str]
+    # Seconds that shadowing took, and that the program had for itself.
+    spent: float = 0.0
+    seen: float = 0.0
+
+    @property
+    def overhead(self) -> str:
+        """The time that shadowing took until the last shadowed call, in words."""
+        return (
+            f"shadowing had taken {self.spent:.2f} s at the last shadowed call, and the program "
+            f"{self.seen:.2f} s for itself"
+        )
+
+
+def read_shadows(folder: Path) -> Shadows:
+    """What a recording says about shadowed calls."""
+    calls: dict[str, int] = {}
+    seen_calls: dict[str, set[tuple[str, int]]] = {}
+    ended: dict[str, str] = {}
+    alarms: list[str] = []
+    times: dict[str, tuple[float, float]] = {}
+    for entry in open_recording(folder).entries():
+        event = entry.event
+        if isinstance(event, CallShadowed):
+            calls[event.compile] = max(calls.get(event.compile, 0), event.call)
+            seen_calls.setdefault(event.compile, set()).add((entry.stream, event.call))
+            times[entry.stream] = event.spent, event.seen
+        elif isinstance(event, ShadowsEnded):
+            ended[event.compile] = event.text
+        elif isinstance(event, BiasFound):
+            alarms.append(event.text)
+    return Shadows(
+        calls,
+        {compile_: len(numbers) for compile_, numbers in seen_calls.items()},
+        ended,
+        alarms,
+        sum(spent for spent, _ in times.values()),
+        sum(seen for _, seen in times.values()),
+    )
+
+
+class LongRun:
+    """A run of the program to its end, and then the examination of what raised an alarm."""
+
+    def __init__(self, request: Request, options: SentinelOptions, say: Say) -> None:
+        self._request, self._options, self._say = request, options, say
+        self._started = time.monotonic()
+        self._doctor: Doctor | None = None
+        self._ending: Ending | None = None
+
+    def run(self) -> None:
+        """Run the program as it is: with its own output, input, caches and threads."""
+        (self._request.folder / FOLDER).mkdir(exist_ok=True)
+        self._ending = run_recorded(
+            self._request.command,
+            self._request.folder,
+            observer=self._passing_on,
+            variables=self._options.environment(),
+        )
+
+    @contextlib.contextmanager
+    def _passing_on(self, pid: int) -> Iterator[None]:
+        """Say at once what the sentinel says."""
+        progress = ProgressFile(self._request.folder / FOLDER / PROGRESS, self._say)
+        over = threading.Event()
+
+        def pass_on() -> None:
+            while not over.wait(_TICK):
+                progress.pass_on()
+
+        thread = threading.Thread(target=pass_on, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+            progress.pass_on()
+
+    def examine(self) -> Verdict:
+        """The verdict on the run; the call that raised the first alarm is examined for it."""
+        alarms = read_alarms(self._request.folder / FOLDER)
+        shadows = read_shadows(self._request.folder)
+        if not alarms:
+            return self._finished(self._without_alarm(shadows), shadows)
+        kept, alarm = alarms[0]
+        self._doctor = Doctor(replace(self._request, kept=kept), self._say)
+        verdict = self._doctor.examine()
+        for _, other in alarms[1:]:
+            verdict.add(other.text, "another alarm of the sentinel")
+        return self._finished(verdict, shadows, alarm)
+
+    def interrupted(self) -> Verdict:
+        """The verdict after Ctrl-C."""
+        verdict = Verdict(v.UNKNOWN, stages.NO_STAGE, "Interrupted before anything was found.")
+        if self._doctor is not None:
+            verdict = self._doctor.interrupted()
+        else:
+            for kept, alarm in read_alarms(self._request.folder / FOLDER)[:1]:
+                verdict = verdict_on_alarm(alarm, kept)
+        verdict.partial = True
+        return self._finished(verdict, read_shadows(self._request.folder))
+
+    def _without_alarm(self, shadows: Shadows) -> Verdict:
+        """The verdict where no alarm has left a call to examine."""
+        for text in shadows.alarms[:1]:
+            summary = f"{v.headline(v.WRONG_RESULT)}, slightly and always in the same direction: "
+            verdict = Verdict(v.WRONG_RESULT, stages.NO_STAGE, summary + text, "likely")
+            verdict.add("the call could not be kept, perhaps for lack of space", "the sentinel")
+            return verdict
+        code = self._ending.exit_code if self._ending else 0
+        ended = "was interrupted" if self._is_interrupted else "ended well"
+        count, graphs = sum(shadows.shadowed.values()), len(shadows.shadowed)
+        if code and not self._is_interrupted:
+            return Verdict(
+                v.UNKNOWN,
+                stages.NO_STAGE,
+                f"The program ended with exit code {code}, and the sentinel raised no alarm. "
+                "'inductoscope doctor' without --sentinel finds out why it fails.",
+            )
+        if not count:
+            text = f"The program {ended}, but none of its compiled calls was shadowed."
+            return Verdict(v.NOT_CHECKED, stages.NO_STAGE, text, "proven")
+        if max(shadows.shadowed.values()) < _FEWEST_TO_TELL:
+            text = (
+                f"The program {ended}, but too few of its calls were shadowed to tell: {count}, "
+                f"and an alarm takes about {_FEWEST_TO_TELL} of one graph. A longer run, or a "
+                "larger --overhead, gives more."
+            )
+            return Verdict(v.NOT_CHECKED, stages.NO_STAGE, text, "proven")
+        return Verdict(
+            v.CLEAN,
+            stages.NO_STAGE,
+            f"No bias found: {count} calls of {count_of(graphs, 'compiled graph')} were shadowed, "
+            "and no error points the same way beyond what rounding does.",
+            "likely",
+        )
+
+    @property
+    def _is_interrupted(self) -> bool:
+        """Whether whoever started the program ended it, as long training often is."""
+        return self._ending is not None and self._ending.signal in (SIGINT, SIGTERM)
+
+    def _finished(self, verdict: Verdict, shadows: Shadows, alarm: Alarm | None = None) -> Verdict:
+        if alarm is not None:
+            verdict.add(f"{alarm.text}; {alarm.bound}", "the sentinel, in the whole run")
+        for compile_, count in list(shadows.shadowed.items())[:8]:
+            called = shadows.calls[compile_]
+            verdict.add(
+                f"{count_of(count, 'call')} shadowed, the last of them call {called}",
+                f"graph {compile_}",
+            )
+        for compile_, text in list(shadows.ended.items())[:8]:
+            verdict.add(f"not shadowed: {text}", f"graph {compile_}")
+        if shadows.seen:
+            verdict.add(shadows.overhead, "the sentinel's own clock")
+        if self._ending is not None and self._ending.exit_code not in (0, STOPPED):
+            verdict.add(f"the program ended with exit code {self._ending.exit_code}")
+        verdict.recording = str(self._request.folder)
+        verdict.seconds = round(time.monotonic() - self._started, 1)
+        verdict.runs += 1
+        keep_verdict(verdict, self._request.folder)
+        return verdict

@@ -1,0 +1,245 @@
+"""Runs a graph at a size at which one of its kernels leaves a buffer.
+
+The graph that Dynamo captured, or that was exported for AOTInductor, is rebuilt from the recording,
+compiled with Inductor for sizes that are symbols, and called with made-up inputs of the size in
+question, in guarded memory. Nothing checks guards there, and none is needed: the size satisfies
+them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from inductoscope.analysis.bounds.kernels import JudgedGraph, judged_indices
+from inductoscope.analysis.bounds.sizes import AdmittedSizes, EdgeSize, edge_sizes
+from inductoscope.analysis.bounds.verdicts import Broken, JudgedAccess
+from inductoscope.model.entities import Recording
+from inductoscope.model.memory import GraphMemory
+from inductoscope.processes.children import (
+    ChildLimits,
+    ChildProgram,
+    ChildResult,
+    run_child,
+)
+from inductoscope.recording.values import members
+from inductoscope.targets.work_list import GraphOrder, captured_graphs
+from inductoscope.torch_facts.index_expressions import NotUnderstood, NoValue, value_of
+from inductoscope.wording import count_of
+
+_CHILD = Path(__file__).with_name("size_trial_child.py")
+
+
+@dataclass(frozen=True)
+class SizeTrial:
+    """What came of one size. `fails`: the run shows that the kernel is wrong there."""
+
+    graph: str
+    kernel: str
+    buffer: str
+    sizes: Mapping[str, int]
+    fails: bool
+    text: str
+
+
+@dataclass(frozen=True)
+class TrialOrder:
+    """For the child: a graph as it was recorded, and with sizes in place of the symbols."""
+
+    recorded: GraphOrder
+    # Called one after the other, up to the first that shows a fault.
+    sized: tuple[GraphOrder, ...]
+    # Values that inputs must hold somewhere, by the input's name.
+    values: Mapping[str, int]
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+
+def trial_order_from(text: str) -> TrialOrder:
+    """The order that `to_json` wrote."""
+    data = json.loads(text)
+    sized = tuple(GraphOrder(**graph) for graph in data["sized"])
+    return TrialOrder(GraphOrder(**data["recorded"]), sized, data["values"])
+
+
+def try_broken_sizes(
+    recording: Recording,
+    judged: list[JudgedGraph],
+    *,
+    seconds: float,
+    say: Callable[[str], None] = lambda text: None,
+) -> Iterator[SizeTrial]:
+    """One trial for each kernel and buffer that is broken."""
+    graphs = {graph.compile: graph for graph in captured_graphs(recording, exported=True)}
+    seen = set()
+    for found in judged:
+        for access in found.accesses:
+            key = (found.graph.key, access.kernel, access.buffer)
+            if not isinstance(access.verdict, Broken) or key in seen:
+                continue
+            seen.add(key)
+            say(f"running {found.graph.key} at a size that breaks {access.kernel}")
+            text, fails = _try(graphs.get(found.compile.id), found, access.verdict, seconds)
+            yield _trial(found, access, access.verdict, text, fails)
+
+
+def _trial(
+    found: JudgedGraph, access: JudgedAccess, broken: Broken, text: str, fails: bool
+) -> SizeTrial:
+    sizes = all_sizes(found.memory, broken)
+    return SizeTrial(found.graph.key, access.kernel, access.buffer, sizes, fails, text)
+
+
+def _try(
+    graph: GraphOrder | None, found: JudgedGraph, broken: Broken, seconds: float
+) -> tuple[str, bool]:
+    if graph is None:
+        return "the captured graph is not in the recording, so it cannot be run", False
+    try:
+        order = trial_order(graph, found.memory, [all_sizes(found.memory, broken)], broken.values)
+    except (NotUnderstood, NoValue):
+        return "the inputs have sizes that cannot be computed from the recording", False
+    text, fails, _ = _outcome(_ended(order, seconds))
+    return text, fails
+
+
+def _ended(order: TrialOrder, seconds: float) -> ChildResult:
+    with tempfile.TemporaryDirectory(prefix="inductoscope-size-") as name:
+        (path := Path(name, "order.json")).write_text(order.to_json(), "utf-8")
+        return run_child(
+            ChildProgram(_CHILD, (str(path),), _environment(Path(name))),
+            ChildLimits(seconds=seconds),
+            Path(name),
+            lambda event: None,
+        )
+
+
+def _environment(scratch: Path) -> dict[str, str]:
+    cache = scratch / "cache"
+    return {
+        **os.environ,
+        "TORCHINDUCTOR_CACHE_DIR": str(cache),
+        "TORCHINDUCTOR_COMPILE_THREADS": "1",
+        # Else torch starts Python to find out which instructions there are.
+        "TORCHINDUCTOR_VEC_ISA_OK": "1",
+        "TMPDIR": str(scratch),
+    }
+
+
+def _outcome(ended: ChildResult) -> tuple[str, bool, int]:
+    """What is said, whether it shows a fault, and how many sizes were called."""
+    calls = sum(event.get("event") == "calling" for event in ended.events)
+    said = next((e for e in reversed(ended.events) if e.get("event") == "ran"), None)
+    if said is not None:
+        return str(said.get("text", "")), said.get("fails") is True, calls
+    if ended.signal and calls:
+        return f"the compiled graph dies of {ended.signal} at this size", True, calls
+    if ended.exit_code is None:
+        return "the time was up before the graph had run", False, calls
+    last = ended.output.strip().splitlines()[-1:] or ["no word of why"]
+    return f"the graph could not be run here: {last[0][:300]}", False, calls
+
+
+# --- sizes that nothing speaks against ------------------------------------------------------------
+
+
+def try_edge_sizes(
+    recording: Recording,
+    judged: list[JudgedGraph],
+    *,
+    seconds: float,
+    say: Callable[[str], None] = lambda text: None,
+) -> Iterator[SizeTrial]:
+    """Every graph with sizes that may vary, at the ends of their ranges and where code changes."""
+    graphs = {graph.compile: graph for graph in captured_graphs(recording, exported=True)}
+    seen = set()
+    for found in judged:
+        graph = graphs.get(found.compile.id)
+        edges = list(
+            edge_sizes(AdmittedSizes(found.memory), judged_indices(recording, found.graph))
+        )
+        if graph is None or not edges or found.compile.id in seen:
+            continue
+        seen.add(found.compile.id)
+        say(f"running {found.graph.key} at {count_of(len(edges), 'unusual size')}")
+        yield _at_edges(graph, found, edges, seconds)
+
+
+def _at_edges(
+    graph: GraphOrder, found: JudgedGraph, edges: list[EdgeSize], seconds: float
+) -> SizeTrial:
+    """One child for all of them: the graph is compiled once."""
+    key = found.graph.key
+    try:
+        order = trial_order(graph, found.memory, [edge.sizes for edge in edges], {})
+    except (NotUnderstood, NoValue):
+        return SizeTrial(key, "", "", {}, False, "the sizes of its inputs cannot be computed")
+    text, fails, calls = _outcome(_ended(order, seconds))
+    last = edges[max(calls - 1, 0)]
+    if fails:
+        where = f"{_told(found.memory, last)}: {text}"
+        return SizeTrial(key, "", "", last.sizes, True, where)
+    done = ", ".join(f"{edge.symbol} = {edge.value}" for edge in edges[:calls])
+    return SizeTrial(key, "", "", {}, False, f"{text} ({done})" if done else text)
+
+
+def _told(memory: GraphMemory, edge: EdgeSize) -> str:
+    """Which size it is, what is special about it, and what was said of it."""
+    symbol = memory.symbols[edge.symbol]
+    low, high = AdmittedSizes(memory).ends(edge.symbol)
+    admitted = f"{low or 0} or more" if high is None else f"{low or 0} to {high}"
+    name = f"{edge.symbol} ({symbol.source})" if symbol.source else edge.symbol
+    return f"{name} = {edge.value}, {edge.why} ({admitted})"
+
+
+# --- the graph at a size --------------------------------------------------------------------------
+
+
+def all_sizes(memory: GraphMemory, broken: Broken) -> dict[str, int]:
+    """Every symbol: as the counterexample has it, else as the recorded run had it."""
+    usual = {
+        name: int(symbol.value)
+        for name, symbol in memory.symbols.items()
+        if symbol.value.isdecimal()
+    }
+    return {**usual, **broken.sizes}
+
+
+def trial_order(
+    graph: GraphOrder,
+    memory: GraphMemory,
+    choices: Sequence[Mapping[str, int]],
+    given: Mapping[str, int],
+) -> TrialOrder:
+    """What the child needs; raises where a size of an input is not known."""
+    return TrialOrder(graph, tuple(_at(graph, memory, sizes) for sizes in choices), dict(given))
+
+
+def _at(graph: GraphOrder, memory: GraphMemory, values: Mapping[str, int]) -> GraphOrder:
+    sizes = AdmittedSizes(memory)
+
+    def number(text: Any) -> int:
+        return text if type(text) is int else value_of(sizes.read(str(text)), values)
+
+    data = dict(graph.graph)
+    data["nodes"] = [_sized(node, number) for node in data.get("nodes") or []]
+    return replace(graph, graph=data)
+
+
+def _sized(node: Any, number: Callable[[Any], int]) -> Any:
+    value = members(members(node).get("value"))
+    if not isinstance(node, dict) or node.get("op") != "placeholder":
+        return node
+    if isinstance(value.get("shape"), list) and isinstance(value.get("stride"), list):
+        known = {name: [number(size) for size in value[name]] for name in ("shape", "stride")}
+        return {**node, "value": {**value, **known, "hints": known["shape"]}}
+    if value.get("type") == "SymInt":
+        size = number(value.get("text"))
+        return {**node, "value": {**value, "text": str(size), "hint": size}}
+    return node

@@ -1,0 +1,174 @@
+"""Whether compiled code may be slower than it should be: from what the first run recorded anyway.
+
+Nothing is run here. What is suspected is measured by the hypotheses that ask.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+from inductoscope.analysis.rules import SLOWNESS, diagnose, recompiles
+from inductoscope.analysis.rules.finding import Finding
+from inductoscope.doctor.case import ProgramCase
+from inductoscope.doctor.instructions import Instructions
+from inductoscope.doctor.runs import every_check_passed
+from inductoscope.doctor.verdict import Verdict, Workaround
+from inductoscope.model.entities import Check, Compile, Recording
+from inductoscope.profiling.flip_trials import FlipTrial
+from inductoscope.torch_facts.guard_reasons import FailedGuard
+
+# A program that runs longer is not timed: that takes up to a dozen runs.
+LONGEST_TO_TIME = 120.0
+# A graph that takes so many times as long as in eager, and loses so many seconds per call.
+_SUSPICIOUS = 1.25
+_LEAST_LOSS = 200e-6
+# The first call warms up; of the others there must be so many.
+_FEWEST_CALLS = 3
+
+# So many parts of broken graphs, each with guards and a call from Python of its own, that take less
+# than this: then that may be most of their time.
+_FEWEST_PARTS = 4
+_SMALL_PART = 200e-6
+
+# Rules that say something about the code of a kernel, not about how often it is compiled.
+_OF_CODE = tuple(rule for rule in SLOWNESS if rule not in ("recompiles", "graph_breaks"))
+
+
+def may_be_slower(recording: Recording) -> bool:
+    """Whether compiled calls may be slower than eager."""
+    called = _steady_calls(recording)
+    if not called:
+        return False
+    times = {name: _medians(calls) for name, calls in called.items()}
+    if any(_is_slower(*each) for each in times.values()) or _is_in_parts(recording, times):
+        return True
+    behind = {name for name, (eager, compiled) in times.items() if compiled > eager}
+    # The rules are only asked about what took longer than eager.
+    return bool(behind) and any(
+        finding.rule in _OF_CODE and finding.compile in behind for finding in diagnose(recording)
+    )
+
+
+def _is_in_parts(recording: Recording, times: Mapping[str, tuple[float, float]]) -> bool:
+    broken = {compile_.id for compile_ in recording.compiles if compile_.breaks}
+    parts = [times[name] for name in broken & set(recording.unchecked) if name in times]
+    return len(parts) >= _FEWEST_PARTS and all(compiled < _SMALL_PART for _, compiled in parts)
+
+
+def _steady_calls(recording: Recording) -> dict[str, list[Check]]:
+    """The timed calls of each graph that is called often enough, without the first."""
+    found: dict[str, list[Check]] = {}
+    for check in recording.checks:
+        if check.call > 1 and check.eager > 0 and check.compiled > 0:
+            found.setdefault(check.compile, []).append(check)
+    return {name: calls for name, calls in found.items() if len(calls) >= _FEWEST_CALLS}
+
+
+def _medians(calls: Sequence[Check]) -> tuple[float, float]:
+    return median(check.eager for check in calls), median(check.compiled for check in calls)
+
+
+def _is_slower(eager: float, compiled: float) -> bool:
+    return compiled > _SUSPICIOUS * eager and compiled - eager > _LEAST_LOSS
+
+
+# --- recompiles -----------------------------------------------------------------------------------
+
+# As many as torch allows before it gives up; fewer are a short test.
+_FEWEST_VALUES = 8
+# The compiles are so much of the whole run.
+_MOST_OF_THE_RUN = 0.5
+# Versions of a function that are called more often than this were worth their compile.
+_CALLS_THAT_PAY = 2
+
+
+@dataclass(frozen=True)
+class WastedCompiles:
+    """A function that is compiled for each value of something that changes in a loop."""
+
+    finding: Finding
+    guard: FailedGuard
+    compiles: tuple[Compile, ...]
+    # torch's own limit, if it was reached.
+    limit: str
+    # Calls that ran compiled.
+    calls: int
+
+    @property
+    def seconds(self) -> float:
+        """What the compiles after the first took."""
+        return sum(compile_.seconds for compile_ in self.compiles)
+
+
+def wasted_compiles(recording: Recording, seconds: float) -> Iterator[WastedCompiles]:
+    """Functions whose compiled versions are hardly called before the next one is needed.
+
+    Only if their compiles are most of the run, which took so many seconds.
+    """
+    for finding in recompiles.check(recording):
+        last = next((c for c in recording.compiles if c.id == finding.compile), None)
+        if last is None:
+            continue
+        same = (last.process, last.function, last.place)
+        every = [c for c in recording.compiles if (c.process, c.function, c.place) == same]
+        again = tuple(compile_ for compile_ in every if compile_.recompile is not None)
+        names = {compile_.id for compile_ in every}
+        calls = [check for check in recording.checks if check.compile in names]
+        found = WastedCompiles(
+            finding, recompiles.main_guard(again), again, recompiles.limit_of(again), len(calls)
+        )
+        is_most = sum(compile_.seconds for compile_ in every) > _MOST_OF_THE_RUN * seconds
+        if is_most and not names & set(recording.unchecked) and _is_wasted(found, calls):
+            yield found
+
+
+def _is_wasted(found: WastedCompiles, calls: Sequence[Check]) -> bool:
+    if not found.guard.is_about_a_value or not _is_one_loop(found.compiles):
+        return False
+    if len(found.compiles) < _FEWEST_VALUES or not (found.limit or found.guard.is_number):
+        return False
+    return bool(calls) and max(check.call for check in calls) <= _CALLS_THAT_PAY
+
+
+def _is_one_loop(compiles: Sequence[Compile]) -> bool:
+    """Whether the same line of the program called it each time."""
+    return len({c.recompile.callers for c in compiles if c.recompile}) == 1
+
+
+# --- What was tried against a slow program --------------------------------------------------------
+
+# No further run is begun after so many seconds of them.
+TIME_FOR_TRIALS = 300.0
+
+
+def offer(case: ProgramCase, trial: FlipTrial, result: Verdict) -> None:
+    """Offer a change that helps as a workaround, if the program is right with it, too."""
+    flip = trial.flip
+    instructions = Instructions(
+        calls=case.instructions.calls,
+        workaround=flip.statements,
+        variables=flip.variables,
+        investigate=False,
+    )
+    run = case.runs.again(instructions, f"checking the program's results with {flip.change}")
+    if not every_check_passed(run):
+        result.add(f"{flip.change} is faster; not all results could be confirmed", "one run")
+        return
+    # Where compiles are avoided, what is left is of the whole run, not of a call.
+    slowdown = None if flip.is_tried_cold else trial.ratio
+    result.workaround = Workaround(
+        flip.change, True, slowdown, flip.to_paste, flip.predicted, trial.saved
+    )
+    result.add(f"with {flip.change} every result that was checked is right", "one run")
+
+
+@contextlib.contextmanager
+def trials_in(case: ProgramCase) -> Iterator[Path]:
+    """A folder for trials, on the disk of the examination; gone afterwards with its caches."""
+    with tempfile.TemporaryDirectory(prefix="trials-", dir=case.runs.place) as folder:
+        yield Path(folder)

@@ -1,0 +1,90 @@
+"""From the fault back to the kernel that is to blame, in the graph that the program compiled."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+from inductoscope.doctor.case import ProgramCase
+from inductoscope.doctor.failure import (
+    NAN,
+    SIGNAL,
+    WRONG,
+    Failure,
+    Location,
+)
+from inductoscope.doctor.finding import Found
+from inductoscope.doctor.finding_verdict import relative_place
+from inductoscope.model.entities import Recording
+from inductoscope.model.fault_trail import (
+    FaultTrail,
+    GuiltyPlace,
+    TrailBuffer,
+    TrailStep,
+    fault_trail,
+)
+
+_OUTPUT = re.compile(r"output (\d{1,6})$")
+
+
+def trail_or_nothing(found: Found, case: ProgramCase) -> FaultTrail | None:
+    """The trail, which is an addition: whatever goes wrong with it, the verdict stands."""
+    try:
+        return trail_of(found, case.recording)
+    except Exception as error:
+        what = f"{type(error).__name__}: {error}"
+        case.say(f"the way from the fault to its cause could not be looked up: {what}")
+        return None
+
+
+def trail_of(found: Found, recording: Recording) -> FaultTrail | None:
+    """The trail; None if the kernel is not known by its name in the program's own graph."""
+    failure = found.first_failure or found.failure
+    place = found.in_program if found.flow else _without_package(found, failure)
+    if not place.kernel:
+        return None
+    guilty = GuiltyPlace(
+        kernel=place.kernel,
+        buffer=place.buffer,
+        overwrites=place.is_overwritten,
+        outputs=tuple(_outputs(failure)) if failure.kind in (WRONG, NAN) else (),
+        fails=_failing_kernel(failure, place),
+    )
+    trail = fault_trail(recording, found.compile, guilty)
+    if trail is None:
+        return None
+    fault = failure.text.strip().partition("\n")[0][:300]
+    steps = tuple(map(_with_short_places, trail.steps))
+    return replace(trail, steps=steps, fault=fault, wrong=place.text[:1500], how=place.how)
+
+
+def _failing_kernel(failure: Failure, place: Location) -> str:
+    """What dies, hangs or raises: the guilty kernel itself, or one that its buffer leads to."""
+    if failure.kind in (WRONG, NAN):
+        return ""
+    return failure.function if place.buffer else place.kernel
+
+
+def _with_short_places(step: TrailStep) -> TrailStep:
+    """As the rest of the verdict has them: relative to the current folder."""
+
+    def shortened(buffers: tuple[TrailBuffer, ...]) -> tuple[TrailBuffer, ...]:
+        return tuple(replace(b, source=relative_place(b.source)) for b in buffers)
+
+    return replace(step, buffers=shortened(step.buffers), reads=shortened(step.reads))
+
+
+def _without_package(found: Found, failure: Failure) -> Location:
+    """The graph that was cut down has other kernels; what is to blame there is only its own."""
+    dies_in = failure.function if failure.kind == SIGNAL else ""
+    if dies_in and not found.location.buffer:
+        return Location(kernel=dies_in, text=failure.text, how="the last kernel launched")
+    return found.in_whole_graph
+
+
+def _outputs(failure: Failure) -> Iterator[int]:
+    for where in failure.where:
+        match = _OUTPUT.match(where)
+        if match:
+            yield int(match[1])

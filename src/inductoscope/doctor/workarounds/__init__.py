@@ -1,1 +1,0 @@
-"""Workarounds, tried before they are offered."""

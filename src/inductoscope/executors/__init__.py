@@ -1,1 +1,0 @@
-"""Where work is done: in processes of this machine, or by the workers of a Dask cluster."""

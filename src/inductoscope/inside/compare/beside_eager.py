@@ -1,0 +1,261 @@
+"""One call of compiled code beside the same call in eager."""
+
+from __future__ import annotations
+
+import re
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch.nn.utils.stateless import _reparametrize_module
+from torch.utils._pytree import tree_flatten, tree_unflatten
+
+from inductoscope.inside.compare.bug_or_rounding import (
+    EagerComparison,
+    OutputDifference,
+    comparison_of_metadata,
+    judge,
+)
+from inductoscope.inside.compare.reference import Case
+from inductoscope.inside.compare.values import draws_random_numbers, is_plain, run
+from inductoscope.torch_facts.messages import refused_variable
+from inductoscope.wording import count_of
+
+
+@dataclass(frozen=True)
+class CallBesideEager:
+    """What came of it: a comparison, or an error of the compiled code."""
+
+    comparison: EagerComparison | None = None
+    seconds: float = 0.0
+    error: Exception | None = None
+    # Why the error is no fault of the compiler: torch's own check for NaN is right.
+    refusal: Refusal | None = None
+
+
+def call_beside_eager(
+    case: Case, compiled: Callable[..., Any], names: Sequence[str], *, keeps_graph: bool = False
+) -> CallBesideEager:
+    """Call it with the inputs of a case whose eager result is known; `names` are theirs."""
+    try:
+        outcome = run(compiled, case.inputs, backward=case.backward, keeps_graph=keeps_graph)
+    except Exception as error:
+        return CallBesideEager(error=error, refusal=refused_by_nan_asserts(error, case, names))
+    return CallBesideEager(judge(case, outcome), outcome.seconds)
+
+
+# --- What torch's own check for NaN says (`nan_asserts`), in the words of the program -------------
+#
+# It looks at inputs of the graph before anything is computed; a wrapper in Python looks at
+# results as well, and code for Triton at what each kernel reads and writes.
+
+# What a wrapper calls the inputs of its graph, and the results that it looks at in a loop.
+_INPUT = re.compile(r"(arg|primals_)\d+(_\d+)?")
+_RESULT, _RESULTS = "var", "return_vars"
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why it is no fault of the compiler that a call is refused.
+
+    It is certain if what was refused is what holds NaN in eager, too, rather than something else.
+    """
+
+    text: str
+    is_certain: bool
+
+
+def refused_by_nan_asserts(
+    error: BaseException, case: Case, names: Sequence[str]
+) -> Refusal | None:
+    """What excuses the refusal; None if nothing does, or if it is another error.
+
+    `names` are those of the inputs.
+    """
+    frames = traceback.extract_tb(error.__traceback__)
+    line = (frames[-1].line or "") if frames else ""
+    variable = refused_variable(type(error).__name__, str(error), line)
+    if not variable:
+        return None
+    given = (
+        _described(f"input {n} ({name})", value)
+        for n, (name, value) in enumerate(zip(names, case.inputs, strict=False))
+    )
+    held = next((text for text in given if text), "")
+    if held and _INPUT.fullmatch(variable):
+        return Refusal(held, is_certain=True)
+    place = _place_of_result(error, variable, len(case.eager.outputs))
+    if place is not None:
+        number, value = place
+        return _refused_result(number, value, case.eager.outputs[number])
+    made = (_described(where, value) for where, value in case.eager.named_values())
+    computed = next((f"{text}, in eager as well" for text in made if text), "")
+    text = held or computed
+    return Refusal(text, is_certain=False) if text else None
+
+
+def _place_of_result(
+    error: BaseException, variable: str, count: int
+) -> tuple[int, torch.Tensor] | None:
+    """Which result a wrapper in Python refused, and what it is.
+
+    None if the graph returns something else than the function does: what it keeps for the backward
+    pass, or inputs that it changes.
+    """
+    entries = list(traceback.walk_tb(error.__traceback__))
+    local: dict[str, Any] = entries[-1][0].f_locals if entries else {}
+    value, results = local.get(_RESULT), local.get(_RESULTS)
+    if variable != _RESULT or not isinstance(results, tuple) or len(results) != count:
+        return None
+    number = next((n for n, result in enumerate(results) if result is value), None)
+    return (number, value) if number is not None and isinstance(value, torch.Tensor) else None
+
+
+def _refused_result(number: int, value: torch.Tensor, in_eager: object) -> Refusal | None:
+    """None if compiled code alone makes NaN of an element."""
+    text = _described(f"output {number}", in_eager)
+    if not text or not isinstance(in_eager, torch.Tensor) or in_eager.shape != value.shape:
+        return None
+    alone = ~value.detach().isfinite() & in_eager.detach().isfinite()
+    if bool(alone.any()):
+        return None
+    return Refusal(f"{text}, in eager as well", is_certain=True)
+
+
+def _described(where: str, value: object) -> str:
+    """Where a tensor holds NaN or infinity; "" if it holds none."""
+    if not isinstance(value, torch.Tensor) or not is_plain(value):
+        return ""
+    if not (value.dtype.is_floating_point or value.dtype.is_complex):
+        return ""
+    odd = ~value.detach().isfinite()
+    if not bool(odd.any()):
+        return ""
+    first = odd.nonzero()[0].tolist()
+    what = "NaN" if bool(value.detach().isnan().any()) else "infinity"
+    count = f"{int(odd.sum())} of {count_of(value.numel(), 'element')}"
+    return f"{where} holds {what}, first at index {first} ({count})"
+
+
+# --- Checks one function: `inductoscope.check(f, *args)`, `inductoscope.assert_same(f, *args)` ----
+
+TORCH_NAMES = {
+    "torch._inductor.config": ("patch",),
+    "torch.nn.utils.stateless": ("_reparametrize_module",),
+    "torch.utils._pytree": ("tree_flatten", "tree_unflatten"),
+}
+
+
+_OTHER_NUMBERS = (
+    "values differ, but were not judged: it draws random numbers, and may have been compiled "
+    "before to draw others than eager"
+)
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """Whether a compiled function does what it does in eager; true if so.
+
+    `differences` are the compiler's fault, `explained` ones are not: `reason` says why. `notes` are
+    differences in strides and shared memory, with which every value still agrees.
+    """
+
+    differences: tuple[OutputDifference, ...]
+    explained: tuple[OutputDifference, ...]
+    reason: str
+    values: int
+    notes: tuple[OutputDifference, ...] = ()
+
+    def __bool__(self) -> bool:
+        return not self.differences
+
+    def __str__(self) -> str:
+        if self.differences:
+            return "\n".join(difference.text for difference in self.differences)
+        text = f"compiled and eager agree ({count_of(self.values, 'value')})"
+        text = f"{text}; {self.reason}" if self.reason else text
+        return "\n".join([text, *(f"note: {note.text}" for note in self.notes)])
+
+
+def check(
+    function: Callable[..., Any],
+    *arguments: Any,
+    compiled: Callable[..., Any] | None = None,
+    backward: bool | None = None,
+    **options: Any,
+) -> CheckResult:
+    """Compile `function`, run it and eager on copies of the arguments, and compare.
+
+    Outputs, gradients, written inputs, types and shapes are compared; values are judged against
+    float64; strides and shared memory that differ are noted. The parameters and buffers of a module
+    count as arguments, and stay as they are. `compiled` is a compiled function to judge instead;
+    `backward` forces gradients on or off; other options go to `torch.compile`. An exception of the
+    compiler, or of the function itself, is raised as it is.
+    """
+    leaves, flat = _flattened(function, arguments)
+    with_gradients = torch.is_grad_enabled() and any(
+        isinstance(leaf, torch.Tensor) and leaf.requires_grad for leaf in leaves
+    )
+    backward = with_gradients if backward is None else backward
+    eager = flat(function)
+    case = Case(eager, leaves, backward)
+    case.eager  # noqa: B018  What eager raises is for the caller to handle.
+    with _same_random_numbers():
+        candidate = torch.compile(eager, **options) if compiled is None else flat(compiled)
+        outcome = run(candidate, leaves, backward=backward)
+    comparison = judge(case, outcome)
+    if comparison.wrong and compiled is not None and draws_random_numbers(eager, leaves):
+        metadata = comparison_of_metadata(case.eager, outcome)
+        comparison = replace(metadata, explained=comparison.wrong, reason=_OTHER_NUMBERS)
+    return CheckResult(
+        comparison.wrong,
+        comparison.explained,
+        comparison.reason,
+        comparison.values,
+        comparison.noted,
+    )
+
+
+Flat = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def _flattened(function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[list[Any], Flat]:
+    """All tensors that a call reads, and what turns a function into one of only them."""
+    state = _state(function)
+    leaves, form = tree_flatten(arguments)
+
+    def flat(call: Callable[..., Any]) -> Callable[..., Any]:
+        def function_of_leaves(*values: Any) -> Any:
+            given = tree_unflatten(list(values[len(state) :]), form)
+            if not state:
+                return call(*given)
+            own = dict(zip(state, values, strict=False))
+            if isinstance(call, torch.nn.Module):
+                return torch.func.functional_call(call, own, given)
+            with _reparametrize_module(function, own):  # A function that uses the module.
+                return call(*given)
+
+        return function_of_leaves
+
+    return [*state.values(), *leaves], flat
+
+
+def _state(function: Any) -> dict[str, torch.Tensor]:
+    if not isinstance(function, torch.nn.Module):
+        return {}
+    return {**dict(function.named_parameters()), **dict(function.named_buffers())}
+
+
+def assert_same(function: Callable[..., Any], *arguments: Any, **options: Any) -> None:
+    """Raise an AssertionError that says what differs, if the compiled function differs."""
+    result = check(function, *arguments, **options)
+    if not result:
+        raise AssertionError(f"compiled and eager differ:\n{result}")
+
+
+def _same_random_numbers() -> Any:
+    from torch._inductor import config
+
+    return config.patch(fallback_random=True)

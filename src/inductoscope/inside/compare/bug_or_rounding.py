@@ -1,0 +1,474 @@
+"""Differences in metadata: number and type of values, shapes, strides, shared memory."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+
+from inductoscope.doctor.failure import WrongValue
+from inductoscope.inside.compare.reference import FEW_SAMPLES_FIRST, Case
+from inductoscope.inside.compare.values import Outcome
+
+# Differences in how results lie in memory. They change no value, and most programs never notice.
+IN_MEMORY = ("sharing", "stride")
+
+
+@dataclass(frozen=True)
+class OutputDifference:
+    """One way in which a compiled result differs from eager's."""
+
+    kind: str  # value, nan, dtype, shape, stride, sharing, structure
+    where: str
+    text: str
+    largest: float = 0.0
+    allowed: float = 0.0
+    value: WrongValue | None = None
+
+
+def metadata_differences(eager: Outcome, compiled: Outcome) -> list[OutputDifference]:
+    """Differences in number and type of values, shapes, strides, shared memory."""
+    mine, other = list(eager.named_values()), list(compiled.named_values())
+    if [name for name, _ in mine] != [name for name, _ in other]:
+        names = {name for name, _ in mine} ^ {name for name, _ in other}
+        text = f"only one of eager and compiled has {', '.join(sorted(names)[:4])}"
+        return [OutputDifference("structure", "outputs", text)]
+    found = []
+    for (name, one), (_, two) in zip(mine, other, strict=True):
+        found += _of_value(name, one, two)
+    for number, (one, two) in enumerate(zip(eager.shared, compiled.shared, strict=True)):
+        if one != two:
+            text = (
+                f"output {number} shares memory with {_list(two)} when compiled, "
+                f"with {_list(one)} in eager"
+            )
+            found.append(OutputDifference("sharing", f"output {number}", text))
+    return found + _identity_differences(eager.same, compiled.same)
+
+
+def _identity_differences(
+    eager: tuple[int, ...], compiled: tuple[int, ...]
+) -> list[OutputDifference]:
+    """Outputs that are one object on one side and two on the other."""
+    found = []
+    for number, (mine, other) in enumerate(zip(eager, compiled, strict=True)):
+        if mine == other:
+            continue
+        said = "one object when compiled, two" if other != number else "two when compiled, one"
+        text = f"outputs {min(mine, other)} and {number} are {said} in eager"
+        found.append(OutputDifference("sharing", f"output {number}", text))
+    return found
+
+
+def _list(names: tuple[str, ...]) -> str:
+    return " and ".join(names) or "nothing"
+
+
+def _of_value(name: str, one: Any, two: Any) -> list[OutputDifference]:
+    if not isinstance(one, torch.Tensor) or not isinstance(two, torch.Tensor):
+        if type(one) is not type(two):
+            text = f"{name} is a {type(two).__name__}, in eager a {type(one).__name__}"
+            return [OutputDifference("structure", name, text)]
+        return []
+    if one.dtype != two.dtype:
+        return [OutputDifference("dtype", name, f"{name} is {two.dtype}, in eager {one.dtype}")]
+    if one.shape != two.shape:
+        text = f"{name} has shape {tuple(two.shape)}, in eager {tuple(one.shape)}"
+        return [OutputDifference("shape", name, text)]
+    # Gradients may have another memory format: Inductor chooses it for convolutions.
+    if not name.startswith("gradient") and strides_that_matter(one) != strides_that_matter(two):
+        text = f"{name} has strides {two.stride()}, in eager {one.stride()}"
+        return [OutputDifference("stride", name, text)]
+    return []
+
+
+def strides_that_matter(value: torch.Tensor) -> list[int]:
+    """The strides of dimensions with more than one element; others have no effect."""
+    if value.layout is not torch.strided or not value.numel():
+        return []
+    return [step for size, step in zip(value.shape, value.stride(), strict=True) if size > 1]
+
+
+# --- Bug or rounding: judges a compiled result against eager, float64 and perturbed rounding ------
+#
+# Every difference that is reported states the rule: a value is wrong if it is more than four
+# times as far from the float64 result as eager, or any run with perturbed rounding, is. Integers,
+# types and shapes have to be the same. Values that `torch.testing.assert_close` would accept are
+# right without further question. Strides and shared memory may differ: that is noted, and does
+# not make a result wrong.
+
+# How much farther from float64 than eager a compiled result may be.
+FACTOR = 4.0
+
+UNINITIALISED = "the result depends on uninitialised memory"
+UNREPEATABLE = "eager itself gives another result every time"
+
+# What torch.testing.assert_close allows.
+_CLOSE = {
+    torch.float16: (1e-3, 1e-5),
+    torch.bfloat16: (1.6e-2, 1e-5),
+    torch.float32: (1.3e-6, 1e-5),
+    torch.float64: (1e-7, 1e-7),
+    torch.complex64: (1.3e-6, 1e-5),
+    torch.complex128: (1e-7, 1e-7),
+}
+
+
+@dataclass(frozen=True)
+class EagerComparison:
+    """The result of a comparison. `reason` says why some differences are explained."""
+
+    wrong: tuple[OutputDifference, ...] = ()
+    explained: tuple[OutputDifference, ...] = ()
+    reason: str = ""
+    values: int = 0
+    # Whether every value equals eager's to the last bit.
+    is_exact: bool = field(default=False, compare=False)
+    # Differences in how results lie in memory.
+    noted: tuple[OutputDifference, ...] = ()
+
+    @property
+    def is_right(self) -> bool:
+        """Whether every difference is explained."""
+        return not self.wrong
+
+    def counting(self, kinds: Collection[str], where: Collection[str] = ()) -> EagerComparison:
+        """The same with noted differences of these kinds, there if given, counted as wrong."""
+        counted = tuple(
+            item for item in self.noted if item.kind in kinds and (not where or item.where in where)
+        )
+        left = tuple(item for item in self.noted if item not in counted)
+        return replace(self, wrong=self.wrong + counted, noted=left)
+
+    @property
+    def kind(self) -> str:
+        """The most telling kind among the wrong differences."""
+        kinds = [difference.kind for difference in self.wrong]
+        for kind in ("structure", "dtype", "shape", "nan", "value", "sharing", "stride"):
+            if kind in kinds:
+                return kind
+        return ""
+
+
+def judge(case: Case, compiled: Outcome) -> EagerComparison:
+    """Compare a compiled result with eager's; look closer only where they are not close."""
+    found = comparison_of_metadata(case.eager, compiled)
+    if any(item.kind == "structure" for item in found.wrong):
+        return found
+    pairs = list(zip(case.eager.named_values(), compiled.named_values(), strict=True))
+    found = replace(found, values=len(pairs))
+    unlike = [
+        number for number, ((_, mine), (_, other)) in enumerate(pairs) if not is_close(mine, other)
+    ]
+    if not unlike:
+        return replace(found, is_exact=_identical(case.eager, compiled))
+    if not same_values(case.eager, case.again) and not _repeats_up_to_rounding(case):
+        differences = tuple(_plain_difference(*pairs[number]) for number in unlike)
+        return replace(found, explained=differences, reason=UNREPEATABLE)
+    wrong, explained = list(found.wrong), list[OutputDifference]()
+    for number in unlike:
+        difference, is_wrong = _judge_value(case, number, *pairs[number])
+        (wrong if is_wrong else explained).append(difference)
+    reason = _reason(case) if explained else ""
+    return replace(found, wrong=tuple(wrong), explained=tuple(explained), reason=reason)
+
+
+def _repeats_up_to_rounding(case: Case) -> bool:
+    """Whether runs in eager differ by rounding alone, since a GPU adds in any order.
+
+    Then they are the same in float64, as far as anyone could tell in a lower precision.
+    """
+    one, two = case.float64, case.float64_again
+    return one is not None and two is not None and same_values(one, two)
+
+
+def comparison_of_metadata(eager: Outcome, compiled: Outcome) -> EagerComparison:
+    """The comparison of all but the values."""
+    found = metadata_differences(eager, compiled)
+    return EagerComparison(
+        wrong=tuple(item for item in found if item.kind not in IN_MEMORY),
+        noted=tuple(item for item in found if item.kind in IN_MEMORY),
+    )
+
+
+def _reason(case: Case) -> str:
+    """Why differences are explained."""
+    for outcome in case.perturbed() if case.reads_unwritten_memory else ():
+        pairs = zip(case.eager.named_values(), outcome.named_values(), strict=False)
+        for (_, eager), (_, sample) in pairs:
+            if not isinstance(eager, torch.Tensor) or eager.dtype not in _CLOSE:
+                continue
+            if bool((_wide(sample).isnan() & ~_wide(eager).isnan()).any()):
+                return UNINITIALISED
+    return "the differences are within rounding"
+
+
+# --- values ---------------------------------------------------------------------------------------
+
+
+def _dense(value: torch.Tensor) -> torch.Tensor:
+    return value if value.layout is torch.strided else value.to_dense()
+
+
+def is_close(one: Any, two: Any) -> bool:
+    if not isinstance(one, torch.Tensor):
+        return bool(one == two or (one != one and two != two))
+    if one.shape != two.shape or one.dtype != two.dtype:
+        return True  # Reported already, as a difference of metadata.
+    one, two = _dense(one), _dense(two)
+    if one.dtype not in _CLOSE:
+        return torch.equal(one, two)
+    relative, absolute = _CLOSE[one.dtype]
+    return torch.allclose(two, one, rtol=relative, atol=absolute, equal_nan=True)
+
+
+def same_values(one: Outcome, two: Outcome) -> bool:
+    """Whether all values of two results are close, without a look at why not."""
+    pairs = zip(one.named_values(), two.named_values(), strict=True)
+    return all(is_close(mine, other) for (_, mine), (_, other) in pairs)
+
+
+def _identical(one: Outcome, two: Outcome) -> bool:
+    """Whether both hold the same bits, as far as that is cheap to tell."""
+    pairs = zip(one.named_values(), two.named_values(), strict=True)
+    return all(
+        torch.equal(_dense(mine).nan_to_num(), _dense(other).nan_to_num())
+        for (_, mine), (_, other) in pairs
+        if isinstance(mine, torch.Tensor) and mine.dtype in _CLOSE
+    )
+
+
+def _plain_difference(mine: tuple[str, Any], other: tuple[str, Any]) -> OutputDifference:
+    (name, one), (_, two) = mine, other
+    if not isinstance(one, torch.Tensor):
+        return OutputDifference("value", name, f"{name} is {two!r}, in eager {one!r}")
+    largest = _finite_max((_wide(two) - _wide(one)).abs())
+    return OutputDifference("value", name, f"{name} differs by up to {largest:.4g}", largest)
+
+
+def _judge_value(
+    case: Case,
+    number: int,
+    mine: tuple[str, Any],
+    other: tuple[str, Any],
+) -> tuple[OutputDifference, bool]:
+    (name, eager), (_, compiled) = mine, other
+    if not isinstance(eager, torch.Tensor):
+        return _plain_difference(mine, other), True
+    reference = _value_of(case.float64, number, eager)
+    for count in FEW_SAMPLES_FIRST:
+        outcomes = (*case.perturbed(count), case.again)
+        samples = [_value_of(outcome, number, eager) for outcome in outcomes]
+        known = [sample for sample in samples if sample is not None]
+        difference, is_wrong = judge_tensor(name, eager, compiled, reference, known)
+        if not is_wrong:
+            break
+    if is_wrong and eager.dtype not in _CLOSE:
+        known += _samples_of_integers(case, number, eager, compiled)
+        return judge_tensor(name, eager, compiled, reference, known)
+    return difference, is_wrong
+
+
+# So many samples are enough if this many elements are wrong and none of them ever changes.
+_ENOUGH_IF_MANY, _MANY = 5, 8
+
+
+def _samples_of_integers(
+    case: Case, number: int, eager: torch.Tensor, compiled: torch.Tensor
+) -> Iterator[torch.Tensor]:
+    """More samples, until they explain every element, or plainly will not.
+
+    An integer that rounding upstream decides changes in a third of the samples only.
+    """
+    left = _dense(eager) != _dense(compiled)
+    before = int(left.sum())
+    for count, outcome in enumerate(case.perturbed_further(), 1):
+        sample = _value_of(outcome, number, eager)
+        if sample is None or sample.dtype != eager.dtype:
+            return
+        yield sample
+        left &= _dense(sample) == _dense(eager)
+        still = int(left.sum())
+        if not still or (count == _ENOUGH_IF_MANY and still == before >= _MANY):
+            return
+
+
+def _value_of(outcome: Outcome | None, number: int, like: torch.Tensor) -> torch.Tensor | None:
+    if outcome is None:
+        return None
+    values = [value for _, value in outcome.named_values()]
+    value = values[number] if number < len(values) else None
+    fits = isinstance(value, torch.Tensor) and value.shape == like.shape
+    return value if fits else None
+
+
+def judge_tensor(
+    name: str,
+    eager: torch.Tensor,
+    compiled: torch.Tensor,
+    reference: torch.Tensor | None,
+    samples: list[torch.Tensor],
+) -> tuple[OutputDifference, bool]:
+    """The difference between an eager and a compiled tensor, and whether it is wrong."""
+    if eager.dtype not in _CLOSE:
+        return _judge_integers(name, eager, compiled, [reference, *samples])
+    samples = [_wide(sample) for sample in samples]
+    e, c = _wide(eager), _wide(compiled)
+    r = e if reference is None else _wide(reference)
+    newly = ~c.isfinite() & e.isfinite() & r.isfinite()
+    for sample in samples:
+        newly &= sample.isfinite()
+    if bool(newly.any()):
+        return _not_finite(name, eager, compiled, newly), True
+    lost = _lost(e, r, c, samples)
+    if bool(lost.any()):
+        return _not_the_same(name, eager, compiled, lost), True
+    noise = (e - r).abs()
+    for sample in samples:
+        noise = noise.maximum((sample - r).abs())
+    noise = noise.nan_to_num(torch.inf, torch.inf, torch.inf)
+    allowed = FACTOR * noise + _floor(eager, r, noise)
+    # Where eager is not finite, finite compiled values may well be the better ones.
+    distance = (
+        (c - r).abs().where(e.isfinite() & r.isfinite() & c.isfinite(), torch.zeros_like(noise))
+    )
+    over = distance > allowed
+    if bool(over.any()):
+        values = (eager, compiled, None if reference is None else r)
+        return _too_far(name, values, distance, allowed), True
+    largest, bound = _finite_max((c - e).abs()), _finite_max(allowed)
+    mine, other = _finite_max((e - r).abs()), _finite_max((c - r).abs())
+    exact = f"eager is {mine:.4g} away from float64, compiled {other:.4g}"
+    text = (
+        f"{name}: compiled and eager differ by up to {largest:.4g}; "
+        + (f"{exact}, and " if reference is not None else "there is no float64 to compare with; ")
+        + f"rounding alone moves the result by up to {_finite_max(noise):.4g}"
+    )
+    return OutputDifference("value", name, text, largest, bound), False
+
+
+def _floor(like: torch.Tensor, reference: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
+    """What is allowed in addition to the noise of the element itself."""
+    if like.dtype not in _CLOSE:
+        return torch.zeros_like(noise)
+    finite = noise[noise.isfinite()]
+    spread = float(finite.max()) if finite.numel() else 0.0
+    eps = torch.finfo(like.dtype).eps
+    # Three samples say more about the whole tensor than about one element.
+    return 8 * eps * reference.abs().nan_to_num(0.0, 0.0, 0.0) + 2 * spread + 1e-30
+
+
+def _judge_integers(
+    name: str, eager: torch.Tensor, compiled: torch.Tensor, others: list[torch.Tensor | None]
+) -> tuple[OutputDifference, bool]:
+    """Integers have to be equal, except where rounding upstream changes them in eager too."""
+    wrong = _dense(eager) != _dense(compiled)
+    for other in others:
+        if other is not None and other.dtype == eager.dtype:
+            wrong &= _dense(other) == _dense(eager)
+    if not bool(wrong.any()):
+        text = f"{name} differs where rounding upstream changes it in eager too"
+        return OutputDifference("value", name, text), False
+    distance = (_wide(compiled) - _wide(eager)).abs()
+    far = distance.masked_fill(~wrong, -1.0)
+    place = tuple(int(i) for i in torch.unravel_index(far.argmax(), far.shape))
+    right = "eager and float64 give" if others[0] is not None else "eager gives"
+    text = (
+        f"{name} is {_shown(compiled[place])} at {_index(place)}, {right} "
+        f"{_shown(eager[place])}; {_counted(wrong)} "
+        f"(off by up to {_finite_max(distance):.4g}, which rounding does not explain)"
+    )
+    value = _wrong_value(name, place, (eager, compiled, None), wrong)
+    return OutputDifference("value", name, text, _finite_max(distance), value=value), True
+
+
+def _lost(
+    e: torch.Tensor, r: torch.Tensor, c: torch.Tensor, samples: list[torch.Tensor]
+) -> torch.Tensor:
+    """Where eager and float64 agree on NaN or an infinity and compiled disagrees."""
+    agreed = (e.isnan() & r.isnan()) | (e.isinf() & (e == r))
+    for sample in samples:
+        agreed &= (sample.isnan() & e.isnan()) | (sample == e)
+    return agreed & ~((c.isnan() & e.isnan()) | (c == e))
+
+
+def _not_the_same(
+    name: str, eager: torch.Tensor, compiled: torch.Tensor, lost: torch.Tensor
+) -> OutputDifference:
+    place = tuple(int(i) for i in lost.nonzero()[0])
+    text = (
+        f"{name} is {_shown(compiled[place])} at {_index(place)} where eager and float64 are "
+        f"{_shown(eager[place])}; {int(lost.sum())} of {lost.numel()} elements"
+    )
+    value = _wrong_value(name, place, (eager, compiled, None), lost)
+    return OutputDifference("value", name, text, float("inf"), value=value)
+
+
+def _not_finite(
+    name: str, eager: torch.Tensor, compiled: torch.Tensor, newly: torch.Tensor
+) -> OutputDifference:
+    place = tuple(int(i) for i in newly.nonzero()[0])
+    text = (
+        f"{name} is {compiled[place].item()} at {_index(place)} where eager and float64 are finite "
+        f"({eager[place].item():.6g}); {int(newly.sum())} of {newly.numel()} elements"
+    )
+    value = _wrong_value(name, place, (eager, compiled, None), newly)
+    return OutputDifference("nan", name, text, float("inf"), value=value)
+
+
+def _too_far(
+    name: str,
+    values: tuple[torch.Tensor, torch.Tensor, torch.Tensor | None],
+    distance: torch.Tensor,
+    allowed: torch.Tensor,
+) -> OutputDifference:
+    eager, compiled, reference = values
+    excess = (distance - allowed).nan_to_num(torch.inf, torch.inf, -torch.inf)
+    place = tuple(int(i) for i in torch.unravel_index(excess.argmax(), distance.shape))
+    exact = "" if reference is None else f", in float64 {_shown(reference[place])}"
+    text = (
+        f"{name} is {_shown(compiled[place])} at {_index(place)}, in eager {_shown(eager[place])}"
+        f"{exact}; {_counted(distance > allowed)} "
+        f"(off by up to {_finite_max(distance):.4g}, rounding explains {float(allowed[place]):.4g})"
+    )
+    value = _wrong_value(name, place, values, distance > allowed)
+    bound = float(allowed[place])
+    return OutputDifference("value", name, text, _finite_max(distance), bound, value)
+
+
+def _wrong_value(
+    name: str,
+    place: tuple[int, ...],
+    values: tuple[torch.Tensor, torch.Tensor, torch.Tensor | None],
+    wrong: torch.Tensor,
+) -> WrongValue:
+    expected, actual, reference = values
+    exact = "" if reference is None else _shown(reference[place])
+    of = int(wrong.sum()), wrong.numel()
+    return WrongValue(name, place, _shown(actual[place]), _shown(expected[place]), exact, *of)
+
+
+def _counted(wrong: torch.Tensor) -> str:
+    number = int(wrong.sum())
+    return f"{number} of {wrong.numel()} elements {'is' if number == 1 else 'are'} wrong"
+
+
+def _shown(value: torch.Tensor) -> str:
+    item = value.item()
+    return f"{item:.7g}" if isinstance(item, float) else str(item)
+
+
+def _index(place: tuple[int, ...]) -> str:
+    return f"index {list(place)}" if place else "its only element"
+
+
+def _wide(value: torch.Tensor) -> torch.Tensor:
+    value = _dense(value)
+    return value.to(torch.complex128) if value.dtype.is_complex else value.double()
+
+
+def _finite_max(value: torch.Tensor) -> float:
+    finite = value[value.isfinite()]
+    return float(finite.max()) if finite.numel() else 0.0

@@ -1,0 +1,209 @@
+"""The Python end of what rewritten C++ wrappers report.
+
+A wrapper finds `CALLS` by its name and calls the functions in it. They pass everything on to those
+who asked for the reports of this wrapper. An exception there ends the run: the wrapper throws, and
+`original_errors` raises what was raised first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from ctypes import POINTER, c_char_p, c_int, c_int64, c_void_p
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Protocol
+
+import torch
+
+from inductoscope.torch_facts.cpp_wrappers import CAPSULE
+
+TORCH_NAMES = {
+    "torch._C._aoti": (
+        "alloc_tensor_by_stealing_from_void_ptr",
+        "unsafe_alloc_void_ptr_from_tensor",
+    ),
+}
+
+
+NONE: Mapping[str, Any] = MappingProxyType({})
+
+
+class Reports(Protocol):
+    """Receives what a wrapper does."""
+
+    def begin(self, arguments: list[Any], constants: Mapping[str, Any] = NONE) -> None:
+        """The graph was called; `constants` is what the compiled code holds itself."""
+
+    def before(self, kernel: str) -> None:
+        """A kernel is called next."""
+
+    def after(self, kernel: str, buffers: dict[str, Any]) -> None:
+        """A kernel has returned; these are the buffers that it got or made."""
+
+
+@dataclass(frozen=True)
+class WantedBuffer:
+    """A buffer that a wrapper needs: its name, sizes, strides, and a tensor of its type."""
+
+    name: str
+    sizes: Sequence[int]
+    strides: Sequence[int]
+    like: torch.Tensor
+
+
+Allocator = Callable[[WantedBuffer], torch.Tensor]
+
+
+@dataclass
+class _Registered:
+    """Who listens to which wrapper, and what went wrong while it listened."""
+
+    reports: dict[bytes, Reports] = field(default_factory=dict)
+    allocators: dict[bytes, Allocator] = field(default_factory=dict)
+    error: BaseException | None = None
+
+
+_REGISTERED = _Registered()
+
+
+def report_to(reports: Reports, wrapper: str) -> None:
+    """From now on, the wrapper with this name reports to `reports`."""
+    _REGISTERED.reports[wrapper.encode()] = reports
+
+
+def allocate_with(allocator: Allocator, wrapper: str) -> None:
+    """From now on, the wrapper with this name gets its buffers from `allocator`."""
+    _REGISTERED.allocators[wrapper.encode()] = allocator
+
+
+@contextlib.contextmanager
+def original_errors() -> Iterator[None]:
+    """An exception of a listener leaves this as itself, not as what the wrapper made of it."""
+    _REGISTERED.error = None
+    try:
+        yield
+    except Exception as error:
+        original, _REGISTERED.error = _REGISTERED.error, None
+        if original is None or original is error:
+            raise
+        raise original from error
+
+
+# --- called by wrappers ---------------------------------------------------------------------------
+
+
+def _begin(wrapper: bytes, count: int, handles: Any, held: int, names: Any, constants: Any) -> int:
+    tensors = [_tensor(handles[number]) for number in range(count)]
+    named = _named(held, names, constants)
+    reports = _REGISTERED.reports.get(wrapper)
+    return 0 if reports is None else _done(lambda: reports.begin(tensors, named))
+
+
+def _before(wrapper: bytes, kernel: bytes) -> int:
+    reports = _REGISTERED.reports.get(wrapper)
+    return 0 if reports is None else _done(lambda: reports.before(kernel.decode()))
+
+
+def _after(wrapper: bytes, kernel: bytes, count: int, names: Any, handles: Any) -> int:
+    buffers = _named(count, names, handles)
+    reports = _REGISTERED.reports.get(wrapper)
+    return 0 if reports is None else _done(lambda: reports.after(kernel.decode(), buffers))
+
+
+def _allocate(
+    wrapper: bytes, name: bytes, ndim: int, sizes: Any, strides: Any, like: int, made: Any
+) -> int:
+    prototype = _tensor(like)
+    allocator = _REGISTERED.allocators.get(wrapper)
+    if allocator is None:
+        return 0
+
+    def allocate() -> None:
+        wanted = WantedBuffer(name.decode(), sizes[:ndim], strides[:ndim], prototype)
+        made[0] = _handle(allocator(wanted))
+
+    return _done(allocate)
+
+
+def _done(work: Callable[[], None]) -> int:
+    """0 if the wrapper may go on. No exception may pass through C++ code."""
+    try:
+        work()
+    except BaseException as error:
+        _REGISTERED.error = error
+        return 1
+    return 0
+
+
+# --- handles --------------------------------------------------------------------------------------
+
+_new_capsule = ctypes.pythonapi.PyCapsule_New
+_new_capsule.restype = ctypes.py_object
+_new_capsule.argtypes = [c_void_p, c_char_p, c_void_p]
+_pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
+_pointer_of.restype = c_void_p
+_pointer_of.argtypes = [ctypes.py_object, c_char_p]
+
+
+def _named(count: int, names: Any, handles: Any) -> dict[str, torch.Tensor]:
+    return {names[at].decode(): _tensor(handles[at]) for at in range(count) if handles[at]}
+
+
+def _tensor(handle: int) -> torch.Tensor:
+    """The tensor of a handle that was made for us."""
+    made: torch.Tensor = torch._C._aoti.alloc_tensor_by_stealing_from_void_ptr(
+        _new_capsule(handle, None, None)
+    )
+    return made
+
+
+def _handle(tensor: torch.Tensor) -> int:
+    """A new handle, which the wrapper then owns."""
+    return int(_pointer_of(torch._C._aoti.unsafe_alloc_void_ptr_from_tensor(tensor), None))
+
+
+# --- the table that wrappers find -----------------------------------------------------------------
+
+_HANDLES, _SIZES = POINTER(c_void_p), POINTER(c_int64)
+
+
+class _CallTable(ctypes.Structure):
+    """The same fields as `Calls` in the text that `cpp_wrappers` adds."""
+
+    _fields_ = (
+        (
+            "begin",
+            ctypes.CFUNCTYPE(
+                c_int, c_char_p, c_int64, _HANDLES, c_int64, POINTER(c_char_p), _HANDLES
+            ),
+        ),
+        ("before", ctypes.CFUNCTYPE(c_int, c_char_p, c_char_p)),
+        (
+            "after",
+            ctypes.CFUNCTYPE(c_int, c_char_p, c_char_p, c_int64, POINTER(c_char_p), _HANDLES),
+        ),
+        (
+            "allocate",
+            ctypes.CFUNCTYPE(
+                c_int, c_char_p, c_char_p, c_int64, _SIZES, _SIZES, c_void_p, _HANDLES
+            ),
+        ),
+    )
+
+
+_TABLE = _CallTable(
+    *(
+        dict(_CallTable._fields_)[name](function)
+        for name, function in (
+            ("begin", _begin),
+            ("before", _before),
+            ("after", _after),
+            ("allocate", _allocate),
+        )
+    )
+)
+# The capsule does not copy its name.
+_CAPSULE_NAME = CAPSULE.encode()
+CALLS = _new_capsule(ctypes.addressof(_TABLE), _CAPSULE_NAME, None)

@@ -1,0 +1,427 @@
+"""Buffers of compiled code in guarded memory: a pattern inside and around each of them.
+
+Memory that was never written then holds no value that looks right by chance, a kernel that reads
+past the end of a buffer gets NaN, and one that writes past it leaves a trace, which names it.
+On the CPU a buffer can also end where unreadable memory begins: an access past its end then ends
+the process, in the kernel that does it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import mmap
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+
+from inductoscope.inside.compare import cpp_reports
+from inductoscope.inside.compare.kernels import KernelWatch
+from inductoscope.inside.compare.values import copy_values, is_plain, run
+from inductoscope.torch_facts import cpp_wrappers
+
+TORCH_NAMES = {
+    "torch._C._dynamo.guards": ("_empty_strided_cpu", "_empty_strided_cuda"),
+    "torch._inductor.graph": ("GraphLowering.codegen",),
+}
+
+# Bytes on either side. A multiple of what kernels align their accesses to.
+ZONE = 4096
+# Every float type reads it as NaN, every signed integer type as -1.
+_PATTERN = 0xFF
+# What generated wrappers call their allocators.
+_ALLOCATORS = {"empty_strided_cpu": "cpu", "empty_strided_cuda": "cuda"}
+
+
+@dataclass(frozen=True)
+class GuardedBlock:
+    """One allocation: bytes before the buffer, the buffer, bytes after it."""
+
+    name: str
+    before: torch.Tensor
+    after: torch.Tensor
+    # What both hold.
+    around: int
+    shape: tuple[int, ...]
+    itemsize: int
+    address: int
+    # Elements from the first to the last, with those that its strides leave out.
+    elements: int
+
+    @property
+    def is_intact(self) -> bool:
+        """Whether both zones hold what they held at first."""
+        return all(bool((zone == self.around).all()) for zone in (self.before, self.after))
+
+
+@dataclass(frozen=True)
+class OddZone:
+    """One block with another byte beside it: in so many elements after its end, or before it."""
+
+    block: int
+    is_after: bool
+    elements: int
+    byte: int = _PATTERN
+
+
+@dataclass
+class GuardedMemory:
+    """Allocates guarded buffers while it is active, and finds the first that was overrun."""
+
+    # Whether to keep every block, in order to find out who writes outside of it.
+    keeps_blocks: bool = False
+    # The byte that new buffers hold, and the one before and after them.
+    inside: int = _PATTERN
+    around: int = _PATTERN
+    # Whether buffers on the CPU end where unreadable memory begins. For a process that may die.
+    ends_unreadable: bool = False
+    # Where the bytes around a block are others. Needs `keeps_blocks`.
+    odd: OddZone | None = None
+    # Kernel and buffer of the first write out of bounds.
+    overrun: str = ""
+    blocks: list[GuardedBlock] = field(default_factory=list)
+
+    @contextlib.contextmanager
+    def active(self) -> Iterator[GuardedMemory]:
+        """While this is active, code that is loaded gets its buffers here."""
+        from torch._inductor.graph import GraphLowering
+
+        guards: Any = torch._C._dynamo.guards
+        codegen = GraphLowering.codegen
+
+        def codegen_guarded(lowered: Any, *args: Any, **kwargs: Any) -> Any:
+            result = codegen(lowered, *args, **kwargs)
+            is_const_graph = getattr(lowered, "is_const_graph", False)
+            if getattr(lowered, "cpp_wrapper", False) and not is_const_graph:
+                self._guard_cpp(result[0])
+            return result
+
+        before = guards._empty_strided_cpu, guards._empty_strided_cuda
+        try:
+            guards._empty_strided_cpu = self._allocator("cpu")
+            guards._empty_strided_cuda = self._allocator("cuda")
+            GraphLowering.codegen = codegen_guarded
+            yield self
+        finally:
+            GraphLowering.codegen = codegen
+            guards._empty_strided_cpu, guards._empty_strided_cuda = before
+
+    @contextlib.contextmanager
+    def active_in(self, modules: Iterable[Any]) -> Iterator[GuardedMemory]:
+        """While this is active, wrappers in Python that were loaded before get buffers here."""
+        with contextlib.ExitStack() as stack:
+            for names in (module.__dict__ for module in modules):
+                for name in _ALLOCATORS.keys() & names.keys():
+                    stack.callback(names.__setitem__, name, names[name])
+                    names[name] = self._allocator(_ALLOCATORS[name])
+            yield self
+
+    def guarded(self, value: torch.Tensor, name: str) -> torch.Tensor:
+        """A copy of a dense tensor in guarded memory."""
+        made = self._allocate(value.shape, value.stride(), value.dtype, str(value.device), name)
+        return made.copy_(value.detach()).requires_grad_(value.requires_grad)
+
+    def copies(self, values: Sequence[Any]) -> list[Any]:
+        """Copies as `copy_values` makes them; those that fill memory of their own are guarded."""
+        owners = Counter(v.untyped_storage()._cdata for v in values if is_plain(v))
+        return [
+            self.guarded(value, f"input {number}") if _is_alone(value, owners) else copy
+            for number, (value, copy) in enumerate(zip(values, copy_values(values), strict=True))
+        ]
+
+    def note(self, kernel: str) -> None:
+        """Look at all zones after a kernel; the first one that is not intact names it."""
+        broken = None if self.overrun else next((b for b in self.blocks if not b.is_intact), None)
+        if broken is not None:
+            self.overrun = f"kernel {kernel} writes outside {broken.name}"
+
+    def _guard_cpp(self, code: Any) -> None:
+        """The code of a wrapper in C++ is changed before it is compiled."""
+        wrapper = cpp_wrappers.with_allocator(code.value)
+        if wrapper is not None:
+            code.value = wrapper.text
+            cpp_reports.allocate_with(self._for_cpp, wrapper.name)
+
+    def _for_cpp(self, wanted: cpp_reports.WantedBuffer) -> torch.Tensor:
+        like = wanted.like
+        name = f"buffer {wanted.name} of shape {tuple(wanted.sizes)}"
+        # Torch wants a pool, of which it makes several buffers, to be where its memory begins.
+        zone = 0 if wanted.name.startswith("pool") else ZONE
+        form = (wanted.sizes, wanted.strides, like.dtype, str(like.device))
+        return self._allocate(*form, name, zone)
+
+    def _allocator(self, device: str) -> Any:
+        def empty_strided(size: Sequence[int], stride: Sequence[int], dtype: torch.dtype) -> Any:
+            name = f"buffer {len(self.blocks)} of shape {tuple(size)}"
+            return self._allocate(size, stride, dtype, device, name)
+
+        return empty_strided
+
+    def _allocate(
+        self,
+        size: Sequence[int],
+        stride: Sequence[int],
+        dtype: torch.dtype,
+        device: str,
+        name: str,
+        zone: int = ZONE,
+    ) -> torch.Tensor:
+        """A buffer with `zone` bytes before it, and always as many as usual after it."""
+        count = 1 + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
+        count = max(count, 0) if 0 not in size else 0
+        inner = count * dtype.itemsize
+        whole = torch.empty(0, dtype=dtype, device=device)
+        if self.ends_unreadable and device == "cpu" and inner:
+            memory = _before_unreadable(inner, self.inside)
+            return whole.set_(memory.untyped_storage(), 0, size, stride)
+        end = zone + inner
+        memory = torch.full((end + ZONE,), self.around, dtype=torch.uint8, device=device)
+        memory[zone:end] = self.inside
+        if self.keeps_blocks:
+            form = (tuple(size), dtype.itemsize, memory.data_ptr() + zone, count)
+            self.blocks.append(GuardedBlock(name, memory[:zone], memory[end:], self.around, *form))
+            self._make_odd(self.blocks[-1])
+        if device == "cpu" and inner:
+            # A view of an output is made at a distance from where its memory begins.
+            return whole.set_(_part_of(memory, zone, inner), 0, size, stride)
+        return whole.set_(memory.untyped_storage(), zone // dtype.itemsize, size, stride)
+
+    def _make_odd(self, block: GuardedBlock) -> None:
+        odd = self.odd
+        if odd is not None and odd.block == len(self.blocks) - 1:
+            length = odd.elements * block.itemsize
+            if odd.is_after:
+                block.after[:length] = odd.byte
+            elif length:
+                block.before[-length:] = odd.byte
+
+
+def is_dense(value: Any) -> bool:
+    """Whether a tensor can lie in guarded memory as it is."""
+    # Torch keeps the strides of tensors alone that are dense and do not overlap.
+    return is_plain(value) and torch.empty_like(value).stride() == value.stride()
+
+
+def _is_alone(value: Any, owners: Counter[int]) -> bool:
+    """Whether a tensor fills its memory and shares it with no other."""
+    if not is_dense(value) or owners[value.untyped_storage()._cdata] > 1:
+        return False
+    return bool(value.untyped_storage().nbytes() == value.numel() * value.element_size())
+
+
+def _part_of(memory: torch.Tensor, start: int, length: int) -> torch.UntypedStorage:
+    """A part of memory as a storage of its own, which keeps the whole alive."""
+    part = (ctypes.c_char * length).from_address(memory.data_ptr() + start)
+    part.whole = memory  # type: ignore[attr-defined]
+    return torch.frombuffer(part, dtype=torch.uint8).untyped_storage()
+
+
+def _before_unreadable(length: int, filling: int) -> torch.Tensor:
+    """Bytes on the CPU that end at a page which nobody may read or write."""
+    page = mmap.PAGESIZE
+    whole = mmap.mmap(-1, -(-length // page) * page + page)
+    end = len(whole) - page
+    address = ctypes.addressof(ctypes.c_char.from_buffer(whole)) + end
+    if ctypes.CDLL(None).mprotect(ctypes.c_void_p(address), page, 0) != 0:
+        raise OSError("mprotect failed")
+    made = torch.frombuffer(whole, dtype=torch.uint8, count=length, offset=end - length)
+    return made.fill_(filling)
+
+
+# --- Whether compiled code reads memory that is not its own, or that was never written ------------
+#
+# Such code may be right by chance, without any error. So it is called several times on the same
+# inputs, and what lies inside of new buffers and around all of them differs from call to call. What
+# then changes was computed from it. The first buffer that changes names the kernel. Then one buffer
+# after the other is surrounded by other bytes, and then a part of what surrounds it: that names the
+# buffer that is read, and the element.
+
+_ZEROS, _ONES = 0x00, 0xFF
+# Buffers are kept for the comparison until there are this many bytes of them.
+_KEPT_BYTES = 1 << 30
+# The element that is read is looked for beside the first blocks, for so long.
+_MOST_BLOCKS = 64
+_MOST_SECONDS = 30.0
+
+
+@dataclass(frozen=True)
+class MemoryFault:
+    """A result that depends on what happens to be in memory."""
+
+    # The kernel whose buffer changes first; "" if only the results are known to change.
+    kernel: str
+    buffer: str
+    is_outside: bool
+    # The buffer or input that is read outside of its bounds, how many elements it has, and the
+    # element that is read, counted from its first; "" and None if that is not known.
+    read: str = ""
+    elements: int = 0
+    index: int | None = None
+
+    @property
+    def text(self) -> str:
+        """One sentence for a report."""
+        who = f"kernel {self.kernel}" if self.kernel else "the compiled code"
+        changed = f"{self.buffer} changes" if self.buffer else "the results change"
+        if self.index is not None:
+            last = f"{self.elements} elements (0 to {self.elements - 1})"
+            return (
+                f"{who} reads element {self.index} of {self.read}, which has {last}: {changed} "
+                "with what lies there"
+            )
+        what = "memory outside of its buffers" if self.is_outside else "memory that nobody wrote"
+        where = "around all buffers" if self.is_outside else "in new buffers"
+        return f"{who} reads {what}: {changed} with what lies {where}"
+
+
+@dataclass
+class _Call:
+    """What one call computed: buffers in the order of the kernels, then results."""
+
+    reports: list[tuple[str, str, torch.Tensor]] = field(default_factory=list)
+    results: list[torch.Tensor] = field(default_factory=list)
+    # What the buffers are called that begin at an address.
+    names: dict[int, str] = field(default_factory=dict)
+    error: str = ""
+    last_kernel: str = ""
+    size: int = 0
+
+    def keep(self, kernel: str, buffers: dict[str, Any]) -> None:
+        self.last_kernel = kernel
+        for name, value in buffers.items():
+            if isinstance(value, torch.Tensor) and self.size < _KEPT_BYTES:
+                self.size += value.numel() * value.element_size()
+                self.reports.append((kernel, name, _bits(value)))
+                self.names.setdefault(value.data_ptr(), name)
+
+
+def first_memory_fault(
+    prepare: Callable[[], Callable[..., Any]], inputs: Sequence[Any], *, backward: bool = False
+) -> MemoryFault | None:
+    """Call what `prepare` makes several times on these inputs, with other bytes in memory.
+
+    None if nothing changes, or if equal calls differ already. Weights inside of an AOTInductor
+    model stay where they are. In a fork: a call may end the process.
+    """
+    calls = _CallsInMemory(inputs, backward)
+    with calls.memory.active(), calls.watch.watching():
+        return calls.first_fault(prepare())
+
+
+class _CallsInMemory:
+    """Calls of one function on the same inputs, each with other bytes in memory."""
+
+    def __init__(self, inputs: Sequence[Any], backward: bool) -> None:
+        self.memory = GuardedMemory(keeps_blocks=True)
+        self.watch = KernelWatch(compare=False, on_buffers=lambda *what: self._call.keep(*what))
+        self._inputs = inputs
+        self._backward = backward
+        self._call = _Call()
+
+    def first_fault(self, function: Callable[..., Any]) -> MemoryFault | None:
+        def call(*, inside: int = _ZEROS, around: int = _ZEROS, odd: Any = None) -> _Call:
+            return self._made(function, GuardedMemory(inside=inside, around=around, odd=odd))
+
+        def change(is_inside: bool) -> tuple[str, str] | None:
+            """What changes with memory, and only with it: equal calls may differ now and then."""
+            bytes_ = {"inside": _ONES} if is_inside else {"around": _ONES}
+            found = _first_change(same, call(**bytes_), is_inside=is_inside)
+            if found is None or _first_change(same, call()) is not None:
+                return None
+            return found if _first_change(same, call(**bytes_), is_inside=is_inside) else None
+
+        same, again = call(), call()
+        if _first_change(same, again) is not None:
+            return None
+        outside = change(is_inside=False)
+        if outside is None:
+            unwritten = change(is_inside=True)
+            return None if unwritten is None else MemoryFault(*unwritten, is_outside=False)
+        blocks, names = list(self.memory.blocks), self._call.names
+        fault = MemoryFault(*outside, is_outside=True)
+        odd = _odd_zone(blocks, lambda zone: _first_change(same, call(odd=zone)) is not None)
+        return fault if odd is None else _with_element(fault, odd, blocks[odd.block], names)
+
+    def _made(self, function: Callable[..., Any], like: GuardedMemory) -> _Call:
+        self.memory.inside, self.memory.around = like.inside, like.around
+        self.memory.odd = like.odd
+        self.memory.blocks.clear()
+        self._call = made = _Call()
+        try:
+            outcome = run(function, self._inputs, backward=self._backward, copy=self.memory.copies)
+        except Exception as error:
+            made.error = f"{type(error).__name__}: {error}"
+            return made
+        values = [value for _, value in outcome.named_values()]
+        made.results = [_bits(value) for value in values if isinstance(value, torch.Tensor)]
+        return made
+
+
+def _odd_zone(blocks: Sequence[GuardedBlock], changes: Callable[[OddZone], bool]) -> OddZone | None:
+    """The block beside which other bytes change something, and the nearest element that does."""
+    end = time.monotonic() + _MOST_SECONDS
+    for number, block in enumerate(blocks[:_MOST_BLOCKS]):
+        for is_after in (True, False):
+            whole = OddZone(number, is_after, ZONE // block.itemsize)
+            if time.monotonic() > end:
+                return None
+            if not changes(whole):
+                continue
+            least, most = 0, whole.elements
+            while (
+                most - least > 1 and time.monotonic() < end
+            ):  # With `least` elements nothing changes, with `most` it does.
+                middle = (least + most) // 2
+                if changes(replace(whole, elements=middle)):
+                    most = middle
+                else:
+                    least = middle
+            return replace(whole, elements=most)
+    return None
+
+
+def _with_element(
+    fault: MemoryFault, odd: OddZone, block: GuardedBlock, names: dict[int, str]
+) -> MemoryFault:
+    name = names.get(block.address, "")
+    read = f"buffer {name} of shape {block.shape}" if name else block.name
+    if block.name.startswith("input"):
+        read = f"{block.name} of shape {block.shape}"
+    index = block.elements + odd.elements - 1 if odd.is_after else -odd.elements
+    return replace(fault, read=read, elements=block.elements, index=index)
+
+
+def _bits(value: torch.Tensor) -> torch.Tensor:
+    with contextlib.suppress(RuntimeError):
+        return (
+            value.detach()
+            .clone(memory_format=torch.contiguous_format)
+            .reshape(-1)
+            .view(torch.uint8)
+        )
+    return value.detach().clone()
+
+
+def _first_change(one: _Call, two: _Call, *, is_inside: bool = False) -> tuple[str, str] | None:
+    """Kernel and buffer of the first change from one call to another."""
+    if one.error != two.error:
+        return two.last_kernel, ""
+    results = zip(one.results, two.results, strict=False)
+    is_changed = not all(torch.equal(mine, other) for mine, other in results)
+    if not is_changed:
+        return None  # A part of a buffer that nobody uses may hold anything.
+    for (kernel, name, mine), (_, _, other) in zip(one.reports, two.reports, strict=False):
+        if mine.shape != other.shape or _differ(mine, other, is_inside=is_inside):
+            return kernel, name
+    return ("", "") if is_changed else None
+
+
+def _differ(mine: torch.Tensor, other: torch.Tensor, *, is_inside: bool) -> bool:
+    differ = mine != other
+    if is_inside and mine.dtype == torch.uint8:
+        differ &= ~((mine == _ZEROS) & (other == _ONES))  # Not written yet.
+    return bool(differ.any())

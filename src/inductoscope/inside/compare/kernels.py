@@ -1,0 +1,601 @@
+"""The first kernel whose result is not what its graph says.
+
+The wrapper that Inductor generates, in Python or in C++, is rewritten so that it announces every
+kernel call and reports every buffer that the kernel got. The first buffer that does not hold the
+value of its node names the kernel and the node.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.fx import GraphModule
+
+from inductoscope.inside.compare import cpp_reports, python_wrappers
+from inductoscope.inside.compare.bug_or_rounding import is_close, judge_tensor
+from inductoscope.inside.compare.graphs import NodeValues, inputs_for, named_inputs, snapshot
+from inductoscope.inside.compare.reference import FEW_SAMPLES_FIRST
+from inductoscope.inside.compare.values import copy_values, is_plain
+from inductoscope.inside.scope import SCOPE
+from inductoscope.recording.events import KernelLaunched
+from inductoscope.torch_facts import cpp_wrappers
+from inductoscope.torch_facts.wrapper_code import exchanged
+
+TORCH_NAMES = {
+    "torch._inductor.codecache": ("PyCodeCache.load_by_key_path",),
+    "torch._inductor.graph": ("GraphLowering.codegen",),
+    "torch._inductor.virtualized": ("V.extern_kernel_nodes",),
+}
+
+
+class EnoughSeen(Exception):
+    """Raised by a callback of a watch, to end the call: what comes later only passes it on."""
+
+
+@dataclass(frozen=True)
+class LoadedWrapper:
+    """A generated wrapper as it is loaded in this process, and the graph that it computes."""
+
+    module: Any
+    path: str
+    graph: WatchedGraph
+
+
+@dataclass
+class KernelWatch:
+    """Rewrites wrappers as they are made, and keeps what they report when they run."""
+
+    compare: bool = True
+    # Called after every kernel that gets a buffer.
+    on_kernel: Callable[[str], None] = lambda kernel: None
+    # Called with the kernel and all buffers that it got or made.
+    on_buffers: Callable[[str, dict[str, Any]], None] = lambda kernel, buffers: None
+    # Called with a graph and the buffers of each of its kernels, before it is first called.
+    on_graph: Callable[[WatchedGraph, dict[str, list[str]]], None] = lambda graph, buffers: None
+    # Called at once for every buffer that is not what its node says.
+    on_divergence: Callable[[KernelDivergence], None] = lambda found: None
+    divergences: list[KernelDivergence] = field(default_factory=list)
+    graphs: list[WatchedGraph] = field(default_factory=list)
+    _loading: WatchedGraph | None = None
+
+    @property
+    def known_inputs(self) -> dict[str, Any]:
+        """Values of graph inputs by name, of all graphs that were called."""
+        found: dict[str, Any] = {}
+        for graph in self.graphs:
+            found.update(graph.inputs)
+        return found
+
+    @contextlib.contextmanager
+    def watching(self) -> Iterator[KernelWatch]:
+        """While this is active, wrappers are rewritten as they are made."""
+        from torch._inductor.codecache import PyCodeCache
+        from torch._inductor.graph import GraphLowering
+
+        codegen = GraphLowering.codegen
+        load = PyCodeCache.__dict__["load_by_key_path"].__func__
+
+        def codegen_watched(lowered: Any, *args: Any, **kwargs: Any) -> Any:
+            result = codegen(lowered, *args, **kwargs)
+            if not getattr(lowered, "is_const_graph", False):
+                self._note_code(lowered, result)
+            return result
+
+        def load_watched(cls: Any, key: str, path: str, *args: Any, **kwargs: Any) -> Any:
+            module = load(cls, key, path, *args, **kwargs)
+            # Loading a wrapper may load its kernels, as modules of their own.
+            if self._loading is not None and hasattr(module, "call"):
+                graph, self._loading = self._loading, None
+                self._change(module, path, graph)
+            return module
+
+        with contextlib.ExitStack() as stack:
+            _set(stack, GraphLowering, "codegen", codegen_watched)
+            _set(stack, PyCodeCache, "load_by_key_path", classmethod(load_watched))
+            stack.enter_context(cpp_reports.original_errors())
+            yield self
+
+    @contextlib.contextmanager
+    def watching_loaded(self, wrappers: Iterable[LoadedWrapper]) -> Iterator[KernelWatch]:
+        """While this is active, wrappers that were loaded before report what they do."""
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(cpp_reports.original_errors())
+            for wrapper in wrappers:
+                stack.enter_context(self._exchanged(wrapper))
+                self.graphs.append(wrapper.graph)
+                stack.callback(wrapper.graph.forget)
+            yield self
+
+    def _exchanged(self, wrapper: LoadedWrapper) -> contextlib.AbstractContextManager[None]:
+        """While it is entered, a wrapper that was loaded before reports what it does."""
+        module, path, graph = wrapper.module, wrapper.path, wrapper.graph
+        if not hasattr(module, "inductor_entry"):
+            return exchanged(module, *self._reporting(path, graph))
+        text = Path(path).read_text("utf-8")
+        reporting = cpp_wrappers.with_reports(text, graph.written)
+        if reporting is None:
+            return contextlib.nullcontext()
+        reports = _GraphReports(self, graph, reporting.mentions)
+        cpp_reports.report_to(reports, reporting.name)
+        return python_wrappers.exchanged_entry(module, path, reporting.text)
+
+    def _note_code(self, lowered: Any, code: Any) -> None:
+        """Code was generated: a Python wrapper is loaded next, a C++ one is compiled next."""
+        if getattr(lowered, "cpp_wrapper", False):
+            self._change_cpp(lowered, code[0])
+        elif not getattr(lowered, "aot_mode", False):
+            # AOTInductor tunes kernels with a Python wrapper, on made-up inputs.
+            self._loading = described(lowered)
+
+    def _change_cpp(self, lowered: Any, code: Any) -> None:
+        from torch._inductor.virtualized import V
+
+        operators = [_operator(node) for node in _list(V.extern_kernel_nodes)]
+        graph = described(lowered)
+        wrapper = cpp_wrappers.with_reports(code.value, graph.written, operators)
+        if wrapper is None:
+            return
+        code.value = wrapper.text
+        cpp_reports.report_to(_GraphReports(self, graph, wrapper.mentions), wrapper.name)
+        self.graphs.append(graph)
+
+    def _reporting(self, path: str, graph: WatchedGraph) -> tuple[Any, dict[str, Any]]:
+        """The code of a Python wrapper that reports what it does, and the functions it calls."""
+        wrapper = python_wrappers.with_reports(path, graph.written)
+        self.on_graph(graph, wrapper.buffers)
+        reports = _GraphReports(self, graph, wrapper.mentions)
+        return wrapper.code, python_wrappers.names_for(reports)
+
+    def _change(self, module: Any, path: str, graph: WatchedGraph) -> None:
+        code, names = self._reporting(path, graph)
+        python_wrappers.replace_functions(module, path, code, names)
+        self.graphs.append(graph)
+
+
+class _GraphReports:
+    """Receives what the wrapper of one graph reports, and compares it with the graph."""
+
+    def __init__(self, watch: KernelWatch, graph: WatchedGraph, mentions: dict[str, int]) -> None:
+        self._watch = watch
+        self._graph = graph
+        self._mentions = mentions
+        # How often each buffer was reported in this call.
+        self._seen: dict[str, int] = {}
+        self._live = LiveBuffers(graph, mentions)
+
+    def begin(self, arguments: list[Any], constants: Mapping[str, Any] = cpp_reports.NONE) -> None:
+        graph = self._graph
+        graph.checked.clear()
+        self._seen.clear()
+        self._live.clear()
+        graph.inputs = named_inputs(graph.module, copy_values(list(arguments)))
+        if self._watch.compare:
+            inputs = inputs_for(graph.module, graph.inputs)
+            held = {graph.constants.get(name, name): item for name, item in constants.items()}
+            try:
+                graph.expected = NodeValues(graph.module, copy_values(inputs), held)
+            except Exception:
+                graph.expected = None  # The graph cannot be interpreted.
+
+    def before(self, kernel: str) -> None:
+        SCOPE.emit(KernelLaunched(kernel=kernel))
+
+    def after(self, kernel: str, buffers: dict[str, Any]) -> None:
+        """A buffer is compared after the kernel that makes it. One that is written again later
+        holds the value of its node only after the last kernel that gets it."""
+        if buffers:
+            self._watch.on_kernel(kernel)
+            self._watch.on_buffers(kernel, buffers)
+        graph, seen, mentions = self._graph, self._seen, self._mentions
+        tensors = {name: v for name, v in buffers.items() if isinstance(v, torch.Tensor)}
+        for name in buffers:
+            seen[name] = seen.get(name, 0) + 1
+        made = [name for name in buffers if seen[name] == 1]
+        # In the order of the graph: what a kernel computes from a wrong value is wrong, too.
+        for name in sorted(tensors, key=graph.place_of):
+            value = tensors[name]
+            is_first, is_last = seen[name] == 1, seen[name] >= mentions.get(name, 1)
+            if is_first or name in graph.rewritten:
+                graph.checked[name] = value.detach().clone()
+            if is_last if name in graph.rewritten else is_first:
+                self._note(divergence_of(graph, kernel, name, value), made)
+        if self._watch.compare:
+            self._note(self._live.after(kernel, buffers), made)
+
+    def _note(self, found: KernelDivergence | None, made: Sequence[str]) -> None:
+        """Keep a buffer that is wrong, with what went into those that were made along with it."""
+        if found is not None:
+            every = (*found.origins, *self._graph.nodes_with(found.buffer, made))
+            found = replace(found, kernel_origins=tuple(dict.fromkeys(every)))
+            self._watch.divergences.append(found)
+            self._watch.on_divergence(found)
+
+
+def _operator(node: Any) -> str:
+    """The operator that an AOTInductor model calls through its executor."""
+    return str(getattr(getattr(node, "node", None), "target", "") or getattr(node, "name", ""))
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []  # Outside of AOTInductor it may be unset.
+
+
+def _set(stack: contextlib.ExitStack, owner: Any, name: str, value: Any) -> None:
+    original = owner.__dict__[name]
+    setattr(owner, name, value)
+    stack.callback(setattr, owner, name, original)
+
+
+# --- What is known of a lowered graph, and whether a buffer holds what its node computes ----------
+#
+# A buffer whose IR has an origin node must hold the value of that node, which an interpreter
+# computes from the same graph on the same inputs.
+
+TORCH_NAMES = {
+    "torch._inductor.dependencies": ("WeakDep",),
+}
+
+
+@dataclass(frozen=True)
+class KernelDivergence:
+    """The first buffer that does not hold what its origin node computes."""
+
+    kernel: str
+    buffer: str
+    node: str
+    text: str
+    # Names of the FX nodes that went into the buffer.
+    origins: tuple[str, ...]
+    graph: WatchedGraph
+    # Those, and the nodes that went into other buffers of the kernel.
+    kernel_origins: tuple[str, ...] = ()
+    # Whether the buffer was right, and the kernel has changed it though it must not.
+    is_overwritten: bool = False
+    # The buffer of the kernel that has the same memory.
+    shares_memory_with: str = ""
+
+
+@dataclass
+class WatchedGraph:
+    """A lowered graph: where each buffer comes from, and on what the graph was called."""
+
+    module: GraphModule
+    origins: dict[str, tuple[str | None, tuple[str, ...]]]
+    lowered: Any
+    # Buffers that are written again later, with the nodes that do it.
+    rewritten: dict[str, set[str]] = field(default_factory=dict)
+    # For each buffer, those that are computed from it.
+    readers: dict[str, set[str]] = field(default_factory=dict)
+    # For each buffer, those that are computed together; some of them are never in memory.
+    together: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    # The types that the lowered graph gives to buffers.
+    planned: dict[str, torch.dtype] = field(default_factory=dict)
+    # Constants of the generated code, with the attributes of the module that they come from.
+    constants: dict[str, str] = field(default_factory=dict)
+    # Inputs and constants that the graph writes to.
+    written: tuple[str, ...] = ()
+    inputs: dict[str, Any] = field(default_factory=dict)
+    expected: NodeValues | None = None
+    checked: dict[str, torch.Tensor] = field(default_factory=dict)
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        return {node.name: place for place, node in enumerate(self.module.graph.nodes)}
+
+    def place_of(self, buffer: str) -> int:
+        """Where in the graph the node of a buffer is; at the end if it has none."""
+        origin, _ = self.origins.get(buffer, (None, ()))
+        return self._places.get(origin or "", len(self._places))
+
+    def nodes_in(self, buffers: Iterable[str]) -> tuple[str, ...]:
+        """The names of all nodes that went into these buffers."""
+        every = [self.origins[name][1] for name in buffers if name in self.origins]
+        return tuple(dict.fromkeys(node for nodes in every for node in nodes))
+
+    def nodes_with(self, buffer: str, made: Iterable[str]) -> tuple[str, ...]:
+        """The same of a kernel that has made or written this buffer, and has made those."""
+        others = (name for each in (buffer, *made) for name in self.together.get(each, (each,)))
+        written = self.rewritten.get(buffer, ())
+        return tuple(dict.fromkeys((*written, *self.nodes_in(dict.fromkeys(others)))))
+
+    def forget(self) -> None:
+        """Let go of all values."""
+        self.inputs, self.expected, self.checked = {}, None, {}
+
+
+def described(lowered: Any) -> WatchedGraph:
+    """What has to be known of a lowered graph to watch its kernels."""
+    origins: dict[str, tuple[str | None, tuple[str, ...]]] = {}
+    planned = {}
+    rewritten = _rewritten(lowered)
+    constants = dict(lowered.allocated_constant_name)
+    written = {*lowered.graph_inputs, *constants} & set(rewritten)
+    for name, buffer in lowered.name_to_buffer.items():
+        origin = buffer.get_origin_node()
+        every = tuple(node.name for node in getattr(buffer, "origins", ()))
+        origins[name] = (None if origin is None else origin.name, every)
+        dtype = getattr(getattr(buffer, "layout", None), "dtype", None)
+        if dtype is not None:
+            planned[name] = dtype
+        # What is written to an input has a buffer of its own in the lowered graph.
+        for target in written & set(_mutated_by(buffer)):
+            origins[target] = origins[name]
+    return WatchedGraph(
+        snapshot(lowered.module),
+        origins,
+        lowered,
+        rewritten=rewritten,
+        readers=_readers(lowered),
+        together=_together(lowered),
+        planned=planned,
+        constants=constants,
+        written=tuple(sorted(written)),
+    )
+
+
+def _rewritten(lowered: Any) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for operation in lowered.operations:
+        writers = {node.name for node in getattr(operation, "origins", ())}
+        for name in _mutated_by(operation):
+            found.setdefault(name, set()).update(writers)
+    return found
+
+
+def _scheduled(lowered: Any) -> Sequence[Any]:
+    """The scheduler's nodes after fusion."""
+    nodes: Sequence[Any] = getattr(getattr(lowered, "scheduler", None), "nodes", ())
+    return nodes
+
+
+def _together(lowered: Any) -> dict[str, tuple[str, ...]]:
+    kernels = [tuple(node.get_buffer_names()) for node in _scheduled(lowered)]
+    return {name: names for names in kernels for name in names}
+
+
+def _readers(lowered: Any) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for node in _scheduled(lowered):
+        for read in node.read_writes.reads:
+            if not _is_only_for_order(read):
+                found.setdefault(read.name, set()).update(node.get_buffer_names())
+    return found
+
+
+def _is_only_for_order(read: Any) -> bool:
+    """Whether one operation has to follow another without reading its result."""
+    from torch._inductor.dependencies import WeakDep
+
+    return isinstance(read, WeakDep) and getattr(read, "is_fake", True)
+
+
+def _mutated_by(operation: Any) -> list[str]:
+    # Not every kind of operation says so; one that does not is compared like any other.
+    with contextlib.suppress(AttributeError, NotImplementedError):
+        return list(operation.get_mutation_names())
+    return []
+
+
+def divergence_of(
+    graph: WatchedGraph, kernel: str, name: str, value: torch.Tensor
+) -> KernelDivergence | None:
+    origin, origins = graph.origins.get(name, (None, ()))
+    expected = graph.expected
+    if origin is None or expected is None:
+        return None
+    eager = expected.eager.get(origin)
+    if not isinstance(eager, torch.Tensor) or eager.numel() != value.numel():
+        return None
+    value = value.detach()
+    planned = planned_dtype(graph, name, value)
+    if planned != value.dtype:
+        text = f"{name} is {value.dtype}, and the lowered graph takes it for {planned}"
+        return KernelDivergence(kernel, name, origin, text, origins, graph)
+    if eager.dtype != value.dtype:
+        text = f"{name} is {value.dtype}, its node {origin} is {eager.dtype}"
+        return KernelDivergence(kernel, name, origin, text, origins, graph)
+    if eager.shape != value.shape:
+        value = value.reshape(eager.shape)
+        if _same_in_some_order(eager, value):
+            return None
+    if is_close(eager, value) or _holds_later_value(graph, name, value):
+        return None
+    reference = expected.float64.get(origin)
+    reference = reference if isinstance(reference, torch.Tensor) else None
+    for count in FEW_SAMPLES_FIRST:
+        samples = expected.samples(origin, count)
+        difference, is_wrong = judge_tensor(name, eager, value, reference, samples)
+        if not is_wrong:
+            return None
+    since_right = _since_right_values(graph, origins)
+    return KernelDivergence(kernel, name, origin, difference.text, since_right, graph)
+
+
+def _since_right_values(graph: WatchedGraph, origins: Sequence[str]) -> tuple[str, ...]:
+    """The nodes between values that were right and these.
+
+    A buffer names its own node. Its kernel may have computed others before that, whose values it
+    kept to itself.
+    """
+    nodes = {node.name: node for node in graph.module.graph.nodes}
+    right = {graph.origins[name][0] for name in graph.checked if name in graph.origins}
+    found = dict.fromkeys(name for name in origins if name in nodes)
+    waiting = [*found]
+    while waiting:
+        for read in nodes[waiting.pop()].all_input_nodes:
+            is_open = read.op == "call_function" and read.name not in right
+            if is_open and read.name not in found:
+                found[read.name] = None
+                waiting.append(read.name)
+    return tuple(found)
+
+
+def _holds_later_value(graph: WatchedGraph, name: str, value: torch.Tensor) -> bool:
+    """Whether a buffer holds the value of a later node that the same kernel wrote into it."""
+    values = graph.expected.eager if graph.expected is not None else {}
+    later = [values.get(node) for node in graph.rewritten.get(name, ())]
+    return any(
+        isinstance(item, torch.Tensor)
+        and (item.numel(), item.dtype) == (value.numel(), value.dtype)
+        and is_close(item.reshape(-1), value.reshape(-1))
+        for item in later
+    )
+
+
+def planned_dtype(graph: WatchedGraph, buffer: str, like: torch.Tensor) -> torch.dtype:
+    """The type of a buffer in the lowered graph; that of `like` if it has none there."""
+    return graph.planned.get(buffer, like.dtype)
+
+
+def _same_in_some_order(one: torch.Tensor, two: torch.Tensor) -> bool:
+    """A buffer may hold a node's values in another order."""
+    if one.dtype.is_complex:
+        return False
+    mine, other = one.flatten().double().sort().values, two.flatten().double().sort().values
+    return torch.allclose(mine, other, rtol=1e-4, atol=1e-5, equal_nan=True)
+
+
+# --- Buffers that change although nothing may write to them any more ------------------------------
+#
+# Memory that is used again too early, or a kernel that writes past the end of its own buffer,
+# spoils a value that was right. The kernel that reads it next is not to blame, and the one that
+# made it is not either: the one after which it has changed is.
+
+_MOST_BYTES = 64 << 20
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """A buffer, and what it has to hold until it is read for the last time."""
+
+    kernel: str
+    value: torch.Tensor
+    copy: torch.Tensor
+
+
+@dataclass
+class LiveBuffers:
+    """The buffers of one call from which others have still to be computed."""
+
+    graph: WatchedGraph
+    # The buffers that are reported in a call; others exist only inside of a kernel.
+    reported: Collection[str]
+    _kept: dict[str, _Kept] = field(default_factory=dict)
+    _seen: set[str] = field(default_factory=set)
+
+    def clear(self) -> None:
+        """Another call begins."""
+        self._kept.clear()
+        self._seen.clear()
+
+    def after(self, kernel: str, reported: Mapping[str, Any]) -> KernelDivergence | None:
+        """What a kernel has changed that others have still to read."""
+        # An operator may give several tensors at once: then it has read what it reads, too.
+        self._seen.update(reported)
+        buffers = {name: value for name, value in reported.items() if is_plain(value)}
+        self._kept = {name: kept for name, kept in self._kept.items() if self._is_needed(name)}
+        for name, kept in self._kept.items():
+            if not _holds(kept.value, kept.copy):
+                self._kept = {}  # What comes next reads a wrong value.
+                return self._divergence(kernel, name, kept, buffers)
+        for name, value in buffers.items():
+            if name not in self._kept and self._is_needed(name) and self._has_room_for(value):
+                copy = self.graph.checked.get(name)
+                self._kept[name] = _Kept(kernel, value, value.clone() if copy is None else copy)
+        return None
+
+    def _has_room_for(self, value: torch.Tensor) -> bool:
+        """All that is kept is read after every kernel, so it must not be much."""
+        kept = sum(item.value.nbytes for item in self._kept.values())
+        return kept + value.nbytes <= _MOST_BYTES
+
+    def _is_needed(self, name: str) -> bool:
+        """Whether a kernel that reads it, and that only reads it, has yet to run."""
+        made_from_it = self.graph.readers.get(name, set()) & {*self.reported}
+        return name not in self.graph.rewritten and not made_from_it <= self._seen
+
+    def _divergence(
+        self, kernel: str, name: str, kept: _Kept, buffers: Mapping[str, torch.Tensor]
+    ) -> KernelDivergence:
+        others = {other: value for other, value in buffers.items() if other != name}
+        shared = [other for other, value in others.items() if _overlap(value, kept.value)]
+        text = f"{name}, which {kept.kernel} has made and which is read later, is overwritten"
+        why = f"{shared[-1]} has the same memory" if shared else "it has memory of its own"
+        made = shared or [*others] or [name]
+        origin, origins = self.graph.origins.get(made[-1], (None, ()))
+        return KernelDivergence(
+            kernel,
+            name,
+            origin or "",
+            f"{text}: {why}",
+            origins,
+            self.graph,
+            is_overwritten=True,
+            shares_memory_with=shared[-1] if shared else "",
+        )
+
+
+def _holds(value: torch.Tensor, copy: torch.Tensor) -> bool:
+    """Whether not a single bit has changed; NaN may be among the values."""
+    now, then = (item.detach().reshape(-1).contiguous() for item in (value, copy))
+    return torch.equal(now.view(torch.uint8), then.view(torch.uint8))
+
+
+def _overlap(one: torch.Tensor, two: torch.Tensor) -> bool:
+    """Whether two tensors have memory in common."""
+    if one.device != two.device or not one.numel() or not two.numel():
+        return False
+    (start, end), (other_start, other_end) = _extent(one), _extent(two)
+    return start < other_end and other_start < end
+
+
+def _extent(value: torch.Tensor) -> tuple[int, int]:
+    """The addresses of a tensor's first byte and of the byte after its last."""
+    steps = zip(value.shape, value.stride(), strict=True)
+    last = sum((size - 1) * step for size, step in steps)
+    return value.data_ptr(), value.data_ptr() + (last + 1) * value.element_size()
+
+
+# --- Keeps what is needed to watch the kernels of the program's own compiled graphs later ---------
+#
+# A graph whose results turn out to need a closer look is then not compiled again.
+
+
+class KeptWrappers:
+    """The wrappers that this process has loaded, each with a description of its graph."""
+
+    def __init__(self) -> None:
+        self.wrappers: list[LoadedWrapper] = []
+        # The compiled graph whose call turned out to be wrong.
+        self.called: Callable[..., Any] | None = None
+        self._thread = threading.local()
+
+    def note_graph(self, lowered: Any) -> None:
+        """Code was generated for a graph; its wrapper is loaded next, by the same thread."""
+        if not getattr(lowered, "is_const_graph", False):
+            self._thread.graph = described(lowered)
+
+    def note_module(self, module: Any, path: str) -> None:
+        """A generated module was loaded: a wrapper, or a kernel of one."""
+        graph: WatchedGraph | None = getattr(self._thread, "graph", None)
+        if graph is not None and hasattr(module, "call"):
+            self._thread.graph = None
+            self.wrappers.append(LoadedWrapper(module, path, graph))
+
+    def let_go(self) -> None:
+        """Forget the lowered graphs, which hold the whole state of a compile.
+
+        They are of use only for a call that is wrong, and that is hardly ever a later one.
+        """
+        for wrapper in self.wrappers:
+            wrapper.graph.lowered = None
+
+
+KEPT = KeptWrappers()

@@ -1,0 +1,694 @@
+"""The loop body of a scheduler node, evaluated with torch tensors.
+
+Lowering makes loop bodies, and a backend turns them into C++ or Triton. If a body gives eager's
+numbers here but the kernel does not, the backend compiled it wrongly. If the body gives other
+numbers, lowering made it wrong.
+
+Every value of the body is one tensor over the whole iteration space: a leading dimension of one,
+a dimension for each iteration variable, then one for each reduction variable. Dimensions that a
+value does not depend on have size one.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import sympy
+import torch
+from sympy.logic.boolalg import BooleanAtom
+from torch import Tensor
+from torch._inductor import ir
+from torch._inductor.virtualized import V
+from torch.utils._sympy import functions as sizes
+
+from inductoscope.inside.compare.values import plain_torch
+
+TORCH_NAMES = {
+    "torch._inductor.ir": ("Buffer", "MutationLayoutSHOULDREMOVE", "NonOwningLayout"),
+    "torch._inductor.virtualized": ("V.set_ops_handler",),
+}
+
+__all__ = ["CannotEvaluate", "evaluate", "in_layout"]
+
+# A GPU is fast, and has room for tensors of a gigabyte.
+_MOST_POINTS = {"cpu": 2**24, "cuda": 2**27}
+_NARROW = (torch.bfloat16, torch.float16)
+
+
+def evaluate(
+    node: Any,
+    values: Mapping[str, Tensor],
+    sizes: Mapping[sympy.Symbol, int] = {},
+    *,
+    widened: bool = False,
+) -> dict[str, Tensor]:
+    """What the loop body of one SchedulerNode stores, for each buffer that it writes.
+
+    `values` holds the tensors that the body reads, by buffer name, in the strides of the buffer:
+    see `in_layout`. `sizes` gives the symbols of dynamic shapes. A node that writes into another
+    buffer (a mutation, a part of a concatenation) also returns that buffer, with the new content.
+
+    bfloat16 and float16 are rounded after every operation, as in eager. `widened` keeps them in
+    float32 between load and store instead, as generated code does.
+
+    Raises CannotEvaluate for everything that has no exact answer here.
+    """
+    body = getattr(node, "_body", None)
+    if body is None:
+        raise CannotEvaluate(f"{type(node).__name__} has no loop body")
+    try:
+        with plain_torch():
+            return _evaluate(body, node.node, values, sizes, widened)
+    except CannotEvaluate:
+        raise
+    except Exception as error:  # The evaluation failed, which says nothing about the body.
+        raise CannotEvaluate(f"{type(error).__name__}: {error}") from error
+
+
+def in_layout(value: Tensor, layout: Any, sizes: Mapping[sympy.Symbol, int] = {}) -> Tensor:
+    """The same numbers in the strides of an IR layout, for use as one of the `values`."""
+    with plain_torch():
+        return _placed(value, layout, _known_sizes(sizes, value.device))
+
+
+def _placed(value: Tensor, layout: Any, known: dict[Any, Tensor]) -> Tensor:
+    size, stride = (_integers(each, known, value.device) for each in (layout.size, layout.stride))
+    if tuple(value.shape) != size:
+        raise CannotEvaluate(f"a value of shape {tuple(value.shape)} for a buffer of {size}")
+    placed = torch.empty_strided(size, stride, dtype=value.dtype, device=value.device)
+    return placed.copy_(value.detach())
+
+
+def _evaluate(
+    body: Any,
+    buffer: Any,
+    values: Mapping[str, Tensor],
+    sizes: Mapping[sympy.Symbol, int],
+    widened: bool,
+) -> dict[str, Tensor]:
+    known = _known_sizes(sizes, buffer.get_device())
+    space = _Space(body, known, buffer.get_device())
+    output = _Output(buffer, values, space)
+    with V.set_ops_handler(_Operations(space, values, output, widened)):
+        body(*space.variables)
+    return output.tensors()
+
+
+# --- the iteration space --------------------------------------------------------------------------
+
+
+def _known_sizes(sizes: Mapping[sympy.Symbol, int], device: torch.device) -> dict[Any, Tensor]:
+    return {symbol: torch.tensor(int(size), device=device) for symbol, size in sizes.items()}
+
+
+def _integers(expressions: Any, known: dict[Any, Tensor], device: torch.device) -> tuple[int, ...]:
+    return tuple(int(evaluate_index(sympy.sympify(e), known, device)) for e in expressions)
+
+
+class _Space:
+    """All points of the loops, and index expressions as tensors over them."""
+
+    def __init__(self, body: Any, known: dict[Any, Tensor], device: torch.device) -> None:
+        self.device = device
+        self._known = known
+        outer, inner = (_integers(group, known, device) for group in body.sizes)
+        self.outer = (1, *outer)
+        self.shape = (*self.outer, *inner)
+        if math.prod(self.shape) > _MOST_POINTS.get(device.type, 2**24):
+            raise CannotEvaluate(f"a loop over {math.prod(self.shape)} points")
+        symbols = [self._axis(number + 1) for number in range(len(self.shape) - 1)]
+        self.variables = symbols[: len(outer)], symbols[len(outer) :]
+
+    def _axis(self, number: int) -> sympy.Symbol:
+        along = torch.arange(self.shape[number], device=self.device)
+        shape = [1] * len(self.shape)
+        shape[number] = -1
+        return self.name(along.reshape(shape))
+
+    def name(self, value: Tensor) -> sympy.Symbol:
+        """A new symbol that stands for `value` in index expressions."""
+        symbol = sympy.Symbol(f"evaluated{len(self._known)}", integer=True, nonnegative=True)
+        self._known[symbol] = value
+        return symbol
+
+    def integers(self, expressions: Any) -> tuple[int, ...]:
+        return _integers(expressions, self._known, self.device)
+
+    def placed(self, value: Tensor, layout: Any) -> Tensor:
+        return _placed(value, layout, self._known)
+
+    def index(self, expression: Any) -> Tensor:
+        value = evaluate_index(sympy.sympify(expression), self._known, self.device)
+        return value if value.dim() else value.reshape([1] * len(self.shape))
+
+    def rows(self, value: Tensor) -> Tensor:
+        """The value at every point, all reduction variables in one last dimension."""
+        return value.expand(self.shape).reshape(*self.outer, -1)
+
+    def reduced(self, value: Tensor) -> Tensor:
+        return value.reshape(*self.outer, *[1] * (len(self.shape) - len(self.outer)))
+
+
+# --- memory ---------------------------------------------------------------------------------------
+
+
+def _extent(size: tuple[int, ...], stride: tuple[int, ...]) -> int:
+    if 0 in size:
+        return 0
+    return 1 + sum((length - 1) * step for length, step in zip(size, stride, strict=True))
+
+
+def _memory(value: Tensor) -> Tensor:
+    """The elements of a tensor from the first to the last, in their order in memory."""
+    extent = _extent(tuple(value.shape), value.stride())
+    return value.detach().as_strided((extent,), (1,), value.storage_offset())
+
+
+@dataclass(frozen=True)
+class _MemoryPlace:
+    """Where a buffer is in the memory that it shares with the buffer that owns it."""
+
+    name: str
+    layout: Any
+    start: int
+
+
+class _Output:
+    """The memory that a node writes. Writing a buffer inside another one writes both."""
+
+    def __init__(self, buffer: Any, values: Mapping[str, Tensor], space: _Space) -> None:
+        self._space = space
+        self._places = _places(buffer, space)
+        self._name, owner = self._places[0].name, self._places[-1]
+        self._start = self._places[0].start
+        mutates = isinstance(buffer.get_layout(), ir.MutationLayoutSHOULDREMOVE)
+        self.has_content = mutates and owner.name in values
+        if len(self._places) > 1 and owner.name in values:
+            self._all = _memory(space.placed(values[owner.name], owner.layout))
+        else:
+            layout = owner.layout
+            extent = _extent(space.integers(layout.size), space.integers(layout.stride))
+            extent += space.integers([layout.offset])[0]
+            self._all = torch.zeros(extent, dtype=layout.dtype, device=space.device)
+        self._written = torch.zeros_like(self._all, dtype=torch.bool)
+
+    def part(self, name: str) -> tuple[Tensor, Tensor]:
+        """The memory that a store to `name` addresses, and which of it has been written."""
+        if name != self._name:
+            raise CannotEvaluate(f"store to {name} by the node of {self._name}")
+        return self._all[self._start :], self._written[self._start :]
+
+    def tensors(self) -> dict[str, Tensor]:
+        if not self.has_content and not bool(self._view(self._written, self._places[0]).all()):
+            raise CannotEvaluate(f"store leaves elements of {self._name} unwritten")
+        return {place.name: self._view(self._all, place) for place in self._places}
+
+    def _view(self, memory: Tensor, place: _MemoryPlace) -> Tensor:
+        layout = place.layout
+        start = place.start + self._space.integers([layout.offset])[0]
+        size, stride = (self._space.integers(group) for group in (layout.size, layout.stride))
+        return memory.as_strided(size, stride, start)
+
+
+def _places(buffer: Any, space: _Space) -> list[_MemoryPlace]:
+    """The buffer, the one that contains it, and so on up to the one that owns the memory."""
+    layout = buffer.get_layout()
+    if isinstance(layout, ir.MutationLayoutSHOULDREMOVE):
+        # Its stores address the mutated buffer, so it is another name for that one.
+        outer = _places(layout.get_buffer(), space)
+        return [_MemoryPlace(buffer.get_name(), outer[0].layout, outer[0].start), *outer]
+    if isinstance(layout, ir.NonOwningLayout):
+        outer = _places(_buffer_of(layout.view), space)
+        start = outer[0].start + space.integers([layout.view.get_layout().offset])[0]
+        return [_MemoryPlace(buffer.get_name(), layout, start), *outer]
+    return [_MemoryPlace(buffer.get_name(), layout, 0)]
+
+
+def _buffer_of(view: Any) -> Any:
+    while not isinstance(view, ir.Buffer):
+        view = view.data
+    return view
+
+
+# --- operations -----------------------------------------------------------------------------------
+
+
+class _Operations:
+    """The handler that the body calls. What is not defined here is one of POINTWISE."""
+
+    def __init__(
+        self, space: _Space, values: Mapping[str, Tensor], output: _Output, widened: bool
+    ) -> None:
+        self._space = space
+        self._values = values
+        self._output = output
+        self._widened = widened
+        self._mask: Tensor | None = None
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        function = POINTWISE.get(name.removeprefix("libdevice_"))
+        if function is None:
+            raise CannotEvaluate(name)
+
+        def call(*arguments: Any) -> Any:
+            try:
+                return function(*arguments)
+            except (RuntimeError, TypeError) as error:
+                raise CannotEvaluate(f"{name}: {error}") from error
+
+        return call
+
+    def _computed(self, dtype: torch.dtype) -> torch.dtype:
+        return torch.float32 if self._widened and dtype in _NARROW else dtype
+
+    def constant(self, value: Any, dtype: torch.dtype) -> Tensor:
+        if dtype in _NARROW:
+            # Eager does not round the scalar of `x * 0.1` to the dtype of x. A tensor without
+            # dimensions is such a scalar: it leaves the dtype to the other operand.
+            return torch.tensor(float(value), dtype=torch.float32, device=self._space.device)
+        shape = [1] * len(self._space.shape)
+        return torch.full(shape, value, dtype=dtype, device=self._space.device)
+
+    def index_expr(self, expression: Any, dtype: torch.dtype) -> Tensor:
+        return self._space.index(expression).to(self._computed(dtype))
+
+    value_expr = index_expr
+
+    def to_dtype(
+        self,
+        x: Tensor,
+        dtype: torch.dtype,
+        src_dtype: torch.dtype | None = None,
+        use_compute_types: bool = True,
+    ) -> Tensor:
+        return x.to(self._computed(dtype) if use_compute_types else dtype)
+
+    def to_dtype_bitcast(self, x: Tensor, dtype: torch.dtype, src_dtype: torch.dtype) -> Tensor:
+        if dtype.itemsize != src_dtype.itemsize:
+            raise CannotEvaluate(f"to_dtype_bitcast from {src_dtype} to {dtype}")
+        return x.to(src_dtype).view(dtype).to(self._computed(dtype))
+
+    # Memory and indices.
+
+    def load(self, name: str, index: Any) -> Tensor:
+        if name not in self._values:
+            raise CannotEvaluate(f"load: no value for {name}")
+        memory = _memory(self._values[name])
+        position = self._within("load", self._space.index(index), memory.numel())
+        if not memory.numel():  # Then every access is masked off.
+            memory = memory.new_zeros(1)
+        value = memory[position]
+        return value.to(self._computed(value.dtype))
+
+    def _within(self, operation: str, position: Tensor, length: int) -> Tensor:
+        """The positions; those that are masked off are replaced by a valid one."""
+        outside = (position < 0) | (position >= length)
+        if not bool(outside.any()):
+            return position
+        if self._mask is None or bool((outside & self._mask).any()):
+            raise CannotEvaluate(f"{operation}: index out of bounds")
+        return torch.where(outside, 0, position)
+
+    def indirect_indexing(
+        self, x: Tensor, size: Any, check: bool = True, wrap_neg: bool = True
+    ) -> sympy.Symbol:
+        position, length = x.long(), int(self._space.index(size))
+        if wrap_neg:
+            position = torch.where(position < 0, position + length, position)
+        if check:
+            position = self._within("indirect_indexing", position, length)
+        return self._space.name(position)
+
+    def check_bounds(self, index: Any, size: Any, lower: bool, upper: bool) -> None:
+        self._within("check_bounds", self._space.index(index), int(self._space.index(size)))
+
+    def masked(self, mask: Tensor, body: Callable[[], Tensor], other: Any) -> Tensor:
+        mask, outer = mask.bool(), self._mask
+        self._mask = mask if outer is None else mask & outer
+        try:
+            value = body()
+        finally:
+            self._mask = outer
+        return torch.where(
+            mask, value, torch.full([], other, dtype=value.dtype, device=mask.device)
+        )
+
+    def store(self, name: str, index: Any, value: Tensor, mode: str | None = None) -> None:
+        if mode not in (None, "atomic_add"):
+            raise CannotEvaluate(f"store with mode {mode}")
+        memory, written = self._output.part(name)
+        position = self._within("store", self._space.index(index), memory.numel())
+        # An addition is done at every point, whether or not the value depends on it.
+        shape = self._space.shape if mode else torch.broadcast_shapes(position.shape, value.shape)
+        position, value = position.expand(shape), value.to(memory.dtype).expand(shape)
+        if self._mask is not None:
+            active = self._mask.expand(shape)
+            position, value = position[active], value[active]
+        if mode:
+            self._add(memory, position, value)
+        else:
+            _put(memory, position, value)
+        written[position] = True
+
+    def _add(self, memory: Tensor, position: Tensor, value: Tensor) -> None:
+        if not self._output.has_content:
+            raise CannotEvaluate("store with mode atomic_add into a buffer without content")
+        memory.index_put_((position,), value, accumulate=True)
+
+    def store_reduction(self, name: str, index: Any, value: Tensor) -> None:
+        self.store(name, index, value)
+
+    # Along the reduction variables.
+
+    def reduction(
+        self, dtype: torch.dtype, src_dtype: torch.dtype, reduction_type: str, value: Any
+    ) -> Any:
+        values = value if isinstance(value, (tuple, list)) else (value,)
+        rows = tuple(self._space.rows(each) for each in values)
+        try:
+            found = reduce_last(reduction_type, self._computed(dtype), rows)
+        except RuntimeError as error:
+            raise CannotEvaluate(f"reduction {reduction_type}: {error}") from error
+        if isinstance(found, tuple):
+            return tuple(self._space.reduced(each) for each in found)
+        return self._space.reduced(found)
+
+    def scan(
+        self, dtypes: tuple[torch.dtype, ...], combine: Callable[..., Any], values: Any
+    ) -> tuple[Tensor, ...]:
+        pairs = zip(values, dtypes, strict=True)
+        rows = tuple(self._space.rows(each.to(self._computed(dtype))) for each, dtype in pairs)
+        return tuple(each.reshape(self._space.shape) for each in scan_last(combine, rows))
+
+
+def _put(memory: Tensor, position: Tensor, value: Tensor) -> None:
+    memory[position] = value
+    kept = memory[position]
+    if not bool(((kept == value) | (kept != kept)).all()):
+        raise CannotEvaluate("store of different values to one element")
+
+
+# --- What the operations of a loop body mean, written with torch's eager functions ----------------
+#
+# The reference is torch/_inductor/ops_handler.py, not what a backend makes of it: `truediv` is true
+# division, `floordiv` is for integers alone, `argmin` is the first minimum. An operation
+# without an entry in the tables here cannot be evaluated; nothing is approximated.
+
+TORCH_NAMES = {
+    "torch.utils._sympy.functions": (
+        "CeilToInt",
+        "CleanDiv",
+        "FloatTrueDiv",
+        "FloorDiv",
+        "FloorToInt",
+        "Identity",
+        "IntTrueDiv",
+        "LShift",
+        "Max",
+        "Min",
+        "Mod",
+        "ModularIndexing",
+        "PowByNatural",
+        "PythonMod",
+        "RShift",
+        "RoundToInt",
+        "ToFloat",
+        "TruncToInt",
+        "Where",
+    ),
+}
+
+# Its elements are combined one by one, in Python.
+_LONGEST_SCAN = 2**12
+
+
+class CannotEvaluate(Exception):
+    """The loop body has an operation that cannot be evaluated here; the text names it."""
+
+
+# --- values ---------------------------------------------------------------------------------------
+
+# Operations that have the same name and the same meaning in torch.
+_SAME_IN_TORCH = (
+    "abs", "acos", "acosh", "add", "asin", "asinh", "atan", "atan2", "atanh", "bitwise_and",
+    "bitwise_left_shift", "bitwise_not", "bitwise_or", "bitwise_right_shift", "bitwise_xor",
+    "ceil", "copysign", "cos", "cosh", "digamma", "eq", "erf", "erfc", "erfinv", "exp", "exp2",
+    "expm1", "floor", "fmod", "frexp", "ge", "gt", "hypot", "i0", "igamma", "igammac", "isinf",
+    "isnan", "ldexp", "le", "lgamma", "log", "log10", "log1p", "log2", "logical_and",
+    "logical_not", "logical_or", "logical_xor", "lt", "maximum", "minimum", "mul", "ne", "neg",
+    "nextafter", "pow", "reciprocal", "relu", "remainder", "round", "rsqrt", "sigmoid", "sign",
+    "signbit", "sin", "sinh", "sqrt", "square", "sub", "tan", "tanh", "trunc",
+)  # fmt: skip
+
+_SAME_IN_SPECIAL = (
+    "airy_ai", "bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1", "chebyshev_polynomial_t",
+    "chebyshev_polynomial_u", "chebyshev_polynomial_v", "chebyshev_polynomial_w", "erfcx",
+    "gammainc", "gammaincc", "hermite_polynomial_h", "hermite_polynomial_he", "i0e", "i1", "i1e",
+    "laguerre_polynomial_l", "legendre_polynomial_p", "log_ndtr", "modified_bessel_i0",
+    "modified_bessel_i1", "modified_bessel_k0", "modified_bessel_k1", "ndtr", "ndtri",
+    "scaled_modified_bessel_k0", "scaled_modified_bessel_k1", "shifted_chebyshev_polynomial_t",
+    "shifted_chebyshev_polynomial_u", "shifted_chebyshev_polynomial_v",
+    "shifted_chebyshev_polynomial_w", "spherical_bessel_j0", "zeta",
+)  # fmt: skip
+
+
+def _divide(x: Tensor, y: Tensor) -> Tensor:
+    if not torch.result_type(x, y).is_floating_point:
+        raise CannotEvaluate("truediv of integers")
+    return torch.true_divide(x, y)
+
+
+def _divide_integers(x: Tensor, y: Tensor, *, rounding: str) -> Tensor:
+    if torch.result_type(x, y).is_floating_point:
+        raise CannotEvaluate(f"{rounding} division of floats")
+    return torch.div(x, y, rounding_mode=rounding)
+
+
+def _fused_multiply_add(x: Tensor, y: Tensor, z: Tensor) -> Tensor:
+    if x.dtype is not torch.float32:
+        raise CannotEvaluate(f"fma of {x.dtype}")
+    # A product of two float32 is exact in float64, so only the sum is rounded.
+    return (x.double() * y.double() + z.double()).float()
+
+
+def _select(condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    return torch.where(condition.bool(), x, y)
+
+
+def _to_integer(rounded: Callable[[Tensor], Tensor]) -> Callable[[Tensor, torch.dtype], Tensor]:
+    return lambda x, dtype: rounded(x).to(dtype)
+
+
+POINTWISE: dict[str, Callable[..., Any]] = {
+    **{name: getattr(torch, name) for name in _SAME_IN_TORCH},
+    **{name: getattr(torch.special, name) for name in _SAME_IN_SPECIAL},
+    "and_": torch.bitwise_and,
+    "ceil_to_int": _to_integer(torch.ceil),
+    "div_rn": _divide,
+    "floor_to_int": _to_integer(torch.floor),
+    "floordiv": functools.partial(_divide_integers, rounding="floor"),
+    "fma": _fused_multiply_add,
+    "identity": lambda x: x,
+    "lshift": torch.bitwise_left_shift,
+    "mod": torch.fmod,  # As in C: the sign is that of the dividend.
+    "mul_rn": torch.mul,
+    "or_": torch.bitwise_or,
+    "round_to_int": _to_integer(torch.round),
+    "rshift": torch.bitwise_right_shift,
+    "trunc_to_int": _to_integer(torch.trunc),
+    "truncdiv": functools.partial(_divide_integers, rounding="trunc"),
+    "truediv": _divide,
+    "where": _select,
+    "xor": torch.bitwise_xor,
+}
+
+
+# --- reductions, over the last dimension ----------------------------------------------------------
+
+
+def _exclusive_or(x: Tensor) -> Tensor:
+    while x.shape[-1] > 1:
+        half = x.shape[-1] // 2
+        folded = torch.bitwise_xor(x[..., :half], x[..., half : 2 * half])
+        x = torch.cat([folded, x[..., 2 * half :]], -1)
+    return x.squeeze(-1)
+
+
+def _extreme(x: Tensor, *, smallest: bool) -> Tensor:
+    """The smallest or largest value; NaN if there is one, as everywhere in torch."""
+    return x.amin(-1) if smallest else x.amax(-1)
+
+
+def _first_extreme(x: Tensor, position: Tensor | None, *, smallest: bool) -> tuple[Tensor, Tensor]:
+    """The smallest or largest value, and the lowest of the positions that have it."""
+    if position is None:
+        position = torch.arange(x.shape[-1], device=x.device)
+    value = _extreme(x, smallest=smallest)
+    found = (x == value.unsqueeze(-1)) | (x != x)
+    beyond = torch.iinfo(torch.int64).max
+    return value, torch.where(found, position.long(), beyond).amin(-1)
+
+
+def _mean_and_deviation(x: Tensor) -> tuple[Tensor, ...]:
+    mean = x.mean(-1)
+    deviation = (x - mean.unsqueeze(-1)).square().sum(-1)
+    return mean, deviation, torch.full_like(mean, x.shape[-1])
+
+
+def _combine_means(mean: Tensor, deviation: Tensor, weight: Tensor) -> tuple[Tensor, ...]:
+    total = weight.sum(-1)
+    share = torch.where(total.unsqueeze(-1) == 0, 0, weight / total.unsqueeze(-1))
+    combined = (mean * share).sum(-1)
+    between = (weight * (mean - combined.unsqueeze(-1)).square()).sum(-1)
+    return combined, deviation.sum(-1) + between, total
+
+
+def _maximum_and_sum(x: Tensor, weight: Tensor | None = None) -> tuple[Tensor, ...]:
+    """The largest value, and the sum of the exponentials of the differences from it.
+
+    `weight` is given where `x` are maxima themselves: the sums that belong to them.
+    """
+    largest = x.amax(-1)
+    # As in torch's own definition: a row of -inf has no differences that are numbers.
+    difference = torch.where(largest.unsqueeze(-1) == -torch.inf, 0, x - largest.unsqueeze(-1))
+    terms = difference.exp() if weight is None else difference.exp() * weight
+    return largest, terms.sum(-1)
+
+
+def _positional(x: Tensor, kind: str, position: Tensor | None) -> Any:
+    value, index = _first_extreme(x, position, smallest=kind.startswith("argmin"))
+    if kind.endswith("_with_value"):
+        return value, index
+    return value if kind.endswith("_value") else index
+
+
+_REDUCTIONS: dict[str, Callable[..., Any]] = {
+    "any": lambda x: x.bool().any(-1),
+    "max": functools.partial(_extreme, smallest=False),
+    "min": functools.partial(_extreme, smallest=True),
+    "online_softmax_reduce": _maximum_and_sum,
+    "prod": lambda x: x.prod(-1, dtype=x.dtype),
+    "sum": lambda x: x.sum(-1, dtype=x.dtype),
+    "welford_combine": _combine_means,
+    "welford_reduce": _mean_and_deviation,
+    "xor_sum": _exclusive_or,
+}
+
+
+def reduce_last(kind: str, dtype: torch.dtype, values: tuple[Tensor, ...]) -> Any:
+    """The reduction of `values` over their last dimension, accumulated in `dtype`."""
+    if kind.startswith(("argmin", "argmax")):
+        position = values[1] if len(values) > 1 else None
+        return _positional(values[0], kind, position)
+    if kind not in _REDUCTIONS:
+        raise CannotEvaluate(f"reduction {kind}")
+    if kind != "any":
+        values = tuple(value.to(dtype) for value in values)
+    return _REDUCTIONS[kind](*values)
+
+
+def scan_last(combine: Callable[..., Any], rows: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """`combine` of each element along the last dimension with all before it, one after another."""
+    length = rows[0].shape[-1]
+    if length > _LONGEST_SCAN:
+        raise CannotEvaluate(f"scan over {length} elements")
+    steps = [tuple(row[..., number] for row in rows) for number in range(length)]
+    for number in range(1, length):
+        # What lowering wrote as `a + b` comes back inside a wrapper of torch.
+        combined = combine(steps[number - 1], steps[number])
+        steps[number] = tuple(getattr(each, "value", each) for each in combined)
+    return tuple(torch.stack(column, -1) for column in zip(*steps, strict=True))
+
+
+# --- index expressions ----------------------------------------------------------------------------
+
+
+def _floor_divide(x: Tensor, y: Tensor) -> Tensor:
+    return torch.div(x, y, rounding_mode="floor")
+
+
+def _modulus(x: Tensor, y: Tensor) -> Tensor:
+    # Neither sympy nor torch says whether it is C's or Python's; below zero they differ.
+    if bool((x < 0).any()) or bool((y < 0).any()):
+        raise CannotEvaluate("Mod of negative numbers in an index")
+    return torch.remainder(x, y)
+
+
+def _power(x: Tensor, y: Tensor) -> Tensor:
+    if x.is_floating_point() or y.is_floating_point() or bool((y < 0).any()):
+        raise CannotEvaluate("Pow in an index, other than by a natural number")
+    return torch.pow(x, y)
+
+
+def _true_divide(x: Tensor, y: Tensor) -> Tensor:
+    return x.double() / y.double()
+
+
+def _chain(function: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Tensor]:
+    return lambda *terms: functools.reduce(function, terms)
+
+
+_INDEX_FUNCTIONS: dict[type, Callable[..., Tensor]] = {
+    sympy.Abs: torch.abs,
+    sympy.Add: _chain(torch.add),
+    sympy.And: _chain(torch.logical_and),
+    sympy.Eq: torch.eq,
+    sympy.Ge: torch.ge,
+    sympy.Gt: torch.gt,
+    sympy.Le: torch.le,
+    sympy.Lt: torch.lt,
+    sympy.Max: _chain(torch.maximum),
+    sympy.Min: _chain(torch.minimum),
+    sympy.Mod: _modulus,
+    sympy.Mul: _chain(torch.mul),
+    sympy.Ne: torch.ne,
+    sympy.Not: torch.logical_not,
+    sympy.Or: _chain(torch.logical_or),
+    sympy.Pow: _power,
+    sympy.ceiling: lambda x: torch.ceil(x).long(),
+    sympy.floor: lambda x: torch.floor(x).long(),
+    sizes.CeilToInt: lambda x: torch.ceil(x).long(),
+    sizes.CleanDiv: _floor_divide,
+    sizes.FloatTrueDiv: _true_divide,
+    sizes.FloorDiv: _floor_divide,
+    sizes.FloorToInt: lambda x: torch.floor(x).long(),
+    sizes.Identity: lambda x: x,
+    sizes.IntTrueDiv: _true_divide,
+    sizes.LShift: torch.bitwise_left_shift,
+    sizes.Max: _chain(torch.maximum),
+    sizes.Min: _chain(torch.minimum),
+    sizes.Mod: _modulus,
+    sizes.ModularIndexing: lambda x, y, z: torch.remainder(_floor_divide(x, y), z),
+    sizes.PowByNatural: _power,
+    sizes.PythonMod: torch.remainder,
+    sizes.RShift: torch.bitwise_right_shift,
+    sizes.RoundToInt: lambda x: torch.round(x).long(),
+    sizes.ToFloat: lambda x: x.double(),
+    sizes.TruncToInt: lambda x: torch.trunc(x).long(),
+    sizes.Where: torch.where,
+}
+
+
+def evaluate_index(expression: Any, symbols: Mapping[Any, Tensor], device: torch.device) -> Tensor:
+    """An index expression as a tensor over whatever its symbols are tensors over."""
+    if isinstance(expression, sympy.Symbol):
+        if expression not in symbols:
+            raise CannotEvaluate(f"no value for the size {expression}")
+        return symbols[expression]
+    if isinstance(expression, (sympy.Number, BooleanAtom)):
+        return torch.tensor(_plain_number(expression), device=device)
+    if expression.func not in _INDEX_FUNCTIONS:
+        raise CannotEvaluate(f"{expression.func.__name__} in an index")
+    terms = [evaluate_index(term, symbols, device) for term in expression.args]
+    return _INDEX_FUNCTIONS[expression.func](*terms)
+
+
+def _plain_number(number: Any) -> bool | int | float:
+    if isinstance(number, BooleanAtom):
+        return bool(number)
+    return operator.index(number) if number.is_Integer else float(number)

@@ -1,0 +1,209 @@
+"""The first operation whose decomposition computes something else.
+
+The function runs in eager; each operation that Inductor would decompose runs both ways on its
+actual arguments. A decomposition may use operations that are decomposed in turn, so the innermost
+one that differs is to blame. Nothing is compiled.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
+
+from inductoscope.inside.compare.bug_or_rounding import is_close, judge
+from inductoscope.inside.compare.reference import Case
+from inductoscope.inside.compare.values import copy_values, run
+
+TORCH_NAMES = {
+    "torch._inductor.decomposition": ("select_decomp_table",),
+    "torch.utils._python_dispatch": ("TorchDispatchMode",),
+    "torch.utils._pytree": ("tree_flatten", "tree_leaves", "tree_unflatten"),
+}
+
+_DEEPEST = 12
+_METADATA = ("dtype", "shape")
+_KINDS = ("value", "nan", *_METADATA)
+
+
+@dataclass(frozen=True)
+class WrongDecomposition:
+    """An operation that differs from its decomposition."""
+
+    operation: str
+    text: str
+    kind: str
+    # The node that was run, where that is known.
+    node: str = ""
+
+
+def first_wrong_decomposition(
+    function: Callable[..., Any],
+    inputs: Sequence[Any],
+    *,
+    backward: bool,
+    aspect: str = "value",
+    current_node: Callable[[], str] = lambda: "",
+) -> WrongDecomposition | None:
+    """Run the function and compare every operation with its decomposition.
+
+    `current_node` says which node is being run. Strides are compared only if they are the `aspect`
+    that is wrong: most have no effect.
+    """
+    from torch._inductor.decomposition import select_decomp_table
+
+    mode = _Compare(select_decomp_table(), ("stride",) if aspect == "stride" else _KINDS)
+    mode.on_found = current_node
+    run(function, inputs, backward=backward, mode=mode)
+    return replace(mode.found[0], node=mode.node) if mode.found else None
+
+
+class _Compare(TorchDispatchMode):
+    def __init__(self, table: dict[Any, Any], kinds: tuple[str, ...], depth: int = 0) -> None:
+        super().__init__()
+        self._table = table
+        self._kinds = kinds
+        self._depth = depth
+        self.found: list[WrongDecomposition] = []
+        # Asked when something is found.
+        self.on_found: Callable[[], str] = lambda: ""
+        self.node = ""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func in self._table and not self.found and _is_comparable(func):
+            self._compare(func, args, kwargs)
+            self.node = self.on_found() if self.found else ""
+        return func(*args, **kwargs)
+
+    def _compare(self, func: Any, args: Any, kwargs: Any) -> None:
+        flat, form = tree_flatten((args, kwargs))
+        places = [n for n, leaf in enumerate(flat) if isinstance(leaf, torch.Tensor)]
+        tensors = copy_values([flat[place].detach() for place in places])
+
+        def with_tensors(call: Callable[..., Any]) -> Callable[..., Any]:
+            def function(*given: Any) -> Any:
+                leaves = list(flat)
+                for place, value in zip(places, given, strict=True):
+                    leaves[place] = value
+                arguments, keywords = tree_unflatten(leaves, form)
+                return call(*arguments, **keywords)
+
+            return function
+
+        inner = _Compare(self._table, self._kinds, self._depth + 1)
+        try:
+            nested = inner if self._depth < _DEEPEST else None
+            decomposed = run(with_tensors(self._table[func]), tensors, backward=False, mode=nested)
+        except Exception as error:
+            if inner.found:
+                self.found.append(inner.found[0])
+            # A decomposition may decline an operation; torch then leaves it as it is.
+            elif not isinstance(error, (NotImplementedError, AssertionError)):
+                text = f"{type(error).__name__}: {error}"
+                self.found.append(WrongDecomposition(str(func), text, "error"))
+            return
+        case = Case(with_tensors(func), tensors)
+        if any(value is NotImplemented for value in tree_leaves(decomposed.outputs)):
+            return
+        self._judge(func, case, decomposed, inner)
+
+    def _judge(self, func: Any, case: Case, decomposed: Any, inner: _Compare) -> None:
+        pairs = zip(case.eager.outputs, decomposed.outputs, strict=False)
+        if "stride" not in self._kinds and all(_alike(mine, other) for mine, other in pairs):
+            return
+        is_random = torch.Tag.nondeterministic_seeded in func.tags
+        kinds = _METADATA if is_random else self._kinds
+        comparison = judge(case, decomposed).counting(kinds)
+        wrong = [item for item in comparison.wrong if item.kind in kinds]
+        if not wrong:
+            return
+        found = inner.found[0] if inner.found else None
+        self.found.append(found or WrongDecomposition(str(func), wrong[0].text, wrong[0].kind))
+
+
+def _alike(one: Any, two: Any) -> bool:
+    if isinstance(one, torch.Tensor) and isinstance(two, torch.Tensor):
+        return one.dtype == two.dtype and one.shape == two.shape and is_close(one, two)
+    return type(one) is type(two)
+
+
+def _is_comparable(func: Any) -> bool:
+    """Uninitialised results differ by themselves; writes are seen through copies."""
+    return "empty" not in str(func)
+
+
+# --- The first custom operator that does not do what it declares ----------------------------------
+#
+# Every compiler relies on an operator's schema, which says what it mutates, and on its fake
+# implementation, which says what it returns. If one of them is wrong, some later stage computes a
+# wrong result. torch's `opcheck` finds out, on the actual arguments of the operator.
+
+TORCH_NAMES = {
+    "torch._library.utils": ("is_builtin",),
+    "torch._ops": ("OpOverload",),
+    "torch.utils._python_dispatch": ("TorchDispatchMode",),
+}
+
+# Namespaces of torch that torch does not count as built in.
+_OF_TORCH = (
+    "inductor", "_c10d_functional", "c10d", "quantized", "mkldnn", "mkl", "onednn", "profiler",
+)  # fmt: skip
+_CHECKS = ("test_schema", "test_faketensor")
+
+
+@dataclass(frozen=True)
+class FalseDeclaration:
+    """An operator, and what opcheck says about it."""
+
+    operation: str
+    text: str
+
+
+def first_false_declaration(
+    function: Callable[..., Any], inputs: Sequence[Any]
+) -> FalseDeclaration | None:
+    """Run the function and check every operator that is not part of torch."""
+    mode = _Check()
+    with contextlib.suppress(Exception):  # What was found before the function failed still holds.
+        run(function, inputs, backward=False, mode=mode)
+    return mode.found
+
+
+class _Check(TorchDispatchMode):
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: FalseDeclaration | None = None
+        self._seen: set[str] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = str(func)
+        if self.found is None and name not in self._seen and is_custom(func):
+            self._seen.add(name)
+            self._check(func, name, args, kwargs or {})
+        return func(*args, **(kwargs or {}))
+
+    def _check(self, func: Any, name: str, args: Any, kwargs: Any) -> None:
+        try:
+            said = torch.library.opcheck(
+                func, args, kwargs, test_utils=_CHECKS, raise_exception=False
+            )
+        except Exception:  # opcheck cannot handle this operator.
+            return
+        for check in _CHECKS:
+            if isinstance(said.get(check), Exception):
+                self.found = FalseDeclaration(name, f"{name}: {said[check]}"[:500])
+                return
+
+
+def is_custom(func: Any) -> bool:
+    """Whether the program or a library, not torch, registered an operator."""
+    from torch._library.utils import is_builtin
+
+    is_operator = isinstance(func, torch._ops.OpOverload)
+    return is_operator and not is_builtin(func) and func.namespace not in _OF_TORCH

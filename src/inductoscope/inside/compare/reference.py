@@ -1,0 +1,395 @@
+"""How far rounding alone may move a result: a float64 reference and perturbed rounding.
+
+The reference is the same function in float64. How much the function amplifies rounding is measured
+by running it in its own precision with the result of each inexact operation changed by at most one
+unit in the last place, and that of a long sum by as much as the order of its terms can change it.
+Exact results (a clamp, a floor, a comparison of exact values) stay as they are: rounding explains
+nothing there.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map_only
+
+from inductoscope.inside.compare.values import Outcome, result_and_drawing, run
+
+TORCH_NAMES = {
+    "torch.utils._python_dispatch": ("TorchDispatchMode",),
+    "torch.utils._pytree": ("tree_map_only",),
+}
+
+SAMPLES = 3
+# What one sample explains, more of them explain too, and each takes long.
+FEW_SAMPLES_FIRST = (1, SAMPLES)
+
+_LOW = {torch.float32, torch.float16, torch.bfloat16}
+_UNINITIALISED = ("empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided")
+
+# Operations that add many terms, whose order a compiler is free to choose.
+_SUMS = {
+    "sum", "mean", "mm", "bmm", "addmm", "baddbmm", "addbmm", "dot", "mv", "cumsum", "var", "std",
+    "var_mean", "convolution", "native_layer_norm", "native_group_norm", "native_batch_norm",
+    "_native_batch_norm_legit", "_native_batch_norm_legit_no_training", "linalg_vector_norm",
+    "norm", "convolution_backward", "native_layer_norm_backward", "index_add", "scatter_add",
+    "index_put", "embedding_dense_backward", "_scaled_dot_product_flash_attention_for_cpu",
+    "_scaled_dot_product_flash_attention", "_scaled_dot_product_efficient_attention",
+    "_scaled_dot_product_cudnn_attention", "_scaled_dot_product_attention_math",
+    "_softmax", "_log_softmax", "logsumexp", "_fused_rms_norm", "avg_pool2d",
+    "_adaptive_avg_pool2d", "prod", "cumprod", "addmv", "linear",
+    "native_batch_norm_backward",
+}  # fmt: skip
+
+
+def in_float64(function: Callable[..., Any], inputs: Sequence[Any], *, backward: bool) -> Outcome:
+    """Run the function in float64. Raises what an operation without float64 support raises."""
+    return run(function, inputs, backward=backward, dtype=torch.float64, mode=float64_mode())
+
+
+def float64_mode() -> TorchDispatchMode:
+    """Inside it, operations compute in float64 instead of a lower precision."""
+    return _Float64()
+
+
+def perturbed_rounding(seed: int) -> _PerturbedRounding:
+    """Inside it, the result of every inexact operation is changed a little."""
+    return _PerturbedRounding(seed)
+
+
+def with_perturbed_rounding(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same in eager, with the result of every inexact operation changed a little."""
+
+    def call(*arguments: Any) -> Any:
+        with perturbed_rounding(seed=0):
+            return function(*arguments)
+
+    return call
+
+
+def usual_rounding(seed: int) -> _UsualRounding:
+    """Inside it, the result of every inexact operation is changed as rounding usually does."""
+    return _UsualRounding(seed)
+
+
+class _Float64(TorchDispatchMode):
+    """Replaces lower floating point types by float64 where an operation takes a dtype."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        widen = dict.fromkeys(_LOW, torch.float64)
+        widen[torch.complex64] = torch.complex128
+
+        def change(dtype: torch.dtype) -> torch.dtype:
+            return widen.get(dtype, dtype)
+
+        if torch.Tag.nondeterministic_seeded in func.tags:
+            # In another precision, other numbers would be drawn.
+            return tree_map_only(torch.Tensor, _widened, func(*args, **_narrow(func, kwargs or {})))
+        args, kwargs = tree_map_only(torch.dtype, change, (args, kwargs or {}))
+        return tree_map_only(torch.Tensor, _widened, func(*args, **kwargs))
+
+
+def _narrow(func: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Random numbers like those of a tensor are drawn in float32, as in most programs."""
+    takes_type = any(argument.name == "dtype" for argument in func._schema.arguments)
+    if takes_type and "like" in _name(func) and kwargs.get("dtype") is None:
+        return {**kwargs, "dtype": torch.float32}
+    return kwargs
+
+
+def _widened(value: torch.Tensor) -> torch.Tensor:
+    """Constants that are made without a dtype are float32."""
+    return value.double() if value.dtype in _LOW else value
+
+
+@dataclass(frozen=True)
+class _Result:
+    """One result of an operation, which may have several: by its number among them."""
+
+    func: Any
+    args: Any
+    value: Any
+    number: int = 0
+
+
+class _PerturbedRounding(TorchDispatchMode):
+    """Changes the result of every inexact operation a little."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self._seed = seed
+        # One for each device: numbers made elsewhere would take longer to arrive than to make.
+        self._generators: dict[torch.device, torch.Generator] = {}
+        # Whether uninitialised memory was allocated.
+        self.has_filled = False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if _name(func) in _UNINITIALISED:
+            self.has_filled = True
+            return self._filled(func(*args, **kwargs))
+        if _aliases(func):
+            return func(*args, **kwargs)
+        # First, because some operations write to their arguments; what is random is not judged.
+        exact = (
+            None if torch.Tag.nondeterministic_seeded in func.tags else _exact(func, args, kwargs)
+        )
+        result, is_random = result_and_drawing(func, args, kwargs)
+        if is_random:
+            return result
+        if isinstance(result, (tuple, list)):
+            exacts = exact if isinstance(exact, (tuple, list)) else [None] * len(result)
+            return type(result)(
+                self._perturbed(_Result(func, args, value, number), wide)
+                for number, (value, wide) in enumerate(zip(result, exacts, strict=False))
+            )
+        return self._perturbed(_Result(func, args, result), exact)
+
+    def _filled(self, value: Any) -> Any:
+        """Uninitialised memory may hold anything: results that follow from NaN are not judged."""
+        if isinstance(value, torch.Tensor) and value.dtype in _LOW | {torch.float64}:
+            return value.fill_(torch.nan)
+        if isinstance(value, torch.Tensor) and not value.dtype.is_complex:
+            cpu = torch.device("cpu")
+            return value.fill_(int(torch.randint(0, 2, (), generator=self._on(cpu), device=cpu)))
+        return value
+
+    def _perturbed(self, result: _Result, exact: Any) -> Any:
+        value = result.value
+        if not isinstance(value, torch.Tensor) or value.dtype not in _LOW:
+            return value
+        magnitude = self._magnitude(result)
+        if isinstance(exact, torch.Tensor) and exact.shape == value.shape:
+            magnitude.masked_fill_(exact == value, 0.0)
+        # A change of a unit or two in the last place rounds in float32 as it would in float64.
+        change = magnitude.float().nan_to_num_(0.0, 0.0, 0.0).mul_(self._random(value))
+        changed = change.add_(value)
+        return changed.to(value.dtype).as_strided(value.size(), value.stride())
+
+    def _magnitude(self, result: _Result) -> torch.Tensor:
+        """By how much the result of an operation may be off."""
+        eps = torch.finfo(result.value.dtype).eps
+        is_sum = _name(result.func) in _SUMS
+        steps = _terms(result.args, result.value) ** (1 / 3) if is_sum else 1.0
+        magnitude: torch.Tensor = result.value.abs().float() * eps
+        if steps > 1.0:
+            magnitude = magnitude.maximum(_size_of_sum(result) * eps * steps)
+        return _at_least_tf32(magnitude, result)
+
+    def _random(self, like: torch.Tensor) -> torch.Tensor:
+        """Numbers between -1 and 1."""
+        generator = self._on(like.device)
+        made = torch.empty(like.shape, dtype=torch.float32, device=generator.device)
+        return made.uniform_(-1.0, 1.0, generator=generator).to(like.device)
+
+    def _on(self, device: torch.device) -> torch.Generator:
+        """The generator of a device; the CPU's for a device that has none of its own."""
+        place = device if device.type == "cuda" else torch.device("cpu")
+        if place not in self._generators:
+            self._generators[place] = torch.Generator(place).manual_seed(self._seed)
+        return self._generators[place]
+
+
+class _UsualRounding(_PerturbedRounding):
+    """Changes results by about as much as rounding usually does, not as much as it may.
+
+    Sums are accumulated in float32 at least, and their terms are rounded either way.
+    """
+
+    def _magnitude(self, result: _Result) -> torch.Tensor:
+        value = result.value
+        magnitude: torch.Tensor = value.abs().float() * torch.finfo(value.dtype).eps
+        if _name(result.func) not in _SUMS:
+            return magnitude
+        eps = torch.finfo(torch.float32).eps
+        return _at_least_tf32(magnitude.maximum(_size_of_sum(result) * eps), result)
+
+
+def _exact(func: Any, args: Any, kwargs: Any) -> Any:
+    """The result on the same arguments in float64; None if there is none."""
+    try:
+        with _Float64():
+            wide = tree_map_only(
+                torch.Tensor, lambda value: _widened(value.detach()), (args, kwargs)
+            )
+            return func(*wide[0], **wide[1])
+    except Exception:
+        return None
+
+
+# TensorFloat-32 keeps ten bits of what is multiplied: on an NVIDIA GPU a library may use it for one
+# memory layout and not for another.
+_TF32 = 2.0**-11
+_CONVOLUTIONS = {"convolution", "convolution_backward", "cudnn_convolution"}
+# What the backward of a convolution gives after the gradient of its input.
+_GRAD_WEIGHT, _GRAD_BIAS = 1, 2
+_PRODUCTS = {"mm", "bmm", "addmm", "baddbmm", "addbmm", "mv", "addmv", "linear", "dot"}
+
+
+def _at_least_tf32(magnitude: torch.Tensor, result: _Result) -> torch.Tensor:
+    is_bias = _is_backward(result) and result.number == _GRAD_BIAS  # A sum without products.
+    if is_bias or not may_use_tf32(_name(result.func), result.value):
+        return magnitude
+    # The factors are rounded either way, so that errors cancel in part.
+    error = 2 * _TF32 / max(_terms_of_product(result), 1.0) ** 0.5
+    return magnitude.maximum(_size_of_sum(result) * error)
+
+
+def may_use_tf32(operation: str, value: torch.Tensor) -> bool:
+    """Whether torch allows TensorFloat-32 for an operation that gives this result."""
+    if value.device.type != "cuda" or value.dtype is not torch.float32:
+        return False
+    try:
+        if operation in _CONVOLUTIONS:
+            return bool(torch.backends.cudnn.allow_tf32)
+        return operation in _PRODUCTS and torch.get_float32_matmul_precision() != "highest"
+    except RuntimeError:
+        return True  # Torch refuses to say once a program has used the newer settings.
+
+
+def _terms_of_product(result: _Result) -> float:
+    """How many products are added up for one element of the result."""
+    args, name = result.args, _name(result.func)
+    if name not in _CONVOLUTIONS:
+        return _terms(args, result.value)
+    if not _is_backward(result):
+        transposed, groups = (False, args[5]) if name == "cudnn_convolution" else (args[6], args[8])
+        return _terms_at_one_place(args[1], groups, spreads=transposed)
+    gradient, inputs, weight = args[:3]
+    transposed, groups = args[7], args[9]
+    if result.number == _GRAD_WEIGHT:  # Every place of the smaller image, in the whole batch.
+        image = inputs if transposed else gradient
+        return float(image.numel() / image.shape[1])
+    return _terms_at_one_place(weight, groups, spreads=not transposed)
+
+
+def _terms_at_one_place(weight: torch.Tensor, groups: int, *, spreads: bool) -> float:
+    """By the weight of a convolution, which gathers its terms, or spreads each over many places."""
+    gathered = weight.shape[0] / groups if spreads else weight.shape[1]
+    return float(gathered * weight.shape[2:].numel())
+
+
+def _is_backward(result: _Result) -> bool:
+    return _name(result.func) == "convolution_backward"
+
+
+def _terms(args: Any, result: torch.Tensor) -> float:
+    """At most how many terms went into one element of the result."""
+    tensors = [arg for arg in args if isinstance(arg, torch.Tensor)]
+    if not tensors or not result.numel():
+        return 1.0
+    widths = [tensor.shape[-1] if tensor.dim() else 1 for tensor in tensors]
+    if len(tensors) > 1 and tensors[0].dim() > 1:
+        return float(max(widths))
+    return float(max(tensors[0].numel() / result.numel(), widths[0] or 1))
+
+
+def _size_of_sum(result: _Result) -> torch.Tensor:
+    """The sum of the magnitudes of the terms: terms may cancel, their errors do not."""
+    value = result.value
+    try:
+        sizes = tree_map_only(
+            torch.Tensor,
+            lambda value: value.detach().double().abs() if value.is_floating_point() else value,
+            result.args,
+        )
+        with _Float64():
+            found = result.func(*sizes)
+        found = found[result.number] if isinstance(found, (tuple, list)) else found
+        if isinstance(found, torch.Tensor) and found.shape == value.shape:
+            return found.double().abs().nan_to_num(0.0, 0.0, 0.0)
+    except Exception:
+        pass
+    return value.double().abs().nan_to_num(0.0, 0.0, 0.0)
+
+
+def _aliases(func: Any) -> bool:
+    """Whether an operation returns, or writes to, memory that was there before."""
+    return any(item.alias_info is not None for item in func._schema.returns)
+
+
+def _name(func: Any) -> str:
+    return str(func._schema.name).rpartition("::")[2]
+
+
+# --------------------------------------------------------------------------------------------------
+# A function, and what eager makes of its inputs: as it is, in float64, with other roundings.
+
+_MORE_SAMPLES = 20
+
+
+@dataclass(frozen=True)
+class Case:
+    """A function and the inputs on which it is judged."""
+
+    function: Callable[..., Any]
+    inputs: Sequence[Any]
+    backward: bool = False
+
+    @cached_property
+    def eager(self) -> Outcome:
+        """The result of the function without a compiler."""
+        return run(self.function, self.inputs, backward=self.backward)
+
+    @cached_property
+    def again(self) -> Outcome:
+        """The same once more: a difference between the two is not the compiler's."""
+        return run(self.function, self.inputs, backward=self.backward)
+
+    @cached_property
+    def float64(self) -> Outcome | None:
+        """The reference; None if an operation does not support float64."""
+        return self._in_float64()
+
+    @cached_property
+    def float64_again(self) -> Outcome | None:
+        """The same once more."""
+        return self._in_float64()
+
+    def _in_float64(self) -> Outcome | None:
+        try:
+            return in_float64(self.function, self.inputs, backward=self.backward)
+        except Exception:
+            return None
+
+    def perturbed(self, count: int = SAMPLES) -> list[Outcome]:
+        """Eager with perturbed rounding, several times; each is computed once."""
+        missing = max(0, count - len(self._perturbed))
+        self._perturbed.extend(itertools.islice(self._more_perturbed, missing))
+        return self._perturbed[:count]
+
+    @cached_property
+    def _perturbed(self) -> list[Outcome]:
+        return []
+
+    @cached_property
+    def _more_perturbed(self) -> Iterator[Outcome]:
+        return self._with(self._modes)
+
+    def perturbed_further(self) -> Iterator[Outcome]:
+        """More of them, each computed when it is asked for."""
+        return self._with(
+            perturbed_rounding(seed) for seed in range(SAMPLES, SAMPLES + _MORE_SAMPLES)
+        )
+
+    def _with(self, modes: Iterable[Any]) -> Iterator[Outcome]:
+        for mode in modes:
+            try:
+                yield run(self.function, self.inputs, backward=self.backward, mode=mode)
+            except Exception:
+                return
+
+    @cached_property
+    def _modes(self) -> list[Any]:
+        return [perturbed_rounding(seed) for seed in range(SAMPLES)]
+
+    @property
+    def reads_unwritten_memory(self) -> bool:
+        """Whether the function allocates memory without initialising it."""
+        return bool(self.perturbed(1)) and self._modes[0].has_filled

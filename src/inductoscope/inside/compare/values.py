@@ -1,0 +1,404 @@
+"""Copies of tensors that share memory as the originals do, and calls on such copies."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Interpreter, Node
+from torch.fx.node import map_arg
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils._pytree import tree_leaves, tree_map_only
+
+TORCH_NAMES = {
+    "torch._C": ("_DisableAutocast",),
+    "torch._C._functorch": (
+        "get_dynamic_layer_stack_depth",
+        "is_functorch_wrapped_tensor",
+        "pop_dynamic_layer_stack_and_undo_to_depth",
+    ),
+    "torch.utils._python_dispatch": ("_disable_current_modes",),
+    "torch.utils._pytree": ("tree_leaves",),
+}
+
+_SEED_OF_COTANGENTS = 20
+
+
+def is_plain(value: Any) -> bool:
+    """Whether a value is an ordinary tensor in memory: not sparse, nested, fake or a subclass."""
+    return (
+        type(value) in (torch.Tensor, torch.nn.Parameter)
+        and value.layout is torch.strided
+        and not value.is_quantized
+        and not value.is_conj()
+        and not value.is_neg()
+        and not value._is_zerotensor()
+        and not torch._C._functorch.is_functorch_wrapped_tensor(value)
+    )
+
+
+@contextlib.contextmanager
+def plain_torch() -> Iterator[None]:
+    """Real tensors and no casts, even if the compiler runs under fake tensors or autocast."""
+    with _disable_current_modes(), torch.no_grad(), torch._C._DisableAutocast():
+        yield
+
+
+def copy_values(
+    values: Sequence[Any], *, dtype: torch.dtype | None = None, device: str | None = None
+) -> list[Any]:
+    """Copies of the tensors among `values`: copies of tensors that share memory share it too, and
+    the copy of a view is a view of the copy.
+
+    With `dtype`, floating point tensors get that type, and complex ones the type that matches it.
+    With `device`, the copies are there.
+    """
+    made = _Copies({}, {}, device)
+    copies: dict[int, Any] = {}
+    # The base of a view is copied first, wherever it is.
+    order = sorted(range(len(values)), key=lambda n: _is_view_of(values[n], values))
+    for number in order:
+        copies[number] = _copy(values[number], made, dtype)
+    return [copies[number] for number in range(len(values))]
+
+
+@dataclass(frozen=True)
+class _Copies:
+    """What has been copied: whole storages, and tensors by the id of their original."""
+
+    memories: dict[tuple[int, Any], torch.Tensor]
+    tensors: dict[int, torch.Tensor]
+    # Where to put them; None for where the originals are.
+    device: str | None
+
+
+def _is_view_of(value: Any, values: Sequence[Any]) -> bool:
+    return is_plain(value) and any(value._base is other for other in values if other is not None)
+
+
+def _copy(value: Any, made: _Copies, dtype: Any) -> Any:
+    if not isinstance(value, torch.Tensor):
+        return value
+    wanted = _wanted_dtype(value.dtype, dtype)
+    if value._is_zerotensor():
+        return value  # It has no memory; a copy would have.
+    if not is_plain(value):
+        copy = value.detach().clone().to(made.device or value.device)
+        copy = copy if wanted is value.dtype else copy.to(wanted)
+    else:
+        copy = _in_memory(value, made, wanted)
+    made.tensors[id(value)] = copy
+    if _can_have_gradient(copy) and copy.requires_grad != value.requires_grad and copy.is_leaf:
+        copy.requires_grad_(value.requires_grad)
+    return copy
+
+
+def _in_memory(value: torch.Tensor, made: _Copies, dtype: torch.dtype) -> torch.Tensor:
+    """The copy of a tensor in the copy of its storage; for a view, a view of its base's copy."""
+    form = (value.size(), value.stride(), value.storage_offset())
+    base = made.tensors.get(id(value._base)) if value._base is not None else None
+    if base is not None:
+        return base.as_strided(*form)
+    key = (value.untyped_storage()._cdata, value.dtype)
+    if key not in made.memories:
+        made.memories[key] = _whole_memory(value, dtype).to(made.device or value.device)
+    size, stride, offset = form
+    copy = torch.empty(0, dtype=dtype, device=made.device or value.device)
+    return copy.set_(made.memories[key].untyped_storage(), offset, size, stride)
+
+
+def _whole_memory(value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """A copy of the whole storage of a tensor."""
+    storage = value.untyped_storage()
+    count = storage.nbytes() // value.element_size()
+    whole = torch.empty(0, dtype=value.dtype, device=value.device)
+    whole.set_(storage, 0, (count,), (1,))
+    return whole.to(dtype, copy=True)
+
+
+def _wanted_dtype(own: torch.dtype, asked: torch.dtype | None) -> torch.dtype:
+    if asked is None:
+        return own
+    if own.is_complex:
+        return torch.complex128
+    return asked if own.is_floating_point else own
+
+
+def _can_have_gradient(value: torch.Tensor) -> bool:
+    return value.dtype.is_floating_point or value.dtype.is_complex
+
+
+def size_in_bytes(values: Sequence[Any]) -> int:
+    """Bytes of memory of the tensors among `values`; shared memory counts once."""
+    storages = {}
+    for value in values:
+        if is_plain(value):
+            storages[value.untyped_storage()._cdata] = value.untyped_storage().nbytes()
+    return sum(storages.values())
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The result of a call: outputs, gradients of inputs, and the inputs as the call left them."""
+
+    outputs: tuple[Any, ...]
+    gradients: tuple[torch.Tensor | None, ...]
+    inputs: tuple[Any, ...]
+    # For each output: the numbers of the inputs and outputs that it shares memory with.
+    shared: tuple[tuple[str, ...], ...]
+    # For each output: the number of the first output that is the same object.
+    same: tuple[int, ...] = ()
+    # How long the call took, with its backward pass.
+    seconds: float = field(default=0.0, compare=False)
+
+    def named_values(self) -> Iterator[tuple[str, Any]]:
+        """All values of the result, each with a name."""
+        for number, value in enumerate(self.outputs):
+            yield f"output {number}", value
+        for number, value in enumerate(self.gradients):
+            if value is not None:
+                yield f"gradient of input {number}", value
+        for number, value in enumerate(self.inputs):
+            if isinstance(value, torch.Tensor):
+                yield f"input {number} after the call", value
+
+
+def run(
+    function: Callable[..., Any],
+    inputs: Sequence[Any],
+    *,
+    backward: bool,
+    dtype: torch.dtype | None = None,
+    mode: contextlib.AbstractContextManager[Any] | None = None,
+    keeps_graph: bool = False,
+    copy: Callable[[Sequence[Any]], list[Any]] = copy_values,
+) -> Outcome:
+    """Call `function` on copies of the inputs; the random generators stay as they were.
+
+    `mode` is active only during the call and the backward pass. `copy` makes other copies than
+    usual; those of another `dtype` are always the usual ones.
+    """
+    copies = copy(inputs) if dtype is None else copy_values(inputs, dtype=dtype)
+    with same_generators(), same_transforms():
+        started = time.perf_counter()
+        with mode or contextlib.nullcontext():
+            outputs = tuple(tree_leaves(function(*copies)))
+        gradients = _gradients(outputs, copies, mode, keeps_graph) if backward else ()
+        seconds = time.perf_counter() - started
+    return Outcome(
+        tuple(_detached(value) for value in outputs),
+        tuple(_detached(value) for value in gradients),
+        tuple(_detached(value) for value in copies),
+        _sharing(outputs, copies),
+        tuple(_first_same(outputs, number) for number in range(len(outputs))),
+        seconds,
+    )
+
+
+def _first_same(outputs: Sequence[Any], number: int) -> int:
+    if not isinstance(outputs[number], torch.Tensor):
+        return number
+    return next(n for n, other in enumerate(outputs) if other is outputs[number])
+
+
+@contextlib.contextmanager
+def same_generators() -> Iterator[None]:
+    """Leaves the random generators as they are now, whatever happens inside."""
+    devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
+    with torch.random.fork_rng(devices=devices):
+        yield
+
+
+def needs_backward(arguments: Sequence[Any]) -> bool:
+    """Whether a call with these arguments can be differentiated now."""
+    return torch.is_grad_enabled() and any(
+        isinstance(value, torch.Tensor) and value.requires_grad for value in arguments
+    )
+
+
+def generator_states() -> list[torch.Tensor]:
+    """The states of the default generators, of which a GPU has one too."""
+    states = [torch.get_rng_state()]
+    if torch.cuda.is_initialized():
+        states += torch.cuda.get_rng_state_all()
+    return states
+
+
+def set_generator_states(states: Sequence[torch.Tensor]) -> None:
+    """Set the default generators to what `generator_states` returned."""
+    torch.set_rng_state(states[0])
+    if states[1:]:
+        torch.cuda.set_rng_state_all(list(states[1:]))
+
+
+@contextlib.contextmanager
+def same_transforms() -> Iterator[None]:
+    """Leaves the transforms (vmap, grad) that are active now, whatever happens inside.
+
+    A graph may enter and leave them by nodes of its own. If it fails in between, or is run in part,
+    everything that the program does later would be inside of them.
+    """
+    functorch = torch._C._functorch
+    depth = functorch.get_dynamic_layer_stack_depth()
+    try:
+        yield
+    finally:
+        if functorch.get_dynamic_layer_stack_depth() > depth:
+            functorch.pop_dynamic_layer_stack_and_undo_to_depth(depth)
+
+
+def _detached(value: Any) -> Any:
+    return value.detach() if isinstance(value, torch.Tensor) else value
+
+
+def _gradients(
+    outputs: Sequence[Any], inputs: Sequence[Any], mode: Any, keeps_graph: bool
+) -> tuple[torch.Tensor | None, ...]:
+    """Gradients for fixed random cotangents: one entry per input, None if it has no gradient."""
+    ends = [out for out in outputs if isinstance(out, torch.Tensor) and out.requires_grad]
+    leaves = {
+        number: value
+        for number, value in enumerate(inputs)
+        if isinstance(value, torch.Tensor) and value.requires_grad
+    }
+    if not ends or not leaves:
+        return ()
+    generator = torch.Generator().manual_seed(_SEED_OF_COTANGENTS)
+    cotangents = [_cotangent(end, generator) for end in ends]
+    with mode or contextlib.nullcontext():
+        found = torch.autograd.grad(
+            ends, list(leaves.values()), cotangents, retain_graph=keeps_graph, allow_unused=True
+        )
+    by_number = dict(zip(leaves, found, strict=True))
+    return tuple(by_number.get(number) for number in range(len(inputs)))
+
+
+def _cotangent(end: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    # Rounded to bfloat16, so that every precision gets the same numbers.
+    values = torch.randn(end.shape, generator=generator, dtype=torch.float64, device="cpu")
+    return values.bfloat16().to(end.dtype).to(end.device)
+
+
+def _sharing(outputs: Sequence[Any], inputs: Sequence[Any]) -> tuple[tuple[str, ...], ...]:
+    """Which inputs and earlier outputs each output shares memory with."""
+    owners: dict[int, list[str]] = {}
+    for number, value in enumerate(inputs):
+        if is_plain(value) and value.untyped_storage().nbytes():
+            owners.setdefault(value.untyped_storage()._cdata, []).append(f"input {number}")
+    found: list[tuple[str, ...]] = []
+    for number, value in enumerate(outputs):
+        if not is_plain(value) or not value.untyped_storage().nbytes():
+            found.append(())
+            continue
+        same = owners.setdefault(value.untyped_storage()._cdata, [])
+        found.append(tuple(same))
+        same.append(f"output {number}")
+    return tuple(found)
+
+
+# --- Whether a function draws random numbers ------------------------------------------------------
+#
+# Torch marks operations that may. Attention is one of them, and without dropout it draws none: what
+# tells is whether the generators have moved.
+
+TORCH_NAMES = {
+    "torch.utils._python_dispatch": ("TorchDispatchMode",),
+    "torch.utils._pytree": ("tree_map_only",),
+}
+
+
+def draws_random_numbers(function: Callable[..., Any], inputs: Sequence[Any]) -> bool:
+    """Whether a call on these inputs does, at any depth."""
+    mode = _Draws()
+    run(function, inputs, backward=False, mode=mode)
+    return mode.any
+
+
+def nodes_that_draw(module: GraphModule, inputs: Sequence[Any]) -> list[str]:
+    """The nodes of a graph that draw random numbers; of several alike, the first."""
+    found: dict[str, str] = {}
+
+    class Watching(Interpreter):
+        def run_node(self, n: Node) -> Any:
+            before = generator_states()
+            value = super().run_node(n)
+            if _have_moved(before):
+                found.setdefault(self._form(n), n.name)
+            return value
+
+        def _form(self, n: Node) -> str:
+            """What it calls, with what: tensors by shape and type."""
+            given = map_arg((n.args, n.kwargs), lambda source: self.env[source])
+            forms = tree_map_only(torch.Tensor, lambda v: (v.shape, v.dtype, v.stride()), given)
+            return f"{n.target} {forms}"
+
+    with same_generators(), same_transforms():
+        Watching(module, garbage_collect_values=False).run(
+            *copy_values(inputs), enable_io_processing=False
+        )
+    return list(found.values())
+
+
+def _have_moved(before: Sequence[torch.Tensor]) -> bool:
+    """Whether a generator is not in the state any more that it was in."""
+    return any(not torch.equal(*pair) for pair in zip(before, generator_states(), strict=True))
+
+
+def result_and_drawing(
+    func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> tuple[Any, bool]:
+    """What an operation returns, and whether it drew random numbers."""
+    if torch.Tag.nondeterministic_seeded not in func.tags:
+        return func(*args, **kwargs), False
+    before = generator_states()
+    result = func(*args, **kwargs)
+    has_own = any(isinstance(value, torch.Generator) for value in (*args, *kwargs.values()))
+    return result, has_own or _have_moved(before)
+
+
+class _Draws(TorchDispatchMode):
+    def __init__(self) -> None:
+        super().__init__()
+        self.any = False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result, draws = result_and_drawing(func, args, kwargs or {})
+        self.any |= draws
+        return result
+
+
+# --- What a call of a graph depends on besides its inputs -----------------------------------------
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What a call depends on besides its inputs: the backward pass has others."""
+
+    is_grad_enabled: bool
+    # Device, type and whether it is on.
+    autocast: tuple[tuple[str, torch.dtype, bool], ...]
+
+    @classmethod
+    def now(cls) -> Surroundings:
+        """Those of the call that is made now."""
+        kinds = ("cpu", "cuda") if torch.cuda.is_initialized() else ("cpu",)
+        return cls(
+            torch.is_grad_enabled(),
+            tuple(
+                (kind, torch.get_autocast_dtype(kind), torch.is_autocast_enabled(kind))
+                for kind in kinds
+            ),
+        )
+
+    @contextlib.contextmanager
+    def entered(self) -> Iterator[None]:
+        """The same surroundings, inside the block."""
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(torch.set_grad_enabled(self.is_grad_enabled))
+            for kind, dtype, is_on in self.autocast:
+                stack.enter_context(torch.autocast(kind, dtype, enabled=is_on, cache_enabled=False))
+            yield

@@ -1,0 +1,201 @@
+"""Compares whole compiled functions with the same Python code in eager.
+
+Dynamo may capture something other than what the program says, and no graph can show that. So the
+first calls of every compiled function are also made uncompiled, in a fork, where they cannot change
+the program's memory, and the results are compared. What they write to files is written twice.
+"""
+
+from __future__ import annotations
+
+import cmath
+import contextlib
+import functools
+import io
+import os
+import random
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch._dynamo.exc
+from torch.utils._pytree import tree_leaves
+
+from inductoscope.doctor.instructions import FUNCTION_SCRIPT
+from inductoscope.errors import ToolFailure
+from inductoscope.inside.doctor.program_copy import take_copy_before_compile
+from inductoscope.inside.repro.source_text import function_script
+from inductoscope.inside.scope import SCOPE
+from inductoscope.inside.search.forks import Forks
+from inductoscope.recording.events import CallableChecked
+from inductoscope.wording import count_of
+
+TORCH_NAMES = {
+    "torch._dynamo.exc": ("TorchDynamoException",),
+    "torch.utils._pytree": ("tree_leaves",),
+}
+
+_CALLS = 2
+_SECONDS = 60.0
+_LARGEST = 256 << 20
+
+# Far beyond rounding: smaller differences are judged graph by graph, against float64.
+_RELATIVE, _ABSOLUTE = 2e-2, 1e-3
+
+
+class _Depth(threading.local):
+    value = 0
+
+
+_depth = _Depth()
+
+
+def checked_function(
+    compiled: Callable[..., Any], function: Callable[..., Any], context: Any, place: Path
+) -> Any:
+    """The compiled function; its first calls are made in eager too."""
+    calls = 0
+
+    @functools.wraps(compiled)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        nonlocal calls
+        if calls >= _CALLS or _depth.value or not _can_fork() or torch.compiler.is_compiling():
+            return compiled(*args, **kwargs)
+        calls += 1
+        _depth.value += 1
+        try:
+            # Twice: what differs by itself, such as a time, says nothing of Dynamo.
+            eager = [_in_eager(function, args, kwargs, place) for _ in range(2)]
+            take_copy_before_compile()
+            result = compiled(*args, **kwargs)
+            SCOPE.guard(_compare, function, calls, eager, _values(result, args, kwargs))
+        except torch._dynamo.exc.TorchDynamoException as error:
+            if not kwargs:
+                SCOPE.guard(_write_script, function, args, context, error, place)
+            raise
+        finally:
+            _depth.value -= 1
+        return result
+
+    return call
+
+
+def _write_script(
+    function: Any, args: Any, context: Any, error: BaseException, place: Path
+) -> None:
+    """Dynamo failed, so there is no graph, but there is the function."""
+    title = f"torch.compile fails with {type(error).__name__}: {str(error).partition(chr(10))[0]}"
+    with contextlib.suppress(ToolFailure):
+        text = function_script(
+            function, args, fullgraph=bool(getattr(context, "fullgraph", False)), title=title
+        )
+        (place / FUNCTION_SCRIPT).write_text(text, "utf-8")
+
+
+def _can_fork() -> bool:
+    return SCOPE.active and not SCOPE.is_redirected and not torch.cuda.is_initialized()
+
+
+def _in_eager(
+    function: Callable[..., Any], args: Any, kwargs: Any, place: Path
+) -> list[Any] | None:
+    """The result of the function in eager, computed in a fork; None if that fails."""
+    path = place / f".eager-{os.getpid()}-{id(function):x}.pt"
+
+    numbers = random.getstate()
+
+    def work() -> bool:
+        random.setstate(numbers)  # Python seeds it anew in every fork.
+        torch.compiler.set_stance("force_eager")
+        values = _values(function(*args, **kwargs), args, kwargs)
+        page = io.BytesIO()
+        torch.save(values, page)
+        if len(page.getvalue()) > _LARGEST:
+            return False
+        path.write_bytes(page.getvalue())
+        return True
+
+    try:
+        if Forks(workers=1, seconds=_SECONDS).ask(work).result:
+            values: list[Any] = torch.load(path, weights_only=False)
+            return values
+        return None
+    except Exception:
+        return None
+    finally:
+        with contextlib.suppress(OSError):
+            path.unlink()
+
+
+def _values(result: Any, args: Any, kwargs: Any) -> list[Any]:
+    """The tensors, numbers and strings among the results, and the arguments after the call."""
+    kept = (torch.Tensor, bool, int, float, complex, str, type(None))
+    leaves = [*tree_leaves(result), *tree_leaves((args, kwargs))]
+    return [
+        leaf.detach() if isinstance(leaf, torch.Tensor) else leaf
+        for leaf in leaves
+        if isinstance(leaf, kept)
+    ]
+
+
+def _compare(function: Any, call: int, runs: list[list[Any] | None], compiled: list[Any]) -> None:
+    eager = [run for run in runs if run is not None]
+    if not eager:
+        return
+    name = getattr(function, "__qualname__", type(function).__name__)
+    text = _difference(eager[0], compiled)
+    verdict = "differs" if text else "right"
+    if text and (by_itself := _difference(eager[0], eager[-1])):
+        verdict, text = "unsteady", f"two runs in eager differ: {by_itself}"
+    SCOPE.emit(
+        CallableChecked(
+            function=str(name),
+            call=call,
+            verdict=verdict,
+            text=text or count_of(len(eager[0]), "value"),
+        )
+    )
+
+
+def _difference(eager: list[Any], compiled: list[Any]) -> str:
+    if len(eager) != len(compiled):
+        return f"there are {count_of(len(compiled), 'value')} when compiled, {len(eager)} in eager"
+    for number, (one, two) in enumerate(zip(eager, compiled, strict=True)):
+        if type(one) is not type(two) and not isinstance(one, torch.Tensor):
+            return f"value {number} is {two!r}, in eager {one!r}"
+        if isinstance(one, torch.Tensor):
+            text = _tensor_difference(one, two)
+            if text:
+                return f"value {number} {text}"
+        elif not _is_close(one, two):
+            return f"value {number} is {two!r}, in eager {one!r}"
+    return ""
+
+
+def _is_close(one: Any, two: Any) -> bool:
+    if not isinstance(one, (float, complex)):
+        return bool(one == two)
+    if one != one:
+        return bool(two != two)
+    return cmath.isclose(one, two, rel_tol=_RELATIVE, abs_tol=_ABSOLUTE)
+
+
+def _tensor_difference(one: torch.Tensor, two: Any) -> str:
+    if not isinstance(two, torch.Tensor):
+        return f"is a {type(two).__name__}, in eager a tensor"
+    if one.dtype != two.dtype or one.shape != two.shape:
+        return f"is {two.dtype} {tuple(two.shape)}, in eager {one.dtype} {tuple(one.shape)}"
+    if one.layout is not torch.strided or not one.numel():
+        return ""
+    if one.is_complex():
+        return _tensor_difference(torch.view_as_real(one), torch.view_as_real(two))
+    if not one.dtype.is_floating_point:
+        count = int((one != two).sum())
+        return f"differs in {count} of {one.numel()} elements" if count else ""
+    scale = float(one.double().abs().nan_to_num(0.0, 0.0, 0.0).max())
+    # In a type of few digits, a few roundings in a row change this much.
+    rounding = 8 * torch.finfo(one.dtype).eps
+    relative, absolute = max(_RELATIVE, rounding), max(_ABSOLUTE, rounding) * scale
+    close = torch.allclose(two.double(), one.double(), rtol=relative, atol=absolute, equal_nan=True)
+    return "" if close else f"differs by up to {float((one - two).abs().max()):.4g}"

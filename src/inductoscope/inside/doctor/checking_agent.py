@@ -1,0 +1,284 @@
+"""The doctor inside a process of the user's program.
+
+It records like `inductoscope run`, and replaces every graph that Dynamo's backend compiles by one
+that also runs in eager and compares.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import sys
+import threading
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from inductoscope.doctor.instructions import FOLDER, Instructions, instructions_from
+from inductoscope.inside import private_cache
+from inductoscope.inside.doctor.package_hooks import package_hooks
+from inductoscope.inside.hooks import HOOKS
+from inductoscope.inside.install import Installer
+from inductoscope.inside.program_settings import set_by_the_tool
+from inductoscope.inside.scope import SCOPE
+from inductoscope.inside.uncaught import record_until_exit
+from inductoscope.processes.stack_signal import answer_with_stacks
+from inductoscope.torch_facts import stages
+from inductoscope.torch_facts.torch_names import Hook, TorchName, Wrap
+
+TORCH_NAMES = {
+    "torch._inductor.config": ("fallback_random",),
+}
+
+
+def start(folder: str) -> Installer:
+    """Start recording and checking. Called when torch is imported."""
+    instructions = instructions_from()
+    place = Path(folder) / FOLDER
+    place.mkdir(exist_ok=True)
+    threads = ThreadLimit()
+    on_import = {
+        **private_cache.on_import(),
+        **threads.on_import(),
+        **_settings(instructions, threads, collects=gc.isenabled()),
+    }
+    hooks = (*HOOKS, *checking_hooks(instructions, place))
+    installer = Installer(hooks, on_import=on_import)
+    if SCOPE.active:
+        return installer
+    # While torch is imported there are ever more objects to go through, and none to free.
+    gc.disable()
+    SCOPE.open(Path(folder))
+    installer.start()
+    record_until_exit()
+    answer_with_stacks(Path(folder), on_crash=True)
+    return installer
+
+
+def _settings(
+    instructions: Instructions, threads: ThreadLimit, *, collects: bool
+) -> dict[str, Callable[[], None]]:
+    """What to set once torch's settings exist."""
+
+    def settle() -> None:
+        # The same random numbers in eager and compiled, so that only the compiler can differ.
+        if instructions.random_as_eager:
+            set_by_the_tool("torch._inductor.config.fallback_random")
+            sys.modules["torch._inductor.config"].fallback_random = True  # type: ignore[attr-defined]
+
+    def begin() -> None:
+        if collects:
+            gc.enable()
+        gc.freeze()
+        threads.apply()
+        # Where a user would put it: first.
+        exec(f"import torch\n{instructions.workaround}", {})
+
+    return {"torch": begin, "torch._inductor.config": settle}
+
+
+def _copying_first(original: Callable[[], None]) -> Callable[[], None]:
+    @functools.wraps(original)
+    def lazy_init() -> None:
+        # Imported here, because torch itself is still being imported when it is hooked.
+        from inductoscope.inside.doctor.program_copy import take_copy
+
+        take_copy()
+        original()
+
+    return lazy_init
+
+
+# Torch's C++ code calls the first of these, too.
+_MODULES_OF_CUDA = ("torch.cuda", "torch.cuda.memory", "torch.cuda.random")
+_COPYING = Hook(
+    stage=stages.RUNTIME,
+    records="a copy of the program before it uses the GPU, in which candidates are tried",
+    wraps=tuple(
+        Wrap(TorchName(module, "_lazy_init"), _copying_first) for module in _MODULES_OF_CUDA
+    ),
+)
+
+
+def checking_hooks(instructions: Instructions, place: Path) -> tuple[Hook, ...]:
+    """The hooks around Dynamo's backend and around compiled functions."""
+
+    def replacement(original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def call_user_compiler(output: Any, module: Any, examples: Any) -> Any:
+            if not SCOPE.active or SCOPE.is_redirected:
+                return original(output, module, examples)
+            from inductoscope.inside.doctor.checked_graph import compile_checked_graph
+
+            return compile_checked_graph(original, output, module, examples, instructions, place)
+
+        return call_user_compiler
+
+    def for_functions(original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def compile_function(context: Any, function: Any) -> Any:
+            compiled = original(context, function)
+            is_function = isinstance(compiled, types.FunctionType)
+            if not SCOPE.active or not is_function or type(context).__name__ != "OptimizeContext":
+                return compiled
+            from inductoscope.inside.doctor.checked_function import checked_function
+
+            return checked_function(compiled, function, context, place)
+
+        return compile_function
+
+    name = TorchName("torch._dynamo.output_graph", "OutputGraph.call_user_compiler")
+    context = TorchName("torch._dynamo.eval_frame", "_TorchDynamoContext.__call__")
+    return (
+        *((KEEPING_WRAPPERS,) if instructions.investigate else ()),
+        Hook(
+            stage=stages.DYNAMO,
+            records="each compiled function, compared with the same Python code in eager",
+            wraps=(Wrap(context, for_functions),),
+        ),
+        Hook(
+            stage=stages.DYNAMO,
+            records="each compiled graph, compared with the same graph in eager",
+            wraps=(Wrap(name, replacement),),
+        ),
+        *package_hooks(instructions, place),
+        *((_COPYING,) if instructions.investigate else ()),
+    )
+
+
+# --- Keeps generated wrappers as they are made, so that their kernels can be compared later -------
+
+
+def _keeping_graphs(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def codegen(lowered: Any, *args: Any, **kwargs: Any) -> Any:
+        result = original(lowered, *args, **kwargs)
+        if SCOPE.active and not SCOPE.is_redirected:
+            from inductoscope.inside.compare.kernels import KEPT
+
+            SCOPE.guard(KEPT.note_graph, lowered)
+        return result
+
+    return codegen
+
+
+def _keeping_modules(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def load(cls: Any, key: str, path: str, *args: Any, **kwargs: Any) -> Any:
+        module = original(cls, key, path, *args, **kwargs)
+        if SCOPE.active and not SCOPE.is_redirected:
+            from inductoscope.inside.compare.kernels import KEPT
+
+            SCOPE.guard(KEPT.note_module, module, path)
+        return module
+
+    return load
+
+
+KEEPING_WRAPPERS = Hook(
+    stage=stages.WRAPPER,
+    records="generated wrappers, so that their kernels can be compared with eager",
+    wraps=(
+        Wrap(TorchName("torch._inductor.graph", "GraphLowering.codegen"), _keeping_graphs),
+        Wrap(
+            TorchName("torch._inductor.codecache", "PyCodeCache.load_by_key_path"),
+            _keeping_modules,
+        ),
+    ),
+)
+
+
+# --- One thread under the doctor, and code for as many as the program has without it --------------
+#
+# A process that has used several OpenMP threads cannot use them in a fork, so no thread is ever
+# started. What Inductor generates depends on how many threads there are: parallel loops, and even
+# which lowering is used. So Inductor, like the program, is told the number that the program would
+# have. Inductor's loops are right with fewer threads. Its templates of matrix products are not, and
+# are told of one; nor is OpenBLAS, which divides its work by the number that was set.
+
+TORCH_NAMES = {
+    "torch._C": ("set_num_threads",),
+    "torch._inductor.codegen.cpp_gemm_template": ("parallel_num_threads",),
+    "torch._inductor.codegen.cpp_grouped_gemm_template": ("parallel_num_threads",),
+    "torch._inductor.utils": ("parallel_num_threads",),
+}
+
+_UTILS = "torch._inductor.utils"
+# They give every thread its share of a matrix by its number, and rely on getting all threads.
+_TEMPLATES = (
+    "torch._inductor.codegen.cpp_gemm_template",
+    "torch._inductor.codegen.cpp_grouped_gemm_template",
+)
+
+
+class ThreadLimit:
+    """The number of threads that the program would have."""
+
+    def __init__(self) -> None:
+        self._usual = 1
+
+    def apply(self) -> None:
+        """Called when torch is imported, before anything runs: libraries wait for all threads."""
+        torch: Any = sys.modules["torch"]
+        self._usual = torch.get_num_threads()
+        _use_one_thread()
+        _in_every_thread(_use_one_thread)
+        torch.get_num_threads, torch.set_num_threads = self._of_the_program()
+
+    def _of_the_program(self) -> tuple[Callable[[], int], Callable[[int], None]]:
+        """In the place of torch's functions: the program sees the number that it would have."""
+
+        def get_num_threads() -> int:
+            return self._usual
+
+        def set_num_threads(number: int) -> None:
+            if not isinstance(number, int) or number < 1:
+                raise RuntimeError("set_num_threads expects a positive integer")
+            self._usual = number
+
+        for function in (get_num_threads, set_num_threads):
+            function.__dict__["_torchdynamo_disable"] = True  # Not traced, as torch's own.
+        return get_num_threads, set_num_threads
+
+    def on_import(self) -> dict[str, Callable[[], None]]:
+        """What to do when these modules are imported."""
+        return {_UTILS: self._tell_inductor, **{name: _one_thread(name) for name in _TEMPLATES}}
+
+    def _tell_inductor(self) -> None:
+        module = sys.modules[_UTILS]
+        original = getattr(module, "parallel_num_threads", None)
+        if original is None:
+            return
+
+        def parallel_num_threads() -> int:
+            # More than one are the program's own choice.
+            found: int = original()
+            return found if found > 1 else self._usual
+
+        module.parallel_num_threads = parallel_num_threads  # type: ignore[attr-defined]
+
+
+def _use_one_thread() -> None:
+    """For the thread that calls this: OpenMP keeps the number for each thread."""
+    import torch
+
+    torch._C.set_num_threads(1)
+
+
+def _in_every_thread(begin: Callable[[], None]) -> None:
+    """Have Python threads that are started from now on begin with this."""
+    original = threading.Thread._bootstrap_inner  # type: ignore[attr-defined]
+
+    def bootstrap_inner(thread: threading.Thread) -> None:
+        SCOPE.guard(begin)
+        original(thread)
+
+    threading.Thread._bootstrap_inner = bootstrap_inner  # type: ignore[attr-defined]
+
+
+def _one_thread(name: str) -> Callable[[], None]:
+    def tell() -> None:
+        sys.modules[name].parallel_num_threads = lambda: 1  # type: ignore[attr-defined]
+
+    return tell

@@ -1,0 +1,183 @@
+"""Ends the program once a failure in it has been investigated, here or in a copy of it."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import Any, NoReturn
+
+import torch
+
+from inductoscope.doctor.failure import SLOW, Failure, Location
+from inductoscope.doctor.finding import (
+    Found,
+    read_found,
+    say,
+    write_found,
+)
+from inductoscope.doctor.instructions import INVESTIGATING, STOPPED, Instructions
+from inductoscope.errors import ToolFailure
+from inductoscope.inside.doctor.investigation import Investigation
+from inductoscope.inside.doctor.program_copy import program_copy
+from inductoscope.inside.doctor.slow_investigation import GrowthMeasurement, SlowInvestigation
+from inductoscope.inside.scope import SCOPE
+from inductoscope.inside.search.candidate import Candidate
+from inductoscope.inside.search.error_location import kernel_called_from
+from inductoscope.inside.search.failure_signature import first_to_last, raising_functions
+from inductoscope.inside.search.forks import can_fork
+from inductoscope.processes.status import is_alive
+from inductoscope.torch_facts import stages
+
+
+def investigate_and_stop(
+    candidate: Candidate, failure: Failure, found: Found, place: Path, instructions: Instructions
+) -> NoReturn:
+    """Investigate, write the findings, and end the program."""
+    _wait_for_others(place)
+    try:
+        say(place, f"found: {failure.text.partition(chr(10))[0]}")
+        write_found(found, place)
+        found = _investigated(candidate, failure, found, place, instructions)
+    except BaseException:
+        found.notes.append("".join(traceback.format_exc())[-3000:])
+    stop_with(found, place)
+
+
+def _investigated(
+    candidate: Candidate, failure: Failure, found: Found, place: Path, instructions: Instructions
+) -> Found:
+    """Here, or in the copy of a program that uses a GPU and so cannot be forked."""
+    arguments = (candidate, failure, found, place, instructions)
+    copy = None if can_fork() else program_copy()
+    if copy is None:
+        return found if is_device_lost() else investigate(*arguments)
+    try:
+        done: Found = copy.run(investigate, *arguments, place=place)
+        return done
+    except ToolFailure as error:
+        found = read_found(place) or found
+        if not found.reproduces and not is_device_lost():
+            found = investigate(candidate, failure, found, place, instructions)
+        found.notes.insert(0, str(error))
+        return found
+
+
+def stop_with(found: Found, place: Path) -> NoReturn:
+    """Write the findings, and end the program."""
+    write_found(found, place)
+    SCOPE.close()
+    os._exit(STOPPED)
+
+
+def describe_own_process() -> str:
+    """Which of the program's processes this is."""
+    rank = os.environ.get("RANK")
+    if rank is not None:
+        return f"rank {rank} of {os.environ.get('WORLD_SIZE', '?')}"
+    return os.path.basename(sys.argv[0])
+
+
+def _wait_for_others(place: Path) -> None:
+    """One process investigates. Others that find something wait until it is done.
+
+    If they continued or ended, their launcher could end all of them.
+    """
+    mark = place / INVESTIGATING
+    try:
+        with mark.open("x") as file:
+            file.write(str(os.getpid()))
+        return
+    except FileExistsError:
+        pass
+    except OSError:
+        return
+    while is_alive(int(mark.read_text() or os.getpid())):
+        time.sleep(0.5)
+    os._exit(STOPPED)
+
+
+# --- Starts the investigation that a failure calls for --------------------------------------------
+
+
+def investigate(
+    candidate: Candidate, failure: Failure, found: Found, place: Path, instructions: Instructions
+) -> Found:
+    """All that can be found out in this process and its forks."""
+    arguments = candidate, failure, found, place, instructions
+    if failure.kind != SLOW:
+        Investigation(*arguments).run()
+    elif instructions.grow:
+        GrowthMeasurement(*arguments).run()
+    else:
+        SlowInvestigation(*arguments).run()
+    return found
+
+
+# --- A GPU that this process can no longer use: what the error itself says ------------------------
+#
+# After a failed assertion or an illegal access on a GPU, every later call of the process fails too.
+# Nothing can be tried in it, and no fork of it can use the GPU. But under the doctor launches are
+# synchronous, so the line of the generated wrapper that raised names the kernel.
+
+_NO_SCRIPT = "after this error the process cannot use the GPU, so nothing could be tried"
+_NODES = re.compile(
+    r"# Topologically Sorted Source Nodes: \[(?P<nodes>[^\]]*)\]"
+    r"(?:, Original ATen: \[(?P<aten>[^\]]*)\])?"
+)
+
+
+def is_device_lost() -> bool:
+    """Whether every call to the GPU fails."""
+    if not torch.cuda.is_initialized():
+        return False
+    try:
+        torch.cuda.synchronize()
+    except Exception:
+        return True
+    return False
+
+
+def fill_in_from_error(found: Found, module: torch.fx.GraphModule, error: BaseException) -> Found:
+    """Fill in the kernel that failed, its operations, and their lines in the program."""
+    functions = [name for one in first_to_last(error) for name in raising_functions(one)]
+    wrapper, kernel = kernel_called_from(functions)
+    nodes, operations = _contents(wrapper, kernel)
+    text = f"the launch of {kernel} raised the error" if kernel else ""
+    how = "every launch was synchronous" if kernel else ""
+    found.location = Location(stage=stages.RUNTIME, kernel=kernel, text=text, how=how)
+    found.operations = operations
+    found.sources = source_lines_of(module, nodes)
+    found.functions = functions[:6]
+    found.no_script = _NO_SCRIPT
+    found.is_complete = True
+    return found
+
+
+def _contents(wrapper: str, kernel: str) -> tuple[list[str], list[str]]:
+    """The nodes and ATen operations in a kernel, from the comments of the wrapper."""
+    try:
+        text = Path(wrapper).read_text("utf-8", "replace")
+    except OSError:
+        return [], []
+    before = text.partition(f"{kernel} = async_compile")[0] if kernel else ""
+    comments = list(_NODES.finditer(before))
+    if not comments or before == text:
+        return [], []
+    last = comments[-1]
+    return _names(last["nodes"]), _names(last["aten"] or "")
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def source_lines_of(module: torch.fx.GraphModule, names: list[str]) -> list[str]:
+    """Lines of the program that nodes of a graph come from."""
+    from inductoscope.inside.search.wrong_result_location import places_of
+
+    chosen: list[Any] = [node for node in module.graph.nodes if node.name in names]
+    return places_of(chosen or [node for node in module.graph.nodes if node.op != "output"])

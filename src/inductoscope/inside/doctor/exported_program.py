@@ -1,0 +1,290 @@
+"""A program that AOTInductor has compiled, as a graph whose calls can be checked."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.fx import Graph, GraphModule, Node
+from torch.fx._lazy_graph_module import _use_lazy_graph_module
+
+from inductoscope.doctor.instructions import Instructions
+from inductoscope.inside.compare.graphs import snapshot
+from inductoscope.inside.compare.values import copy_values
+from inductoscope.inside.doctor.checked_graph import CheckedGraph
+from inductoscope.inside.hooks.aot_inductor import compile_id_of
+from inductoscope.inside.search.other_sizes import exported_sizes
+from inductoscope.torch_facts import stages
+from inductoscope.torch_facts.stages import AOT_INDUCTOR
+
+TORCH_NAMES = {
+    "torch.compiler": ("_is_compiling_flag", "_is_exporting_flag"),
+    "torch.utils._pytree": ("treespec_loads",),
+}
+
+# What torch adds to the settings that a user gives.
+_INTERNAL = (
+    "aot_inductor.output_path",
+    "aot_inductor.package",
+    "aot_inductor.serialized_in_spec",
+    "aot_inductor.serialized_out_spec",
+    "cpp_wrapper",
+)
+
+
+@dataclass
+class CompiledProgram:
+    """What AOTInductor has compiled: the graph, its weights, and how it was asked to."""
+
+    compile_id: str
+    lifted: LiftedGraph
+    settings: Mapping[str, Any]
+    examples: tuple[Any, ...]
+    instructions: Instructions
+    place: Path
+
+    def new_graph(self) -> CheckedGraph:
+        """Its graph, of which calls are checked anew."""
+        options = {name: value for name, value in self.settings.items() if name not in _INTERNAL}
+        graph = CheckedGraph(
+            self.lifted.module, self.compile_id, self.instructions, self.place, options, None, ""
+        )
+        graph.flow = AOT_INDUCTOR
+        graph.constants = frozenset(self.lifted.attributes)
+        graph.marks = exported_sizes(self.lifted.module)
+        graph.first = self.with_attributes(self.examples)
+        if self.instructions.stop_at == self.compile_id:
+            graph.held_back = self.instructions.failure
+        return graph
+
+    def with_attributes(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
+        """The inputs of the graph: those of a call, and the weights."""
+        return (*inputs, *self.lifted.attributes.values())
+
+    @property
+    def structures(self) -> tuple[Any, Any]:
+        """How arguments and results are nested; None where nothing is known."""
+        from torch.utils._pytree import treespec_loads
+
+        texts = [self.settings.get(f"aot_inductor.serialized_{n}_spec") for n in ("in", "out")]
+        given, returned = (treespec_loads(text) if text else None for text in texts)
+        return given, returned
+
+
+def compiled_program(
+    module: GraphModule,
+    examples: Sequence[Any],
+    settings: Mapping[str, Any] | None,
+    instructions: Instructions,
+    place: Path,
+) -> CompiledProgram:
+    return CompiledProgram(
+        compile_id_of(module),
+        lifted(module),
+        dict(settings or {}),
+        tuple(copy_values(list(examples))),
+        instructions,
+        place,
+    )
+
+
+def stop_if_asked(program: CompiledProgram) -> None:
+    """Investigate here, if the compile itself never ends or ends the process."""
+    wanted = program.instructions
+    if wanted.stop_at != program.compile_id or wanted.failure is None:
+        return
+    if wanted.failure.stage != stages.RUNTIME:
+        _investigate(program, program.new_graph())
+
+
+def investigate_error(program: CompiledProgram, error: BaseException) -> None:
+    graph = program.new_graph()
+    graph.held_back = graph.failure_at_run(error)
+    _investigate(program, graph)
+
+
+def _investigate(program: CompiledProgram, graph: CheckedGraph) -> None:
+    """Investigate what `graph` holds back, on the inputs that the program was exported with."""
+    with _outside_of_export():
+        graph.check(program.with_attributes(program.examples))
+
+
+@contextlib.contextmanager
+def _outside_of_export() -> Iterator[None]:
+    """torch.export takes for traced whatever is called while AOTInductor compiles."""
+    before = torch.compiler._is_compiling_flag, torch.compiler._is_exporting_flag
+    torch.compiler._is_compiling_flag = torch.compiler._is_exporting_flag = False
+    try:
+        yield
+    finally:
+        torch.compiler._is_compiling_flag, torch.compiler._is_exporting_flag = before
+
+
+# --- A graph whose tensors are all inputs: parameters, buffers and constants as well --------------
+#
+# What is compared, cut down and written into a script are inputs. An exported program keeps its
+# weights as attributes instead.
+
+TORCH_NAMES = {
+    "torch._ops": ("OpOverload",),
+    "torch.fx._lazy_graph_module": ("_use_lazy_graph_module",),
+}
+
+
+@dataclass
+class LiftedGraph:
+    """The graph, and the tensors that it takes after its own inputs."""
+
+    # With everything that it returns, and with its tensors alone, which can be compared.
+    whole: GraphModule
+    module: GraphModule
+    # The places of those tensors in what it returns.
+    compared: tuple[int, ...]
+    # By the names of the new inputs, in order; and what the program calls each of them.
+    attributes: dict[str, torch.Tensor]
+    named: dict[str, str]
+    # Whether it changes its own attributes, so that every call finds others than the one before.
+    changes_itself: bool = False
+    _versions: dict[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.note_values()
+
+    def note_values(self) -> None:
+        """From now on, a change of an attribute is one that a package does not know of."""
+        self._versions = {name: value._version for name, value in self.attributes.items()}
+
+    @property
+    def changed_since(self) -> str:
+        """An attribute that the program has changed since then; empty if it has changed none.
+
+        They are the model's own tensors, of which a package has a copy.
+        """
+        changed = (
+            name
+            for name, value in self.attributes.items()
+            if value._version != self._versions[name]
+        )
+        return next((self.named[name] for name in changed), "")
+
+
+def lifted(module: GraphModule) -> LiftedGraph:
+    """A copy of the graph with its tensors as inputs."""
+    graph, copies = Graph(), dict[Node, Node]()
+    for node in module.graph.find_nodes(op="placeholder"):
+        copies[node] = _copied(graph, node, copies)
+    inputs, attributes, named = _inputs_for_attributes(graph, module)
+    for node in module.graph.nodes:
+        if node in copies:
+            continue
+        if node.op == "get_attr" and str(node.target) in inputs:
+            copies[node] = inputs[str(node.target)]
+        else:
+            copies[node] = _copied(graph, node, copies)
+    with _use_lazy_graph_module(False):
+        whole = GraphModule(module, graph)
+    compared = _places_of_tensors(whole)
+    return LiftedGraph(
+        whole,
+        _returning(whole, compared),
+        compared,
+        attributes,
+        named,
+        any(_is_written(node, set()) for node in graph.nodes if node.name in attributes),
+    )
+
+
+def _copied(graph: Graph, node: Node, copies: dict[Node, Node]) -> Node:
+    copy = graph.node_copy(node, copies.__getitem__)
+    copy.meta = dict(node.meta)
+    return copy
+
+
+def _inputs_for_attributes(
+    graph: Graph, module: GraphModule
+) -> tuple[dict[str, Node], dict[str, torch.Tensor], dict[str, str]]:
+    """New inputs by the targets of the attributes that they stand for; values; targets."""
+    inputs: dict[str, Node] = {}
+    attributes, named = {}, {}
+    for node in module.graph.find_nodes(op="get_attr"):
+        target = str(node.target)
+        value: Any = module
+        for part in target.split("."):
+            value = getattr(value, part)
+        if target in inputs or not isinstance(value, torch.Tensor):
+            continue
+        inputs[target] = graph.placeholder(target.replace(".", "_"))
+        attributes[inputs[target].name] = value.detach()
+        named[inputs[target].name] = target
+    return inputs, attributes, named
+
+
+# --- what it returns ------------------------------------------------------------------------------
+
+
+def _places_of_tensors(module: GraphModule) -> tuple[int, ...]:
+    """Numbers, too, are returned by a package as tensors: they cannot be compared as they are."""
+    returned = _returned(module)
+    return tuple(number for number, item in enumerate(returned) if _is_tensor(item))
+
+
+def _returned(module: GraphModule) -> list[Any]:
+    items = module.graph.output_node().args[0]
+    return list(items) if isinstance(items, (tuple, list)) else [items]
+
+
+def _is_tensor(item: Any) -> bool:
+    if not isinstance(item, Node):
+        return False
+    value = item.meta.get("val")
+    return value is None or isinstance(value, torch.Tensor)
+
+
+def _returning(module: GraphModule, places: tuple[int, ...]) -> GraphModule:
+    """A copy that returns only some of its results."""
+    found = snapshot(module)
+    output = found.graph.output_node()
+    output.args = (tuple(_returned(found)[place] for place in places),)
+    found.recompile()
+    return found
+
+
+# --- what it writes to ----------------------------------------------------------------------------
+
+
+def _is_written(node: Node, seen: set[Node]) -> bool:
+    """Whether the graph writes to a tensor, or to a view of it."""
+    if node in seen:
+        return False
+    seen.add(node)
+    return any(
+        _writes_to(user, node) or (_may_be_view(user) and _is_written(user, seen))
+        for user in node.users
+    )
+
+
+def _writes_to(user: Node, node: Node) -> bool:
+    if not isinstance(user.target, torch._ops.OpOverload):
+        return False
+    declared = user.target._schema.arguments
+    given = [*zip(declared, user.args, strict=False)]
+    given += [(one, user.kwargs[one.name]) for one in declared if one.name in user.kwargs]
+    return any(
+        one.alias_info is not None and one.alias_info.is_write and node in _nodes_in(value)
+        for one, value in given
+    )
+
+
+def _nodes_in(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, (tuple, list)) else [value]
+
+
+def _may_be_view(user: Node) -> bool:
+    """Whether a result may share memory with what it is made from."""
+    if not isinstance(user.target, torch._ops.OpOverload):
+        return user.op != "output"  # Unpacking, for one.
+    return any(one.alias_info is not None for one in user.target._schema.returns)

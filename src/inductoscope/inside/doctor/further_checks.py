@@ -1,0 +1,293 @@
+"""A call in a fork, with NaN around every buffer, before the program makes it.
+
+What lies beside a buffer differs from process to process, so that a kernel which reads it may be
+right here and wrong without this tool. A kernel that kills its process kills the fork, and the
+program is still there to be examined. Nothing is compiled for that. Buffers of wrappers in C++ stay
+where they are; only their inputs are guarded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.fx import GraphModule
+from torch.utils._pytree import tree_leaves
+
+from inductoscope.doctor.failure import ERROR, NAN, WRONG, Failure
+from inductoscope.doctor.finding import say
+from inductoscope.errors import ToolFailure
+from inductoscope.inside.compare.bug_or_rounding import is_close, judge, same_values
+from inductoscope.inside.compare.graphs import as_function
+from inductoscope.inside.compare.guarded_memory import GuardedMemory
+from inductoscope.inside.compare.kernels import KEPT
+from inductoscope.inside.compare.reference import Case
+from inductoscope.inside.compare.values import Outcome, draws_random_numbers, nodes_that_draw, run
+from inductoscope.inside.doctor.program_copy import program_copy
+from inductoscope.inside.search.candidate import Candidate, has_transforms
+from inductoscope.inside.search.failure_signature import failure_of_comparison, failure_of_signal
+from inductoscope.inside.search.forks import Forks, can_fork
+from inductoscope.inside.search.memory_evidence import of_changed_memory
+from inductoscope.inside.search.oracle import Oracle, examine
+from inductoscope.inside.search.placement import placed
+from inductoscope.inside.search.shrink.shapes import all_resized
+from inductoscope.inside.search.subgraph import record_values, subgraph
+from inductoscope.inside.search.wrong_result_location import (
+    first_wrong_own_kernel,
+    location_of_answer,
+    nodes_wrong_alone,
+)
+
+_SECONDS = 120.0
+# How long the trial of a call may take: it is skipped where eager itself takes long.
+_LEAST_SECONDS, _TIMES_EAGER = 5.0, 20.0
+
+
+@dataclass(frozen=True)
+class CallTrial:
+    """What a call did in a fork, before the program itself makes it."""
+
+    # With other bytes in memory its values may not be close to eager's, or it dies.
+    may_differ_in_filled_memory: bool = False
+    # The failure, if it kills its process with any bytes.
+    death: Failure | None = None
+    # The failure, if the forward pass alone is wrong already.
+    wrong_forward: Failure | None = None
+
+    @property
+    def failure(self) -> Failure | None:
+        """What is known to be wrong with the call before it is made."""
+        return self.death or self.wrong_forward
+
+
+def try_call(case: Case, compiled: Callable[..., Any]) -> CallTrial:
+    """Call the compiled graph in a fork, with other bytes in memory.
+
+    A call that takes long, or hangs, is left to the program itself. So is the backward pass, which
+    would have to be compiled for that.
+    """
+    forward = Case(case.function, case.inputs)
+    forks = Forks(workers=1, seconds=_LEAST_SECONDS + _TIMES_EAGER * case.eager.seconds)
+    answer = forks.ask(lambda: _differs_in_filled_memory(forward, compiled))
+    if answer.signal is None:
+        differs = answer.result is True
+        wrong = _failure_of_forward(forward, compiled) if differs and case.backward else None
+        # Of a backward pass nothing is known yet, and of a call that did not end in time.
+        return CallTrial(differs or case.backward or answer.timed_out, wrong_forward=wrong)
+    plain = forks.ask(lambda: bool(run(compiled, case.inputs, backward=False)))
+    # What dies of other bytes alone is judged like anything else that is wrong with them.
+    return CallTrial(True, None if plain.signal is None else failure_of_signal(plain))
+
+
+def _failure_of_forward(forward: Case, compiled: Callable[..., Any]) -> Failure | None:
+    """What is wrong before the backward pass, which then need not be compiled."""
+    try:
+        outcome = run(compiled, forward.inputs, backward=False)
+    except Exception:
+        return None  # The whole call shows that, too.
+    return failure_of_comparison(judge(forward, outcome))
+
+
+def _differs_in_filled_memory(case: Case, compiled: Callable[..., Any]) -> bool:
+    return not same_values(case.eager, _in_filled_memory(case, compiled))
+
+
+def failure_in_filled_memory(
+    case: Case, compiled: Callable[..., Any], candidate: Candidate
+) -> tuple[Candidate, Failure | None]:
+    """The graph in such memory, and its failure then, if it is proven to depend on that."""
+    guarded = replace(candidate, guarded=True)
+    if not _is_wrong(case, compiled):
+        return guarded, None
+    # Compiled once more, and called with several bytes in memory.
+    fault = of_changed_memory(candidate, Forks(workers=1, seconds=_SECONDS)).fault
+    if fault is None:
+        return guarded, None
+    return guarded, Failure(WRONG, fault.text, aspect="value", memory_was_filled=True)
+
+
+def _is_wrong(case: Case, compiled: Callable[..., Any]) -> bool:
+    """Whether a call that is right becomes wrong, or dies, with other bytes in memory."""
+
+    def work() -> bool:
+        return failure_of_comparison(judge(case, _in_filled_memory(case, compiled))) is not None
+
+    answer = Forks(workers=1, seconds=_SECONDS).ask(work)
+    return answer.result is True or answer.signal is not None
+
+
+def _in_filled_memory(case: Case, compiled: Callable[..., Any]) -> Outcome:
+    memory = GuardedMemory()
+    with memory.active_in([wrapper.module for wrapper in KEPT.wrappers]):
+        return run(compiled, case.inputs, backward=case.backward, copy=memory.copies)
+
+
+# --- Checks a call whose inputs are too large to copy ---------------------------------------------
+#
+# The call is made in a fork, which shares memory with its parent until something is written. What
+# is not close to eager may still be rounding: only a smaller call, judged in full, can tell.
+
+TORCH_NAMES = {
+    "torch.utils._pytree": ("tree_leaves",),
+}
+
+_SECONDS_LARGE = 300.0
+# Sizes to which every larger dimension is cut.
+_SIZES = (33, 257, 2049)
+
+
+def compared(
+    module: GraphModule, compiled: Callable[..., Any] | None, arguments: tuple[Any, ...]
+) -> str:
+    """How the compiled outputs differ from eager's; "" if they are close."""
+    assert compiled is not None
+
+    def work() -> str:
+        with torch.no_grad():
+            before = _versions(arguments)
+            eager = tree_leaves(module(*arguments))
+            if _versions(arguments) != before:
+                return "it mutates its inputs, so it cannot be called twice"
+            outputs = tree_leaves(compiled(*arguments))
+        for number, (one, two) in enumerate(zip(eager, outputs, strict=True)):
+            form = [(v.dtype, v.shape) for v in (one, two) if isinstance(v, torch.Tensor)]
+            if len({*form}) > 1:
+                return f"output {number} has a different type or shape from eager"
+            if not is_close(one, two):
+                return f"output {number} is not close to eager"
+        return ""
+
+    answer = Forks(workers=1, seconds=_SECONDS_LARGE).ask(work)
+    if answer.is_done:
+        return str(answer.result)
+    return f"it failed: {answer.error.strip().splitlines()[-1]}" if answer.error else "it died"
+
+
+def _versions(arguments: tuple[Any, ...]) -> list[int]:
+    return [value._version for value in arguments if isinstance(value, torch.Tensor)]
+
+
+def smaller_failure(candidate: Candidate) -> tuple[Candidate, Failure | None]:
+    """The same graph on smaller inputs, if it is wrong there too."""
+    oracle = Oracle(Forks(seconds=_SECONDS_LARGE))
+    for size in _SIZES:
+        smaller = all_resized(candidate, size)
+        failure = None if smaller is None else oracle.failure(smaller)
+        if smaller is not None and failure is not None and failure.kind in (WRONG, NAN):
+            return smaller, failure
+    return candidate, None
+
+
+# --- Checks a graph that draws random numbers the way it is compiled without this tool ------------
+#
+# Under this tool, compiled code draws eager's random numbers, so that values can be compared.
+# Otherwise Inductor uses its own operations, which may fail too: give a wrong type or shape, or
+# not compile.
+
+_SECONDS_RANDOM = 120.0
+# In a graph with more nodes, first only those that draw random numbers are compiled.
+_FEW_NODES = 100
+
+
+def failure_with_inductor_random_numbers(
+    candidate: Candidate, *, always_whole: bool = False
+) -> tuple[Candidate, Failure | None]:
+    """The graph with Inductor's random numbers, and its failure then.
+
+    To compile a large graph once more takes long, and what may be wrong is hardly ever more than
+    the operations that draw the numbers: unless it is asked for, a large graph is compiled whole
+    only if these fail.
+    """
+    own = replace(candidate, config={**candidate.config, "fallback_random": False})
+    forks = Forks(workers=1, seconds=_SECONDS_RANDOM, uses_gpu=bool(candidate.device))
+    function = as_function(candidate.module)
+    if not forks.ask(lambda: draws_random_numbers(function, placed(candidate).inputs)).result:
+        return own, None
+    is_large = candidate.size > _FEW_NODES and not has_transforms(candidate)
+    if is_large and not always_whole and forks.ask(lambda: _are_well_alone(own)).result is True:
+        return own, None
+    failure = Oracle(forks).failure(own)
+    return own, failure if failure is not None and failure.kind in (WRONG, ERROR) else None
+
+
+def _are_well_alone(candidate: Candidate) -> bool:
+    """In a fork: whether the nodes that draw random numbers compile, and give what they should."""
+    recorded = record_values(candidate)
+    apart = subgraph(
+        recorded, nodes_that_draw(candidate.module, placed(candidate).inputs), separate=True
+    )
+    return apart is not None and examine(apart) is None
+
+
+# --------------------------------------------------------------------------------------------------
+# Faults that rounding hides: a kernel is wrong, and the graph's results are within rounding.
+#
+# A graph may amplify rounding so much that a wrong kernel in it does not show in the results. So
+# the compiled graph is called once more, in a fork, where every buffer that a kernel writes is
+# compared with the node that it should hold. Nothing is compiled for that, unless the wrapper is
+# C++.
+
+_SECONDS_HIDDEN = 120.0
+
+
+@dataclass(frozen=True)
+class HiddenFault:
+    """A kernel of the whole graph that is wrong beyond rounding.
+
+    It counts as a failure only if a part of the graph is wrong on its own as well.
+    """
+
+    kernel: str
+    text: str
+    part: Candidate | None = None
+    failure: Failure | None = None
+
+
+def wrong_kernel(
+    candidate: Candidate, compiled: Callable[..., Any], place: Path
+) -> HiddenFault | None:
+    """The first wrong kernel of a graph whose results differ from eager's within rounding."""
+    say(place, "differences within rounding; comparing every kernel with eager")
+    forks = Forks(seconds=_SECONDS_HIDDEN)
+    location = location_of_answer(forks.ask(lambda: first_wrong_own_kernel(candidate, compiled)))
+    if not location.kernel:
+        return None
+    names, failure = _wrong_nodes(candidate, location.suspects, place)
+    part = subgraph(record_values(candidate), names) if failure is not None else None
+    return HiddenFault(location.kernel, location.text, part, failure)
+
+
+def _wrong_nodes(
+    candidate: Candidate, suspects: Sequence[str], place: Path
+) -> tuple[list[str], Failure | None]:
+    """Here, or in the copy of a program that uses a GPU and so cannot be forked."""
+    copy = None if can_fork() else program_copy()
+    if copy is None:
+        return nodes_that_are_wrong(candidate, suspects)
+    try:
+        found: tuple[list[str], Failure | None] = copy.run(
+            nodes_that_are_wrong, candidate, suspects, place=place
+        )
+        return found
+    except ToolFailure:
+        return [], None
+
+
+def nodes_that_are_wrong(
+    candidate: Candidate, suspects: Sequence[str]
+) -> tuple[list[str], Failure | None]:
+    """The nodes that the kernel computes, or one other, if they are wrong by themselves."""
+    if has_transforms(candidate):
+        return [], None
+    oracle = Oracle(Forks(seconds=_SECONDS_HIDDEN, uses_gpu=bool(candidate.device)))
+    recorded = record_values(candidate)
+    computed = [list(suspects)] if suspects else []
+    for names in (*computed, *nodes_wrong_alone(recorded, oracle)):
+        part = subgraph(recorded, names)
+        failure = None if part is None else oracle.failure(part)
+        if failure is not None and failure.kind in (WRONG, NAN):
+            return names, failure
+    return [], None

@@ -1,0 +1,145 @@
+"""Hands a call that the sentinel has kept to the investigation.
+
+The program is run again up to the first call of the same graph, so that everything is as the
+program made it: its operators, its settings, its graph. Then the kept inputs take the place of
+those of that call.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.fx import Node
+from torch.fx.node import map_aggregate
+
+from inductoscope.doctor.alarm import GRAPH, INPUTS
+from inductoscope.doctor.failure import NAN, WRONG
+from inductoscope.doctor.finding import say
+from inductoscope.doctor.instructions import Instructions
+from inductoscope.errors import ToolFailure
+from inductoscope.inside.compare.graphs import graph_code, snapshot
+from inductoscope.inside.compare.values import is_plain
+from inductoscope.inside.doctor.program_copy import program_copy
+from inductoscope.inside.search.candidate import Candidate
+from inductoscope.inside.search.forks import Forks, can_fork
+from inductoscope.inside.search.oracle import Oracle
+
+_SECONDS = 120.0
+# The methods that give a tensor of a certain precision, the lowest first.
+_METHODS = ("bfloat16", "half", "float", "double")
+_METHOD_OF = {torch.float32: "float", torch.float64: "double"}
+
+
+def call_to_investigate(
+    candidate: Candidate, instructions: Instructions, place: Path
+) -> Candidate | None:
+    """The kept call: as it is if one call shows what is wrong, otherwise in a higher precision.
+
+    None if what was kept is not for this graph, or cannot be read.
+
+    A bias may be too small to show in one call among roundings of a low precision. In float32, or
+    in float64, the same graph rounds so little that it shows.
+    """
+    inputs = _kept_inputs(candidate, Path(instructions.kept))
+    if inputs is None:
+        return None
+    say(place, "this is the graph of the call that was kept; compiling that call")
+    kept = replace(candidate, inputs=inputs, earlier=None, recipes=())
+    precision = _telling_precision(kept, instructions, place)
+    if precision is None:
+        return kept
+    _leave_autocast()
+    return in_precision(kept, precision)
+
+
+def _telling_precision(
+    kept: Candidate, instructions: Instructions, place: Path
+) -> torch.dtype | None:
+    """Asked here, or in the copy of a program that uses a GPU and so cannot be forked."""
+    copy = None if can_fork() else program_copy()
+    if copy is None:
+        return precision_that_shows_it(kept, instructions.journal)
+    try:
+        found: torch.dtype | None = copy.run(
+            precision_that_shows_it, kept, instructions.journal, place=place
+        )
+        return found
+    except ToolFailure:
+        return None
+
+
+def precision_that_shows_it(kept: Candidate, journal: str) -> torch.dtype | None:
+    """In which precision one call shows what is wrong; None: as it is, or in none."""
+    # The investigation begins with the same question, and finds the answer in the journal.
+    oracle = Oracle(Forks(seconds=_SECONDS, uses_gpu=bool(kept.device)), Path(journal))
+    if _is_wrong(oracle, kept):
+        return None
+    _leave_autocast()
+    for precision in (torch.float32, torch.float64):
+        if _is_wrong(oracle, in_precision(kept, precision)):
+            return precision
+    return None
+
+
+def _kept_inputs(candidate: Candidate, folder: Path) -> tuple[Any, ...] | None:
+    """The kept inputs; None if they are not for this graph, or could not be kept."""
+    try:
+        if (folder / GRAPH).read_text("utf-8") != graph_code(candidate.module):
+            return None
+        return tuple(torch.load(folder / INPUTS, weights_only=True))
+    except Exception:
+        return None
+
+
+def _is_wrong(oracle: Oracle, candidate: Candidate) -> bool:
+    failure = oracle.failure(candidate)
+    return failure is not None and failure.kind in (WRONG, NAN)
+
+
+def _leave_autocast() -> None:
+    """The program ends after this call."""
+    for kind in ("cpu", "cuda"):
+        torch.set_autocast_enabled(kind, False)
+
+
+def in_precision(candidate: Candidate, dtype: torch.dtype) -> Candidate:
+    """The same graph with this type in place of every lower precision."""
+    module = snapshot(candidate.module)
+    for node in module.graph.nodes:
+        if node.op in ("call_function", "call_method"):
+            _widen(node, dtype)
+    for value in (*module.parameters(), *module.buffers()):
+        value.data = _wider(value.data, dtype)
+    module.recompile()
+    inputs = tuple(_wider(value, dtype) for value in candidate.inputs)
+    return replace(candidate, inputs=inputs, recipes=(), module=module)
+
+
+def _widen(node: Node, dtype: torch.dtype) -> None:
+    def wider(value: Any) -> Any:
+        return dtype if isinstance(value, torch.dtype) and _is_lower(value, dtype) else value
+
+    node.args, node.kwargs = map_aggregate((node.args, node.kwargs), wider)
+    lower = _METHODS[: _METHODS.index(_METHOD_OF[dtype])]
+    if node.op == "call_method" and node.target in lower:
+        node.target = _METHOD_OF[dtype]
+    if getattr(node.target, "__name__", "") == "_enter_autocast":
+        # Device, type, whether it is on, whether casts are kept.
+        arguments = list(node.args)
+        arguments[2:3] = [False]
+        node.args = tuple(arguments)
+
+
+def _wider(value: Any, dtype: torch.dtype) -> Any:
+    if not isinstance(value, torch.Tensor) or not is_plain(value):
+        return value
+    if not _is_lower(value.dtype, dtype):
+        return value
+    return value.detach().to(dtype).requires_grad_(value.requires_grad)
+
+
+def _is_lower(one: torch.dtype, other: torch.dtype) -> bool:
+    return bool(one.is_floating_point and torch.finfo(one).bits < torch.finfo(other).bits)

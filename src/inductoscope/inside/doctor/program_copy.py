@@ -1,0 +1,202 @@
+"""A copy of the program from before it used the GPU, in which candidates are tried.
+
+A process that has initialised CUDA cannot be forked any more. So at the last moment before that,
+the program is forked once. The copy has torch and the program's own operators loaded; it loads the
+compiler and waits. When the program finds a failure, it hands the graph over, and the copy
+searches: each candidate runs in a fork of the copy, which initialises CUDA for itself. The program
+only waits.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import signal
+import socket
+import sys
+import traceback
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from inductoscope.errors import ToolFailure
+from inductoscope.inside.scope import SCOPE
+from inductoscope.inside.search.candidate_file import read_candidate, write_candidate
+from inductoscope.inside.search.program_state import TorchState, current_state
+from inductoscope.processes.messages import receive_message, send_message
+from inductoscope.recording.events import Event
+
+TORCH_NAMES = {
+    "torch._C": (),
+    "torch._dynamo.convert_frame": ("compile_lock",),
+    "torch.cuda": ("_is_in_bad_fork",),
+}
+
+Task = Callable[..., Any]
+
+
+class ProgramCopy:
+    """The waiting copy, as the program sees it."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+
+    def run(self, task: Task, candidate: Any, *arguments: Any, place: Path) -> Any:
+        """The result of `task(candidate, *arguments)` in the copy; the program waits for it.
+
+        Raises `ToolFailure` if the candidate cannot be handed over, or the copy is gone.
+        """
+        path = place / f".candidate-{os.getpid()}.pt"
+        try:
+            write_candidate(candidate, path)
+            _send(self._connection, (task, str(path), arguments, current_state()))
+            found, error = _received(self._connection)
+        except OSError as problem:
+            raise ToolFailure(f"the copy of the program is gone: {problem}") from problem
+        finally:
+            path.unlink(missing_ok=True)
+        if error:
+            raise ToolFailure(f"the copy of the program failed: {error}")
+        return found
+
+
+# In the program: the copy, and the process that it is a copy of. In the copy: its own process.
+_copy: ProgramCopy | None = None
+_owner = 0
+_copy_itself = 0
+
+
+def program_copy() -> ProgramCopy | None:
+    """The copy of this process; None if there is none."""
+    return _copy if _owner == os.getpid() else None
+
+
+def take_copy() -> None:
+    """Take the copy, if it is not too late; called whenever CUDA may be initialised next."""
+    if _owner == os.getpid():
+        return
+    if _copy_itself == os.getpid():
+        raise RuntimeError("this process is kept for forks, so it must not use the GPU")
+    SCOPE.guard(_take_copy)
+
+
+def take_copy_before_compile() -> None:
+    """Take it where there is a GPU: compiling initialises CUDA also for graphs of the CPU.
+
+    In the middle of a compile it would be too late.
+    """
+    if any(map(os.path.exists, FILES_OF_GPUS)):
+        take_copy()
+
+
+# Of the drivers of NVIDIA, of AMD, and of Windows below Linux. Asking CUDA would initialise it.
+FILES_OF_GPUS = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
+
+
+def _take_copy() -> None:
+    import torch
+
+    is_late = torch.cuda.is_initialized() or torch.cuda._is_in_bad_fork()
+    has_cuda = hasattr(torch._C, "_cuda_getDeviceCount")
+    if has_cuda and not is_late and SCOPE.active and not SCOPE.is_redirected:
+        _fork_between_compiles()
+
+
+def _fork_between_compiles() -> None:
+    """Take the copy unless a thread compiles: that compile never ends in a copy, and all wait."""
+    lock = getattr(sys.modules.get("torch._dynamo.convert_frame"), "compile_lock", None)
+    if lock is None:
+        fork_copy()
+    elif not lock._is_owned() and lock.acquire(blocking=False):
+        try:
+            fork_copy(lock.release)
+        finally:
+            lock.release()
+
+
+def fork_copy(release: Callable[[], None] = lambda: None) -> None:
+    """Fork this process; the copy calls `release`, and waits for tasks."""
+    global _copy, _owner
+    _owner = os.getpid()
+    ours, theirs = socket.socketpair()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Of forks where there are threads.
+        child = os.fork()
+    if child == 0:
+        # A fork of the fork: the program must not find a child that it did not start.
+        if os.fork() == 0:
+            release()
+            ours.close()
+            _be_copy(theirs)
+        os._exit(0)
+    os.waitpid(child, 0)
+    theirs.close()
+    _copy = ProgramCopy(ours)
+
+
+# --- in the copy ----------------------------------------------------------------------------------
+
+
+class Silence:
+    """Takes the recording's place: what the copy does is not what the program does."""
+
+    stopped: str | None = None
+
+    def emit(self, event: Event) -> None:
+        """Nothing."""
+
+    def payload(self, text: str) -> str:
+        """Nothing."""
+        return ""
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+def _be_copy(connection: socket.socket) -> None:
+    """Wait for tasks until the program is gone; this never returns into the program."""
+    global _copy_itself
+    _copy_itself = os.getpid()
+    with contextlib.suppress(BaseException):
+        _leave_program(connection)
+        SCOPE.redirect(Silence())
+        from inductoscope.inside.search.compiler_imports import import_compiler
+
+        import_compiler()
+        while True:
+            task, path, arguments, state = _received(connection)
+            _send(connection, _done(task, Path(path), arguments, state))
+    os._exit(0)
+
+
+def _done(task: Task, path: Path, arguments: tuple[Any, ...], state: TorchState) -> tuple[Any, str]:
+    try:
+        state.adopt()
+        with state.entered():
+            return task(read_candidate(path), *arguments), ""
+    except Exception as error:
+        text = "".join(traceback.format_exception(error))[-1500:]
+        return None, text
+
+
+def _leave_program(connection: socket.socket) -> None:
+    """Let go of what the program has open, so that it ends when the program closes it."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+    quiet = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(quiet, descriptor)
+    keep = connection.fileno()
+    os.closerange(3, keep)
+    os.closerange(keep + 1, 65536)
+    sys.stdin = open(os.devnull)  # noqa: SIM115
+
+
+def _send(connection: socket.socket, message: Any) -> None:
+    send_message(connection, pickle.dumps(message))
+
+
+def _received(connection: socket.socket) -> Any:
+    return pickle.loads(receive_message(connection))

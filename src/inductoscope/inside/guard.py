@@ -1,0 +1,86 @@
+"""Runs in a child process: starts a program, ends as it ends, and ends it when the parent is gone.
+
+The descriptor is a pipe that the parent holds and never writes to, so it ends when the parent does,
+for whatever reason. Processes that lose their parent become children of this one, so that whatever
+the program has started can be found, also what has left its process group.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+from typing import NoReturn
+
+from inductoscope.processes.limits import adopt_orphans
+from inductoscope.processes.tree import end_what_is_left, processes_below
+
+# For those that are to end, before they are killed.
+_GRACE = 1.0
+# What is started while others end is found the next time.
+_MOST_ROUNDS = 5
+
+
+def run_guarded(descriptor: int, command: list[str]) -> NoReturn:
+    """Become the guard of a program; does not return."""
+    adopt_orphans()
+    woken, waking = os.pipe()
+    os.set_blocking(waking, False)
+    child = os.fork()
+    if child == 0:
+        os.close(descriptor)
+        # Python ignores these two, and so would the program.
+        signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+        os.execvp(command[0], command)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)  # It ends after the program, not before it.
+    signal.set_wakeup_fd(waking, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    _give_streams_up()
+    while True:
+        ended = _reaped(child)
+        # Looked at first: a program may end because its parent is gone, and leave others behind.
+        if select.select([descriptor], [], [], 0)[0]:
+            _end_all()
+        if ended is not None:
+            _end_as(ended)
+        if woken in select.select([descriptor, woken], [], [])[0]:
+            os.read(woken, 4096)
+
+
+def _give_streams_up() -> None:
+    """Whoever reads what the program writes sees the end of it when the program ends."""
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):
+        os.dup2(nowhere, stream)
+
+
+def _reaped(child: int) -> int | None:
+    """Take leave of what has ended; the status of the program, if that is among it."""
+    found = None
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return found
+        if pid == 0:
+            return found
+        if pid == child:
+            found = status
+
+
+def _end_as(status: int) -> NoReturn:
+    if os.WIFSIGNALED(status):
+        signal.signal(os.WTERMSIG(status), signal.SIG_DFL)
+        os.kill(os.getpid(), os.WTERMSIG(status))
+    os._exit(os.WEXITSTATUS(status))
+
+
+def _end_all() -> NoReturn:
+    for _ in range(_MOST_ROUNDS):
+        below = processes_below(os.getpid())
+        if not below:
+            break
+        end_what_is_left(below, grace=_GRACE)
+    os._exit(1)

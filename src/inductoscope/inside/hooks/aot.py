@@ -1,0 +1,113 @@
+"""AOTAutograd: the joint graph, its two halves, and the decompositions applied on the way."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from typing import Any
+
+from inductoscope.inside.graphs import store_graph
+from inductoscope.inside.observe import (
+    Arguments,
+    Keywords,
+    current_compile_id,
+    enter_stage,
+    fail_stage,
+    leave_stage,
+    watch,
+)
+from inductoscope.inside.scope import SCOPE
+from inductoscope.recording.events import Decomposed, GraphLeft
+from inductoscope.torch_facts import stages
+from inductoscope.torch_facts.torch_names import (
+    Hook,
+    Replacement,
+    TorchName,
+    Wrap,
+)
+
+_GRAPH_COMPILE = "torch._functorch._aot_autograd.graph_compile"
+
+
+class _Trace(threading.local):
+    """Decompositions applied by the trace under way on this thread."""
+
+    def __init__(self) -> None:
+        self.applied: Counter[str] = Counter()
+
+
+_trace = _Trace()
+
+
+def _trace_start(args: Arguments, kwargs: Keywords) -> Any:
+    _trace.applied.clear()
+    return enter_stage(stages.AOT)
+
+
+def _traced(stage: str) -> Replacement:
+    """Watches a function that traces the user's graph; its first result is the new graph."""
+
+    def after(frame: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
+        leave_stage(frame)
+        module = result[0] if isinstance(result, tuple) else result
+        _emit_graph(stage, module)
+        if _trace.applied:
+            counts = dict(_trace.applied)
+            SCOPE.emit(Decomposed(compile=current_compile_id(), counts=counts))
+
+    return watch(before=_trace_start, after=after, failed=fail_stage)
+
+
+def _handed_over(stage: str) -> Replacement:
+    """Watches a function that is given a graph to compile as its first argument."""
+
+    def before(args: Arguments, kwargs: Keywords) -> None:
+        _emit_graph(stage, args[0])
+
+    return watch(before=before)
+
+
+def _emit_graph(stage: str, module: Any) -> None:
+    SCOPE.emit(GraphLeft(stage=stage, compile=current_compile_id(), payload=store_graph(module)))
+
+
+GRAPHS = Hook(
+    stage=stages.AOT,
+    records="joint, forward and backward graphs of AOTAutograd",
+    wraps=(
+        Wrap(TorchName(_GRAPH_COMPILE, "aot_dispatch_autograd_graph"), _traced("aot-joint")),
+        Wrap(TorchName(_GRAPH_COMPILE, "aot_dispatch_base_graph"), _traced("aot-inference")),
+        Wrap(TorchName(_GRAPH_COMPILE, "_aot_stage2b_fw_compile"), _handed_over("aot-forward")),
+        Wrap(TorchName(_GRAPH_COMPILE, "_aot_stage2b_bw_compile"), _handed_over("aot-backward")),
+    ),
+)
+
+
+def _decomposition_start(args: Arguments, kwargs: Keywords) -> Any:
+    operation = str(args[1])
+    return SCOPE.enter_part(stages.DECOMPOSITION, operation), operation
+
+
+def _decomposed(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
+    """torch asks for every operation; those without a decomposition answer NotImplemented."""
+    frame, operation = token
+    SCOPE.leave(frame)
+    if result is not NotImplemented:
+        _trace.applied[operation] += 1
+
+
+def _decomposition_failed(token: Any, error: BaseException) -> None:
+    SCOPE.note_failure(error, token[0])
+    SCOPE.leave(token[0], failed=True)
+
+
+DECOMPOSITIONS = Hook(
+    stage=stages.AOT,
+    records="decompositions applied",
+    wraps=(
+        Wrap(
+            TorchName("torch.fx.experimental.proxy_tensor", "maybe_handle_decomp"),
+            watch(before=_decomposition_start, after=_decomposed, failed=_decomposition_failed),
+        ),
+    ),
+)

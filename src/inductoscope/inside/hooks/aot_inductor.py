@@ -1,0 +1,107 @@
+"""AOTInductor: a whole program compiled into a package, without Dynamo around it."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import weakref
+from typing import Any
+
+from inductoscope.inside.observe import (
+    Arguments,
+    Keywords,
+    enter_stage,
+    leave_stage,
+    record_error,
+    watch,
+)
+from inductoscope.inside.scope import SCOPE
+from inductoscope.recording.events import CompileEnd, CompileStart
+from inductoscope.torch_facts import stages
+from inductoscope.torch_facts.frames import is_users
+from inductoscope.torch_facts.stages import AOT_INDUCTOR
+from inductoscope.torch_facts.torch_names import Hook, TorchName, Wrap
+
+_numbers = itertools.count()
+_known: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
+
+
+def compile_id_of(module: Any) -> str:
+    """The id of the compile of a module, the same for all who ask; torch itself has none."""
+    if module not in _known:
+        _known[module] = f"aoti/{next(_numbers)}"
+    return _known[module]
+
+
+def module_to_compile(args: Arguments, kwargs: Keywords) -> Any:
+    """What `compile_fx_aot` was given to compile."""
+    return args[0] if args else kwargs["model_"]
+
+
+def _start(args: Arguments, kwargs: Keywords) -> Any:
+    module = module_to_compile(args, kwargs)
+    compile_id = compile_id_of(module)
+    file, line = calling_line()
+    SCOPE.emit(
+        CompileStart(
+            compile=compile_id,
+            function=_name(module),
+            file=file,
+            line=line,
+            flow=AOT_INDUCTOR,
+        )
+    )
+    SCOPE.begin_ahead_of_time(compile_id)
+    return enter_stage(stages.AOT), compile_id
+
+
+def _name(module: Any) -> str:
+    """The class of the module that was exported; else the graph's own name."""
+    for node in module.graph.nodes:
+        stack = node.meta.get("nn_module_stack") or {}
+        for _, kind in stack.values():
+            name = kind if isinstance(kind, str) else kind.__qualname__
+            return name.rpartition(".")[2]
+    return type(module).__name__
+
+
+def calling_line() -> tuple[str, int]:
+    """The line of the user's program that led here."""
+    frame = sys._getframe()
+    found: Any = frame
+    while found is not None:
+        if is_users(found.f_code.co_filename):
+            return found.f_code.co_filename, found.f_lineno
+        found = found.f_back
+    return "", 0
+
+
+def _end(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
+    _close(token, "compiled")
+
+
+def _failed(token: Any, error: BaseException) -> None:
+    frame, compile_id = token
+    SCOPE.note_failure(error, frame)
+    _close(token, "raised")
+    # The doctor, which follows the same compile, asks as well.
+    record_error(error, compile_id, SCOPE.failure_of(error, forget=False))
+
+
+def _close(token: Any, outcome: str) -> None:
+    frame, compile_id = token
+    leave_stage(frame, failed=outcome == "raised")
+    SCOPE.end_ahead_of_time()
+    SCOPE.emit(CompileEnd(compile=compile_id, seconds=round(frame.seconds, 6), outcome=outcome))
+
+
+PROGRAMS = Hook(
+    stage=stages.AOT,
+    records="programs that AOTInductor compiled",
+    wraps=(
+        Wrap(
+            TorchName("torch._inductor.compile_fx", "compile_fx_aot"),
+            watch(before=_start, after=_end, failed=_failed),
+        ),
+    ),
+)

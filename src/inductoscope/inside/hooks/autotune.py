@@ -1,0 +1,230 @@
+"""Autotuning: choices submitted, precompiled, timed or failed, and the winner."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Any
+
+from inductoscope.inside.observe import (
+    Arguments,
+    Keywords,
+    current_compile_id,
+    enter_stage,
+    fail_stage,
+    leave_stage,
+    watch,
+)
+from inductoscope.inside.scope import BROKEN, SCOPE
+from inductoscope.recording.events import (
+    AutotuneChosen,
+    AutotuneStart,
+    AutotuneTimed,
+    BenchmarkEnd,
+    BenchmarkStart,
+    ChoiceEnd,
+    ChoiceStart,
+    LaunchConfigsTimed,
+    TorchLogged,
+)
+from inductoscope.torch_facts import stages
+from inductoscope.torch_facts.log_lines import PATTERNS
+from inductoscope.torch_facts.torch_names import Hook, TorchName, Wrap
+
+_SELECT = "torch._inductor.select_algorithm"
+_HEURISTICS = "torch._inductor.runtime.triton_heuristics"
+
+
+def _selection_start(args: Arguments, kwargs: Keywords) -> Any:
+    name, choices = str(args[1]), args[2]
+    SCOPE.emit(
+        AutotuneStart(
+            graph=SCOPE.graph,
+            operation=name,
+            choices=tuple(_describe_choice(choice) for choice in choices),
+            inputs=_describe_inputs(args[3] if len(args) > 3 else kwargs.get("input_nodes")),
+        )
+    )
+    return enter_stage(stages.AUTOTUNE, detail=name)
+
+
+def _selection_end(frame: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
+    graph, operation = SCOPE.graph, frame.detail
+    leave_stage(frame)
+    chosen = result[1] if isinstance(result, tuple) and len(result) > 1 else None
+    if chosen is not None:
+        SCOPE.emit(AutotuneChosen(graph=graph, operation=operation, choice=_name_of(chosen)))
+
+
+def _describe_inputs(nodes: Any) -> tuple[str, ...]:
+    """Shape and type of each: what a choice is best at depends on them."""
+    described = SCOPE.guard(lambda: tuple(map(_shape, nodes or ())))
+    return () if described is BROKEN else described
+
+
+def _shape(node: Any) -> str:
+    sizes = ", ".join(map(str, node.get_size()))
+    return f"{str(node.get_dtype()).removeprefix('torch.')}[{sizes}]"
+
+
+def _describe_choice(choice: Any) -> dict[str, Any]:
+    return {
+        "name": _name_of(choice),
+        "class": type(choice).__name__,
+        "description": str(getattr(choice, "description", "") or "")[:1000],
+    }
+
+
+def _name_of(choice: Any) -> str:
+    return str(getattr(choice, "name", choice))
+
+
+def _timed(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
+    name, _, timings = args[:3]
+    finite = {c: t for c, t in timings.items() if math.isfinite(t)}
+    winner = min(finite, key=lambda choice: finite[choice]) if finite else None
+    SCOPE.emit(
+        AutotuneTimed(
+            graph=SCOPE.graph,
+            operation=str(name),
+            milliseconds={_name_of(c): t for c, t in finite.items()},
+            failed=tuple(_name_of(choice) for choice in timings if choice not in finite),
+            winner="" if winner is None else _name_of(winner),
+        )
+    )
+
+
+CHOICES = Hook(
+    stage=stages.AUTOTUNE,
+    records="choices of an operation's implementation, their times and the winner",
+    wraps=(
+        Wrap(
+            TorchName(_SELECT, "AlgorithmSelectorCache.__call__"),
+            watch(before=_selection_start, after=_selection_end, failed=fail_stage),
+        ),
+        Wrap(TorchName(_SELECT, "AlgorithmSelectorCache.log_results"), watch(after=_timed)),
+    ),
+)
+
+
+def _precompile_start(args: Arguments, kwargs: Keywords) -> Any:
+    name = _name_of(args[0])
+    SCOPE.emit(ChoiceStart(choice=name))
+    return name, time.perf_counter()
+
+
+def _precompile_end(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
+    name, started = token
+    SCOPE.emit(ChoiceEnd(choice=name, seconds=round(time.perf_counter() - started, 6)))
+
+
+def _precompile_failed(token: Any, error: BaseException) -> None:
+    name, started = token
+    SCOPE.emit(
+        ChoiceEnd(
+            choice=name,
+            seconds=round(time.perf_counter() - started, 6),
+            error=f"{type(error).__name__}: {error}"[:2000],
+        )
+    )
+
+
+_precompiled = watch(before=_precompile_start, after=_precompile_end, failed=_precompile_failed)
+
+PRECOMPILES = Hook(
+    stage=stages.AUTOTUNE,
+    records="compiles of single choices",
+    wraps=(Wrap(TorchName(_SELECT, "TritonTemplateCaller.precompile"), _precompiled),),
+)
+
+
+def _configs_timed(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
+    tuner = args[0]
+    SCOPE.emit(
+        LaunchConfigsTimed(
+            kernel=tuner.inductor_meta.get("kernel_name") or "",
+            milliseconds=tuple((str(launcher.config), time_) for launcher, time_ in result.items()),
+        )
+    )
+
+
+LAUNCH_CONFIGS = Hook(
+    stage=stages.AUTOTUNE,
+    records="launch configurations of Triton kernels and their times",
+    wraps=(
+        Wrap(
+            TorchName(_HEURISTICS, "CachingAutotuner.benchmark_all_configs"),
+            watch(after=_configs_timed),
+        ),
+    ),
+)
+
+
+# --- what torch says of choices -------------------------------------------------------------------
+
+_TEXTS = frozenset(
+    pattern.text for pattern in PATTERNS if pattern.module.endswith("select_algorithm.py")
+)
+_LEVELS = ("debug", "info", "warning", "error", "exception")
+
+
+class _Overheard:
+    """torch's logger, with the lines about choices also written to the recording.
+
+    At every level: whether the user sees them is the logger's own business, and stays so.
+    """
+
+    def __init__(self, logger: Any) -> None:
+        self._logger = logger
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._logger, name)
+        if name not in _LEVELS:
+            return found
+
+        def log(message: Any, *args: Any, **kwargs: Any) -> None:
+            if SCOPE.active and message in _TEXTS:
+                SCOPE.guard(_say, message, args)
+            # The line is to name its own place in torch.
+            found(message, *args, **{**kwargs, "stacklevel": kwargs.get("stacklevel", 1) + 1})
+
+        return log
+
+
+def _say(message: str, args: Arguments) -> None:
+    SCOPE.emit(TorchLogged(text=(message % args)[:4000], compile=current_compile_id()))
+
+
+SAYINGS = Hook(
+    stage=stages.AUTOTUNE,
+    records="what torch logs about choices: submitted, finished, failed, given up",
+    wraps=(Wrap(TorchName(_SELECT, "log"), _Overheard),),
+)
+
+
+def _benchmark_start(args: Arguments, kwargs: Keywords) -> Any:
+    choice = args[1] if len(args) > 1 else kwargs.get("choice")
+    text = str(choice)[:4000]
+    SCOPE.emit(BenchmarkStart(choice=_name_of(choice), text=text, compile=current_compile_id()))
+    return choice, text
+
+
+def _benchmark_end(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
+    SCOPE.emit(BenchmarkEnd(choice=_name_of(token[0]), text=token[1]))
+
+
+def _benchmark_failed(token: Any, error: BaseException) -> None:
+    text = f"{type(error).__name__}: {error}"[:2000]
+    SCOPE.emit(BenchmarkEnd(choice=_name_of(token[0]), text=token[1], error=text))
+
+
+BENCHMARKS = Hook(
+    stage=stages.AUTOTUNE,
+    records="runs of single choices to time them",
+    wraps=(
+        Wrap(
+            TorchName(_SELECT, "AlgorithmSelectorCache.benchmark_choice"),
+            watch(before=_benchmark_start, after=_benchmark_end, failed=_benchmark_failed),
+        ),
+    ),
+)

@@ -1,0 +1,111 @@
+"""Caches: what was looked up, and whether it was there."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from inductoscope.inside.observe import (
+    Arguments,
+    Keywords,
+    current_compile_id,
+    watch,
+)
+from inductoscope.inside.scope import SCOPE
+from inductoscope.recording.events import CacheKeyMade, CacheLookedUp, LibraryWanted
+from inductoscope.torch_facts.torch_names import Hook, TorchName, Wrap
+
+# torch announces a look-up as an instant event with the cache and the outcome in its name.
+_LOOKUP = re.compile(r"(fx_graph_cache|autograd_cache)_(\w+)")
+_CACHE_NAMES = {"fx_graph_cache": "FX graph", "autograd_cache": "AOTAutograd"}
+
+
+def _announced(args: Arguments, kwargs: Keywords) -> None:
+    name = str(args[0] if args else kwargs.get("event_name"))
+    lookup = _LOOKUP.fullmatch(name)
+    if lookup is None:
+        return
+    details = kwargs.get("metadata") or (args[1] if len(args) > 1 else None) or {}
+    SCOPE.emit(
+        CacheLookedUp(
+            cache=_CACHE_NAMES[lookup[1]],
+            outcome=lookup[2],
+            compile=current_compile_id(),
+            key=details.get("key") or "",
+            reason=details.get("cache_bypass_reason") or "",
+        )
+    )
+
+
+GRAPH_CACHES = Hook(
+    stage="caches",
+    records="hits and misses of the FX graph and AOTAutograd caches",
+    wraps=(
+        Wrap(
+            TorchName("torch._dynamo.utils", "CompileEventLogger.instant"),
+            watch(before=_announced),
+        ),
+    ),
+)
+
+
+# Enough of a field to see what it is; its hash decides whether it is the same.
+_LONGEST_FIELD = 400
+
+
+def _key_made(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
+    key, fields = result
+    shown = [str(field)[:_LONGEST_FIELD] for field in fields]
+    SCOPE.emit(CacheKeyMade(compile=current_compile_id(), key=key, payload=SCOPE.json(shown)))
+
+
+GRAPH_KEYS = Hook(
+    stage="caches",
+    records="what the keys of the FX graph cache are made of",
+    wraps=(
+        Wrap(
+            TorchName("torch._inductor.codecache", "compiled_fx_graph_hash"),
+            watch(after=_key_made),
+        ),
+    ),
+)
+
+
+def _best_config_read(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
+    SCOPE.emit(
+        CacheLookedUp(
+            cache="launch configuration",
+            outcome="miss" if result is None else "hit",
+            compile=current_compile_id(),
+        )
+    )
+
+
+LAUNCH_CONFIGS = Hook(
+    stage="caches",
+    records="hits and misses of the cache of launch configurations",
+    wraps=(
+        Wrap(
+            TorchName("torch._inductor.runtime.autotune_cache", "AutotuneCache.read_best"),
+            watch(after=_best_config_read),
+        ),
+    ),
+)
+
+
+def _binary_wanted(args: Arguments, kwargs: Keywords) -> None:
+    """A C++ library is asked for; the compiler's own event follows unless it is in the cache."""
+    code = args[1] if len(args) > 1 else kwargs["main_code"]
+    SCOPE.emit(LibraryWanted(graph=SCOPE.graph, payload=SCOPE.text(str(code).strip())))
+
+
+CPP_BINARIES = Hook(
+    stage="caches",
+    records="C++ libraries asked for, to tell those that were compiled from those in the cache",
+    wraps=(
+        Wrap(
+            TorchName("torch._inductor.codecache", "CppCodeCache.load_async"),
+            watch(before=_binary_wanted),
+        ),
+    ),
+)

@@ -1,0 +1,404 @@
+"""Code generation: kernels with what is inside them, the wrapper, and reuse of buffers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from inductoscope.inside.hooks.inductor import written_wrappers
+from inductoscope.inside.hooks.kernel_lines import forget_writing, numbered_lines, take_lines
+from inductoscope.inside.hooks.scheduler import origin_names
+from inductoscope.inside.observe import (
+    Arguments,
+    Keywords,
+    enter_graph_stage,
+    enter_stage,
+    fail_stage,
+    leave_stage,
+    stage,
+    watch,
+)
+from inductoscope.inside.scope import BROKEN, SCOPE
+from inductoscope.recording.events import (
+    BufferReused,
+    BuffersListed,
+    KernelDefined,
+    MemoryListed,
+    WrapperGenerated,
+    WrapperLoaded,
+)
+from inductoscope.torch_facts import stages
+from inductoscope.torch_facts.torch_names import (
+    Hook,
+    Replacement,
+    TorchName,
+    Wrap,
+)
+
+TORCH_NAMES = {
+    "torch._inductor.virtualized": ("V.graph",),
+    "torch._inductor.utils": ("Placeholder.DESCRIPTIVE_NAME", "Placeholder.KERNEL_NAME"),
+}
+
+_SCHEDULER = "torch._inductor.scheduler"
+_WRAPPER = "torch._inductor.codegen.wrapper"
+
+
+def _defined(language: str) -> Replacement:
+    """Watches `define_kernel(self, source, nodes, …)`, which returns the kernel's name."""
+
+    def after(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
+        source, nodes = args[1], list(_scheduler_nodes(args[2]))
+        name = str(result)
+        lines = take_lines({node.get_name() for node in nodes})
+        SCOPE.emit(
+            KernelDefined(
+                graph=SCOPE.graph,
+                name=name,
+                language=language,
+                payload=SCOPE.text(_final_source(str(source), name, language)),
+                nodes=tuple(node.get_name() for node in nodes),
+                origins=_unique(origin for node in nodes for origin in origin_names(node.node)),
+                reads=_unique(dep.name for node in nodes for dep in node.read_writes.reads),
+                writes=_unique(dep.name for node in nodes for dep in node.read_writes.writes),
+                lines=lines,
+                numbered=numbered_lines(str(source), lines),
+            )
+        )
+
+    return watch(after=after)
+
+
+def _scheduler_nodes(schedule: Any) -> Iterable[Any]:
+    """The scheduler nodes of a schedule, which may hold markers and nested lists besides."""
+    for item in schedule if isinstance(schedule, Iterable) else (schedule,):
+        if hasattr(item, "get_nodes"):
+            yield from (node for node in item.get_nodes() if hasattr(node, "read_writes"))
+        elif isinstance(item, (list, tuple)):
+            yield from _scheduler_nodes(item)
+
+
+def _final_source(source: str, name: str, language: str) -> str:
+    """The source with torch's placeholders filled in, as the wrapper will hold it."""
+    from torch._inductor.utils import Placeholder
+    from torch._inductor.virtualized import V
+
+    inner = "kernel" if language == "C++" and not V.graph.cpp_wrapper else name
+    source = source.replace(str(Placeholder.KERNEL_NAME), inner)
+    source = source.replace(str(Placeholder.DESCRIPTIVE_NAME), name)
+    return source.replace("#pragma CMT", "//" if language == "C++" else "#")
+
+
+def _unique(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(names))
+
+
+KERNELS = Hook(
+    stage=stages.CODEGEN,
+    records="generated C++ kernels",
+    wraps=(
+        Wrap(
+            TorchName("torch._inductor.codegen.cpp", "CppScheduling.define_kernel"),
+            _defined("C++"),
+        ),
+    ),
+)
+
+TRITON_KERNELS = Hook(
+    stage=stages.CODEGEN,
+    records="generated Triton kernels",
+    wraps=(
+        Wrap(
+            TorchName("torch._inductor.codegen.triton", "TritonScheduling.define_kernel"),
+            _defined("Triton"),
+        ),
+    ),
+)
+
+
+# --- kernels that are calls of a library ----------------------------------------------------------
+
+
+def _extern_call(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
+    node = args[1]
+    # A user-written kernel that an operation was fused into wraps the node that holds it.
+    holder: Any = getattr(node, "kernel_node", node)
+    operation = holder.node
+    kernel = getattr(operation, "python_kernel_name", None) or type(operation).__name__
+    SCOPE.emit(
+        KernelDefined(
+            graph=SCOPE.graph,
+            name=str(kernel),
+            language="extern",
+            nodes=(node.get_name(),),
+            origins=tuple(origin_names(operation)),
+            reads=_unique(dep.name for dep in node.read_writes.reads),
+            writes=_unique(dep.name for dep in node.read_writes.writes),
+        )
+    )
+
+
+EXTERN_KERNELS = Hook(
+    stage=stages.CODEGEN,
+    records="calls of library kernels",
+    wraps=(
+        Wrap(TorchName(_SCHEDULER, "Scheduler.codegen_extern_call"), watch(after=_extern_call)),
+    ),
+)
+
+
+# --- buffers --------------------------------------------------------------------------------------
+
+
+def _reused(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
+    _, old, new = args[:3]
+    _emit_reuse(old.get_name(), new.get_name(), "memory")
+
+
+def _written_in_place(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
+    _, old, new = args[:3]
+    _emit_reuse(str(old), str(new), "in place")
+
+
+def _emit_reuse(old: str, new: str, how: str) -> None:
+    SCOPE.emit(BufferReused(graph=SCOPE.graph, old=old, new=new, how=how))
+
+
+BUFFER_REUSE = Hook(
+    stage=stages.CODEGEN,
+    records="buffers that take over the memory of others",
+    wraps=(
+        Wrap(TorchName(_WRAPPER, "PythonWrapperCodegen.make_buffer_reuse"), watch(after=_reused)),
+        Wrap(
+            TorchName("torch._inductor.codegen.common", "KernelArgs.make_inplace"),
+            watch(after=_written_in_place),
+        ),
+    ),
+)
+
+
+# --- the wrapper ----------------------------------------------------------------------------------
+
+
+def _loading(args: Arguments, kwargs: Keywords) -> Any:
+    """Before the wrapper is loaded: loading compiles the kernels, and may fail or hang."""
+    frame = enter_stage(stages.WRAPPER)
+    SCOPE.guard(_emit_wrapper, args[0], args[1].value)
+    return frame
+
+
+def _compiling_ahead(args: Arguments, kwargs: Keywords) -> Any:
+    """Ahead of time the wrapper is C++, and is compiled together with the kernels."""
+    frame = enter_stage(stages.CPP_COMPILE)
+    lowered, code = args[1], args[2] if len(args) > 2 else kwargs["wrapper_code"]
+    SCOPE.guard(_emit_wrapper, lowered, code)
+    return frame
+
+
+def _compiled_ahead(frame: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
+    leave_stage(frame)
+    files = result if isinstance(result, (list, tuple)) else [result]
+    path = next((str(file) for file in files if str(file).endswith((".so", ".cpp"))), "")
+    SCOPE.emit(WrapperLoaded(graph=SCOPE.graph, path=path))
+
+
+def _emit_wrapper(lowered: Any, code: str) -> None:
+    digest = SCOPE.text(code)
+    written_wrappers.add(digest)
+    SCOPE.emit(WrapperGenerated(graph=SCOPE.graph, payload=digest))
+    buffers = {
+        name: {
+            "origin": None if origin is None else origin.name,
+            "origins": origin_names(buffer),
+        }
+        for name, buffer in lowered.name_to_buffer.items()
+        for origin in (buffer.get_origin_node(),)
+    }
+    SCOPE.emit(BuffersListed(graph=SCOPE.graph, payload=SCOPE.json(buffers)))
+
+
+def _loaded(frame: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
+    leave_stage(frame)
+    SCOPE.emit(WrapperLoaded(graph=SCOPE.graph, path=getattr(result, "__file__", "") or ""))
+
+
+def _scheduler_codegen_failed(frame: Any, error: BaseException) -> None:
+    """Say which scheduler node code was being generated for."""
+    from torch._inductor.virtualized import V
+
+    node = getattr(getattr(V.graph, "scheduler", None), "current_node", None)
+    if frame is not None and node is not None:
+        frame.detail = node.get_name()
+    fail_stage(frame, error)
+
+
+def _codegen_start(args: Arguments, kwargs: Keywords) -> Any:
+    return enter_graph_stage(stages.CODEGEN)
+
+
+def _codegen_end(frame: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
+    leave_stage(frame)
+    forget_writing()
+
+
+WRAPPER = Hook(
+    stage=stages.CODEGEN,
+    records="the wrapper that calls the kernels, and the origin of every buffer",
+    wraps=(
+        Wrap(
+            TorchName(_SCHEDULER, "Scheduler.codegen"),
+            watch(before=_codegen_start, after=_codegen_end, failed=_scheduler_codegen_failed),
+        ),
+        Wrap(TorchName(_WRAPPER, "PythonWrapperCodegen.generate"), stage(stages.CODEGEN)),
+        Wrap(
+            TorchName("torch._inductor.graph", "GraphLowering._compile_to_module_lines"),
+            watch(before=_loading, after=_loaded, failed=fail_stage),
+        ),
+    ),
+)
+
+AHEAD_OF_TIME = Hook(
+    stage=stages.CODEGEN,
+    records="the C++ wrapper of a graph compiled ahead of time",
+    wraps=(
+        Wrap(
+            TorchName("torch._inductor.codecache", "AotCodeCompiler.compile"),
+            watch(before=_compiling_ahead, after=_compiled_ahead, failed=fail_stage),
+        ),
+    ),
+)
+
+
+# --------------------------------------------------------------------------------------------------
+# What is known of memory when kernels are generated: the room of every buffer, and of sizes.
+#
+# A loop body says where it reads and writes, in symbols. Whether that is inside a buffer depends
+# on the buffer's layout, on the range of each symbol, and on what the guards say of them.
+
+TORCH_NAMES = {
+    "torch._inductor.virtualized": ("V.graph",),
+}
+
+# Guards are short. A longer one is not worth its place, and is counted as not understood.
+_LONGEST = 2000
+_TOO_LONG = "<too long>"
+
+
+def _listed(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
+    from torch._inductor.virtualized import V
+
+    graph: Any = V.graph
+    described = {"buffers": dict(_buffers(graph)), **_describe_sizes(graph.sizevars)}
+    SCOPE.emit(MemoryListed(graph=SCOPE.graph, payload=SCOPE.json(described)))
+
+
+def _buffers(graph: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Inputs, constants and buffers; those that can be described."""
+    values = _input_values(graph)
+    for name, given in graph.graph_inputs.items():
+        found = SCOPE.guard(_describe_input, given, values.get(name))
+        if found is not BROKEN and found:
+            yield name, found
+    for name, constant in graph.constants.items():
+        if hasattr(constant, "stride"):
+            yield name, {"size": _texts(constant.shape), "stride": _texts(constant.stride())}
+    for name, buffer in graph.name_to_buffer.items():
+        found = SCOPE.guard(_describe_buffer, buffer)
+        if found is not BROKEN and found:
+            yield name, found
+
+
+def _input_values(graph: Any) -> dict[str, Any]:
+    nodes = graph.module.graph.nodes
+    return {node.target: node.meta.get("val") for node in nodes if node.op == "placeholder"}
+
+
+def _describe_input(given: Any, value: Any) -> dict[str, Any] | None:
+    layout = given.get_layout() if hasattr(given, "get_layout") else None
+    if layout is None:
+        return None
+    found = {"size": _texts(layout.size), "stride": _texts(layout.stride), "input": True}
+    # A kernel may address all of the memory that a view lies in: as_strided does.
+    around = SCOPE.guard(_memory_around, value)
+    return found if around is BROKEN else {**found, **around}
+
+
+def _memory_around(value: Any) -> dict[str, str]:
+    if not hasattr(value, "untyped_storage"):
+        return {}
+    length = value.untyped_storage().size()
+    return {"before": _text(value.storage_offset()), "bytes": _text(length)} | {
+        "itemsize": str(value.dtype.itemsize)
+    }
+
+
+def _describe_buffer(buffer: Any) -> dict[str, Any] | None:
+    layout: Any = getattr(buffer, "layout", None)
+    mutated = getattr(layout, "get_buffer", None)
+    if mutated is not None:
+        return {"same_as": mutated().get_name()}
+    if not all(hasattr(layout, name) for name in ("size", "stride", "offset")):
+        return None  # An operation that only writes to others has no memory.
+    found: dict[str, Any] = {"size": _texts(layout.size), "stride": _texts(layout.stride)}
+    view = getattr(layout, "view", None)
+    if view is not None:
+        found["inside"] = view.get_name()
+        found["offset"] = _text(view.get_layout().offset)
+    elif str(layout.offset) != "0":
+        found["offset"] = _text(layout.offset)
+    return found
+
+
+def _describe_sizes(sizes: Any) -> dict[str, Any]:
+    environment: Any = sizes.shape_env
+    precomputed = getattr(sizes, "inv_precomputed_replacements", {})
+    replaced = {**environment.replacements, **precomputed}
+    asserted = getattr(environment, "deferred_runtime_asserts", {}).values()
+    assumed = [
+        *(guard.expr for guard in environment.guards),
+        *(check.expr for checks in asserted for check in checks),
+    ]
+    return {
+        "symbols": dict(_symbols(environment)),
+        "replaced": {str(symbol): _text(value) for symbol, value in replaced.items()},
+        "assumed": list(dict.fromkeys(map(_text, assumed))),
+    }
+
+
+def _symbols(environment: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    values = getattr(environment, "backed_var_to_val", None)
+    if values is None:
+        values = getattr(environment, "var_to_val", {})
+    sources = getattr(environment, "var_to_sources", {})
+    for symbol, span in environment.var_to_range.items():
+        found = {"lower": str(span.lower), "upper": str(span.upper)}
+        if symbol in values:
+            found["value"] = str(values[symbol])
+        for source in list(sources.get(symbol, ()))[:1]:
+            name = source.name
+            found["source"] = str(name() if callable(name) else name)
+        yield str(symbol), found
+
+
+def _texts(values: Any) -> list[str]:
+    return [_text(value) for value in values]
+
+
+def _text(value: Any) -> str:
+    # A size under tracing prints as its expression too, but asks for its hint on the way.
+    node = getattr(value, "node", None)
+    text = str(value if node is None else node.expr)
+    # A part of an expression could be read as another expression.
+    return text if len(text) <= _LONGEST else _TOO_LONG
+
+
+MEMORY = Hook(
+    stage=stages.CODEGEN,
+    records="the room of every buffer, and what guards say of sizes",
+    wraps=(
+        Wrap(
+            TorchName("torch._inductor.scheduler", "Scheduler.codegen"),
+            watch(after=_listed),
+        ),
+    ),
+)

@@ -1,0 +1,455 @@
+"""Dynamo: frames compiled, the graphs taken from them, breaks, guards and recompiles."""
+
+from __future__ import annotations
+
+import re
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from types import FrameType
+from typing import Any
+
+from inductoscope.inside.graphs import store_graph
+from inductoscope.inside.observe import (
+    Arguments,
+    Keywords,
+    current_compile_id,
+    enter_stage,
+    fail_stage,
+    glance,
+    leave_stage,
+    record_error,
+    stage,
+    stage_done,
+    watch,
+)
+from inductoscope.inside.program_settings import (
+    CONFIGS,
+    backend_of,
+    compile_arguments,
+    config_texts,
+    default_texts,
+    marks_of,
+    static_marks_of,
+)
+from inductoscope.inside.scope import BROKEN, SCOPE
+from inductoscope.recording.events import (
+    CompileEnd,
+    CompileStart,
+    FellBackToEager,
+    GraphBroke,
+    GraphLeft,
+    GuardsBuilt,
+    Recompiled,
+    RecompileLimitHit,
+    SettingsUsed,
+    TracingContinues,
+)
+from inductoscope.torch_facts import stages
+from inductoscope.torch_facts.frames import is_users
+from inductoscope.torch_facts.torch_names import Hook, TorchName, Wrap
+
+_CONVERT = "torch._dynamo.convert_frame"
+_RESUMED = re.compile(r"torch_dynamo_resume_in_(\w+)_at_(\d+)")
+
+_MOST_CALLERS = 12
+_LONGEST_LINE = 400
+
+# The compile whose exception is on its way out on this thread; Dynamo may yet swallow it.
+_raised = threading.local()
+
+
+# --- frames ---------------------------------------------------------------------------------------
+
+
+def _frame_start(args: Arguments, kwargs: Keywords) -> Any:
+    code = args[0]
+    compile_id = str(kwargs.get("compile_id"))
+    resumed = _RESUMED.match(code.co_name)
+    SCOPE.emit(
+        CompileStart(
+            compile=compile_id,
+            function=code.co_name,
+            resumed=f"{resumed[1]} at line {resumed[2]}" if resumed else "",
+            file=code.co_filename,
+            line=code.co_firstlineno,
+        )
+    )
+    return enter_stage(stages.DYNAMO), compile_id
+
+
+def _frame_end(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
+    frame, compile_id = token
+    guarded = getattr(result, "guarded_code", None)
+    leave_stage(frame)
+    SCOPE.emit(
+        CompileEnd(
+            compile=compile_id,
+            seconds=round(frame.seconds, 6),
+            outcome="compiled" if guarded is not None else "skipped",
+            reason=_text(getattr(result, "skip_reason", None)),
+        )
+    )
+
+
+def _frame_failed(token: Any, error: BaseException) -> None:
+    frame, compile_id = token
+    SCOPE.note_failure(error, frame)
+    leave_stage(frame, failed=True)
+    SCOPE.emit(
+        CompileEnd(
+            compile=compile_id,
+            seconds=round(frame.seconds, 6),
+            outcome="raised",
+        )
+    )
+    record_error(error, compile_id, SCOPE.failure_of(error))
+    _raised.compile_id = compile_id
+
+
+def _text(value: object) -> str:
+    return "" if value is None else str(value)
+
+
+def _place(frame: Any) -> str:
+    return f"{frame.filename}:{frame.lineno}"
+
+
+COMPILES = Hook(
+    stage=stages.DYNAMO,
+    records="frames compiled, and errors with the stage that raised them",
+    wraps=(
+        Wrap(
+            TorchName(_CONVERT, "_compile"),
+            watch(before=_frame_start, after=_frame_end, failed=_frame_failed),
+        ),
+    ),
+    reads=(TorchName("torch._guards", "CompileContext.current_compile_id"),),
+)
+
+
+# --- graphs ---------------------------------------------------------------------------------------
+
+
+def _graph_captured(args: Arguments, kwargs: Keywords) -> Any:
+    frame = enter_stage(stages.AOT)
+    SCOPE.guard(_emit_graph, args[1] if len(args) > 1 else kwargs["gm"])
+    return frame
+
+
+def _emit_graph(module: Any) -> None:
+    SCOPE.emit(
+        GraphLeft(stage=stages.DYNAMO, compile=current_compile_id(), payload=store_graph(module))
+    )
+
+
+GRAPHS = Hook(
+    stage=stages.DYNAMO,
+    records="the graph that Dynamo took from each frame",
+    wraps=(
+        Wrap(
+            TorchName("torch._dynamo.output_graph", "OutputGraph.call_user_compiler"),
+            watch(before=_graph_captured, after=stage_done, failed=fail_stage),
+        ),
+    ),
+)
+
+
+# --- who calls ------------------------------------------------------------------------------------
+
+
+def _callers(file: str, function: str) -> tuple[str, ...]:
+    """The lines of the program that led to a frame, outermost first.
+
+    After a break, the frame itself is among them: it calls its own rest.
+    """
+    resumed = _RESUMED.match(function)
+    itself = (file, resumed[1] if resumed else function)
+    found = []
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        code = frame.f_code
+        if is_users(code.co_filename) and (code.co_filename, code.co_name) != itself:
+            found.append(f"{code.co_filename}:{frame.f_lineno}")
+        frame = frame.f_back
+    return tuple(reversed(found[:_MOST_CALLERS]))
+
+
+# --- graph breaks ---------------------------------------------------------------------------------
+
+
+def _graph_break(args: Arguments, kwargs: Keywords) -> None:
+    reason = kwargs["reason"] if "reason" in kwargs else args[2]
+    error = kwargs["exc"] if "exc" in kwargs else args[3]
+    if getattr(error, "logged", False):
+        return  # torch calls again for the same break while it unwinds.
+    inner = list(getattr(error, "real_stack", None) or ())
+    stack = [_place(frame) for frame in inner]
+    own = (inner[0].filename, inner[0].name) if inner else ("", "")
+    SCOPE.emit(
+        GraphBroke(
+            compile=current_compile_id(),
+            reason=str(reason)[:4000],
+            source=stack[-1] if stack else "",
+            stack=(*_callers(*own), *stack),
+            code=_text(inner[-1].line)[:_LONGEST_LINE] if inner else "",
+        )
+    )
+
+
+GRAPH_BREAKS = Hook(
+    stage=stages.DYNAMO,
+    records="graph breaks with their reason",
+    wraps=(
+        Wrap(
+            TorchName(
+                "torch._dynamo.symbolic_convert", "InstructionTranslatorBase.log_graph_break"
+            ),
+            watch(before=_graph_break),
+        ),
+    ),
+)
+
+
+# --- guards ---------------------------------------------------------------------------------------
+
+
+def _guards_built(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
+    output = kwargs["output_graph"] if "output_graph" in kwargs else args[2]
+    guards = [_describe_guard(guard) for guard in output.guards]
+    microseconds, costly = time_guards(args[0], output)
+    SCOPE.emit(
+        GuardsBuilt(
+            compile=current_compile_id(),
+            count=len(guards),
+            payload=SCOPE.json(guards),
+            microseconds=microseconds,
+            costly=costly,
+        )
+    )
+
+
+def _describe_guard(guard: Any) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "source": str(guard.name() if callable(guard.name) else guard.name),
+        "kind": guard.create_fn_name(),
+    }
+    if guard.code_list:
+        found["code"] = list(guard.code_list)
+    if guard.user_stack:
+        found["place"] = _place(guard.user_stack[-1])
+    return found
+
+
+GUARDS = Hook(
+    stage=stages.DYNAMO,
+    records="guards of each compiled frame",
+    wraps=(
+        Wrap(
+            TorchName("torch._dynamo.guards", "CheckFunctionManager.__init__"),
+            stage("guards", after=_guards_built),
+        ),
+    ),
+)
+
+
+# --- recompiles -----------------------------------------------------------------------------------
+
+
+def _recompiled(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
+    code = getattr(args[1] if len(args) > 1 else kwargs.get("frame"), "f_code", None)
+    own = (code.co_filename, code.co_name) if code is not None else ("", "")
+    SCOPE.emit(
+        Recompiled(
+            compile=current_compile_id(),
+            callers=_callers(*own),
+            reasons=tuple(str(reason) for reason in result) or ("torch found no reason",),
+        )
+    )
+
+
+def _limit_checked(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
+    exceeded, limit = result
+    if exceeded:
+        SCOPE.emit(RecompileLimitHit(compile=current_compile_id(), limit=str(limit)))
+
+
+RECOMPILES = Hook(
+    stage=stages.DYNAMO,
+    records="recompiles with the guard that failed",
+    wraps=(
+        Wrap(
+            TorchName(_CONVERT, "get_and_maybe_log_recompilation_reasons"),
+            watch(after=_recompiled),
+        ),
+        Wrap(TorchName(_CONVERT, "exceeds_recompile_limit"), watch(after=_limit_checked)),
+    ),
+)
+
+
+# --- frames that Dynamo gives up on ---------------------------------------------------------------
+
+
+def _conversion_start(args: Arguments, kwargs: Keywords) -> None:
+    _raised.compile_id = None
+
+
+def _conversion_end(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
+    """The compile raised and yet this returned: Dynamo swallowed it, the frame runs in eager."""
+    compile_id = getattr(_raised, "compile_id", None)
+    if compile_id is not None:
+        SCOPE.emit(
+            FellBackToEager(
+                compile=compile_id,
+                reason=_text(getattr(result, "skip_reason", None)),
+            )
+        )
+
+
+EAGER_FALLBACKS = Hook(
+    stage=stages.DYNAMO,
+    records="frames that run in eager because Dynamo gave up on them",
+    wraps=(
+        Wrap(
+            TorchName(_CONVERT, "ConvertFrame.__call__"),
+            watch(before=_conversion_start, after=_conversion_end),
+        ),
+    ),
+)
+
+
+# --- Times the guards of a frame right after they were built, with the values of that call --------
+#
+# torch measures the same, once and with cold caches; here the fastest of several evaluations
+# counts, which is what a loop that calls the frame again and again pays.
+
+_EVALUATIONS = 20
+# Guards that take longer are not evaluated so often.
+_LONGEST_NS = 2_000_000
+# Below this nobody asks which of them take it.
+_WORTH_A_LOOK = 20.0
+# A value whose guards take less of the whole is not named.
+_SHARE = 0.1
+_MOST_VALUES = 20
+
+
+def time_guards(built: Any, output: Any) -> tuple[float | None, tuple[tuple[str, float], ...]]:
+    """Microseconds of one evaluation, and the values that take most; None if it cannot be said."""
+    root = getattr(getattr(built, "guard_manager", None), "root", None)
+    values = getattr(output, "local_scope", None)
+    if root is None or not isinstance(values, dict) or not hasattr(root, "check"):
+        return None, ()
+    whole = SCOPE.attempt(_microseconds, root, values)
+    if whole is BROKEN or whole is None:
+        return None, ()
+    if whole < _WORTH_A_LOOK:
+        return whole, ()
+    parts = SCOPE.attempt(list, _parts(root, values))
+    costly = [] if parts is BROKEN else [part for part in parts if part[1] >= whole * _SHARE]
+    return whole, tuple(sorted(costly, key=lambda part: -part[1]))
+
+
+def _microseconds(root: Any, values: Any) -> float | None:
+    best, begun = None, time.perf_counter_ns()
+    for _ in range(_EVALUATIONS):
+        started = time.perf_counter_ns()
+        if not root.check(values):
+            return None
+        ended = time.perf_counter_ns()
+        best = ended - started if best is None else min(best, ended - started)
+        if ended - begun > _LONGEST_NS:
+            break
+    return None if best is None else round(best / 1e3, 2)
+
+
+def _parts(root: Any, values: dict[str, Any]) -> Iterator[tuple[str, float]]:
+    """Each value of the frame with the time of its guards alone."""
+    for child in root.get_child_managers()[:_MOST_VALUES]:
+        source = str(child.get_source())
+
+        def is_of_value(manager: Any, source: str = source) -> bool:
+            return manager is root or str(manager.get_source()).startswith(source)
+
+        alone = SCOPE.attempt(root.clone_manager, is_of_value)
+        took = SCOPE.attempt(_microseconds, alone, values) if alone is not BROKEN else None
+        if took is not BROKEN and took is not None:
+            yield source, took
+
+
+# --- What a frame is compiled with: config modules, torch.compile's arguments, marked sizes -------
+
+
+def _settings(args: Arguments, kwargs: Keywords) -> None:
+    output = args[0]
+    one_graph = getattr(getattr(output, "root_tx", None), "one_graph", False)
+    arguments = compile_arguments(backend_of(output), fullgraph=one_graph is True)
+    config = config_texts(dynamic_given="dynamic" in arguments)
+    SCOPE.emit(
+        SettingsUsed(
+            compile=current_compile_id(),
+            config=config,
+            arguments=arguments,
+            marked=tuple(_marked(output)),
+            defaults=default_texts(config),
+        )
+    )
+
+
+def _marked(output: Any) -> Iterator[str]:
+    """Marks on the inputs of the graph. They are on the program's own tensors, not on fake ones."""
+    for argument in output.graphargs:
+        value, name = argument.example, _name(argument)
+        yield from map(str, (*marks_of(name, value), *static_marks_of(name, value)))
+
+
+def _name(argument: Any) -> str:
+    """The input as the program knows it: `x` for L['x']."""
+    name = argument.source.name
+    text = str(name() if callable(name) else name)
+    return text.replace("L['", "", 1).replace("']", "", 1) if text.startswith("L['") else text
+
+
+SETTINGS = Hook(
+    stage=stages.DYNAMO,
+    records="settings, arguments of torch.compile and marked sizes",
+    wraps=(
+        Wrap(
+            TorchName("torch._dynamo.output_graph", "OutputGraph.call_user_compiler"),
+            watch(before=_settings),
+        ),
+    ),
+    reads=tuple(TorchName(module, "_is_default") for module in CONFIGS),
+)
+
+
+# --------------------------------------------------------------------------------------------------
+# Signs of life from the stages that record nothing else for long: those that trace a program.
+#
+# What is watched calls nothing that is watched, so that no stack becomes deeper: a deep one may
+# reach Python's limit.
+
+_SECONDS = 1.0
+
+
+def _continues() -> None:
+    # The beginning of a stage is a sign of life, too.
+    is_new = SCOPE.stages and time.perf_counter() - SCOPE.stages[-1].started < _SECONDS
+    if SCOPE.stage in (stages.DYNAMO, stages.AOT) and not is_new:
+        SCOPE.emit(TracingContinues())
+
+
+def _signs(stage: str, records: str, name: TorchName) -> Hook:
+    return Hook(stage, records, wraps=(Wrap(name, glance(_SECONDS, _continues)),))
+
+
+TRACED_LINES = _signs(
+    stages.DYNAMO,
+    "that Dynamo gets on with a long function",
+    TorchName("torch._dynamo.symbolic_convert", "InstructionTranslatorBase.starts_line"),
+)
+TRACED_NODES = _signs(
+    stages.AOT,
+    "that AOTAutograd gets on with a large graph",
+    TorchName("torch.fx.interpreter", "Interpreter.fetch_args_kwargs_from_env"),
+)

@@ -1,0 +1,351 @@
+"""Fusion: every pair that was considered, in every round, and what became of it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from inductoscope.inside.observe import Arguments, Keywords, watch
+from inductoscope.inside.scope import BROKEN, SCOPE
+from inductoscope.recording.events import FusionRoundDone, PairConsidered, PairFused
+from inductoscope.torch_facts import stages
+from inductoscope.torch_facts.fusion_settings import FUSION_SETTINGS
+from inductoscope.torch_facts.torch_names import (
+    Hook,
+    Replacement,
+    TorchName,
+    Wrap,
+)
+
+TORCH_NAMES = {
+    "torch._inductor.config": (),
+}
+
+_SCHEDULER = "torch._inductor.scheduler"
+
+
+# torch runs eleven rounds at most. A loop that never ends must not fill the disk: from here on
+# pairs are no longer recorded, and rounds only when their number doubles.
+_MOST_ROUNDS = 64
+
+
+@dataclass
+class _Question:
+    """A pair that torch is being asked about, and what it has said so far."""
+
+    first: str
+    second: str
+    reasons: list[str] = field(default_factory=list)
+    # Bytes that torch found the two to share.
+    shared: int | None = None
+    # What a backend looked at before it refused without a word.
+    decided: dict[str, Any] | None = None
+
+    def is_about(self, first: str, second: str) -> bool:
+        return {self.first, self.second} == {first, second}
+
+
+class _Ledger(threading.local):
+    """The state of the fusion loop of the graph being scheduled on this thread."""
+
+    def __init__(self) -> None:
+        self.graph = ""
+        self.round = 0
+        # First all candidates are looked for, then they are tried, the best one first.
+        self.trying = False
+        # Innermost last: some pairs are decided by asking about their parts.
+        self.asked: list[_Question] = []
+        self.scores: dict[tuple[str, str], dict[str, Any]] = {}
+
+    def begin_round(self) -> None:
+        if self.graph != SCOPE.graph:
+            self.graph, self.round = SCOPE.graph, 0
+        self.round += 1
+        self.trying = False
+        self.scores.clear()
+
+    def question(self, first: str, second: str) -> _Question | None:
+        """The innermost question about these two."""
+        return next((q for q in reversed(self.asked) if q.is_about(first, second)), None)
+
+
+_ledger = _Ledger()
+
+
+# --- rounds ---------------------------------------------------------------------------------------
+
+
+def _round_start(args: Arguments, kwargs: Keywords) -> Any:
+    nodes = args[1] if len(args) > 1 else kwargs["nodes"]
+    _ledger.begin_round()
+    return (
+        SCOPE.enter_part(stages.SCHEDULER, f"fusion round {_ledger.round}"),
+        len(nodes),
+        time.perf_counter(),
+    )
+
+
+def _round_end(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
+    frame, count, started = token
+    SCOPE.leave(frame)
+    _ledger.trying = False
+    if _ledger.round > _MOST_ROUNDS and _ledger.round & (_ledger.round - 1):
+        return
+    SCOPE.emit(
+        FusionRoundDone(
+            graph=SCOPE.graph,
+            round=_ledger.round,
+            before=count,
+            after=len(result),
+            seconds=round(time.perf_counter() - started, 6),
+            settings=_first_settings(result) if _ledger.round == 1 else {},
+        )
+    )
+
+
+def _first_settings(nodes: Any) -> dict[str, Any]:
+    found = SCOPE.guard(_settings, nodes)
+    return {} if found is BROKEN else found
+
+
+def _settings(nodes: Any) -> dict[str, Any]:
+    from torch._inductor import config
+
+    found: dict[str, Any] = {"devices": _device_names(nodes)}
+    for name in FUSION_SETTINGS:
+        part, _, last = name.rpartition(".")
+        value = getattr(getattr(config, part, None) if part else config, last, None)
+        if isinstance(value, (bool, int, float)):
+            found[name] = value
+    return found
+
+
+def _device_names(nodes: Any) -> dict[str, str]:
+    """What the GPUs in use are called: how fast their memory is hangs on the model."""
+    import torch
+
+    devices = {device for node in nodes if (device := node.get_device()) is not None}
+    return {
+        str(device): str(torch.cuda.get_device_name(device))
+        for device in devices
+        if device.type == "cuda"
+    }
+
+
+def _found_candidates(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
+    _ledger.trying = True
+
+
+def _round_failed(token: Any, error: BaseException) -> None:
+    SCOPE.note_failure(error, token[0])
+    SCOPE.leave(token[0], failed=True)
+
+
+ROUNDS = Hook(
+    stage="fusion",
+    records="fusion rounds",
+    wraps=(
+        Wrap(
+            TorchName(_SCHEDULER, "Scheduler.fuse_nodes_once"),
+            watch(before=_round_start, after=_round_end, failed=_round_failed),
+        ),
+        Wrap(
+            TorchName(_SCHEDULER, "Scheduler.get_possible_fusions"),
+            watch(after=_found_candidates),
+        ),
+    ),
+)
+
+
+# --- pairs ----------------------------------------------------------------------------------------
+
+
+def _asked(args: Arguments, kwargs: Keywords) -> _Question:
+    question = _Question(args[1].get_name(), args[2].get_name())
+    _ledger.asked.append(question)
+    return question
+
+
+def _answered(question: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
+    _ledger.asked.pop()
+    _, first, second = args[:3]
+    # A pair that became one group while it waited for its turn is asked about itself.
+    if _ledger.round > _MOST_ROUNDS or first is second:
+        return
+    outer = _ledger.asked[-1] if _ledger.asked else None
+    SCOPE.emit(
+        PairConsidered(
+            graph=SCOPE.graph,
+            round=_ledger.round,
+            step="attempt" if _ledger.trying else "",
+            first=question.first,
+            second=question.second,
+            within=(outer.first, outer.second) if outer else (),
+            type=_kind(first, second),
+            possible=bool(result),
+            shared=question.shared,
+            reasons=() if result else tuple(question.reasons),
+            decided={} if result or question.reasons else question.decided or {},
+        )
+    )
+
+
+def _asking_failed(question: Any, error: BaseException) -> None:
+    _ledger.asked.pop()
+
+
+def _refused(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
+    why, reason, *values = args
+    text = reason % tuple(values) if values else reason
+    question = _ledger.question(why.name1, why.name2)
+    if question is not None:
+        question.reasons.append(text)
+        return
+    # Refused outside of can_fuse (it would make a cycle, or not pay off), or part of a group.
+    _emit_refusal(why.name1, why.name2, reasons=(text,))
+
+
+def _emit_refusal(first: str, second: str, **facts: Any) -> None:
+    if _ledger.round > _MOST_ROUNDS:
+        return
+    outer = _ledger.asked[-1] if _ledger.asked else None
+    SCOPE.emit(
+        PairConsidered(
+            graph=SCOPE.graph,
+            round=_ledger.round,
+            step="attempt" if _ledger.trying else "",
+            first=first,
+            second=second,
+            within=(outer.first, outer.second) if outer else (),
+            possible=False,
+            **facts,
+        )
+    )
+
+
+def _speed_judged(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
+    """Only what is not fused at once: slower, or left to a benchmark that has yet to run."""
+    waits = callable(result) or callable(getattr(result, "callable_fn", None))
+    if waits or not getattr(result, "should_fuse", result):
+        gate = "benchmark" if waits else "speedup_by_fusion"
+        _emit_refusal(args[1].get_name(), args[2].get_name(), decided={"gate": gate})
+
+
+def _fused(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
+    names = (token[0], token[1])
+    score = _ledger.scores.get(names) or _ledger.scores.get((names[1], names[0])) or {}
+    SCOPE.emit(
+        PairFused(
+            graph=SCOPE.graph,
+            round=_ledger.round,
+            first=names[0],
+            second=names[1],
+            result=result.get_name(),
+            type=token[2],
+            score=score,
+            bytes_saved=score.get("memory_score"),
+        )
+    )
+
+
+def _fusing(args: Arguments, kwargs: Keywords) -> tuple[str, str, str]:
+    # Asked before, because fusing may change what the two nodes are.
+    _, first, second = args[:3]
+    return first.get_name(), second.get_name(), _kind(first, second)
+
+
+def _kind(first: Any, second: Any) -> str:
+    """Which sort of fusion a pair is."""
+    if first.is_template():
+        return "template epilogue"
+    if second.is_template():
+        return "template prologue"
+    depends = bool(first.get_operation_names() & second.ancestors)
+    direction = "vertical" if depends else "horizontal"
+    if first.is_reduction() or second.is_reduction():
+        return f"{direction} reduction"
+    return direction
+
+
+PAIRS = Hook(
+    stage="fusion",
+    records="pairs considered for fusion: fused, or refused with torch's reason",
+    wraps=(
+        Wrap(
+            TorchName(_SCHEDULER, "Scheduler.can_fuse"),
+            watch(before=_asked, after=_answered, failed=_asking_failed),
+        ),
+        Wrap(TorchName(_SCHEDULER, "WhyNoFuse.__call__"), watch(after=_refused)),
+        Wrap(
+            TorchName(_SCHEDULER, "Scheduler.fuse_two_nodes"), watch(before=_fusing, after=_fused)
+        ),
+        Wrap(TorchName(_SCHEDULER, "Scheduler.speedup_by_fusion"), watch(after=_speed_judged)),
+    ),
+)
+
+
+# --- what decided where torch says nothing --------------------------------------------------------
+
+
+def _shared_data(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
+    # Called with the scheduler, two nodes and the bytes that they share; a method or a function.
+    _, first, second, shared = args[-4:]
+    question = _ledger.question(first.get_name(), second.get_name())
+    if question is not None and isinstance(shared, int):
+        question.shared = shared
+
+
+def _judged_by(gate: str) -> Replacement:
+    def after(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
+        if result:
+            return
+        nodes = args[1:3]
+        question = _ledger.question(nodes[0].get_name(), nodes[1].get_name())
+        if question is not None:
+            question.decided = {
+                "gate": gate,
+                "sizes": [str(node.group[1]) if hasattr(node, "group") else "" for node in nodes],
+                "members": [len(node.get_nodes()) for node in nodes],
+                "reduction": [bool(node.is_reduction()) for node in nodes],
+                "template": [bool(node.is_template()) for node in nodes],
+                "class": [type(node).__name__ for node in nodes],
+            }
+
+    return watch(after=after)
+
+
+# --- scores ---------------------------------------------------------------------------------------
+
+
+def _scored(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
+    _, first, second = args[-3:]
+    parts = vars(result) if hasattr(result, "__dict__") else {"score": str(result)}
+    _ledger.scores[first.get_name(), second.get_name()] = {
+        name: value if isinstance(value, (int, float)) else str(value)
+        for name, value in parts.items()
+    }
+
+
+SCORES = Hook(
+    stage="fusion",
+    records="scores of possible fusions, and what decided where torch gives no reason",
+    wraps=(
+        Wrap(
+            TorchName("torch._inductor.choices", "InductorChoices.score_fusion"),
+            watch(after=_scored),
+        ),
+        Wrap(
+            TorchName("torch._inductor.choices", "InductorChoices.can_fuse"),
+            watch(after=_shared_data),
+        ),
+        *(
+            Wrap(
+                TorchName("torch._inductor.codegen.cpp", f"CppScheduling.{name}"),
+                _judged_by(f"CppScheduling.{name}"),
+            )
+            for name in ("can_fuse_vertical", "can_fuse_horizontal")
+        ),
+    ),
+)

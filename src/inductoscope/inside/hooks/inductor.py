@@ -1,0 +1,161 @@
+"""Inductor's own boundary: one graph goes in, compiled code comes out."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from inductoscope.inside.observe import (
+    Arguments,
+    Keywords,
+    current_compile_id,
+    enter_stage,
+    fail_stage,
+    leave_stage,
+    watch,
+)
+from inductoscope.inside.scope import SCOPE
+from inductoscope.recording.events import (
+    CudaGraphsSkipped,
+    GraphFromCache,
+    InductorEnd,
+    InductorStart,
+    WrapperLoaded,
+)
+from inductoscope.torch_facts import stages
+from inductoscope.torch_facts.torch_names import Hook, TorchName, Wrap
+
+_COMPILE_FX = "torch._inductor.compile_fx"
+
+# A wrapper says in its first line which graph it was made from.
+_PHASE_IN_WRAPPER = re.compile(r"^# AOT ID: \['\d+_(forward|backward|inference)'\]", re.MULTILINE)
+
+
+# Wrappers generated in this process and not used yet; any other that is used was in a cache.
+written_wrappers: set[str] = set()
+
+
+def _compile_start(args: Arguments, kwargs: Keywords) -> Any:
+    options = args[4] if len(args) > 4 else kwargs["graph_kwargs"]
+    compile_id = current_compile_id()
+    graph = SCOPE.new_graph(compile_id, _phase(options))
+    SCOPE.emit(
+        InductorStart(
+            compile=compile_id,
+            graph=graph,
+            phase=_phase(options),
+            cpp_wrapper=bool(options.get("cpp_wrapper", False)),
+        )
+    )
+    return enter_stage(stages.INDUCTOR, graph=graph)
+
+
+def _phase(options: dict[str, Any]) -> str:
+    if options.get("is_backward"):
+        return "backward"
+    return "inference" if options.get("is_inference") else "forward"
+
+
+def _compile_end(frame: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
+    graph = SCOPE.graph
+    leave_stage(frame)
+    SCOPE.emit(InductorEnd(graph=graph, compile=current_compile_id()))
+
+
+def _ready(args: Arguments, kwargs: Keywords) -> None:
+    """Compiled code is about to be used: just compiled, or out of a cache.
+
+    On a cache hit nothing was lowered or generated, but torch kept the wrapper's text.
+    """
+    source = getattr(args[0], "source_code", None)
+    options = args[3] if len(args) > 3 else kwargs.get("graph_kwargs") or {}
+    if not source:
+        return
+    digest = SCOPE.text(source)
+    if digest in written_wrappers:
+        written_wrappers.discard(digest)
+        return
+    compile_id, phase = current_compile_id(), phase_of_wrapper(source) or _phase(options)
+    graph = SCOPE.new_graph(compile_id, phase)
+    SCOPE.emit(GraphFromCache(compile=compile_id, graph=graph, phase=phase, payload=digest))
+    path = _file_of(getattr(args[0], "current_callable", None))
+    if path:
+        SCOPE.emit(WrapperLoaded(graph=graph, path=path))
+
+
+def phase_of_wrapper(source: str) -> str:
+    """Whether a wrapper is that of a forward, backward or inference graph; empty if unknown."""
+    named = _PHASE_IN_WRAPPER.search(source)
+    return named[1] if named else ""
+
+
+def _file_of(function: Any) -> str:
+    """The file of a function or method; empty for what has none."""
+    code = getattr(getattr(function, "__func__", function), "__code__", None)
+    return str(getattr(code, "co_filename", ""))
+
+
+GRAPHS = Hook(
+    stage=stages.INDUCTOR,
+    records="graphs that Inductor compiled",
+    wraps=(
+        Wrap(
+            TorchName(_COMPILE_FX, "_InProcessFxCompile.codegen_and_compile"),
+            watch(before=_compile_start, after=_compile_end, failed=fail_stage),
+        ),
+    ),
+)
+
+CACHED_GRAPHS = Hook(
+    stage=stages.INDUCTOR,
+    records="graphs that came from a cache",
+    wraps=(
+        Wrap(
+            TorchName("torch._inductor.output_code", "CompiledFxGraph.post_compile"),
+            watch(before=_ready),
+        ),
+    ),
+)
+
+
+# --- CUDA graphs: why torch does without them where they were asked for ---------------------------
+
+_LONGEST = 2000
+# A warning of the same logger that graphs are recorded, and often.
+_NO_SKIP = "CUDAGraph supports dynamic shapes"
+
+
+class _OverheardSkips:
+    """torch's logger of CUDA graphs; what it warns of is also written to the recording."""
+
+    def __init__(self, logger: Any) -> None:
+        self._logger = logger
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._logger, name)
+        if name != "warning":
+            return found
+
+        def warning(message: Any, *args: Any, **kwargs: Any) -> None:
+            if SCOPE.active:
+                SCOPE.guard(_say, message, args)
+            # The line is to name its own place in torch.
+            found(message, *args, **{**kwargs, "stacklevel": kwargs.get("stacklevel", 1) + 1})
+
+        return warning
+
+
+def _say(message: Any, args: tuple[Any, ...]) -> None:
+    text = str(message) % args if args else str(message)
+    if text.startswith(_NO_SKIP):
+        return
+    SCOPE.emit(
+        CudaGraphsSkipped(compile=current_compile_id(), graph=SCOPE.graph, reason=text[:_LONGEST])
+    )
+
+
+SKIPS = Hook(
+    stage=stages.RUNTIME,
+    records="why graphs run without the CUDA graphs that were asked for",
+    wraps=(Wrap(TorchName("torch._inductor.cudagraph_utils", "cudagraphs_log"), _OverheardSkips),),
+)

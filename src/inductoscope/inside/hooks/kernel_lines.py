@@ -1,0 +1,524 @@
+"""Which lines of a kernel each operation of a loop body became, noted while they are written.
+
+An operation writes lines into buffers. torch copies these into other buffers until one of them
+becomes the kernel's text. A note on who wrote a line goes along with every copy, so that its number
+in that text is known. Its words need not be searched for: `{` and `tmp0 = tmp1 * tmp2` recur.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from inductoscope.inside.observe import Arguments, Keywords, watch
+from inductoscope.inside.scope import SCOPE
+from inductoscope.torch_facts import stages
+from inductoscope.torch_facts.torch_names import (
+    Hook,
+    Replacement,
+    TorchName,
+    Wrap,
+)
+
+# A scheduler node, and an operation of its loop body. Inside a masked part of the body, the name of
+# that part precedes: 'masked_subblock1.load'.
+Writer = tuple[str, str]
+# Those who wrote a line, in a list that all copies of the line share: an expression that was
+# written once may turn out to be that of a second operation, too.
+Writers = list[Writer]
+# By place in a buffer: the line that was there, and who wrote it.
+Notes = dict[int, tuple[Any, Writers]]
+
+
+class _Writing(threading.local):
+    """What is being generated on this thread."""
+
+    def __init__(self) -> None:
+        self.notes: WeakKeyDictionary[Any, Notes] = WeakKeyDictionary()
+        # Finished texts: who wrote their lines, counted from 1.
+        self.texts: dict[str, dict[int, Writers]] = {}
+        # Variables, the method that made them and the lines that compute them; the variable is kept
+        # so that its id is too.
+        self.variables: dict[int, tuple[Any, str, list[Writers]]] = {}
+        # Every line that was written, thrown away or not: (scheduler node, operation, line).
+        self.lines: dict[tuple[str, str, str], None] = {}
+
+
+_writing = _Writing()
+
+
+def forget_writing() -> None:
+    """All kernels of a graph are generated."""
+    _writing.texts.clear()
+    _writing.variables.clear()
+
+
+def take_lines(nodes: set[str]) -> tuple[tuple[str, str, str], ...]:
+    """What was written for these scheduler nodes: node, operation, line."""
+    taken = [key for key in _writing.lines if key[0] in nodes]
+    for key in taken:
+        del _writing.lines[key]
+    return tuple(taken)
+
+
+def numbered_lines(
+    source: str, lines: tuple[tuple[str, str, str], ...]
+) -> tuple[tuple[str, str, int], ...]:
+    """The numbers, from 1, of the lines of a kernel: node, operation, number."""
+    noted = _writing.texts.get(source)
+    if noted is None:
+        return _lines_that_occur_once(source, lines)
+    return tuple((*writer, number) for number, found in noted.items() for writer in found)
+
+
+def _lines_that_occur_once(
+    source: str, lines: tuple[tuple[str, str, str], ...]
+) -> tuple[tuple[str, str, int], ...]:
+    """Code that went into a template as a text has lost its notes; some of its lines are unique."""
+    numbers: dict[str, list[int]] = defaultdict(list)
+    for number, text in enumerate(source.splitlines(), start=1):
+        numbers[text.strip()].append(number)
+    written = Counter(text for _, _, text in lines)
+    return tuple(
+        (node, operation, numbers[text][0])
+        for node, operation, text in lines
+        if written[text] == 1 and len(numbers[text]) == 1
+    )
+
+
+# --- operations write lines -----------------------------------------------------------------------
+
+# Parts of a kernel under construction; C++ and Triton kernels have some of them each.
+_CODE_BUFFERS = (
+    "preloads",
+    "loads",
+    "compute",
+    "stores",
+    "poststores",
+    "body",
+    "reduction_prefix",
+    "reduction_suffix",
+    "parallel_reduction_prefix",
+    "parallel_reduction_suffix",
+    "non_parallel_reduction_prefix",
+    "non_parallel_reduction_suffix",
+    "local_reduction_init",
+    "local_reduction_stores",
+    "post_loop_combine",
+    "post_loop_store",
+)
+
+
+def _written_so_far(args: Arguments, kwargs: Keywords) -> Any:
+    from torch._inductor.virtualized import V
+
+    found = {id(b): b for name in _CODE_BUFFERS if (b := getattr(V.kernel, name, None)) is not None}
+    return [(b, len(b._lines)) for b in found.values() if hasattr(b, "_lines")]
+
+
+def _written_by(method: str) -> Replacement:
+    """Watches a method of the handler that every operation of a loop body goes through."""
+
+    def after(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
+        _operation_written(method, token, result, args)
+
+    return watch(before=_written_so_far, after=after)
+
+
+def _operation_written(method: str, token: Any, result: Any, args: Arguments) -> None:
+    from torch._inductor.virtualized import V
+
+    body_node = getattr(V.interpreter, "current_node", None)
+    if body_node is None:
+        return
+    scheduler_node = getattr(V.kernel, "current_node", None)
+    owner = "" if scheduler_node is None else scheduler_node.get_name()
+    name = converted_line(body_node).name
+    writer = owner, _block(scheduler_node, V.interpreter) + name
+    written: list[Writers] = []
+    indices = getattr(V.kernel, "body", None)
+    for buffer, length in token:
+        for place in range(length, len(buffer._lines)):
+            text = _text(buffer._lines[place])
+            if text is not None and text.strip():
+                if buffer is indices and not text.lstrip().startswith(_VALUES):
+                    continue
+                _writing.lines[owner, name, text.strip()] = None
+                written += _sign(buffer, place, writer)
+    if written:
+        _writing.variables[id(result)] = result, method, written
+    elif not _is_among(result, args[1:]):
+        _share_lines(result, method, writer)
+
+
+# Triton code: the body of a kernel has indices, too, each written when an operation first needs it.
+# All share them.
+_VALUES = ("tmp", "_tmp")
+
+
+def _block(scheduler_node: Any, interpreter: Any) -> str:
+    """The name of the part of the loop body that is being interpreted; empty for the main one."""
+    blocks = getattr(getattr(scheduler_node, "_body", None), "subblocks", None) or {}
+    graph = getattr(interpreter, "graph", None)
+    return next((f"{name}." for name, block in blocks.items() if block.graph is graph), "")
+
+
+def _text(line: Any) -> str | None:
+    text = getattr(line, "line", line)
+    return text if isinstance(text, str) else None
+
+
+def _sign(buffer: Any, place: int, writer: Writer) -> list[Writers]:
+    """Note who wrote a line, unless an operation inside this one did."""
+    notes, line = _writing.notes.setdefault(buffer, {}), buffer._lines[place]
+    if place in notes and notes[place][0] is line:
+        return []
+    writers = [writer]
+    notes[place] = line, writers
+    return [writers]
+
+
+def _share_lines(result: Any, method: str, writer: Writer) -> None:
+    """An operation that writes nothing has the value of an equal one that was written before.
+
+    A load may also get what was stored there before it: another operation has computed that.
+    """
+    _, made_by, lines = _writing.variables.get(id(result), (None, "", ()))
+    for writers in lines if made_by == method else ():
+        if writer not in writers:
+            writers.append(writer)
+
+
+def _is_among(result: Any, arguments: Any) -> bool:
+    """Whether a value only passes through, and so was computed by another operation."""
+    if isinstance(arguments, (tuple, list)):
+        return any(_is_among(result, inner) for inner in arguments)
+    return arguments is result
+
+
+# --- lines are copied -----------------------------------------------------------------------------
+
+
+def _noted(buffer: Any) -> Iterator[tuple[int, Writers]]:
+    """Where the lines of a buffer are now that someone has signed."""
+    notes = _writing.notes.get(buffer) if hasattr(buffer, "_lines") else None
+    if not notes:
+        return
+    lines = buffer._lines
+    moved: dict[int, int] = {}
+    if any(place >= len(lines) or lines[place] is not line for place, (line, _) in notes.items()):
+        moved = {id(line): place for place, line in enumerate(lines)}
+    for place, (line, writers) in notes.items():
+        if place < len(lines) and (lines[place] is line or id(line) not in moved):
+            yield place, writers  # The same line, or one that torch has put in its place.
+        elif id(line) in moved:
+            yield moved[id(line)], writers
+
+
+def _carry(notes: Any, buffer: Any, start: int) -> None:
+    known = _writing.notes.setdefault(buffer, {})
+    for place, writers in notes:
+        known[start + place] = buffer._lines[start + place], writers
+
+
+def _splicing(args: Arguments, kwargs: Keywords) -> Any:
+    other = args[1] if len(args) > 1 else kwargs.get("other_code")
+    return list(_noted(other)), len(args[0]._lines)
+
+
+def _spliced(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
+    notes, start = token
+    if notes:
+        _carry(notes, args[0], start)
+
+
+def _mapped(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
+    _carry(_noted(args[0]), result, 0)
+
+
+def _added(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
+    _carry(_noted(args[0]), result, 0)
+    _carry(_noted(args[1]), result, len(args[0]._lines))
+
+
+def _put_under_loop(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
+    # A line with the loop and one with its brace come first; the other brace is the last.
+    if len(result._lines) == len(args[0]._lines) + 3:
+        _carry(_noted(args[0]), result, 2)
+
+
+def _cleared(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
+    _writing.notes.pop(args[0], None)
+
+
+def _finished(token: Any, text: Any, args: Arguments, kwargs: Keywords) -> None:
+    """A buffer becomes a text: lines that were taken back are not in it, some are more than one."""
+    notes = dict(_noted(args[0]))
+    if not notes:
+        return
+    found: dict[int, Writers] = {}
+    number = 1
+    for place, line in enumerate(args[0]._lines):
+        shown = line() if callable(line) else line
+        if not isinstance(shown, str):
+            continue
+        count = 1 + shown.count("\n")
+        if place in notes:
+            found.update((number + more, notes[place]) for more in range(count))
+        number += count
+    _writing.texts[text] = found
+
+
+_CODEGEN_COMMON = "torch._inductor.codegen.common"
+_BUFFER = "IndentedBuffer"
+
+
+def _on_buffer(method: str, **observers: Any) -> Wrap:
+    name = TorchName("torch._inductor.utils", f"{_BUFFER}.{method}")
+    return Wrap(name, watch(**observers))
+
+
+LINES = Hook(
+    stage=stages.CODEGEN,
+    records="which lines of a kernel each loop body operation became",
+    wraps=(
+        *(
+            Wrap(TorchName(_CODEGEN_COMMON, f"CSEProxy.{method}"), _written_by(method))
+            for method in (
+                "_default",
+                "load",
+                "store",
+                "reduction",
+                "store_reduction",
+                "indirect_indexing",
+                "check_bounds",
+                "device_assert_async",
+                "scan",
+                "sort",
+                "bucketize",
+            )
+        ),
+        _on_buffer("splice", before=_splicing, after=_spliced),
+        _on_buffer("map", after=_mapped),
+        _on_buffer("__add__", after=_added),
+        _on_buffer("clear", after=_cleared),
+        _on_buffer("getvalue", after=_finished),
+        Wrap(
+            TorchName("torch._inductor.codegen.cpp", "move_code_under_inner_loop"),
+            watch(after=_put_under_loop),
+        ),
+    ),
+    reads=(TorchName("torch._inductor.virtualized", "V"),),
+)
+
+
+# --- Which operations each line of a loop body belongs to, noted while torch makes the body -------
+#
+# An operation becomes a function that computes one element. It calls the functions of its inputs,
+# except for inputs that are in memory by then. torch makes a loop body by calling the outermost
+# of these functions, so a line belongs to the operation whose function is being called. Lines
+# outside of any function, such as the store, belong to the operation that the buffer was made
+# for.
+#
+# torch works out constants and indices before it makes a line of them. Such a line belongs to all
+# operations that went into it.
+
+TORCH_NAMES = {
+    "torch._inductor.virtualized": ("V.graph", "V.interpreter"),
+}
+
+# The names of operations; mostly one.
+Owners = tuple[str, ...]
+
+# What torch has made carries its owners along, so that copies of it have them, too.
+_OWNERS = "_inductoscope_owners"
+
+
+class _Calling(threading.local):
+    """The operations whose function is being called on this thread."""
+
+    def __init__(self) -> None:
+        self.owners: Owners = ()
+
+
+_calling = _Calling()
+
+
+def claim(operation: str, result: Any, made: Iterable[Any]) -> None:
+    """Note what torch has made for an operation; what it made for an earlier one stays that one's.
+
+    `made` are the nodes that it has put into the list of those to be scheduled.
+    """
+    if SCOPE.is_timing:
+        return
+    for item in made:
+        setattr(item, _OWNERS, (operation,))
+        _claim_function(operation, item)
+    for item in result if isinstance(result, (list, tuple)) else (result,):
+        _claim_function(operation, item)
+
+
+def _claim_function(operation: str, box: Any) -> None:
+    from torch._inductor.ir import IRNode, Loops
+
+    while isinstance(box, IRNode) and not isinstance(box, Loops):
+        box = vars(box).get("data")
+    if isinstance(box, Loops) and _OWNERS not in vars(box):
+        object.__setattr__(box, _OWNERS, (operation,))
+        object.__setattr__(box, "inner_fn", _called_for((operation,))(box.inner_fn))
+
+
+def _called_for(owners: Owners) -> Replacement:
+    """Watches the function of an operation."""
+
+    def before(args: Arguments, kwargs: Keywords) -> Owners:
+        return _call_for(owners)
+
+    return watch(before=before, after=_called, failed=_call_failed)
+
+
+def _call_for(owners: Owners) -> Owners:
+    around, _calling.owners = _calling.owners, owners
+    return around
+
+
+def _called(around: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
+    _calling.owners = around
+
+
+def _call_failed(around: Any, error: BaseException) -> None:
+    _calling.owners = around
+
+
+def _line_made(token: Any, line: Any, args: Arguments, kwargs: Keywords) -> None:
+    line.meta[_OWNERS] = _whose()
+
+
+def _whose() -> Owners:
+    """Whose is what is being made now; a body can also be made out of another body."""
+    if _calling.owners:
+        return _calling.owners
+    from torch._inductor.virtualized import V
+
+    copied = getattr(V.interpreter, "current_node", None)
+    return copied.meta.get(_OWNERS, ()) if copied is not None else ()
+
+
+# --- what torch works out -------------------------------------------------------------------------
+
+
+def _worked_out(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
+    if getattr(result, "is_symbolic", False):
+        inputs = [owner for one in args[2] for owner in getattr(one, _OWNERS, ())]
+        setattr(result, _OWNERS, tuple(dict.fromkeys((*inputs, *_whose()))))
+
+
+def _writing_down(args: Arguments, kwargs: Keywords) -> Owners:
+    return _call_for(getattr(args[1], _OWNERS, _calling.owners))
+
+
+# --- what is recorded of it -----------------------------------------------------------------------
+
+_STORES = ("store", "store_reduction")
+
+
+def lines_by_owner(node: Any, body: Any) -> dict[str, list[str]]:
+    """For each operation, the names of its lines in the loop body of a scheduler node.
+
+    Inside a masked part of the body, the name of that part precedes: 'masked_subblock1.load'.
+    """
+    found: dict[str, list[str]] = {}
+    around, into = _owners_of(node), _owners_of_target(node)
+    lines = list(_lines(body))
+    if not any(_OWNERS in line.meta for _, line in lines):
+        return {}
+    indices = _owners_of_indices(body, lines)
+    for name, line in lines:
+        owners = [*(line.meta.get(_OWNERS) or around), *indices.get(line, ())]
+        for owner in dict.fromkeys((*owners, *(into if line.target in _STORES else ()))):
+            found.setdefault(owner, []).append(name)
+    return found
+
+
+def _owners_of_indices(body: Any, lines: Iterable[tuple[str, Any]]) -> dict[Any, Owners]:
+    """The operations that compute where a line loads from: a gather loads what its input is."""
+    if not body.indirect_vars:
+        return {}
+    computed = {
+        str(line.target).removeprefix("set_"): line.meta.get(_OWNERS, ()) for _, line in lines
+    }
+    return {
+        line: tuple(
+            owner
+            for symbol in body.indexing_exprs[line.args[2].args[0]].free_symbols
+            for owner in computed.get(symbol.name, ())
+        )
+        for _, line in lines
+        if line.target == "load"
+    }
+
+
+def _lines(body: Any) -> Iterator[tuple[str, Any]]:
+    """The lines of a body that do something."""
+    for prefix, block in (("", body.root_block), *body.subblocks.items()):
+        for line in block.graph.nodes:
+            if line.op.startswith("call_") and line.target != "get_index":
+                yield (f"{prefix}.{line.name}" if prefix else line.name), line
+
+
+def _owners_of(node: Any) -> Owners:
+    """The operation that a buffer is computed for, or that it was made for."""
+    for found in (getattr(node, "data", None), node):
+        if found is not None and _OWNERS in vars(found):
+            return vars(found)[_OWNERS]  # type: ignore[no-any-return]
+    return ()
+
+
+def _owners_of_target(node: Any) -> Owners:
+    """The operation whose result a buffer is a part of, as of `cat`."""
+    from torch._inductor.virtualized import V
+
+    view = getattr(node.layout, "view", None)
+    target = None if view is None else V.graph.name_to_buffer.get(view.get_name())
+    return () if target is None else tuple(vars(target).get(_OWNERS, ()))
+
+
+def converted_line(line: Any) -> Any:
+    """The line that a conversion is for which torch puts in when it writes code; else the line.
+
+    What is loaded in half precision is converted behind the load, what is stored before the store.
+    """
+    value: Any = line.args[1] if line.target == "to_dtype" and _OWNERS not in line.meta else None
+    if not hasattr(value, "meta") or _OWNERS not in value.meta:
+        return line
+    stored = next((user for user in line.users if user.target in _STORES), None)
+    return value if stored is None else stored
+
+
+_INDICES = "torch._inductor.index_propagation"
+
+OWNERS = Hook(
+    stage=stages.SCHEDULER,
+    records="which operation each line of a loop body belongs to",
+    wraps=(
+        Wrap(
+            TorchName("torch._inductor.loop_body", "LightTracer.create_node"),
+            watch(after=_line_made),
+        ),
+        Wrap(
+            TorchName(_INDICES, "IndexPropagation.propagate_sympy"),
+            watch(after=_worked_out),
+        ),
+        Wrap(
+            TorchName(_INDICES, "IndexPropagation.unwrap"),
+            watch(before=_writing_down, after=_called, failed=_call_failed),
+        ),
+    ),
+    reads=(
+        TorchName("torch._inductor.ir", "IRNode"),
+        TorchName("torch._inductor.ir", "Loops"),
+    ),
+)

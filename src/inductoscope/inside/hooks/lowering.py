@@ -1,0 +1,155 @@
+"""Lowering: for each FX node, the IR that was made of it, or that it fell back to eager."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from inductoscope.inside.graphs import store_graph, target_name
+from inductoscope.inside.hooks.kernel_lines import claim
+from inductoscope.inside.observe import (
+    Arguments,
+    Keywords,
+    current_compile_id,
+    enter_graph_stage,
+    fail_stage,
+    stage_done,
+    watch,
+)
+from inductoscope.inside.scope import SCOPE
+from inductoscope.recording.events import GraphLeft, NodeLowered
+from inductoscope.torch_facts import stages
+from inductoscope.torch_facts.torch_names import Hook, TorchName, Wrap
+
+_GRAPH = "torch._inductor.graph"
+
+# Boxes that only hold something: what they hold is what the node became.
+_BOXES = ("TensorBox", "StorageBox")
+
+
+def _run_start(args: Arguments, kwargs: Keywords) -> Any:
+    frame = enter_graph_stage(stages.LOWERING)
+    if frame.graph:  # A graph inside another has not been recorded by the passes.
+        SCOPE.guard(_emit_inner_graph, args[0].module)
+    return frame
+
+
+def _emit_inner_graph(module: Any) -> None:
+    SCOPE.emit(
+        GraphLeft(
+            stage="post-grad",
+            compile=current_compile_id(),
+            graph=SCOPE.graph,
+            payload=store_graph(module),
+        )
+    )
+
+
+def _node_start(args: Arguments, kwargs: Keywords) -> Any:
+    graph, node = args[0], args[1]
+    if node.op != "call_function":
+        return None
+    frame = SCOPE.enter_part(stages.LOWERING, node.name)
+    return frame, node, len(graph.operations), time.perf_counter()
+
+
+def _node_end(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
+    if token is None:
+        return
+    frame, node, operations, started = token
+    seconds = time.perf_counter() - started
+    SCOPE.leave(frame)
+    new = args[0].operations[operations:]
+    made = [_describe_operation(operation) for operation in new]
+    SCOPE.emit(
+        NodeLowered(
+            graph=SCOPE.graph,
+            node=node.name,
+            target=target_name(node),
+            ir=None if SCOPE.is_timing else _describe_result(result),
+            made=tuple(made),
+            fallback=any("Fallback" in item["class"] for item in made),
+            seconds=round(seconds, 6),
+        )
+    )
+    claim(_computed_by(node), result, new)
+
+
+def _computed_by(node: Any) -> str:
+    """The operation that computes a node's result: one of several results is computed by all."""
+    while target_name(node) == "getitem" and hasattr(node.args[0], "name"):
+        node = node.args[0]
+    return str(node.name)
+
+
+def _node_failed(token: Any, error: BaseException) -> None:
+    if token is not None:
+        fail_stage(token[0], error)
+
+
+def _describe_operation(operation: Any) -> dict[str, Any]:
+    return {
+        "name": operation.get_operation_name(),
+        "class": type(operation).__name__,
+        "kernel": getattr(operation, "python_kernel_name", None),
+    }
+
+
+def _describe_result(result: Any) -> Any:
+    if isinstance(result, (list, tuple)):
+        return [_describe_result(item) for item in result]
+    inner = result
+    while type(inner).__name__ in _BOXES:
+        inner = inner.data
+    return describe_ir(inner)
+
+
+def describe_ir(node: Any) -> dict[str, Any]:
+    """An IR node as data: its class, ranges and, for loops, the inner function."""
+    found: dict[str, Any] = {"class": type(node).__name__}
+    name = getattr(node, "name", None)
+    if isinstance(name, str):
+        found["buffer"] = name
+    loops = getattr(node, "data", node)
+    if hasattr(loops, "inner_fn"):
+        found.update(_describe_loops(loops))
+    elif hasattr(node, "get_size") and not isinstance(node, type):
+        found["ranges"] = _sizes(node)
+    return found
+
+
+def _describe_loops(loops: Any) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "loops": type(loops).__name__,
+        "dtype": str(loops.dtype),
+        "ranges": [str(size) for size in loops.ranges],
+        "inner": loops.inner_fn_str(),
+    }
+    if getattr(loops, "reduction_ranges", None) is not None:
+        found["reduction_ranges"] = [str(size) for size in loops.reduction_ranges]
+        found["reduction"] = str(getattr(loops, "reduction_type", ""))
+    return found
+
+
+def _sizes(node: Any) -> list[str] | None:
+    try:
+        return [str(size) for size in node.get_size()]
+    except Exception:
+        return None  # Not every IR node has a size: multi-output kernels do not.
+
+
+NODES = Hook(
+    stage=stages.LOWERING,
+    records="the IR that each FX node became",
+    wraps=(
+        Wrap(
+            TorchName(_GRAPH, "GraphLowering.run"),
+            watch(before=_run_start, after=stage_done, failed=fail_stage),
+        ),
+        Wrap(
+            TorchName(_GRAPH, "GraphLowering.run_node"),
+            watch(before=_node_start, after=_node_end, failed=_node_failed),
+        ),
+    ),
+    reads=(TorchName("torch._inductor.ir", "Loops.inner_fn_str"),),
+)

@@ -1,0 +1,263 @@
+"""Makes replacements for torch functions that observe and change nothing.
+
+For every replacement, arguments, result and exceptions pass through unchanged; errors in the
+observing code only show in the recording; the frames that it adds are removed from tracebacks, so
+that the user reads the same one as without the tool.
+"""
+
+from __future__ import annotations
+
+import functools
+import subprocess
+import threading
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from types import CodeType, TracebackType
+from typing import Any
+
+from inductoscope.inside.scope import BROKEN, SCOPE, StageFrame
+from inductoscope.recording.events import CompileFailed, StageEnd, StageStart
+from inductoscope.torch_facts import stages
+from inductoscope.torch_facts.frames import innermost_users, shorten
+from inductoscope.torch_facts.torch_names import Replacement
+
+TORCH_NAMES = {
+    "torch._guards": ("CompileContext.current_compile_id",),
+    "torch._inductor.virtualized": ("V.graph",),
+}
+
+Arguments = tuple[Any, ...]
+Keywords = dict[str, Any]
+Before = Callable[[Arguments, Keywords], Any]
+After = Callable[[Any, Any, Arguments, Keywords], None]
+Failed = Callable[[Any, BaseException], None]
+
+# The code objects of all replacements: those of `watch` share one, those of `glance` another.
+_OWN_CODE: set[CodeType] = set()
+
+
+def watch(
+    *, before: Before | None = None, after: After | None = None, failed: Failed | None = None
+) -> Replacement:
+    """A replacement that calls `before`, the original, then `after` or `failed`.
+
+    `before` gets the arguments and returns a token, which the other two are given.
+    """
+
+    def replacement(original: Callable[..., Any]) -> Callable[..., Any]:
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            if not SCOPE.active:
+                return original(*args, **kwargs)
+            token = None if before is None else SCOPE.guard(before, args, kwargs)
+            try:
+                result = original(*args, **kwargs)
+            except BaseException as error:
+                SCOPE.guard(_hide_own_frames, error)
+                if failed is not None and token is not BROKEN:
+                    SCOPE.guard(failed, token, error)
+                raise
+            if after is not None and token is not BROKEN:
+                SCOPE.guard(after, token, result, args, kwargs)
+            return result
+
+        _OWN_CODE.add(watched.__code__)
+        return functools.wraps(original)(watched)
+
+    return replacement
+
+
+class _Due(threading.local):
+    """When this thread may be looked at again."""
+
+    at = 0.0
+
+
+def glance(seconds: float, before: Callable[[], None]) -> Replacement:
+    """A replacement that calls `before` now and then, for what is called all the time."""
+
+    def replacement(original: Callable[..., Any]) -> Callable[..., Any]:
+        due = _Due()
+
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            if time.perf_counter() >= due.at and SCOPE.active:
+                due.at = time.perf_counter() + seconds
+                SCOPE.guard(before)
+            try:
+                return original(*args, **kwargs)
+            except BaseException as error:
+                SCOPE.guard(_hide_own_frames, error)
+                raise
+
+        _OWN_CODE.add(watched.__code__)
+        return functools.wraps(original)(watched)
+
+    return replacement
+
+
+def stage(name: str, *, after: After | None = None) -> Replacement:
+    """A replacement that marks a stage: its seconds, and the exceptions that leave it."""
+
+    def enter(args: Arguments, kwargs: Keywords) -> Any:
+        return enter_stage(name)
+
+    def leave(frame: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
+        leave_stage(frame)
+        if after is not None:
+            after(frame, result, args, kwargs)
+
+    return watch(before=enter, after=leave, failed=fail_stage)
+
+
+def enter_stage(name: str, *, detail: str = "", graph: str = "") -> StageFrame:
+    """Begin a stage and record that, so that the recording shows where a process died."""
+    frame = SCOPE.enter(name, detail, graph)
+    SCOPE.emit(
+        StageStart(
+            stage=name,
+            detail=detail,
+            graph=SCOPE.graph,
+            compile=current_compile_id(),
+            thread=SCOPE.thread,
+        )
+    )
+    return frame
+
+
+def leave_stage(frame: Any, *, failed: bool = False) -> None:
+    """End a stage and record its seconds."""
+    if frame is None:
+        return
+    graph, compile_id = SCOPE.graph, current_compile_id()
+    seconds = SCOPE.leave(frame, failed=failed)
+    SCOPE.emit(
+        StageEnd(
+            stage=frame.stage,
+            detail=frame.detail,
+            graph=graph,
+            compile=compile_id,
+            seconds=round(seconds, 6),
+            thread=SCOPE.thread,
+        )
+    )
+
+
+def stage_done(frame: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
+    """The `after` of a hook that only ends its stage."""
+    leave_stage(frame)
+
+
+def fail_stage(frame: Any, error: BaseException) -> None:
+    """End a stage that an exception leaves; the outermost one records the exception.
+
+    Usually Dynamo is the outermost, and records it itself. A backward graph that is compiled when
+    it is first needed, and a graph compiled ahead of time, have no Dynamo around them.
+    """
+    if frame is None:
+        return
+    SCOPE.note_failure(error, frame)
+    compile_id = current_compile_id()
+    leave_stage(frame, failed=True)
+    if not SCOPE.stages:
+        record_error(error, compile_id, SCOPE.failure_of(error))
+
+
+def enter_graph_stage(name: str) -> StageFrame:
+    """Begin a stage of the graph that Inductor is compiling, which may be inside another."""
+    from torch._inductor.virtualized import V
+
+    inner = getattr(V.graph, "name", None)
+    if inner is None and getattr(V.graph, "is_const_graph", False):
+        inner = "constants"
+    return enter_stage(name, graph=SCOPE.inner_graph(inner))
+
+
+def current_compile_id() -> str:
+    """torch's id of the compile under way ('0/0': frame 0, first compile); empty outside one.
+
+    What AOTInductor compiles has an id of ours.
+    """
+    if SCOPE.ahead_of_time:
+        return SCOPE.ahead_of_time
+    import torch._guards
+
+    found = torch._guards.CompileContext.current_compile_id()
+    return "" if found is None else str(found)
+
+
+def _hide_own_frames(error: BaseException) -> None:
+    """Unlink the frames of replacements from the traceback, the one being left included.
+
+    A bare `raise` adds no entry for the frame that it leaves (from Python 3.11 on), so what is
+    removed here stays removed.
+    """
+    head = _past_own(error.__traceback__)
+    error.__traceback__ = head
+    while head is not None:
+        following = _past_own(head.tb_next)
+        if following is not head.tb_next:
+            head.tb_next = following
+        head = following
+
+
+def _past_own(entry: TracebackType | None) -> TracebackType | None:
+    while entry is not None and entry.tb_frame.f_code in _OWN_CODE:
+        entry = entry.tb_next
+    return entry
+
+
+# --- Records the exceptions that leave the compiler -----------------------------------------------
+
+
+def record_error(error: BaseException, compile_id: str, origin: Mapping[str, Any] | None) -> None:
+    """Record an exception that leaves the compiler; `origin` is where it was first seen."""
+    origin = origin or {}
+    SCOPE.emit(
+        CompileFailed(
+            compile=compile_id,
+            graph=origin.get("graph", ""),
+            stage=origin.get("stage", stages.DYNAMO),
+            detail=origin.get("detail", ""),
+            type=type(error).__name__,
+            message=str(error)[:4000],
+            cause=tuple(_inner_causes(error)),
+            source=_user_line(error),
+            raised_in=tuple(_raising_functions(error)),
+            traceback=SCOPE.text("".join(traceback.format_exception(error))),
+        )
+    )
+
+
+def _inner_causes(error: BaseException) -> list[str]:
+    """The exceptions that torch wrapped, outermost first."""
+    causes: list[str] = []
+    inner: Any = error
+    for _ in range(8):
+        inner = getattr(inner, "inner_exception", None) or inner.__cause__
+        if inner is None:
+            break
+        causes.append(_one_cause(inner))
+    return causes
+
+
+def _one_cause(error: BaseException) -> str:
+    if isinstance(error, subprocess.CalledProcessError):
+        # Its text is the whole command line, which the compiler's event already holds.
+        program = error.cmd[0] if isinstance(error.cmd, (list, tuple)) else error.cmd
+        return f"CalledProcessError: {program} ended with exit status {error.returncode}"
+    return f"{type(error).__name__}: {str(error)[:1000]}"
+
+
+def _raising_functions(error: BaseException) -> list[str]:
+    """The functions of the compiler that the exception came through, innermost first."""
+    inner = getattr(error, "inner_exception", None)
+    traced = error if error.__traceback__ is not None else inner
+    frames = traceback.extract_tb(traced.__traceback__) if traced is not None else []
+    return [f"{f.name} ({shorten(f.filename)}:{f.lineno})" for f in reversed(frames[-4:])]
+
+
+def _user_line(error: BaseException) -> str:
+    """The line of the user's code that Dynamo was tracing; empty if it does not say."""
+    stack = getattr(error, "real_stack", None) or ()
+    frame: Any = innermost_users(stack, lambda frame: frame.filename)
+    return f"{frame.filename}:{frame.lineno}" if frame is not None else ""

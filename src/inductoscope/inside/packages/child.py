@@ -1,0 +1,109 @@
+"""Runs in a child process: loads inputs, checks them, loads the package and runs it.
+
+    python bounded.py LIMITS file child.py ORDER EVENTS_FD
+
+ORDER is a JSON file that `running.py` writes. Every step is announced before it is taken, so that
+the parent knows where a child died.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+TORCH_NAMES = {"torch._C": ("_set_print_stack_traces_on_fatal_signal",)}
+
+Say = Callable[..., None]
+
+
+def main() -> None:
+    """Do what the order says."""
+    order_path, events = sys.argv[1:3]
+    order = json.loads(Path(order_path).read_text("utf-8"))
+    sys.path.insert(0, order["search_path"])
+    from inductoscope.inside.packages.trials import InputsRefused
+
+    say = _speaker(int(events))
+    say("stage", stage="torch")
+    import torch
+
+    # Says where the native code was, should a signal end this process.
+    torch._C._set_print_stack_traces_on_fatal_signal(True)
+    say("start", stage="preparation")
+    try:
+        _follow(order, say)
+    except InputsRefused as error:
+        say("refused", message=str(error))
+    except BaseException as error:
+        say("error", message=f"{type(error).__name__}: {error}"[:20_000])
+    say("done")
+    # Ending may crash in libraries that are unloaded in the wrong order: that is not the question.
+    sys.stdout.flush()
+    os._exit(0)
+
+
+def _speaker(events: int) -> Say:
+    def say(event: str, **more: Any) -> None:
+        line = json.dumps({"event": event, "at": time.monotonic(), **more}, default=str)
+        os.write(events, line.encode() + b"\n")
+
+    return say
+
+
+def _follow(order: Mapping[str, Any], say: Say) -> None:
+    from inductoscope.inside.packages import trials
+    from inductoscope.packages import cpp_library
+
+    say("stage", stage="operators")
+    trials.load_operators(order["operators"])
+    say("stage", stage="inputs")
+    args, kwargs = trials.load_arguments(order["inputs"])
+    inputs = trials.flat_inputs(args, kwargs, order["in_spec"])
+    facts = [trials.facts_of(tensor) for tensor in inputs]
+    say("inputs", inputs=[asdict(item) for item in facts])
+    if not _admitted(order, facts, say):
+        return
+    say("stage", stage="load")
+    if order["cpp_library_first"]:
+        cpp_library.take_from_torch()
+    model = trials.LoadedModel(order)
+    say("stage", stage="run")
+    outputs = model(inputs)
+    say("outputs", outputs=[trials.output_facts(tensor) for tensor in outputs])
+    if order["leaks"]:
+        from inductoscope.inside.packages.trials import try_leaks
+
+        say("stage", stage="leaks")
+        try_leaks(order, inputs, say)
+    elif order["serve"]:
+        from inductoscope.inside.packages.trials import repeat
+
+        repeat(order, inputs, say)
+
+
+def _admitted(order: Mapping[str, Any], facts: list[Any], say: Say) -> bool:
+    """Whether the inputs meet the package's demands; its own checks are switched on if so."""
+    from inductoscope.packages.package import read_package
+    from inductoscope.torch_facts.package_guards import broken
+
+    found = []
+    wrapper = read_package(Path(order["package"]), verify=False).model(order["model"]).wrapper
+    if wrapper is not None:
+        found = list(broken(wrapper.guards, facts))
+        say("guards", broken=[asdict(item) for item in found])
+    if any(not item.is_harmless for item in found):
+        return False
+    if not found:
+        # The package would refuse what is harmless, too.
+        os.environ["AOTI_RUNTIME_CHECK_INPUTS"] = "1"
+    return True
+
+
+if __name__ == "__main__":
+    main()

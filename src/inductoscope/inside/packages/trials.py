@@ -1,0 +1,453 @@
+"""Runs in a child process: loads a package and its inputs with torch. Executes native code."""
+
+from __future__ import annotations
+
+import array
+import ctypes
+import functools
+import gc
+import os
+import pickle
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from inductoscope.torch_facts.package_guards import DTYPES, InputFacts
+
+TORCH_NAMES = {
+    "torch._C": ("_aoti.AOTIModelPackageLoader", "_aoti.AOTIModelContainerRunnerCpu"),
+    "torch.export.pt2_archive._package": ("load_pt2",),
+    "torch.utils._pytree": ("treespec_loads", "tree_flatten"),
+    "torch.export._tree_utils": ("reorder_kwargs",),
+}
+
+HOW_TO_WRITE = (
+    "Write such a file with torch.save((x, y), PATH), or torch.save(((x,), {'scale': s}), PATH) "
+    "for keyword arguments."
+)
+
+
+class InputsRefused(Exception):
+    """The file of inputs holds something else than tensors, or not what the model takes."""
+
+
+def load_operators(files: Sequence[str]) -> None:
+    """Define custom operators: a library is loaded, a Python file is run."""
+    import runpy
+
+    import torch
+
+    for file in files:
+        if file.endswith(".py"):
+            runpy.run_path(file, run_name="operators")
+        else:
+            torch.ops.load_library(file)
+
+
+def load_arguments(path: str) -> tuple[Sequence[Any], Mapping[str, Any]]:
+    """Positional and keyword arguments from a file that may hold tensors only."""
+    import torch
+
+    try:
+        found = torch.load(path, weights_only=True, map_location=_map_location())
+    except pickle.UnpicklingError as error:
+        reason = " ".join(_reason(str(error)).split())
+        raise InputsRefused(
+            f"{path} is not loadable with weights_only=True: {reason} Loading it without that "
+            f"would execute what is in it. {HOW_TO_WRITE}"
+        ) from None
+    except Exception:  # A damaged file can bring about any.
+        raise InputsRefused(
+            f"{path} is not a file that torch.save wrote, or is damaged. {HOW_TO_WRITE}"
+        ) from None
+    return _arguments(path, found)
+
+
+def _map_location() -> str | None:
+    """What was saved on a GPU is loaded on the CPU where there is none."""
+    import torch
+
+    return None if torch.cuda.is_available() else "cpu"
+
+
+def _reason(text: str) -> str:
+    """The sentence of torch's long answer that says what is in the file."""
+    _, _, rest = text.partition("WeightsUnpickler error: ")
+    return (rest or text).strip().splitlines()[0].partition(". ")[0] + "."
+
+
+def _arguments(path: str, found: Any) -> tuple[Sequence[Any], Mapping[str, Any]]:
+    import torch
+
+    if isinstance(found, torch.Tensor):
+        return (found,), {}
+    if isinstance(found, Mapping) and all(isinstance(key, str) for key in found):
+        return (), found
+    if isinstance(found, (tuple, list)):
+        if len(found) == 2 and isinstance(found[0], (tuple, list)) and isinstance(found[1], dict):
+            return tuple(found[0]), found[1]
+        return tuple(found), {}
+    raise InputsRefused(f"{path} holds a {type(found).__name__}. {HOW_TO_WRITE}")
+
+
+def flat_inputs(args: Sequence[Any], kwargs: Mapping[str, Any], in_spec: str) -> list[Any]:
+    """The tensors in the order in which the package takes them."""
+    import torch
+    from torch.export._tree_utils import reorder_kwargs
+    from torch.utils import _pytree as pytree
+
+    named = dict(kwargs)
+    if in_spec and named:
+        try:
+            named = reorder_kwargs(named, pytree.treespec_loads(in_spec))
+        except (ValueError, AssertionError, KeyError, NotImplementedError) as error:
+            raise InputsRefused(
+                f"The keyword arguments are not those that the package takes: {error}"
+            ) from None
+    flat, _ = pytree.tree_flatten((tuple(args), named))
+    return [item for item in flat if isinstance(item, torch.Tensor)]
+
+
+def facts_of(tensor: Any) -> InputFacts:
+    """What guards ask of an input."""
+    address = tensor.data_ptr()
+    aligned = next((size for size in (64, 32, 16, 8, 4, 2) if address % size == 0), 1)
+    return InputFacts(
+        dtype=str(tensor.dtype).removeprefix("torch."),
+        sizes=tuple(tensor.shape),
+        strides=tuple(tensor.stride()),
+        device=str(tensor.device),
+        alignment=aligned,
+    )
+
+
+def output_facts(tensor: Any) -> dict[str, Any]:
+    """What a user wants to know of an output."""
+    import torch
+
+    facts: dict[str, Any] = {
+        "dtype": str(tensor.dtype).removeprefix("torch."),
+        "sizes": list(tensor.shape),
+        "device": str(tensor.device),
+        "nan": 0,
+        "infinite": 0,
+        "least": None,
+        "most": None,
+    }
+    if tensor.numel() and not tensor.is_complex() and tensor.dtype != torch.bool:
+        values = tensor.detach().to(torch.float64)
+        finite = values[torch.isfinite(values)]
+        facts["nan"] = int(torch.isnan(values).sum())
+        facts["infinite"] = int(torch.isinf(values).sum())
+        if finite.numel():
+            facts["least"], facts["most"] = float(finite.min()), float(finite.max())
+    return facts
+
+
+class LoadedModel:
+    """A model whose native code is in this process."""
+
+    def __init__(self, order: Mapping[str, Any], runners: int = 1) -> None:
+        """Dies with the process if the package is bad: that is why there is a child."""
+        self._model = _load(order, runners)
+        # A package's loader takes the inputs over, a plain runner does not.
+        self._run = getattr(self._model, "boxed_run", self._model.run)
+
+    def __call__(self, inputs: Sequence[Any]) -> list[Any]:
+        """Run it once."""
+        return list(self._run(list(inputs)))
+
+
+def _load(order: Mapping[str, Any], runners: int) -> Any:
+    import torch
+
+    path, name = order["package"], order["model"]
+    if order["kind"] == "library":
+        if order["device"] == "cuda":
+            # Only a torch that was built for CUDA has it.
+            runner = getattr(torch._C._aoti, "AOTIModelContainerRunnerCuda")  # noqa: B009
+            return runner(path, runners, "cuda", "")
+        return torch._C._aoti.AOTIModelContainerRunnerCpu(path, runners)
+    if order["has_weights_files"]:
+        from torch.export.pt2_archive._package import load_pt2
+
+        contents = load_pt2(path, num_runners=runners, load_weights_from_disk=True)
+        return contents.aoti_runners[name].loader
+    return torch._C._aoti.AOTIModelPackageLoader(path, name, False, runners, -1)
+
+
+# --- Runs in a child process: calls a package again and again and measures what is left behind ----
+
+Say = Callable[..., None]
+
+_WINDOWS = 20
+_RELOADS = 10
+
+
+def repeat(order: Mapping[str, Any], inputs: Sequence[Any], say: Say) -> None:
+    """Repeated calls, repeated loading, and streams on a GPU."""
+    write_inputs(inputs, Path(order["raw_inputs"]))
+    say("stage", stage="repeat")
+    _watch_calls(order, inputs, say)
+    say("stage", stage="reload")
+    _watch_loading(order, inputs, say)
+    if any(tensor.is_cuda for tensor in inputs):
+        say("stage", stage="streams")
+        _run_on_streams(order, inputs, say)
+
+
+def write_inputs(inputs: Sequence[Any], listed: Path) -> None:
+    """For the C++ program: a line for each tensor, and a file with its bytes."""
+    codes = {name: code for code, name in DTYPES.items()}
+    lines = []
+    for number, tensor in enumerate(inputs):
+        file = listed.with_name(f"input_{number}.bin")
+        plain = tensor.detach().cpu()
+        span = sum((n - 1) * s for n, s in zip(plain.shape, plain.stride(), strict=True)) + 1
+        count = span * plain.element_size() if plain.numel() else 0
+        file.write_bytes(ctypes.string_at(plain.data_ptr(), count) if count else b"")
+        words = [codes[str(plain.dtype).removeprefix("torch.")], tensor.device, plain.dim()]
+        lines.append(" ".join(map(str, [*words, *plain.shape, *plain.stride(), file])))
+    listed.write_text("\n".join(lines) + "\n", "utf-8")
+
+
+def _watch_calls(order: Mapping[str, Any], inputs: Sequence[Any], say: Say) -> None:
+    model = LoadedModel(order)
+    say("measured", what="calls", samples=watch(lambda: model(inputs), order["serve"]["calls"]))
+
+
+def watch(call: Callable[[], Any], calls: int) -> list[dict[str, int]]:
+    """What was measured between as many calls, after those that set something up once."""
+    window = max(1, calls // _WINDOWS)
+    samples = _Samples(_WINDOWS + 1)
+    for _ in range(2 * window + 10):
+        call()
+    samples.take(0)
+    for number in range(1, _WINDOWS + 1):
+        for _ in range(window):
+            call()
+        samples.take(number * window)
+    return samples.rows()
+
+
+def _watch_loading(order: Mapping[str, Any], inputs: Sequence[Any], say: Say) -> None:
+    """Load and unload: with a call, what is left behind in files; without one, what else is."""
+    for _ in range(3):
+        LoadedModel(order)(inputs)
+    before = _left_behind()
+    for _ in range(_RELOADS):
+        LoadedModel(order)(inputs)
+    left = _left_behind() - before
+    mapped = _mapped(order["library"])
+    samples = _Samples(_RELOADS + 1)
+    samples.take(0)
+    for number in range(1, _RELOADS + 1):
+        LoadedModel(order)
+        samples.take(number)
+    still = _mapped(order["library"]) - mapped
+    say("measured", what="loading", left=left, mapped=still, samples=samples.rows())
+
+
+def _mapped(library: str) -> int:
+    """How often a library of this name is in this process, each from a file of its own."""
+    with open("/proc/self/maps", encoding="utf-8", errors="replace") as file:
+        words = (line.split(maxsplit=5) for line in file)
+        paths = {w[5].strip().removesuffix(" (deleted)") for w in words if len(w) == 6}
+    return sum(os.path.basename(path) == library for path in paths) if library else 0
+
+
+def _left_behind() -> int:
+    """Entries in the folder for temporary files, which is this process's own."""
+    return len(os.listdir(os.environ["TMPDIR"]))
+
+
+_COLUMNS = ("calls", "resident", "allocated", "files", "threads")
+
+
+class _Samples:
+    """Numbers taken between calls. Taking them keeps no memory that was not there before."""
+
+    def __init__(self, count: int) -> None:
+        self._numbers = array.array("q", bytes(8 * len(_COLUMNS) * count))
+        self._next = 0
+        self._page = os.sysconf("SC_PAGE_SIZE")
+        self._ask = _malloc_question()
+        self.take(0)  # What the first one sets up.
+        self._next = 0
+
+    def take(self, calls: int) -> None:
+        gc.collect()
+        allocated = _allocated(self._ask)
+        with open("/proc/self/statm", encoding="utf-8") as file:
+            resident = int(file.read().split()[1]) * self._page
+        row = (calls, resident, allocated, *map(_entries, ("fd", "task")))
+        for number in row:
+            self._numbers[self._next] = number
+            self._next += 1
+
+    def rows(self) -> list[dict[str, int]]:
+        width = len(_COLUMNS)
+        starts = range(0, len(self._numbers), width)
+        return [
+            dict(zip(_COLUMNS, self._numbers[start : start + width], strict=True))
+            for start in starts
+        ]
+
+
+def _entries(folder: str) -> int:
+    return len(os.listdir(f"/proc/self/{folder}"))
+
+
+class _MallocInfo(ctypes.Structure):
+    _fields_ = tuple((f"field{number}", ctypes.c_size_t) for number in range(10))
+
+
+def _malloc_question() -> Any:
+    """The function that says what malloc has given out; None where there is none."""
+    try:
+        ask = ctypes.CDLL(None).mallinfo2
+    except AttributeError:
+        return None
+    ask.restype = _MallocInfo
+    return ask
+
+
+def _allocated(ask: Any) -> int:
+    """Bytes that malloc has given out and not taken back; -1 where it cannot be asked."""
+    import torch
+
+    if ask is None:
+        return -1
+    on_gpu = int(torch.cuda.memory_allocated()) if torch.cuda.is_initialized() else 0
+    info = ask()
+    # In the order of <malloc.h>: hblkhd is the fifth, uordblks the eighth.
+    return int(info.field4) + int(info.field7) + on_gpu
+
+
+def _run_on_streams(order: Mapping[str, Any], inputs: Sequence[Any], say: Say) -> None:
+    """Calls from several streams at once must give what a call on its own gives."""
+    import torch
+
+    alone = LoadedModel(order)(inputs)
+    torch.cuda.synchronize()
+    count = order["serve"]["threads"]
+    model = LoadedModel(order, runners=count)
+    streams = [torch.cuda.Stream() for _ in range(count)]
+    different = 0
+    for _ in range(max(1, order["serve"]["calls"] // count)):
+        results = []
+        for stream in streams:
+            with torch.cuda.stream(stream):
+                results.append(model(inputs))
+        torch.cuda.synchronize()
+        different += sum(not _same(alone, result) for result in results)
+    say("measured", what="streams", calls=order["serve"]["calls"], different=different)
+
+
+def _same(expected: Sequence[Any], found: Sequence[Any]) -> bool:
+    import torch
+
+    return len(expected) == len(found) and all(
+        torch.allclose(one.double(), other.double(), rtol=1e-3, atol=1e-5, equal_nan=True)
+        for one, other in zip(expected, found, strict=True)
+    )
+
+
+# --- Runs in a child process: calls parts of a model alone, to find which of them leaks -----------
+#
+# The model is called while every allocation is remembered with its native stack. Then it is
+# called with the results of its custom operators taken from an earlier call, so that all else is
+# left. Then each of those operators is called alone, with copies of what the model gave it.
+
+TORCH_NAMES = {
+    "torch.utils._python_dispatch": ("TorchDispatchMode",),
+    "torch.utils._pytree": ("tree_map_only",),
+}
+
+SayResult = Callable[..., None]
+# One call of an operator: itself, its arguments and what it returned.
+OperatorCall = tuple[Any, Any, Any, Any]
+
+REMEMBERED_CALLS = 50
+
+
+def try_leaks(order: Mapping[str, Any], inputs: Sequence[Any], say: SayResult) -> None:
+    """All trials, each reported as soon as it is over."""
+    model = LoadedModel(order)
+    calls = order["serve"]["calls"]
+    _remember_allocations(order, model, inputs)
+    say("measured", what="stacks")
+    recorded = recorded_calls(order["custom_operators"], lambda: model(inputs))
+    if recorded and not any(call[0]._schema.is_mutable for call in recorded):
+        rows = watch(lambda: with_answers(recorded, lambda: model(inputs)), calls)
+        say("measured", what="without", samples=rows)
+    for name in dict.fromkeys(call[0]._schema.name for call in recorded):
+        own = [call for call in recorded if call[0]._schema.name == name]
+        rows = watch(functools.partial(_again, own), calls)
+        say("measured", what="operator", name=name, samples=rows)
+
+
+def _remember_allocations(
+    order: Mapping[str, Any], model: LoadedModel, inputs: Sequence[Any]
+) -> None:
+    preloaded = ctypes.CDLL(None)
+    for _ in range(REMEMBERED_CALLS):  # What is set up once.
+        model(inputs)
+    preloaded.leaks_begin()
+    for _ in range(REMEMBERED_CALLS):
+        model(inputs)
+    preloaded.leaks_end(order["leaks"].encode())
+
+
+def recorded_calls(names: Sequence[str], call: Callable[[], Any]) -> list[OperatorCall]:
+    """Every call of these operators while `call` runs, with copies of all tensors."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    found: list[OperatorCall] = []
+
+    class RecordingCalls(TorchDispatchMode):  # type: ignore[misc]
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            if func._schema.name not in names:
+                return func(*args, **(kwargs or {}))
+            given = _copied((args, kwargs or {}))
+            result = func(*args, **(kwargs or {}))
+            found.append((func, *given, _copied(result)))
+            return result
+
+    with RecordingCalls():
+        call()
+    return found
+
+
+def with_answers(recorded: Sequence[OperatorCall], call: Callable[[], Any]) -> None:
+    """Run `call`; operators are not called, but answered with what they returned before."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    names = {one[0]._schema.name for one in recorded}
+    answers = (_copied(one[3]) for one in recorded)
+
+    class AnsweringCalls(TorchDispatchMode):  # type: ignore[misc]
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            if func._schema.name in names:
+                return next(answers)
+            return func(*args, **(kwargs or {}))
+
+    with AnsweringCalls():
+        call()
+
+
+def _again(calls: Sequence[OperatorCall]) -> None:
+    for function, args, kwargs, _ in calls:
+        copied = _copied((args, kwargs))
+        function(*copied[0], **copied[1])
+
+
+def _copied(values: Any) -> Any:
+    import torch
+    from torch.utils import _pytree as pytree
+
+    return pytree.tree_map_only(torch.Tensor, lambda tensor: tensor.detach().clone(), values)

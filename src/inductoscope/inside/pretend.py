@@ -1,0 +1,824 @@
+"""Makes this process, which must not have imported torch yet, believe that a device exists."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib.machinery
+import importlib.util
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from types import ModuleType, SimpleNamespace, TracebackType
+from typing import Any, NoReturn
+
+from inductoscope.errors import ToolFailure
+from inductoscope.inside import private_cache
+from inductoscope.inside.hooks import HOOKS
+from inductoscope.inside.install import Installer
+from inductoscope.inside.observe import current_compile_id
+from inductoscope.inside.program_settings import set_by_the_tool
+from inductoscope.inside.scope import SCOPE
+from inductoscope.inside.stand_in import StandIn, load_stand_in
+from inductoscope.inside.uncaught import record_until_exit
+from inductoscope.processes.stack_signal import answer_with_stacks
+from inductoscope.recording.events import TargetNoted
+from inductoscope.torch_facts.gpu_targets import Architecture, Target, architecture, parse_target
+from inductoscope.torch_facts.messages import (
+    DRIVER_NAME,
+    PROPERTIES_NAME,
+    asked_in_vain,
+    wants_a_value,
+)
+from inductoscope.torch_facts.triton_kernels import Resources, amd_resources, nvidia_resources
+
+_OWN_SETTINGS = ("compile_threads", "shape_padding")
+
+
+def has_triton() -> bool:
+    """Whether kernels can be compiled, without importing anything."""
+    return importlib.util.find_spec("triton") is not None
+
+
+def pretend(target: Target, *, machine_code: bool = True) -> None:
+    """Load torch with the device. Called once per process, and only in our own processes."""
+    stand_in = prepare(target)
+    import torch  # noqa: F401
+
+    take_over(stand_in, target)
+    if not machine_code:
+
+        write_kernels_only()
+
+
+def prepare(target: Target) -> StandIn:
+    """What must happen before torch is imported."""
+    if "torch" in sys.modules:
+        raise ToolFailure(
+            "torch looks for devices when it is imported, and it has been imported already."
+        )
+    architecture(target)
+    set_by_the_tool(*(f"torch._inductor.config.{name}" for name in _OWN_SETTINGS))
+    # Workers are other processes, which would not see the device.
+    os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
+    # torch would time matrix products to see whether padding pays off.
+    os.environ["TORCHINDUCTOR_SHAPE_PADDING"] = "0"
+    return load_stand_in()
+
+
+def take_over(stand_in: StandIn, target: Target, *, precompiles: bool = True) -> None:
+    """What must happen once torch has been imported. Without Triton, it stops at source."""
+
+    stand_in.take_over()
+    pretend_in_torch(target)
+    if has_triton():
+        pretend_in_triton(target)
+        launch_nothing()
+        time_nothing(precompiles=precompiles)
+    else:
+        write_kernels_only()
+
+
+def devices_for_graphs(graphs: Iterable[Any]) -> dict[str, str]:
+    """Where recorded devices go: everything that computed moves to the device that exists.
+
+    Graphs of a program on a GPU keep what they have on the CPU there; graphs of a program on the
+    CPU go as a whole.
+    """
+    kinds = {kind for graph in graphs for kind in _kinds(graph.graph)}
+    accelerators = kinds - {"cpu", "meta"}
+    return dict.fromkeys(accelerators or {"cpu"}, "cuda:0")
+
+
+def _kinds(data: Any) -> Iterable[str]:
+    if isinstance(data, list):
+        for item in data:
+            yield from _kinds(item)
+    elif isinstance(data, dict):
+        device = data.get("device")
+        if "dtype" in data and isinstance(device, str):
+            yield device.partition(":")[0]
+        for item in data.values():
+            yield from _kinds(item)
+
+
+# --- What torch does otherwise than on a real device, noted in the recording ----------------------
+
+
+def note_difference(text: str) -> None:
+    """Note it for the graph that is being compiled. Never raises."""
+    SCOPE.guard(_emit, text)
+
+
+def _emit(text: str) -> None:
+    SCOPE.emit(TargetNoted(compile=current_compile_id(), note=text))
+
+
+# --- Constants of a graph on a device that is not there: `torch.tensor([…], device=x.device)` -----
+#
+# torch computes with constants while it compiles: with real tensors, because it wants their values.
+# Where it would do so on the device, it does so on the CPU, or with tensors that have no memory.
+
+TORCH_NAMES = {
+    "torch._inductor.fx_passes.joint_graph": ("UniformValueConstantFolder",),
+    "torch._inductor.graph": ("GraphLowering.constant_name",),
+    "torch._subclasses.fake_tensor": ("FakeTensorMode",),
+    "torch.fx.experimental.proxy_tensor": ("unset_fake_temporarily",),
+    "torch.utils._python_dispatch": ("TorchDispatchMode",),
+    "torch.utils._pytree": ("tree_map_only",),
+}
+
+
+def keep_constants_off_the_device() -> None:
+    """From now on, in this process."""
+    with contextlib.suppress(ImportError, AttributeError):
+        _fold_on_the_cpu()
+    with contextlib.suppress(ImportError, AttributeError):
+        _propagate_on_the_cpu()
+    with contextlib.suppress(ImportError, AttributeError):
+        _copy_without_memory()
+
+
+def _fold_on_the_cpu() -> None:
+    """A pass makes small tensors to learn what uniform ones hold."""
+    from torch._inductor.fx_passes import joint_graph
+
+    folder, on_the_cpu = joint_graph.UniformValueConstantFolder, _on_the_cpu()
+    folder.__init__ = _inside(folder.__init__, on_the_cpu)
+    folder.run = _inside(folder.run, on_the_cpu)
+
+
+def _inside(function: Any, context: Callable[[], Any]) -> Any:
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        with context():
+            return function(*args, **kwargs)
+
+    return call
+
+
+def _propagate_on_the_cpu() -> None:
+    """While it traces, torch follows the values of tensors with one element, for `.item()`."""
+    from torch.fx.experimental import proxy_tensor
+
+    unset, on_the_cpu = proxy_tensor.unset_fake_temporarily, _on_the_cpu()
+
+    @contextlib.contextmanager
+    def unset_fake_temporarily() -> Iterator[Any]:
+        with unset() as mode, on_the_cpu():
+            yield mode
+
+    proxy_tensor.unset_fake_temporarily = unset_fake_temporarily
+
+
+def _on_the_cpu() -> Callable[[], Any]:
+    """A context in which operations on real tensors that name the device stay on the CPU."""
+    import torch
+    from torch.utils._python_dispatch import TorchDispatchMode
+    from torch.utils._pytree import tree_map_only
+
+    class OnTheCpu(TorchDispatchMode):
+        def __torch_dispatch__(
+            self, function: Any, types: Any, arguments: Any = (), keywords: Any = None
+        ) -> Any:
+            given = (arguments, keywords or {})
+            arguments, keywords = tree_map_only(torch.device, _cpu_instead, given)
+            return function(*arguments, **keywords)
+
+    return OnTheCpu
+
+
+def _cpu_instead(device: Any) -> Any:
+    import torch
+
+    return torch.device("cpu") if device.type == "cuda" else device
+
+
+def _copy_without_memory() -> None:
+    """Inductor copies a constant to the device on which a kernel reads it."""
+    from torch._inductor.graph import GraphLowering
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    original = GraphLowering.constant_name
+    fakes = FakeTensorMode()
+
+    def constant_name(self: Any, name: str, device_override: Any) -> str:
+        held = self.constants[name]
+        if device_override is None or device_override.type != "cuda":
+            return str(original(self, name, device_override))
+        self.constants[name] = fakes.from_tensor(held)
+        try:
+            return str(original(self, name, device_override))
+        finally:
+            self.constants[name] = held
+
+    GraphLowering.constant_name = constant_name
+
+
+# --- Makes torch believe that a device exists. Names missing from this torch are skipped ----------
+
+TORCH_NAMES = {
+    "torch._C._dynamo.guards": (),
+    "torch._dynamo.device_interface": ("CudaInterface",),
+    "torch._inductor.cudagraph_utils": ("check_lowering_disable_cudagraph",),
+    "torch._subclasses.fake_tensor": ("FakeTensorMode.avoid_device_init", "init_gpu_context"),
+}
+
+_CUDA_VERSION, _HIP_VERSION = "13.0", "7.0"
+
+
+def pretend_in_torch(target: Target) -> None:
+    """Called right after torch has been imported: Inductor's settings depend on the version."""
+    import torch
+
+    about = architecture(target)
+    if target.kind == "hip":
+        torch.version.hip = torch.version.hip or _HIP_VERSION
+        torch.version.cuda = None
+    else:
+        torch.version.cuda = torch.version.cuda or _CUDA_VERSION
+        torch.version.hip = None
+    answers = _answers(about, str(target.architecture))
+    for name, answer in answers.items():
+        setattr(torch.cuda, name, answer)
+    inner = _inner_answers()
+    for name, answer in inner.items():
+        setattr(torch._C, name, answer)
+    raw_stream = inner["_cuda_getCurrentRawStream"]
+    pretend_in_copies({**answers, "get_raw_stream": raw_stream})
+    _pretend_in_fake_tensors()
+    keep_constants_off_the_device()
+    _choose_no_attention_kernel()
+    _capture_no_cuda_graphs()
+
+
+def _answers(about: Architecture, arch: str) -> dict[str, Any]:
+    import torch
+
+    properties = type(PROPERTIES_NAME, (SimpleNamespace,), {})(**asdict(about))
+    generator = torch.zeros(16, dtype=torch.uint8)
+    free = about.total_memory
+    listed = arch if about.gcnArchName else f"sm_{arch}"
+    return {
+        "is_available": lambda: True,
+        "is_initialized": lambda: False,
+        "_is_compiled": lambda: True,
+        "device_count": lambda: 1,
+        "current_device": lambda: 0,
+        "set_device": lambda device: None,
+        "get_device_properties": lambda device=None: properties,
+        "get_device_capability": lambda device=None: about.capability,
+        "get_device_name": lambda device=None: about.name,
+        "get_arch_list": lambda: [listed],
+        "is_bf16_supported": lambda including_emulation=True: True,
+        "synchronize": lambda device=None: None,
+        "mem_get_info": lambda device=None: (free, free),
+        "memory_allocated": lambda device=None: 0,
+        "max_memory_allocated": lambda device=None: 0,
+        "memory_reserved": lambda device=None: 0,
+        "max_memory_reserved": lambda device=None: 0,
+        "reset_peak_memory_stats": lambda device=None: None,
+        "empty_cache": lambda: None,
+        "get_rng_state": lambda device=0: generator,
+        "set_rng_state": lambda state, device=0: None,
+        "_lazy_init": lambda: None,
+        "_exchange_device": lambda device: 0,
+        "_maybe_exchange_device": lambda device: 0,
+    }
+
+
+def _inner_answers() -> dict[str, Any]:
+    return {
+        "_cuda_getCurrentRawStream": lambda device: 0,
+        "_cuda_getDevice": lambda: 0,
+        "_cuda_setDevice": lambda device: None,
+        "_cuda_exchangeDevice": lambda device: 0,
+        "_cuda_maybeExchangeDevice": lambda device: 0,
+        "_cuda_getDeviceCount": lambda: 1,
+        "_cuda_synchronize": lambda: None,
+        "_cuda_isCurrentStreamCapturing": lambda: False,
+        "_cuda_cudaCachingAllocator_is_enabled": lambda: True,
+    }
+
+
+def pretend_in_copies(answers: dict[str, Any]) -> None:
+    """Dynamo's interface to devices, if it is loaded already, keeps copies of such functions."""
+    interface = getattr(sys.modules.get("torch._dynamo.device_interface"), "CudaInterface", None)
+    for name, answer in answers.items():
+        if hasattr(interface, name.lstrip("_")):
+            setattr(interface, name.lstrip("_"), staticmethod(answer))
+
+
+def _pretend_in_fake_tensors() -> None:
+    """Fake tensors would initialise the device, and generated wrappers bypass them."""
+    import torch
+    import torch._subclasses.fake_tensor as fake_tensor
+
+    fake_tensor.init_gpu_context = lambda device: None
+    fake_tensor.FakeTensorMode.avoid_device_init = property(lambda self: True)
+    guards = torch._C._dynamo.guards
+    guards._empty_strided_cuda = lambda size, stride, dtype: torch.empty_strided(
+        size, stride, dtype=dtype, device="cuda"
+    )
+    guards._reinterpret_tensor = lambda tensor, size, stride, offset=0: torch.as_strided(
+        tensor, size, stride, tensor.storage_offset() + offset
+    )
+
+
+def _choose_no_attention_kernel() -> None:
+    """torch asks the device which fused attention kernel to call; without one it decomposes."""
+    import torch
+
+    for name in ("enable_flash_sdp", "enable_mem_efficient_sdp", "enable_cudnn_sdp"):
+        with contextlib.suppress(AttributeError, RuntimeError):
+            getattr(torch.backends.cuda, name)(False)
+
+
+def _capture_no_cuda_graphs() -> None:
+    """mode="reduce-overhead" and "max-autotune": torch leaves CUDA graphs out, and says why."""
+
+    def why_not(device_node_mapping: Any) -> str:
+        note_difference("CUDA graphs are left out: there is no GPU to capture them on")
+        return "the GPU being pretended by inductoscope"
+
+    with contextlib.suppress(ImportError, AttributeError):
+        from torch._inductor import cudagraph_utils
+
+        cudagraph_utils.check_lowering_disable_cudagraph = why_not
+
+
+# --- Several devices that are not there: which of them is the current one, the program says -------
+
+TORCH_NAMES = {
+    "torch._C": (),
+    "torch._subclasses.fake_tensor": ("FakeTensor._normalize_fake_device",),
+    "torch.cuda._utils": ("_get_device_index",),
+}
+# Exchanged for the current device, it changes nothing.
+_NO_DEVICE = -1
+
+
+def pretend_devices(stand_in: StandIn, count: int) -> None:
+    """Called after `take_over`, which pretends one."""
+    import torch
+
+    stand_in.have_devices(count)
+    answers, inner = _answers_of_several(stand_in, count), _answers_of_several(stand_in, count)
+    for name, answer in answers.items():
+        setattr(torch.cuda, name, answer)
+    for name, inner_name in _INNER_NAMES.items():
+        setattr(torch._C, inner_name, inner[name])
+    pretend_in_copies(answers)
+    _put_tensors_on_the_current_device(stand_in)
+
+
+_INNER_NAMES = {
+    "device_count": "_cuda_getDeviceCount",
+    "current_device": "_cuda_getDevice",
+    "set_device": "_cuda_setDevice",
+    "_exchange_device": "_cuda_exchangeDevice",
+    "_maybe_exchange_device": "_cuda_maybeExchangeDevice",
+}
+
+
+def _answers_of_several(stand_in: StandIn, count: int) -> dict[str, Any]:
+    """Each is a function of its own: Dynamo tells them apart by identity."""
+    from torch.cuda._utils import _get_device_index
+
+    def set_device(device: Any) -> None:
+        stand_in.exchange_device(_get_device_index(device))
+
+    return {
+        "device_count": lambda: count,
+        "current_device": lambda: stand_in.exchange_device(_NO_DEVICE),
+        "set_device": set_device,
+        "_exchange_device": lambda device: stand_in.exchange_device(device),
+        "_maybe_exchange_device": lambda device: stand_in.exchange_device(device),
+    }
+
+
+def _put_tensors_on_the_current_device(stand_in: StandIn) -> None:
+    """A fake tensor on "cuda" would be on the first one, as long as no device is initialised."""
+    import torch
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    original = getattr(FakeTensor, "_normalize_fake_device", None)
+    if original is None:
+        return
+
+    def normalized(device: torch.device) -> torch.device:
+        if device.type == "cuda" and device.index is None:
+            return torch.device("cuda", stand_in.exchange_device(_NO_DEVICE))
+        return original(device)
+
+    FakeTensor._normalize_fake_device = staticmethod(normalized)
+
+
+# --- Triton really compiles for the device; nothing is loaded, launched or timed ------------------
+
+TORCH_NAMES = {
+    "torch._inductor.codegen.triton": ("TritonScheduling.benchmark_codegened_module",),
+    "torch._inductor.runtime.triton_helpers": ("set_driver_to_gpu",),
+    "torch._inductor.runtime.triton_heuristics": (
+        "CachingAutotuner.bench",
+        "StaticTritonCompileResult",
+        "TritonCompileResult.make_launcher",
+    ),
+    "torch._inductor.select_algorithm": ("AlgorithmSelectorCache.make_benchmark_fn", "sys"),
+    "triton.backends": ("backends",),
+    "triton.backends.compiler": ("GPUTarget",),
+    "triton.backends.driver": ("GPUDriver",),
+    "triton.compiler": ("CompiledKernel.__init__",),
+    "triton.knobs": ("compilation.listener", "nvidia.cuobjdump.path"),
+    "triton.runtime": ("driver.set_active",),
+}
+
+_BACKENDS = {"cuda": "nvidia", "hip": "amd"}
+_DISASSEMBLY_SECONDS = 60
+# Triton counts spills in registers of four bytes.
+_SPILL = 4
+
+
+def pretend_in_triton(target: Target) -> None:
+    """Triton's driver answers for the target and reports what each kernel uses."""
+    import triton
+    from triton.backends.compiler import GPUTarget
+    from triton.backends.driver import GPUDriver
+
+    name = _BACKENDS[target.kind]
+    gpu = GPUTarget(target.kind, target.architecture, target.warp_size)
+    driver = _driver(GPUDriver, gpu)
+    for other, backend in list(triton.backends.backends.items()):
+        used = driver if other == name else _absent(backend.driver)
+        triton.backends.backends[other] = type(backend)(compiler=backend.compiler, driver=used)
+    triton.runtime.driver.set_active(driver())
+    with contextlib.suppress(ImportError, AttributeError):
+        from torch._inductor.runtime import triton_helpers
+
+        triton_helpers.set_driver_to_gpu = lambda: None
+    _disassemble_what_is_compiled()
+
+
+def _driver(base: Any, gpu: Any) -> Any:
+    import torch
+
+    def driver_init(self: Any) -> None:
+        pass  # The real one loads the vendor's library.
+
+    methods = {
+        "__init__": driver_init,
+        "is_active": staticmethod(lambda: True),
+        "get_current_target": lambda self: gpu,
+        "get_current_device": lambda self: 0,
+        "get_current_stream": lambda self, index=0: 0,
+        "get_active_torch_device": lambda self: torch.device("cuda", 0),
+        "get_device_interface": lambda self: torch.cuda,
+        "get_device_capability": lambda self, device=0: torch.cuda.get_device_capability(device),
+        "set_current_device": lambda self, device: None,
+        "get_benchmarker": lambda self: lambda *args, **kwargs: 1.0,
+        "map_python_to_cpp_type": lambda self, kind: kind,
+    }
+    made: Any = type(DRIVER_NAME, (base,), methods)
+    made.__abstractmethods__ = frozenset()
+    return made
+
+
+def _absent(driver: Any) -> Any:
+    made: Any = type("OtherDriver", (driver,), {"is_active": staticmethod(lambda: False)})
+    made.__abstractmethods__ = frozenset()
+    return made
+
+
+# --- nothing is launched --------------------------------------------------------------------------
+
+
+def launch_nothing() -> None:
+    """Compiled kernels get a launcher that does nothing, and know what they use."""
+    from torch._inductor.runtime import triton_heuristics as heuristics
+
+    heuristics.TritonCompileResult.make_launcher = _make_launcher
+    heuristics.CachingAutotuner.bench = lambda self, launcher, *args, **kwargs: 1.0
+    with contextlib.suppress(AttributeError):
+        static = heuristics.StaticTritonCompileResult
+        static.can_statically_launch = staticmethod(lambda *args, **kwargs: None)
+
+
+def _make_launcher(result: Any) -> Any:
+    def launcher(*args: Any, **kwargs: Any) -> None:
+        return None
+
+    kernel = result.kernel
+    launcher.__dict__.update(
+        config=result.config,
+        shared=getattr(kernel.metadata, "shared", 0),
+        bin=kernel,
+        n_regs=getattr(kernel, "n_regs", None),
+        n_spills=getattr(kernel, "n_spills", 0) or 0,
+        store_cubin=False,
+        cache_hash=None,
+        def_args=[],
+        call_args=[],
+        fn=None,
+    )
+    return launcher
+
+
+# --- what a kernel uses ---------------------------------------------------------------------------
+
+
+def _disassemble_what_is_compiled() -> None:
+    """Triton asks the driver for registers and spills when it loads a kernel; we read its file."""
+    import triton
+    from triton.compiler import CompiledKernel
+
+    original = CompiledKernel.__init__
+
+    @functools.wraps(original)
+    def compiled(self: Any, source: Any, metadata_group: Any, *args: Any, **kwargs: Any) -> None:
+        original(self, source, metadata_group, *args, **kwargs)
+        with contextlib.suppress(Exception):
+            found = _resources(self)
+            self.n_regs = found.registers
+            self.n_spills = None if found.local is None else found.local // _SPILL
+
+    CompiledKernel.__init__ = compiled
+    triton.knobs.compilation.listener = _Disassembler(triton.knobs.compilation.listener)
+
+
+class _Disassembler:
+    """Called after each compile: adds the disassembled machine code to the kernel's files."""
+
+    def __init__(self, previous: Any) -> None:
+        self._previous = previous
+
+    def __call__(self, **report: Any) -> None:
+        if self._previous is not None:
+            self._previous(**report)
+        files = report.get("metadata_group")
+        if isinstance(files, dict):
+            with contextlib.suppress(Exception):
+                _add_machine_code(files)
+
+
+def _add_machine_code(files: dict[str, Any]) -> None:
+    for name, path in list(files.items()):
+        if not name.endswith(".cubin"):
+            continue
+        sass = Path(path).with_suffix(".sass")
+        if not sass.exists():
+            sass.write_text(_cuobjdump("-sass", path), "utf-8")
+        files[sass.name] = str(sass)
+
+
+def _cuobjdump(option: str, cubin: Any) -> str:
+    """What NVIDIA's tool, which comes with Triton, prints about a compiled kernel."""
+    import triton
+
+    made = subprocess.run(
+        [triton.knobs.nvidia.cuobjdump.path, option, str(cubin)],
+        capture_output=True,
+        text=True,
+        timeout=_DISASSEMBLY_SECONDS,
+        check=True,
+    )
+    return made.stdout
+
+
+def _resources(kernel: Any) -> Resources:
+    shared = getattr(kernel.metadata, "shared", None)
+    if "amdgcn" in kernel.asm:
+        return amd_resources(kernel.asm["amdgcn"], shared)
+    cubin = next(path for name, path in kernel.metadata_group.items() if name.endswith(".cubin"))
+    return nvidia_resources("", _cuobjdump("-res-usage", cubin), shared)
+
+
+# --- nothing is timed -----------------------------------------------------------------------------
+
+
+def time_nothing(*, precompiles: bool = True) -> None:
+    """Where torch would choose by timing, the first Triton choice wins."""
+    from torch._inductor import select_algorithm
+    from torch._inductor.codegen import triton as triton_codegen
+
+    cache = select_algorithm.AlgorithmSelectorCache
+    cache.make_benchmark_fn = classmethod(_made_up_times)
+    triton_codegen.TritonScheduling.benchmark_codegened_module = _made_up_time
+    if precompiles:
+        # Python up to 3.11.8 has a bug for which torch compiles no choices ahead of timing them.
+        version = type("Version", (tuple,), {"major": 3, "minor": 12, "micro": 0})((3, 12, 0))
+        select_algorithm.sys = SimpleNamespace(**{**vars(sys), "version_info": version})
+
+
+def _made_up_times(cls: type, *args: Any, **kwargs: Any) -> Any:
+    def times(choices: Any) -> dict[Any, float]:
+        made_up = {
+            choice: (1.0 if "Triton" in type(choice).__name__ else 9.0) + number * 1e-3
+            for number, choice in enumerate(choices)
+        }
+        if len(made_up) > 1:
+            taken = min(made_up, key=lambda choice: made_up[choice])
+            note_difference(
+                f"{len(made_up)} choices could not be timed: {getattr(taken, 'name', 'the first')} "
+                "was taken, and every time in milliseconds is made up"
+            )
+        return made_up
+
+    return times
+
+
+def _made_up_time(self: Any, module: Any, *args: Any, **kwargs: Any) -> tuple[float, Any]:
+    return 1.0, module.__file__
+
+
+# --- Stops at Triton source: kernels are generated and not compiled -------------------------------
+#
+# For a machine without Triton, and for users who only want to see the decisions.
+
+TORCH_NAMES = {
+    "torch._inductor.async_compile": ("AsyncCompile.triton",),
+    "torch._inductor.codecache": ("PyCodeCache.load_by_key_path",),
+    "torch._inductor.codegen.triton_utils": ("AttrsDescriptorWrapper",),
+    "torch._inductor.runtime.triton_helpers": ("get_backend_options",),
+    "torch._inductor.scheduler": ("has_triton",),
+    "torch._inductor.utils": (
+        "TritonAttrsDescriptorVersion.V4_DICT",
+        "get_triton_attrs_descriptor_version",
+    ),
+    "torch.utils._triton": ("triton_hash_with_backend",),
+}
+
+
+class _Written:
+    """Takes the place of a compiled kernel; a launch does nothing."""
+
+    def run(self, *args: Any, **kwargs: Any) -> None:
+        """Nothing."""
+
+    def precompile(self, *args: Any, **kwargs: Any) -> None:
+        """Nothing."""
+
+
+def write_kernels_only() -> None:
+    """From now on Triton kernels are not compiled in this process."""
+    from torch._inductor import async_compile
+
+    async_compile.AsyncCompile.triton = lambda *args, **kwargs: _Written()
+    if importlib.util.find_spec("triton") is None:
+        _do_without_triton()
+
+
+def _do_without_triton() -> None:
+    """Inductor writes Triton source by itself; it only checks whether Triton is there."""
+    import torch.utils._triton as presence
+    from torch._inductor import codecache, scheduler, utils
+    from torch._inductor.codegen import triton_utils
+    from torch._inductor.runtime import triton_helpers
+
+    scheduler.has_triton = lambda *args, **kwargs: True
+    # torch asks Triton's backend to choose among configurations, and has its own default.
+    triton_helpers.get_backend_options = dict
+    presence.triton_hash_with_backend = lambda: ""
+    with contextlib.suppress(AttributeError):
+        # As for every Triton since 3.3; without Triton, torch would write an older form.
+        newest = utils.TritonAttrsDescriptorVersion.V4_DICT
+        utils.get_triton_attrs_descriptor_version = lambda: newest
+        triton_utils.AttrsDescriptorWrapper = _descriptor
+    load = codecache.PyCodeCache.load_by_key_path
+
+    def load_without_triton(*args: Any, **kwargs: Any) -> Any:
+        with _empty_triton():
+            return load(*args, **kwargs)
+
+    codecache.PyCodeCache.load_by_key_path = load_without_triton
+
+
+def _descriptor(
+    divisible_by_16: Any = None, equal_to_1: Any = None, pointer_range_32: Any = None
+) -> dict[Any, Any]:
+    """What is known of a kernel's arguments, as Inductor writes it into the kernel."""
+    found: dict[Any, Any] = {(n,): [["tt.divisibility", 16]] for n in divisible_by_16 or ()}
+    for number in pointer_range_32 or ():
+        found.setdefault((number,), []).append(["tt.pointer_range", 32])
+    return found
+
+
+@contextlib.contextmanager
+def _empty_triton() -> Iterator[None]:
+    """Generated wrappers import Triton in their first lines, and use it only to launch."""
+    names = ("triton", "triton.language")
+    made = {name: ModuleType(name) for name in names}
+    for name, module in made.items():
+        module.__spec__ = importlib.machinery.ModuleSpec(name, None, is_package=True)
+    made["triton"].language = made["triton.language"]  # type: ignore[attr-defined]
+    sys.modules.update(made)
+    try:
+        yield
+    finally:
+        for name in names:
+            sys.modules.pop(name, None)
+
+
+# --- What a whole program needs besides the device: tensors that are fake from the start ----------
+
+TORCH_NAMES = {
+    "torch._subclasses.fake_tensor": ("FakeTensorMode",),
+    "torch.nn": ("Module._apply",),
+}
+
+
+def make_every_tensor_fake() -> Any:
+    """From now on, in this process. Returns what must be kept alive for it."""
+    import torch
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    mode.__enter__()
+    torch.nn.Module._apply = _apply
+    return mode
+
+
+def _apply(module: Any, function: Callable[[Any], Any], recurse: bool = True) -> Any:
+    """`model.to("cuda")`. torch would swap the contents of tensors; fake ones do not allow it."""
+    import torch
+
+    for child in module.children() if recurse else ():
+        _apply(child, function)
+    for name, parameter in module._parameters.items():
+        if parameter is not None:
+            with torch.no_grad():
+                moved = function(parameter)
+            module._parameters[name] = torch.nn.Parameter(moved, parameter.requires_grad)
+    for name, buffer in module._buffers.items():
+        if buffer is not None:
+            module._buffers[name] = function(buffer)
+    return module
+
+
+# --- Starts recording inside a whole program that is to see a device which does not exist ---------
+#
+# Everything the program computes is fake from its first tensor on: it has shapes and no values.
+
+TARGET_VARIABLE = "INDUCTOSCOPE_TARGET"
+# What the start-up hook imports instead of the recorder alone.
+MODULE = "inside.pretend"
+
+_KEPT: list[Any] = []
+
+
+def start(folder: str) -> Installer:
+    """Record this process and pretend that the device exists. Called before torch is imported."""
+    target = parse_target(os.environ[TARGET_VARIABLE])
+    try:
+        stand_in = prepare(target)
+    except Exception as error:
+        _give_up(error)
+    on_import = {**private_cache.on_import(), "torch": lambda: _begin(stand_in, target)}
+    installer = Installer(HOOKS, on_import=on_import)
+    if SCOPE.active:
+        return installer
+    SCOPE.open(Path(folder))
+    installer.start()
+    record_until_exit()
+    answer_with_stacks(Path(folder))
+    return installer
+
+
+def _begin(stand_in: StandIn, target: Target) -> None:
+    """torch has been imported: from now on every tensor is fake."""
+    try:
+        take_over(stand_in, target)
+        _KEPT.append(make_every_tensor_fake())
+    except Exception as error:
+        _give_up(error)
+    sys.excepthook = _say_what_cannot_be_had
+
+
+def _give_up(error: Exception) -> NoReturn:
+    """The program must not run without the pretended device: it would do something else."""
+    sys.stderr.write(f"inductoscope: cannot pretend that the device exists: {error}\n")
+    sys.stderr.flush()
+    os._exit(3)
+
+
+def _say_what_cannot_be_had(
+    kind: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> None:
+    sys.__excepthook__(kind, error, trace)
+    target = os.environ.get(TARGET_VARIABLE, "")
+    if wants_a_value(kind.__name__, str(error)):
+        sys.stderr.write(
+            f"inductoscope: the program asked for a value that was computed on {target}, but "
+            "nothing ran there: with --pretend, tensors have shapes and no values. Everything "
+            "compiled so far is recorded. Remove the line that asks (.item(), an 'if' on a "
+            "tensor, .numpy()), or run only the part that compiles.\n"
+        )
+        return
+    asked = asked_in_vain(str(error))
+    if asked:
+        sys.stderr.write(
+            f"inductoscope: this is a limit of --pretend, not a fault of the program: torch asked "
+            f"for {asked}, which only a real GPU has. Everything compiled so far is recorded.\n"
+        )

@@ -1,0 +1,178 @@
+"""The memory profiler inside a process of the user's program."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from inductoscope.inside.install import Installer
+from inductoscope.inside.profiling import memory_steps
+from inductoscope.inside.profiling.call_clock import Agent, CallClock, is_traced, start_agent
+from inductoscope.inside.profiling.memory_steps import PROGRAM_ENDED, StepTracer
+from inductoscope.inside.scope import SCOPE
+from inductoscope.profiling.memory_trace import write_memory
+from inductoscope.profiling.orders import Orders, orders_from
+from inductoscope.profiling.timings import FUNCTION, GRAPH
+from inductoscope.torch_facts import profiled_wrappers
+from inductoscope.torch_facts.torch_names import Hook
+from inductoscope.torch_facts.wrapper_code import exchange
+
+AGENT = "inside.profiling.memory_agent"
+
+
+def start(folder: str) -> Installer:
+    """Trace the memory of compiled calls. Called on import of torch."""
+    return start_agent(MemoryAgent(orders_from(), Path(folder)))
+
+
+class MemoryAgent(Agent):
+    """Traces what is allocated and freed from one call of a compiled function to the next."""
+
+    def __init__(self, orders: Orders, folder: Path) -> None:
+        super().__init__(orders, folder)
+        self.tracer = StepTracer()
+        self.clock: SteppingClock = SteppingClock(self, self._write_now_and_then)
+        # How much had been seen when it was last written.
+        self._seen_when_written = 0
+
+    def on_import(self) -> dict[str, Callable[[], None]]:
+        """The allocator keeps its table from the beginning."""
+        others = super().on_import()
+        execute = others["torch"]
+
+        def torch_is_there() -> None:
+            self.tracer.has_table = memory_steps.keep_table()
+            execute()
+
+        return {**others, "torch": torch_is_there}
+
+    def hooks(self) -> tuple[Hook, ...]:
+        """Those around compiled calls, and around profilers of the program's own."""
+        return (*super().hooks(), self.tracer.profilers.hook)
+
+    def calls(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """How a compiled function is called: as it is."""
+        return function
+
+    # Whether the first call is traced only once its graph has been compiled.
+    waits_for_graph = True
+
+    def graph_loaded(self, module: Any, path: str) -> None:
+        """A wrapper was loaded: from now on it names its memory."""
+        try:
+            code = profiled_wrappers.named_wrapper(path, Path(path).read_text("utf-8"))
+        except (OSError, SyntaxError, ValueError) as error:
+            self.tracer.notes[f"{path} cannot be rewritten: {error}"] = None
+            code = None
+        if code is not None:
+            exchange(module, code, self._names(path))
+        else:
+            module.call = self._around_cpp(module.call, path)
+        super().graph_loaded(module, path)
+
+    def _names(self, path: str) -> dict[str, Any]:
+        tracer = self.tracer
+
+        def entered() -> None:
+            SCOPE.guard(tracer.graph_entered, path)
+
+        def named(values: dict[str, Any]) -> None:
+            if tracer.is_open:
+                SCOPE.guard(tracer.graph_named, path, values)
+
+        def left(result: Any) -> None:
+            if tracer.is_open:
+                SCOPE.guard(tracer.graph_left, path, result)
+
+        return {
+            profiled_wrappers.ENTERED: entered,
+            profiled_wrappers.NAMED: named,
+            profiled_wrappers.LEFT: left,
+        }
+
+    def _around_cpp(self, call: Callable[..., Any], path: str) -> Callable[..., Any]:
+        """A wrapper in C++ does not name its buffers."""
+        self.tracer.notes["Buffers of wrappers in C++ have no names here: only their bytes."] = None
+        names = self._names(path)
+
+        @functools.wraps(call)
+        def noted(args: Any) -> Any:
+            names[profiled_wrappers.ENTERED]()
+            result = call(args)
+            names[profiled_wrappers.LEFT](result)
+            return result
+
+        return noted
+
+    def ends(self) -> None:
+        """The program ends, and so does the step that is being traced."""
+        self.tracer.close(PROGRAM_ENDED)
+
+    def write_files(self) -> None:
+        """Write the times of calls, and what was seen of memory."""
+        super().write_files()
+        found = self.tracer.as_data(self.pid)
+        seen = len(found.peaks) + len(found.results) + len(found.notes)
+        if seen > self._seen_when_written:  # A step may be large: it is not written twice.
+            self._seen_when_written = seen
+            self.place.mkdir(parents=True, exist_ok=True)
+            write_memory(found, self.place)
+
+
+class SteppingClock(CallClock):
+    """Tells the tracer of the outermost calls; their times are those of traced calls."""
+
+    def __init__(self, agent: MemoryAgent, after_call: Callable[[], None]) -> None:
+        super().__init__(after_call=after_call)
+        self._agent = agent
+        self._graphs: dict[str, int] = {}
+
+    def compile_begins(self) -> None:
+        """Something is about to be compiled."""
+        super().compile_begins()
+        self._agent.tracer.compiles += 1
+
+    def timed(
+        self,
+        function: Callable[..., Any],
+        name: str,
+        kind: str = FUNCTION,
+        place: str = "",
+        group: str = "",
+    ) -> Callable[..., Any]:
+        """The function; its outermost calls begin steps."""
+        agent, tracer = self._agent, self._agent.tracer
+        made = agent.calls(function) if kind == FUNCTION else function
+        timed = super().timed(made, name, kind, place, group)
+        thing = kind, name, place
+
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if self._depth.value or is_traced():
+                return timed(*args, **kwargs)
+            if kind == GRAPH:
+                result = timed(*args, **kwargs)
+                SCOPE.guard(self._backward_ended, place, result)
+                return result
+            waits = agent.waits_for_graph and kind == FUNCTION
+            begins = functools.partial(tracer.call_begins, waits=waits)
+            SCOPE.guard(begins, thing, {**dict(enumerate(args, 1)), **kwargs})
+            try:
+                result = timed(*args, **kwargs)
+            finally:
+                tracer.call_left()
+            SCOPE.guard(tracer.call_ended, thing, result)
+            return result
+
+        return call
+
+    def _backward_ended(self, path: str, result: Any) -> None:
+        """A graph that no function calls has run: gradients are compared between runs, too."""
+        order = list(self._graphs)
+        if path not in self._graphs:
+            order.append(path)
+        self._graphs[path] = self._graphs.get(path, 0) + 1
+        if self._graphs[path] == 1:
+            self._agent.tracer.note_result(f"backward {order.index(path) + 1}", 1, result)

@@ -1,0 +1,710 @@
+"""Inside the program: looks at tensors in a way that the program's own modes do not see."""
+
+from __future__ import annotations
+
+import _thread
+import contextlib
+import ctypes
+import gc
+import math
+import os
+import signal
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import Any
+
+from inductoscope.inside.gpu_use import is_capturing
+from inductoscope.inside.profiling.torch_profiler import (
+    LONGEST_WAIT,
+    ProgramProfilers,
+    is_traced_here,
+    used_by_the_tool,
+)
+from inductoscope.inside.scope import BROKEN, SCOPE
+from inductoscope.profiling.memory_trace import (
+    CONSTANT,
+    GRADIENT,
+    HELD,
+    INPUT,
+    STATE,
+    WEIGHT,
+    AllocationEvent,
+    CallResult,
+    HeldMemory,
+    NamedMemory,
+    ProcessMemory,
+    StepPeak,
+    TensorSummary,
+    TracedStep,
+    WrapperCall,
+)
+
+TORCH_NAMES = {
+    "torch._C": ("DisableTorchFunction",),
+    "torch.utils._python_dispatch": ("_disable_current_modes",),
+}
+
+
+@contextlib.contextmanager
+def unseen() -> Iterator[None]:
+    """Inside, no mode of the program is told of what is done, and autograd keeps nothing of it."""
+    import torch
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    with _disable_current_modes(), torch._C.DisableTorchFunction(), torch.no_grad():
+        yield
+
+
+def memory_of(tensor: Any) -> tuple[int, int]:
+    """Where the memory of a tensor begins, and its bytes; nothing for what has none of its own."""
+    found = SCOPE.attempt(_storage, tensor)
+    return (0, 0) if found is BROKEN else found
+
+
+def _storage(tensor: Any) -> tuple[int, int]:
+    import torch
+
+    with torch._C.DisableTorchFunction():
+        storage = tensor.untyped_storage()
+        return storage.data_ptr(), storage.nbytes()
+
+
+def is_plain(tensor: Any) -> bool:
+    """Whether it is torch's own tensor: what a program's own kind answers is its business."""
+    import torch
+
+    return type(tensor) in (torch.Tensor, torch.nn.Parameter)
+
+
+# --- Inside the program: who holds memory now. Weights, their gradients, states of optimizers -----
+
+# How deep arguments and states are searched for tensors.
+_DEPTH = 4
+
+
+def held_memory(arguments: Mapping[Any, Any] | None = None) -> tuple[HeldMemory, ...]:
+    """Every block of memory that Python can reach, each once, by the most telling holder.
+
+    `arguments` are those of a call, by their position or name.
+    """
+    found: dict[tuple[str, int], HeldMemory] = {}
+    with unseen():
+        for tensor, kind, name in _holders(arguments or {}):
+            address, size = memory_of(tensor)
+            if size:
+                block = HeldMemory(address, size, str(tensor.device), kind, name)
+                found.setdefault((block.device, address), block)
+    return tuple(found.values())
+
+
+def _holders(arguments: Mapping[Any, Any]) -> Iterator[tuple[Any, str, str]]:
+    torch: Any = sys.modules["torch"]
+    plain = (torch.Tensor, torch.nn.Parameter)
+    # By their types alone: what a program's own objects answer when asked is theirs to say.
+    objects = [(thing, type(thing)) for thing in gc.get_objects()]
+    modules = [thing for thing, cls in objects if issubclass(cls, torch.nn.Module)]
+    tensors = [thing for thing, cls in objects if cls in plain]
+    yield from _of_modules(modules)
+    yield from _of_weights(tensors, torch.nn.Parameter)
+    for thing, cls in objects:
+        if issubclass(cls, torch.optim.Optimizer):
+            for name, tensor in tensors_in(getattr(thing, "state", None)):
+                yield tensor, STATE, f"{cls.__name__} {name}"
+    for name, tensor in tensors_in(arguments):
+        yield tensor, INPUT, f"argument {name}"
+    for tensor in tensors:
+        yield tensor, HELD, ""
+
+
+def _of_modules(modules: Sequence[Any]) -> Iterator[tuple[Any, str, str]]:
+    """Those of the outermost modules have the longest names, which say most."""
+    for module in sorted(modules, key=lambda module: -len(list(module.modules()))):
+        for name, weight in module.named_parameters():
+            yield weight, WEIGHT, name
+            if weight.grad is not None:
+                yield weight.grad, GRADIENT, f"gradient of {name}"
+        for name, constant in module.named_buffers():
+            yield constant, CONSTANT, name
+
+
+def _of_weights(tensors: Sequence[Any], parameter: type) -> Iterator[tuple[Any, str, str]]:
+    """What is learned outside of a module."""
+    for tensor in tensors:
+        if tensor.is_leaf and tensor.requires_grad:
+            if isinstance(tensor, parameter):
+                yield tensor, WEIGHT, ""
+            if tensor.grad is not None:
+                yield tensor.grad, GRADIENT, ""
+            if not isinstance(tensor, parameter):
+                yield tensor, WEIGHT, ""
+
+
+def tensors_in(value: Any, name: str = "", depth: int = _DEPTH) -> Iterator[tuple[str, Any]]:
+    """Tensors in lists, tuples and dictionaries, with the way to each."""
+    torch: Any = sys.modules["torch"]
+    if isinstance(value, torch.Tensor):
+        yield name, value
+    elif depth and isinstance(value, (list, tuple)):
+        for number, part in enumerate(value):
+            yield from tensors_in(part, f"{name} {number}".strip(), depth - 1)
+    elif depth and isinstance(value, Mapping):
+        for key, part in value.items():
+            is_named = isinstance(key, (str, int))
+            yield from tensors_in(part, f"{name} {key}".strip() if is_named else name, depth - 1)
+
+
+# --------------------------------------------------------------------------------------------------
+# Inside the program: what a call returned, in a few numbers, to compare it with another run.
+
+_MOST_TENSORS = 256
+_MOST_VALUES = 16
+
+
+def summaries_of(result: Any) -> tuple[TensorSummary, ...]:
+    """Every plain tensor of a result; those that cannot be added up are left out."""
+    with unseen():
+        plain = (tensor for _, tensor in tensors_in(result) if is_plain(tensor))
+        found = [SCOPE.attempt(_summary, tensor) for tensor in islice(plain, _MOST_TENSORS)]
+    return tuple(summary for summary in found if summary is not BROKEN)
+
+
+def _summary(tensor: Any) -> TensorSummary:
+    torch: Any = sys.modules["torch"]
+    real = torch.view_as_real(tensor) if tensor.is_complex() else tensor
+    if not real.is_floating_point():
+        total = float(real.sum(dtype=torch.int64))
+        norm = math.fabs(total)
+    else:
+        total = float(real.sum(dtype=torch.float64))
+        norm = float(torch.linalg.vector_norm(real, dtype=torch.float64))
+    some = [float(real[place]) for place in _places(tuple(real.shape))]
+    return TensorSummary(tuple(tensor.shape), str(tensor.dtype), total, norm, tuple(some))
+
+
+def _places(shape: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    """Some places all over a tensor."""
+    count = math.prod(shape)
+    for number in range(min(count, _MOST_VALUES)):
+        flat = number * count // min(count, _MOST_VALUES)
+        place = []
+        for size in reversed(shape):
+            flat, at = divmod(flat, size)
+            place.append(at)
+        yield tuple(reversed(place))
+
+
+# --- Inside the program: has the main thread do something soon, whatever it is doing --------------
+#
+# Python runs the handlers of signals in the main thread, between two steps of the program. What
+# is asked for here looks to Python like such a signal, but none is sent: no system call is
+# interrupted.
+
+# One that programs hardly ever use; only Linux has them.
+_NUMBER: Any = signal.SIGRTMAX - 4 if hasattr(signal, "SIGRTMAX") else None
+# Seconds between two times that it is asked for the same.
+_ASK_EVERY = 0.05
+
+
+class MainThread:
+    """Runs `work` in the main thread when it is asked to."""
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        self._work = work
+
+    def _asked(self, number: int, frame: Any) -> None:
+        self._work()
+
+    def prepare(self) -> None:
+        """To be called once in the main thread; a program that uses the signal itself keeps it."""
+        is_main = threading.get_ident() == threading.main_thread().ident
+        if _NUMBER is not None and is_main and signal.getsignal(_NUMBER) == signal.SIG_DFL:
+            signal.signal(_NUMBER, self._asked)
+
+    def ask(self) -> bool:
+        """Ask for it, from any thread; False if it cannot be asked."""
+        if _NUMBER is None or signal.getsignal(_NUMBER) != self._asked:
+            return False
+        _thread.interrupt_main(_NUMBER)
+        return True
+
+    def ask_until(self, is_done: Callable[[], bool], seconds: float) -> bool:
+        """Ask again and again until it is done; whether it is, after so many seconds at most."""
+        end = time.monotonic() + seconds
+        while not is_done() and time.monotonic() < end and self.ask():
+            time.sleep(_ASK_EVERY)
+        return is_done()
+
+
+class Deadline:
+    """Calls something on a thread of its own once the time is up, unless it is met before.
+
+    The thread is none of those that the program can count.
+    """
+
+    def __init__(self, seconds: float, missed: Callable[[], None]) -> None:
+        self._seconds, self._missed = seconds, missed
+        self._met = _thread.allocate_lock()
+        self._met.acquire()
+        _thread.start_new_thread(self._wait, ())
+
+    def _wait(self) -> None:
+        if not self._met.acquire(timeout=self._seconds):
+            self._missed()
+
+    def meet(self) -> None:
+        """It was done in time."""
+        if self._met.locked():
+            self._met.release()
+
+
+# --- Inside the program: what torch allocates and frees while it is traced, on every device -------
+#
+# torch's allocators report to torch.profiler. On the CPU they know the size of a block only if it
+# was allocated while they kept a table, which a switch in torch's library keeps from its import
+# on.
+
+TORCH_NAMES = {
+    "torch._C": ("_current_graph_task_id",),
+    "torch._C._profiler": ("_EventType", "_RecordFunctionFast"),
+}
+
+_SWITCH = "FLAGS_caffe2_report_cpu_memory_usage"
+# Moments that both clocks know.
+_BEGUN, _ENDED = "inductoscope: trace begun", "inductoscope: trace ended"
+
+
+def keep_table() -> bool:
+    """Have the CPU allocator remember the size of every block; False if it cannot be told to."""
+    import torch
+
+    path = os.path.join(os.path.dirname(torch.__file__), "lib", "libc10.so")
+    with contextlib.suppress(OSError, ValueError):
+        ctypes.c_bool.in_dll(ctypes.CDLL(path), _SWITCH).value = True
+        return True
+    return False
+
+
+class AllocationTrace:
+    """A trace that is under way, on the thread that began it.
+
+    Its times are those of the monotonic clock. The profiler's follow the system's clock, which may
+    be set meanwhile; two moments that are known by both clocks say how far.
+    """
+
+    def __init__(self, profiler: Any) -> None:
+        self._profiler = profiler
+        self.begun = _mark(_BEGUN)
+
+    def end(self) -> None:
+        """End the trace, and read nothing of it."""
+        with used_by_the_tool():
+            self._profiler.stop()
+
+    def stop(self) -> tuple[AllocationEvent, ...]:
+        """End the trace; what was allocated and freed, in the order of time."""
+        ended = _mark(_ENDED)
+        self.end()
+        tree = self._profiler.profiler.kineto_results.experimental_event_tree()
+        found, marks = _read(tree)
+        if len(marks) < 2:
+            return ()
+        first, last = marks[_BEGUN], marks[_ENDED]
+
+        def on_clock(at: int) -> int:
+            return self.begun + (at - first) * (ended - self.begun) // ((last - first) or 1)
+
+        timed = (replace(event, at=on_clock(event.at)) for event in found)
+        return tuple(sorted(timed, key=lambda event: event.at))
+
+
+def _mark(name: str) -> int:
+    """Put a mark into the trace; when that was."""
+    from torch._C._profiler import _RecordFunctionFast
+
+    with _RecordFunctionFast(name):
+        return time.monotonic_ns()
+
+
+def start_trace() -> AllocationTrace:
+    """Begin to trace."""
+    import torch
+
+    profiler = torch.profiler.profile(
+        activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True, acc_events=True
+    )
+    with used_by_the_tool():
+        profiler.start()
+    return AllocationTrace(profiler)
+
+
+def is_in_backward() -> bool:
+    """Whether autograd runs on this thread: what is then switched off, it switches on again."""
+    import torch
+
+    return bool(torch._C._current_graph_task_id() != -1)
+
+
+def _read(tree: Sequence[Any]) -> tuple[list[AllocationEvent], dict[str, int]]:
+    """What was allocated and freed, and when the marks were made, by the profiler's clock."""
+    from torch._C._profiler import _EventType
+
+    found, marks = [], {}
+    # Without recursion: a program may nest deeper than Python allows.
+    left = [(event, "") for event in tree]
+    while left:
+        event, operation = left.pop()
+        kind, fields = event.typed
+        if kind == _EventType.Allocation:
+            found.append(
+                AllocationEvent(
+                    event.start_time_ns,
+                    fields.ptr,
+                    fields.alloc_size,
+                    fields.total_allocated,
+                    str(fields.device),
+                    operation,
+                )
+            )
+        if kind == _EventType.TorchOp:
+            operation = event.name
+            if operation in (_BEGUN, _ENDED):
+                marks[operation] = event.start_time_ns
+        left += [(child, operation) for child in event.children]
+    return found, marks
+
+
+# --- Inside the program: traces memory from one call of a compiled function to its next one -------
+#
+# A forward pass, its backward pass and the optimizer lie between two calls, so a step holds all of
+# them. Some calls of each function are traced, and of these the step with the highest peak is kept.
+
+# The kind, name and place of a function.
+Thing = tuple[str, str, str]
+
+# Calls that are traced: the first only until a later one is, then some of all that follow.
+_EARLY = 4
+_MOST_STEPS = 8
+# Calls whose results are kept to compare them with another run.
+_COMPARED = 3
+# A step that takes longer is ended.
+LONGEST = 60.0
+
+NEXT_CALL, PROGRAM_ENDED, TIME_UP = "next call", "end of the program", "time limit"
+OWN_PROFILER = (
+    "The program uses torch.profiler itself: memory was not traced while it did, because only one "
+    "profiler can run at a time."
+)
+THREADS = (
+    "The program calls compiled functions from several threads. Only what the thread of the first "
+    "call allocates is traced."
+)
+NO_TABLE = (
+    "torch does not say how much memory it had handed out on the CPU: what was there before a step "
+    "is counted from tensors that Python can reach, and frees of it are not seen."
+)
+
+
+@dataclass
+class _OpenStep:
+    """The step that is being traced."""
+
+    thing: Thing
+    number: int
+    begin: int
+    trace: AllocationTrace
+    before: tuple[HeldMemory, ...]
+    compiles: int
+    names: list[NamedMemory] = field(default_factory=list)
+    calls: list[WrapperCall] = field(default_factory=list)
+    # Times in which the tool itself allocated.
+    own: list[tuple[int, int]] = field(default_factory=list)
+    deadline: Deadline | None = None
+
+
+class StepTracer:
+    """Decides which steps are traced, and keeps what was seen."""
+
+    def __init__(self, longest: float = LONGEST) -> None:
+        """`longest` is how many seconds a step may take."""
+        self._longest = longest
+        self._main_thread = MainThread(self._end_at_once)
+        self.profilers = ProgramProfilers(self._make_way)
+        self.has_table = False
+        # Raised whenever something is compiled.
+        self.compiles = 0
+        self._counts: Counter[Thing] = Counter()
+        self._traced: Counter[Thing] = Counter()
+        self._covered: set[Thing] = set()
+        self._open: _OpenStep | None = None
+        # The first call of a function that is under way, and its arguments.
+        self._first: tuple[Thing, Mapping[Any, Any]] | None = None
+        self._thread: int | None = None
+        self._kept: dict[Thing, TracedStep] = {}
+        self._peaks: list[StepPeak] = []
+        self._results: list[CallResult] = []
+        self.notes: dict[str, None] = {}
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a step is being traced on this thread."""
+        return self._open_here is not None
+
+    @property
+    def _open_here(self) -> _OpenStep | None:
+        """The step that is being traced on this thread. It may end at any time.
+
+        For a GPU, autograd runs backward passes on a thread of its own, and the trace follows it.
+        """
+        step = self._open
+        if step is None or not (is_traced_here() or self._is_own_thread()):
+            return None
+        return step
+
+    def _is_own_thread(self) -> bool:
+        if self._thread is None:
+            self._thread = threading.get_ident()
+        if self._thread != threading.get_ident():
+            self.notes[THREADS] = None
+            return False
+        return True
+
+    # --- calls of functions -----------------------------------------------------------------------
+
+    def call_begins(self, thing: Thing, arguments: Mapping[Any, Any], *, waits: bool) -> None:
+        """An outermost call begins; the first one `waits` until its graph has been compiled."""
+        if not self._is_own_thread():
+            return
+        if self._open is not None:
+            if self._open.thing == thing or self._is_late(self._open):
+                self.close(NEXT_CALL if self._open.thing == thing else TIME_UP)
+            else:
+                self._covered.add(thing)
+        self._counts[thing] += 1
+        number = self._counts[thing]
+        if self._open is not None or thing in self._covered or not self._is_due(thing, number):
+            return
+        if number == 1 and waits:
+            self._first = thing, arguments
+        else:
+            self._begin(thing, number, arguments)
+
+    def _is_due(self, thing: Thing, number: int) -> bool:
+        if self._traced[thing] >= _MOST_STEPS:
+            return False
+        return number <= _EARLY or number & (number - 1) == 0
+
+    def call_left(self) -> None:
+        """A call is over, however it ended: its arguments are not kept."""
+        self._first = None
+
+    def call_ended(self, thing: Thing, result: Any) -> None:
+        """An outermost call has returned."""
+        if not self._is_own_thread():
+            return
+        number = self._counts[thing]
+        if number <= _COMPARED:
+            self.note_result(thing[0] + " " + thing[1], number, result)
+
+    def note_result(self, thing: str, number: int, result: Any) -> None:
+        """What a call returned, in a few numbers; not while a CUDA graph is captured."""
+        if is_capturing():
+            return
+        with self._own_work():
+            self._results.append(CallResult(thing, number, summaries_of(result)))
+
+    # --- steps ------------------------------------------------------------------------------------
+
+    def _begin(self, thing: Thing, number: int, arguments: Mapping[Any, Any]) -> None:
+        before = held_memory(arguments)
+        if not self.profilers.leave_it_free:
+            self.notes[OWN_PROFILER] = None
+            return
+        trace = start_trace()
+        step = _OpenStep(thing, number, trace.begun, trace, before, self.compiles)
+        self._main_thread.prepare()
+        self._open = step
+        step.deadline = Deadline(self._longest, lambda: self._time_is_up(step))
+
+    def _taken(self) -> _OpenStep | None:
+        """The step that was open until now: nobody else ends it."""
+        step, self._open = self._open, None
+        if step is not None and step.deadline is not None:
+            step.deadline.meet()
+        return step
+
+    def _is_late(self, step: _OpenStep) -> bool:
+        return time.monotonic_ns() - step.begin >= self._longest * 1e9
+
+    def _time_is_up(self, step: _OpenStep) -> None:
+        """On a thread of its own: a trace ends only on the thread on which it began.
+
+        Where that is not the main thread, the next call that is seen there ends it.
+        """
+        self._main_thread.ask_until(lambda: self._open is not step, math.inf)
+
+    def _end_at_once(self) -> None:
+        """On the main thread, which may be anywhere in the program."""
+        step = self._open
+        if step is None or self._thread != threading.get_ident() or is_in_backward():
+            return
+        if self.profilers.are_used:
+            SCOPE.guard(self._drop)
+        elif self._is_late(step):
+            SCOPE.guard(self.close, TIME_UP)
+
+    # --- profilers of the program's own -----------------------------------------------------------
+
+    def _make_way(self) -> None:
+        """The program is about to use torch's profiler: ours ends, and nothing of it is kept."""
+        if self._open is None:
+            return
+        self.notes[OWN_PROFILER] = None
+        if self._thread == threading.get_ident():
+            self._drop()
+        elif not self._main_thread.ask_until(lambda: self._open is None, LONGEST_WAIT):
+            self._taken()  # It goes on unread: to end it from here would crash the program.
+
+    def _drop(self) -> None:
+        step = self._taken()
+        if step is not None:
+            step.trace.end()
+
+    def close(self, ended_by: str) -> None:
+        """The step that is being traced ends."""
+        step = self._taken()
+        if step is None:
+            return
+        end = time.monotonic_ns()
+        events = tuple(event for event in step.trace.stop() if not _is_in(event.at, step.own))
+        kind, name, place = step.thing
+        self._traced[step.thing] += 1
+        found = TracedStep(
+            name,
+            kind,
+            place,
+            step.number,
+            step.begin,
+            end,
+            step.compiles != self.compiles,
+            ended_by,
+            events,
+            tuple(step.names),
+            tuple(step.calls),
+            step.before,
+            held_memory(),
+            self.has_table,
+        )
+        if events:  # Without one, nothing is known of its memory.
+            self._peaks.append(StepPeak(name, step.number, peaks_of(found)))
+        known = self._kept.get(step.thing)
+        if known is None or _rank(found) > _rank(known):
+            self._kept[step.thing] = found
+
+    @contextmanager
+    def _own_work(self) -> Any:
+        step, begun = self._open, time.monotonic_ns()
+        try:
+            yield
+        finally:
+            if step is not None:
+                step.own.append((begun, time.monotonic_ns()))
+
+    # --- calls of wrappers ------------------------------------------------------------------------
+
+    def graph_entered(self, graph: str) -> None:
+        """A wrapper begins to run."""
+        if self._first is not None and self._open is None and self._is_own_thread():
+            (thing, arguments), self._first = self._first, None
+            self._begin(thing, 1, arguments)
+        step = self._open_here
+        if step is not None:
+            step.calls.append(WrapperCall(graph, time.monotonic_ns()))
+
+    def graph_named(self, graph: str, values: Mapping[str, Any]) -> None:
+        """Variables of a wrapper have these values from now on."""
+        step = self._open_here
+        if step is None or not step.calls:
+            return
+        now = time.monotonic_ns()
+        sizes: dict[str, int] = {}
+        for name, value in values.items():
+            if type(value) is int:
+                sizes[name] = value
+                continue
+            address, size = memory_of(value)
+            if size:
+                step.names.append(NamedMemory(now, address, size, name, graph))
+        call = step.calls[-1]
+        if sizes:
+            step.calls[-1] = _changed(call, sizes={**call.sizes, **sizes})
+
+    def graph_left(self, graph: str, result: Any) -> None:
+        """A wrapper is about to return."""
+        step = self._open_here
+        if step is None:
+            return
+        for number, call in reversed(list(enumerate(step.calls))):
+            if call.graph == graph and not call.end:
+                returned = tuple(memory_of(tensor)[0] for _, tensor in tensors_in(result))
+                step.calls[number] = _changed(call, end=time.monotonic_ns(), returned=returned)
+                return
+
+    def operation_made(self, name: str, place: str, result: Any) -> None:
+        """An operation in eager returned."""
+        step = self._open_here
+        if step is not None:
+            now = time.monotonic_ns()
+            for _, tensor in tensors_in(result):
+                address, size = memory_of(tensor)
+                step.names.append(NamedMemory(now, address, size, name, "", place))
+
+    # --- what was seen ----------------------------------------------------------------------------
+
+    def as_data(self, pid: int) -> ProcessMemory:
+        """Everything that was seen so far."""
+        if not self.has_table:
+            self.notes[NO_TABLE] = None
+        steps = tuple(self._kept.values())
+        return ProcessMemory(
+            pid, steps, tuple(self._peaks), tuple(self._results), tuple(self.notes)
+        )
+
+
+def _is_in(at: int, spans: Sequence[tuple[int, int]]) -> bool:
+    return any(begin <= at <= end for begin, end in spans)
+
+
+def _changed(call: WrapperCall, **values: Any) -> WrapperCall:
+    return WrapperCall(**{**vars(call), **values})
+
+
+def peaks_of(step: TracedStep) -> dict[str, int]:
+    """The most bytes on each device while a step ran."""
+    found: dict[str, int] = {}
+    now: dict[str, int] = {}
+    for event in step.events:
+        before = now.setdefault(event.device, bytes_before(step, event))
+        now[event.device] = before + event.bytes
+        found[event.device] = max(found.get(event.device, before), now[event.device])
+    return found
+
+
+def bytes_before(step: TracedStep, first: AllocationEvent) -> int:
+    """Bytes that were in use on a device before its first event."""
+    if step.has_totals or first.device != "cpu":
+        return first.total - first.bytes
+    return sum(block.bytes for block in step.before if block.device == first.device)
+
+
+def _rank(step: TracedStep) -> tuple[bool, bool, int]:
+    """Steps that show memory come first, then those in which nothing was compiled, then those with
+    the highest peak.
+    """
+    peak = max(peaks_of(step).values(), default=0)
+    return bool(step.events), not step.compiled and step.number > 1, peak

@@ -1,0 +1,150 @@
+"""C++ wrappers compiled so that torch.profiler sees their kernels, inside the program.
+
+A graph of torch.compile is compiled with torch's ranges around its kernels: it is the profiled
+run's own. A package of AOTInductor is a file of the user's, so it is written as ever, and a copy
+of it that has the ranges is compiled besides. The copy is what the program loads.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import sys
+import tempfile
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from inductoscope.inside.scope import BROKEN, SCOPE
+from inductoscope.torch_facts import stages
+from inductoscope.torch_facts.torch_names import Hook, TorchName, Wrap
+
+TORCH_NAMES = {
+    "torch._inductor.config": ("patch", "cpp.enable_kernel_profile"),
+}
+
+SETTING = "cpp.enable_kernel_profile"
+_CODEGEN = TorchName("torch._inductor.graph", "GraphLowering.codegen_with_cpp_wrapper")
+_COMPILE = TorchName("torch._inductor", "aoti_compile_and_package")
+_LOAD = TorchName("torch._inductor.package.package", "load_package")
+_UNKNOWN = "a package"
+
+
+def _with_ranges(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def generate(graph: Any, *args: Any, **kwargs: Any) -> Any:
+        config: Any = sys.modules["torch._inductor.config"]
+        if graph.aot_mode or not hasattr(config.cpp, "enable_kernel_profile"):
+            return original(graph, *args, **kwargs)
+        with config.patch({SETTING: True}):
+            return original(graph, *args, **kwargs)
+
+    return generate
+
+
+JIT_WRAPPERS = Hook(
+    stage=stages.WRAPPER,
+    records="kernels that C++ wrappers of torch.compile call, for torch.profiler",
+    wraps=(Wrap(_CODEGEN, _with_ranges),),
+)
+
+
+@dataclass(frozen=True)
+class _File:
+    """A package as it was written."""
+
+    path: str
+    changed: int
+    size: int
+
+
+def _file(path: Any) -> _File | None:
+    with contextlib.suppress(OSError, TypeError, ValueError):
+        found = os.stat(path)
+        return _File(os.path.realpath(path), found.st_mtime_ns, found.st_size)
+    return None
+
+
+class ProfiledPackages:
+    """The packages that the program compiled, and their copies."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder / "packages"
+        self._copies: dict[_File, str] = {}
+        self._paths: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
+
+    def hooks(self) -> tuple[Hook, ...]:
+        """The hooks around what compiles and loads packages."""
+        return (
+            Hook(
+                stage=stages.AOT,
+                records="packages of AOTInductor, once more with kernels for torch.profiler",
+                wraps=(Wrap(_COMPILE, self._compiling),),
+            ),
+            Hook(
+                stage=stages.RUNTIME,
+                records="the files that packages of AOTInductor are loaded from",
+                wraps=(Wrap(_LOAD, self._loading),),
+            ),
+        )
+
+    def path_of(self, model: Any) -> str:
+        """The file that a loaded package comes from, as the program names it."""
+        return self._paths.get(model, _UNKNOWN)
+
+    def remove_copies(self) -> None:
+        """The program ends."""
+        for copy in self._copies.values():
+            with contextlib.suppress(OSError):
+                os.unlink(copy)
+                os.rmdir(os.path.dirname(copy))
+        with contextlib.suppress(OSError):
+            self._folder.rmdir()
+
+    def _compiling(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def compile_and_package(*args: Any, **kwargs: Any) -> Any:
+            copy = self._copy(original, args, kwargs)
+            if copy is None:
+                return original(*args, **kwargs)
+            with SCOPE.redirected(None):  # The copy was recorded: it is the same program.
+                path = original(*args, **kwargs)
+            written = _file(path)
+            if written is not None:
+                self._copies[written] = copy
+            return path
+
+        return compile_and_package
+
+    def _copy(self, original: Callable[..., Any], args: Any, kwargs: Any) -> str | None:
+        """The file of a copy with ranges around its kernels; None if it cannot be compiled."""
+        settings = {**(kwargs.get("inductor_configs") or {}), SETTING: True}
+
+        def compile_copy() -> str:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            # Other processes and threads of the program may compile at the same time.
+            place = tempfile.mkdtemp(prefix=f"{os.getpid()}-", dir=self._folder)
+            path = os.path.join(place, "copy.pt2")
+            more = {**kwargs, "package_path": path, "inductor_configs": settings}
+            return str(original(*args, **more))
+
+        copy = SCOPE.attempt(compile_copy)
+        # Where that fails, the program's own call says what is wrong.
+        return None if copy is BROKEN else str(copy)
+
+    def _loading(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def load(path: Any, *args: Any, **kwargs: Any) -> Any:
+            known = _file(path)
+            copy = self._copies.get(known) if known else None
+            model = SCOPE.attempt(lambda: original(copy, *args, **kwargs)) if copy else BROKEN
+            if model is BROKEN:
+                model = original(path, *args, **kwargs)
+            with contextlib.suppress(TypeError):
+                self._paths[model] = os.fspath(path)
+            return model
+
+        return load

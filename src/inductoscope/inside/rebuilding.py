@@ -1,0 +1,853 @@
+"""Rebuilds the graph that Dynamo captured from its record.
+
+Names of nodes and lines of the user's program are kept, so that every view of the new recording
+leads back to the program. Inputs are fake tensors: they have a shape, and no memory.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import keyword
+import math
+import operator
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+from inductoscope.inside.graphs import target_name
+from inductoscope.model.fx import FxGraph, FxNode, graph_from
+from inductoscope.recording.values import members
+from inductoscope.torch_facts.frames import Frame
+
+_IDENTIFIER = re.compile(r"[A-Za-z_]\w{0,200}", re.ASCII)
+_ATTENTION = (
+    "scaled_dot_product_attention is decomposed here; a real GPU would call a fused kernel for it"
+)
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+
+
+@dataclass
+class Rebuilt:
+    """A graph that can be compiled, its inputs, and how it differs from the original."""
+
+    module: Any
+    inputs: list[Any]
+    notes: list[str] = field(default_factory=list)
+    # Operators of the program's own: how their gradients are computed is not in the recording.
+    own_operators: tuple[str, ...] = ()
+
+
+class Rebuilder:
+    """Builds graphs for one device, in one fake-tensor mode."""
+
+    def __init__(self, fake_mode: Any, devices: Mapping[str, str]) -> None:
+        self._mode = fake_mode
+        self._sizes = Sizes(fake_mode.shape_env)
+        self._devices = devices
+        self._notes: list[str] = []
+        self._own: dict[str, None] = {}
+
+    def build(self, graph: FxGraph) -> Rebuilt:
+        """The graph with its inputs; raises Unbuildable if the recording lacks something."""
+        self._learn_sizes(graph)
+        inputs: list[Any] = []
+        module = self._module(graph, inputs)
+        return Rebuilt(module, inputs, self._notes, tuple(self._own))
+
+    def _learn_sizes(self, graph: FxGraph) -> None:
+        for node in graph.nodes:
+            value = members(node.value)
+            if node.op == "placeholder" and "hints" in value:
+                self._sizes.learn(_list(value.get("shape")), _list(value.get("hints")))
+            elif node.op == "placeholder" and "hint" in value:
+                self._sizes.learn([value.get("text")], [value.get("hint")])
+
+    # --- nodes ------------------------------------------------------------------------------------
+
+    def _module(self, graph: FxGraph, inputs: list[Any] | None) -> Any:
+        """A GraphModule; `inputs`, if given, is filled in order."""
+        from torch.fx import Graph, GraphModule
+        from torch.nn import Module
+
+        built, root = Graph(), Module()
+        nodes: dict[str, Any] = {}
+        written = written_calls(graph.code)
+        for node in self._ordered(graph):
+            made = self._node(built, root, graph, node, nodes, written)
+            made.meta["is_size"] = members(node.value).get("type") in ("SymInt", "int")
+            nodes[node.name] = made
+            _keep_place(made, node)
+            if _is_input(graph, node):
+                self._input(made, node, graph, inputs)
+        return GraphModule(root, built)
+
+    def _ordered(self, graph: FxGraph) -> list[FxNode]:
+        """Constants become inputs, and inputs come first."""
+        nodes = [node for node in graph.nodes if node.target not in COMPUTES_NOTHING]
+        return sorted(nodes, key=lambda node: not _is_input(graph, node))
+
+    def _node(
+        self,
+        built: Any,
+        root: Any,
+        graph: FxGraph,
+        node: FxNode,
+        nodes: Mapping[str, Any],
+        written: Mapping[str, str],
+    ) -> Any:
+        if not _IDENTIFIER.fullmatch(node.name) or node.name in nodes:
+            raise Unbuildable(f"a node has the name {node.name[:40]!r}")
+        names = Names(nodes, self._devices)
+        if _is_input(graph, node):
+            return built.create_node("placeholder", node.name, name=node.name)
+        if node.op == "get_attr":
+            return self._inner_graph(built, root, graph, node)
+        arguments = read_arguments(node.args, names)
+        keywords = read_arguments(node.kwargs, names) or {}
+        if not isinstance(arguments, tuple) or not isinstance(keywords, dict):
+            raise Unbuildable(f"the arguments of {node.name} cannot be read")
+        if node.op == "output":
+            return built.output(arguments[0] if arguments else ())
+        if node.op == "call_method":
+            target: Any = check_method(node.target)
+        elif node.op == "call_function":
+            called = written.get(node.name, "")
+            if is_own(called):
+                self._own[node.target] = None
+                made = stand_in(called, arguments, keywords, node.value, names)
+                return built.create_node(node.op, made, arguments, keywords, name=node.name)
+            target = resolve_function(node.target, called)
+            _check_attribute(target, arguments)
+        else:
+            raise Unbuildable(f"{node.name} calls a module whose code is not in the recording")
+        if self._devices and node.target.endswith("scaled_dot_product_attention"):
+            self._note(_ATTENTION)
+        call = move_call(Call(target, arguments, keywords), names)
+        return built.create_node(
+            node.op, call.target, call.arguments, call.keywords, name=node.name
+        )
+
+    def _inner_graph(self, built: Any, root: Any, graph: FxGraph, node: FxNode) -> Any:
+        inner = graph_from(members(graph.attributes.get(node.target)).get("graph"))
+        if inner is None or not _IDENTIFIER.fullmatch(node.target):
+            raise Unbuildable(f"{node.target[:60]}, which the graph reads, is not in the recording")
+        setattr(root, node.target, self._module(inner, None))
+        return built.create_node("get_attr", node.target, name=node.name)
+
+    # --- inputs -----------------------------------------------------------------------------------
+
+    def _input(self, made: Any, node: FxNode, graph: FxGraph, inputs: list[Any] | None) -> None:
+        value = members(node.value) or members(graph.attributes.get(node.target))
+        if inputs is None:
+            return  # Inner graphs are called by the outer one.
+        if node.op == "get_attr":
+            self._note(f"the constant {node.target[:60]} is taken as an input")
+        example = self._example(value, node.name)
+        inputs.append(example)
+        made.meta["example_value"] = example
+
+    def _note(self, text: str) -> None:
+        if text not in self._notes:
+            self._notes.append(text)
+
+    def _example(self, value: dict[str, Any], name: str) -> Any:
+        import torch
+
+        if "dtype" not in value:
+            return self._number(value, name)
+        dtype = getattr(torch, str(value["dtype"]).removeprefix("torch."), None)
+        if not isinstance(dtype, torch.dtype) or "stride" not in value:
+            raise Unbuildable(f"the input {name} is not a dense tensor")
+        shape = [self._sizes.size(size) for size in _list(value.get("shape"))]
+        stride = [self._sizes.size(size) for size in _list(value.get("stride"))]
+        if len(shape) != len(stride):
+            raise Unbuildable(f"the input {name} has no strides")
+        device = Names({}, self._devices).device(str(value.get("device", "cpu")))
+        with self._mode:
+            tensor = torch.empty_strided(shape, stride, dtype=dtype, device=device)
+        learns = value.get("requires_grad") is True
+        return tensor.requires_grad_() if learns and dtype.is_floating_point else tensor
+
+    def _number(self, value: dict[str, Any], name: str) -> Any:
+        if value.get("type") in ("SymInt", "int") and "text" in value:
+            text = str(value["text"])
+            return self._sizes.size(int(text) if text.isdecimal() else text)
+        raise Unbuildable(f"the input {name} is neither a tensor nor a size")
+
+
+def _is_input(graph: FxGraph, node: FxNode) -> bool:
+    """An input, or a tensor of the graph's module: the recording has only its shape."""
+    held = node.op == "get_attr" and "dtype" in members(graph.attributes.get(node.target))
+    return held or node.op == "placeholder"
+
+
+def _check_attribute(target: Any, arguments: tuple[Any, ...]) -> None:
+    if target is getattr and (len(arguments) != 2 or arguments[1] not in ATTRIBUTES):
+        raise Unbuildable(f"the attribute {str(arguments[1:])[:40]} is read")
+
+
+def _keep_place(made: Any, node: FxNode) -> None:
+    """The user's lines and modules, as torch writes them. They may end up in generated comments."""
+    if node.stack:
+        made.meta["stack_trace"] = "".join(_frame_text(frame) for frame in node.stack)
+    if node.modules:
+        stack = [tuple(_CONTROL.sub("?", text) for text in (m.path, m.kind)) for m in node.modules]
+        made.meta["nn_module_stack"] = {path: (path, kind) for path, kind in stack}
+
+
+def _frame_text(frame: Frame) -> str:
+    file, function, code = (
+        _CONTROL.sub("?", text) for text in (frame.file, frame.function, frame.code)
+    )
+    return f'  File "{file}", line {frame.line}, in {function}\n    {code}\n'
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+# --- Why a recorded graph cannot be rebuilt -------------------------------------------------------
+
+
+class Unbuildable(Exception):
+    """A graph that cannot be rebuilt from the recording; the message says why."""
+
+
+# --- Reads the recorded text of a node's arguments: `(l_x_, (16,), 1e-05)` ------------------------
+#
+# The text is parsed, never evaluated: it may hold references to nodes that came before, numbers,
+# short plain strings, lists, slices, and the few objects of torch that graphs hold.
+
+# Strings end up in generated code, sometimes without quotes around them: nothing that means
+# something there gets through. It is enough for modes, devices and einsum's equations.
+_PLAIN = re.compile(r"[\w .,:>\-]{0,200}", re.ASCII)
+_NUMBERS = {"inf": float("inf"), "nan": float("nan"), "Ellipsis": ...}
+_DEEPEST_ARGUMENT = 20
+
+
+@dataclass(frozen=True)
+class Names:
+    """What a name in the arguments may stand for."""
+
+    nodes: Mapping[str, Any]
+    # 'cpu' in the recording → where the graph is to be compiled for.
+    devices: Mapping[str, str]
+
+    def device(self, recorded: str) -> Any:
+        """The device that takes the place of a recorded one."""
+        import torch
+
+        kind = recorded.partition(":")[0]
+        try:
+            return torch.device(self.devices.get(kind, recorded))
+        except RuntimeError as error:
+            raise Unbuildable(f"there is no device {recorded[:40]}") from error
+
+
+def read_arguments(text: str, names: Names) -> Any:
+    """The value that the text stands for."""
+    if not text:
+        return ()
+    try:
+        tree = ast.parse(text, mode="eval")
+    except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
+        raise Unbuildable(_why_unreadable(text)) from error
+    return _value(tree.body, names, 0)
+
+
+def _why_unreadable(text: str) -> str:
+    if "<" in text and " at 0x" in text:
+        return "an argument is an object of the program's own"
+    if len(text) >= 2000:
+        return "a long literal was left out of the recording"
+    return f"an argument cannot be read: {text[:60]}"
+
+
+def _value(node: ast.expr, names: Names, depth: int) -> Any:
+    if depth > _DEEPEST_ARGUMENT:
+        raise Unbuildable("arguments are nested too deeply")
+    reader = _READERS.get(type(node))
+    if reader is None:
+        raise Unbuildable(f"an argument cannot be read: {ast.unparse(node)[:60]}")
+    return reader(node, names, depth + 1)
+
+
+def _constant(node: Any, names: Names, depth: int) -> Any:
+    value = node.value
+    if isinstance(value, str) and not _PLAIN.fullmatch(value):
+        raise Unbuildable("an argument is a string that is not a plain word")
+    if isinstance(value, bytes):
+        raise Unbuildable("an argument is a string of bytes")
+    return value
+
+
+def _name(node: Any, names: Names, depth: int) -> Any:
+    if node.id in names.nodes:
+        return names.nodes[node.id]
+    if node.id in _NUMBERS:
+        return _NUMBERS[node.id]
+    raise Unbuildable(f"an argument refers to {node.id[:60]}, which is not in the graph")
+
+
+def _attribute(node: Any, names: Names, depth: int) -> Any:
+    text = ast.unparse(node)
+    found = _torch_constants().get(text)
+    if found is None:
+        raise Unbuildable(f"{text[:60]} is not a type, layout or memory format of torch")
+    return found
+
+
+def _torch_constants() -> dict[str, Any]:
+    import torch
+
+    kinds = (torch.dtype, torch.layout, torch.memory_format)
+    return {f"torch.{name}": v for name, v in vars(torch).items() if isinstance(v, kinds)}
+
+
+def _tuple(node: Any, names: Names, depth: int) -> Any:
+    return tuple(_value(item, names, depth) for item in node.elts)
+
+
+def _read_list(node: Any, names: Names, depth: int) -> Any:
+    return [_value(item, names, depth) for item in node.elts]
+
+
+def _dictionary(node: Any, names: Names, depth: int) -> Any:
+    if any(key is None for key in node.keys):
+        raise Unbuildable("an argument cannot be read")
+    keys = [_value(key, names, depth) for key in node.keys]
+    if not all(isinstance(key, int) or _is_keyword(key) for key in keys):
+        raise Unbuildable("an argument is a dictionary with other keys than names")
+    return dict(zip(keys, (_value(item, names, depth) for item in node.values), strict=True))
+
+
+def _is_keyword(key: Any) -> bool:
+    """Whether it can name an argument; FX writes such names into code as they are."""
+    return isinstance(key, str) and key.isidentifier() and not keyword.iskeyword(key)
+
+
+def _minus(node: Any, names: Names, depth: int) -> Any:
+    value = _value(node.operand, names, depth)
+    if not isinstance(node.op, ast.USub) or not isinstance(value, (int, float, complex)):
+        raise Unbuildable(f"an argument cannot be read: {ast.unparse(node)[:60]}")
+    return -value
+
+
+def _complex(node: Any, names: Names, depth: int) -> Any:
+    """`(1+2j)` is the only sum that prints as one."""
+    left, right = _value(node.left, names, depth), _value(node.right, names, depth)
+    known = isinstance(node.op, (ast.Add, ast.Sub)) and isinstance(right, complex)
+    if not known or not isinstance(left, (int, float)):
+        raise Unbuildable(f"an argument cannot be read: {ast.unparse(node)[:60]}")
+    return left + right if isinstance(node.op, ast.Add) else left - right
+
+
+def _call(node: Any, names: Names, depth: int) -> Any:
+    """`device(type='cpu')`, `slice(None, 2, None)` and `torch.Size([2, 3])` print as calls."""
+    function = ast.unparse(node.func)
+    arguments = [_value(item, names, depth) for item in node.args]
+    keywords = {str(k.arg): _value(k.value, names, depth) for k in node.keywords}
+    if function == "slice" and 1 <= len(arguments) <= 3 and not keywords:
+        return slice(*arguments)
+    if function == "torch.Size" and len(arguments) == 1 and not keywords:
+        return tuple(arguments[0])
+    if function in ("device", "torch.device"):
+        kind = keywords.get("type", arguments[0] if arguments else "")
+        return names.device(str(kind))
+    raise Unbuildable(f"an argument is a {function[:60]}, which is not in the recording")
+
+
+_READERS: dict[type[ast.expr], Any] = {
+    ast.Constant: _constant,
+    ast.Name: _name,
+    ast.Attribute: _attribute,
+    ast.Tuple: _tuple,
+    ast.List: _read_list,
+    ast.Dict: _dictionary,
+    ast.UnaryOp: _minus,
+    ast.BinOp: _complex,
+    ast.Call: _call,
+}
+
+
+# --- Recorded sizes: numbers, or expressions of symbols for dynamic sizes -------------------------
+
+TORCH_NAMES = {
+    "torch._dynamo.source": ("ConstantSource",),
+    "torch.fx.experimental.symbolic_shapes": ("DimDynamic.DYNAMIC",),
+}
+
+_SYMBOL = re.compile(r"[A-Za-z_]\w{0,40}")
+_ARITHMETIC: dict[type[ast.operator], Any] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+}
+_FUNCTIONS = {"Mod": operator.mod, "PythonMod": operator.mod, "FloorDiv": operator.floordiv}
+_DEEPEST = 20
+_LARGEST = 2**62
+
+
+class Sizes:
+    """Makes sizes for inputs: the same symbol is the same size everywhere."""
+
+    def __init__(self, shape_env: Any) -> None:
+        self._shape_env = shape_env
+        self._symbols: dict[str, Any] = {}
+
+    def learn(self, sizes: Iterable[Any], hints: Iterable[Any]) -> None:
+        """Remember the values of the symbols in the recorded run."""
+        for size, hint in zip(sizes, hints, strict=False):
+            is_symbol = isinstance(size, str) and _SYMBOL.fullmatch(size)
+            if is_symbol and size not in self._symbols and type(hint) is int:
+                self._symbols[size] = self._new_symbol(size, hint)
+
+    def _new_symbol(self, name: str, hint: int) -> Any:
+        from torch._dynamo.source import ConstantSource
+        from torch.fx.experimental.symbolic_shapes import DimDynamic
+
+        source = ConstantSource(f"size_{name}")
+        symbol = self._shape_env.create_symbol(
+            hint, source=source, dynamic_dim=DimDynamic.DYNAMIC, constraint_dim=None
+        )
+        return self._shape_env.create_symintnode(symbol, hint=hint, source=source)
+
+    def size(self, recorded: Any) -> Any:
+        """A size, a stride, or an input that is a number."""
+        if type(recorded) is int and 0 <= recorded < _LARGEST:
+            return recorded
+        if not isinstance(recorded, str):
+            raise Unbuildable(f"a size is {str(recorded)[:40]}")
+        if recorded in self._symbols:
+            return self._symbols[recorded]
+        try:
+            tree = ast.parse(recorded, mode="eval")
+        except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
+            raise Unbuildable(f"a size cannot be read: {recorded[:60]}") from error
+        return self._evaluate(tree.body, 0)
+
+    def _evaluate(self, node: ast.expr, depth: int) -> Any:
+        if depth > _DEEPEST:
+            raise Unbuildable("a size is nested too deeply")
+        if isinstance(node, ast.Constant) and type(node.value) is int:
+            return node.value
+        if isinstance(node, ast.Name) and node.id in self._symbols:
+            return self._symbols[node.id]
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+            return -self._evaluate(node.operand, depth + 1)
+        function, operands = _two_operands(node)
+        left, right = (self._evaluate(operand, depth + 1) for operand in operands)
+        return function(left, right)
+
+
+def _two_operands(node: ast.expr) -> tuple[Any, list[ast.expr]]:
+    if isinstance(node, ast.BinOp) and type(node.op) in _ARITHMETIC:
+        return _ARITHMETIC[type(node.op)], [node.left, node.right]
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and len(node.args) == 2:
+        function = _FUNCTIONS.get(node.func.id)
+        if function is not None and not node.keywords:
+            return function, node.args
+    raise Unbuildable(f"a size is only known while the program runs: {ast.unparse(node)[:60]}")
+
+
+# --- Calls that name a device, or that make a tensor where torch would by default -----------------
+#
+# A program on the CPU says neither: its graphs go to another device as a whole, and so does what
+# they make on the way.
+
+_MAKES_TENSORS = {
+    "arange", "bartlett_window", "blackman_window", "empty", "empty_permuted",
+    "empty_strided", "eye", "full", "hamming_window", "hann_window", "kaiser_window",
+    "linspace", "logspace", "ones", "rand", "randint", "randn", "randperm", "range",
+    "scalar_tensor", "tensor", "tril_indices", "triu_indices", "zeros",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Call:
+    """What is called, and with what."""
+
+    target: Any
+    arguments: tuple[Any, ...]
+    keywords: dict[str, Any]
+
+
+def move_call(call: Call, names: Names) -> Call:
+    """The same call with recorded devices replaced by others."""
+    if not names.devices:
+        return call
+    name = call.target if isinstance(call.target, str) else getattr(call.target, "__name__", "")
+    if name == "_enter_autocast" and call.arguments:
+        kind = names.devices.get(str(call.arguments[0]), str(call.arguments[0]))
+        return replace(call, arguments=(kind.partition(":")[0], *call.arguments[1:]))
+    if name in ("cpu", "cuda") and name in names.devices and isinstance(call.target, str):
+        return Call("to", (call.arguments[0], names.device(name)), {})
+    if name in _MAKES_TENSORS and "device" not in call.keywords:
+        default = names.devices.get("cpu")
+        more = {} if default is None else {"device": names.device("cpu")}
+        return replace(call, keywords={**call.keywords, **more})
+    return _with_words_read(call, name, names)
+
+
+def _with_words_read(call: Call, name: str, names: Names) -> Call:
+    """`x.to("cpu")` and `device="cpu"`: devices given as words."""
+    arguments, keywords = call.arguments, call.keywords
+    if name == "to":
+        arguments = tuple(_moved(item, names) for item in arguments)
+    if "device" in keywords:
+        keywords = {**keywords, "device": _moved(keywords["device"], names)}
+    return replace(call, arguments=arguments, keywords=keywords)
+
+
+def _moved(value: Any, names: Names) -> Any:
+    is_device = isinstance(value, str) and value.partition(":")[0] in names.devices
+    return names.device(value) if is_device else value
+
+
+# --- Which operations a graph may be rebuilt from: tables of what torch computes with -------------
+#
+# A recorded name is looked up here and nowhere else: it is neither imported nor evaluated. What
+# reads or writes files, calls back into Python or hands out memory is in no table.
+
+TORCH_NAMES = {
+    "torch._C": (
+        "_VariableFunctions",
+        "_dispatch_has_kernel",
+        "_log_api_usage_once",
+        "_set_grad_enabled",
+    ),
+    "torch._C._nn": (),
+    "torch._ops": ("OpOverload", "OpOverloadPacket"),
+}
+
+_OPERATORS = (
+    "abs", "add", "and_", "concat", "contains", "eq", "floordiv", "ge", "getitem", "gt",
+    "iadd", "iand", "ifloordiv", "ilshift", "imatmul", "imod", "imul", "index", "invert",
+    "ior", "ipow", "irshift", "isub", "itruediv", "ixor", "le", "lshift", "lt", "matmul",
+    "mod", "mul", "ne", "neg", "not_", "or_", "pos", "pow", "rshift", "setitem", "sub",
+    "truediv", "truth", "xor", "is_", "is_not",
+)  # fmt: skip
+
+# What torch's own table of functions that tensors can take over leaves out, and graphs hold.
+_AUTOCAST = ("_enter_autocast", "_exit_autocast")
+_HIGHER_ORDER = (
+    "cond",
+    "while_loop",
+    "scan",
+    "associative_scan",
+    "invoke_subgraph",
+    "map_impl",
+    "tag_activation_checkpoint",
+    "wrap_activation_checkpoint",
+    "wrap_with_set_grad_enabled",
+    "wrap_with_autocast",
+    "autograd_function_apply",
+)
+
+# They touch files or memory, or call back into Python; and whatever has such a word in its name.
+_REFUSED = {
+    "save", "load", "from_numpy", "numpy", "tolist", "new", "map_", "map2_", "apply_",
+    "register_hook", "backward", "module_load", "register_post_accumulate_grad_hook",
+    "set_", "as_subclass", "type", "asarray", "autocast", "compile", "handle_torch_function",
+}  # fmt: skip
+_REFUSED_WORDS = ("file", "blob", "ptr", "storage", "dlpack", "buffer", "print", "test", "foobar")
+ATTRIBUTES = {
+    "T", "mT", "H", "mH", "real", "imag", "data", "shape", "dtype", "device", "ndim", "grad",
+}  # fmt: skip
+
+# What Dynamo captures although it computes nothing: torch counts the use of its own classes.
+COMPUTES_NOTHING = ("torch._C._log_api_usage_once",)
+
+
+def resolve_function(name: str, written: str) -> Callable[..., Any]:
+    """The function of a call. `written` is how the printed code calls it, which
+    distinguishes the few that share one name."""
+    for candidate in (name, written):
+        found = _functions().get(candidate) or _library_operation(candidate)
+        if found is not None:
+            return found
+    raise Unbuildable(f"{(name or written)[:80]} {_why_not(name)}")
+
+
+def _why_not(name: str) -> str:
+    parts = name.split(".")
+    if len(parts) == 3 and parts[0] not in ("torch", "aten", "prims"):
+        return "is an operator of the program's own"
+    return "is not an operation that graphs are rebuilt from"
+
+
+def check_method(name: str) -> str:
+    """The name of a method of tensors."""
+    if name not in _methods():
+        raise Unbuildable(f"{name[:80]} is not a method that graphs are rebuilt from")
+    return name
+
+
+@functools.cache
+def _methods() -> frozenset[str]:
+    import torch
+    from torch.overrides import get_overridable_functions
+
+    known = {getattr(f, "__name__", "") for f in get_overridable_functions()[torch.Tensor]}
+    known |= {name for name in dir(torch.Tensor) if _is_plain_method(name)}
+    inner = {name for name in known if name.startswith("_")}
+    arithmetic = {f"__{name.strip('_')}__" for name in _OPERATORS}
+    return frozenset(name for name in known - inner | arithmetic if not _is_refused(name))
+
+
+def _is_plain_method(name: str) -> bool:
+    """Methods that torch itself defines in C++: arithmetic, views, conversions."""
+    import torch
+
+    return type(getattr(torch.Tensor, name, None)).__name__ == "method_descriptor"
+
+
+def _is_refused(name: str) -> bool:
+    return name in _REFUSED or any(word in name for word in _REFUSED_WORDS)
+
+
+@functools.cache
+def _functions() -> dict[str, Callable[..., Any]]:
+    table: dict[str, Callable[..., Any]] = {}
+    for function in _torch_functions():
+        name = getattr(function, "__name__", "")
+        if name and not isinstance(function, type) and not _is_refused(name):
+            table.update(dict.fromkeys(_names_of(function), function))
+    table.update({name: getattr(operator, name) for name in _OPERATORS})
+    table.update({f"_operator.{name}": getattr(operator, name) for name in _OPERATORS})
+    for name, function in vars(math).items():
+        if callable(function):
+            table[f"math.{name}"] = function
+    table["getattr"] = getattr  # Its second argument is checked: see ATTRIBUTES.
+    return table
+
+
+def _names_of(function: Any) -> Iterator[str]:
+    """As a recording spells it, and as printed code does."""
+    recorded = target_name(SimpleNamespace(target=function))
+    if "<" not in recorded:  # Several functions made in one place share such a name.
+        yield recorded
+    module, name = getattr(function, "__module__", None), getattr(function, "__name__", None)
+    if module and name:
+        yield f"{module}.{name}"
+
+
+def _torch_functions() -> Iterator[Any]:
+    import torch
+    from torch.overrides import get_overridable_functions
+
+    for owner, functions in get_overridable_functions().items():
+        if isinstance(owner, ModuleType):
+            yield from (f for f in functions if callable(f))
+    for namespace in (torch._C._VariableFunctions, torch._C._nn):
+        yield from (getattr(namespace, name) for name in dir(namespace) if _is_public(name))
+    for module in (torch.nn.functional, torch.functional):
+        for function in vars(module).values():
+            if callable(function) and getattr(function, "__module__", "") == module.__name__:
+                yield function
+    yield from (function for name, function in vars(torch).items() if name.startswith("sym_"))
+    yield torch.tensor
+    yield torch._C._set_grad_enabled
+    from torch.amp import autocast_mode
+
+    yield from (getattr(autocast_mode, name) for name in _AUTOCAST if hasattr(autocast_mode, name))
+    for name in _HIGHER_ORDER:
+        function = getattr(torch.ops.higher_order, name, None)
+        if function is not None:
+            yield function
+
+
+def _is_public(name: str) -> bool:
+    return not name.startswith("__")
+
+
+def _library_operation(name: str) -> Any:
+    """`aten.relu.default` or `prims.…`, as the dispatcher knows them."""
+    import torch
+
+    parts = name.removeprefix("torch.ops.").split(".")
+    if len(parts) not in (2, 3) or parts[0] not in ("aten", "prims"):
+        return None
+    if not all(part.isidentifier() for part in parts) or _is_refused(parts[1]):
+        return None
+    packet = getattr(getattr(torch.ops, parts[0]), parts[1], None)
+    found = packet if len(parts) == 2 else getattr(packet, parts[2], None)
+    if not _is_computed(packet, found) or _reads_files(packet, found):
+        return None
+    return found
+
+
+def _is_computed(packet: Any, operation: Any) -> bool:
+    """Whether the dispatcher computes it: no attribute of Python's, nothing of TorchScript's own.
+
+    TorchScript's operators on strings would let a graph make text that no check has seen.
+    """
+    import torch
+    from torch._ops import OpOverload, OpOverloadPacket
+
+    if not isinstance(packet, OpOverloadPacket):
+        return False
+    if isinstance(operation, OpOverload):
+        return bool(torch._C._dispatch_has_kernel(operation._schema.name + _suffix(operation)))
+    if operation is not packet:
+        return False
+    overloads = (getattr(packet, name) for name in packet.overloads())
+    return all(_is_computed(packet, overload) for overload in overloads)
+
+
+def _suffix(operation: Any) -> str:
+    name = operation._schema.overload_name
+    return f".{name}" if name else ""
+
+
+def _reads_files(packet: Any, operation: Any) -> bool:
+    overloads = [operation] if hasattr(operation, "_schema") else []
+    overloads = overloads or [getattr(packet, name) for name in packet.overloads()]
+    return any("file" in a.name for overload in overloads for a in overload._schema.arguments)
+
+
+def written_calls(code: str) -> dict[str, str]:
+    """What each name is assigned from in printed code: {'relu': 'torch.nn.functional.relu'}."""
+    try:
+        tree = ast.parse(code)
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        return {}
+    found: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+            target = node.targets[0]
+            if isinstance(target, ast.Name):
+                found.setdefault(target.id, ast.unparse(node.value.func)[:200])
+    return found
+
+
+# --- Operators that a program, or a library of its, defined itself --------------------------------
+#
+# Their code is not in the recording, and would not be run if it were. What is recorded is the shape
+# of what they return, and that is all a compiler needs: it calls them and never looks inside. So an
+# operator of the same name is declared that has such a result and cannot be run.
+
+_TORCHS = ("torch", "aten", "prims", "prim", "higher_order", "quantized", "mkldnn")
+_LARGEST_RESULT = 2**62
+
+# Shape, strides, type and device of a result: a value, so that an operator is declared once.
+Result = tuple[tuple[int, ...], tuple[int, ...], str, str]
+
+
+def is_own(written: str) -> bool:
+    """Whether printed code calls an operator that torch does not have.
+
+    The code says `torch.ops.mine.twice(…)`. A function that Dynamo was told to leave alone has such
+    a name too, but is called otherwise, and would be traced later on.
+    """
+    parts = _parts(written)
+    is_operator = written.startswith("torch.ops.") and len(parts) in (2, 3)
+    return is_operator and parts[0] not in _TORCHS and all(map(_is_plain, parts))
+
+
+def _parts(name: str) -> list[str]:
+    return name.removeprefix("torch.ops.").split(".")
+
+
+def _is_plain(part: str) -> bool:
+    return part.isascii() and part.isidentifier()
+
+
+def stand_in(
+    name: str, arguments: Iterable[Any], keywords: Mapping[str, Any], value: Any, devices: Any
+) -> Any:
+    """An operator that takes the same arguments and returns tensors of the recorded shapes."""
+    namespace, operator = _parts(name)[:2]
+    given = [f"{_type_of(item, name)} a{at}" for at, item in enumerate(arguments)]
+    named = [f"{_type_of(item, name)} {key}" for key, item in keywords.items()]
+    several = isinstance(value, list)
+    results = tuple(_result(item, name, devices) for item in (value if several else [value]))
+    returned = ", ".join("Tensor" for _ in results)
+    signature = ", ".join([*given, *(["*", *named] if named else [])])
+    arrow = f"({returned})" if several else returned
+    return _declared(namespace, operator, f"({signature}) -> {arrow}", results)
+
+
+def _type_of(item: Any, name: str) -> str:
+    """The type of an argument, as schemas write it."""
+    if isinstance(item, (list, tuple)):
+        kinds = {_type_of(one, name) for one in item}
+        if len(kinds) > 1 or not kinds <= {"Tensor", "SymInt", "float", "bool"}:
+            raise Unbuildable(f"{name} is given a list of {' and '.join(sorted(kinds)) or 'none'}")
+        return f"{kinds.pop() if kinds else 'SymInt'}[]"
+    if item is None:
+        return "Tensor?"
+    if hasattr(item, "op"):  # A node of the graph.
+        return "SymInt" if item.meta.get("is_size") else "Tensor"
+    for kind, written in ((bool, "bool"), (int, "SymInt"), (float, "float"), (str, "str")):
+        if isinstance(item, kind):
+            return written
+    return _torch_type(item, name)
+
+
+def _torch_type(item: Any, name: str) -> str:
+    import torch
+
+    for kind, written in ((torch.dtype, "ScalarType"), (torch.device, "Device")):
+        if isinstance(item, kind):
+            return written
+    raise Unbuildable(f"{name} is given a {type(item).__name__}")
+
+
+def _result(value: Any, name: str, devices: Any) -> Result:
+    found = members(value)
+    shape, stride = found.get("shape"), found.get("stride")
+    if "dtype" not in found or not isinstance(shape, list) or not isinstance(stride, list):
+        raise Unbuildable(
+            f"{name} is an operator of the program's own, and what it returns is not recorded"
+        )
+    if not all(type(size) is int and 0 <= size < _LARGEST_RESULT for size in (*shape, *stride)):
+        raise Unbuildable(
+            f"{name} is an operator of the program's own, and its result has no fixed size"
+        )
+    device = str(devices.device(str(found.get("device", "cpu"))))
+    return tuple(shape), tuple(stride), str(found["dtype"]), device
+
+
+@functools.cache
+def _declared(namespace: str, operator: str, signature: str, results: tuple[Result, ...]) -> Any:
+    """Declared once per signature and result: each is an overload of its own."""
+    import torch
+
+    packet = getattr(getattr(torch.ops, namespace), operator, None)
+    ours = _OVERLOADS.get((namespace, operator), 0)
+    if packet is not None and not ours:
+        raise Unbuildable(f"{namespace}.{operator} is an operator of torch that is not computed")
+    overload = f"form_{ours + 1}" if ours else ""
+    library = torch.library.Library(namespace, "FRAGMENT")
+    _LIBRARIES.append(library)
+    full = f"{operator}.{overload}" if overload else operator
+    library.define(f"{full}{signature}")
+    torch.library.register_fake(f"{namespace}::{full}", _fake(results, signature), lib=library)
+    _OVERLOADS[namespace, operator] = ours + 1
+    return getattr(getattr(getattr(torch.ops, namespace), operator), overload or "default")
+
+
+# A library that nobody holds is taken back.
+_LIBRARIES: list[Any] = []
+_OVERLOADS: dict[tuple[str, str], int] = {}
+
+
+def _fake(results: tuple[Result, ...], signature: str) -> Any:
+    import torch
+
+    def make(*arguments: Any, **keywords: Any) -> Any:
+        made = tuple(
+            torch.empty_strided(
+                shape, stride, dtype=getattr(torch, dtype.removeprefix("torch.")), device=device
+            )
+            for shape, stride, dtype, device in results
+        )
+        return made if signature.endswith(")") else made[0]
+
+    return make

@@ -1,0 +1,225 @@
+"""Compiles one rebuilt graph, forward and backward, and records it as Dynamo would have.
+
+The graph goes straight to Inductor's entry, so nodes keep the names that they had, and the compile
+keeps its id. Inputs are fake, nothing is run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from inductoscope.inside.observe import enter_stage, leave_stage, record_error
+from inductoscope.inside.private_cache import trust_compiler
+from inductoscope.inside.rebuilding import Rebuilder, Rebuilt, Unbuildable
+from inductoscope.inside.scope import SCOPE
+from inductoscope.model.fx import graph_from
+from inductoscope.recording.events import CompileEnd, CompileStart, GraphLeft, TargetNoted
+from inductoscope.targets.work_list import GraphOrder
+from inductoscope.torch_facts import stages
+from inductoscope.torch_facts.messages import asked_in_vain
+
+TORCH_NAMES = {
+    "torch._functorch.config": ("patch",),
+    "torch._guards": (
+        "CompileContext",
+        "CompileId",
+        "TracingContext",
+        "compile_context",
+        "tracing",
+    ),
+    "torch._inductor.compile_fx": ("compile_fx",),
+    "torch._inductor.config": ("patch",),
+    "torch._subclasses.fake_tensor": ("FakeTensorMode",),
+    "torch.fx.experimental.symbolic_shapes": ("ShapeEnv",),
+}
+
+
+def compile_graph(
+    order: GraphOrder, settings: Mapping[str, object], devices: Mapping[str, str]
+) -> dict[str, Any]:
+    """Compile it and return the outcome."""
+    started = time.perf_counter()
+    try:
+        mode, rebuilt = rebuild(order, devices)
+    except Unbuildable as why:
+        _announce(order)
+        _end(order, outcome="skipped", reason=str(why), seconds=0.0)
+        return {"outcome": "left out", "reason": str(why)}
+    _announce(order)
+    _record_graph(order, devices)
+    notes = [*rebuilt.notes, *_default_settings(order), *_own_operators(order, rebuilt)]
+    if rebuilt.own_operators:
+        order = replace(order, learns=False)
+    try:
+        with as_in_dynamo(order, mode, settings):
+            _compile(rebuilt)
+    except Exception as error:
+        seconds = time.perf_counter() - started
+        asked = asked_in_vain(str(error))
+        if asked:
+            limit = f"torch asked for {asked}, which only a real GPU has: a limit of --target"
+            _end(order, outcome="skipped", reason=limit, seconds=seconds)
+            return {"outcome": "left out", "reason": limit}
+        reason = f"{type(error).__name__}: {str(error).strip()}"[:500]
+        record_error(error, order.compile, SCOPE.failure_of(error))
+        _end(order, outcome="raised", reason=reason, seconds=seconds)
+        return {"outcome": "raised", "reason": reason}
+    for text in notes:
+        SCOPE.emit(TargetNoted(compile=order.compile, note=text))
+    _end(order, outcome="compiled", reason="", seconds=time.perf_counter() - started)
+    return {"outcome": "compiled", "reason": ""}
+
+
+def _default_settings(order: GraphOrder) -> Iterator[str]:
+    if order.left_out:
+        yield f"compiled with torch's default settings, without {', '.join(order.left_out)}"
+
+
+def _own_operators(order: GraphOrder, rebuilt: Rebuilt) -> Iterator[str]:
+    if rebuilt.own_operators:
+        names = ", ".join(name[:80] for name in rebuilt.own_operators)
+        yield f"{names}: called by its name, and taken to change none of its inputs"
+        if order.learns:
+            yield f"compiled without its backward graph: the gradient of {names} is not recorded"
+
+
+def rebuild(order: GraphOrder, devices: Mapping[str, str]) -> tuple[Any, Rebuilt]:
+    """The graph of an order, and the fake-tensor mode that its inputs belong to."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+    graph = graph_from(dict(order.graph))
+    if graph is None:
+        raise Unbuildable("the graph is missing from the recording")
+    mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv())
+    try:
+        return mode, Rebuilder(mode, devices).build(graph)
+    except Unbuildable:
+        raise
+    except Exception as error:
+        raise Unbuildable(f"{type(error).__name__}: {str(error)[:200]}") from error
+
+
+@contextlib.contextmanager
+def as_in_dynamo(order: GraphOrder, mode: Any, settings: Mapping[str, object]) -> Iterator[None]:
+    """The contexts that Inductor finds when Dynamo calls it."""
+    import torch
+    from torch._functorch import config as functorch
+    from torch._guards import CompileContext, CompileId, TracingContext, compile_context, tracing
+    from torch._inductor import config
+
+    frame, number = order.numbers
+    frame_id = CompileId(frame_id=frame, frame_compile_id=number)
+    with (
+        config.patch({"fx_graph_cache": False, **settings}),
+        functorch.patch(_functorch_settings(functorch)),
+        compile_context(CompileContext(frame_id)),
+        tracing(TracingContext(mode)),
+        torch.set_grad_enabled(order.learns),
+    ):
+        yield
+
+
+def _functorch_settings(config: Any) -> dict[str, object]:
+    """The backward graph is compiled together with the forward one, not when it is first run."""
+    wanted = {"force_non_lazy_backward_lowering": True, "enable_autograd_cache": False}
+    return {name: value for name, value in wanted.items() if hasattr(config, name)}
+
+
+def _compile(rebuilt: Rebuilt) -> None:
+    from torch._inductor.compile_fx import compile_fx
+
+    frame = enter_stage(stages.AOT)
+    try:
+        compile_fx(rebuilt.module, rebuilt.inputs)
+    except BaseException as error:
+        SCOPE.note_failure(error, frame)
+        leave_stage(frame, failed=True)
+        raise
+    leave_stage(frame)
+
+
+# --- what is written down -------------------------------------------------------------------------
+
+
+def _announce(order: GraphOrder) -> None:
+    SCOPE.emit(
+        CompileStart(
+            compile=order.compile,
+            function=order.function,
+            resumed=order.resumed or "",
+            file=order.file,
+            line=order.line,
+        )
+    )
+
+
+def _end(order: GraphOrder, *, outcome: str, reason: str, seconds: float) -> None:
+    SCOPE.emit(
+        CompileEnd(
+            compile=order.compile,
+            seconds=round(seconds, 6),
+            outcome=outcome,
+            reason=reason,
+        )
+    )
+
+
+def _record_graph(order: GraphOrder, devices: Mapping[str, str]) -> None:
+    """The captured graph as it was recorded, on its new device."""
+    digest = SCOPE.json(_moved(order.graph, devices))
+    SCOPE.emit(GraphLeft(stage=stages.DYNAMO, compile=order.compile, payload=digest))
+
+
+def _moved(data: Any, devices: Mapping[str, str]) -> Any:
+    if isinstance(data, list):
+        return [_moved(item, devices) for item in data]
+    if not isinstance(data, Mapping):
+        return data
+    found = {key: _moved(value, devices) for key, value in data.items()}
+    if "dtype" in found and isinstance(found.get("device"), str):
+        kind = found["device"].partition(":")[0]
+        found["device"] = devices.get(kind, found["device"])
+    return found
+
+
+# --- C++ kernels are generated and not compiled: enough to see, in seconds, what was scheduled ----
+#
+# Only for a process that compiles rebuilt graphs and runs none of them.
+
+TORCH_NAMES = {
+    "torch._inductor.async_compile": ("AsyncCompile.cpp", "AsyncCompile.cpp_pybinding"),
+    "torch._inductor.select_algorithm": ("AlgorithmSelectorCache.make_benchmark_fn",),
+}
+
+
+def write_cpp_only() -> None:
+    """From now on this process starts no C++ compiler."""
+    from torch._inductor import async_compile
+
+    compiler = async_compile.AsyncCompile
+    for name in ("cpp", "cpp_pybinding"):
+        if hasattr(compiler, name):
+            setattr(compiler, name, lambda *args, **kwargs: _not_compiled)
+    # Whether the compiler knows an instruction set is found out by compiling something.
+    trust_compiler()
+
+
+def _not_compiled(*args: Any, **kwargs: Any) -> None:
+    raise RuntimeError("This kernel was generated and not compiled.")
+
+
+def time_nothing() -> None:
+    """Choices that would be timed are taken in the order in which torch lists them."""
+    from torch._inductor import select_algorithm
+
+    def make_benchmark_fn(cls: type, *args: Any, **kwargs: Any) -> Any:
+        return lambda choices: {choice: 1.0 + n * 1e-3 for n, choice in enumerate(choices)}
+
+    cache = select_algorithm.AlgorithmSelectorCache
+    if hasattr(cache, "make_benchmark_fn"):
+        cache.make_benchmark_fn = classmethod(make_benchmark_fn)

@@ -1,0 +1,314 @@
+"""Functions of torch that the program has replaced, as text that replaces them again."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Iterator, Mapping, Sequence, Set
+from itertools import islice, takewhile
+from types import FunctionType, ModuleType
+from typing import Any
+
+from inductoscope.doctor.finding import ReplacedPart
+from inductoscope.errors import ToolFailure
+from inductoscope.inside.repro.failure_script import REPLACE
+from inductoscope.inside.repro.source_text import PLAIN, SourceParts
+from inductoscope.inside.search.program_state import settings_with_code
+from inductoscope.inside.search.stack_samples import file_of, function_name
+from inductoscope.torch_facts import stages
+from inductoscope.torch_facts.frames import is_users
+
+# Where a function may be replaced: in the compiler.
+_COMPILER = tuple(f"torch.{part}" for part in ("_dynamo", "_functorch", "_inductor", "fx"))
+
+TORCH_NAMES = {
+    "torch._inductor.decomposition": ("decompositions",),
+    "torch._inductor.lowering": (
+        "ELEMENTWISE_TYPE_PROMOTION_KIND", "lowerings", "make_pointwise", "register_lowering",
+        "user_lowerings",
+    ),
+}  # fmt: skip
+_LOWERING = "torch._inductor.lowering"
+_REGISTER = "torch._inductor.lowering.register_lowering"
+_POINTWISE = "torch._inductor.lowering.make_pointwise"
+_PROMOTION = "torch._inductor.lowering.ELEMENTWISE_TYPE_PROMOTION_KIND"
+_TABLES = (
+    "torch._inductor.lowering.lowerings",
+    "torch._inductor.decomposition.decompositions",
+)
+
+
+def replaced_functions_text(functions: Sequence[str]) -> str:
+    """What puts the program's own functions of these where they are; empty if there are none.
+
+    `functions` are written 'name (file:line)'. Raises `ToolFailure` if one cannot be copied.
+    """
+    own = {name for name in functions if is_users(file_of(name))}
+    if not own:
+        return ""
+    found = {**dict(_replacements(own)), **dict(_in_tables(own))}
+    parts = _WithOriginals(found)
+    lines = [*add_own_passes(parts), *_add_replaced(found, parts)]
+    if not lines:
+        raise ToolFailure(f"the program's own {min(own)} is part of the compiler, unknown how")
+    # Passes are part of what may be slow: plain graphs are timed without them.
+    put_in_place = "\n    ".join([f"def {REPLACE}():", *lines])
+    return "\n\n\n".join([parts.text, put_in_place])
+
+
+def replaced_parts_text(parts: Sequence[ReplacedPart]) -> tuple[str, str]:
+    """What puts these into torch's tables again, and does so; and why not, if it cannot be copied.
+
+    A script is tried without, too: they need not be what is wrong.
+    """
+    names = {part.function for part in parts}
+    found = dict(_in_tables(names))
+    missing = names - {function_name(each.__code__) for each in found.values()}
+    try:
+        if missing:
+            raise ToolFailure("the function is a closure")
+        if not found:
+            return "", ""
+        held = _WithOriginals(found)
+        lines = _add_replaced(found, held)
+        return "\n\n\n".join([held.text, "\n".join(lines)]), ""
+    except ToolFailure as error:
+        return "", f"a script cannot hold {', '.join(sorted(names))}: {error}"
+
+
+def check_tuned_operators(module: Any) -> None:
+    """Raises `ToolFailure` if Inductor times variants of an operator that the program registered.
+
+    They are closures of torch's, made of functions of the program: a script cannot hold them.
+    """
+    registered = sys.modules[_LOWERING].user_lowerings
+    names = [str(node.target) for node in module.graph.nodes if node.target in registered]
+    if names:
+        raise ToolFailure(
+            f"the program has registered variants of {names[0]} with "
+            "register_custom_op_autotuning, and a script cannot hold that registration; without "
+            "it nothing is timed, and nothing fails"
+        )
+
+
+def _add_replaced(found: dict[str, FunctionType], parts: SourceParts) -> list[str]:
+    """Add these functions; returns the lines that put them where they are."""
+    parts.imports.update(f"import {place.partition(':')[0]}" for place in found)
+    return [
+        _putting_in_place(place, function, parts.add_function(function))
+        for place, function in found.items()
+    ]
+
+
+def _putting_in_place(place: str, own: FunctionType, name: str) -> str:
+    """The statement that puts a function where the program's is, the way the program did it."""
+    target, operation = place.replace(":", "."), place.partition("[")[2].rstrip("]")
+    table = _table(target.partition("[")[0]) if operation else {}
+    value = next((v for key, v in table.items() if f"torch.ops.{key}" == operation), None)
+    options = _as_registered(value, own)
+    function = _as_pointwise(value, own, name)
+    if options is None:
+        return f"{target} = {function}"
+    return f"{_REGISTER}({operation}, {options})({function})"
+
+
+def _as_pointwise(value: Any, own: FunctionType, name: str) -> str:
+    """The call of `make_pointwise`, if it was given the program's function; else the function."""
+    around = takewhile(lambda layer: layer is not own, layers(value))
+    given = next(filter(None, map(made_pointwise, around)), None)
+    if given is None:
+        return name
+    usual = inspect.signature(sys.modules[_LOWERING].make_pointwise).parameters
+    told = {key: each for key, each in given.items() if key in usual and key != "fn"}
+    options = {key: each for key, each in told.items() if each is not usual[key].default}
+    if not all(isinstance(each, PLAIN) for each in options.values()):
+        raise ToolFailure(f"it is given {', '.join(sorted(options))}")
+    return f"{_POINTWISE}({', '.join([name, *(f'{k}={v!r}' for k, v in options.items())])})"
+
+
+def _as_registered(value: Any, own: FunctionType) -> str | None:
+    """What `register_lowering` was told of the program's function: it promotes and broadcasts."""
+    for layer in takewhile(lambda layer: layer is not own, layers(value)):
+        told = told_by_torch(layer, {"type_promotion_kind"})
+        if told is not None:
+            kind = told["type_promotion_kind"]
+            named = f"{_PROMOTION}.{kind.name}" if kind else None
+            return (
+                f"broadcast={told['broadcast']}, type_promotion_kind={named}, "
+                f"convert_input_to_bool={told['convert_input_to_bool']}"
+            )
+    return None
+
+
+class _WithOriginals(SourceParts):
+    """Knows that a program keeps the function that it replaces under a name of its own."""
+
+    def __init__(self, found: dict[str, FunctionType]) -> None:
+        super().__init__()
+        self._places = found
+
+    def _add(self, name: str, value: Any) -> None:
+        table = _place_of_table(value)
+        place = table or _place_of_original(value, self._places)
+        if table:
+            self.imports.add(f"import {table.rpartition('.')[0]}")
+        if place:
+            self._add_value(f"{name} = {place}")
+        else:
+            super()._add(name, value)
+
+
+def _place_of_table(value: Any) -> str:
+    """The name of a table of torch's, which a lowering may read another one from."""
+    return next((place for place in _TABLES if _table(place) is value), "")
+
+
+def _table(place: str) -> Any:
+    module, _, name = place.rpartition(".")
+    return getattr(sys.modules.get(module), name, {})
+
+
+def _place_of_original(value: Any, places: dict[str, FunctionType]) -> str:
+    """Where a function of torch was before it was replaced; empty if it is none of them."""
+    inner = inspect.unwrap(value) if callable(value) else value
+    if not isinstance(inner, FunctionType) or is_users(inner.__code__.co_filename):
+        return ""
+    named = f"{inner.__module__}:{inner.__qualname__}"
+    if named in places:
+        return named.replace(":", ".")
+    # What a table holds has no name of its own; the script is run before it is handed over.
+    in_tables = [place for place in places if place.endswith("]")]
+    is_named = getattr(sys.modules.get(inner.__module__), inner.__name__, None) is value
+    return in_tables[0].replace(":", ".") if in_tables and not is_named else ""
+
+
+def _in_tables(own: set[str]) -> Iterator[tuple[str, FunctionType]]:
+    """Entries for operations: lowerings and decompositions that the program has replaced."""
+    for place in _TABLES:
+        module, _, table = place.rpartition(".")
+        for operation, value in list(_table(place).items()):
+            function = _own_function(value, own)
+            if function is not None:
+                yield f"{module}:{table}[torch.ops.{operation}]", function
+
+
+def _replacements(own: set[str]) -> Iterator[tuple[str, FunctionType]]:
+    """Places in torch that hold one of the program's functions: 'module:Class.name'."""
+    for name, module in list(sys.modules.items()):
+        if not name.startswith(_COMPILER) or not isinstance(module, ModuleType):
+            continue
+        for owner, prefix in _owners(module, name):
+            for attribute, value in list(vars(owner).items()):
+                function = _own_function(value, own)
+                if function is not None:
+                    yield f"{prefix}{attribute}", function
+
+
+def _owners(module: ModuleType, name: str) -> Iterator[tuple[Any, str]]:
+    yield module, f"{name}:"
+    for attribute, value in list(vars(module).items()):
+        if isinstance(value, type) and value.__module__ == name:
+            yield value, f"{name}:{attribute}."
+
+
+def _own_function(value: Any, own: set[str]) -> FunctionType | None:
+    """The program's function at a place; the tool, or the program, may have wrapped it."""
+    for layer in layers(value):
+        is_plain = isinstance(layer, FunctionType) and not layer.__closure__
+        if is_plain and function_name(layer.__code__) in own:
+            return layer  # type: ignore[no-any-return]
+    return None
+
+
+# --- The program's own passes over graphs, as text that registers them again ----------------------
+
+
+def own_passes_text() -> str:
+    """Definitions and settings; empty if the program has set no pass of its own.
+
+    Raises `ToolFailure` if one cannot be copied.
+    """
+    parts = SourceParts()
+    lines = add_own_passes(parts)
+    return "\n\n\n".join([parts.text, "\n".join(lines)]) if lines else ""
+
+
+def add_own_passes(parts: SourceParts) -> list[str]:
+    """Add what the passes are made of; returns the lines that set them."""
+    settings = settings_with_code()
+    if settings:
+        parts.imports.add("import torch._inductor.config")
+    return [f"torch._inductor.config.{name} = {_added(v, parts)}" for name, v in settings.items()]
+
+
+def _added(value: Any, parts: SourceParts) -> str:
+    """The expression for a pass, whose definition is added."""
+    if isinstance(value, FunctionType):
+        return parts.add_function(value)
+    if vars(value):
+        raise ToolFailure(f"the program's pass {type(value).__name__} has a state of its own")
+    parts.add_class(type(value))
+    return f"{type(value).__name__}()"
+
+
+# --------------------------------------------------------------------------------------------------
+# Decompositions and lowerings in use that are not torch's own: the program has replaced them.
+
+TORCH_NAMES = {
+    "torch._inductor.decomposition": ("decompositions",),
+    "torch._inductor.lowering": ("lowerings",),
+}
+_LOWERING_MODULE = "torch._inductor.lowering"
+
+
+def replaced_parts(operations: Sequence[str]) -> list[ReplacedPart]:
+    """Those of these operations whose decomposition or lowering is code of the program."""
+    from torch._inductor.decomposition import decompositions
+    from torch._inductor.lowering import lowerings
+
+    tables: tuple[tuple[str, Mapping[Any, Any]], ...] = (
+        (stages.DECOMPOSITION, decompositions),
+        (stages.LOWERING, lowerings),
+    )
+    return [
+        ReplacedPart(kind, operation, name)
+        for kind, table in tables
+        for operation in dict.fromkeys(operations)
+        for name in _own_code(table, operation)
+    ]
+
+
+def _own_code(table: Mapping[Any, Any], operation: str) -> Iterator[str]:
+    for key, function in table.items():
+        if str(key) == operation:
+            codes = (getattr(layer, "__code__", None) for layer in layers(function))
+            own = (code for code in codes if code is not None and is_users(code.co_filename))
+            yield from (function_name(code) for code in islice(own, 1))
+
+
+def layers(function: Any) -> Iterator[Any]:
+    """A decomposition or lowering, and what is in it: torch wraps what the program gives it.
+
+    The program may do the same to what torch has.
+    """
+    while callable(function) and not isinstance(function, type):
+        yield function
+        given = made_pointwise(function) or {}
+        function = inspect.getattr_static(function, "__wrapped__", given.get("fn"))
+
+
+def made_pointwise(function: Any) -> Mapping[str, Any] | None:
+    """What `make_pointwise` was given for this lowering; None if it did not make it."""
+    return told_by_torch(function, {"fn", "override_return_dtype"})
+
+
+def told_by_torch(function: Any, names: Set[str]) -> Mapping[str, Any] | None:
+    """The variables around a function, if it is one of torch's for lowerings and has these.
+
+    A program may have a copy of such a function, which is its own code.
+    """
+    if not isinstance(function, FunctionType) or not names <= {*function.__code__.co_freevars}:
+        return None
+    if function.__globals__.get("__name__") != _LOWERING_MODULE:
+        return None
+    return inspect.getclosurevars(function).nonlocals

@@ -1,0 +1,411 @@
+"""The source of functions of the program, with what they use: imports, values, other functions."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import copy
+import inspect
+import linecache
+import platform
+import re
+import sys
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate, count
+from types import CodeType, FunctionType, ModuleType
+from typing import Any
+
+import torch
+
+from inductoscope.errors import ToolFailure
+from inductoscope.inside.search.input_recipes import recipes_for
+from inductoscope.inside.search.user_kernels import function_of
+from inductoscope.torch_facts.frames import is_users
+
+TORCH_NAMES = {
+    "torch._ops": ("OpOverload", "OpOverloadPacket", "_OpNamespace"),
+}
+
+
+class SourceParts:
+    """What a script needs so that a function works in it, collected from the function's code."""
+
+    def __init__(self) -> None:
+        self.imports: set[str] = set()
+        self.values: list[str] = []
+        self.functions: list[str] = []
+        self._other_names: list[str] = []
+        self._named: dict[str, Any] = {}
+
+    def add_function(self, function: Any, name: str = "") -> str:
+        """Add a function, and all that it uses; raises `ToolFailure` if that cannot be copied.
+
+        A lambda gets a name: this one, if it is given. So does a function that is called like one
+        that is there already, such as `_`. Returns what the function is called.
+        """
+        if not isinstance(function, FunctionType) or function.__closure__:
+            raise ToolFailure("the function is a method or a closure")
+        known = next((name for name, each in self._named.items() if each is function), "")
+        if known:
+            return known
+        own = function.__code__.co_name
+        if own == "<lambda>":
+            name = name or self._free_name("lambda", function)
+        else:
+            name = self._free_name(own, function) if own in self._named else own
+        self._take_name(name, function)
+        text = definition_text(function, name)
+        self.functions.append(text)
+        self._add_globals(function, names_in_defaults(text))
+        return name
+
+    def _free_name(self, like: str, function: FunctionType) -> str:
+        names = (f"{like}_{number}" for number in count())
+        return next(n for n in names if n not in self._named and n not in function.__globals__)
+
+    def _take_name(self, name: str, item: Any) -> None:
+        """One name stands for one thing."""
+        if self._named.setdefault(name, item) is not item:
+            raise ToolFailure(f"the program has two definitions of {name}")
+
+    def add_kernel(self, function: FunctionType) -> None:
+        """Add the function of a Triton kernel, with its decorators."""
+        if self._named.get(function.__name__) is function:
+            return
+        self._take_name(function.__name__, function)
+        source = source_of(function)
+        self.functions.append(source)
+        names = {node.id for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Name)}
+        for name in sorted(names & function.__globals__.keys()):
+            self._add(name, function.__globals__[name])
+
+    def add_class(self, kind: type) -> None:
+        """Add a class with its methods."""
+        if self._named.get(kind.__name__) is kind:
+            return
+        self._take_name(kind.__name__, kind)
+        self.functions.append(source_of(kind))
+        methods = [item for item in vars(kind).values() if isinstance(item, FunctionType)]
+        for method in methods:
+            self._add_globals(method)
+        known = methods[0].__globals__ if methods else {}
+        for base in kind.__bases__:
+            # As the program writes it: by its own name, or as part of a module.
+            names = [name for name, value in known.items() if value is base]
+            self._add(names[0], base) if names else self._add_module_of(base)
+
+    @property
+    def text(self) -> str:
+        """All of it, but `import torch`, which every script has."""
+        head = "\n".join([*sorted(self.imports - {"import torch"}), *self.values])
+        return "\n\n\n".join(filter(None, [head, self.definitions]))
+
+    @property
+    def definitions(self) -> str:
+        """All functions and classes; what was added first uses what was added later."""
+        return "\n\n".join([*reversed(self.functions), *self._other_names]).rstrip()
+
+    def _add_module_of(self, kind: type) -> None:
+        self.imports.add(f"import {kind.__module__}")
+
+    def _add_globals(self, function: FunctionType, more: Iterable[str] = ()) -> None:
+        for name in sorted({*_names(function.__code__), *more}):
+            if name in function.__globals__ and not name.startswith("__"):
+                self._add(name, function.__globals__[name])
+
+    def _add(self, name: str, value: Any) -> None:
+        if isinstance(value, torch._ops._OpNamespace):
+            self._add_value(f"{name} = torch.ops.{value.name}")
+        elif isinstance(value, ModuleType):
+            same = value.__name__ == name
+            self.imports.add(f"import {name}" if same else f"import {value.__name__} as {name}")
+        elif isinstance(value, PLAIN):
+            self._add_value(f"{name} = {literal(value)}")
+        elif isinstance(value, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
+            self._add_value(f"{name} = torch.ops.{value}")
+        # Before it is asked for anything: torch's operations have every attribute.
+        elif _name_in_library(value):
+            self.imports.add(_import_of(_name_in_library(value), name, type(value).__module__))
+        elif _is_librarys(value):
+            self.imports.add(_import_of(value.__name__, name, value.__module__))
+        elif isinstance(value, type):
+            self.add_class(value)
+        elif type(value).__module__.startswith("triton.runtime"):
+            self.add_kernel(function_of(value))
+        elif type(value).__module__.startswith("triton.language"):
+            self._add_constant(name, value)
+        else:
+            self._add_named_function(name, value)
+
+    def _add_named_function(self, name: str, function: Any) -> None:
+        """Add a function under the name that a global has, which may not be its own."""
+        own = self.add_function(function, name)
+        if own != name and self._named.get(name) is not function:
+            self._take_name(name, function)
+            self._other_names.append(f"{name} = {own}\n")
+
+    def _add_constant(self, name: str, value: Any) -> None:
+        if not isinstance(getattr(value, "value", None), PLAIN):
+            raise ToolFailure(f"the kernel uses {name}, which cannot be written down")
+        self.imports.add("import triton.language")
+        self._add_value(f"{name} = triton.language.constexpr({value.value!r})")
+
+    def _add_value(self, line: str) -> None:
+        if line not in self.values:
+            self.values.append(line)
+
+
+def _import_of(there: str, name: str, module: str) -> str:
+    as_named = "" if there == name else f" as {name}"
+    return f"from {module} import {there}{as_named}"
+
+
+def _name_in_library(value: Any) -> str:
+    """What an installed package calls the only object of a class of its own; empty if it is none.
+
+    Such as the operations that a lowering is made of.
+    """
+    module = sys.modules.get(type(value).__module__)
+    if module is None or is_users(getattr(module, "__file__", None) or ""):
+        return ""
+    return next((name for name, other in vars(module).items() if other is value), "")
+
+
+def _is_librarys(value: Any) -> bool:
+    """Whether a function or class can be imported from an installed package."""
+    module = sys.modules.get(getattr(value, "__module__", None) or "")
+    if module is None or is_users(getattr(module, "__file__", None) or ""):
+        return False
+    return getattr(module, getattr(value, "__name__", ""), None) is value
+
+
+def _names(code: CodeType) -> set[str]:
+    found = set(code.co_names)
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            found |= _names(constant)
+    return found
+
+
+# --- The source of a function, written so that it means the same in another file ------------------
+#
+# Annotations are left out: they may name what only the function's own file knows. A default is
+# written as the value that it has, since what it was computed from may be gone.
+
+# What a script can hold as a value.
+PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype)
+
+_COMPARED = ("co_names", "co_varnames", "co_argcount", "co_posonlyargcount", "co_kwonlyargcount")
+
+
+def source_of(item: Any) -> str:
+    """The source of a function or a class; raises `ToolFailure` if it cannot be read."""
+    try:
+        # By its code: a function may say that it wraps another one, which has its own source.
+        return textwrap.dedent(inspect.getsource(getattr(item, "__code__", item)))
+    except (OSError, TypeError) as error:
+        raise ToolFailure("the source of the function cannot be read") from error
+
+
+def definition_text(function: FunctionType, name: str) -> str:
+    """The definition of a function, or of a lambda, under this name and without decorators."""
+    if function.__code__.co_name == "<lambda>":
+        return _lambda_text(function, name)
+    source = source_of(function).encode()
+    try:
+        node = ast.parse(source).body[0]
+    except SyntaxError:
+        node = None
+    if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        raise ToolFailure("the source of the function cannot be told apart")
+    if node.name != name and node.name in function.__code__.co_names:
+        raise ToolFailure(f"the program has two definitions of {node.name}")
+    text = _edited(source, node, [*_defaults(function, node.args), *_annotations(node)])
+    return re.sub(rf"\b{node.name}\b", name, text, count=1)
+
+
+def names_in_defaults(text: str) -> set[str]:
+    """What a definition uses at once, and not only when it is called."""
+    node: Any = ast.parse(text).body[0]
+    given = [*node.args.defaults, *filter(None, node.args.kw_defaults)]
+    return set().union(*map(_names_in, given))
+
+
+def _defaults(function: FunctionType, arguments: ast.arguments) -> Iterator[tuple[ast.expr, str]]:
+    """The expressions of defaults that are plain values, and those values."""
+    values = function.__defaults__ or ()
+    by_name: Mapping[str, Any] = function.__kwdefaults__ or {}
+    names = [arg.arg for arg in arguments.kwonlyargs]
+    named = {n: node for n, node in zip(names, arguments.kw_defaults, strict=True) if node}
+    if len(values) != len(arguments.defaults) or by_name.keys() != named.keys():
+        raise ToolFailure("the function has other defaults than its source")
+    given = {**dict(zip(arguments.defaults, values, strict=True)),
+             **{node: by_name[name] for name, node in named.items()}}  # fmt: skip
+    for node, value in given.items():
+        if isinstance(node, ast.Constant):
+            continue
+        if isinstance(value, PLAIN):
+            yield node, literal(value)
+        elif not _names_in(node) <= {*function.__globals__, *dir(builtins)}:
+            raise ToolFailure(f"the function has a default of type {type(value).__name__}")
+
+
+def _names_in(node: ast.expr) -> set[str]:
+    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+
+
+def _annotations(node: ast.AST) -> Iterator[tuple[ast.expr, str | None]]:
+    """Also of functions inside of it: their definitions are executed. No text: left out."""
+    for each in ast.walk(node):
+        if isinstance(each, ast.arg) and each.annotation is not None:
+            yield each.annotation, None
+        elif isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef)) and each.returns is not None:
+            yield each.returns, None
+
+
+# --- text -----------------------------------------------------------------------------------------
+
+
+def _edited(
+    source: bytes, node: ast.FunctionDef | ast.AsyncFunctionDef, edits: list[tuple[Any, Any]]
+) -> str:
+    """The source from `def` on, with other texts in the places of these expressions."""
+    starts = [0, *accumulate(map(len, source.splitlines(keepends=True)))]
+
+    def place(line: int, column: int) -> int:
+        return starts[line - 1] + column
+
+    text = source
+    for each, new in sorted(edits, key=lambda e: (e[0].lineno, e[0].col_offset), reverse=True):
+        start = place(each.lineno, each.col_offset)
+        end = place(each.end_lineno, each.end_col_offset)
+        before = text[:start]
+        if new is None:
+            # With the mark before it, unless the annotation is in brackets.
+            before = before.rstrip().removesuffix(b":").removesuffix(b"->").rstrip()
+        text = before + (new or "").encode() + text[end:]
+    return text[place(node.lineno, node.col_offset) :].decode().rstrip() + "\n"
+
+
+# --- lambdas --------------------------------------------------------------------------------------
+
+
+def _lambda_text(function: FunctionType, name: str) -> str:
+    """A lambda may not be the only one on its line."""
+    code = function.__code__
+    alike = [node for node in _lambdas_at(code) if _is_same(_code_of(node), code)]
+    # How a call is compiled depends on what else is in the file, so instructions may differ.
+    exact = [node for node in alike if _code_of(node).co_code == code.co_code]
+    found = {_as_function(function, node, name) for node in exact or alike}
+    if len(found) != 1:
+        raise ToolFailure("the function is a lambda whose source cannot be told apart")
+    return found.pop()
+
+
+def _as_function(function: FunctionType, node: ast.Lambda, name: str) -> str:
+    values = dict(_defaults(function, node.args))
+    arguments = copy.copy(node.args)
+    arguments.defaults = [_with_value(each, values) for each in node.args.defaults]
+    arguments.kw_defaults = [each and _with_value(each, values) for each in node.args.kw_defaults]
+    return f"def {name}({ast.unparse(arguments)}):\n    return {ast.unparse(node.body)}\n"
+
+
+def _with_value(node: ast.expr, values: Mapping[ast.expr, str]) -> ast.expr:
+    return ast.parse(values[node], mode="eval").body if node in values else node
+
+
+def _lambdas_at(code: CodeType) -> list[ast.Lambda]:
+    try:
+        file = ast.parse("".join(linecache.getlines(code.co_filename)))
+    except (SyntaxError, ValueError):
+        return []
+    lambdas = [node for node in ast.walk(file) if isinstance(node, ast.Lambda)]
+    return [node for node in lambdas if node.lineno == code.co_firstlineno]
+
+
+def _code_of(node: ast.Lambda) -> CodeType:
+    whole = compile(ast.Expression(node), "<lambda>", "eval")
+    # A default may be a lambda too; its code comes before.
+    return [part for part in whole.co_consts if isinstance(part, CodeType)][-1]
+
+
+def _is_same(one: CodeType, other: CodeType) -> bool:
+    return (
+        all(getattr(one, part) == getattr(other, part) for part in _COMPARED)
+        and len(one.co_consts) == len(other.co_consts)
+        and all(map(_is_same_constant, one.co_consts, other.co_consts))
+    )
+
+
+def _is_same_constant(one: object, other: object) -> bool:
+    if isinstance(one, CodeType) and isinstance(other, CodeType):
+        return _is_same(one, other)
+    return (type(one), one) == (type(other), other)
+
+
+# --- Writes constants as Python code --------------------------------------------------------------
+
+
+def literal(value: Any) -> str:
+    """A constant as Python code."""
+    if isinstance(value, complex):
+        return f"complex({literal(value.real)}, {literal(value.imag)})"
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        return f"float('{value}')"
+    if isinstance(value, torch.device):
+        return f"torch.device({str(value)!r})"
+    if isinstance(value, torch.nn.attention.SDPBackend):
+        return f"torch.nn.attention.{value}"
+    text = repr(value)
+    if text.startswith("<"):
+        raise ToolFailure(f"the graph holds {text}, which cannot be written as Python code")
+    return text
+
+
+# --- Writes a function of the user as a script, for failures before there is any graph ------------
+#
+# The source of the function is copied with what it uses: modules, plain values, other functions of
+# the same file. What cannot be copied (closures, methods) is refused.
+
+
+def function_script(
+    function: Callable[..., Any], arguments: Sequence[Any], *, fullgraph: bool, title: str
+) -> str:
+    """The function, inputs of the same shapes and types, and a compiled call that fails."""
+    parts = SourceParts()
+    name = parts.add_function(function)
+    recipes = [_recipe(value) for value in arguments]
+    packed = ["base64", "zlib"] if any("zlib." in recipe for recipe in recipes) else []
+    imports = [f"import {name}" for name in packed] + sorted({*parts.imports, "import torch"})
+    options = ", fullgraph=True" if fullgraph else ""
+    versions = f"torch {torch.__version__}, Python {platform.python_version()}"
+    head = " ".join(title.split()).replace('"""', "'''").replace("\\", "/")
+    inputs = "\n".join(f"        {recipe}," for recipe in recipes)
+    return "\n".join(
+        [
+            f'"""{head}\n\n{versions}, {platform.system()}. Exits with 1 if it fails.\n"""\n',
+            *imports,
+            *parts.values,
+            "\n",
+            f"{parts.definitions}\n",
+            f"\ndef inputs():\n    torch.manual_seed(0)\n    return [\n{inputs}\n    ]\n\n",
+            'if __name__ == "__main__":',
+            f"    {name}(*inputs())",
+            '    print("eager: ok")',
+            f"    torch.compile({name}{options})(*inputs())",
+            '    print("compiled: ok")',
+            "",
+        ]
+    )
+
+
+def _recipe(value: Any) -> str:
+    if not isinstance(value, (*PLAIN, torch.Tensor, list, tuple)):
+        raise ToolFailure(f"an argument is a {type(value).__name__}")
+    every = list(recipes_for(value))
+    # What Dynamo refuses hardly ever depends on values, and the script is run to make sure.
+    text = next((text for text in every if "randn" in text), every[-1])
+    if not text:
+        raise ToolFailure("an argument is too large to be written into a script")
+    return text

@@ -1,0 +1,361 @@
+"""The current state of this process: the open recording and the stage being run.
+
+The hooks ask here whether to record, which compile and graph they are in, and hand over what they
+saw. Time is kept per stage, exclusively: while an inner stage runs, the outer one's clock stops.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import platform
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from inductoscope.recording.events import Event, HookError, ProcessStart
+from inductoscope.recording.privacy import storable, without_secrets
+from inductoscope.recording.writer import StreamWriter
+from inductoscope.torch_facts.frames import is_compilers
+from inductoscope.torch_facts.stage_lookup import stage_that_raised
+from inductoscope.torch_facts.stages import NO_STAGE
+
+
+@dataclass
+class StageFrame:
+    """A stage that has been entered and not left yet, on one thread."""
+
+    stage: str
+    detail: str
+    graph: str
+    started: float
+    is_part: bool = False  # Part of the stage around it, whose clock keeps running.
+    inner_seconds: float = 0.0
+    seconds: float = 0.0  # From start to end, inner stages included; set when the stage ends.
+
+
+@dataclass
+class _ThreadState(threading.local):
+    """Compiles run on several threads: autograd compiles a backward graph on its own."""
+
+    stages: list[StageFrame] = field(default_factory=list)
+    # The compile under way if AOTInductor does it: torch has no id for those.
+    ahead_of_time: str = ""
+    failure: dict[str, Any] | None = None
+
+
+# What `guard` returns when the recording side of a hook failed.
+BROKEN = object()
+
+
+class Scope:
+    """The one scope of this process. Hooks record only while it is active."""
+
+    def __init__(self) -> None:
+        self.active = False
+        # True in a fork that runs an experiment, where nothing else may interfere.
+        self.is_redirected = False
+        # True while a compile is only timed: then hooks describe nothing that takes time to print.
+        self.is_timing = False
+        self._writer: StreamWriter | None = None
+        self._thread = _ThreadState()
+        self._graphs: dict[str, int] = {}
+        self._reported: set[str] = set()
+
+    def open(self, folder: Path) -> None:
+        """Begin to record into `folder`."""
+        self._writer = StreamWriter(folder, first_event=describe_process)
+        self._graphs.clear()
+        self._reported.clear()
+        self.active = True
+
+    @property
+    def writer(self) -> Any:
+        """Where events go; None while nothing is recorded."""
+        return self._writer
+
+    def redirect(self, writer: Any) -> None:
+        """Send events elsewhere from now on: called in a fork that runs an experiment."""
+        self._writer = writer
+        self._reported.clear()
+        self.active = True
+        self.is_redirected = True
+
+    @contextlib.contextmanager
+    def redirected(self, writer: Any, *, timing: bool = False) -> Iterator[None]:
+        """The same in this process, inside the block; `timing` is for compiles to be timed."""
+        before = self._writer, self.active, self.is_redirected, self.is_timing
+        self.redirect(writer)
+        self.is_timing = timing
+        try:
+            yield
+        finally:
+            self._writer, self.active, self.is_redirected, self.is_timing = before
+
+    def close(self) -> None:
+        """Stop recording, and record that it ended normally."""
+        self.active = False
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+    def emit(self, event: Event) -> None:
+        """Append an event."""
+        if self._writer is None:
+            return
+        self._writer.emit(event)
+        if self._writer.stopped is not None:
+            self.active = False  # Nothing more can be written: the hooks need not run.
+
+    def text(self, content: str) -> str:
+        """Store a text and return its digest."""
+        return self._writer.payload(content) if self._writer is not None else ""
+
+    def json(self, content: Any) -> str:
+        """Store data as JSON and return its digest."""
+        return self.text(json.dumps(content, separators=(",", ":"), default=str))
+
+    # --- where we are -------------------------------------------------------------------------
+
+    @property
+    def stages(self) -> list[StageFrame]:
+        """The stages entered on this thread, outermost first."""
+        return self._thread.stages
+
+    @property
+    def graph(self) -> str:
+        """The key of the graph that is being compiled on this thread; empty if there is none."""
+        for frame in reversed(self._thread.stages):
+            if frame.graph:
+                return frame.graph
+        return ""
+
+    @property
+    def thread(self) -> int:
+        """The system's id of this thread; 0 for the main one."""
+        is_main = threading.get_ident() == threading.main_thread().ident
+        return 0 if is_main else threading.get_native_id()
+
+    @property
+    def ahead_of_time(self) -> str:
+        """The id of the compile that AOTInductor is doing on this thread; empty if it is none."""
+        return self._thread.ahead_of_time
+
+    def begin_ahead_of_time(self, compile_id: str) -> None:
+        """AOTInductor begins to compile a program on this thread."""
+        self._thread.ahead_of_time = compile_id
+
+    def end_ahead_of_time(self) -> None:
+        """AOTInductor is done with it."""
+        self._thread.ahead_of_time = ""
+
+    def inner_graph(self, name: str | None) -> str:
+        """The key of a graph inside the graph being compiled; empty for the graph itself."""
+        outer = next((frame.graph for frame in self._thread.stages if frame.graph), "")
+        return f"{outer} {name}" if name and outer else ""
+
+    @property
+    def stage(self) -> str:
+        """The innermost stage on this thread."""
+        return self._thread.stages[-1].stage if self._thread.stages else NO_STAGE
+
+    def new_graph(self, compile_id: str, phase: str) -> str:
+        """A key for a graph that is about to be compiled, unique within the process."""
+        base = f"{compile_id or '?'} {phase}"
+        count = self._graphs[base] = self._graphs.get(base, 0) + 1
+        return base if count == 1 else f"{base}#{count}"
+
+    def enter(self, stage: str, detail: str = "", graph: str = "") -> StageFrame:
+        """Begin a stage; the clock of the one around it stops."""
+        return self._push(StageFrame(stage, detail, graph, time.perf_counter()))
+
+    def enter_part(self, stage: str, detail: str) -> StageFrame:
+        """Begin a part of the current stage: one node, one pass. It has no separate clock."""
+        return self._push(StageFrame(stage, detail, "", time.perf_counter(), is_part=True))
+
+    def _push(self, frame: StageFrame) -> StageFrame:
+        self._thread.stages.append(frame)
+        return frame
+
+    def leave(self, frame: StageFrame, *, failed: bool = False) -> float:
+        """End a stage and return the seconds spent in it and in no inner one.
+
+        A stage that is left normally swallowed whatever was raised inside it.
+        """
+        if not failed:
+            self._thread.failure = None
+        stages = self._thread.stages
+        if any(entered is frame for entered in stages):
+            while stages.pop() is not frame:
+                pass  # A stage left by an exception that its hook did not see.
+        frame.seconds = time.perf_counter() - frame.started
+        if stages:
+            stages[-1].inner_seconds += frame.inner_seconds if frame.is_part else frame.seconds
+        return frame.seconds - frame.inner_seconds
+
+    def forget_thread(self) -> None:
+        """Forget the stages of this thread: called in a forked child, which is in none of them."""
+        self._thread.stages.clear()
+        self._thread.failure = None
+
+    # --- failures -----------------------------------------------------------------------------
+
+    def note_failure(self, error: BaseException, frame: StageFrame) -> None:
+        """Remember where an exception came from; the innermost stage sees it first and wins.
+
+        Only marks are kept: a reference would keep the user's tensors alive.
+        """
+        known = self._thread.failure
+        if known is None or known["error"] not in _chain_marks(error):
+            self._thread.failure = {
+                "error": _mark(error),
+                "stage": raising_stage(error, frame.stage),
+                "detail": frame.detail,
+                "graph": self.graph,
+            }
+
+    def failure_of(self, error: BaseException, *, forget: bool = True) -> dict[str, Any] | None:
+        """Where `error`, or what it was raised from, was first seen; usually asked only once."""
+        known = self._thread.failure
+        self._thread.failure = None if forget else known
+        return known if known is not None and known["error"] in _chain_marks(error) else None
+
+    # --- errors in the hooks --------------------------------------------------------------------
+
+    def guard(self, work: Callable[..., Any], *arguments: Any) -> Any:
+        """Run the recording side of a hook: its errors are recorded, never raised.
+
+        Returns `BROKEN` after an error. What the program's signal handlers raise, such as a time
+        limit, is not our error and passes through.
+        """
+        try:
+            return work(*arguments)
+        except Exception as error:
+            if _raised_by_signal_handler(error):
+                raise
+            self._report(work, error)
+            return BROKEN
+
+    def attempt(self, work: Callable[..., Any], *arguments: Any) -> Any:
+        """The same for what may well fail, such as a question that not every tensor can answer:
+        `BROKEN` then, and nothing is recorded.
+        """
+        try:
+            return work(*arguments)
+        except Exception as error:
+            if _raised_by_signal_handler(error):
+                raise
+            return BROKEN
+
+    def _report(self, work: Callable[..., Any], error: Exception) -> None:
+        name = f"{getattr(work, '__module__', '')}.{getattr(work, '__qualname__', work)}"
+        if name not in self._reported:
+            self._reported.add(name)
+            self.emit(HookError(hook=name, error=f"{type(error).__name__}: {error}"[:500]))
+
+
+def _mark(error: BaseException) -> tuple[int, type]:
+    """Identifies an exception. Its text does not, because torch adds to it on the way out."""
+    return id(error), type(error)
+
+
+def _chain_marks(error: BaseException) -> set[tuple[int, type]]:
+    """Marks of an exception and of everything it was raised from or wraps."""
+    found: set[int] = set()
+    marks: set[tuple[int, type]] = set()
+    queue: list[BaseException | None] = [error]
+    while queue:
+        item = queue.pop()
+        if item is None or id(item) in found:
+            continue
+        found.add(id(item))
+        marks.add(_mark(item))
+        inner = getattr(item, "inner_exception", None)
+        queue += [item.__cause__, item.__context__]
+        queue.append(inner if isinstance(inner, BaseException) else None)
+    return marks
+
+
+def _raised_by_signal_handler(error: BaseException) -> bool:
+    """Whether a signal handler that the program installed is on the traceback."""
+    handlers = [signal.getsignal(number) for number in signal.valid_signals()]
+    codes = [getattr(handler, "__code__", None) for handler in handlers]
+    entry = error.__traceback__
+    while entry is not None:
+        if any(code is entry.tb_frame.f_code for code in codes):
+            return True
+        entry = entry.tb_next
+    return False
+
+
+def describe_process(role: str = "") -> ProcessStart:
+    """The first event of a stream: who writes it."""
+    return ProcessStart(
+        role=role,
+        pid=os.getpid(),
+        parent=os.getppid(),
+        argv=tuple(without_secrets(getattr(sys, "orig_argv", sys.argv))),
+        executable=sys.executable,
+        python=platform.python_version(),
+        rank=os.environ.get("RANK", ""),
+        environment=storable(os.environ),
+        names_threads=True,
+    )
+
+
+def describe_launcher() -> ProcessStart:
+    """The first event of the stream that the tool itself writes."""
+    return describe_process(role="launcher")
+
+
+SCOPE = Scope()
+
+os.register_at_fork(after_in_child=SCOPE.forget_thread)
+
+
+# --- Whose code raised an exception: the stage of the innermost code that belongs to one stage ----
+#
+# The stage that torch had entered says less: index propagation runs while the scheduler makes its
+# nodes, and the wrapper is written while code is generated.
+
+
+def raising_stage(error: BaseException, open_stage: str) -> str:
+    """The stage whose code raised `error` while `open_stage` was open."""
+    return stage_that_raised(list(_frames_of(error)), open_stage)
+
+
+def _frames_of(error: BaseException) -> Iterator[tuple[str, str]]:
+    """File and function of every frame, innermost first; what an error was raised from is inner."""
+    for each in reversed(list(_causes(error))):
+        frames = []
+        entry = each.__traceback__
+        while entry is not None:
+            frames.append(entry.tb_frame)
+            entry = entry.tb_next
+        yield from ((_file(frame), frame.f_code.co_name) for frame in reversed(frames))
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    seen: set[int] = set()
+    inner: Any = error
+    while isinstance(inner, BaseException) and id(inner) not in seen:
+        seen.add(id(inner))
+        yield inner
+        inner = getattr(inner, "inner_exception", None) or inner.__cause__
+
+
+def _file(frame: FrameType) -> str:
+    """The file of a frame; for a method that replaces one of the compiler, that of its class."""
+    code = frame.f_code
+    if is_compilers(code.co_filename) or not code.co_argcount:
+        return code.co_filename
+    module = type(frame.f_locals.get(code.co_varnames[0])).__module__
+    file = f"{module.replace('.', '/')}.py"
+    return file if is_compilers(file) else code.co_filename

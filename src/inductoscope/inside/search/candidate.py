@@ -1,0 +1,238 @@
+"""A candidate: a graph, its inputs, and how it is compiled. A value that an oracle judges."""
+
+from __future__ import annotations
+
+import operator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch.fx import Graph, GraphModule
+
+from inductoscope.inside.compare.graphs import input_names
+from inductoscope.inside.compare.values import is_plain
+from inductoscope.inside.program_settings import MarkedSize, marks_of
+from inductoscope.torch_facts.stages import CPP_WRAPPER, JUST_IN_TIME
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A graph with inputs that shows a failure, or may show it."""
+
+    module: GraphModule
+    inputs: tuple[Any, ...]
+    backward: bool = False
+    dynamic: bool | None = None
+    # Options of torch.compile, and settings of the compiler that the program changed.
+    options: Mapping[str, Any] = field(default_factory=dict)
+    config: Mapping[str, Any] = field(default_factory=dict)
+    # Sizes that the program has marked as dynamic.
+    marks: tuple[MarkedSize, ...] = ()
+    # Inputs of an earlier call, for which the graph was compiled: some failures need that.
+    earlier: tuple[Any, ...] | None = None
+    # Code that makes each input; empty for an input that cannot be written down.
+    recipes: tuple[str, ...] = ()
+    earlier_recipes: tuple[str, ...] = ()
+    # Differences in how results lie in memory that count as a failure: stride, sharing.
+    counts: tuple[str, ...] = ()
+    # The device on which the tensors belong, where they are only kept in main memory; and the
+    # inputs and attributes that belong in main memory all the same.
+    device: str = ""
+    on_cpu: frozenset[str] = frozenset()
+    # How it reaches Inductor, and the inputs that a package holds as constants.
+    flow: str = JUST_IN_TIME
+    constants: frozenset[str] = frozenset()
+    # Whether it needs memory that holds NaN around inputs and buffers, and in new ones.
+    guarded: bool = False
+
+    @property
+    def operations(self) -> list[torch.fx.Node]:
+        """The nodes that compute something."""
+        return [node for node in self.module.graph.nodes if is_operation(node)]
+
+    @property
+    def size(self) -> int:
+        """The number of operations; unpacking several results does not count."""
+        return sum(not is_unpacking(node) for node in self.operations)
+
+    @property
+    def draws_inductor_random_numbers(self) -> bool:
+        """Whether it draws other random numbers than eager, so that values cannot be compared."""
+        return self.config.get("fallback_random") is False
+
+    @property
+    def calls(self) -> list[tuple[Any, ...]]:
+        """The inputs of every call, in order."""
+        return [self.inputs] if self.earlier is None else [self.earlier, self.inputs]
+
+    def with_calls_changed(self, change: Callable[[tuple[Any, ...]], Iterable[Any]]) -> Candidate:
+        """The same change made to the inputs of every call, so that they fit together."""
+        calls = [tuple(change(inputs)) for inputs in self.calls]
+        earlier = calls[0] if self.earlier is not None else None
+        return replace(self, inputs=calls[-1], earlier=earlier, recipes=(), earlier_recipes=())
+
+
+def name_of(node: torch.fx.Node) -> str:
+    """The name of what a node calls."""
+    if isinstance(node.target, str):
+        return node.target
+    return str(getattr(node.target, "__name__", node.target))
+
+
+def is_unpacking(node: torch.fx.Node) -> bool:
+    """Whether a node takes one of several results; it belongs to the node that computed them."""
+    if node.target is not operator.getitem or not isinstance(node.args[0], torch.fx.Node):
+        return False
+    value = node.args[0].meta.get("example_value", node.args[0].meta.get("val"))
+    is_tensor = value is None or isinstance(value, torch.Tensor)
+    return isinstance(node.args[1], int) and not is_tensor
+
+
+def is_operation(node: torch.fx.Node) -> bool:
+    """Whether a node computes something."""
+    return node.op in ("call_function", "call_method", "call_module")
+
+
+def has_transforms(candidate: Candidate) -> bool:
+    """Whether the graph enters and leaves transforms such as vmap or grad, so cannot be divided.
+
+    Running a part of it could leave this process inside a transform.
+    """
+    modules = [str(getattr(node.target, "__module__", "")) for node in candidate.operations]
+    return any("_functorch" in module for module in modules)
+
+
+# --- Work on a candidate as a value, so that another machine can do it as well as a fork ----------
+
+
+@dataclass(frozen=True)
+class CandidateWork(ABC):
+    """Something to do with a candidate; all that it depends on is in it."""
+
+    candidate: Candidate
+
+    @abstractmethod
+    def __call__(self) -> Any:
+        """Do it, in a process that may be ended."""
+
+
+# --- Sizes that the program has marked: dynamic, within bounds, or unbacked -----------------------
+#
+# What the compiler may assume of a size decides what code it generates, so a smaller candidate
+# keeps the marks of the inputs that it keeps.
+
+TORCH_NAMES = {
+    "torch._dynamo.decorators": (),
+}
+
+
+def marked_sizes(module: GraphModule, arguments: Sequence[Any]) -> tuple[MarkedSize, ...]:
+    """The marks that the arguments of a call carry."""
+    names = input_names(module)
+    return tuple(
+        mark
+        for name, value in zip(names, arguments, strict=False)
+        if isinstance(value, torch.Tensor)
+        for mark in marks_of(name, value)
+    )
+
+
+def marking(
+    module: GraphModule, marks: Sequence[MarkedSize], function: Callable[..., Any]
+) -> Callable[..., Any]:
+    """`function`, whose arguments are marked before it is called."""
+    if not marks:
+        return function
+    from torch._dynamo import decorators
+
+    numbered = list(marked_inputs(module, marks))
+
+    def call(*arguments: Any) -> Any:
+        for number, mark in numbered:
+            mark_size = getattr(decorators, mark.function)
+            mark_size(arguments[number], mark.dimension, **mark.bounds)
+        return function(*arguments)
+
+    return call
+
+
+def marked_inputs(
+    module: GraphModule, marks: Sequence[MarkedSize]
+) -> Iterator[tuple[int, MarkedSize]]:
+    """The marks of inputs that the graph has, with the number of the input."""
+    names = input_names(module)
+    return ((names.index(mark.input), mark) for mark in marks if mark.input in names)
+
+
+# --- The plainest way to compile a candidate: with torch.compile and a Python wrapper -------------
+#
+# A failure that shows there too is searched for there: a C++ wrapper costs seconds for every
+# candidate, and while it is made Inductor runs the kernels, with inputs that it makes up.
+
+TORCH_NAMES = {"torch._inductor.config": ("cpp_wrapper",)}
+
+_SETTING = "cpp_wrapper"
+
+
+def special_flow(candidate: Candidate) -> str:
+    """How it reaches Inductor, if that is not the plainest way."""
+    return candidate.flow or (CPP_WRAPPER if _has_cpp_wrapper(candidate) else JUST_IN_TIME)
+
+
+def compiled_plainly(candidate: Candidate) -> Candidate:
+    """The same graph with torch.compile and a Python wrapper."""
+    found = replace(candidate, flow=JUST_IN_TIME, constants=frozenset())
+    if not _has_cpp_wrapper(candidate):
+        return found
+    options = _without_setting(candidate.options)
+    return replace(found, options=options, config={**candidate.config, _SETTING: False})
+
+
+def compiled_like(candidate: Candidate, other: Candidate) -> Candidate:
+    """The candidate on the way that the other one takes."""
+    plain = compiled_plainly(candidate)
+    return replace(
+        plain,
+        flow=other.flow,
+        config={**_without_setting(plain.config), **_only_setting(other.config)},
+        options={**plain.options, **_only_setting(other.options)},
+    )
+
+
+def _without_setting(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in settings.items() if name != _SETTING}
+
+
+def _only_setting(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {_SETTING: settings[_SETTING]} if _SETTING in settings else {}
+
+
+def _has_cpp_wrapper(candidate: Candidate) -> bool:
+    import torch._inductor.config
+
+    default = candidate.config.get(_SETTING, torch._inductor.config.cpp_wrapper)
+    return bool(candidate.options.get(_SETTING, default))
+
+
+# --- A candidate that nothing is wrong with, to see how long healthy work takes here and now ------
+
+# No program adds this, so the kernel is in no cache.
+_NUMBER = 0.57721566
+
+
+def healthy_candidate(like: Candidate) -> Candidate | None:
+    """A number added to an input of another candidate; None if that has no plain tensor."""
+    place = next((n for n, value in enumerate(like.inputs) if _is_plain_float(value)), None)
+    if place is None:
+        return None
+    graph = Graph()
+    given = graph.placeholder(f"input_{place}")
+    graph.output((graph.call_function(torch.add, (given, _NUMBER)),))
+    changed = replace(like, module=GraphModule({}, graph), earlier=None, marks=(), backward=False)
+    return changed.with_calls_changed(lambda inputs: [inputs[place].detach()])
+
+
+def _is_plain_float(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and is_plain(value) and value.is_floating_point()

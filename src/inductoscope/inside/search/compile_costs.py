@@ -1,0 +1,645 @@
+"""What stages and native compilers compute, and how long they wait for a processor.
+
+On a busy machine seconds say little: a compile that shares its processor with others takes twice as
+long and is no slower.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import torch
+from torch.fx import Graph, GraphModule, Node
+
+from inductoscope.doctor.failure import SLOW, Failure
+from inductoscope.inside.compare.values import copy_values
+from inductoscope.inside.scope import SCOPE
+from inductoscope.inside.search.candidate import Candidate
+from inductoscope.inside.search.forks import ForkAnswer, Forks, PipeWriter, Work
+from inductoscope.inside.search.oracle import (
+    Around,
+    Oracle,
+    compiled,
+    compiling,
+    is_past,
+    no_further_than,
+    run_compiled,
+)
+from inductoscope.inside.search.placement import placed
+from inductoscope.inside.search.program_state import as_when_fresh, settings_with_code
+from inductoscope.inside.search.stack_samples import HotPath, StackSampler, hot_path
+from inductoscope.inside.search.subgraph import record_values, subgraph
+from inductoscope.model.process_position import OpenStages
+from inductoscope.processes.status import thread_delay
+from inductoscope.profiling.compile_growth import CompileCost, PartCost, against_plain, between
+from inductoscope.recording.decoding import Entry
+from inductoscope.recording.events import (
+    Event,
+    NativeEnd,
+    NativeStart,
+    NodeLowered,
+    PassesTimed,
+    StageEnd,
+    StageStart,
+)
+from inductoscope.torch_facts import stages
+from inductoscope.torch_facts.stages import JUST_IN_TIME
+
+# A machine is calm if stages hardly ever wait for a processor.
+_CALM = 0.8
+# A native compiler that computes for less of its time waits for something.
+_COMPUTES = 1 / 3
+
+
+@dataclass(frozen=True)
+class Spent:
+    """Seconds without those spent waiting for a processor, and seconds of computing."""
+
+    undelayed: float
+    computing: float
+
+
+@dataclass
+class _OpenStage:
+    computed: float
+    delayed: float | None
+    # The same of inner stages.
+    inner_computed: float = 0.0
+    inner_delayed: float = 0.0
+
+
+@dataclass
+class StageClocks:
+    """Follows the stages of all threads; asked on the thread that enters and leaves them."""
+
+    _open: dict[int, list[_OpenStage]] = field(default_factory=dict)
+
+    def enter(self) -> None:
+        """A stage begins on this thread."""
+        stage = _OpenStage(time.thread_time(), thread_delay())
+        self._open.setdefault(threading.get_ident(), []).append(stage)
+
+    def leave(self, seconds: float) -> Spent | None:
+        """The innermost stage of this thread ends; `seconds` are its own, without inner ones."""
+        stages = self._open.get(threading.get_ident())
+        if not stages:
+            return None
+        stage = stages.pop()
+        computed, now = time.thread_time() - stage.computed, thread_delay()
+        known = now is not None and stage.delayed is not None
+        delayed = now - stage.delayed if known else 0.0  # type: ignore[operator]
+        if stages:
+            stages[-1].inner_computed += computed
+            stages[-1].inner_delayed += delayed
+        computing = max(computed - stage.inner_computed, 0.0)
+        waited = max(delayed - stage.inner_delayed, 0.0)
+        return Spent(max(seconds - waited, 0.0) if known else computing, computing)
+
+
+@dataclass
+class NativeClocks:
+    """What each call of a native compiler computes, several of which may run at once."""
+
+    _began: dict[str, tuple[float, float]] = field(default_factory=dict)
+    _ended: list[tuple[float, float]] = field(default_factory=list)
+
+    def enter(self, source: str) -> None:
+        """A call begins."""
+        self._began[source] = time.monotonic(), _children_seconds()
+
+    def leave(self, source: str, seconds: float, *, is_calm: bool) -> Spent:
+        """A call ends that took so many seconds."""
+        now = time.monotonic()
+        began, before = self._began.pop(source, (now, _children_seconds()))
+        others = sum(took for ended, took in self._ended if ended > began)
+        self._ended.append((now, seconds))
+        used = _children_seconds() - before
+        return native_spent(seconds, used, others, is_calm=is_calm)
+
+
+def native_spent(seconds: float, used: float, others: float, *, is_calm: bool) -> Spent:
+    """What a call has computed at least, where all that ended meanwhile have `used` so much.
+
+    `others` are the seconds of those. One that hardly computes on a calm machine waits.
+    """
+    if is_calm and used < _COMPUTES * seconds:
+        return Spent(seconds, used)
+    least = min(max(used - others, 0.0), seconds)
+    return Spent(least, least)
+
+
+def _children_seconds() -> float:
+    """Processor time of the children of this process that have ended."""
+    times = os.times()
+    return times.children_user + times.children_system
+
+
+def is_calm(seconds: Mapping[str, float], undelayed: Mapping[str, float]) -> bool:
+    """Whether stages hardly had to wait for a processor."""
+    whole = sum(seconds.get(name, 0.0) for name in undelayed)
+    return whole > 0 and sum(undelayed.values()) >= _CALM * whole
+
+
+# --- Measures what a candidate costs to compile, in a fork: by stage, by pass and by node ---------
+#
+# Nothing is compared and nothing comes from a cache. The fork says which stages it enters and
+# leaves, so that something is known even of one that has to be ended.
+
+TORCH_NAMES = {
+    "torch._inductor.utils": ("fresh_cache",),
+}
+
+# Parts that took less of their stage are not worth a line.
+_SMALLEST_PART = 0.02
+_PLAIN_SHAPE = (64, 64)
+# A larger plain graph would take minutes; a line through two sizes has to do beyond it.
+MOST_PLAIN = 2000
+
+
+@dataclass
+class _CountingWriter:
+    """Passes events on to the parent, and keeps what nodes and passes took."""
+
+    inner: Any
+    stopped: str | None = None
+    lowered: list[PartCost] = field(default_factory=list)
+    passes: list[PartCost] = field(default_factory=list)
+    stages: StageClocks = field(default_factory=StageClocks)
+    natives: NativeClocks = field(default_factory=NativeClocks)
+    _seconds: dict[str, float] = field(default_factory=dict)
+    _undelayed: dict[str, float] = field(default_factory=dict)
+
+    def emit(self, event: Event) -> None:
+        self._clock(event)
+        if isinstance(event, NodeLowered):
+            self.lowered.append(PartCost(f"{event.node} {event.target}", event.seconds))
+            self._note(lowered=1)
+        elif isinstance(event, PassesTimed):
+            own = [PartCost(str(each["name"]), float(each["own"])) for each in event.passes]
+            self.passes += own
+        elif self.inner is not None:
+            self.inner.emit(event)
+
+    def _clock(self, event: Event) -> None:
+        if isinstance(event, StageStart):
+            self.stages.enter()
+        elif isinstance(event, StageEnd):
+            spent = self.stages.leave(event.seconds)
+            if spent is not None:
+                _add(self._seconds, event.stage, event.seconds)
+                _add(self._undelayed, event.stage, spent.undelayed)
+                self._note(stage=event.stage, **asdict(spent))
+        elif isinstance(event, NativeStart):
+            self.natives.enter(event.source)
+        elif isinstance(event, NativeEnd):
+            calm = is_calm(self._seconds, self._undelayed)
+            spent = self.natives.leave(event.source, event.seconds or 0.0, is_calm=calm)
+            self._note(native=event.seconds or 0.0, **asdict(spent))
+
+    def _note(self, **what: Any) -> None:
+        if isinstance(self.inner, PipeWriter):
+            self.inner.note(**what)
+
+    def payload(self, text: str) -> str:
+        return ""
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+def _add(seconds: dict[str, float], name: str, more: float) -> None:
+    seconds[name] = seconds.get(name, 0.0) + more
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a compile cost, and where its stacks were in the slowest stage."""
+
+    cost: CompileCost
+    hot: HotPath = field(default_factory=HotPath)
+    error: str = ""
+
+    @property
+    def failed(self) -> str:
+        """Why it has not been compiled whole; empty if it has."""
+        last_line = self.error.strip().rpartition("\n")[2][:300]
+        return last_line or (f"ended in {self.cost.ended_in}" if self.cost.ended_in else "")
+
+
+def measure(
+    candidate: Candidate,
+    forks: Forks,
+    *,
+    seconds: float,
+    until: str = "",
+    stage: str = "",
+    around: Around = contextlib.nullcontext,
+) -> Measured:
+    """Compile a candidate in a fork, for at most `seconds`, and no further than `until` needs.
+
+    Stacks are looked at in one stage, the slowest if none is given.
+    """
+    answer = forks.ask(measuring(candidate, until, around), seconds=seconds)
+    return measured_in(answer, candidate, stage)
+
+
+def measuring(candidate: Candidate, until: str, around: Around) -> Callable[[], Any]:
+    """Work for a fork: compile it, and say what nodes, passes and functions took."""
+
+    def work() -> dict[str, Any]:
+        writer = _CountingWriter(SCOPE.writer)
+        sampler = StackSampler(threading.get_ident())
+        there = placed(candidate)
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(SCOPE.redirected(writer, timing=True))
+            stack.enter_context(compiling(there, in_filled_memory=False))
+            for each in (around(), no_further_than(until), _own_cache(), sampler.running()):
+                stack.enter_context(each)
+            try:
+                run_compiled(there, compiled(there))
+            except Exception as error:
+                if not is_past(error):
+                    raise
+        return {
+            "lowered": _largest(writer.lowered),
+            "passes": _largest(writer.passes),
+            "samples": [[each.time, *each.stack] for each in sampler.samples],
+        }
+
+    return work
+
+
+@contextlib.contextmanager
+def _own_cache() -> Iterator[None]:
+    """Binaries must not come from an earlier measurement of the same code."""
+    from torch._inductor.utils import fresh_cache
+
+    with fresh_cache():
+        yield
+
+
+def _largest(parts: Sequence[PartCost]) -> list[list[Any]]:
+    total = sum(part.seconds for part in parts)
+    kept = [part for part in parts if part.seconds >= _SMALLEST_PART * total]
+    return [[p.name, p.seconds] for p in sorted(kept, key=lambda part: -part.seconds)[:12]]
+
+
+def measured_in(answer: ForkAnswer, candidate: Candidate, stage: str = "") -> Measured:
+    """What an answer says about the candidate's compile."""
+    result = answer.result if isinstance(answer.result, dict) else {}
+    spent = _stage_seconds(answer)
+    last = answer.last_stage
+    ended_in = last.event.stage if answer.timed_out and last is not None else ""
+    undelayed, computing = _noted(answer)
+    if ended_in:
+        _add(spent, ended_in, answer.seconds - answer.entered_at)
+        least = _spent_until_ended(answer)
+        _add(undelayed, ended_in, least.undelayed)
+        _add(computing, ended_in, least.computing)
+    ended = [e.seconds or 0.0 for e in answer.events if isinstance(e, NativeEnd)]
+    still_open = _open_natives(answer)
+    longest = max(still_open, default=0.0)
+    if answer.used is not None and longest > max(ended, default=0.0):
+        used = answer.used.slowest_child
+        native = native_spent(longest, used, 0.0, is_calm=is_calm(spent, undelayed))
+        undelayed[stages.CPP_COMPILE] = native.undelayed
+        computing[stages.CPP_COMPILE] = native.computing
+    cost = CompileCost(
+        max(sum("lowered" in note for note in answer.notes), candidate.size),
+        spent,
+        (*ended, *still_open),
+        _parts(result.get("passes")),
+        _parts(result.get("lowered")),
+        ended_in,
+        undelayed,
+        computing,
+    )
+    samples = result.get("samples") or []
+    slowest = stage or cost.slowest_stage
+    error = answer.error
+    if answer.timed_out and not ended_in:
+        error = "it was ended outside of every stage"  # So what it took belongs to none.
+    return Measured(cost, hot_path(_stacks_in(slowest, samples, answer)), error)
+
+
+def _stage_seconds(answer: ForkAnswer) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for event in answer.events:
+        if isinstance(event, StageEnd):
+            found[event.stage] = found.get(event.stage, 0.0) + event.seconds
+    return found
+
+
+def _noted(answer: ForkAnswer) -> tuple[dict[str, float], dict[str, float]]:
+    """By stage: seconds without waiting for a processor, and of computing."""
+    undelayed: dict[str, float] = {}
+    computing: dict[str, float] = {}
+    for note in answer.notes:
+        if "stage" in note and note["stage"] not in stages.NATIVE_COMPILES:
+            _add(undelayed, note["stage"], note["undelayed"])
+            _add(computing, note["stage"], note["computing"])
+    natives = [note for note in answer.notes if "native" in note]
+    if natives:
+        longest = max(natives, key=lambda note: float(note["undelayed"]))
+        undelayed[stages.CPP_COMPILE] = longest["undelayed"]
+        computing[stages.CPP_COMPILE] = longest["computing"]
+    return undelayed, computing
+
+
+def _spent_until_ended(answer: ForkAnswer) -> Spent:
+    """What the stage in which a fork was ended has taken at least.
+
+    As if all waiting for a processor had been there, and all computing before it had been.
+    """
+    if answer.used is None:
+        return Spent(0.0, 0.0)
+    inside = answer.seconds - answer.entered_at
+    computing = min(max(answer.used.cpu - answer.entered_at, 0.0), inside)
+    if answer.used.delayed is None:
+        return Spent(computing, computing)
+    return Spent(max(inside - answer.used.delayed, 0.0), computing)
+
+
+def _open_natives(answer: ForkAnswer) -> list[float]:
+    """How long native compilers had been running when the fork was ended."""
+    if not answer.timed_out:
+        return []
+    began: dict[str, float] = {}
+    for entry in answer.entries:
+        if isinstance(entry.event, NativeStart):
+            began[entry.event.source] = entry.time
+        elif isinstance(entry.event, NativeEnd):
+            began.pop(entry.event.source, None)
+    return [answer.started + answer.seconds - moment for moment in began.values()]
+
+
+def _stacks_in(stage: str, samples: Sequence[list[Any]], answer: ForkAnswer) -> list[list[str]]:
+    """The samples that were taken while the stage was the innermost one."""
+    entries = _of_compiling_thread(answer)
+    inside, found, place = OpenStages(names_threads=True), [], 0
+    for moment, *stack in samples:
+        while place < len(entries) and entries[place].time <= moment:
+            _follow(inside, entries[place])
+            place += 1
+        if inside.innermost is not None and inside.innermost.stage == stage:
+            found.append(stack)
+    return found
+
+
+def _of_compiling_thread(answer: ForkAnswer) -> list[Entry[Any]]:
+    """Stages of the thread that is looked at; native compilers are waited for on others."""
+    entries: list[Entry[Any]] = [
+        entry for entry in answer.entries if isinstance(entry.event, (StageStart, StageEnd))
+    ]
+    return [e for e in entries if e.event.thread == entries[0].event.thread]
+
+
+def _follow(inside: OpenStages, entry: Entry[Any]) -> None:
+    if isinstance(entry.event, StageStart):
+        inside.enter(entry)
+    else:
+        inside.leave(entry.event)
+
+
+def _parts(data: Any) -> tuple[PartCost, ...]:
+    return tuple(PartCost(str(name), float(seconds)) for name, seconds in data or ())
+
+
+def warm_up(like: Candidate) -> None:
+    """Compile a few plain nodes in this process, so that no fork has to load the compiler.
+
+    On a thread of its own: on this one, Dynamo is in the middle of a compiled frame. Not where
+    there is a GPU: every compile asks it what it is, and this process could not fork any more.
+    """
+    # To ask whether there is one is enough to spoil it for forks that use the GPU.
+    if like.device or torch.cuda.is_available():
+        return
+
+    def compile_once() -> None:
+        plain = plain_candidate(3, replace(like, backward=False, device="", flow=JUST_IN_TIME))
+        with (
+            contextlib.suppress(Exception),
+            SCOPE.redirected(_CountingWriter(None)),
+            compiling(plain, in_filled_memory=False),
+            no_further_than(stages.CODEGEN),
+        ):
+            run_compiled(plain, compiled(plain))
+
+    thread = threading.Thread(target=contextvars.copy_context().run, args=(compile_once,))
+    thread.start()
+    thread.join()
+
+
+# --- plain graphs ---------------------------------------------------------------------------------
+
+
+def plain_candidate(nodes: int, like: Candidate) -> Candidate:
+    """A chain of pointwise operations, compiled as the candidate is: what nodes usually cost.
+
+    Without the program's own passes, which may be what is slow.
+    """
+    graph = Graph()
+    value = graph.placeholder("x")
+    for number in range(nodes):
+        function, more = ((torch.sin, ()), (torch.add, (0.5,)), (torch.mul, (1.01,)))[number % 3]
+        value = graph.call_function(function, (value, *more))
+    graph.output((value,))
+    start = torch.rand(_PLAIN_SHAPE).requires_grad_(like.backward)
+    return Candidate(
+        GraphModule(torch.nn.Module(), graph),
+        (start,),
+        backward=like.backward,
+        options=like.options,
+        config=as_when_fresh(like.config, *settings_with_code()),
+        device=like.device,
+        dynamic=True if like.dynamic or like.marks else None,
+    )
+
+
+def measure_plain(
+    like: Candidate, sizes: Sequence[int], forks: Forks, *, seconds: float
+) -> list[Measured]:
+    """What plain graphs of these sizes cost, up to the first that cannot be compiled in time."""
+    found: list[Measured] = []
+    for size in sizes:
+        found.append(measure(plain_candidate(size, like), forks, seconds=seconds))
+        if found[-1].failed:
+            break
+    return found
+
+
+def plain_sizes(nodes: int, *, backward: bool) -> tuple[int, ...]:
+    """Sizes of plain graphs that say what so many nodes cost: as many, and few.
+
+    A backward pass adds about as many nodes as there are.
+    """
+    most = max(12, min(nodes // 2 if backward else nodes, MOST_PLAIN))
+    return (3, most) if most > 12 else (most,)
+
+
+# --------------------------------------------------------------------------------------------------
+# Judges candidates by what they cost to compile: slow if one stage alone takes several times as
+# long as the whole compile of as many plain nodes.
+
+# How often as long as a whole plain compile the stage must take in the smallest graph; less than
+# what makes a program slow, so that its graph can become smaller.
+TIMES_SMALLEST = 1.5
+# A fork may take as long as is slow, and a little more, before it is ended: it is slow then.
+_ROOM = 1.3
+
+
+@dataclass
+class SlowOracle(Oracle):
+    """Says whether candidates are slow in one stage."""
+
+    plain: Sequence[CompileCost] = ()
+    # What surrounds each compile, such as an axis that is switched off.
+    around: Around = contextlib.nullcontext
+
+    def _work(self, candidate: Candidate) -> Work:
+        return measuring(candidate, self.stage, self.around)
+
+    def _judged(self, candidate: Candidate, answer: ForkAnswer) -> Failure | None:
+        measured = measured_in(answer, candidate, self.stage)
+        found = against_plain(measured.cost, self.plain, self.stage)
+        if found.times < TIMES_SMALLEST or measured.cost.ended_in not in ("", self.stage):
+            return None
+        text = f"{found.seconds:.1f} s in {stages.WORDS.get(self.stage, self.stage)}"
+        return Failure(SLOW, text, stage=self.stage)
+
+
+def seconds_to_be_slow(plain: Sequence[CompileCost], nodes: int, times: float, stage: str) -> float:
+    """How long a fork with a graph of so many nodes may take, until it is slow for certain."""
+    python, native = between(plain, nodes, stage)
+    return _ROOM * (times + 1) * (python + native) + 1.0
+
+
+# --- A graph at several sizes, to see how its compile time grows ----------------------------------
+#
+# Smaller ones are its first nodes. Larger ones are copies of it: one after the other where a result
+# fits as an input, side by side where none does.
+
+_SHARES = (0.125, 0.25, 0.5)
+_FEWEST = 2
+
+
+def growing_parts(candidate: Candidate) -> list[Candidate]:
+    """The first eighth, quarter, half of the nodes and so on, then the whole graph."""
+    recorded = record_values(candidate)
+    names = recorded.names
+    sizes = sorted({int(len(names) * share) for share in _SHARES})
+    parts = [subgraph(recorded, names[:size]) for size in sizes if size >= _FEWEST]
+    return [*(part for part in parts if part is not None), candidate]
+
+
+@dataclass(frozen=True)
+class Copies:
+    """A graph several times over, and how the copies are joined."""
+
+    candidate: Candidate
+    joined: str
+
+
+CHAINED = "copies one after the other"
+SIDE_BY_SIDE = "copies side by side"
+
+
+def repeated(candidate: Candidate, times: int) -> Copies:
+    """The graph so many times: each copy reads a result of the one before, if that fits."""
+    link = _fitting(candidate)
+    copying = _Copying(candidate, link)
+    for _ in range(times):
+        copying.add_copy()
+    made = replace(
+        candidate,
+        module=copying.module(),
+        inputs=tuple(copy_values(copying.inputs)),
+        recipes=(),
+        earlier=None,
+        marks=(),
+    )
+    return Copies(made, SIDE_BY_SIDE if link is None else CHAINED)
+
+
+class _Copying:
+    """A graph that consists of ever more copies of another."""
+
+    def __init__(self, candidate: Candidate, link: tuple[int, int] | None) -> None:
+        self._candidate, self._link = candidate, link
+        self._graph = Graph()
+        self._outputs: list[Node] = []
+        # What the last copy hands to the next one.
+        self._handed: Node | None = None
+        self.inputs: list[Any] = []
+
+    def add_copy(self) -> None:
+        """One more copy."""
+        new: dict[Node, Node] = {}
+        place = 0
+        for node in self._candidate.module.graph.nodes:
+            if node.op == "output":
+                self._end([new[old] for old in node.all_input_nodes])
+            elif node.op == "placeholder":
+                new[node] = self._given(node, place)
+                place += 1
+            else:
+                new[node] = self._graph.node_copy(node, new.__getitem__)
+
+    def _given(self, node: Node, place: int) -> Node:
+        if self._handed is not None and self._link is not None and self._link[1] == place:
+            return self._handed
+        self.inputs.append(self._candidate.inputs[place])
+        return self._graph.placeholder(f"{node.name}_{len(self.inputs)}")
+
+    def _end(self, outputs: list[Node]) -> None:
+        self._handed = None if self._link is None else outputs[self._link[0]]
+        self._outputs += outputs
+
+    def module(self) -> GraphModule:
+        """All copies."""
+        self._graph.output(tuple(dict.fromkeys(self._outputs)))
+        return GraphModule(self._candidate.module, _placeholders_first(self._graph))
+
+
+def _placeholders_first(graph: Graph) -> Graph:
+    """Dynamo wants a graph's inputs before everything else, in order."""
+    first = next((node for node in graph.nodes if node.op != "placeholder"), None)
+    late = []
+    seen = False
+    for node in graph.nodes:
+        seen = seen or node is first
+        if seen and node.op == "placeholder":
+            late.append(node)
+    for node in late:
+        if first is not None:
+            first.prepend(node)
+    return graph
+
+
+def _fitting(candidate: Candidate) -> tuple[int, int] | None:
+    """The first result that has shape and type of an input: its place, and the input's."""
+    module = candidate.module
+    outputs: Sequence[Node] = module.graph.output_node().all_input_nodes
+    for number, node in enumerate(outputs):
+        value = node.meta.get("example_value", node.meta.get("val"))
+        if not isinstance(value, torch.Tensor):
+            continue
+        for place, given in enumerate(candidate.inputs):
+            if _is_alike(given, value) and not isinstance(given, torch.nn.Parameter):
+                return number, place
+    return None
+
+
+def _is_alike(given: Any, value: torch.Tensor) -> bool:
+    return (
+        isinstance(given, torch.Tensor)
+        and tuple(given.shape) == tuple(value.shape)
+        and given.dtype == value.dtype
+    )

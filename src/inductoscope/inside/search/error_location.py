@@ -1,0 +1,308 @@
+"""Which stage raised an error, in a compile or in a compiled graph."""
+
+from __future__ import annotations
+
+import contextlib
+import linecache
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from torch.fx import Node
+
+from inductoscope.doctor.failure import (
+    ERROR,
+    HANG,
+    SIGNAL,
+    Failure,
+    Location,
+    device_error,
+)
+from inductoscope.inside.compare.kernels import (
+    EnoughSeen,
+    KernelDivergence,
+    KernelWatch,
+    WatchedGraph,
+)
+from inductoscope.inside.compare.passes import PassWatch, first_break, first_false_metadata
+from inductoscope.inside.scope import SCOPE
+from inductoscope.inside.search.candidate import Candidate
+from inductoscope.inside.search.forks import ForkAnswer, Forks, PipeWriter, Work
+from inductoscope.inside.search.oracle import (
+    EagerFails,
+    compiling,
+    examine,
+    no_further_than,
+    run_compiled,
+)
+from inductoscope.inside.search.placement import placed
+from inductoscope.inside.search.wrong_result_location import (
+    Retraced,
+    dynamo_names,
+    in_custom_operators,
+    location_at_kernel,
+    location_at_pass,
+    location_of_answer,
+    wrong_with_backend,
+)
+from inductoscope.recording.codec import decode
+from inductoscope.recording.events import KernelLaunched
+from inductoscope.recording.layout import signal_name
+from inductoscope.torch_facts import stages
+
+TORCH_NAMES = {
+    "torch._inductor.runtime.cache_dir_utils": ("cache_dir",),
+}
+
+_IN_BENCHMARK = (
+    "Inductor called it only to time it, on inputs that it made up, whose integers are all zero: "
+    "the benchmark is at fault, not what the program calls it with. For an operator of your own, "
+    "register_custom_op_autotuning takes input_gen_fns that make inputs it accepts"
+)
+_KERNEL_CALL = re.compile(r"\s*(?:\w+ = )?((?:cpp_|triton_|extern_kernels\.|torch\.ops\.)[\w.]+)\(")
+
+
+def locate_error(candidate: Candidate, failure: Failure, forks: Forks) -> Location:
+    """Where an error comes from: AOTAutograd is to blame only if it fails without Inductor too."""
+    declared = location_of_answer(forks.ask(lambda: in_custom_operators(placed(candidate))))
+    if declared.is_known:
+        return declared
+    stage = failure.stage
+    if failure.kind in (ERROR, SIGNAL) and stage != stages.DYNAMO:
+        broken = location_of_answer(forks.ask(lambda: _in_passes(candidate)))
+        if broken.is_known:
+            return replace(broken, function=failure.function)
+    place = Location(stage=stage, function=failure.function, text=failure.text)
+    functions = failure.functions
+    is_on_device = bool(device_error(f"CUDA error: {failure.aspect}"))
+    if is_on_device or (stage == stages.RUNTIME and failure.kind in (ERROR, SIGNAL)):
+        at_kernel = _at_kernel(candidate, failure, forks)
+        if at_kernel.kernel:
+            return at_kernel
+    if failure.kind == HANG and stage == stages.RUNTIME:
+        how = "launched last, and did not return"
+        return replace(place, function="", kernel=failure.function, how=how)
+    if is_on_device:
+        kernel = kernel_called_from(functions)[1] or failure.function
+        return replace(place, function="", kernel=kernel, how=_how_launched(functions))
+    if stage == stages.RUNTIME and failure.kind == ERROR:
+        stage, how, kernel = _raised_at_run(functions)
+        return replace(place, stage=stage, how=how, kernel=kernel)
+    if failure.kind == SIGNAL and stage == stages.RUNTIME:
+        return replace(place, function="", kernel=failure.function, how="the last kernel entered")
+    if any(name.startswith("_load_triton_kernel") for name in functions):
+        how = "the generated Triton code cannot even be loaded"
+        return replace(place, stage=stages.TRITON_COMPILE, how=how)
+    if stage == stages.AUTOTUNE and failure.kind == ERROR and is_benchmark(functions):
+        return replace(place, how=_IN_BENCHMARK)
+    if stage == stages.TRITON_COMPILE and failure.detail.startswith("triton_"):
+        place = replace(place, kernel=failure.detail)
+    if stage != stages.AOT:
+        return place
+    answer = forks.ask(lambda: wrong_with_backend(placed(candidate), "aot_eager"))
+    if answer.is_done and not answer.result:
+        how = "the same graph compiles with backend='aot_eager', without decompositions"
+        return replace(place, stage=stages.DECOMPOSITION, how=how)
+    return replace(place, how="it fails with backend='aot_eager' too")
+
+
+def _at_kernel(candidate: Candidate, failure: Failure, forks: Forks) -> Location:
+    """The first kernel that is wrong, which need not be the one that fails."""
+    first = first_wrong_kernel(candidate, forks)
+    found, (wrapper, called) = first.location, kernel_called_from(failure.functions)
+    if first.computes_wrong_numbers:
+        fails = called or (failure.function if failure.kind == SIGNAL else "")
+        text = f"{found.text}; {fails or 'what reads it'} then fails"
+        return replace(found, stage=found.stage or failure.stage, text=text)
+    if failure.kind == ERROR and wrapper:
+        return Location()  # What raised in a Python wrapper is on the stack.
+    return replace(found, stage=failure.stage, text=failure.text) if found.kernel else found
+
+
+def is_benchmark(functions: Sequence[str]) -> bool:
+    """Whether Inductor was timing choices when an error was raised."""
+    timing = ("benchmark_choice (", "benchmark_choices (")
+    return any(name.startswith(timing) for name in functions)
+
+
+def _how_launched(functions: Sequence[str]) -> str:
+    how = "its launch raised the error; every launch was synchronous"
+    if any(name.startswith("generate_and_run_autotune_block") for name in functions):
+        return f"{how}. Inductor launched it while compiling, on inputs that it made up"
+    return how
+
+
+def _in_passes(candidate: Candidate) -> Location:
+    """In a fork: whether a pass leaves a graph that cannot run, or metadata that is false.
+
+    Whatever then raises, in a later pass, in lowering or in a kernel, is not to blame.
+    """
+    candidate = placed(candidate)
+    passes, seen = PassWatch(), Retraced()
+    # The backward graph is compiled when the forward one has run.
+    end = contextlib.nullcontext() if candidate.backward else no_further_than(stages.LOWERING)
+    with compiling(candidate), passes.watching(), end, contextlib.suppress(Exception):
+        run_compiled(candidate, seen.compiled(candidate))
+    found = first_break(passes, seen.inputs)
+    if found is not None:
+        return location_at_pass(found, "the graph was run in eager before and after each pass")
+    found = first_false_metadata(passes, seen.inputs)
+    if found is None:
+        return Location()
+    how = (
+        "after each pass, every node was compared with its metadata; without this pass, nothing "
+        "fails"
+    )
+    place = location_at_pass(found, how)
+    return place if _is_well_without(candidate, place.pass_name) else Location()
+
+
+def _is_well_without(candidate: Candidate, pass_name: str) -> bool:
+    if not pass_name.isidentifier():
+        return False  # It has no name by which torch could leave it out.
+    settings = {**candidate.config, "disabled_passes": pass_name}
+    try:
+        return examine(replace(candidate, config=settings)) is None
+    except EagerFails:
+        return False
+
+
+def _raised_at_run(functions: Sequence[str]) -> tuple[str, str, str]:
+    """Whose code raised while a compiled graph ran: the innermost known function decides."""
+    from torch._inductor.runtime.cache_dir_utils import cache_dir
+
+    if functions and f"({cache_dir()}" in functions[0]:
+        kernel = kernel_called_from(functions[:1])[1]
+        if kernel:
+            return stages.RUNTIME, "raised by the kernel, or by its launch", kernel
+        return stages.WRAPPER, "raised by the wrapper that Inductor generated", ""
+    for name in functions:
+        if "torch/_inductor/" in name or "torch/_ops.py" in name:
+            break
+        if "torch/_functorch/" in name:
+            return stages.AOT, "raised by AOTAutograd's code around the compiled graph", ""
+    return stages.RUNTIME, "", ""
+
+
+def kernel_called_from(functions: Sequence[str]) -> tuple[str, str]:
+    """The generated wrapper that an error passed through, and the kernel that it had called."""
+    from torch._inductor.runtime.cache_dir_utils import cache_dir
+
+    for place in functions:
+        path, _, number = place.rpartition("(")[2].rstrip(")").rpartition(":")
+        if path.startswith(cache_dir()) and number.isdigit():
+            lines = linecache.getlines(path)[: int(number)]
+            found = _KERNEL_CALL.match(lines[-1]) if lines else None
+            return path, found[1].removesuffix(".run") if found else ""
+    return "", ""
+
+
+# --- The first kernel that is wrong, in a graph that computes wrong numbers or dies ---------------
+#
+# The kernel that fails need not be the guilty one: it may read what an earlier one has computed
+# wrongly, or overwritten. So every kernel's buffers are compared with eager until the first
+# differs. If none does, the kernel that does not return has read only right values.
+
+
+@dataclass(frozen=True)
+class WrongKernel:
+    """The first kernel that is wrong; nothing is known where its location names none."""
+
+    location: Location
+    # Otherwise it dies or raises, on values that are right.
+    computes_wrong_numbers: bool = False
+
+
+@dataclass(frozen=True)
+class _Watched:
+    """What one call of the graph showed."""
+
+    location: Location
+    # The last kernel that has returned, and what was raised.
+    returned: str
+    raised: str
+
+
+def first_wrong_kernel(candidate: Candidate, forks: Forks) -> WrongKernel:
+    """The first kernel whose result differs from eager, or which fails on right values."""
+    return wrong_kernel_in(forks.ask(kernel_work(candidate)))
+
+
+def kernel_work(candidate: Candidate) -> Work:
+    """Work for a fork that looks for it; `wrong_kernel_in` reads the answer."""
+    return lambda: _watched(candidate)
+
+
+def wrong_kernel_in(answer: ForkAnswer) -> WrongKernel:
+    """The kernel that a fork has found, or that it has died or hung in."""
+    watched = decode(_Watched, answer.result) if answer.result else None
+    if watched is not None and watched.location.kernel:
+        return WrongKernel(watched.location, computes_wrong_numbers=True)
+    return WrongKernel(_that_fails(answer, watched))
+
+
+def guilty_in_program(candidate: Candidate, forks: Forks) -> Location:
+    """The first wrong kernel, unless a custom operator of the program breaks its declaration."""
+    declared = location_of_answer(forks.ask(lambda: in_custom_operators(placed(candidate))))
+    return declared if declared.is_known else first_wrong_kernel(candidate, forks).location
+
+
+def _watched(candidate: Candidate) -> _Watched:
+    """In a fork: call the graph until a kernel is wrong, or raises."""
+    candidate = placed(candidate)
+    seen, found = Retraced(), [Location()]
+    returned: list[str] = []
+
+    def keep(divergence: KernelDivergence) -> None:
+        found[0] = location_at_kernel(candidate, seen, divergence)
+        raise EnoughSeen  # What comes next may end this process, or lose it the GPU.
+
+    def tell_nodes(graph: WatchedGraph, buffers: dict[str, list[str]]) -> None:
+        """The parent has to know them should this process die."""
+        found = {
+            kernel: seen.in_candidate(candidate, dynamo_names(_nodes_of(graph, names)))
+            for kernel, names in buffers.items()
+        }
+        if isinstance(SCOPE.writer, PipeWriter):
+            SCOPE.writer.note(kernels=found)
+
+    watch = KernelWatch(on_divergence=keep, on_kernel=returned.append, on_graph=tell_nodes)
+    raised = ""
+    with compiling(candidate), watch.watching():
+        try:
+            run_compiled(candidate, seen.compiled(candidate))
+        except Exception as error:
+            raised = type(error).__name__
+    return _Watched(found[0], returned[-1] if returned else "", raised)
+
+
+def _that_fails(answer: ForkAnswer, watched: _Watched | None) -> Location:
+    """The kernel that was launched and did not return; an unknown one if all of them did."""
+    launched = [event.kernel for event in answer.events if isinstance(event, KernelLaunched)]
+    if not launched or answer.last_stage is not None:
+        return Location()
+    how = "the last kernel launched; no buffer that could be compared before it differs from eager"
+    suspects = tuple(_nodes_told(answer).get(launched[-1], ()))
+    place = Location(stage=stages.RUNTIME, kernel=launched[-1], how=how, suspects=suspects)
+    if answer.timed_out:
+        return replace(place, text=f"kernel {launched[-1]} did not return")
+    if answer.signal is not None:
+        name = signal_name(answer.signal)
+        return replace(place, text=f"the process died of {name} in kernel {launched[-1]}")
+    if watched is not None and watched.raised and watched.returned != launched[-1]:
+        return replace(place, text=f"kernel {launched[-1]} raised {watched.raised}")
+    return Location()
+
+
+def _nodes_of(graph: WatchedGraph, buffers: Sequence[str]) -> list[Node]:
+    """The nodes from which buffers are computed."""
+    names = graph.nodes_in(buffers)
+    return [node for node in graph.module.graph.nodes if node.name in names]
+
+
+def _nodes_told(answer: ForkAnswer) -> dict[str, list[str]]:
+    """The candidate's nodes that each kernel computes, as the fork told them."""
+    found: dict[str, list[str]] = {}
+    for note in answer.notes:
+        found.update(note.get("kernels") or {})
+    return found

@@ -1,0 +1,182 @@
+"""When a fork hangs: it gets nowhere for several times as long as healthy work of its kind takes.
+
+A fork gets somewhere when it reports what it has not reported before. One that enters the same
+stage again and again goes round in a loop and gets nowhere. How long healthy work takes is learned:
+from what the fork itself has done so far, which is as large a graph on as busy a machine, and from
+forks that came to their end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from inductoscope.model.process_position import OpenStages, ProcessPosition
+from inductoscope.processes.status import ProcessStatus, delayed_seconds, group_members
+from inductoscope.recording.decoding import read_entry
+from inductoscope.torch_facts.stages import NATIVE_COMPILES
+
+# What a fork is at: it runs eager, or Python code of the compiler, or a native compiler, or it
+# calls what was compiled.
+_EAGER, _PYTHON, _NATIVE, _CALL = "eager", "python", "native", "call"
+
+# Seconds that no kind of work is ended before, and that a native compiler may need for a small
+# kernel as long as none was seen to end.
+_LEAST, _NATIVE_UNKNOWN = 1.0, 6.0
+# How often as long as healthy work it may take while candidates are tried. Where it counts, for the
+# smallest graph, it may take longer.
+_TIMES, _TIMES_NATIVE = 3.0, 2.0
+_MORE_TO_BE_SURE = 2.5
+# A fork is idle if it and all its children are asleep whenever they are looked at, so often and for
+# so many seconds.
+_LOOKS, _IDLE = 8, 2.0
+# So many times as long gets a fork that is busy elsewhere than where the program hangs.
+_ELSEWHERE = 4.0
+# The share of its time in which nobody may keep a fork from the processor, and the most seconds
+# that it is given beyond its limit.
+_SHARE, _STARVED = 0.8, 60.0
+
+
+@dataclass
+class ForkProgress:
+    """How far a fork has come: what it is at, since when, and the longest it was at anything."""
+
+    started: float
+    since: float = 0.0
+    at: str = _EAGER
+    # Seconds between two reports, the most by what the fork was at; of Python code, those of the
+    # processor, so that they do not depend on what else runs.
+    longest: dict[str, float] = field(default_factory=dict)
+    # The processor time that the fork had used at its last report.
+    used_before: float = 0.0
+    # Seconds since then in which nobody kept it from the processor, as far as they were looked at.
+    own: float = 0.0
+    # How often all of them were asleep since they last were not, and when that was.
+    asleep: int = 0
+    awake: float = 0.0
+    _position: ProcessPosition = field(
+        default_factory=lambda: ProcessPosition(OpenStages(names_threads=True))
+    )
+    # The last look: when, and how long the fork and its children had waited for the processor.
+    _looked: float | None = None
+    _delayed: float = 0.0
+    _seen: set[str] = field(default_factory=set)
+    _rest: bytes = b""
+
+    def __post_init__(self) -> None:
+        self.since = self.awake = self.started
+
+    @property
+    def stage(self) -> str:
+        """The innermost stage that it is in; empty outside of all."""
+        innermost = self._position.stages.innermost
+        return innermost.stage if innermost is not None else ""
+
+    def take(self, data: bytes) -> None:
+        """What the fork has sent."""
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            with contextlib.suppress(ValueError, KeyError, TypeError):
+                self._take(json.loads(line))
+
+    def _take(self, message: dict[str, object]) -> None:
+        time, used = message.pop("t", None), message.pop("cpu", None)
+        text = json.dumps(message, sort_keys=True)
+        if not isinstance(time, float) or not isinstance(used, float) or text in self._seen:
+            return
+        self._seen.add(text)
+        taken = used - self.used_before if self.at == _PYTHON else time - self.since
+        self.longest[self.at] = max(self.longest.get(self.at, 0.0), taken)
+        self.since, self.used_before, self.asleep, self._looked = time, used, 0, None
+        if message["kind"] != "note":
+            self._position.take(read_entry("", {**message, "t": time}))
+        self.at = self._what()
+
+    def _what(self) -> str:
+        if not self.stage:
+            return _CALL
+        return _NATIVE if self.stage in NATIVE_COMPILES else _PYTHON
+
+    def look(self, members: Sequence[ProcessStatus], now: float) -> None:
+        """Note what the fork and its children are at, and whether others keep them from it."""
+        self.asleep += 1
+        if any(member.state in "RD" for member in members):
+            self.asleep, self.awake = 0, now
+        delayed = sum(delayed_seconds(member.pid) or 0.0 for member in members)
+        if self._looked is None:
+            used = sum(member.cpu_seconds for member in members)
+            self.own = max(0.0, used - self.used_before)
+        else:
+            self.own += max(0.0, now - self._looked - max(0.0, delayed - self._delayed))
+        self._looked, self._delayed = now, delayed
+
+    def is_idle(self, now: float) -> bool:
+        """Whether the fork waits for something that does not happen."""
+        return self.asleep >= _LOOKS and now - max(self.awake, self.since) > _IDLE
+
+
+@dataclass
+class HangPatience:
+    """How long forks may get nowhere, while a hang is searched for."""
+
+    # The stage in which the program hangs.
+    stage: str = ""
+    # Whether to be sure takes precedence over an early end.
+    is_sure: bool = False
+    # The most seconds that forks which ended needed, by what they were at.
+    healthy: dict[str, float] = field(default_factory=dict)
+
+    @contextlib.contextmanager
+    def to_be_sure(self) -> Iterator[None]:
+        """Wait longer inside the block."""
+        self.is_sure = True
+        try:
+            yield
+        finally:
+            self.is_sure = False
+
+    def learn(self, ended: ForkProgress) -> None:
+        """Take over what a fork needed that came to its end."""
+        for at, seconds in ended.longest.items():
+            self.healthy[at] = max(self.healthy.get(at, 0.0), seconds)
+
+    def limit(self, progress: ForkProgress) -> float | None:
+        """Seconds that a fork may stay at what it is at; None if only its own end limits it."""
+        usual = self._usual(progress)
+        if usual is None:
+            return None
+        times = _TIMES_NATIVE if progress.at == _NATIVE else _TIMES
+        more = _MORE_TO_BE_SURE if self.is_sure else 1.0
+        if progress.at == _PYTHON and progress.stage != self.stage:
+            more = max(more, _ELSEWHERE)
+        return more * max(_LEAST, times * usual)
+
+    def _usual(self, progress: ForkProgress) -> float | None:
+        if progress.at == _EAGER:
+            return None
+        own = progress.longest
+        if progress.at == _CALL:
+            # A compiled call takes about as long as eager, which ran before the compile.
+            return max(own.get(_EAGER, 0.0), self.healthy.get(_CALL, 0.0))
+        if progress.at == _NATIVE:
+            known = [each[_NATIVE] for each in (own, self.healthy) if _NATIVE in each]
+            return max([own.get(_PYTHON, 0.0), *(known or [_NATIVE_UNKNOWN])])
+        return max(own.get(_PYTHON, 0.0), self.healthy.get(_PYTHON, 0.0))
+
+    def is_over(
+        self, group: int, progress: ForkProgress, others: Sequence[ForkProgress], now: float
+    ) -> bool:
+        """Whether a fork, the leader of a group of processes, hangs for all that is known."""
+        limit = self.limit(progress)
+        quiet = now - progress.since
+        if limit is None or quiet < min(limit, _IDLE):
+            return False
+        progress.look(list(group_members(group)), now)
+        if progress.is_idle(now):
+            # It may wait for a lock that another one has while its native compiler works.
+            return quiet > limit or not any(other.at == _NATIVE for other in others)
+        if quiet < limit:
+            return False
+        return progress.own > _SHARE * limit or quiet > limit + _STARVED

@@ -1,0 +1,255 @@
+"""Texts that make the inputs of a candidate, so that a script needs no data file."""
+
+from __future__ import annotations
+
+import base64
+import math
+import zlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+
+from inductoscope.inside.compare.values import is_plain
+from inductoscope.inside.search.candidate import Candidate
+
+_SHORT = 64
+_LONGEST_LITERAL = 2000
+# Elements; every recipe of more takes seconds to make, so that few are tried.
+_LARGE = 1 << 26
+
+
+def recipes_of(candidate: Candidate) -> list[list[str]]:
+    """For each input, the texts that make it; an input that lies inside another is a view of it."""
+    owners = _owners(candidate.inputs)
+    # An index out of range raises an exception on the CPU; on a GPU it costs the whole process.
+    keeps_range = bool(candidate.device)
+    return [
+        [_view_of(owners[number], candidate.inputs[owners[number]], value)]
+        if number in owners
+        else list(recipes_for(value, keeps_range=keeps_range))
+        for number, value in enumerate(candidate.inputs)
+    ]
+
+
+def _is_in_range(made: torch.Tensor, value: torch.Tensor) -> bool:
+    """Whether what a text makes has no integer outside the range that the value has."""
+    if value.dtype.is_floating_point or value.dtype.is_complex or value.dtype is torch.bool:
+        return True
+    if not value.numel():
+        return True
+    (low, high), (lowest, highest) = _range_of(made), _range_of(value)
+    return low >= lowest and high <= highest
+
+
+def _range_of(numbers: torch.Tensor) -> tuple[int, int]:
+    """The smallest and the largest of some integers."""
+    try:
+        low, high = numbers.detach().aminmax()
+    except RuntimeError:  # Some types have no maximum.
+        low, high = numbers.detach().long().aminmax()
+    return int(low), int(high)
+
+
+def _owners(inputs: Sequence[Any]) -> dict[int, int]:
+    """Inputs that share memory with a larger one, each with the number of that one."""
+    plain = {n: v for n, v in enumerate(inputs) if isinstance(v, torch.Tensor) and is_plain(v)}
+    found: dict[int, int] = {}
+    for number, value in plain.items():
+        for other, whole in plain.items():
+            if number == other or other in found or not _fills_its_storage(whole):
+                continue
+            if value.dtype != whole.dtype:
+                continue
+            if value.untyped_storage().data_ptr() == whole.untyped_storage().data_ptr():
+                found[number] = other
+    return found
+
+
+def _fills_its_storage(value: torch.Tensor) -> bool:
+    nbytes = value.numel() * value.element_size()
+    return bool(nbytes) and value.is_contiguous() and nbytes == value.untyped_storage().nbytes()
+
+
+def _view_of(owner: int, whole: torch.Tensor, value: torch.Tensor) -> str:
+    form = f"{tuple(value.shape)}, {value.stride()}, {value.storage_offset()}"
+    before = ".detach()" if whole.requires_grad and not value.requires_grad else ""
+    after = ".requires_grad_()" if value.requires_grad and not whole.requires_grad else ""
+    return f"{shared_name(owner)}{before}.as_strided({form}){after}"
+
+
+def shared_name(number: int) -> str:
+    """What a recipe calls the input that it is a view of."""
+    return f"shared_{number}"
+
+
+def recipes_for(value: Any, *, keeps_range: bool = False) -> Iterator[str]:
+    """Texts that make a value of this shape and type, the simplest first; integers in its range.
+
+    The last one makes exactly this value; it is empty if the value cannot be written down.
+    """
+    if isinstance(value, torch.Tensor) and value._is_zerotensor():
+        yield f"torch._efficientzerotensor({_tuple(value)}, dtype={value.dtype})"
+        return
+    if not is_plain(value):
+        yield repr(value) if not isinstance(value, torch.Tensor) else ""
+        return
+    made = None
+    for text in (*_simple_texts(value), *_literal_texts(value), _packed(value)):
+        text = _in_layout(text, value) if text else ""
+        found = _fitting(text, value) if text else None
+        if found is not None and (not keeps_range or _is_in_range(found, value)):
+            made = found
+            yield text
+    if made is None or not _is_exactly(made, value):
+        yield ""
+
+
+def _is_exactly(made: torch.Tensor, value: torch.Tensor) -> bool:
+    if value.numel() > _LARGE:
+        return False  # No text of another's numbers is that long.
+    same = (made == value) | ((made != made) & (value != value))
+    return made.shape == value.shape and bool(same.all())
+
+
+def make_inputs(recipes: Sequence[str], originals: Sequence[Any]) -> list[Any]:
+    """The inputs as a script with these recipes makes them: one after the other, from one seed."""
+    known: dict[str, Any] = {"torch": torch, "zlib": zlib, "base64": base64}
+    with torch.random.fork_rng(devices=()):
+        torch.manual_seed(0)
+        # As in a script: what is shared comes first, views of it last. Only texts that this file
+        # made are evaluated.
+        for number in sorted(range(len(recipes)), key=lambda n: _order_of(n, recipes)):
+            text = recipes[number]
+            known[shared_name(number)] = eval(text, known) if text else originals[number]
+    return [known[shared_name(number)] for number in range(len(recipes))]
+
+
+def _order_of(number: int, recipes: Sequence[str]) -> int:
+    if "shared_" in recipes[number]:
+        return 2
+    return 0 if any(f"{shared_name(number)}." in other for other in recipes) else 1
+
+
+def _fitting(text: str, like: torch.Tensor) -> torch.Tensor | None:
+    """What a text makes, if it has the form of the original."""
+    try:
+        made: torch.Tensor = make_inputs([text], [like])[0]
+    except Exception:
+        return None
+    fits = made.shape == like.shape and made.dtype == like.dtype and made.device == like.device
+    return made if fits else None
+
+
+def _simple_texts(value: torch.Tensor) -> Iterator[str]:
+    shape = ", ".join(str(size) for size in value.shape) or "()"
+    place = _place(value)
+    kind = ("" if value.dtype is torch.float32 else f", dtype={value.dtype}") + place
+    is_large = value.numel() > _LARGE
+    yield f"torch.ones({shape}{kind})"
+    if value.dtype.is_floating_point or value.dtype.is_complex:
+        random = f"torch.randn({shape}{place})" + (
+            "" if value.dtype is torch.float32 else f".to({value.dtype})"
+        )
+        yield random
+    if not is_large:
+        yield f"torch.zeros({shape}{kind})"
+    if value.dtype is torch.bool:
+        yield f"torch.arange({value.numel()}{place}).remainder(3).eq(0).reshape({_tuple(value)})"
+        yield f"torch.rand({shape}{place}) > 0.5"
+        return
+    if not is_large and not value.dtype.is_complex:
+        yield f"torch.arange({value.numel()}{kind}).reshape({_tuple(value)})"
+    if value.dtype.is_floating_point:
+        for scale in () if is_large else (0.01, 10.0, 100.0):
+            yield f"{random} * {scale}"
+        yield f"{random}.abs()"
+    elif value.numel() and not value.dtype.is_complex:
+        yield from _in_its_range(value, shape, kind)
+
+
+def _in_its_range(value: torch.Tensor, shape: str, kind: str) -> Iterator[str]:
+    """Integers that are as large as the value's own."""
+    lowest, highest = _range_of(value)
+    high = max(highest + 1, 1)
+    if lowest >= 0:
+        yield f"torch.randint(0, {high}, ({shape},){kind})"
+        if value.numel() <= _LARGE:
+            yield f"torch.arange({value.numel()}{kind}).remainder({high}).reshape({_tuple(value)})"
+
+
+def _place(value: torch.Tensor) -> str:
+    """The argument that makes a tensor on the device of this one."""
+    return "" if value.device.type == "cpu" else f", device={str(value.device)!r}"
+
+
+def _tuple(value: torch.Tensor) -> str:
+    return repr(tuple(value.shape))
+
+
+def _literal_texts(value: torch.Tensor) -> Iterator[str]:
+    if value.numel() > _SHORT or value.dtype.is_complex:
+        return
+    kind = f", dtype={value.dtype}{_place(value)}"
+    if value.dtype.is_floating_point:
+        for digits in (1, 3):
+            rounded = (value.detach().double() * 10**digits).round() / 10**digits
+            yield f"torch.tensor({_numbers(rounded)}{kind})"
+    yield f"torch.tensor({_numbers(value.detach())}{kind})"
+
+
+def _numbers(value: torch.Tensor) -> str:
+    def text(item: Any) -> str:
+        if isinstance(item, list):
+            return "[" + ", ".join(text(part) for part in item) + "]"
+        if isinstance(item, float) and not math.isfinite(item):
+            return f"float('{item}')"
+        return repr(item)
+
+    return text(value.tolist())
+
+
+def _packed(value: torch.Tensor) -> str:
+    """The exact bytes, compressed, for values that no simple recipe can replace."""
+    flat = value.detach().cpu().contiguous()
+    if flat.numel() * flat.element_size() > 64 * _LONGEST_LITERAL:
+        return ""
+    data = bytes(flat.reshape(-1).view(torch.uint8).tolist())
+    text = base64.b64encode(zlib.compress(data, 9)).decode()
+    return (
+        f"torch.frombuffer(bytearray(zlib.decompress(base64.b64decode({text!r}))), "
+        f"dtype={value.dtype}).reshape({_tuple(value)})"
+        + ("" if value.device.type == "cpu" else f".to({str(value.device)!r})")
+    )
+
+
+def _in_layout(text: str, value: torch.Tensor) -> str:
+    """The same with the strides of the original, and its offset into a larger storage."""
+    if 0 in value.stride() and value.numel():
+        made = f"({text})[{_first_of_expanded(value)}].expand({_tuple(value)})"
+    elif _is_offset_view(value):
+        size = value.untyped_storage().nbytes() // value.element_size()
+        made = (
+            f"torch.zeros({size}, dtype={value.dtype}{_place(value)}).as_strided({_tuple(value)}, "
+            f"{value.stride()}, {value.storage_offset()}).copy_({text})"
+        )
+    elif value.is_contiguous():
+        made = text
+    else:
+        made = (
+            f"torch.empty_strided({_tuple(value)}, {value.stride()}, dtype={value.dtype}"
+            f"{_place(value)})"
+            f".copy_({text})"
+        )
+    return f"({made}).requires_grad_()" if value.requires_grad else made
+
+
+def _first_of_expanded(value: torch.Tensor) -> str:
+    """An index that takes one element along each dimension that was expanded."""
+    return ", ".join(":1" if step == 0 else ":" for step in value.stride())
+
+
+def _is_offset_view(value: torch.Tensor) -> bool:
+    """Whether the tensor is a view that begins inside its memory, which is not too large."""
+    nbytes = value.untyped_storage().nbytes()
+    return value.storage_offset() > 0 and nbytes < 64 * _LONGEST_LITERAL

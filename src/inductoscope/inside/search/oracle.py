@@ -1,0 +1,471 @@
+"""Judges candidates: compiles each in a fork and compares it with eager.
+
+A candidate that was judged before is answered from memory, or from the journal of an earlier run.
+Otherwise it is tried, and the answer goes into both.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import itertools
+import json
+import math
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.fx import GraphModule
+
+from inductoscope.doctor.failure import Failure
+from inductoscope.inside.compare.bug_or_rounding import comparison_of_metadata, judge
+from inductoscope.inside.compare.graphs import as_function, graph_code, input_names
+from inductoscope.inside.compare.guarded_memory import GuardedMemory
+from inductoscope.inside.compare.kernels import KernelWatch
+from inductoscope.inside.compare.reference import Case
+from inductoscope.inside.compare.values import (
+    Outcome,
+    copy_values,
+    is_plain,
+    run,
+)
+from inductoscope.inside.search.axis import patched
+from inductoscope.inside.search.candidate import Candidate, CandidateWork, marked_inputs, marking
+from inductoscope.inside.search.failure_signature import (
+    failure_of_answer,
+    failure_of_comparison,
+    failure_of_error,
+    innermost,
+)
+from inductoscope.inside.search.forks import ForkAnswer, Forks, Work
+from inductoscope.inside.search.placement import is_for_gpu, placed
+from inductoscope.inside.search.user_kernels import keeping_kernels, with_kernels_launched
+from inductoscope.packages import cpp_library
+from inductoscope.recording.codec import decode, encode
+from inductoscope.torch_facts import stages
+from inductoscope.torch_facts.stages import AOT_INDUCTOR
+
+TORCH_NAMES = {
+    "torch._dynamo": ("reset",),
+    "torch._dynamo.config": (),
+    "torch._functorch.config": (),
+    "torch._inductor.async_compile": ("AsyncCompile.pool.cache_clear",),
+    "torch._inductor.config": (),
+    "torch._inductor.graph": ("GraphLowering._compile_to_module_lines",),
+}
+
+Around = Callable[[], contextlib.AbstractContextManager[Any]]
+
+# Results must come from a compile, not from a cache. Compiled binaries may be reused, since they
+# are found by their source.
+_NO_RESULT_CACHES = {
+    "torch._inductor.config": {"fx_graph_cache": False, "fx_graph_remote_cache": False},
+    "torch._functorch.config": {"enable_autograd_cache": False},
+}
+
+
+def examine(candidate: Candidate, around: Around = contextlib.nullcontext) -> Failure | None:
+    """Compile and run the candidate in this process; None if the result agrees with eager.
+
+    Raises `EagerFails` if eager fails too.
+    """
+    candidate = placed(candidate)
+    case = Case(as_function(candidate.module), candidate.inputs, candidate.backward)
+    try:
+        eager = case.eager
+    except Exception as error:
+        raise EagerFails(f"{type(error).__name__}: {error}") from error
+    with compiling(candidate), around():
+        try:
+            outcome = run_compiled(candidate, compiled(candidate))
+        except Exception as error:
+            return None if is_past(error) else failure_of_error(error)
+    if candidate.draws_inductor_random_numbers:
+        comparison = comparison_of_metadata(eager, outcome)
+    else:
+        comparison = judge(case, outcome)
+    found = failure_of_comparison(comparison.counting(candidate.counts))
+    return found and replace(found, memory_was_filled=_is_in_filled_memory(candidate))
+
+
+def run_compiled(candidate: Candidate, function: Callable[..., Any]) -> Outcome:
+    """Call a compiled function on the candidate's inputs, and before that on the earlier ones."""
+    copy = GuardedMemory().copies if candidate.guarded else copy_values
+    if candidate.earlier is not None:
+        run(function, candidate.earlier, backward=candidate.backward, copy=copy)
+    return run(function, candidate.inputs, backward=candidate.backward, copy=copy)
+
+
+class EagerFails(Exception):
+    """The candidate fails in eager too, so it says nothing about the compiler."""
+
+
+def compiled(
+    candidate: Candidate, backend: str | Callable[..., Any] | None = None
+) -> Callable[..., Any]:
+    """The candidate's graph, compiled the way it names; options are for Inductor itself."""
+    if candidate.flow == AOT_INDUCTOR and backend is None:
+        return compiled_ahead_of_time(candidate)
+    how = {"backend": backend} if backend else {"options": _options(candidate) or None}
+    module = with_kernels_launched(candidate.module)
+    function = torch.compile(module, dynamic=candidate.dynamic, **how)
+    return marking(candidate.module, candidate.marks, function)
+
+
+def _options(candidate: Candidate) -> dict[str, Any]:
+    given = candidate.options.items()
+    return {name: value for name, value in given if not name.startswith(OWN_OPTIONS)}
+
+
+@contextlib.contextmanager
+def compiling(candidate: Candidate, *, in_filled_memory: bool = True) -> Iterator[None]:
+    """The state in which a candidate is compiled: a fresh compiler, its settings, no caches.
+
+    On a GPU memory is used again at once, so what was never written may look right by chance;
+    unless every buffer is filled first. On the CPU a candidate may ask for that.
+    """
+    prepare_compiler()
+    with contextlib.ExitStack() as stack:
+        if in_filled_memory and _is_in_filled_memory(candidate):
+            stack.enter_context(GuardedMemory().active())
+        for module, settings in _NO_RESULT_CACHES.items():
+            stack.enter_context(patched(settings, module))
+        stack.enter_context(patched(candidate.config))
+        if candidate.dynamic is None:
+            # The call of the program that this may be inside of can have dynamic=True.
+            settings = {"assume_static_by_default": True}
+            stack.enter_context(patched(settings, "torch._dynamo.config"))
+        yield
+
+
+def _is_in_filled_memory(candidate: Candidate) -> bool:
+    return candidate.guarded or is_for_gpu(candidate)
+
+
+def prepare_compiler() -> None:
+    """Forget compiled code, and worker threads, which a fork does not have."""
+    import torch._dynamo
+    from torch._inductor.async_compile import AsyncCompile
+
+    with keeping_kernels():
+        torch._dynamo.reset()
+    with contextlib.suppress(AttributeError):
+        AsyncCompile.pool.cache_clear()
+
+
+# Stages that end before the generated code is compiled.
+_BEFORE_NATIVE = (
+    stages.DYNAMO,
+    stages.AOT,
+    stages.DECOMPOSITION,
+    *stages.PASSES,
+    stages.LOWERING,
+    stages.SCHEDULER,
+    stages.LOOP_BODY,
+    stages.CODEGEN,
+)
+
+
+class _Past(Exception):
+    """The compile has passed the stage of the failure in question."""
+
+
+@contextlib.contextmanager
+def no_further_than(stage: str) -> Iterator[None]:
+    """Stop before generated code is compiled, if the stage comes before that.
+
+    Compiling that code takes most of the time and cannot cause a failure in an earlier stage.
+    """
+    if stage not in _BEFORE_NATIVE:
+        yield
+        return
+    from torch._inductor.graph import GraphLowering
+
+    original = GraphLowering._compile_to_module_lines
+
+    def past(*args: Any, **kwargs: Any) -> Any:
+        raise _Past
+
+    GraphLowering._compile_to_module_lines = past
+    try:
+        yield
+    finally:
+        GraphLowering._compile_to_module_lines = original
+
+
+def is_past(error: BaseException) -> bool:
+    return isinstance(innermost(error), _Past)
+
+
+# --- the oracle -----------------------------------------------------------------------------------
+
+
+@dataclass
+class Oracle:
+    """Says whether candidates show a failure; tries them in forks and remembers the answers."""
+
+    forks: Forks
+    journal: Path | None = None
+    # For an error: its stage.
+    stage: str = ""
+    # Announce every kernel, so that the last one is known if the process dies.
+    watch_kernels: bool = False
+    mistakes: list[str] = field(default_factory=list)
+    # What eager said of the last candidate, if it failed.
+    eager_error: str = ""
+    # When to stop trying; unknown candidates then count as not failing.
+    deadline: float = math.inf
+    _known: dict[str, Failure | None] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.journal is not None and self.journal.exists():
+            for line in self.journal.read_text("utf-8").splitlines():
+                with contextlib.suppress(ValueError, KeyError, TypeError):
+                    entry = json.loads(line)
+                    failure = entry["failure"]
+                    known = None if failure is None else decode(Failure, failure)
+                    self._known[str(entry["candidate"])] = known
+
+    def failure(self, candidate: Candidate, *, label: str = "") -> Failure | None:
+        """The failure of one candidate."""
+        return next(self.failures([candidate], label=label))
+
+    def failures(
+        self, candidates: Sequence[Candidate], *, label: str = ""
+    ) -> Iterator[Failure | None]:
+        """The failure of each candidate, in order, tried side by side."""
+        return iter([found for _, found in sorted(self._tried(candidates, label))])
+
+    def first(self, candidates: Sequence[Candidate | None], failure: Failure) -> int | None:
+        """The number of the first candidate that shows the same failure; others are not tried."""
+        valid = [(number, item) for number, item in enumerate(candidates) if item is not None]
+        answers: dict[int, bool] = {}
+        for place, found in self._tried([item for _, item in valid], ""):
+            answers[place] = found is not None and found.is_same_as(failure)
+            for number in range(len(valid)):
+                if number not in answers:
+                    break
+                if answers[number]:
+                    return valid[number][0]
+        return None
+
+    def _tried(
+        self, candidates: Sequence[Candidate], label: str
+    ) -> Iterator[tuple[int, Failure | None]]:
+        for number, found in self.as_known(candidates, label=label):
+            assert not isinstance(found, ForkAnswer)
+            yield number, found
+
+    def as_known(
+        self, items: Sequence[Candidate | Work], *, label: str = ""
+    ) -> Iterator[tuple[int, Failure | ForkAnswer | None]]:
+        """Answers as they become known, each with its number, from forks side by side.
+
+        The answer to a candidate is its failure; that to any other work is the fork's own.
+        """
+        keys = {
+            number: digest(item) + label
+            for number, item in enumerate(items)
+            if isinstance(item, Candidate)
+        }
+        remembered = [number for number, key in keys.items() if key in self._known]
+        yield from ((number, self._known[keys[number]]) for number in remembered)
+        fresh = [number for number in range(len(items)) if number not in remembered]
+        if time.monotonic() > self.deadline:
+            yield from ((number, None) for number in fresh)
+            return
+        # What is the same is tried once.
+        alike: dict[str | int, list[int]] = {}
+        for number in fresh:
+            alike.setdefault(keys.get(number, number), []).append(number)
+        groups = list(alike.values())
+        for place, answer in self.forks.as_done([self._work_on(items[g[0]]) for g in groups]):
+            first = groups[place][0]
+            item: Candidate | Work = items[first]
+            found: Failure | ForkAnswer | None = answer
+            if isinstance(item, Candidate):
+                found = self._noted(keys[first], item, answer)
+            yield from ((number, found) for number in groups[place])
+
+    def _work_on(self, item: Candidate | Work) -> Work:
+        return self._work(item) if isinstance(item, Candidate) else item
+
+    def _noted(self, key: str, candidate: Candidate, answer: ForkAnswer) -> Failure | None:
+        """The failure of a candidate, remembered unless the tool itself made a mistake."""
+        found = self._judged(candidate, answer)
+        if isinstance(answer.result, dict):
+            self.eager_error = str(answer.result.get("eager") or "")
+        if answer.error:
+            self.mistakes.append(answer.error)
+        else:
+            self._remember(key, found)
+        return found
+
+    def _work(self, candidate: Candidate) -> Work:
+        """What a fork does with a candidate."""
+        return TriedCandidate(candidate, self.stage, self.watch_kernels)
+
+    def _judged(self, candidate: Candidate, answer: ForkAnswer) -> Failure | None:
+        """What the fork's answer says about it."""
+        return failure_of_answer(answer)
+
+    def _remember(self, key: str, found: Failure | None) -> None:
+        self._known[key] = found
+        if self.journal is not None:
+            with contextlib.suppress(OSError), self.journal.open("a", encoding="utf-8") as file:
+                file.write(json.dumps({"candidate": key, "failure": found}, default=encode) + "\n")
+
+
+@dataclass(frozen=True)
+class TriedCandidate(CandidateWork):
+    """Whether the candidate fails."""
+
+    stage: str = ""
+    watch_kernels: bool = False
+
+    def __call__(self) -> Any:
+        try:
+            found = examine(self.candidate, self._surroundings)
+        except EagerFails as error:
+            return {"failure": None, "eager": str(error)}
+        return {"failure": found}
+
+    def _surroundings(self) -> contextlib.AbstractContextManager[Any]:
+        """What surrounds the compile of the candidate."""
+        if self.watch_kernels:
+            return KernelWatch(compare=False).watching()
+        return no_further_than(self.stage)
+
+
+def digest(candidate: Candidate) -> str:
+    """Identifies a candidate by its code, its settings and its inputs."""
+    hasher = hashlib.blake2b(digest_size=12)
+    hasher.update(graph_code(candidate.module).encode())
+    for value in (*candidate.inputs, *(candidate.earlier or ())):
+        hasher.update(_fingerprint(value).encode())
+    settings = [candidate.backward, candidate.dynamic, candidate.options, candidate.config]
+    hasher.update(repr([*settings, *candidate.counts, *candidate.marks]).encode())
+    hasher.update(repr([candidate.flow, sorted(candidate.constants)]).encode())
+    hasher.update(b"guarded" if candidate.guarded else b"")
+    return hasher.hexdigest()
+
+
+def _fingerprint(value: Any) -> str:
+    if not isinstance(value, torch.Tensor):
+        return repr(value)
+    form = f"{tuple(value.shape)} {value.dtype} {value.requires_grad}"
+    if value.layout is not torch.strided or not is_plain(value):
+        return f"{form} {type(value).__name__}"
+    numbers = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
+    if numbers.numel() % 8 == 0:
+        numbers = numbers.view(torch.int64)
+    weights = torch.arange(1, numbers.numel() + 1, device="cpu")
+    sums = int(numbers.sum(dtype=torch.int64)), int((numbers * weights).sum())
+    return f"{form} {value.stride()} {sums}"
+
+
+# --- A candidate through AOTInductor: exported, compiled into a library, loaded and called --------
+#
+# A candidate has its weights as inputs. Those that it names as constants are stored in the library,
+# as in the program's own package; the others are passed to it.
+
+TORCH_NAMES = {
+    "torch._export": ("aot_load",),
+    "torch._inductor": ("aot_compile",),
+    "torch._inductor.runtime.cache_dir_utils": ("cache_dir",),
+}
+
+# Settings of AOTInductor have no meaning for torch.compile.
+OWN_OPTIONS = "aot_inductor."
+# Called with the graph that is compiled, whose nodes have other names, and with its inputs.
+Seen = Callable[[GraphModule, tuple[Any, ...]], None]
+
+_numbers = itertools.count()
+
+
+class ExportableGraph(torch.nn.Module):
+    """The candidate's graph, which keeps some of its inputs as constants."""
+
+    def __init__(self, candidate: Candidate, inputs: tuple[Any, ...]) -> None:
+        super().__init__()
+        self._names = input_names(candidate.module)
+        self._stored = {name for name in self._names if name in candidate.constants}
+        self._function = as_function(candidate.module)
+        for name, value in zip(self._names, inputs, strict=True):
+            if name in self._stored:
+                self.register_buffer(f"stored_{name}", value.detach())
+
+    def forward(self, *given: Any) -> Any:
+        """The graph's outputs."""
+        rest = iter(given)
+        values = [
+            getattr(self, f"stored_{name}") if name in self._stored else next(rest)
+            for name in self._names
+        ]
+        return self._function(*values)
+
+    def given(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The inputs that are passed to it."""
+        named = zip(self._names, inputs, strict=True)
+        return tuple(value for name, value in named if name not in self._stored)
+
+
+def compiled_ahead_of_time(candidate: Candidate, seen: Seen | None = None) -> Callable[..., Any]:
+    """The candidate's graph as a library that AOTInductor has made; compiled on its first call."""
+    loaded: list[Callable[..., Any]] = []
+
+    def call(*arguments: Any) -> Any:
+        if not loaded:
+            loaded.append(_loaded(candidate, arguments, seen))
+        return loaded[0](*arguments)
+
+    return call
+
+
+def _loaded(candidate: Candidate, inputs: tuple[Any, ...], seen: Seen | None) -> Callable[..., Any]:
+    program = ExportableGraph(candidate, inputs)
+    given = program.given(inputs)
+    with torch.no_grad():
+        exported = torch.export.export(
+            program, given, dynamic_shapes=(_dynamic_shapes(candidate, given),), strict=False
+        )
+        module = exported.module()
+        if seen is not None:
+            seen(module, given)
+        path = torch._inductor.aot_compile(module, given, options=_package_options(candidate))
+    device = next((str(v.device) for v in given if isinstance(v, torch.Tensor)), "cpu")
+    if cpp_library.file_brings_own(Path(path)):
+        cpp_library.take_from_torch()
+    function = torch._export.aot_load(str(path), device)
+
+    def call(*arguments: Any) -> Any:
+        return function(*program.given(arguments))
+
+    return call
+
+
+def _package_options(candidate: Candidate) -> dict[str, Any]:
+    """A library of its own for every compile: one that is loaded must not be written again."""
+    from torch._inductor.runtime.cache_dir_utils import cache_dir
+
+    folder = Path(cache_dir()) / "ahead_of_time" / f"{os.getpid()}-{next(_numbers)}"
+    folder.mkdir(parents=True, exist_ok=True)
+    return {**candidate.options, f"{OWN_OPTIONS}output_path": f"{folder}/"}
+
+
+def _dynamic_shapes(candidate: Candidate, given: tuple[Any, ...]) -> tuple[Any, ...]:
+    """What may vary of each input that is passed."""
+    names = [name for name in input_names(candidate.module) if name not in candidate.constants]
+    shapes: dict[str, dict[int, Any]] = {name: {} for name in names}
+    for _, mark in marked_inputs(candidate.module, candidate.marks):
+        if mark.input in shapes:
+            hint = torch.export.Dim.AUTO
+            shapes[mark.input][mark.dimension] = hint(**mark.bounds) if mark.bounds else hint
+    return tuple(
+        shapes[name] if isinstance(value, torch.Tensor) else None
+        for name, value in zip(names, given, strict=True)
+    )

@@ -1,0 +1,297 @@
+"""Any part of a graph as a graph of its own, with the real values at the cut as inputs.
+
+The graph runs once in eager, and every value is kept as each user of the node saw it. Any set of
+nodes then makes a candidate: what comes from outside the set becomes an input. So no subset is
+invalid, and most of the work is done before any search begins.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch.fx import Graph, GraphModule, Interpreter, Node
+from torch.fx.node import map_arg
+from torch.utils._pytree import tree_leaves, tree_map
+
+from inductoscope.inside.compare.values import copy_values, is_plain, same_transforms
+from inductoscope.inside.search.candidate import Candidate, is_operation, is_unpacking
+from inductoscope.inside.search.placement import eager_values
+
+TORCH_NAMES = {
+    "torch.utils._pytree": ("tree_leaves", "tree_map"),
+}
+
+_WRITTEN_DOWN = (
+    bool,
+    int,
+    float,
+    complex,
+    str,
+    type(None),
+    torch.dtype,
+    torch.device,
+    torch.layout,
+)
+
+
+@dataclass
+class RecordedGraph:
+    """A candidate with the values of its nodes."""
+
+    candidate: Candidate
+    # The value of a node as a user saw it, {(user, node): value}, and right after the node ran.
+    seen: dict[tuple[str, str], Any] = field(default_factory=dict)
+    made: dict[str, Any] = field(default_factory=dict)
+    # The same of an earlier call that the failure needs.
+    earlier: RecordedGraph | None = None
+
+    @property
+    def names(self) -> list[str]:
+        """The nodes that can be kept or left out, in order."""
+        return [node.name for node in self.candidate.operations if not is_unpacking(node)]
+
+
+def record_values(candidate: Candidate) -> RecordedGraph:
+    """Run the candidate's graph in eager and keep every value, in main memory."""
+    recorded = _in_this_process_or_a_fork(candidate)
+    if candidate.earlier is not None:
+        before = replace(candidate, inputs=candidate.earlier)
+        recorded.earlier = _in_this_process_or_a_fork(before)
+    return recorded
+
+
+def _in_this_process_or_a_fork(candidate: Candidate) -> RecordedGraph:
+    if not candidate.device:
+        return _record(candidate)
+    seen, made, on_cpu = eager_values(candidate, _in_main_memory)
+    return RecordedGraph(replace(candidate, on_cpu=candidate.on_cpu | on_cpu), seen, made)
+
+
+def _record(candidate: Candidate) -> RecordedGraph:
+    recorded = RecordedGraph(candidate)
+    inputs = copy_values(candidate.inputs)
+    with torch.set_grad_enabled(candidate.backward), same_transforms():
+        _ValueRecorder(candidate.module, recorded).run(*inputs)
+    return recorded
+
+
+def _in_main_memory(candidate: Candidate) -> tuple[Any, Any, frozenset[str]]:
+    """In a fork that uses a GPU: all values, moved, and the nodes whose values need no moving."""
+    recorded = _record(candidate)
+    leaves = tree_leaves((list(recorded.seen.values()), list(recorded.made.values())))
+    unique = list({id(v): v for v in leaves if isinstance(v, torch.Tensor)}.values())
+    moved = dict(zip(map(id, unique), copy_values(unique, device="cpu"), strict=True))
+
+    def move(value: Any) -> Any:
+        return moved.get(id(value), value)
+
+    tensors = {k: v for k, v in recorded.made.items() if isinstance(v, torch.Tensor)}
+    here = frozenset(name for name, value in tensors.items() if value.device.type == "cpu")
+    seen = {key: tree_map(move, value) for key, value in recorded.seen.items()}
+    return seen, {key: tree_map(move, value) for key, value in recorded.made.items()}, here
+
+
+class _ValueRecorder(Interpreter):
+    """Keeps a copy of a tensor for every version of it that a node reads."""
+
+    def __init__(self, module: GraphModule, recorded: RecordedGraph) -> None:
+        super().__init__(module)
+        self._recorded = recorded
+        self._copies: dict[tuple[str, int], Any] = {}
+
+    def run_node(self, n: Node) -> Any:
+        for argument in n.all_input_nodes:
+            if n.op != "output":
+                value = self._kept(argument.name, self.env[argument])
+                self._recorded.seen[n.name, argument.name] = value
+        value = super().run_node(n)
+        self._recorded.made[n.name] = self._kept(n.name, value)
+        return value
+
+    def _kept(self, name: str, value: Any) -> Any:
+        if not isinstance(value, torch.Tensor):
+            return value
+        key = (name, value._version if is_plain(value) else 0)
+        if key not in self._copies:
+            self._copies[key] = copy_values([value])[0]
+        return self._copies[key]
+
+
+def subgraph(
+    recorded: RecordedGraph, keep: Collection[str], *, separate: bool = False
+) -> Candidate | None:
+    """The nodes in `keep` as a candidate, or None if nothing is left of them.
+
+    With `separate`, every node is alone: it reads only inputs, and is an output.
+    """
+    return _Subgraph(recorded, keep, separate).candidate()
+
+
+class _Subgraph:
+    """Builds one subgraph."""
+
+    def __init__(self, recorded: RecordedGraph, keep: Collection[str], separate: bool) -> None:
+        self._recorded = recorded
+        self._keep = set(keep)
+        self._separate = separate
+        self._graph = Graph()
+        self._new: dict[str, Node] = {}
+        self._inputs: dict[str, Any] = {}
+        self._earlier: dict[str, Any] = {}
+        self._placeholders: dict[tuple[str, int], Node] = {}
+        self._last_placeholder: Node | None = None
+        self._source = recorded.candidate.module
+
+    def candidate(self) -> Candidate | None:
+        copied = [node for node in self._source.graph.nodes if self._copy(node)]
+        if not copied:
+            return None
+        outputs = self._outputs(copied)
+        if not outputs:
+            return None
+        self._graph.output(tuple(self._new[node.name] for node in outputs))
+        self._drop_unused_inputs()
+        self._graph.lint()
+        module = GraphModule(self._source, self._graph)
+        return replace(
+            self._recorded.candidate,
+            module=module,
+            inputs=tuple(self._inputs.values()),
+            earlier=tuple(self._earlier.values()) if self._recorded.earlier else None,
+            recipes=(),
+            earlier_recipes=(),
+        )
+
+    def _drop_unused_inputs(self) -> None:
+        """Inputs that were made for a node that could not be copied after all."""
+        for node in [n for n in self._graph.nodes if n.op == "placeholder" and not n.users]:
+            self._inputs.pop(node.name)
+            self._earlier.pop(node.name, None)
+            self._graph.erase_node(node)
+
+    def _copy(self, node: Node) -> bool:
+        """Copy a node if it is kept and everything it reads is available."""
+        wanted = node.name in self._keep
+        if is_unpacking(node):
+            source = node.args[0]
+            wanted = isinstance(source, Node) and source.name in self._new
+        if not wanted or not is_operation(node):
+            return False
+        try:
+            arguments = map_arg((node.args, node.kwargs), lambda item: self._argument(node, item))
+        except _CannotCut:
+            return False
+        copy = self._graph.create_node(
+            node.op, node.target, arguments[0], arguments[1], name=node.name
+        )
+        copy.meta = dict(node.meta)
+        self._new[node.name] = copy
+        return True
+
+    def _argument(self, user: Node, node: Node) -> Any:
+        if node.name in self._new and not (self._separate and not is_unpacking(user)):
+            return self._new[node.name]
+        if node.op == "get_attr" and not isinstance(self._value(user, node), torch.Tensor):
+            return self._at_front(lambda: self._graph.get_attr(str(node.target)))
+        value = self._value(user, node)
+        before = self._earlier_value(user, node)
+        if isinstance(value, int) and (node.op == "placeholder" or before not in (None, value)):
+            return self._placeholder(node.name, value, before)  # A size that may be dynamic.
+        if isinstance(value, torch.Tensor):
+            name = f"{user.name}_{node.name}" if self._separate else node.name
+            return self._placeholder(name, value, before)
+        if before is not None and _literal(before) != _literal(value):
+            raise _CannotCut  # No literal is right for both calls.
+        return _literal(value)
+
+    def _value(self, user: Node, node: Node) -> Any:
+        try:
+            return self._recorded.seen[user.name, node.name]
+        except KeyError:
+            raise _CannotCut from None
+
+    def _earlier_value(self, user: Node, node: Node) -> Any:
+        earlier = self._recorded.earlier
+        return None if earlier is None else earlier.seen.get((user.name, node.name))
+
+    def _placeholder(self, name: str, value: Any, before: Any) -> Node:
+        # A node that is mutated is one input before that and another one after it.
+        known = self._placeholders.get((name, id(value)))
+        if known is not None:
+            return known
+        unique = f"{name}_{len(self._inputs)}" if name in self._inputs else name
+        new = self._at_front(lambda: self._graph.placeholder(unique))
+        self._placeholders[name, id(value)] = new
+        self._inputs[new.name] = _as_input(value)
+        if self._recorded.earlier is not None:
+            self._earlier[new.name] = _as_input(before)
+        return new
+
+    def _at_front(self, make: Any) -> Node:
+        """Inputs come before everything else, in the order in which they were made."""
+        after = self._last_placeholder
+        if after is None:
+            first = next(iter(self._graph.nodes), None)
+            scope = self._graph.inserting_before(first) if first else self._graph.inserting_after()
+        else:
+            scope = self._graph.inserting_after(after)
+        with scope:
+            new: Node = make()
+        self._last_placeholder = new
+        return new
+
+    def _outputs(self, copied: list[Node]) -> list[Node]:
+        """Nodes that no other copied node uses, that were outputs, or that were mutated last."""
+        before = {
+            leaf.name
+            for node in self._source.graph.nodes
+            if node.op == "output"
+            for leaf in tree_leaves(node.args)
+            if isinstance(leaf, Node)
+        }
+        found = []
+        for node in copied:
+            used = any(user.name in self._new for user in node.users) and not self._separate
+            if self._is_tensor(node) and (not used or node.name in before):
+                found.append(node)
+        return found + [node for node in copied if node not in found and self._is_lost(node)]
+
+    def _is_lost(self, node: Node) -> bool:
+        """Whether a node is mutated and no node that is kept reads it after that."""
+        readers = [user for user in node.users if user.name in self._new]
+        return bool(readers) and node.name in _written_to(readers[-1])
+
+    def _is_tensor(self, node: Node) -> bool:
+        return isinstance(self._recorded.made.get(node.name), torch.Tensor)
+
+
+class _CannotCut(Exception):
+    """A value at the cut is neither a tensor nor something that can be a literal."""
+
+
+def _written_to(node: Node) -> list[str]:
+    name = (
+        str(node.target) if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+    )
+    if (name.endswith("_") and not name.endswith("__")) or node.target is operator.setitem:
+        base = node.args[0] if node.args else None
+        return [base.name] if isinstance(base, Node) else []
+    return []
+
+
+def _literal(value: Any) -> Any:
+    if isinstance(value, (tuple, list, torch.Size)) and not hasattr(value, "_fields"):
+        return type(value)(_literal(item) for item in value)
+    if isinstance(value, (torch.SymInt, torch.SymFloat)):
+        return value.node.hint
+    if isinstance(value, _WRITTEN_DOWN):
+        return value
+    raise _CannotCut
+
+
+def _as_input(value: Any) -> Any:
+    return value.detach().requires_grad_(value.requires_grad) if is_plain(value) else value

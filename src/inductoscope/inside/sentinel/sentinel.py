@@ -1,0 +1,482 @@
+"""The sentinel of one process: which calls to shadow, what they say, and what to do about it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.fx import GraphModule
+from torch.utils._pytree import tree_leaves
+
+from inductoscope.doctor.alarm import (
+    GRAPH,
+    INPUTS,
+    KEPT,
+    Alarm,
+    write_alarm,
+)
+from inductoscope.doctor.finding import say
+from inductoscope.doctor.sentinel_options import SentinelOptions
+from inductoscope.inside.compare.graphs import graph_code, snapshot
+from inductoscope.inside.doctor.compile_conditions import (
+    has_room_for_copies,
+    how_compiled,
+    is_traced,
+)
+from inductoscope.inside.observe import current_compile_id
+from inductoscope.inside.repro.python_text import input_name
+from inductoscope.inside.scope import SCOPE
+from inductoscope.inside.search.candidate import Candidate
+from inductoscope.inside.search.wrong_result_location import source_lines
+from inductoscope.inside.sentinel.bias_test import (
+    DIRECTIONS,
+    ROUNDINGS,
+    BiasTests,
+    Confirmation,
+    Likeness,
+    SignedErrors,
+    ValueTest,
+    errors_of,
+    margin_for,
+    signed_errors,
+    wide,
+)
+from inductoscope.inside.sentinel.shadow import (
+    CannotRepeat,
+    Dropouts,
+    ForwardValues,
+    ShadowedCall,
+    Tap,
+    Trio,
+    Way,
+    backward_values,
+    generator_states,
+    tap_backward,
+    trios_of,
+)
+from inductoscope.recording.events import BiasFound, CallShadowed, ShadowsEnded
+
+if TYPE_CHECKING:
+    from inductoscope.inside.sentinel.shadow import ShadowedCall, Trio, Way
+
+
+# Graphs among the last so many calls take part in the choice of what to shadow.
+_RECENT = 64
+
+# The values, by name, of another way to make the call.
+ValuesOf = Callable[["Way"], Mapping[str, torch.Tensor]]
+
+
+class Sentinel:
+    """Chooses calls, tests their errors, and keeps those that raise an alarm."""
+
+    def __init__(
+        self, options: SentinelOptions, place: Path, on_alarm: Callable[[Alarm], None]
+    ) -> None:
+        self._options, self._place, self._on_alarm = options, place, on_alarm
+        self.share = TimeShare(options.overhead)
+        processes = max(int(os.environ.get("WORLD_SIZE", "1") or 1), 1)
+        self._tests = BiasTests(options.false_alarms / processes)
+        # Of its own, so that the program's random numbers stay as they are.
+        self._random = random.Random()
+        self._recent: deque[int] = deque(maxlen=_RECENT)
+        self._is_working = False
+        self._values: dict[tuple[str, str], _Value] = {}
+        self.alarms: list[Alarm] = []
+
+    # --- which calls --------------------------------------------------------------------------
+
+    def wants(self, graph: ShadowedGraph) -> bool:
+        """Whether to shadow this call: one of those that take turns, as time allows."""
+        self.share.start()
+        self._recent.append(id(graph))
+        if self._is_working or not SCOPE.active or not self.share.allows(graph.cost):
+            return False
+        if torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():
+            return False  # Nothing may wait for the GPU then.
+        return self._random.random() * len(set(self._recent)) < 1.0
+
+    @contextlib.contextmanager
+    def working(self, graph: ShadowedGraph) -> Iterator[None]:
+        """What happens inside is on the sentinel's account."""
+        _wait_for_device()
+        self._is_working = True
+        before = self.share.spent
+        try:
+            with self.share.spending():
+                yield
+                _wait_for_device()
+        finally:
+            self._is_working = False
+            graph.account(self.share.spent - before)
+
+    def note_off(self, graph: ShadowedGraph) -> None:
+        """A graph is not shadowed any more."""
+        SCOPE.emit(ShadowsEnded(compile=graph.compile_id, text=graph.off))
+
+    # --- what they say ------------------------------------------------------------------------
+
+    def examine(
+        self,
+        graph: ShadowedGraph,
+        call: ShadowedCall,
+        trios: Mapping[str, Trio],
+        values_of: ValuesOf,
+    ) -> None:
+        """Add what a shadowed call shows; raise an alarm if that is more than rounding."""
+        self._note(graph, len(trios))
+        suspicious = {}
+        for name, trio in trios.items():
+            margin = graph.margin * trio.magnified
+            errors = signed_errors(trio.compiled, trio.eager, trio.reference, margin)
+            if errors is None:
+                continue
+            value = self._value(graph, name)
+            value.likeness.add(trio.eager, trio.reference)
+            value.test.add(errors)
+            if value.is_suspicious():
+                suspicious[name] = value, errors
+        if suspicious:
+            self._confirm(graph, call, suspicious, trios, values_of)
+
+    def _value(self, graph: ShadowedGraph, name: str) -> _Value:
+        key = graph.compile_id, name
+        if key not in self._values:
+            self._values[key] = _Value(self._tests.new(name))
+        return self._values[key]
+
+    def _confirm(
+        self,
+        graph: ShadowedGraph,
+        call: ShadowedCall,
+        suspicious: Mapping[str, tuple[_Value, SignedErrors]],
+        trios: Mapping[str, Trio],
+        values_of: ValuesOf,
+    ) -> None:
+        """Run the call with other roundings too, and compare with what those do."""
+        ways = [values_of(call.with_other_rounding(seed)) for seed in self._seeds()]
+        for name, (value, errors) in suspicious.items():
+            confirmation = value.confirmation
+            if confirmation is None or any(name not in way for way in ways):
+                continue
+            direction = confirmation.direction
+            moved = [errors_of(way[name], trios[name].reference)[direction] for way in ways]
+            confirmation.add(errors.compiled[direction], errors.eager[direction], moved)
+            if confirmation.is_beyond_rounding(value.likeness.value, errors.margin):
+                self._raise(graph, call, value)
+                return
+            value.give_up_if_over()
+
+    def _seeds(self) -> list[int]:
+        return [self._random.getrandbits(31) for _ in range(ROUNDINGS)]
+
+    def _note(self, graph: ShadowedGraph, values: int) -> None:
+        SCOPE.emit(
+            CallShadowed(
+                compile=graph.compile_id,
+                call=graph.calls,
+                values=values,
+                spent=round(self.share.spent, 4),
+                seen=round(self.share.seen, 4),
+            )
+        )
+
+    # --- what to do about it ------------------------------------------------------------------
+
+    def _raise(self, graph: ShadowedGraph, call: ShadowedCall, value: _Value) -> None:
+        graph.off = "it has raised an alarm"
+        assert value.confirmation is not None
+        direction = value.confirmation.direction
+        alarm = Alarm(
+            compile=graph.compile_id,
+            value=graph.describe(value.test.name),
+            direction=DIRECTIONS[direction],
+            bias=value.test.mean(direction, is_eager=False),
+            eager_bias=value.test.mean(direction, is_eager=True),
+            rounding=value.confirmation.rounding(value.likeness.value),
+            calls=graph.calls,
+            shadowed=value.test.calls,
+            false_alarms=self._options.false_alarms,
+            sources=source_lines(Candidate(graph.module, tuple(call.inputs))),
+            kept=str(self._place / f"{KEPT}-{os.getpid()}-{len(self.alarms) + 1}"),
+        )
+        self.alarms.append(alarm)
+        with contextlib.suppress(OSError):  # A full disk: there is an alarm all the same.
+            _keep(graph, call, alarm)
+        SCOPE.emit(
+            BiasFound(
+                compile=alarm.compile,
+                value=alarm.value,
+                direction=alarm.direction,
+                bias=alarm.bias,
+                call=alarm.calls,
+                shadowed=alarm.shadowed,
+                text=alarm.text,
+                kept=alarm.kept,
+            )
+        )
+        say(self._place, f"alarm: {alarm.text}")
+        self._on_alarm(alarm)
+
+
+def _keep(graph: ShadowedGraph, call: ShadowedCall, alarm: Alarm) -> None:
+    """Write down what is needed to examine the call."""
+    folder = Path(alarm.kept)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / GRAPH).write_text(graph.text, "utf-8")
+    with contextlib.suppress(Exception):  # A subclass that cannot be written, a full disk.
+        torch.save(call.inputs, folder / INPUTS)
+    write_alarm(alarm, folder)
+
+
+@dataclass
+class _Value:
+    """What is known about one output or gradient of a graph."""
+
+    test: ValueTest
+    likeness: Likeness = field(default_factory=Likeness)
+    confirmation: Confirmation | None = None
+    # At how many calls a suspicion that rounding explained is looked at again.
+    _look_again: int = 0
+
+    def is_suspicious(self) -> bool:
+        direction = self.test.suspicious
+        if direction is None or self.test.calls < self._look_again:
+            return False
+        if self.confirmation is None:
+            self.confirmation = Confirmation(direction)
+        return True
+
+    def give_up_if_over(self) -> None:
+        if self.confirmation is not None and self.confirmation.is_over:
+            self.confirmation, self._look_again = None, 2 * self.test.calls
+
+
+def _wait_for_device() -> None:
+    """Work that a GPU still has to do is whose it was asked for."""
+    if torch.cuda.is_initialized():
+        torch.cuda.synchronize()
+
+
+# --- A compiled graph of which some calls, chosen at random, are shadowed -------------------------
+#
+# The program's own call is the one that is tested: its outputs, what it wrote to its inputs, and
+# the gradients of its own backward pass. Nothing compiled is called twice.
+
+TORCH_NAMES = {
+    "torch.utils._pytree": ("tree_leaves",),
+}
+
+# The first calls of a graph compile its backward, and are not like the others.
+_FIRST = 2
+# So many shadowed calls show whether dropout is repeated.
+_TELLING = 3
+# How far, on average, eager may be from a compiled call that drops the same elements.
+_SAME_DROPS = 0.05
+
+
+def shadowed_graph(
+    original: Callable[..., Any],
+    output: Any,
+    module: GraphModule,
+    examples: Any,
+    sentinel: Sentinel,
+) -> Callable[..., Any]:
+    """What replaces the compiled graph; the compiled graph itself if it cannot be copied."""
+    copy = SCOPE.guard(snapshot, module)
+    compiled: Callable[..., Any] = original(output, module, examples)
+    if not isinstance(copy, GraphModule):
+        return compiled
+    options, _, backend = how_compiled(output)
+    if backend:
+        return compiled
+    return ShadowedGraph(copy, current_compile_id() or "?", compiled, options, sentinel)
+
+
+@dataclass
+class ShadowedGraph:
+    """Stands in for the compiled graph."""
+
+    module: GraphModule
+    compile_id: str
+    compiled: Callable[..., Any]
+    options: dict[str, Any]
+    sentinel: Sentinel
+    calls: int = 0
+    shadowed: int = 0
+    # Why it is not shadowed any more.
+    off: str = ""
+    # Seconds that shadowing a call took last.
+    cost: float = 0.0
+    margin: float = 0.0
+    dropouts: Dropouts | None = None
+    waiting: Tap | None = field(default=None, repr=False)
+    _seconds: float = 0.0
+
+    def __call__(self, *arguments: Any) -> Any:
+        self.calls += 1
+        if self.calls <= _FIRST or self.off or not self.sentinel.wants(self):
+            return self.compiled(*arguments)
+        with self.sentinel.working(self):
+            call = SCOPE.guard(self._before, arguments)
+        result = self.compiled(*arguments)
+        if isinstance(call, ShadowedCall):
+            with self.sentinel.working(self):
+                SCOPE.guard(self._after, call, arguments, result)
+        return result
+
+    def account(self, seconds: float) -> None:
+        """Add to what shadowing the current call has taken."""
+        self._seconds += seconds
+        self.cost = max(self.cost, self._seconds)
+
+    def describe(self, name: str) -> str:
+        """A value's name, with that of the input it belongs to."""
+        word, _, number = name.rpartition(" ")
+        if not word.endswith("input"):
+            return name
+        nodes = [node for node in self.module.graph.nodes if node.op == "placeholder"]
+        return f"{name} ({input_name(nodes[int(number)].name)})"
+
+    @property
+    def text(self) -> str:
+        """The graph as it is compared with another run's."""
+        return graph_code(self.module)
+
+    def _before(self, arguments: tuple[Any, ...]) -> ShadowedCall | None:
+        self._stop_waiting()
+        self.cost, self._seconds = self.cost / 2, 0.0
+        if is_traced(arguments):
+            return None
+        if not has_room_for_copies(arguments):
+            self._turn_off("its inputs are too large to copy")
+            return None
+        return ShadowedCall(self.module, arguments, generator_states())
+
+    def _after(self, call: ShadowedCall, arguments: tuple[Any, ...], result: Any) -> None:
+        ways = self._in_other_ways(call)
+        if ways is None:
+            return
+        eager, reference = ways
+        outputs = tuple(tree_leaves(result))
+        values = ForwardValues(call.inputs, eager.inputs)
+        trios = trios_of(
+            values.of(outputs, arguments),
+            values.of(eager.outputs, eager.inputs),
+            values.of(reference.outputs, reference.inputs),
+        )
+        trios = {
+            name: trio._replace(magnified=values.magnified(name, trio.reference))
+            for name, trio in trios.items()
+        }
+        if not self._drops_the_same(trios):
+            return
+        self.shadowed += 1
+        self.sentinel.examine(self, call, trios, lambda way: values.of(way.outputs, way.inputs))
+        if self.off:
+            return
+        self.waiting = tap_backward(
+            outputs, arguments, lambda tap: self._after_backward(call, eager, reference, tap)
+        )
+
+    def _in_other_ways(self, call: ShadowedCall) -> tuple[Way, Way] | None:
+        """The call in eager and in float64; None, and no more shadows, if it cannot be made."""
+        try:
+            if self.dropouts is None:
+                self.dropouts = call.count_dropouts()
+                self.margin = margin_for(call.precision())
+            call.repeat_dropouts(self.dropouts)
+            eager, reference = call.in_eager(), call.in_float64()
+        except CannotRepeat as error:
+            self._turn_off(f"eager cannot draw the same random numbers ({error})")
+            return None
+        except Exception as error:
+            self._turn_off(f"{type(error).__name__} in eager or float64: {error}"[:300])
+            return None
+        return eager, reference
+
+    def _after_backward(self, call: ShadowedCall, eager: Way, reference: Way, tap: Tap) -> None:
+        self.waiting = None
+        with self.sentinel.working(self):
+            SCOPE.guard(self._compare_gradients, call, eager, reference, tap)
+
+    def _compare_gradients(self, call: ShadowedCall, eager: Way, reference: Way, tap: Tap) -> None:
+        if not tap.cotangents:
+            return
+        trios = trios_of(
+            backward_values(tap.gradients),
+            backward_values(eager.gradients(tap.cotangents)),
+            backward_values(reference.gradients(tap.cotangents)),
+        )
+        if self._drops_the_same(trios):
+            self.sentinel.examine(
+                self, call, trios, lambda way: backward_values(way.gradients(tap.cotangents))
+            )
+
+    def _drops_the_same(self, trios: dict[str, Trio]) -> bool:
+        """Whether the numbers that dropout draws were repeated; otherwise nothing can be said.
+
+        The first calls tell. Later, rounding may be all that is left of a gradient.
+        """
+        if self.dropouts is None or not self.dropouts.count or self.shadowed > _TELLING:
+            return True
+        for trio in trios.values():
+            compiled, eager = wide(trio.compiled), wide(trio.eager)
+            distance = float((compiled - eager).abs().sum())
+            if not distance <= _SAME_DROPS * float(eager.abs().sum()):
+                self._turn_off("eager does not draw the same random numbers")
+                return False
+        return True
+
+    def _stop_waiting(self) -> None:
+        """The last shadowed call had no backward pass; its outputs were compared."""
+        if self.waiting is not None:
+            self.waiting.remove()
+            self.waiting = None
+
+    def _turn_off(self, why: str) -> None:
+        self.off = why
+        self.sentinel.note_off(self)
+
+
+# --- How much of the time the sentinel has seen it may spend --------------------------------------
+
+
+class TimeShare:
+    """Keeps what is spent below a share of the time that the program had for itself."""
+
+    def __init__(self, share: float, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._share, self._clock = share, clock
+        self._started: float | None = None
+        self.spent = 0.0
+
+    def start(self) -> None:
+        """The program's time counts from the first call on; time to compile before it does not."""
+        if self._started is None:
+            self._started = self._clock()
+
+    @property
+    def seen(self) -> float:
+        """Seconds that the program had for itself."""
+        return 0.0 if self._started is None else self._clock() - self._started - self.spent
+
+    def allows(self, seconds: float) -> bool:
+        """Whether so many seconds more stay within the share."""
+        return self.spent + seconds <= self._share * self.seen
+
+    @contextlib.contextmanager
+    def spending(self) -> Iterator[None]:
+        """What happens inside is the sentinel's doing."""
+        started = self._clock()
+        try:
+            yield
+        finally:
+            self.spent += self._clock() - started

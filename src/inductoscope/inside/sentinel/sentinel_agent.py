@@ -1,0 +1,92 @@
+"""The sentinel inside a process of the user's program."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from inductoscope.doctor.alarm import Alarm
+from inductoscope.doctor.instructions import FOLDER, STOPPED
+from inductoscope.doctor.sentinel_options import SentinelOptions, options_from
+from inductoscope.inside import private_cache
+from inductoscope.inside.hooks import HOOKS
+from inductoscope.inside.install import Installer
+from inductoscope.inside.scope import SCOPE
+from inductoscope.inside.uncaught import record_until_exit
+from inductoscope.processes.stack_signal import answer_with_stacks
+from inductoscope.torch_facts import stages
+from inductoscope.torch_facts.torch_names import Hook, TorchName, Wrap
+
+if TYPE_CHECKING:
+    from inductoscope.inside.sentinel.sentinel import Sentinel
+
+OnAlarm = Callable[[Alarm], None]
+
+
+def start(folder: str) -> Installer:
+    """Start recording and watching. Called when torch is imported."""
+    options = options_from()
+    place = Path(folder) / FOLDER
+    place.mkdir(exist_ok=True)
+    hooks = (*HOOKS, *sentinel_hooks(options, place, _stop if options.stop else _go_on))
+    installer = Installer(hooks, on_import=private_cache.on_import())
+    if SCOPE.active:
+        return installer
+    SCOPE.open(Path(folder))
+    installer.start()
+    record_until_exit()
+    answer_with_stacks(Path(folder))
+    return installer
+
+
+def _go_on(alarm: Alarm) -> None:
+    """The program goes on; who watches it from outside says what was found."""
+
+
+def log_alarm(alarm: Alarm) -> None:
+    """For a program that started the sentinel by itself."""
+    logging.getLogger("inductoscope").warning(
+        "%s. The call is kept: inductoscope doctor --kept %s SCRIPT [ARGS]",
+        alarm.text,
+        shlex.quote(alarm.kept),
+    )
+
+
+def _stop(alarm: Alarm) -> None:
+    SCOPE.close()
+    os._exit(STOPPED)
+
+
+def sentinel_hooks(options: SentinelOptions, place: Path, on_alarm: OnAlarm) -> tuple[Hook, ...]:
+    """The hook around Dynamo's backend."""
+
+    @functools.cache
+    def sentinel() -> Sentinel:
+        from inductoscope.inside.sentinel.sentinel import Sentinel
+
+        return Sentinel(options, place, on_alarm)
+
+    def replacement(original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def call_user_compiler(output: Any, module: Any, examples: Any) -> Any:
+            if not SCOPE.active or SCOPE.is_redirected:
+                return original(output, module, examples)
+            from inductoscope.inside.sentinel.sentinel import shadowed_graph
+
+            return shadowed_graph(original, output, module, examples, sentinel())
+
+        return call_user_compiler
+
+    name = TorchName("torch._dynamo.output_graph", "OutputGraph.call_user_compiler")
+    return (
+        Hook(
+            stage=stages.DYNAMO,
+            records="calls of compiled graphs, chosen at random, shadowed in eager and float64",
+            wraps=(Wrap(name, replacement),),
+        ),
+    )

@@ -1,0 +1,431 @@
+"""One call of a compiled graph, shadowed: the same call in eager and in float64."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import torch
+from torch.autograd.graph import get_gradient_edge
+from torch.fx import GraphModule
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from inductoscope.inside.compare.graphs import as_function
+from inductoscope.inside.compare.reference import float64_mode, usual_rounding
+from inductoscope.inside.compare.values import (
+    Surroundings,
+    copy_values,
+    is_plain,
+    result_and_drawing,
+    same_generators,
+)
+
+TORCH_NAMES = {
+    "torch._inductor.config": ("fallback_random",),
+    "torch.utils._python_dispatch": ("TorchDispatchMode",),
+    "torch.utils._pytree": ("tree_leaves",),
+}
+
+# The state of each generator that a graph may draw from.
+States = dict[torch.device, torch.Tensor]
+
+
+def generator_states() -> States:
+    """The states as they are now."""
+    states = {torch.device("cpu"): torch.get_rng_state()}
+    if torch.cuda.is_initialized():
+        device = torch.device("cuda", torch.cuda.current_device())
+        states[device] = torch.cuda.get_rng_state(device)
+    return states
+
+
+@contextlib.contextmanager
+def as_before(states: States) -> Iterator[None]:
+    """The generators in these states; afterwards they are as they were."""
+    with same_generators():
+        for device, state in states.items():
+            if device.type == "cuda":
+                torch.cuda.set_rng_state(state, device)
+            else:
+                torch.set_rng_state(state)
+        yield
+
+
+class _Precision(TorchDispatchMode):
+    """Notes the types of floating point numbers that are computed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dtypes: set[torch.dtype] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        for value in tree_leaves(result):
+            if isinstance(value, torch.Tensor) and value.dtype.is_floating_point:
+                self.dtypes.add(value.dtype)
+        return result
+
+
+@dataclass(frozen=True)
+class Dropouts:
+    """How many dropouts a graph has, and where."""
+
+    count: int = 0
+    device: str = "cpu"
+
+
+@dataclass(frozen=True)
+class Way:
+    """What one way to make the call gave: outputs, and its own inputs as the call left them."""
+
+    outputs: tuple[Any, ...]
+    inputs: tuple[Any, ...]
+    mode: Any
+
+    def gradients(self, cotangents: Sequence[tuple[int, torch.Tensor]]) -> dict[int, torch.Tensor]:
+        """Gradients of the inputs, by number, for cotangents of outputs."""
+        ends, weights = [], []
+        for number, cotangent in cotangents:
+            end = self.outputs[number]
+            if isinstance(end, torch.Tensor) and end.requires_grad:
+                ends.append(end)
+                weights.append(cotangent.to(end.dtype))
+        leaves = {
+            number: value
+            for number, value in enumerate(self.inputs)
+            if isinstance(value, torch.Tensor) and value.requires_grad and value.is_leaf
+        }
+        if not ends or not leaves:
+            return {}
+        with self.mode or contextlib.nullcontext(), same_generators():
+            found = torch.autograd.grad(ends, list(leaves.values()), weights, allow_unused=True)
+        return {
+            number: value for number, value in zip(leaves, found, strict=True) if value is not None
+        }
+
+
+class ShadowedCall:
+    """The inputs of a call, and the call made again in other ways."""
+
+    def __init__(self, module: GraphModule, arguments: Sequence[Any], states: States) -> None:
+        self._function = as_function(module)
+        self._states = states
+        self._drops: Drops | None = None
+        self._surroundings = Surroundings.now()
+        # Copied before the call, which may write to its arguments.
+        self.inputs = copy_values(arguments)
+
+    def count_dropouts(self) -> Dropouts:
+        """The graph's dropouts. Raises `CannotRepeat` if it draws other random numbers."""
+        from torch._inductor import config
+
+        if config.fallback_random:
+            return Dropouts()  # Compiled code draws what eager draws.
+        counting = Drops()
+        self._call(None, counting.replayed())
+        if len(set(counting.devices)) > 1:
+            raise CannotRepeat("dropout on several devices")
+        return Dropouts(len(counting.devices), *map(str, counting.devices[:1]))
+
+    def repeat_dropouts(self, dropouts: Dropouts) -> None:
+        """From now on, drop what the compiled call drops."""
+        if dropouts.count:
+            with as_before(self._states):
+                self._drops = Drops(draw_seeds(dropouts.count, torch.device(dropouts.device)))
+
+    def in_eager(self) -> Way:
+        """The call without a compiler."""
+        return self._call(None)
+
+    def in_float64(self) -> Way:
+        """The call in float64. Raises what an operation without float64 support raises."""
+        return self._call(torch.float64, float64_mode())
+
+    def with_other_rounding(self, seed: int) -> Way:
+        """The call in eager, with the result of every inexact operation changed a little."""
+        return self._call(None, usual_rounding(seed))
+
+    def precision(self) -> set[torch.dtype]:
+        """The types that the call computes in."""
+        noting = _Precision()
+        self._call(None, noting)
+        return noting.dtypes
+
+    def _call(self, dtype: torch.dtype | None, mode: Any = None) -> Way:
+        copies = copy_values(self.inputs, dtype=dtype)
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(as_before(self._states))
+            stack.enter_context(self._surroundings.entered())
+            if mode is not None:
+                stack.enter_context(mode)
+            if self._drops is not None:
+                stack.enter_context(self._drops.replayed())
+            outputs = tuple(tree_leaves(self._function(*copies)))
+        return Way(outputs, tuple(copies), mode)
+
+
+# --- Dropout in eager with the very numbers that Inductor's code draws ----------------------------
+#
+# Compiled code takes one seed for each dropout from torch's generator and computes its random
+# numbers from the seed and the position of an element (Philox). So whoever knows the state of the
+# generator before a call can drop in eager what the call has dropped, without changing what the
+# program draws.
+
+TORCH_NAMES = {
+    "torch.utils._python_dispatch": ("TorchDispatchMode",),
+}
+
+_LOW_32 = 0xFFFFFFFF
+_MULTIPLIERS = 0xD2511F53, 0xCD9E8D57
+_KEY_STEPS = 0x9E3779B9, 0xBB67AE85
+_ROUNDS = 10
+_TO_UNIT = 4.6566127342e-10
+
+
+class CannotRepeat(Exception):
+    """The graph draws random numbers in a way that is not known here."""
+
+
+def uniform(seed: int, count: int, device: torch.device) -> torch.Tensor:
+    """The numbers in [0, 1) that Inductor's code computes for positions 0 to count - 1."""
+    # Code for the CPU uses the lower half of the seed only.
+    keys = [seed & _LOW_32, 0 if device.type == "cpu" else (seed >> 32) & _LOW_32]
+    a, b = _MULTIPLIERS
+    c0 = torch.arange(count, device=device)
+    c1, c2, c3 = (torch.zeros_like(c0) for _ in range(3))
+    for _ in range(_ROUNDS):
+        c0, c1, c2, c3 = (
+            _high_half(b, c2) ^ c1 ^ keys[0],
+            (b * c2) & _LOW_32,
+            _high_half(a, c0) ^ c3 ^ keys[1],
+            (a * c0) & _LOW_32,
+        )
+        keys = [(key + step) & _LOW_32 for key, step in zip(keys, _KEY_STEPS, strict=True)]
+    folded = c0 & 0x7FFFFFFF if device.type == "cpu" else torch.where(c0 >> 31 > 0, ~c0, c0)
+    return (folded & 0x7FFFFFFF).float() * torch.tensor(_TO_UNIT, device=device)
+
+
+def _high_half(a: int, b: torch.Tensor) -> torch.Tensor:
+    """The upper 32 bits of a product of two numbers of 32 bits."""
+    return (a * (b >> 16) + ((a * (b & 0xFFFF)) >> 16)) >> 16
+
+
+def draw_seeds(count: int, device: torch.device) -> list[int]:
+    """The seeds that compiled code draws from the generator as it is now."""
+    limits = torch.iinfo(torch.int64)
+    return torch.randint(limits.min, limits.max, [count], device=device).tolist()
+
+
+class Drops:
+    """Which elements each dropout of a call drops, in the order in which the graph draws."""
+
+    def __init__(self, seeds: Sequence[int] | None = None) -> None:
+        """Without seeds, drops are only counted."""
+        self._seeds = seeds
+        self._kept: list[torch.Tensor] = []
+        self.devices: list[torch.device] = []
+
+    def replayed(self) -> TorchDispatchMode:
+        """Inside it, dropout drops these elements. The first use makes them, others repeat them."""
+        return _Replay(self)
+
+    def kept(self, number: int, like: torch.Tensor, probability: float) -> torch.Tensor:
+        """Which elements of a tensor dropout number `number` keeps."""
+        if number < len(self._kept):
+            return self._kept[number]
+        self.devices.append(like.device)
+        if self._seeds is None:
+            made = torch.ones(like.shape, dtype=torch.bool, device=like.device)
+        else:
+            numbers = uniform(self._seeds[number], like.numel(), like.device).reshape(like.shape)
+            # Compiled code compares with the probability in the tensor's own precision.
+            made = numbers > float(torch.tensor(probability, dtype=like.dtype, device="cpu"))
+        self._kept.append(made)
+        return made
+
+
+class _Replay(TorchDispatchMode):
+    def __init__(self, drops: Drops) -> None:
+        super().__init__()
+        self._drops = drops
+        self._numbers: Iterator[int] = iter(range(1 << 30))
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if torch.Tag.nondeterministic_seeded not in func.tags:
+            return func(*args, **(kwargs or {}))
+        if func is torch.ops.aten.bernoulli_.float:
+            # How eager drops on a CPU: noise that is 1 where an element is kept.
+            like, keep = args[0], float(args[1])
+            return like.copy_(self._drops.kept(next(self._numbers), like, 1.0 - keep))
+        if func is torch.ops.aten.native_dropout.default and args[2] is not False:
+            value, probability = args[0], float(args[1])
+            kept = self._drops.kept(next(self._numbers), value, probability)
+            return value * kept * (1.0 / (1.0 - probability)), kept
+        result, is_random = result_and_drawing(func, args, kwargs or {})
+        if is_random:
+            raise CannotRepeat(str(func))
+        return result
+
+
+# --- Reads what the program's own backward pass gives a compiled graph, and gets from it ----------
+
+_COMPILED = "CompiledFunctionBackward"
+
+
+@dataclass
+class Tap:
+    """A hook on the backward pass of one call; it fires once, and changes nothing."""
+
+    # Outputs by number, and where in the node's arguments their cotangents are; inputs likewise.
+    outputs: list[tuple[int, int]]
+    inputs: list[tuple[int, int]]
+    cotangents: list[tuple[int, torch.Tensor]] = field(default_factory=list)
+    gradients: dict[int, torch.Tensor] = field(default_factory=dict)
+    _handle: Any = None
+
+    def remove(self) -> None:
+        """Take the hook away."""
+        if self._handle is not None:
+            self._handle.remove()
+            self._handle = None
+
+    def listen(self, node: Any, then: Callable[[Tap], None]) -> None:
+        """Call `then` once the backward pass of the node is through."""
+
+        def hook(gradients: Sequence[Any], cotangents: Sequence[Any]) -> None:
+            self.remove()
+            if self._read(gradients, cotangents):
+                then(self)
+
+        self._handle = node.register_hook(hook)
+
+    def _read(self, gradients: Sequence[Any], cotangents: Sequence[Any]) -> bool:
+        """Whether every cotangent belongs to an output that is known; only then gradients follow
+        from them."""
+        if torch.compiler.is_compiling():
+            return False
+        known = {place for _, place in self.outputs}
+        for place, value in enumerate(cotangents):
+            if place not in known and isinstance(value, torch.Tensor) and bool(value.any()):
+                return False
+        self.cotangents = [
+            (number, cotangents[place].detach())
+            for number, place in self.outputs
+            if isinstance(cotangents[place], torch.Tensor)
+        ]
+        self.gradients = {
+            number: gradients[place].detach()
+            for number, place in self.inputs
+            if isinstance(gradients[place], torch.Tensor)
+        }
+        return bool(self.gradients)
+
+
+def tap_backward(
+    outputs: Sequence[Any], arguments: Sequence[Any], then: Callable[[Tap], None]
+) -> Tap | None:
+    """Have `then` called when the backward pass of a call is through; None if it has none."""
+    nodes = [value.grad_fn for value in outputs if isinstance(value, torch.Tensor)]
+    node = next((node for node in nodes if node is not None and node.name() == _COMPILED), None)
+    if node is None:
+        return None
+    tap = Tap(
+        [
+            (number, value.output_nr)
+            for number, value in enumerate(outputs)
+            if isinstance(value, torch.Tensor) and value.grad_fn is node
+        ],
+        list(_places_of(arguments, node.next_functions)),
+    )
+    tap.listen(node, then)
+    return tap
+
+
+def _places_of(arguments: Sequence[Any], edges: Sequence[Any]) -> Any:
+    """Each argument that gets a gradient, with its place among the edges of the node."""
+    for number, value in enumerate(arguments):
+        if not isinstance(value, torch.Tensor) or not value.requires_grad:
+            continue
+        wanted = get_gradient_edge(value)
+        for place, (node, output) in enumerate(edges):
+            if node is wanted.node and output == wanted.output_nr:
+                yield number, place
+                break
+
+
+# --- The values of a call that are tested: outputs, gradients, and what it wrote to its inputs ----
+
+
+class Trio(NamedTuple):
+    """A value of a call, computed in three ways."""
+
+    compiled: torch.Tensor
+    eager: torch.Tensor
+    reference: torch.Tensor
+    # Numbers so much larger than the value itself were rounded to get it.
+    magnified: float = 1.0
+
+
+class ForwardValues:
+    """Outputs, and by how much the call changed the inputs that eager writes to."""
+
+    def __init__(self, before: Sequence[Any], after: Sequence[Any]) -> None:
+        """Inputs before the call, and as eager left them."""
+        self._before = {
+            number: one
+            for number, (one, two) in enumerate(zip(before, after, strict=True))
+            if _is_float(one) and _is_float(two) and not torch.equal(one, two)
+        }
+
+    def of(self, outputs: Sequence[Any], inputs: Sequence[Any]) -> dict[str, torch.Tensor]:
+        """The values of one way to make the call, by name."""
+        found = {
+            f"output {number}": value for number, value in enumerate(outputs) if _is_float(value)
+        }
+        for number, before in self._before.items():
+            change = _wide(inputs[number].detach()) - _wide(before.detach())
+            found[f"the change of input {number}"] = change
+        return found
+
+    def magnified(self, name: str, change: torch.Tensor) -> float:
+        """How many times as large as its change an input is; 1 for an output."""
+        if not name.startswith("the change"):
+            return 1.0
+        size = float(_wide(self._before[int(name.rpartition(" ")[2])].detach()).abs().sum())
+        return max(size / (float(change.abs().sum()) or size or 1.0), 1.0)
+
+
+def backward_values(gradients: Mapping[int, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Gradients of inputs, by name."""
+    return {
+        f"gradient of input {number}": value
+        for number, value in gradients.items()
+        if _is_float(value)
+    }
+
+
+def trios_of(
+    compiled: Mapping[str, torch.Tensor],
+    eager: Mapping[str, torch.Tensor],
+    reference: Mapping[str, torch.Tensor],
+) -> dict[str, Trio]:
+    """The values that all three ways have, in one shape."""
+    names = [name for name in compiled if name in eager and name in reference]
+    trios = {name: Trio(compiled[name], eager[name], reference[name]) for name in names}
+    return {
+        name: trio
+        for name, trio in trios.items()
+        if trio.compiled.shape == trio.eager.shape == trio.reference.shape
+    }
+
+
+def _wide(value: torch.Tensor) -> torch.Tensor:
+    return value.to(torch.complex128 if value.is_complex() else torch.float64)
+
+
+def _is_float(value: Any) -> bool:
+    """Whether it is an ordinary tensor of floating point numbers."""
+    return is_plain(value) and (value.dtype.is_floating_point or value.dtype.is_complex)

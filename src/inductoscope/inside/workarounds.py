@@ -1,0 +1,315 @@
+"""Workarounds that may help, as code that a user can paste; those that cost least come first."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from inductoscope.doctor.failure import ERROR, HANG, SIGNAL, Location
+from inductoscope.doctor.finding import Found, GraphWorkaround
+from inductoscope.inside.compare.values import copy_values
+from inductoscope.inside.search.axis import Axis
+from inductoscope.inside.search.candidate import Candidate, CandidateWork
+from inductoscope.inside.search.compile_costs import measure
+from inductoscope.inside.search.forks import Forks, can_fork
+from inductoscope.inside.search.oracle import (
+    EagerFails,
+    Oracle,
+    compiled,
+    compiling,
+    examine,
+)
+from inductoscope.inside.search.placement import placed
+from inductoscope.inside.search.stack_samples import file_of
+from inductoscope.profiling.orders import at_last
+from inductoscope.torch_facts import stages
+from inductoscope.torch_facts.frames import is_users
+
+
+@dataclass(frozen=True)
+class ProposedWorkaround:
+    """Statements to put before the first call of the compiled function."""
+
+    code: str
+    text: str
+    loss: int
+
+
+def propose_workarounds(
+    stage: str,
+    operations: Sequence[str],
+    pass_names: Sequence[str],
+    suppressing: Sequence[tuple[Axis, str]],
+) -> list[ProposedWorkaround]:
+    """What may help, the least loss first.
+
+    `suppressing` are the axes that suppress the failure, each with the application that matters.
+    """
+    found = [
+        *_for_passes(pass_names),
+        *_for_operations(stage, operations),
+        *_for_axes(suppressing),
+        _LAST_RESORT,
+    ]
+    unique = {item.code: item for item in reversed(found)}
+    return sorted(unique.values(), key=lambda item: item.loss)
+
+
+_IMPORT = "import torch._inductor.config\n"
+
+_LAST_RESORT = ProposedWorkaround(
+    'import functools\ntorch.compile = functools.partial(torch.compile, backend="aot_eager")',
+    "compile without Inductor: torch.compile(…, backend='aot_eager')",
+    9,
+)
+
+
+def _for_passes(names: Sequence[str]) -> Iterator[ProposedWorkaround]:
+    for name in names:
+        if name and not name.startswith("("):
+            yield ProposedWorkaround(
+                f"{_IMPORT}torch._inductor.config.disabled_passes = {name!r}",
+                f"disable this pass: torch._inductor.config.disabled_passes = {name!r}",
+                1,
+            )
+
+
+def _for_operations(stage: str, operations: Sequence[str]) -> Iterator[ProposedWorkaround]:
+    """Let eager's kernel run one operation."""
+    for operation in operations[:3]:
+        parts = operation.split(".")
+        if len(parts) != 3 or parts[0] not in ("aten", "prims"):
+            continue
+        overload = f"torch.ops.{operation}"
+        yield ProposedWorkaround(
+            "# Graphs in torch's cache were compiled without this: clear the cache once.\n"
+            "import torch._inductor.decomposition, torch._inductor.lowering\n"
+            f"torch._inductor.decomposition.decompositions.pop({overload}, None)\n"
+            "torch._inductor.decomposition.fast_random_decomps.cache_clear()\n"
+            f"torch._inductor.lowering.make_fallback({overload}, warn=False)",
+            f"run {operation} with eager's kernel",
+            2
+            if stage
+            in (stages.DECOMPOSITION, stages.LOWERING, stages.CODEGEN, stages.LOOP_BODY, "")
+            else 3,
+        )
+
+
+def _for_axes(suppressing: Sequence[tuple[Axis, str]]) -> Iterator[ProposedWorkaround]:
+    for axis, application in suppressing:
+        if axis.snippet is not None and application:
+            code = axis.snippet(application)
+            yield ProposedWorkaround(_IMPORT + code, code, axis.loss)
+        if axis.settings:
+            lines = [
+                f"torch._inductor.config.{key} = {value!r}" for key, value in axis.settings.items()
+            ]
+            yield ProposedWorkaround(
+                _IMPORT + "\n".join(lines),
+                f"do without {axis.title}: {'; '.join(lines)}",
+                axis.loss + 1,
+            )
+
+
+# --- Tries workarounds on the failing graph and measures what they cost ---------------------------
+
+_CALLS = 20
+_UNTRIED = 3
+_LONGEST = 1.0
+# Two measurements of the same thing that differ by more than this factor say nothing.
+_STEADY = 1.25
+
+
+def try_workarounds(
+    candidate: Candidate,
+    found: Found,
+    location: Location,
+    suppressing: Sequence[tuple[Axis, str]],
+    oracle: Oracle,
+) -> list[GraphWorkaround]:
+    """Workarounds with which the whole graph is right, the least loss first."""
+    operations = [location.operation, *found.operations]
+    passes = [location.pass_name, *(name for name in location.names if name.isidentifier())]
+    passes = passes if location.pass_name else []
+    proposals = propose_workarounds(
+        location.stage, _unique(operations), _unique(passes), suppressing
+    )
+    if not can_fork():
+        # In this process one would affect the next: they are tried on the program instead.
+        return [GraphWorkaround(each.text, each.code) for each in proposals[:_UNTRIED]]
+    working: list[tuple[ProposedWorkaround, float | None]] = []
+    forks = oracle.forks
+    for first in range(0, len(proposals), forks.workers):
+        wave = proposals[first : first + forks.workers]
+        answers = forks.ask_all(
+            [TriedWithWorkaround(candidate, each.code, forks.is_here) for each in wave]
+        )
+        for proposal, answer in zip(wave, answers, strict=True):
+            if answer.result and answer.result.get("works"):
+                working.append((proposal, answer.result.get("seconds")))
+        if working:
+            break
+    ends_without = found.failure.kind not in (HANG, SIGNAL, ERROR)
+    if working and not forks.is_here:
+        # Times of different machines say nothing about each other.
+        least, _ = working[0]
+        working[0] = least, forks.ask(_timed(candidate, least.code)).result
+    can_compare = ends_without and working and working[0][1]
+    plain = forks.ask(_timed(candidate)).result if can_compare else None
+    return [
+        GraphWorkaround(each.text, each.code, seconds / plain if seconds and plain else None)
+        for each, seconds in working
+    ]
+
+
+def _unique(names: Sequence[str]) -> list[str]:
+    return [name for name in dict.fromkeys(names) if name]
+
+
+@dataclass(frozen=True)
+class TriedWithWorkaround(CandidateWork):
+    """Whether the candidate is right with a workaround, and if so how fast."""
+
+    code: str
+    is_timed: bool = True
+
+    def __call__(self) -> dict[str, Any]:
+        exec(self.code, {"torch": torch})
+        try:
+            failure = examine(self.candidate)
+        except EagerFails:
+            return {"works": False}
+        if failure is not None:
+            return {"works": False}
+        return {"works": True, "seconds": _timed(self.candidate)() if self.is_timed else None}
+
+
+def _timed(candidate: Candidate, code: str = "") -> Callable[[], float | None]:
+    """Work for a fork: seconds of a compiled call; None if they vary too much."""
+
+    def work() -> float | None:
+        exec(code, {"torch": torch})
+        there = placed(candidate)
+        with compiling(there, in_filled_memory=False):
+            function = compiled(there)
+            inputs = copy_values(there.inputs)
+            function(*inputs)
+            halves = [_shortest(lambda: function(*inputs)) for _ in range(2)]
+            # If something else takes the processor or the GPU, no number is better than this one.
+            return min(halves) if max(halves) < _STEADY * min(halves) else None
+
+    return work
+
+
+def _shortest(call: Callable[[], Any]) -> float:
+    """Seconds of the shortest of many calls."""
+    best, begun = float("inf"), time.perf_counter()
+    for _ in range(_CALLS):
+        _wait_for_gpu()
+        started = time.perf_counter()
+        call()
+        _wait_for_gpu()
+        best = min(best, time.perf_counter() - started)
+        if time.perf_counter() - begun > _LONGEST:
+            break
+    return best
+
+
+def _wait_for_gpu() -> None:
+    if torch.cuda.is_initialized():
+        torch.cuda.synchronize()
+
+
+# --------------------------------------------------------------------------------------------------
+# What may make a compile faster: settings and parts to do without, tried on the graph itself.
+
+# What is worth to be offered: less than this much of the time is left.
+_HELPS = 0.5
+_MOST_TRIED = 5
+
+_SMALLER_KERNELS = (
+    {"max_fusion_size": 8},
+    {"realize_opcount_threshold": 8},
+    {"max_fusion_size": 1},
+)
+
+# Settings of torch._inductor.config that take work from a stage, those that lose least first.
+_SETTINGS: Mapping[str, Sequence[Mapping[str, Any]]] = {
+    stages.JOINT_PASS: ({"joint_graph_constant_folding": False}, {"pattern_matcher": False}),
+    stages.POST_GRAD_PASS: ({"reorder_for_locality": False}, {"pattern_matcher": False}),
+    stages.LOWERING: ({"realize_opcount_threshold": 8}, {"realize_reads_threshold": 2}),
+    stages.SCHEDULER: (
+        {"reorder_for_peak_memory": False},
+        {"loop_ordering_after_fusion": False},
+        *_SMALLER_KERNELS,
+    ),
+    stages.CODEGEN: (*_SMALLER_KERNELS, {"cpp.simdlen": 1}),
+    stages.CPP_COMPILE: (*_SMALLER_KERNELS, {"cpp.simdlen": 1}),
+}
+
+
+def faster_compiles(
+    candidate: Candidate,
+    location: Location,
+    operations: Sequence[str],
+    forks: Forks,
+    *,
+    until: str,
+    before: float,
+    seconds: float,
+) -> list[GraphWorkaround]:
+    """The first that makes the slow stage take less than half, measured on a graph.
+
+    `before` is what the stage takes without any of it, in a compile that goes as far as `until`
+    needs; a fork takes at most `seconds` besides.
+    """
+    for proposal in _proposals(location, operations):
+        measured = measure(
+            candidate,
+            forks,
+            seconds=_HELPS * before + seconds,
+            until=until,
+            stage=location.stage,
+            around=functools.partial(_applied, proposal),
+        )
+        after = measured.cost.seconds_of(location.stage)
+        if not measured.error and not measured.cost.ended_in and after < _HELPS * before:
+            text, code = proposal.text, proposal.code
+            return [GraphWorkaround(text, code, before=before, after=round(after, 3))]
+    return []
+
+
+def _proposals(location: Location, operations: Sequence[str]) -> list[ProposedWorkaround]:
+    settings = [_of_settings(each) for each in _SETTINGS.get(location.stage, ())]
+    named = [location.operation] if location.operation else list(operations)
+    operations = named if location.stage in (stages.LOWERING, stages.DECOMPOSITION) else ()
+    others = propose_workarounds(location.stage, operations, [location.pass_name], ())
+    of_parts = [each for each in others if each.loss < _LAST]
+    if location.stage == stages.LOWERING and is_users(file_of(location.function)):
+        # The program replaces the lowering after it has imported torch, so what is done then.
+        of_parts = [replace(each, code=at_last(each.code).strip()) for each in of_parts]
+    last = [each for each in others if each.loss >= _LAST]
+    return [*[*of_parts, *settings][:_MOST_TRIED], *last]
+
+
+# The loss of what does without Inductor.
+_LAST = 9
+
+
+def _of_settings(settings: Mapping[str, Any]) -> ProposedWorkaround:
+    lines = [f"torch._inductor.config.{name} = {value!r}" for name, value in settings.items()]
+    code = "import torch._inductor.config\n" + "\n".join(lines)
+    return ProposedWorkaround(code, "; ".join(lines), 2)
+
+
+@contextlib.contextmanager
+def _applied(proposal: ProposedWorkaround) -> Iterator[None]:
+    """In a fork: nothing has to be put back."""
+    exec(f"import torch\n{proposal.code}", {})
+    yield

@@ -1,0 +1,304 @@
+"""Runs the user's command with the scope inside every Python process that it starts.
+
+The command keeps its standard streams, working directory, arguments and process group: it is an
+ordinary child, so a terminal's Ctrl-C reaches it directly. Signals sent to the tool alone are
+passed on to it. Its exit status is kept and reported.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from importlib.machinery import ModuleSpec, PathFinder
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from inductoscope.errors import ToolFailure, UsageError
+from inductoscope.inside import private_cache
+from inductoscope.inside.scope import describe_launcher
+from inductoscope.launch.environment import RECORDING_VARIABLE, with_scope
+from inductoscope.model.process_position import OPTIONS_WITH_VALUE
+from inductoscope.recording.events import Exited, Launched
+from inductoscope.recording.layout import CACHE
+from inductoscope.recording.location import discard_recording
+from inductoscope.recording.privacy import without_secrets
+from inductoscope.recording.writer import StreamWriter
+
+if TYPE_CHECKING:
+    from inductoscope.model.entities import Ending
+
+
+_WATCHED = {
+    signal.SIGINT,
+    signal.SIGQUIT,
+    signal.SIGTERM,
+    signal.SIGHUP,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+    signal.SIGCHLD,
+}
+_SENT_BY_KERNEL = 0x80  # si_code of a signal from a terminal; a process sends another.
+_LONGEST_WAIT = 1.0
+_ABOUT_FIRST_LINE = (
+    " If it is a script, its first line has to name a program that exists: #!/usr/bin/env python3"
+)
+
+_PYTHON = re.compile(r"python[0-9.]*")
+
+# Takes the program's pid; the context that is entered while the program runs.
+Observer = Callable[[int], contextlib.AbstractContextManager[None]]
+
+
+def resolve_command(words: Sequence[str]) -> list[str]:
+    """What to execute for the words after `run`.
+
+    A script (`train.py`), a module (`-m package`) or Python code (`-c`) goes to this Python; any
+    other word is a program, which is expected to end in Python processes (torchrun, pytest, …).
+    """
+    if not words:
+        raise UsageError("Nothing to run. Give a script after the options: train.py [ARGS].")
+    first = words[0]
+    if first in ("-m", "-c"):
+        if len(words) < 2:
+            raise UsageError(f"{first} needs an argument, as in: inductoscope run {first} NAME.")
+        if first == "-m" and is_missing(words[1]):
+            raise UsageError(
+                f"Python finds no module {words[1]} to run (looked in {Path.cwd()} and in what "
+                f"{sys.executable} has installed)."
+            )
+        return [sys.executable, *words]
+    if first.endswith(".ipynb"):
+        raise UsageError(
+            f"{first} is a notebook, which Python cannot run. In its cells, use `with "
+            "inductoscope.record():` or inductoscope.check(function, *inputs); or make a script of "
+            f"it: jupyter nbconvert --to script {first}"
+        )
+    if first.endswith((".py", ".pyc", ".pyz")) or _is_python_text(Path(first)):
+        return [sys.executable, *_existing_script(first, words)]
+    return _program(first, words)
+
+
+def _is_python_text(path: Path) -> bool:
+    """A file without the execute bit is meant for Python, whatever it is called."""
+    return path.is_file() and not os.access(path, os.X_OK)
+
+
+def _existing_script(first: str, words: Sequence[str]) -> Sequence[str]:
+    path = Path(first)
+    if not path.exists():
+        raise UsageError(f"The script {first} does not exist (looked in {Path.cwd()}).")
+    if path.is_dir() and not (path / "__main__.py").exists():
+        raise UsageError(f"{first} is a folder without a __main__.py, so Python cannot run it.")
+    if not os.access(path, os.R_OK):
+        raise UsageError(f"The script {first} cannot be read. Allow it with: chmod u+r {first}")
+    return words
+
+
+def _program(first: str, words: Sequence[str]) -> list[str]:
+    if Path(first).is_dir():
+        if (Path(first) / "__main__.py").exists():
+            return [sys.executable, *words]
+        raise UsageError(f"{first} is a folder without a __main__.py, so Python cannot run it.")
+    if shutil.which(first) is None:
+        raise UsageError(
+            f"{first} is neither a script in {Path.cwd()} nor a program on PATH. "
+            "To run a module: inductoscope run -m MODULE."
+        )
+    if _PYTHON.fullmatch(Path(first).name):
+        _refuse_missing_script_of_python(words[1:])
+    return list(words)
+
+
+def _refuse_missing_script_of_python(words: Sequence[str]) -> None:
+    """Refuse `python missing.py`; that Python itself knows best which modules it has."""
+    rest = list(words)
+    while rest and rest[0].startswith("-"):
+        option = rest.pop(0)
+        is_short = not option.startswith("--")
+        if option in OPTIONS_WITH_VALUE:
+            del rest[:1]
+        elif option in ("-", "--") or (is_short and set(option) & set("mc")):
+            return  # Standard input, a module or code.
+    if rest:
+        _existing_script(rest[0], rest)
+
+
+def environment_for(folder: Path, base: Mapping[str, str], *, fresh: bool) -> dict[str, str]:
+    """The user's environment with the scope's start-up hook in front of PYTHONPATH."""
+    environment = with_scope(dict(base))
+    environment[RECORDING_VARIABLE] = str(folder)
+    if fresh:
+        environment.update(private_cache.environment(folder / CACHE))
+    return environment
+
+
+def run_recorded(
+    command: Sequence[str],
+    folder: Path,
+    *,
+    fresh: bool = False,
+    observer: Observer | None = None,
+    variables: Mapping[str, str] | None = None,
+    stdout: int | None = None,
+) -> Ending:
+    """Run `command` to its end, recorded into `folder`, with further variables if given.
+
+    `stdout` is a descriptor that becomes the program's standard output, instead of the tool's own.
+    """
+    stream = StreamWriter(folder, first_event=describe_launcher)
+    environment = {**environment_for(folder, os.environ, fresh=fresh), **(variables or {})}
+    started = time.monotonic()
+    # From here on no signal ends the tool before the program: signals are passed on, or wait.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED)
+    try:
+        child = start_or_discard(folder, lambda: _start(command, environment, mask, stdout))
+        stream.emit(Launched(pid=child.pid, command=tuple(without_secrets(command))))
+        with observer(child.pid) if observer else contextlib.nullcontext():
+            status = _wait(child)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    ending = record_ending(stream, child.pid, status, time.monotonic() - started)
+    from inductoscope.launch.tidying import tidy_run
+
+    tidy_run(folder)
+    return ending
+
+
+def start_or_discard(
+    folder: Path, start: Callable[[], subprocess.Popen[bytes]]
+) -> subprocess.Popen[bytes]:
+    """Start the command; if the system refuses, take back the recording that was made for it."""
+    try:
+        return start()
+    except OSError as error:
+        discard_recording(folder)
+        what_to_do = _ABOUT_FIRST_LINE if error.errno in (errno.ENOENT, errno.ENOEXEC) else ""
+        raise ToolFailure(
+            f"{error.filename or 'The command'} cannot be started: {error.strerror}.{what_to_do}"
+        ) from error
+
+
+def ending_from(status: int, seconds: float, by_tool: str = "") -> Ending:
+    """How a command ended. `status` is Popen's."""
+    from inductoscope.model.entities import Ending
+
+    return Ending(
+        exit_code=128 - status if status < 0 else status,
+        signal=-status if status < 0 else None,
+        seconds=seconds,
+        by_tool=by_tool,
+    )
+
+
+def record_ending(
+    stream: StreamWriter, pid: int, status: int, seconds: float, by_tool: str = ""
+) -> Ending:
+    """Write how a command ended as the launcher's last event. `status` is Popen's."""
+    ending = ending_from(status, seconds, by_tool)
+    stream.emit(
+        Exited(
+            pid=pid,
+            exit_code=ending.exit_code,
+            signal=ending.signal,
+            seconds=round(ending.seconds, 3),
+            by_tool=by_tool,
+        )
+    )
+    stream.close()
+    return ending
+
+
+def _start(
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    mask: set[signal.Signals | int],
+    stdout: int | None,
+) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        command,
+        env=environment,
+        stdout=stdout,
+        # Descriptors from the shell, as for <(…), are for the program.
+        close_fds=False,
+        # The program gets the signal mask that the tool was started with.
+        preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, mask),
+    )
+
+
+def _wait(child: subprocess.Popen[bytes]) -> int:
+    """Wait for the child, and pass on to it the signals that only the tool received."""
+    if not hasattr(signal, "sigtimedwait"):  # On macOS, signals wait until the program ends.
+        return child.wait()
+    while child.poll() is None:
+        arrived = signal.sigtimedwait(_WATCHED, _LONGEST_WAIT)
+        if arrived is not None and arrived.si_signo != signal.SIGCHLD:
+            _pass_on(child, arrived)
+    return child.returncode
+
+
+def _pass_on(child: subprocess.Popen[bytes], arrived: signal.struct_siginfo) -> None:
+    """A terminal sends its signals to the child as well; a `kill` reaches the tool alone.
+
+    A signal sent to the whole process group looks like the latter, and reaches the child twice.
+    """
+    if arrived.si_code == _SENT_BY_KERNEL:
+        return
+    with contextlib.suppress(ProcessLookupError):
+        child.send_signal(arrived.si_signo)
+
+
+# --- Whether Python finds the module of `-m MODULE`, asked before anything is recorded ------------
+#
+# Nothing is imported: a package's code may be slow and may do anything, and it is the program that
+# runs it. So the folders of a package are looked through as Python would.
+
+# A package that mentions one of these may find its parts in places of its own.
+_OWN_WAYS = (b"__path__", b"sys.modules", b"meta_path", b"path_hooks")
+
+
+def is_missing(module: str) -> bool:
+    """True only if this Python is certain not to find it; a doubt is left to the program."""
+    try:
+        return not _may_exist(module.split("."))
+    except Exception:  # A finder of the user's environment, or a package in no plain folder.
+        return False
+
+
+def _may_exist(names: Sequence[str]) -> bool:
+    places: Sequence[str] | None = None
+    for count in range(1, len(names) + 1):
+        found = _find(".".join(names[:count]), places)
+        if found is None:
+            return False
+        if found.submodule_search_locations is None:
+            return True  # A module; one that has parts all the same makes them itself.
+        if _has_own_ways(found):
+            return True
+        places = list(found.submodule_search_locations)
+    # A package is run by its part __main__.
+    return _find(".".join([*names, "__main__"]), places) is not None
+
+
+def _find(name: str, places: Sequence[str] | None) -> ModuleSpec | None:
+    """Ask the finders of this Python; for -m the current folder comes before all others."""
+    for finder in sys.meta_path:
+        where = [os.getcwd(), *sys.path] if finder is PathFinder and places is None else places
+        found = finder.find_spec(name, where)
+        if found is not None:
+            return found
+    return None
+
+
+def _has_own_ways(package: ModuleSpec) -> bool:
+    if package.origin is None:
+        return False  # A folder without __init__.py: no code of its own.
+    text = Path(package.origin).read_bytes()
+    return any(word in text for word in _OWN_WAYS)

@@ -1,0 +1,198 @@
+"""What is counted, and how: the same numbers in the summary, on the page and in JSON.
+
+A kernel is generated code that a wrapper defines, however often it is called. A library call is a
+call of anything else: `extern_kernels.mm`, `torch.ops.aten.sort.stable`. Pairs are counted by
+the fusion ledger.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeVar
+
+from inductoscope.model.entities import (
+    Compile,
+    InductorGraph,
+    Kernel,
+    NativeCompile,
+    Recording,
+)
+from inductoscope.model.process_position import native_key
+from inductoscope.recording.events import NativeEnd, NativeStart
+
+LIBRARY = "extern"
+
+# Inductor schedules these like calls of a library. It writes an expression for them (`buf1[0]`), a
+# check, or the call of another graph, which has kernels and calls itself.
+NO_CALLS = frozenset(
+    (
+        *("MultiOutput", "OpaqueMultiOutput", "AllocatingMultiOutput", "TMADescriptor"),
+        *("AssertScalar", "DynamicScalar"),
+        *("DynamicSelectStorageOffset", "DynamicSliceSize"),
+        *("Conditional", "Switch", "WhileLoop", "InvokeSubgraph"),
+    )
+)
+
+
+@dataclass(frozen=True)
+class KernelCounts:
+    """How many kernels were generated, and what the wrappers call."""
+
+    # By language.
+    defined: Mapping[str, int]
+    calls: int
+    library_calls: int
+
+
+def count_kernels(graphs: Iterable[InductorGraph]) -> KernelCounts:
+    """The counts over all these graphs. A name stands for one kernel within its graph only."""
+    defined: Counter[str] = Counter()
+    calls: Counter[bool] = Counter()
+    for graph in graphs:
+        defined.update(kernel.language for kernel in generated(graph))
+        calls.update(kernel.language == LIBRARY for kernel in graph.kernels)
+    return KernelCounts(dict(defined), calls[False], calls[True])
+
+
+def generated(graph: InductorGraph) -> tuple[Kernel, ...]:
+    """The kernels that the wrapper of a graph defines, each by its first call."""
+    found = {kernel.name: kernel for kernel in reversed(graph.kernels)}
+    return tuple(found[name] for name in calls_by_name(graph) if found[name].language != LIBRARY)
+
+
+def library_calls(graph: InductorGraph) -> tuple[Kernel, ...]:
+    """The calls of libraries in the wrapper of a graph."""
+    return tuple(kernel for kernel in graph.kernels if kernel.language == LIBRARY)
+
+
+def calls_by_name(graph: InductorGraph) -> dict[str, int]:
+    """What the wrapper of a graph calls, and how often, in the order of the first calls."""
+    return dict(Counter(kernel.name for kernel in graph.kernels))
+
+
+# --- Native compiles: a start and an end are joined; a start without an end is still running ------
+
+Item = TypeVar("Item")
+
+# Characters of a C++ kernel that tell it from nearly all others.
+_BEGINNING = 400
+
+
+def fold_natives(
+    events: Iterable[tuple[str, NativeStart | NativeEnd]],
+) -> tuple[NativeCompile, ...]:
+    """All runs of native compilers, in the order in which they ended, unfinished ones last.
+
+    Each event comes with the stream that it is from.
+    """
+    running: dict[tuple[str, ...], NativeCompile] = {}
+    done: list[NativeCompile] = []
+    for stream, event in events:
+        key = (stream, *native_key(event))
+        if isinstance(event, NativeStart):
+            running[key] = _begun(event, stream)
+        else:
+            running.pop(key, None)
+            done.append(_ended(event, stream))
+    return (*done, *running.values())
+
+
+def _begun(event: NativeStart, stream: str) -> NativeCompile:
+    return NativeCompile(
+        tool=event.tool,
+        source=event.source,
+        output="",
+        command="",
+        seconds=None,
+        exit_code=None,
+        error="",
+        messages="",
+        digest="",
+        kernel=event.kernel,
+        config=event.config,
+        process=stream,
+    )
+
+
+def _ended(event: NativeEnd, stream: str) -> NativeCompile:
+    return NativeCompile(
+        tool=event.tool,
+        source=event.source,
+        output=event.output,
+        command=event.command,
+        seconds=event.seconds or 0.0,
+        exit_code=event.exit_code,
+        error=event.error,
+        messages=event.messages,
+        digest=event.payload,
+        kernel=event.kernel,
+        config=event.config,
+        forms=event.forms,
+        registers=event.registers,
+        spills=event.spills,
+        shared=event.shared,
+        passes=event.passes,
+        cache_hit=event.cache_hit,
+        process=stream,
+    )
+
+
+def compile_of_kernel(recording: Recording, kernel: Kernel) -> tuple[NativeCompile, ...]:
+    """The native compiles of a kernel."""
+    return NativeIndex(recording).of(kernel)
+
+
+class NativeIndex:
+    """Finds the native compiles of kernels: by name for Triton, by text for C++.
+
+    The C++ compiler is given the kernel's text inside a larger file whose name is a hash, so the
+    text itself is what joins the two.
+    """
+
+    def __init__(self, recording: Recording) -> None:
+        self._recording = recording
+
+    @cached_property
+    def _by_name(self) -> dict[str, list[NativeCompile]]:
+        return _grouped((native.kernel, native) for native in self._recording.natives)
+
+    @cached_property
+    def _texts(self) -> list[tuple[str, NativeCompile]]:
+        natives = [native for native in self._recording.natives if native.digest]
+        return [(_core(self._recording.payload(native.digest)), native) for native in natives]
+
+    @cached_property
+    def _by_beginning(self) -> dict[str, list[tuple[str, NativeCompile]]]:
+        return _grouped((pair[0][:_BEGINNING], pair) for pair in self._texts)
+
+    def of(self, kernel: Kernel) -> tuple[NativeCompile, ...]:
+        """The native compiles of one kernel."""
+        if kernel.language == "Triton":
+            return tuple(self._by_name.get(kernel.name, ()))
+        text = _core(self._recording.payload(kernel.digest))
+        if not text:
+            return ()
+        likely = self._by_beginning.get(text[:_BEGINNING], self._texts)
+        return tuple(native for found, native in likely if text in found)
+
+
+def _grouped(pairs: Iterable[tuple[str, Item]]) -> dict[str, list[Item]]:
+    found: dict[str, list[Item]] = {}
+    for key, item in pairs:
+        found.setdefault(key, []).append(item)
+    return found
+
+
+def _core(source: str) -> str:
+    """The part of a C++ kernel that no wrapper changes: from its signature on."""
+    start = source.find("void ")
+    return source[start:].strip() if start >= 0 else ""
+
+
+def libraries_from_cache(recording: Recording, compile_: Compile) -> int:
+    """How many C++ libraries were in the cache: asked for, and never compiled in this run."""
+    compiled = {native.digest for native in recording.natives if native.tool == "c++"}
+    return sum(1 for digest in compile_.libraries if digest not in compiled)

@@ -1,0 +1,192 @@
+"""Follows operations through every stage: Python line, FX, IR, scheduler, loop body, kernel."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from inductoscope.model.entities import (
+    Compile,
+    InductorGraph,
+    Kernel,
+    LoweredNode,
+    NativeCompile,
+    Recording,
+)
+from inductoscope.model.fx import FxGraph, FxNode, read_graph
+from inductoscope.model.join import (
+    GraphJoin,
+    Steps,
+    captured_graph,
+    final_graph,
+    lines_of_steps,
+    why_codeless,
+)
+from inductoscope.model.kernels import compile_of_kernel
+from inductoscope.model.schedule import ScheduledNode, read_schedule
+from inductoscope.torch_facts.frames import Frame
+
+
+@dataclass(frozen=True)
+class LoopLines:
+    """The lines of one scheduler node's loop body that an operation became."""
+
+    node: str
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class KernelLines:
+    """The lines of a generated kernel that an operation became."""
+
+    kernel: Kernel
+    lines: tuple[tuple[int, str], ...]
+    natives: tuple[NativeCompile, ...]
+
+
+@dataclass(frozen=True)
+class OperationTrace:
+    """One operation of the final graph, at every level."""
+
+    compile: Compile
+    graph: InductorGraph
+    place: Frame | None
+    captured: tuple[FxNode, ...]
+    node: FxNode
+    lowered: LoweredNode | None
+    scheduled: tuple[ScheduledNode, ...]
+    groups: tuple[ScheduledNode, ...]
+    loop_lines: tuple[LoopLines, ...]
+    kernels: tuple[KernelLines, ...]
+    # Why it has no code of its own; empty where it has some, or nothing is known.
+    no_code: str = ""
+
+
+Selector = Callable[[FxNode], bool]
+
+# What torch puts before the name of an operation that does the same in another way.
+_VARIANTS = "_|_safe_|_unsafe_|native_|_native_"
+
+
+def by_operation(name: str) -> Selector:
+    """Selects nodes by name ('relu', 'relu_1') or by operation ('softmax').
+
+    torch has variants of an operation, such as _softmax and _safe_softmax for softmax.
+    """
+    wanted = name.strip().lower()
+    variant = re.compile(rf"(?:{_VARIANTS})?{re.escape(wanted)}")
+    numbered = re.compile(rf"{variant.pattern}(_\d+)?")
+
+    def select(node: FxNode) -> bool:
+        if numbered.fullmatch(node.name.lower()) or node.target.lower() == wanted:
+            return True
+        return any(variant.fullmatch(word) for word in (node.operation.lower(), _bare(node.aten)))
+
+    return select
+
+
+def _bare(aten: str) -> str:
+    parts = aten.split(".")
+    return parts[1].lower() if len(parts) > 1 else aten.lower()
+
+
+def by_source(place: str) -> Selector:
+    """Selects nodes by a line of the user's program: 'file.py:12', or 'file.py' for all of it."""
+    file, _, line = place.rpartition(":")
+    if not file or not line.isdecimal():
+        file, line = place, ""
+
+    def matches(frame: Frame) -> bool:
+        same_file = frame.file == file or frame.file.endswith("/" + file.removeprefix("./"))
+        return same_file and (not line or str(frame.line) == line.lstrip("0"))
+
+    return lambda node: any(matches(frame) for frame in node.stack)
+
+
+def trace(recording: Recording, select: Selector) -> Iterator[OperationTrace]:
+    """Every operation that `select` chooses, in every graph that was compiled."""
+    for compile_ in recording.compiles:
+        for graph in compile_.inductor:
+            yield from _trace_graph(GraphJoin(recording, compile_, graph), select)
+
+
+def _trace_graph(join: GraphJoin, select: Selector) -> Iterator[OperationTrace]:
+    if join.final is None:
+        return
+    captured = captured_graph(join.recording, join.compile)
+    chosen_before = {node.name for node in captured.calls if select(node)} if captured else set()
+    for node in join.final.calls:
+        if select(node) or chosen_before & set(node.origins):
+            yield _trace_node(join, node, captured)
+
+
+def _trace_node(join: GraphJoin, node: FxNode, captured: FxGraph | None) -> OperationTrace:
+    leaves = join.leaves(node) or join.led_to(node)
+    steps = join.steps(node, leaves)
+    return OperationTrace(
+        compile=join.compile,
+        graph=join.graph,
+        place=node.place,
+        captured=_captured_nodes(captured, node),
+        node=node,
+        lowered=join.lowered.get(node.name),
+        scheduled=tuple(leaves),
+        groups=tuple(join.groups(leaves)),
+        loop_lines=tuple(
+            LoopLines(name, tuple(step.text for step in found)) for name, found in steps.items()
+        ),
+        kernels=tuple(
+            _kernel_lines(join.recording, kernel, steps) for kernel in join.kernels(leaves)
+        ),
+        no_code=why_codeless(join, node),
+    )
+
+
+def _captured_nodes(captured: FxGraph | None, node: FxNode) -> tuple[FxNode, ...]:
+    """The operations of Dynamo's graph that a node goes back to."""
+    if captured is None:
+        return ()
+    return tuple(
+        found
+        for name in node.origins
+        if (found := captured.node(name)) is not None and found.op != "placeholder"
+    )
+
+
+def _kernel_lines(recording: Recording, kernel: Kernel, steps: Steps) -> KernelLines:
+    source = recording.payload(kernel.digest)
+    wanted = lines_of_steps(kernel, source, steps)
+    lines = tuple(
+        (number, text)
+        for number, text in enumerate(source.splitlines(), start=1)
+        if number in wanted
+    )
+    return KernelLines(kernel, lines, compile_of_kernel(recording, kernel))
+
+
+def source_of_node(recording: Recording, compile_: Compile, graph_key: str, node: str) -> str:
+    """The user's line that a node of an Inductor graph goes back to; empty where unknown."""
+    if not node:
+        return ""
+    for graph in compile_.inductor:
+        if graph.key == graph_key:
+            final = read_graph(recording, final_graph(compile_, graph))
+            found = final.node(node) if final else None
+            return str(found.place) if found and found.place else ""
+    return ""
+
+
+def operations_of(
+    recording: Recording, compile_: Compile, graph_key: str, scheduler_node: str
+) -> list[str]:
+    """The FX nodes inside a scheduler node; empty where there is no such node."""
+    for graph in compile_.inductor:
+        if graph.key != graph_key or not scheduler_node:
+            continue
+        every = read_schedule(recording, graph.scheduled_after)
+        every += read_schedule(recording, graph.scheduled_before)
+        for node in every:
+            if node.name == scheduler_node:
+                return list(dict.fromkeys(o for leaf in node.leaves for o in leaf.origins))
+    return []

@@ -1,0 +1,260 @@
+"""Where a process is: the stages it has entered and not left, and what it waits for.
+
+Computed here and nowhere else, for recordings and for streams that are still being written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from typing import Any
+
+from inductoscope.recording.decoding import Entry
+from inductoscope.recording.events import (
+    ChoiceEnd,
+    ChoiceStart,
+    CompileStart,
+    EagerReturned,
+    Event,
+    FusionRoundDone,
+    GraphCall,
+    GraphReturned,
+    NativeEnd,
+    NativeStart,
+    NodeLowered,
+    ProcessEnd,
+    ProcessStart,
+    StageEnd,
+    StageStart,
+    TracingContinues,
+)
+from inductoscope.torch_facts.stages import NATIVE_COMPILES
+
+Stage = Entry[StageStart]
+
+
+class OpenStages:
+    """The stages that a process has entered and not left.
+
+    On one thread they nest, so the end of a stage ends what was entered in it as well: an exception
+    may leave a stage unseen. Old recordings do not name threads. There, only stages of the same
+    compile and graph are taken to be on the same thread.
+    """
+
+    def __init__(self, *, names_threads: bool = False) -> None:
+        self.names_threads = names_threads
+        self._open: list[Stage] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._open)
+
+    @property
+    def all(self) -> tuple[Stage, ...]:
+        """In the order in which they were entered, so that inner ones follow outer ones."""
+        return tuple(self._open)
+
+    @property
+    def innermost(self) -> StageStart | None:
+        """The stage that was entered last."""
+        return self._open[-1].event if self._open else None
+
+    @property
+    def since(self) -> float | None:
+        """When the outermost one on the thread of the innermost was entered, by its clock."""
+        thread = self.innermost.thread if self.innermost is not None else 0
+        return next((stage.time for stage in self._open if stage.event.thread == thread), None)
+
+    def enter(self, entry: Stage) -> None:
+        """A stage begins."""
+        self._open.append(entry)
+
+    def leave(self, end: StageEnd) -> tuple[Stage, ...]:
+        """A stage ends: it, and what was entered in it; nothing if it was never entered."""
+        thread = [stage for stage in self._open if stage.event.thread == end.thread]
+        place = _place_of(thread, end)
+        if place is None:
+            return ()
+        found, inner = thread[place], thread[place + 1 :]
+        if not self.names_threads:
+            inner = [stage for stage in inner if _can_be_inside(found.event, stage.event)]
+        ended = (found, *inner)
+        self._open = [s for s in self._open if not any(s is stage for stage in ended)]
+        return ended
+
+    def clear(self) -> None:
+        """The process has ended."""
+        self._open.clear()
+
+
+def _can_be_inside(outer: StageStart, inner: StageStart) -> bool:
+    # The key of a graph inside another begins with that of the outer one.
+    return inner.compile == outer.compile and inner.graph.startswith(outer.graph)
+
+
+def _place_of(stages: list[Stage], end: StageEnd) -> int | None:
+    """Where the last of `stages` is that `end` can be the end of; exact matches come first."""
+    exact = (end.stage, end.graph, end.detail)
+    # A stage that waits for a compiler may learn which one it is only when that one fails.
+    names = NATIVE_COMPILES if end.stage in NATIVE_COMPILES else ()
+    others = [(name, end.graph, end.detail) for name in names]
+    for key in (exact, (end.stage,), *others):
+        for place in reversed(range(len(stages))):
+            start = stages[place].event
+            if (start.stage, start.graph, start.detail)[: len(key)] == key:
+                return place
+    return None
+
+
+NativeKey = tuple[str, str, str, str]
+
+
+def native_key(event: NativeStart | NativeEnd) -> NativeKey:
+    """What tells runs of native compilers apart."""
+    return event.tool, event.kernel, event.config, event.source
+
+
+@dataclass
+class ProcessPosition:
+    """How far one process has come. Feed it the entries of its stream in order."""
+
+    stages: OpenStages = field(default_factory=OpenStages)
+    # Native compiles and choices of autotuning that have begun and not ended.
+    natives: dict[NativeKey, Entry[NativeStart]] = field(default_factory=dict)
+    choices: dict[str, Entry[ChoiceStart]] = field(default_factory=dict)
+    # The compiled graph that is being called, and how long eager took for the same call; None
+    # while eager is still at it.
+    call: GraphCall | None = None
+    eager_seconds: float | None = None
+    # Where the functions are that were compiled, by compile id.
+    functions: dict[str, str] = field(default_factory=dict)
+    last_node: str = ""
+    # Rounds of fusion that the scheduler has made for the graph that it is at.
+    rounds: int = 0
+    process: ProcessStart | None = None
+    has_ended: bool = False
+    # When it was last seen to get on, by its clock; and how often it was only seen to trace on.
+    latest: float = 0.0
+    signs: int = 0
+
+    def take(self, entry: Entry[Event]) -> None:
+        """One more entry; most kinds say nothing about where the process is."""
+        is_sign = isinstance(entry.event, TracingContinues)
+        if entry.event.is_progress or is_sign:
+            self.latest = max(self.latest, entry.time)
+            self.signs = self.signs + 1 if is_sign else 0
+        handler = _HANDLERS.get(type(entry.event))
+        if handler is not None:
+            handler(self, entry)
+
+    @property
+    def seconds_inside(self) -> float:
+        """From when it entered the compiler until it was last seen to get on; 0 outside."""
+        return 0.0 if self.stages.since is None else self.latest - self.stages.since
+
+    @property
+    def role(self) -> str:
+        """What the process is for: launcher for the tool itself."""
+        return self.process.role if self.process else ""
+
+    @property
+    def rank(self) -> str:
+        """The rank of a distributed program."""
+        return self.process.rank if self.process else ""
+
+    @property
+    def compile(self) -> str:
+        """The compile under way; empty outside of one."""
+        compiles = (stage.event.compile for stage in reversed(self.stages.all))
+        return next(filter(None, compiles), "")
+
+    def _described(self, entry: Entry[ProcessStart]) -> None:
+        self.process = entry.event
+        self.stages.names_threads = entry.event.names_threads
+
+    def _ended(self, entry: Entry[ProcessEnd]) -> None:
+        self.stages.clear()
+        self.call = None
+        self.has_ended = True
+
+    def _stage_begins(self, entry: Entry[StageStart]) -> None:
+        self.stages.enter(entry)
+        self.rounds = 0
+
+    def _stage_ends(self, entry: Entry[StageEnd]) -> None:
+        self.stages.leave(entry.event)
+
+    def _compile_begins(self, entry: Entry[CompileStart]) -> None:
+        self.functions[entry.event.compile] = f"{entry.event.file}:{entry.event.line}"
+
+    def _native_begins(self, entry: Entry[NativeStart]) -> None:
+        self.natives[native_key(entry.event)] = entry
+
+    def _native_ends(self, entry: Entry[NativeEnd]) -> None:
+        self.natives.pop(native_key(entry.event), None)
+
+    def _choice_begins(self, entry: Entry[ChoiceStart]) -> None:
+        self.choices[entry.event.choice] = entry
+
+    def _choice_ends(self, entry: Entry[ChoiceEnd]) -> None:
+        self.choices.pop(entry.event.choice, None)
+
+    def _lowered(self, entry: Entry[NodeLowered]) -> None:
+        self.last_node = entry.event.node
+
+    def _round_done(self, entry: Entry[FusionRoundDone]) -> None:
+        self.rounds = entry.event.round
+
+    def _call_begins(self, entry: Entry[GraphCall]) -> None:
+        self.call, self.eager_seconds = entry.event, None
+
+    def _call_ends(self, entry: Entry[GraphReturned]) -> None:
+        self.call, self.eager_seconds = None, None
+
+    def _eager_returned(self, entry: Entry[EagerReturned]) -> None:
+        self.eager_seconds = entry.event.seconds
+
+
+_HANDLERS: dict[type[Event], Callable[[ProcessPosition, Entry[Any]], None]] = {
+    ProcessStart: ProcessPosition._described,
+    ProcessEnd: ProcessPosition._ended,
+    StageStart: ProcessPosition._stage_begins,
+    StageEnd: ProcessPosition._stage_ends,
+    CompileStart: ProcessPosition._compile_begins,
+    NativeStart: ProcessPosition._native_begins,
+    NativeEnd: ProcessPosition._native_ends,
+    ChoiceStart: ProcessPosition._choice_begins,
+    ChoiceEnd: ProcessPosition._choice_ends,
+    NodeLowered: ProcessPosition._lowered,
+    FusionRoundDone: ProcessPosition._round_done,
+    GraphCall: ProcessPosition._call_begins,
+    GraphReturned: ProcessPosition._call_ends,
+    EagerReturned: ProcessPosition._eager_returned,
+}
+
+
+# --- What a Python process runs, for people: its script, its module, or that it is code -----------
+
+# Options of Python whose value is the next word.
+OPTIONS_WITH_VALUE = ("-W", "-X", "--check-hash-based-pycs")
+
+
+def what_runs(argv: Sequence[str]) -> str:
+    """A short name; empty where there is none to give.
+
+    >>> what_runs(["/usr/bin/python3", "-u", "/home/me/train.py", "--epochs", "1"])
+    'train.py'
+    >>> what_runs(["python", "-m", "package.train"])
+    '-m package.train'
+    """
+    rest = list(argv[1:])
+    while rest and rest[0].startswith("-"):
+        option = rest.pop(0)
+        value = rest[0] if rest else ""
+        if option in OPTIONS_WITH_VALUE:
+            del rest[:1]
+        elif not option.startswith("--") and option.endswith("c"):
+            return "multiprocessing" if value.startswith("from multiprocessing") else "python -c"
+        elif not option.startswith("--") and option.endswith("m"):
+            return f"-m {value}"
+    return PurePath(rest[0]).name if rest else ""

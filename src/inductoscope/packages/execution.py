@@ -1,0 +1,308 @@
+"""Runs a package in a child process, under limits, and says how that ended.
+
+Loading a package executes native code from it. That is done only for a file that the user gave
+inputs for, and never in the tool's own process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from inductoscope.errors import ToolFailure, UsageError
+from inductoscope.packages import cpp_library
+from inductoscope.packages.package import Package, PackagedModel
+from inductoscope.processes.children import (
+    ChildEvent,
+    ChildLimits,
+    ChildProgram,
+    ChildResult,
+    run_child,
+)
+from inductoscope.torch_facts.crash_stacks import crash_place
+from inductoscope.torch_facts.package_guards import BrokenGuard, InputFacts, translate
+from inductoscope.wording import count_of
+
+# CUDA reserves more addresses than any machine has memory.
+_NO_LIMIT_GIB = float(1 << 20)
+
+# What torch raises where a file of a package cannot be written.
+_NOT_UNPACKED = "Failed to extract zip file"
+
+STEPS = {
+    "torch": "importing torch",
+    "operators": "loading the custom operators",
+    "inputs": "loading the inputs",
+    "load": "loading the package",
+    "run": "running the model",
+    "repeat": "calling it again and again",
+    "reload": "loading it again and again",
+    "leaks": "calling parts of it alone",
+    "streams": "running it on several streams",
+}
+
+
+@dataclass(frozen=True)
+class RunRequest:
+    """What the user asks for."""
+
+    inputs: Path
+    operators: tuple[Path, ...] = ()
+    limits: ChildLimits = field(default_factory=ChildLimits)
+    serve: Mapping[str, int] = field(default_factory=dict)  # threads and calls; empty for one run
+    cpp_library_first: bool = False  # load the one that torch uses before the package
+    leaks: Path | None = None  # the library that remembers allocations: look for what leaks
+
+
+@dataclass(frozen=True)
+class RunOutcome:
+    """How a run ended."""
+
+    outcome: str  # runs, broken guards, fails, dies, does not end
+    step: str
+    message: str
+    signal: str
+    exit_code: int | None
+    seconds: float
+    inputs: tuple[InputFacts, ...]
+    outputs: tuple[Mapping[str, Any], ...]
+    broken: tuple[BrokenGuard, ...]
+    printed: str
+    measured: tuple[ChildEvent, ...] = ()  # what repeated calls gave
+
+    @property
+    def where(self) -> str:
+        """In which step it ended, as part of a sentence."""
+        return f"while {STEPS[self.step]}" if self.step in STEPS else ""
+
+
+def run_package(
+    package: Package,
+    model: PackagedModel,
+    request: RunRequest,
+    folder: Path,
+    on_step: Callable[[str], None],
+) -> RunOutcome:
+    """Run it once, and more often if `serve` says so. `folder` is for this run alone."""
+    for path in (request.inputs, *request.operators):
+        if not path.is_file():
+            raise UsageError(f"{path} does not exist, or is not a file.")
+    order = folder / "order.json"
+    order.write_text(json.dumps(_order(package, model, request, folder)), "utf-8")
+    environment = child_environment(folder)
+    if request.leaks is not None:
+        environment |= cpp_library.preloaded(str(request.leaks))
+    program = ChildProgram(Path(__file__).with_name("child.py"), (str(order),), environment)
+
+    def on_event(event: ChildEvent) -> None:
+        if event.get("event") == "stage":
+            on_step(STEPS.get(str(event.get("stage")), "working"))
+
+    ended = run_child(program, limits_for(model, request.limits), folder, on_event)
+    _raise_if_full(package, ended, folder)
+    return _outcome(ended, model)
+
+
+def _raise_if_full(package: Package, ended: ChildResult, folder: Path) -> None:
+    """Torch unpacks a package into the folder for temporary files."""
+    text = " ".join(str(event.get("message", "")) for event in ended.events)
+    free = shutil.disk_usage(folder).free
+    if _NOT_UNPACKED in text and free < package.bytes:
+        raise ToolFailure(
+            f"There is no room to unpack {package.path.name}: {folder.parent} has {free:,} bytes "
+            f"left, and the package has {package.bytes:,}. Make room there, or set TMPDIR to a "
+            "folder that has some."
+        )
+
+
+def child_environment(folder: Path) -> dict[str, str]:
+    """Temporary files stay in the folder of the run; C++ says where an error came from."""
+    temporary = folder / "tmp"
+    temporary.mkdir(exist_ok=True)
+    return {
+        "TMPDIR": str(temporary),
+        "TORCH_SHOW_CPP_STACKTRACES": "1",
+        "TORCHINDUCTOR_CACHE_DIR": str(temporary / "compiled"),
+    }
+
+
+def limits_for(model: PackagedModel, limits: ChildLimits) -> ChildLimits:
+    """A limit of addresses only where addresses mean memory."""
+    wide = replace(limits, cores=os.cpu_count() or 1)
+    return wide if model.device in ("", "cpu") else replace(wide, memory_gib=_NO_LIMIT_GIB)
+
+
+def _order(
+    package: Package, model: PackagedModel, request: RunRequest, folder: Path
+) -> dict[str, Any]:
+    wrapper = model.wrapper
+    return {
+        "search_path": str(Path(__file__).parents[2]),
+        "package": str(package.path.absolute()),
+        "kind": package.kind,
+        "model": model.name,
+        "device": model.device,
+        "inputs": str(request.inputs.absolute()),
+        "operators": [str(path.absolute()) for path in request.operators],
+        "in_spec": wrapper.in_spec if wrapper else "",
+        "has_weights_files": bool(model.weights_files),
+        "serve": dict(request.serve),
+        "library": model.library_name,
+        "custom_operators": list(model.custom_operators),
+        "leaks": "" if request.leaks is None else str(folder / "leaks.jsonl"),
+        "cpp_library_first": request.cpp_library_first,
+        "raw_inputs": str(folder / "inputs.txt"),
+    }
+
+
+def _outcome(ended: ChildResult, model: PackagedModel) -> RunOutcome:
+    by_name: dict[str, ChildEvent] = {str(e.get("event")): e for e in ended.events}
+    _raise_refusals(by_name, ended)
+    step = str(by_name.get("stage", {}).get("stage", "torch"))
+    message = str(by_name.get("error", {}).get("message", ""))
+    broken = tuple(BrokenGuard(**item) for item in by_name.get("guards", {}).get("broken", ()))
+    if message and not broken:
+        inputs = model.wrapper.guards.inputs if model.wrapper else ()
+        broken = translate(f"{message}\n{ended.output}", inputs)
+    times = [float(event["at"]) for event in ended.events if "at" in event]
+    return RunOutcome(
+        outcome=_ending(ended, by_name, broken),
+        step=step,
+        message=message,
+        signal=ended.signal,
+        exit_code=ended.exit_code,
+        seconds=round(max(times) - min(times), 3) if times else 0.0,
+        inputs=tuple(_facts(item) for item in by_name.get("inputs", {}).get("inputs", ())),
+        outputs=tuple(by_name.get("outputs", {}).get("outputs", ())),
+        broken=broken,
+        printed=ended.output,
+        measured=tuple(e for e in ended.events if e.get("event") == "measured"),
+    )
+
+
+def _facts(item: Mapping[str, Any]) -> InputFacts:
+    return InputFacts(
+        dtype=item["dtype"],
+        sizes=tuple(item["sizes"]),
+        strides=tuple(item["strides"]),
+        device=item["device"],
+        alignment=item["alignment"],
+    )
+
+
+def _raise_refusals(by_name: Mapping[str, ChildEvent], ended: ChildResult) -> None:
+    if "refused" in by_name:
+        raise UsageError(str(by_name["refused"].get("message")))
+    step = by_name.get("stage", {}).get("stage")
+    error = str(by_name.get("error", {}).get("message", ""))
+    if step == "operators" and error:
+        raise UsageError(f"--ops: a file of custom operators cannot be loaded: {error}")
+    if step in (None, "torch") and "start" not in by_name:
+        if "No module named 'torch'" in ended.output:
+            raise ToolFailure("torch is not installed for this Python, so nothing can be run.")
+        last = (ended.output.strip().splitlines() or ["it said nothing"])[-1]
+        raise ToolFailure(f"The child process could not import torch: {last}")
+
+
+def _ending(
+    ended: ChildResult, by_name: Mapping[str, ChildEvent], broken: tuple[BrokenGuard, ...]
+) -> str:
+    harmful = [item for item in broken if item.is_about_inputs and not item.is_harmless]
+    if harmful and "outputs" not in by_name:
+        return "broken guards"
+    if "error" in by_name:
+        return "fails"
+    if ended.exit_code is None:
+        return "does not end"
+    if "done" not in by_name:
+        return "dies"
+    return "runs"
+
+
+def first_lines(message: str, most: int = 3) -> str:
+    """What an error says, without the C++ stack below it."""
+    text = re.split(r"\n(?:C\+\+ CapturedTraceback|Exception raised from)", message)[0]
+    return " ".join(" ".join(text.split("\n")[:most]).split())
+
+
+# --- Facts about a package that ran: each says how it was established -----------------------------
+
+_NO_OPERATOR = re.compile(r"Could not find schema for ([\w:]+)")
+
+
+_HINTS = {
+    "SIGILL": " The processor met an instruction that it does not have: the package was built for "
+    "another one.",
+    "SIGKILL": " The system may have ended it for want of memory.",
+}
+
+
+@dataclass(frozen=True)
+class PackageFinding:
+    """One fact."""
+
+    name: str
+    text: str
+    established: str
+    confidence: str = "proven"  # or likely, unknown
+    is_problem: bool = True
+
+
+def findings_of_run(run: RunOutcome, model: PackagedModel) -> Iterator[PackageFinding]:
+    """What a single run shows."""
+    for item in run.broken:
+        how = "compared the given inputs with the checks in the package's C++ wrapper"
+        if run.message:
+            how = "raised by the package's own check (AOTI_RUNTIME_CHECK_INPUTS=1)"
+        name = "broken_guard" if item.is_about_inputs else "operator_result"
+        yield PackageFinding(name, item.text, how, is_problem=not item.is_harmless)
+    if run.outcome == "fails" and not run.broken:
+        yield _error(run)
+    if run.outcome == "dies":
+        yield _death(run, model)
+    if run.outcome == "does not end":
+        text = f"It did not end in time; it was stopped {run.where}."
+        yield PackageFinding("no_end", text, "seen in a child process")
+    yield from _values(run)
+
+
+def _error(run: RunOutcome) -> PackageFinding:
+    lacking = _NO_OPERATOR.search(run.message)
+    if lacking is not None:
+        text = (
+            f"The custom operator {lacking[1]} is not defined. Give the file that defines it: "
+            "--ops FILE, a library (.so) or a Python file (.py)."
+        )
+        return PackageFinding("missing_operator", text, f"torch raised an error {run.where}")
+    text = f"An error was raised {run.where}: {first_lines(run.message)}"
+    return PackageFinding("error", text, "the child process raised it")
+
+
+def _death(run: RunOutcome, model: PackagedModel) -> PackageFinding:
+    how = f"of {run.signal}" if run.signal else f"with exit code {run.exit_code}"
+    hint = _HINTS.get(run.signal, "")
+    calls = model.wrapper.calls if model.wrapper else ()
+    place = crash_place(run.printed, [call.name for call in calls])
+    where = f", {place.text}" if place is not None else ""
+    if place is not None and place.kernel:
+        hint += " A kernel that dies need not be the guilty one: an earlier one may have given it"
+        hint += " wrong values."
+    text = f"The child process died {how} {run.where}{where}.{hint}"
+    established = "seen in a child process"
+    if place is not None:
+        established += ", which printed its native stack"
+    return PackageFinding("death", text, established)
+
+
+def _values(run: RunOutcome) -> Iterator[PackageFinding]:
+    for number, output in enumerate(run.outputs):
+        if output["nan"]:
+            text = f"output {number} holds {count_of(output['nan'], 'NaN')}"
+            how = "counted in the output of the run"
+            yield PackageFinding("nan_output", text, how, is_problem=False)

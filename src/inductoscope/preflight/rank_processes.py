@@ -1,0 +1,181 @@
+"""Runs the program as every rank, several at a time, and leaves no process behind.
+
+The first rank runs alone: what it compiles is in a private cache for the others, which then only
+look whether they need the same. Ranks are started by the main thread, since they die with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from inductoscope.errors import ToolFailure
+from inductoscope.inside import preflight, private_cache
+from inductoscope.launch.environment import RECORDING_VARIABLE, with_scope
+from inductoscope.preflight import OBJECTS, OUTPUT, TRACE
+from inductoscope.preflight.rank_files import rank_folder
+from inductoscope.processes.children import start_group
+from inductoscope.processes.ending import end_child
+
+_LOOK_EVERY = 0.05
+_TAIL = 4000
+_GPUS_OF_A_HOST = 8
+_ENDED_BY_SIGTERM = 128 + signal.SIGTERM
+
+
+@dataclass(frozen=True)
+class PretendedJob:
+    """What to run, as how many ranks, as which of them."""
+
+    command: tuple[str, ...]
+    world: int
+    ranks: tuple[int, ...]
+    folder: Path
+    target: str = ""
+    # Seconds that one rank may take.
+    seconds: float = 600.0
+    at_once: int = 1
+
+    @property
+    def on_each_host(self) -> int:
+        """How many ranks share a host: all, but no host has more than eight GPUs."""
+        if not self.target:
+            return self.world
+        return max(n for n in range(1, _GPUS_OF_A_HOST + 1) if self.world % n == 0)
+
+
+@dataclass(frozen=True)
+class RankRun:
+    """How one rank ended."""
+
+    rank: int
+    # None if its time was up.
+    exit_code: int | None
+    seconds: float
+    # The last lines of what it printed.
+    output: str
+
+    @property
+    def ended_well(self) -> bool:
+        """Whether the program came to its end."""
+        return self.exit_code == 0
+
+
+def run_ranks(job: PretendedJob, say: Callable[[str], None]) -> tuple[RankRun, ...]:
+    """Run all ranks of the job. Whatever happens, none of their processes is left."""
+    done: list[RankRun] = []
+    waiting, running = list(job.ranks), dict[int, _RunningRank]()
+    with _ended_by_signal():
+        try:
+            while waiting or running:
+                most = 1 if not done else job.at_once
+                while waiting and len(running) < most:
+                    rank = waiting.pop(0)
+                    say(f"rank {rank}")
+                    running[rank] = _RunningRank(job, rank)
+                time.sleep(_LOOK_EVERY)
+                for rank, one in list(running.items()):
+                    ended = one.look()
+                    if ended is not None:
+                        done.append(ended)
+                        del running[rank]
+        finally:
+            for one in running.values():
+                one.end()
+            shutil.rmtree(job.folder / OBJECTS, ignore_errors=True)
+    return tuple(sorted(done, key=lambda run: run.rank))
+
+
+@contextlib.contextmanager
+def _ended_by_signal() -> Iterator[None]:
+    """SIGTERM becomes an exception, so that ranks are ended first."""
+
+    def leave(number: int, frame: object) -> None:
+        raise SystemExit(_ENDED_BY_SIGTERM)
+
+    before = signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+class _RunningRank:
+    """A rank that runs, in a process group of its own."""
+
+    def __init__(self, job: PretendedJob, rank: int) -> None:
+        self._rank = rank
+        self._limit = job.seconds
+        own = rank_folder(job.folder, rank)
+        (own / TRACE).mkdir(parents=True, exist_ok=True)
+        self._output = own / OUTPUT
+        self._began = time.monotonic()
+        self._child = _start(job.command, environment_of(job, rank, os.environ), self._output)
+
+    def look(self) -> RankRun | None:
+        """How it ended, if it has."""
+        seconds = time.monotonic() - self._began
+        code = self._child.poll()
+        if code is None and seconds < self._limit:
+            return None
+        self.end()
+        return RankRun(self._rank, code, round(seconds, 3), _tail(self._output))
+
+    def end(self) -> None:
+        """End it and everything that it started."""
+        end_child(self._child)
+
+
+def _start(
+    command: Sequence[str], environment: Mapping[str, str], output: Path
+) -> subprocess.Popen[bytes]:
+    try:
+        with output.open("wb") as file:
+            return start_group(
+                command, environment=environment, stdin=subprocess.DEVNULL, stdout=file
+            )
+    except OSError as error:
+        raise ToolFailure(
+            f"{error.filename or command[0]} cannot be started: {error.strerror}."
+        ) from error
+
+
+def environment_of(job: PretendedJob, rank: int, base: Mapping[str, str]) -> dict[str, str]:
+    """What a launcher sets for a rank, our start-up hook, a trace, and a cache of its own."""
+    own = rank_folder(job.folder, rank)
+    found = {
+        # As torchrun sets it where several ranks share a host; it becomes part of compiled code.
+        "OMP_NUM_THREADS": "1",
+        **with_scope(dict(base)),
+        **private_cache.environment(job.folder / "cache"),
+        RECORDING_VARIABLE: str(own),
+        "INDUCTOSCOPE_INSIDE": preflight.MODULE,
+        "TORCH_TRACE": str(own / TRACE),
+        "RANK": str(rank),
+        "LOCAL_RANK": str(rank % job.on_each_host),
+        "GROUP_RANK": str(rank // job.on_each_host),
+        "WORLD_SIZE": str(job.world),
+        "LOCAL_WORLD_SIZE": str(job.on_each_host),
+        # The store that ranks would meet in does not exist.
+        "TORCH_DIST_INIT_BARRIER": "0",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": "29500",
+    }
+    if job.target:
+        found[preflight.TARGET_VARIABLE] = job.target
+    return found
+
+
+def _tail(path: Path) -> str:
+    with contextlib.suppress(OSError), path.open("rb") as file:
+        file.seek(0, os.SEEK_END)
+        file.seek(max(0, file.tell() - _TAIL))
+        return file.read().decode("utf-8", "replace")
+    return ""

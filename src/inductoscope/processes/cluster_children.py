@@ -1,0 +1,157 @@
+"""Runs on a worker of a cluster: a child process that stays loaded, and answers requests.
+
+The worker itself never runs foreign code and never loads torch. Each of its threads has a child of
+its own, which dies with the worker.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from inductoscope.errors import ToolFailure
+from inductoscope.processes.children import start_group, with_absolute_path
+from inductoscope.processes.ending import end_child
+from inductoscope.processes.messages import receive_message, send_message
+
+# What is taken from the one who asks: settings of the compiler, and where modules are found. Which
+# GPU to use, and where temporary files belong, are the worker's own affair.
+_SENT = ("TORCH", "PYTORCH", "TRITON", "OMP_", "MKL_", "KMP_", "OPENBLAS_", "PYTHONPATH")
+_KEPT_HERE = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "TRITON_HOME")
+# Tells the child where it may write.
+FOLDER_VARIABLE = "INDUCTOSCOPE_WORKPLACE"
+
+
+def sent_environment(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The part of an environment that a child on another machine gets."""
+    return {
+        name: value
+        for name, value in with_absolute_path(environment).items()
+        if name.startswith(_SENT) and name not in _KEPT_HERE
+    }
+
+
+@dataclass(frozen=True)
+class ChildKind:
+    """Which child to ask: the module that it runs, and its environment."""
+
+    module: str
+    environment: tuple[tuple[str, str], ...]
+    # Of the children that have such a limit, no more of this worker are busy at the same time.
+    at_once: int | None = None
+
+
+class WarmChild:
+    """One child, with a folder for what it writes."""
+
+    def __init__(self, kind: ChildKind) -> None:
+        self.kind = kind
+        # Somebody asks it something; changed only by who has `_turn`.
+        self.is_busy = False
+        self._folder = Path(tempfile.mkdtemp(prefix="inductoscope-worker-"))
+        ours, theirs = socket.socketpair()
+        self._connection = ours
+        with theirs:
+            self._process = start_group(
+                [sys.executable, "-m", kind.module],
+                environment=self._environment(),
+                folder=self._folder,
+                stdin=theirs.fileno(),
+                stdout=subprocess.DEVNULL,
+            )
+
+    def _environment(self) -> dict[str, str]:
+        own = {name: value for name, value in os.environ.items() if not name.startswith(_SENT)}
+        # The package may be on the path of this process alone.
+        root = str(Path(__file__).resolve().parents[2])
+        sent = dict(self.kind.environment)
+        path = os.pathsep.join([*filter(None, [sent.get("PYTHONPATH")]), root])
+        return {**own, **sent, "PYTHONPATH": path, FOLDER_VARIABLE: str(self._folder)}
+
+    def ask(self, request: bytes, seconds: float) -> bytes:
+        """Its answer; `ToolFailure` if there is none in time."""
+        self._connection.settimeout(seconds)
+        try:
+            send_message(self._connection, request)
+            return receive_message(self._connection)
+        except OSError as error:
+            raise ToolFailure(f"the process that tries candidates is gone: {error}") from error
+
+    def end(self) -> None:
+        """End it, and remove what it wrote."""
+        self._connection.close()
+        end_child(self._process)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+# --- the children of this worker ------------------------------------------------------------------
+
+_children: dict[int, WarmChild] = {}
+_turn = threading.Condition()
+
+
+def ask_child(kind: ChildKind, request: bytes, seconds: float) -> bytes:
+    """Ask the child of this thread, which is started if it is not there."""
+    child = _taken(kind)
+    try:
+        return child.ask(request, seconds)
+    except BaseException:
+        # Whatever it is doing, the next answer would not be to the next question.
+        _end_those(lambda other: other is child)
+        raise
+    finally:
+        with _turn:
+            child.is_busy = False
+            _turn.notify_all()
+
+
+def _taken(kind: ChildKind) -> WarmChild:
+    """The child of this thread. From now on it is busy, so that nobody else ends it."""
+    thread = threading.get_ident()
+    own = _children.get(thread)
+    _end_those(lambda child: child is own and child.kind != kind)
+    with _turn:
+        _turn.wait_for(lambda: _has_room(kind))
+        child = _children.get(thread)
+        if child is None:
+            child = _children[thread] = WarmChild(kind)
+        child.is_busy = True
+    return child
+
+
+def _has_room(kind: ChildKind) -> bool:
+    if kind.at_once is None:
+        return True
+    limited = (child for child in _children.values() if child.kind.at_once is not None)
+    return sum(child.is_busy for child in limited) < kind.at_once
+
+
+def _end_those(wanted: Callable[[WarmChild], bool]) -> None:
+    """End children; each is ended once, by who has removed it."""
+    with _turn:
+        removed = {thread: child for thread, child in _children.items() if wanted(child)}
+        for thread in removed:
+            del _children[thread]
+    for child in removed.values():
+        with contextlib.suppress(OSError):
+            child.end()
+
+
+def end_idle_children() -> None:
+    """End the children that nobody waits for; others may use this worker, too."""
+    _end_those(lambda child: not child.is_busy)
+
+
+@atexit.register
+def _end_children() -> None:
+    _end_those(lambda _child: True)

@@ -1,1 +1,0 @@
-"""What would be faster: one decision of the compiler changed, compiled again and timed."""

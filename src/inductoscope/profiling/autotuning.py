@@ -1,0 +1,178 @@
+"""Every search for the fastest implementation, beside what its winner takes in the program."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from inductoscope.model.entities import Autotune, Compile, InductorGraph, Recording
+from inductoscope.model.fx import read_graph
+from inductoscope.model.join import final_graph
+from inductoscope.profiling.kernel_profile import KernelProfile, Profile
+from inductoscope.profiling.orders import overruling
+from inductoscope.profiling.statistics import FASTER, SLOWER, Sample
+from inductoscope.profiling.turns import Say, SettingTrial, SettingTrials, Variant, try_settings
+from inductoscope.torch_facts import stages
+
+
+@dataclass(frozen=True)
+class TunedOperation:
+    """One search, and the kernels in the program that its winner became."""
+
+    graph: str
+    compile: str
+    tuned: Autotune
+    # The user's line; empty if the search cannot be told from others of the same operation.
+    source: str = ""
+    # The winner in the program; empty if it was not timed there.
+    in_program: Sample = field(default_factory=lambda: Sample(()))
+    calls: int = 0
+
+    @property
+    def spread(self) -> float | None:
+        """The time of the slowest choice as a multiple of the fastest."""
+        timed = self.tuned.timed
+        if len(timed) < 2 or not timed[0].milliseconds:
+            return None
+        return (timed[-1].milliseconds or 0.0) / timed[0].milliseconds
+
+    @property
+    def regret(self) -> float | None:
+        """The winner's time in the program, as a multiple of what the search measured."""
+        chosen = self.tuned.chosen
+        if chosen is None or not chosen.milliseconds or not self.in_program.count:
+            return None
+        return self.in_program.median * 1e3 / chosen.milliseconds
+
+    @property
+    def is_slower_than_library(self) -> bool:
+        """Whether the winner takes longer in the program than the library took in the search."""
+        library, chosen = self.tuned.library, self.tuned.chosen
+        if library is None or chosen is None or not self.in_program.count or library is chosen:
+            return False
+        low, _ = self.in_program.quartiles
+        return low * 1e3 > (library.milliseconds or 0.0)
+
+
+@dataclass(frozen=True)
+class Searches:
+    """All searches of a run, and what they took."""
+
+    operations: tuple[TunedOperation, ...]
+    # Seconds in which choices were compiled and timed.
+    seconds: float
+    # Graphs that were compiled, with or without a choice in them.
+    graphs: int = 0
+
+    @property
+    def were_made(self) -> bool:
+        """Whether there was a choice in any of them."""
+        return any(len(each.tuned.timed) > 1 for each in self.operations)
+
+
+def searches_of(recording: Recording, profile: Profile | None = None) -> Searches:
+    """The searches of a recorded run, with times in the program if it was profiled."""
+    kernels = profile.kernels if profile is not None else ()
+    found: list[TunedOperation] = []
+    seconds, graphs = 0.0, 0
+    for compile_ in recording.compiles:
+        for graph in compile_.inductor:
+            graphs += 1
+            seconds += graph.seconds.get(stages.AUTOTUNE, 0.0)
+            found += _of_graph(recording, compile_, graph, kernels)
+    return Searches(tuple(found), seconds, graphs)
+
+
+def _of_graph(
+    recording: Recording,
+    compile_: Compile,
+    graph: InductorGraph,
+    kernels: Sequence[KernelProfile],
+) -> Iterator[TunedOperation]:
+    searches = [tuned for tuned in graph.autotunes if len(tuned.choices) > 1]
+    final = read_graph(recording, final_graph(compile_, graph))
+    nodes = list(final.calls) if final else []
+    for tuned in searches:
+        same = [other for other in searches if other.operation == tuned.operation]
+        named = [node for node in nodes if node.operation == tuned.operation]
+        # A search is not told which node it is for: searches and nodes are in the same order, and
+        # torch does not search again for the same sizes.
+        place = len(same) == len(named) and named[_place_in(same, tuned)]
+        row = _kernel_of(place.name, kernels) if place else None
+        yield TunedOperation(
+            graph.key,
+            compile_.id,
+            tuned,
+            str(place.place) if place and place.place else "",
+            row.seconds if row is not None else Sample(()),
+            row.calls if row is not None else 0,
+        )
+
+
+def _place_in(same: Sequence[Autotune], tuned: Autotune) -> int:
+    return next(number for number, other in enumerate(same) if other is tuned)
+
+
+def _kernel_of(node: str, kernels: Sequence[KernelProfile]) -> KernelProfile | None:
+    """The kernel that computes a node and nothing else that takes long."""
+    found = [row for row in kernels if node in row.nodes and row.calls]
+    return max(found, key=lambda row: row.seconds.median, default=None)
+
+
+# --- Whether autotuning pays: the program with what was chosen, and with the library, in turns ----
+
+# The same program, with the library's kernel wherever there was a choice.
+WITHOUT_TUNING = Variant(
+    "without autotuning",
+    code=overruling(
+        {"max_autotune": False, "max_autotune_gemm": False, "max_autotune_pointwise": False}
+    ),
+)
+
+
+@dataclass(frozen=True)
+class TuningResult:
+    """What the searches chose, and what that is worth in the program."""
+
+    searches: Searches
+    trials: SettingTrials | None = None
+
+    @property
+    def without(self) -> SettingTrial | None:
+        """The program without tuning."""
+        return self.trials.trials[0] if self.trials is not None else None
+
+    @property
+    def gain(self) -> float | None:
+        """Seconds that tuning saves per compiled call; None if no difference can be shown."""
+        without, trials = self.without, self.trials
+        if trials is None or without is None or without.comparison is None:
+            return None
+        if without.comparison.verdict not in (FASTER, SLOWER):
+            return None
+        return without.seconds.median - trials.base.seconds.median
+
+    @property
+    def pays_after(self) -> int | None:
+        """Calls after which the search has paid; None if it never does, or that is not known."""
+        if self.gain is None or self.gain <= 0:
+            return None
+        return math.ceil(self.searches.seconds / self.gain)
+
+
+def examine_tuning(
+    command: Sequence[str],
+    searches: Searches,
+    folder: Path,
+    *,
+    turns: int,
+    seconds: float,
+    say: Say,
+) -> TuningResult:
+    """Run the program with what was chosen and without tuning, in turns."""
+    if not searches.were_made:
+        return TuningResult(searches)
+    trials = try_settings(command, [WITHOUT_TUNING], folder, turns=turns, seconds=seconds, say=say)
+    return TuningResult(searches, trials)

@@ -1,1 +1,0 @@
-"""What autotuning chose, what that gains in the program, and what the search cost."""

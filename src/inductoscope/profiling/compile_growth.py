@@ -1,0 +1,416 @@
+"""What one compile of a graph cost, stage by stage."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from inductoscope.model.entities import Compile, Recording
+from inductoscope.torch_facts import stages
+
+# What these cost depends on what was asked for, or on another program, not on the graph's size.
+NOT_COUNTED = (stages.AUTOTUNE, stages.BENCHMARK, stages.RUNTIME)
+# A stage that takes so many times as long as all others, even for plain graphs, is not usual.
+_UNUSUAL = 3.0
+# Graphs whose sizes differ by less are of one size.
+_ALIKE = 1.2
+# What takes so many times as long as it computes waits for something.
+_WAITS = 3.0
+
+
+@dataclass(frozen=True)
+class PartCost:
+    """A part of a stage, such as a pass or a node, and what it took."""
+
+    name: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class CompileCost:
+    """One compile of a graph from scratch."""
+
+    # Operations that were lowered.
+    nodes: int
+    # Seconds in each stage and in no inner one.
+    stages: Mapping[str, float] = field(default_factory=dict)
+    # Seconds of each call of a native compiler.
+    natives: tuple[float, ...] = ()
+    passes: tuple[PartCost, ...] = ()
+    lowered: tuple[PartCost, ...] = ()
+    # The stage in which it was ended, if it took too long.
+    ended_in: str = ""
+    # By stage: its seconds without those in which it waited for a processor, and those that it
+    # computed. Of native compilers, those of the longest call. Empty where that is not known.
+    undelayed: Mapping[str, float] = field(default_factory=dict)
+    computing: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def on_idle_machine(self) -> CompileCost:
+        """What the same compile costs where it never has to wait for a processor."""
+        if not self.undelayed:
+            return self
+        native = self.undelayed.get(stages.CPP_COMPILE, self.slowest_native)
+        return replace(self, stages=self.undelayed, natives=(native,) if self.natives else ())
+
+    def waits_in(self, stage: str) -> bool:
+        """Whether a stage waits for something rather than computes; not for a processor."""
+        name = stages.CPP_COMPILE if stage in stages.NATIVE_COMPILES else stage
+        if name not in self.undelayed:
+            return False
+        return self.undelayed[name] > _WAITS * self.computing.get(name, 0.0)
+
+    @property
+    def in_python(self) -> dict[str, float]:
+        """The stages that torch's own code makes up."""
+        left_out = (*NOT_COUNTED, *stages.NATIVE_COMPILES)
+        return {name: seconds for name, seconds in self.stages.items() if name not in left_out}
+
+    @property
+    def python_seconds(self) -> float:
+        """Seconds in torch's own code."""
+        return sum(self.in_python.values())
+
+    @property
+    def slowest_native(self) -> float:
+        """Seconds of the longest call of a native compiler: others run beside it."""
+        return max(self.natives, default=0.0)
+
+    def seconds_of(self, stage: str) -> float:
+        """Seconds of a stage; of native compilers, the longest single call."""
+        if stage in stages.NATIVE_COMPILES:
+            return self.slowest_native
+        return self.stages.get(stage, 0.0)
+
+    @property
+    def slowest_stage(self) -> str:
+        """The stage that took longest."""
+        native = {stages.CPP_COMPILE: self.slowest_native} if self.natives else {}
+        every = {**self.in_python, **native}
+        return max(every, key=lambda name: every[name], default="")
+
+
+def between(costs: Sequence[CompileCost], nodes: int, stage: str = "") -> tuple[float, float]:
+    """Seconds in torch's own code and in the native compiler that so many nodes would cost.
+
+    A straight line through the smallest and the largest graph that was measured; never less than
+    a graph took that is no larger. Of graphs that were measured several times, the slowest counts.
+    `stage` is the one that is judged: where it is slow for every graph, even for these, it counts
+    only as much as the slowest of the others. So this is what to expect.
+    """
+    small = min(costs, key=lambda cost: (cost.nodes, -_usual_seconds(cost, stage)))
+    large = max(costs, key=lambda cost: (cost.nodes, _usual_seconds(cost, stage)))
+    share = (nodes - small.nodes) / (large.nodes - small.nodes) if large.nodes > small.nodes else 0
+    least, most = _usual_seconds(small, stage), _usual_seconds(large, stage)
+    python = least + share * (most - least)
+    native = small.slowest_native + share * (large.slowest_native - small.slowest_native)
+    others = [cost for cost in costs if cost.nodes <= _ALIKE * nodes] or [small]
+    return (
+        max(python, *(_usual_seconds(cost, stage) for cost in others)),
+        max(native, *(cost.slowest_native for cost in others)),
+    )
+
+
+def _usual_seconds(cost: CompileCost, stage: str) -> float:
+    others = [seconds for name, seconds in cost.in_python.items() if name != stage]
+    own = cost.in_python.get(stage, 0.0)
+    is_usual = own <= _UNUSUAL * sum(others)
+    return sum(others) + (own if is_usual else max(others, default=0.0))
+
+
+def quickest_of(one: CompileCost, other: CompileCost) -> CompileCost:
+    """The best of two compiles of the same graph; of one that was ended, only the other is known.
+
+    Two that were both ended took at least as long as the shorter of them.
+    """
+    if bool(one.ended_in) != bool(other.ended_in):
+        return other if one.ended_in else one
+
+    def both(a: Mapping[str, float], b: Mapping[str, float]) -> dict[str, float]:
+        return {name: min(a.get(name, 0.0), b.get(name, 0.0)) for name in {**a, **b}}
+
+    return replace(
+        one,
+        nodes=max(one.nodes, other.nodes),
+        stages=both(one.stages, other.stages),
+        natives=(min(one.slowest_native, other.slowest_native),) if one.natives else (),
+        undelayed=both(one.undelayed, other.undelayed),
+        computing=both(one.computing, other.computing),
+    )
+
+
+# --- How the seconds of a stage grow with the size of the graph: an exponent with its interval ----
+#
+# The line is fitted to the logarithms of sizes and seconds, so its slope is the exponent: 1 is
+# linear, 2 quadratic. What even the smallest graph costs is subtracted first, because it would hide
+# growth in small graphs. The interval is that of the slope, at 95 %, by Student's t.
+
+# Student's t for an interval of 95 %, by degrees of freedom.
+_STUDENT = (math.inf, 12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31)
+_FEWEST = 3
+# Less than this cannot be told from what a timer and the scheduler of the machine do.
+_NOISE = 0.004
+# Sizes that are closer together than this factor say little about growth.
+_APART = 1.2
+
+
+@dataclass(frozen=True)
+class Point:
+    """A graph of a size, and the seconds that a stage took for it."""
+
+    nodes: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class StageGrowth:
+    """How a stage grows."""
+
+    stage: str
+    exponent: float
+    low: float
+    high: float
+    points: tuple[Point, ...]
+
+    @property
+    def half_width(self) -> float:
+        """Half of the interval: the exponent is so much more or less."""
+        return (self.high - self.low) / 2
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the interval is narrow enough to tell linear from quadratic."""
+        return self.half_width < 0.5
+
+
+def growth_of(stage: str, costs: Sequence[CompileCost], least: float = 0.0) -> StageGrowth | None:
+    """How a stage grows over these compiles; None if there is too little to tell.
+
+    `least` is what the stage costs for next to nothing.
+    """
+    points = tuple(
+        Point(cost.nodes, cost.seconds_of(stage))
+        for cost in sorted(costs, key=lambda cost: cost.nodes)
+        if cost.nodes > 0 and cost.seconds_of(stage) - least > _NOISE
+    )
+    sizes = {point.nodes for point in points}
+    if len(sizes) < _FEWEST or max(sizes) < _APART * min(sizes):
+        return None
+    exponent, error = _slope(
+        [math.log(point.nodes) for point in points],
+        [math.log(point.seconds - least) for point in points],
+    )
+    student = _STUDENT[min(len(points) - 2, len(_STUDENT) - 1)]
+    width = student * error
+    return StageGrowth(stage, exponent, exponent - width, exponent + width, points)
+
+
+def growth_of_all(costs: Sequence[CompileCost], least: CompileCost | None) -> list[StageGrowth]:
+    """How each stage grows that can be told, the slowest first."""
+    if not costs:
+        return []
+    largest = max(costs, key=lambda cost: cost.nodes)
+    names = [*largest.in_python, *([stages.CPP_COMPILE] if largest.natives else [])]
+    names.sort(key=lambda name: -largest.seconds_of(name))
+    found = [growth_of(n, costs, least.seconds_of(n) if least else 0.0) for n in names]
+    return [growth for growth in found if growth is not None]
+
+
+def _slope(across: Sequence[float], up: Sequence[float]) -> tuple[float, float]:
+    """The slope of the straight line that fits best, and its standard error."""
+    count = len(across)
+    middle, height = sum(across) / count, sum(up) / count
+    spread = sum((x - middle) ** 2 for x in across)
+    slope = sum((x - middle) * (y - height) for x, y in zip(across, up, strict=True)) / spread
+    off = sum((y - height - slope * (x - middle)) ** 2 for x, y in zip(across, up, strict=True))
+    return slope, math.sqrt(off / (count - 2) / spread) if count > 2 else math.inf
+
+
+# --------------------------------------------------------------------------------------------------
+# Whether compile time explodes: judged by how it grows, or against plain graphs, never in
+# seconds.
+#
+# Plain graphs consist of as many pointwise operations, compiled by the same torch on the same
+# machine a moment before. A stage that alone takes several times as long as the whole compile of
+# such a graph is out of proportion; so is one that grows much faster than the graph and takes
+# most of the time.
+
+# How often as long as a whole plain compile a single stage must take; healthy ones take about half
+# of it. A native compiler's time depends more on what is in a kernel: one product of matrices takes
+# it several times as long as pointwise operations.
+TIMES_PLAIN, _TIMES_NATIVE = 2.0, 6.0
+# An exponent that is certainly above this is no longer close to linear.
+_STEEP = 1.5
+# A stage that grows steeply matters once it takes most of the time, and as long as a plain compile.
+_MOST = 0.5
+
+
+@dataclass(frozen=True)
+class Explosion:
+    """A stage whose compile time is out of proportion."""
+
+    stage: str
+    nodes: int
+    seconds: float
+    # The whole compile of a plain graph of as many nodes, native compiler included.
+    plain_seconds: float
+    growth: StageGrowth | None = None
+    # Whether it was ended before it was done.
+    is_at_least: bool = False
+    # Whether it waits for something rather than computes.
+    waits: bool = False
+
+    @property
+    def times(self) -> float:
+        """How often as long as the plain compile."""
+        return self.seconds / max(self.plain_seconds, 1e-3)
+
+
+def certain_explosion(
+    costs: Sequence[CompileCost], plain: Sequence[CompileCost]
+) -> Explosion | None:
+    """An explosion that a busy machine does not explain.
+
+    Both seconds and those without waiting for a processor have to show it.
+    """
+    found = explosion_of(costs, plain)
+    if found is None:
+        return None
+    undelayed = [cost.on_idle_machine for cost in costs]
+    again = explosion_of(undelayed, [cost.on_idle_machine for cost in plain], found.stage)
+    largest = _largest(costs)
+    return replace(found, waits=largest.waits_in(found.stage)) if again is not None else None
+
+
+def explosion_of(
+    costs: Sequence[CompileCost], plain: Sequence[CompileCost], stage: str = ""
+) -> Explosion | None:
+    """The explosion that growing parts of a graph show; None if compile time is in proportion."""
+    if not costs or not plain:
+        return None
+    largest = _largest(costs)
+    stage = stage or largest.ended_in or largest.slowest_stage
+    if not stage or stage in NOT_COUNTED:
+        return None
+    found = against_plain(largest, plain, stage)
+    finished = [cost for cost in costs if not cost.ended_in]
+    growth = growth_of(stage, finished, _least(plain, stage))
+    growth = growth if growth is not None and growth.is_known else None
+    found = Explosion(
+        stage, found.nodes, found.seconds, found.plain_seconds, growth, found.is_at_least
+    )
+    is_steep = _is_steep(growth) and _takes_most(found, largest)
+    return found if is_steep or is_out_of_proportion(found) else None
+
+
+def _largest(costs: Sequence[CompileCost]) -> CompileCost:
+    """The largest graph; one whose compile was ended was the last, so the largest."""
+    return max(costs, key=lambda cost: (bool(cost.ended_in), cost.nodes, cost.python_seconds))
+
+
+def is_out_of_proportion(found: Explosion) -> bool:
+    """Whether a stage takes so long, beside a plain compile, that something is wrong."""
+    is_native = found.stage in stages.NATIVE_COMPILES
+    return found.times >= (_TIMES_NATIVE if is_native else TIMES_PLAIN)
+
+
+def against_plain(cost: CompileCost, plain: Sequence[CompileCost], stage: str) -> Explosion:
+    """A stage of one compile beside the whole compile of as many plain nodes."""
+    python, native = between(plain, cost.nodes, stage)
+    # A native compiler is only compared with itself: how fast Python is says nothing about it.
+    whole = native if stage in stages.NATIVE_COMPILES else python + native
+    return Explosion(
+        stage, cost.nodes, cost.seconds_of(stage), whole, is_at_least=bool(cost.ended_in)
+    )
+
+
+def _least(plain: Sequence[CompileCost], stage: str) -> float:
+    """What the stage costs for next to nothing, unless that is out of proportion, too."""
+    small = min(plain, key=lambda cost: cost.nodes)
+    others = [seconds for name, seconds in small.in_python.items() if name != stage]
+    return min(small.seconds_of(stage), max(others, default=0.0))
+
+
+def _is_steep(growth: StageGrowth | None) -> bool:
+    return growth is not None and growth.low > _STEEP
+
+
+def _takes_most(found: Explosion, cost: CompileCost) -> bool:
+    is_native = found.stage in stages.NATIVE_COMPILES
+    whole = found.seconds if is_native else cost.python_seconds
+    return found.times >= 1 and found.seconds >= _MOST * whole
+
+
+# --- Which compiles of a recorded run look so slow that it is worth to look closer ----------------
+#
+# Only what is recorded anyway is read. The yardstick is the import of torch: it is Python code that
+# every run executes on the same machine, just before. This decides nothing by itself.
+
+# The first compile of a process loads the compiler, which takes about as long as two imports. Then
+# 30 to 100 nodes take as long as one import, depending on the operations.
+_TO_BEGIN, _PER_NODE = 4.0, 0.03
+# A stage that takes so much longer than all others together stands out, in any graph.
+_STANDS_OUT = 2.0
+# A native compiler takes about as long for one kernel as torch takes to be imported.
+_NATIVE = 4.0
+_NOT_TORCHS = (*stages.NATIVE_COMPILES, stages.AUTOTUNE, stages.BENCHMARK, stages.RUNTIME)
+
+
+@dataclass(frozen=True)
+class SlowCompile:
+    """A compile that took long, and the stage that took most of it."""
+
+    compile: str
+    stage: str
+    seconds: float
+    nodes: int
+    # The whole compile.
+    of: float
+    place: str = ""
+
+
+def slow_compiles(recording: Recording) -> list[SlowCompile]:
+    """The compiles to look closer at, the slowest first."""
+    unit = _import_seconds(recording)
+    if unit <= 0:
+        return []
+    found = [_suspected(recording, compile_, unit) for compile_ in recording.compiles]
+    return sorted(filter(None, found), key=lambda each: -each.seconds)
+
+
+def _suspected(recording: Recording, compile_: Compile, unit: float) -> SlowCompile | None:
+    nodes = sum(len(graph.lowered) for graph in compile_.inductor)
+    spent = {k: s for k, s in compile_.stage_seconds.items() if k not in _NOT_TORCHS}
+    if spent and nodes:
+        stage = max(spent, key=lambda name: spent[name])
+        most, total = spent[stage], sum(spent.values())
+        stands_out = most > _STANDS_OUT * max(total - most, unit)
+        if stands_out or total > unit * (_TO_BEGIN + _PER_NODE * nodes):
+            return SlowCompile(compile_.id, stage, most, nodes, compile_.seconds, compile_.place)
+    native = _slowest_native(recording, compile_)
+    if native > _NATIVE * unit:
+        return SlowCompile(
+            compile_.id, stages.CPP_COMPILE, native, nodes, compile_.seconds, compile_.place
+        )
+    return None
+
+
+def seconds_in(recording: Recording, compile_: Compile, stage: str) -> float:
+    """Seconds of a compile in one stage; of native compilers, the longest single call."""
+    if stage in stages.NATIVE_COMPILES:
+        return _slowest_native(recording, compile_)
+    return compile_.stage_seconds.get(stage, 0.0)
+
+
+def _slowest_native(recording: Recording, compile_: Compile) -> float:
+    """Seconds of the slowest C++ library that this compile asked for."""
+    wanted = set(compile_.libraries)
+    seconds = [n.seconds or 0.0 for n in recording.natives if n.digest and n.digest in wanted]
+    return max(seconds, default=0.0)
+
+
+def _import_seconds(recording: Recording) -> float:
+    """How long the quickest import of torch took in the run; 0 if that was not recorded."""
+    found = [float(process.torch.get("seconds") or 0.0) for process in recording.processes]
+    return min(filter(None, found), default=0.0)

@@ -1,0 +1,199 @@
+"""What is known of a program before a trial: a recording, and its profile if it has one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from inductoscope.analysis.rules import SLOWNESS, diagnose
+from inductoscope.analysis.rules.finding import Finding
+from inductoscope.analysis.rules.graph_breaks import broken_lines
+from inductoscope.model.entities import Compile, Recording
+from inductoscope.profiling.kernel_profile import GraphProfile, KernelProfile, Profile
+from inductoscope.profiling.timings import FUNCTION, what_is_between
+from inductoscope.wording import count_of
+
+# What makes compiles slow, not the code that comes of them.
+_OF_COMPILES = ("compile_threads",)
+
+
+@dataclass(frozen=True)
+class RecordedEvidence:
+    """A recorded run of the program; its kernels were timed if there is a profile."""
+
+    recording: Recording
+    profile: Profile | None = None
+
+    @cached_property
+    def findings(self) -> Sequence[Finding]:
+        """What may make it slow."""
+        wanted = (*SLOWNESS, *_OF_COMPILES)
+        return [finding for finding in diagnose(self.recording) if finding.rule in wanted]
+
+    def about(self, *rules: str) -> Iterator[Finding]:
+        """The findings of some rules."""
+        return (finding for finding in self.findings if finding.rule in rules)
+
+    @property
+    def kernels(self) -> Sequence[KernelProfile]:
+        """The kernels that were timed."""
+        return self.profile.kernels if self.profile is not None else ()
+
+    @property
+    def graphs(self) -> Sequence[GraphProfile]:
+        """The graphs that were timed."""
+        return self.profile.graphs if self.profile is not None else ()
+
+    @property
+    def timed_seconds(self) -> float:
+        """All calls of graphs that were timed kernel by kernel: some of those of a run."""
+        return sum(graph.seconds.median * graph.calls for graph in self.graphs)
+
+    def left_without(self, seconds: float) -> float | None:
+        """The share of those calls that is left without so many seconds of them."""
+        whole = self.timed_seconds
+        return max(0.0, 1 - seconds / whole) if whole > 0 else None
+
+    def calls_of(self, place: str) -> int:
+        """How often the program calls a compiled function after its warm-up; by its first line."""
+        functions = self.profile.functions if self.profile is not None else ()
+        return sum(f.count for f in functions if f.kind == FUNCTION and f.place == place)
+
+
+# --------------------------------------------------------------------------------------------------
+# What a program pays for beside the work of its kernels: guards, graph breaks, gaps, fallbacks.
+#
+# Each was measured in the profiled run; what is less than a hundredth of the calls is left out.
+
+_LEAST_SHARE = 0.01
+# A fallback is the usual way for attention and the like; it is named where it is much of the time.
+_MUCH = 0.2
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Seconds per run, what takes them, where, and how that was measured."""
+
+    seconds: float
+    what: str
+    source: str = ""
+    how: str = ""
+    # The part of all compiled calls.
+    share: float = 0.0
+
+
+def costs_of(evidence: RecordedEvidence) -> tuple[Cost, ...]:
+    """The costs that matter, the largest first."""
+    whole = _seconds_in_calls(evidence)
+    if whole <= 0:
+        return ()
+    found = [
+        *_guards(evidence),
+        *_breaks(evidence),
+        *_gaps(evidence),
+        *_fallbacks(evidence),
+    ]
+    kept = [
+        Cost(cost.seconds, cost.what, cost.source, cost.how, cost.seconds / whole)
+        for cost in found
+        if cost.seconds >= _LEAST_SHARE * whole
+    ]
+    return tuple(sorted(kept, key=lambda cost: -cost.seconds))
+
+
+def _seconds_in_calls(evidence: RecordedEvidence) -> float:
+    functions = evidence.profile.functions if evidence.profile is not None else ()
+    return sum(calls.seconds.median * calls.count for calls in functions)
+
+
+def _guards(evidence: RecordedEvidence) -> Iterator[Cost]:
+    by_place: dict[str, list[Compile]] = {}
+    for compile_ in evidence.recording.compiles:
+        if compile_.guard_microseconds is not None:
+            by_place.setdefault(compile_.place, []).append(compile_)
+    for place, compiles in by_place.items():
+        slowest = max(compiles, key=lambda each: each.guard_microseconds or 0.0)
+        took, calls = slowest.guard_microseconds or 0.0, evidence.calls_of(place)
+        most = ", ".join(f"{source} {part:.0f} µs" for source, part in slowest.costly_guards[:3])
+        of = f" ({most})" if most else ""
+        yield Cost(
+            took * 1e-6 * calls,
+            f"{count_of(slowest.guard_count, 'guard')} of {slowest.function}, "
+            f"{took:.0f} µs per call{of}",
+            place,
+            f"timed when they were built; {count_of(calls, 'call')}",
+        )
+
+
+def _breaks(evidence: RecordedEvidence) -> Iterator[Cost]:
+    """Functions whose graph breaks: what their calls take outside of their graphs."""
+    functions = evidence.profile.functions if evidence.profile is not None else ()
+    lines = broken_lines(evidence.recording)
+    for calls in (each for each in functions if each.kind == FUNCTION and each.count):
+        own = _frames_of(calls.place, evidence.recording.compiles)
+        broken = [line for line in lines if own & set(line.compiles)]
+        graphs = [graph for graph in evidence.graphs if graph.compile in own]
+        if not broken or not graphs:
+            continue
+        parts = sum(graph.calls for graph in graphs) / calls.count
+        inside = sum(graph.seconds.median * graph.calls for graph in graphs)
+        more = f" and {count_of(len(broken) - 1, 'other line')}" if len(broken) > 1 else ""
+        yield Cost(
+            max(0.0, calls.seconds.median * calls.count - inside),
+            f"{calls.name} outside of its graphs; it breaks at {broken[0].code or 'a line'}{more}, "
+            f"and runs {parts:.1f} graphs per call",
+            broken[0].source,
+            f"{count_of(calls.count, 'call')}, without the time of their graphs",
+        )
+
+
+def _frames_of(place: str, compiles: Iterable[Compile]) -> set[str]:
+    """The compiles of a function that begins here, and of what is left of it after breaks."""
+    first = [compile_ for compile_ in compiles if compile_.place == place]
+    names = {(compile_.file, compile_.function) for compile_ in first}
+    rest = [c for c in compiles if (c.file, c.resumed.partition(" at ")[0]) in names]
+    return {compile_.id for compile_ in (*first, *rest)}
+
+
+def _gaps(evidence: RecordedEvidence) -> Iterator[Cost]:
+    """Graphs whose kernels are so small that what is between them shows."""
+    for graph in evidence.graphs:
+        rows = [row for row in evidence.kernels if row.graph == graph.graph and row.calls]
+        if graph.idle < _MUCH or not graph.calls or not rows:
+            continue
+        usual = f"{sorted(row.seconds.median for row in rows)[len(rows) // 2] * 1e6:.3g} µs"
+        kernels = f"most of its {len(rows)} kernels take {usual} or less"
+        where = "between its kernels"
+        if len(rows) == 1:
+            kernels, where = f"its kernel takes {usual}", "besides its kernel"
+        yield Cost(
+            graph.between.median * graph.calls,
+            f"{graph.function or graph.graph} {where}: "
+            f"{what_is_between(graph.device, graph.how)} take {graph.idle:.0%} of a call of its "
+            f"graph; {kernels}",
+            graph.place,
+            f"{count_of(graph.calls, 'call')} timed kernel by kernel",
+        )
+
+
+def _fallbacks(evidence: RecordedEvidence) -> Iterator[Cost]:
+    """Operations that Inductor leaves to eager's kernels, with which nothing is fused."""
+    left = {
+        (graph.key, node.node)
+        for compile_ in evidence.recording.compiles
+        for graph in compile_.inductor
+        for node in graph.lowered
+        if node.fallback
+    }
+    whole = sum(row.total for row in evidence.kernels)
+    for row in evidence.kernels:
+        is_left = any((row.graph, node) in left for node in row.nodes)
+        if is_left and row.calls and row.total >= _MUCH * whole:
+            yield Cost(
+                row.total,
+                f"{', '.join(row.operations)} has no lowering: eager's kernel takes "
+                f"{row.total / whole:.0%} of the kernels' time, and nothing is fused with it",
+                row.places[0] if row.places else "",
+                f"{row.kernel}, {count_of(row.calls, 'call')} timed",
+            )

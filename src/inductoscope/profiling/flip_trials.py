@@ -1,0 +1,541 @@
+"""How the compiled calls of a program compare with the same calls in eager.
+
+A program is as slow as its calls are together: of each group of calls that do the same work, the
+median in eager and the median compiled are taken as often as the program made such calls, and the
+sums are compared. Each block of neighbouring calls gives one such ratio, so that a
+difference can be told from noise.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from inductoscope.inside.profiling.alternating_calls import AGENT, DIFFERENTIATED, IN_EAGER
+from inductoscope.inside.profiling.alternating_calls import INPUTS_FOLDER as INPUTS
+from inductoscope.profiling.flips import Flip
+from inductoscope.profiling.orders import AGENT as TIMES
+from inductoscope.profiling.statistics import (
+    FEWEST_RUNS,
+    Sample,
+    TimeComparison,
+    blocks_of,
+    compare,
+)
+from inductoscope.profiling.timings import FUNCTION, CallTimes, ProcessTimes
+from inductoscope.profiling.turns import TimedRun, Variant, run_once
+
+# Blocks of one run, and the fewest calls of each side that a group must have in it.
+_BLOCKS = 10
+_FEWEST_CALLS = 3
+
+# The name and the place of a function, and which of its calls.
+Key = tuple[str, str, str]
+
+
+@dataclass(frozen=True)
+class PairedCalls:
+    """Calls in one run that do the same work, compiled and in eager."""
+
+    key: Key
+    compiled: Sample
+    eager: Sample
+    calls: int
+
+    @property
+    def seconds(self) -> float:
+        """Seconds that all of them take in eager."""
+        return self.eager.median * self.calls
+
+    @property
+    def function(self) -> Key:
+        """The compiled function, whatever its arguments are."""
+        name, place, group = self.key
+        return name, place, group.partition(".")[0]
+
+
+@dataclass(frozen=True)
+class AgainstEager:
+    """Calls of compiled functions, as a multiple of the same calls in eager."""
+
+    # One value per block of calls, relative to the medians in eager in the same run.
+    compiled: Sample
+    eager: Sample
+    # Seconds in eager of all these calls, had each been made in eager at its median, per run.
+    seconds: float
+    calls: int
+    # The same for each function alone, with its name and place.
+    functions: tuple[AgainstEager, ...] = ()
+    name: str = ""
+    place: str = ""
+    # Seconds per run from the first compiled call to the last, without those that compiled.
+    span: float = 0.0
+    # Whether each call was waited for until a GPU was done, as the program itself may not do.
+    waited_for_gpu: bool = False
+
+    @property
+    def ratio(self) -> float:
+        """How many times as long as in eager."""
+        return self.compiled.median
+
+    @property
+    def per_call(self) -> float:
+        """Seconds of a call in eager, on average."""
+        return self.seconds / self.calls if self.calls else 0.0
+
+    @property
+    def lost(self) -> float:
+        """Seconds per run that are lost against eager; negative if some are won."""
+        return (self.ratio - 1) * self.seconds
+
+    @property
+    def slowest(self) -> float:
+        """How many times as long as in eager the slowest function takes."""
+        return max((each.ratio for each in self.functions), default=self.ratio)
+
+    def compared(self) -> TimeComparison:
+        """Whether compiled calls are slower than eager, beyond noise."""
+        return compare(self.eager, self.compiled)
+
+
+def against_eager(
+    runs: Sequence[TimedRun], only: Collection[Key] | None = None
+) -> AgainstEager | None:
+    """The calls of these runs against eager, or only some; None if there are none."""
+    if any(run.exit_code != 0 or run.not_applied for run in runs):
+        return None
+    pairs = [[p for p in paired_calls(run) if only is None or p.key in only] for run in runs]
+    whole = _together(pairs)
+    if whole is None:
+        return None
+    functions = []
+    for key in dict.fromkeys(pair.function for run in pairs for pair in run):
+        own = _together([[pair for pair in run if pair.function == key] for run in pairs])
+        if own is not None:
+            name, place, _ = key
+            functions.append(AgainstEager(own.compiled, own.eager, own.seconds, own.calls,
+                                          name=name, place=place))  # fmt: skip
+    processes = [process for run in runs for process in run.processes]
+    return AgainstEager(
+        whole.compiled,
+        whole.eager,
+        whole.seconds,
+        whole.calls,
+        tuple(functions),
+        span=sum(process.span for process in processes) / 1e9 / len(runs),
+        waited_for_gpu=any(process.waited_for_gpu for process in processes),
+    )
+
+
+def paired_calls(run: TimedRun) -> list[PairedCalls]:
+    """The groups of calls of a run that were made often enough, compiled and in eager."""
+    return [pair for process in run.processes for pair in _pairs_of(process)]
+
+
+def _pairs_of(process: ProcessTimes) -> list[PairedCalls]:
+    by_key: dict[tuple[str, Key], CallTimes] = {
+        (calls.kind, (calls.name, calls.place, calls.group)): calls for calls in process.calls
+    }
+    found = []
+    for (kind, key), ours in by_key.items():
+        theirs = by_key.get((IN_EAGER, key))
+        if kind != FUNCTION or theirs is None:
+            continue
+        pair = PairedCalls(key, ours.seconds, theirs.seconds, ours.count + theirs.count)
+        if min(pair.compiled.count, pair.eager.count) >= _FEWEST_CALLS and pair.seconds > 0:
+            found.append(pair)
+    return found
+
+
+def is_differentiated(runs: Sequence[TimedRun]) -> bool:
+    """Whether there were calls that are not compared because of their backward pass."""
+    return any(calls.kind == DIFFERENTIATED for run in runs for calls in run.calls)
+
+
+def _together(runs: Sequence[Sequence[PairedCalls]]) -> AgainstEager | None:
+    made = [pairs for pairs in runs if pairs]
+    if not made:
+        return None
+    compiled: list[float] = []
+    eager: list[float] = []
+    for pairs in made:
+        blocks = min(_BLOCKS, *(min(pair.compiled.count, pair.eager.count) for pair in pairs))
+        seconds = sum(pair.seconds for pair in pairs)
+        ours = [(blocks_of(pair.compiled.values, blocks), pair.calls) for pair in pairs]
+        theirs = [(blocks_of(pair.eager.values, blocks), pair.calls) for pair in pairs]
+        for number in range(blocks):
+            compiled.append(sum(values[number] * calls for values, calls in ours) / seconds)
+            eager.append(sum(values[number] * calls for values, calls in theirs) / seconds)
+    return AgainstEager(
+        Sample(tuple(compiled)),
+        Sample(tuple(eager)),
+        sum(pair.seconds for pairs in made for pair in pairs) / len(made),
+        sum(pair.calls for pairs in made for pair in pairs) // len(made),
+    )
+
+
+# --- Tries changes in the user's program: compiled again, timed in turns, kept if beyond noise ----
+#
+# Every trial is a run of the whole program in a process and a cache of its own, in which half of
+# the calls of a compiled function are made in eager. What is compared between runs is the time of
+# compiled calls as a multiple of those in eager, because that does not depend on what else the
+# machine does. A change that is not faster in its first run is given up.
+
+Say = Callable[[str], None]
+# The same changes, with what is left of the time of their graphs alone; the program's arguments
+# lie in the folder.
+Predict = Callable[[Sequence[Flip], Path], Sequence[Flip]]
+
+BASE = Variant("as it is")
+
+# After its first run, a change that takes more of the time than this is not worth another.
+_PROMISING = 0.95
+# A change saves at least so much to be worth a line of code.
+_WORTHWHILE = 0.95
+# Runs that compile from scratch; how often something is compiled does not vary by chance.
+COLD_RUNS = 2
+_WITHOUT_RECOMPILES = 0.8
+
+_TIME_UP = "the time for trials was up"
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How much time trials may take."""
+
+    # Runs of each variant, and the longest that one may take.
+    runs: int = 2
+    seconds: float = 300.0
+    # After so many seconds no further run is begun.
+    total: float = 1800.0
+    # How many times as long as in eager it has to take in the first run for more to be made.
+    than_eager: float = 0.0
+
+
+@dataclass(frozen=True)
+class FlipTrial:
+    """One change, and what it did to the program's compiled calls."""
+
+    flip: Flip
+    # Compiled calls without and with the change. For changes that avoid compiles: seconds per run.
+    base: Sample
+    changed: Sample
+    # Seconds per run that it saves; negative if it costs some.
+    saved: float = 0.0
+    comparison: TimeComparison | None = None
+    # Calls in a run that compiled something, without and with the change; None if not counted.
+    compiles: tuple[int, int] | None = None
+    error: str = ""
+
+    @property
+    def ratio(self) -> float:
+        """What is left of the time with the change; 1 where it was not measured."""
+        if not self.changed.count or self.base.median <= 0:
+            return 1.0
+        return self.changed.median / self.base.median
+
+    @property
+    def helps(self) -> bool:
+        """Whether it is faster beyond noise, and by enough."""
+        if not self.changed.count or self.error:
+            return False
+        if self.compiles is not None:
+            fewer = self.flip.shortens_compiles or self.compiles[1] < self.compiles[0]
+            return fewer and max(self.changed.values) < _WITHOUT_RECOMPILES * min(self.base.values)
+        differs = self.comparison is not None and self.comparison.differs
+        return differs and self.ratio < _WORTHWHILE
+
+    @property
+    def how(self) -> str:
+        """How it was established."""
+        if self.error or self.comparison is None:
+            return self.error or _how_counted(self)
+        blocks = f"{self.changed.count} blocks of calls with the change, {self.base.count} without"
+        by = "in seconds" if self.flip.changes_eager else "each against eager in the same run"
+        return f"{blocks}, {by}; {_certainty(self.comparison)}"
+
+
+def _how_counted(trial: FlipTrial) -> str:
+    before, after = trial.compiles or (0, 0)
+    runs = f"{trial.base.count} runs each, in turns, with empty caches"
+    return f"{before} calls compiled something, with the change {after}; {runs}"
+
+
+def _certainty(comparison: TimeComparison) -> str:
+    if min(comparison.runs) < FEWEST_RUNS:
+        return "too few to tell from noise"
+    return (
+        f"rank test, chance {comparison.chance:.1%}; "
+        f"95 % of the ratio between {comparison.low:.2f} and {comparison.high:.2f}"
+    )
+
+
+@dataclass(frozen=True)
+class TrialResults:
+    """What came of all trials; those that help first, by what they save."""
+
+    trials: tuple[FlipTrial, ...]
+    # The program as it is; None where no function was called often enough.
+    base: AgainstEager | None
+    error: str = ""
+    # How often the program was run for it.
+    runs: int = 0
+
+    @property
+    def advice(self) -> tuple[FlipTrial, ...]:
+        """What helps."""
+        return tuple(trial for trial in self.trials if trial.helps)
+
+    @property
+    def how(self) -> str:
+        """How it compares with eager."""
+        if self.base is None:
+            return self.error
+        calls = f"{self.base.calls} calls per run, half of them in eager, in random order"
+        gpu = ", each as long as it takes to enqueue or to run" if self.base.waited_for_gpu else ""
+        blocks = f"{self.base.compiled.count} blocks of calls against {self.base.eager.count}"
+        return f"{calls}{gpu}; {blocks}; {_certainty(self.base.compared())}"
+
+
+def try_flips(
+    command: Sequence[str],
+    flips: Sequence[Flip],
+    folder: Path,
+    budget: Budget,
+    say: Say,
+    stdin: Path | None = None,
+    *,
+    predict: Predict = lambda flips, _: flips,
+) -> TrialResults:
+    """Time the program as it is, and with each change.
+
+    `predict` is asked what changes should save, once the program as it is turns out worth it.
+    """
+    trials = _TrialRuns(command, folder, budget, say, stdin)
+    safe = [flip for flip in flips if not flip.warning]
+    results = trials.steady([flip for flip in safe if not flip.is_tried_cold], predict)
+    cold = [flip for flip in safe if flip.is_tried_cold]
+    found = (*results.trials, *trials.cold(cold)) if cold else results.trials
+    shown = [_only_shown(flip) for flip in flips if flip.warning]
+    return TrialResults(_ranked((*found, *shown)), results.base, results.error, trials.made)
+
+
+def _only_shown(flip: Flip) -> FlipTrial:
+    return FlipTrial(
+        flip, Sample(()), Sample(()), error=f'not tried, because torch warns: "{flip.warning}"'
+    )
+
+
+def try_cold(
+    command: Sequence[str],
+    flips: Sequence[Flip],
+    folder: Path,
+    budget: Budget,
+    say: Say,
+    stdin: Path | None = None,
+) -> TrialResults:
+    """Changes that avoid compiles: each run compiles everything, so that one sees how much."""
+    trials = _TrialRuns(command, folder, budget, say, stdin)
+    return TrialResults(_ranked(trials.cold(flips)), None, runs=trials.made)
+
+
+def _ranked(trials: Sequence[FlipTrial]) -> tuple[FlipTrial, ...]:
+    return tuple(sorted(trials, key=lambda trial: (not trial.helps, -trial.saved)))
+
+
+class _TrialRuns:
+    """Runs of one program, until the time for them is up."""
+
+    def __init__(
+        self, command: Sequence[str], folder: Path, budget: Budget, say: Say, stdin: Path | None
+    ) -> None:
+        self._command, self._folder, self._budget = command, folder, budget
+        self._say, self._stdin = say, stdin
+        self._end = time.monotonic() + budget.total
+        self.made = 0
+
+    def steady(self, flips: Sequence[Flip], predict: Predict) -> TrialResults:
+        """Every variant in turns, compiled calls against eager; what does not help is given up."""
+        variants = [BASE, *(flip.variant for flip in flips)]
+        runs: list[list[TimedRun]] = [[] for _ in variants]
+        given_up: set[int] = set()
+        for turn in range(self._budget.runs):
+            for number, variant in enumerate(variants):
+                if number in given_up or self._is_time_up:
+                    continue
+                say = f"{variant.name}: run {turn + 1} of {self._budget.runs}"
+                cache = self._folder / f"cache-{number}"
+                name, is_first = f"{number}-{turn}", number == turn == 0
+                run = self._run(variant, name, cache, say, AGENT, keeps_inputs=is_first)
+                runs[number].append(run)
+                base = against_eager(runs[0])
+                if number == 0 and (base is None or base.slowest < self._budget.than_eager):
+                    return _results(runs[:1], ())
+                if is_first:
+                    flips = self._predicted(flips, predict, self._folder / name / INPUTS)
+                if number and not _is_promising(base, runs[number], flips[number - 1]):
+                    given_up.add(number)
+        return _results(runs, flips)
+
+    def _predicted(self, flips: Sequence[Flip], predict: Predict, inputs: Path) -> Sequence[Flip]:
+        """The time for trials is not spent on it."""
+        begun = time.monotonic()
+        try:
+            return predict(flips, inputs)
+        finally:
+            self._end += time.monotonic() - begun
+
+    def cold(self, flips: Sequence[Flip]) -> list[FlipTrial]:
+        """Every variant in turns, each time with an empty cache."""
+        variants = [BASE, *(flip.variant for flip in flips)]
+        runs: list[list[TimedRun]] = [[] for _ in variants]
+        for turn in range(COLD_RUNS):
+            for number, variant in enumerate(variants):
+                if not self._is_time_up:
+                    name = f"cold-{number}-{turn}"
+                    say = f"{variant.name}: from scratch, run {turn + 1} of {COLD_RUNS}"
+                    cache = self._folder / name / "cache"
+                    runs[number].append(self._run(variant, name, cache, say, TIMES))
+        rows = zip(runs[1:], flips, strict=True)
+        return [_cold_trial(runs[0], made, flip) for made, flip in rows]
+
+    @property
+    def _is_time_up(self) -> bool:
+        return time.monotonic() > self._end
+
+    def _run(
+        self,
+        variant: Variant,
+        name: str,
+        cache: Path,
+        say: str,
+        agent: str,
+        *,
+        keeps_inputs: bool = False,
+    ) -> TimedRun:
+        self._say(say)
+        self.made += 1
+        return run_once(
+            self._command,
+            variant,
+            self._folder / name,
+            cache=cache,
+            seconds=self._budget.seconds,
+            agent=agent,
+            stdin=self._stdin,
+            keeps_inputs=keeps_inputs,
+        )
+
+
+def _is_promising(base: AgainstEager | None, runs: Sequence[TimedRun], flip: Flip) -> bool:
+    changed = against_eager(runs)
+    if base is None or changed is None:
+        return False
+    return _compiled_after(base, changed, flip).median < _PROMISING * base.ratio
+
+
+def _compiled_after(base: AgainstEager, changed: AgainstEager, flip: Flip) -> Sample:
+    """The compiled calls with the change, as multiples of eager without it."""
+    if not flip.changes_eager:
+        return changed.compiled
+    # Eager is faster with it, too: then it is no measure, only seconds are.
+    factor = changed.per_call / base.per_call
+    return Sample(tuple(value * factor for value in changed.compiled.values))
+
+
+# --- what came of them ----------------------------------------------------------------------------
+
+
+def _results(runs: Sequence[Sequence[TimedRun]], flips: Sequence[Flip]) -> TrialResults:
+    base = against_eager(runs[0])
+    if base is None:
+        return TrialResults((), None, _why_not_compared(runs[0]), runs=len(runs[0]))
+    tried = zip(runs[1:], flips, strict=True)
+    trials = [_trial(runs[0], made, flip) for made, flip in tried]
+    return TrialResults(_ranked(trials), base, runs=sum(map(len, runs)))
+
+
+def _why_not_compared(runs: Sequence[TimedRun]) -> str:
+    failed = [run for run in runs if run.exit_code != 0]
+    if failed:
+        return f"The program fails: {failed[0].output or 'it did not end in time'}"
+    if is_differentiated(runs):
+        return (
+            "Results of compiled functions are differentiated, but no call has a backward pass of "
+            "its own, so nothing is said about run time."
+        )
+    if not any(run.calls for run in runs):
+        if any(process.several_threads for run in runs for process in run.processes):
+            return (
+                "The program calls compiled functions from several threads, which disturb each "
+                "other: nothing is said about run time."
+            )
+        return "No call of a compiled function was seen, so there is nothing to compare with eager."
+    return "No compiled function is called often enough to compare it with eager."
+
+
+def _trial(base_runs: Sequence[TimedRun], runs: Sequence[TimedRun], flip: Flip) -> FlipTrial:
+    keys = [{pair.key for run in each for pair in paired_calls(run)} for each in (base_runs, runs)]
+    both = keys[0] & keys[1]
+    base, changed = against_eager(base_runs, both), against_eager(runs, both)
+    if base is None or changed is None:
+        why = _why_not_tried(base_runs, runs, "too few calls were compiled")
+        return FlipTrial(flip, Sample(()), Sample(()), error=why)
+    after = _compiled_after(base, changed, flip)
+    flip = _with_seconds(flip, base)
+    saved = (base.ratio - after.median) * base.seconds
+    return FlipTrial(flip, base.compiled, after, saved, compare(base.compiled, after))
+
+
+def _with_seconds(flip: Flip, base: AgainstEager) -> Flip:
+    """With the seconds per run that it should save, by what was known before it was tried."""
+    if flip.of_eager is not None:
+        return replace(flip, predicted=(base.ratio - flip.of_eager) * base.seconds)
+    if flip.left is not None:
+        return replace(flip, predicted=(1 - flip.left) * base.ratio * base.seconds)
+    if flip.leaves_to_eager:
+        lost = max(base.lost, 0.0)
+        return replace(flip, predicted=lost, prediction="what is lost against eager")
+    return flip
+
+
+def _why_not_tried(base: Sequence[TimedRun], runs: Sequence[TimedRun], otherwise: str) -> str:
+    if not base or not runs:
+        return f"not tried: {_TIME_UP}"
+    if any(run.not_applied for run in runs):
+        return f"could not be applied: {next(r.not_applied for r in runs if r.not_applied)}"
+    if any(run.exit_code != 0 for run in base):
+        return "not measured: the program fails without it, too"
+    if any(run.exit_code is None for run in runs):
+        return "not measured: with it the program did not end in time"
+    if any(run.exit_code != 0 for run in runs):
+        words = [line for run in runs if run.exit_code for line in run.output.splitlines()]
+        return f"not measured: with it the program fails: {words[-1] if words else ''}"
+    return f"not measured: {otherwise}"
+
+
+def _cold_trial(base: Sequence[TimedRun], changed: Sequence[TimedRun], flip: Flip) -> FlipTrial:
+    is_whole = len(base) == len(changed) == COLD_RUNS
+    if not is_whole or any(run.exit_code != 0 or run.not_applied for run in (*base, *changed)):
+        why = _why_not_tried(base, changed, _TIME_UP)
+        return FlipTrial(flip, Sample(()), Sample(()), error=why)
+    before = Sample(tuple(map(_all_seconds, base)))
+    after = Sample(tuple(map(_all_seconds, changed)))
+    return FlipTrial(
+        flip,
+        before,
+        after,
+        before.median - after.median,
+        compiles=(_compiling_calls(base[0]), _compiling_calls(changed[0])),
+    )
+
+
+def _all_seconds(run: TimedRun) -> float:
+    """Seconds in compiled calls, with what was compiled in them."""
+    return sum(call.total + sum(call.compiling) + sum(call.warming) for call in run.calls) / 1e9
+
+
+def _compiling_calls(run: TimedRun) -> int:
+    return sum(len(call.compiling) for call in run.calls)

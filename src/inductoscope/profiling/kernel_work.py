@@ -1,0 +1,444 @@
+"""Floating-point operations of matrix products, convolutions and attention, by their shapes.
+
+The formulas are those of torch.utils.flop_counter: a product and a sum count as two.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from inductoscope.model.entities import Kernel
+from inductoscope.model.fx import FxGraph, FxNode
+from inductoscope.model.join import GraphJoin
+from inductoscope.model.memory import GraphMemory, read_memory
+from inductoscope.model.schedule import ScheduledNode
+from inductoscope.profiling.machine import TF32
+from inductoscope.profiling.timings import CONVOLUTIONS, PRODUCTS
+from inductoscope.recording.values import members
+from inductoscope.torch_facts.index_expressions import (
+    NotUnderstood,
+    NoValue,
+    read_expression,
+    value_of,
+)
+from inductoscope.torch_facts.tensor_sizes import type_width
+
+Shape = tuple[int, ...]
+# The number that a recorded size stands for; raises ValueError where it is unknown.
+SizeOf = Callable[[Any], int]
+
+
+@dataclass(frozen=True)
+class MatrixWork:
+    """Operations of matrix units, and the type that they are on."""
+
+    flops: int
+    dtype: str
+
+
+def matrix_work(graph: FxGraph, node: FxNode, size_of: SizeOf) -> MatrixWork | None:
+    """What a node needs of matrix units; None if it is no such operation, or sizes are unknown."""
+    formula = FORMULAS.get(node.operation)
+    if formula is None:
+        return None
+    arguments = _arguments(graph, node, size_of)
+    result = _shape(node.value, size_of)
+    tensors = [a for a in arguments if isinstance(a, _Operand)]
+    if not tensors:
+        return None
+    try:
+        flops = formula(arguments, result)
+    except (AttributeError, IndexError, TypeError, ValueError, ZeroDivisionError):
+        return None
+    return MatrixWork(flops, tensors[-1].dtype)
+
+
+def operand_bytes(graph: FxGraph, node: FxNode, size_of: SizeOf) -> int:
+    """Bytes of the tensors that a node is given, each once: of a view only what it shows."""
+    tensors = {a for a in _arguments(graph, node, size_of) if isinstance(a, _Operand)}
+    return sum(math.prod(a.shape) * (type_width(a.dtype) or 0) for a in tensors)
+
+
+def is_convolution(node: FxNode) -> bool:
+    """Whether a matrix operation is a convolution, or a part of its backward pass."""
+    return "convolution" in node.operation
+
+
+def is_matrix_operation(node: FxNode) -> bool:
+    """Whether it is done by matrix units."""
+    return node.operation in FORMULAS
+
+
+@dataclass(frozen=True)
+class _Operand:
+    name: str
+    shape: Shape
+    dtype: str
+
+
+def _arguments(graph: FxGraph, node: FxNode, size_of: SizeOf) -> list[Any]:
+    try:
+        tree = ast.parse(node.args or "()", mode="eval").body
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        return []
+    items = tree.elts if isinstance(tree, ast.Tuple) else [tree]
+    return [_argument(graph, item, size_of) for item in items]
+
+
+def _argument(graph: FxGraph, item: ast.expr, size_of: SizeOf) -> Any:
+    if isinstance(item, ast.Name):
+        node = graph.node(item.id)
+        value = members(node.value) if node is not None else {}
+        shape = _shape(value, size_of)
+        return None if shape is None else _Operand(item.id, shape, str(value.get("dtype", "")))
+    try:
+        return ast.literal_eval(item)
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return None
+
+
+def _shape(value: Any, size_of: SizeOf) -> Shape | None:
+    """Of several results, the first one's."""
+    if isinstance(value, list):
+        value = value[0] if value else None
+    shape = members(value).get("shape")
+    if not isinstance(shape, list):
+        return None
+    try:
+        return tuple(size_of(size) for size in shape)
+    except ValueError:
+        return None
+
+
+# --- formulas -------------------------------------------------------------------------------------
+
+
+def _product(first: int) -> Callable[[Sequence[Any], Shape | None], int]:
+    """A matrix product whose factors begin at this argument, perhaps for a whole batch."""
+
+    def formula(arguments: Sequence[Any], result: Shape | None) -> int:
+        left: Shape = arguments[first].shape
+        right: Shape = arguments[first + 1].shape
+        return 2 * math.prod(left) * right[-1]
+
+    return formula
+
+
+def _linear(arguments: Sequence[Any], result: Shape | None) -> int:
+    if result is None:
+        raise ValueError
+    given: Shape = arguments[0].shape
+    return 2 * math.prod(result) * given[-1]
+
+
+def _convolution(arguments: Sequence[Any], result: Shape | None) -> int:
+    is_transposed = len(arguments) > 6 and arguments[6] is True
+    return _convolved(arguments[0].shape, arguments[1].shape, result, is_transposed)
+
+
+def _convolved(given: Shape, weight: Shape, result: Shape | None, transposed: bool) -> int:
+    """Each element of the output, or of the input where transposed, meets one filter."""
+    met = given if transposed else result
+    if met is None:
+        raise ValueError
+    return 2 * math.prod(met) * math.prod(weight[1:])
+
+
+def _convolution_backward(arguments: Sequence[Any], result: Shape | None) -> int:
+    gradient, given, weight = (a.shape for a in arguments[:3])
+    forward = _convolved(given, weight, gradient, arguments[7] is True)
+    return forward * sum(bool(wanted) for wanted in arguments[10][:2])
+
+
+def _attention(products: float, first: int = 0) -> Callable[[Sequence[Any], Shape | None], int]:
+    """So many products of the size of query times key."""
+
+    def formula(arguments: Sequence[Any], result: Shape | None) -> int:
+        query, key, value = (a.shape for a in arguments[first : first + 3])
+        pairs = math.prod(query[:-1]) * key[-2]
+        return int(pairs * (products * query[-1] + products * value[-1]))
+
+    return formula
+
+
+FORMULAS: Mapping[str, Callable[[Sequence[Any], Shape | None], int]] = {
+    "mm": _product(0),
+    "bmm": _product(0),
+    "addmm": _product(1),
+    "baddbmm": _product(1),
+    "_int_mm": _product(0),
+    "_scaled_mm": _product(0),
+    "_linear_pointwise": _linear,
+    "_mkl_linear": _linear,
+    "convolution": _convolution,
+    "_convolution_pointwise": _convolution,
+    "convolution_backward": _convolution_backward,
+    "_scaled_dot_product_flash_attention": _attention(2),
+    "_scaled_dot_product_efficient_attention": _attention(2),
+    "_scaled_dot_product_cudnn_attention": _attention(2),
+    "_scaled_dot_product_flash_attention_for_cpu": _attention(2),
+    "_scaled_dot_product_flash_attention_backward": _attention(5, 1),
+    "_scaled_dot_product_efficient_attention_backward": _attention(5, 1),
+    "_scaled_dot_product_flash_attention_for_cpu_backward": _attention(5, 1),
+}
+
+
+# --- The least that a kernel has to do: bytes to read and write, and operations -------------------
+#
+# Every input is read once and every output written once. A buffer that is only used inside the
+# kernel need not exist. Bytes are torch's own count for each scheduler node, which knows that a
+# value may be broadcast or only a part of a buffer be read.
+
+# Functions that take many instructions each: the machine's rate for them is measured.
+FUNCTIONS = (
+    "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "tanh",
+    "sigmoid", "erf", "erfc", "pow", "sqrt", "rsqrt", "lgamma", "atan", "atan2", "asin", "acos",
+    "sinh", "cosh",
+)  # fmt: skip
+# Lines of a loop body that compute nothing.
+_NO_WORK = {
+    "load", "store", "constant", "index_expr", "store_reduction", "to_dtype", "to_dtype_bitcast",
+    "masked", "indirect_indexing", "get_index", "set_indirect", "check_bounds", "reduction_result",
+}  # fmt: skip
+# The language of a kernel that a library has.
+_LIBRARY = "extern"
+_OPERATION = re.compile(r"^    \w+ = ops\.(\w+)\(", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class KernelWork:
+    """What one call of a kernel has to do at least; None where that is not known."""
+
+    read: int | None = None
+    written: int | None = None
+    # Operations of matrix units, by type.
+    matrix: Mapping[str, int] = field(default_factory=dict)
+    # Further operations, and of them functions that take long, by name.
+    operations: int = 0
+    functions: Mapping[str, int] = field(default_factory=dict)
+    # What is not counted, in words.
+    missing: str = ""
+
+    @property
+    def bytes(self) -> int | None:
+        """Bytes that have to be moved."""
+        return None if self.read is None or self.written is None else self.read + self.written
+
+    @property
+    def flops(self) -> int:
+        """All operations; a function that takes long counts as one."""
+        return sum(self.matrix.values()) + self.operations
+
+
+class GraphWork:
+    """The kernels of one graph, and what each of them has to do."""
+
+    def __init__(self, join: GraphJoin) -> None:
+        self.join = join
+        self._known_sizes: dict[str, int | None] = {}
+
+    @cached_property
+    def memory(self) -> GraphMemory:
+        """What is known of sizes."""
+        return read_memory(self.join.recording, self.join.compile, self.join.graph)
+
+    @cached_property
+    def hints(self) -> dict[str, int]:
+        """The sizes that the graph was compiled with."""
+        values = {name: symbol.value for name, symbol in self.memory.symbols.items()}
+        return {name: int(text) for name, text in values.items() if text.lstrip("-").isdecimal()}
+
+    @cached_property
+    def _measured(self) -> dict[str, ScheduledNode]:
+        """Single nodes before fusion, which have their bytes."""
+        return {leaf.name: leaf for node in self.join.before for leaf in node.leaves}
+
+    @cached_property
+    def _leaves(self) -> dict[str, ScheduledNode]:
+        after = {leaf.name: leaf for node in self.join.after for leaf in node.leaves}
+        return {**self._measured, **after}
+
+    def of(
+        self,
+        kernel: Kernel,
+        sizes: Mapping[str, int] | None = None,
+        in_tf32: Collection[str] = (),
+    ) -> KernelWork:
+        """What one call has to do with these sizes; with those it was compiled with, if none.
+
+        `in_tf32` are the operations on float32 that torch may do in TF32.
+        """
+        values = {**self.hints, **(sizes or {})}
+        read, written = self._bytes(kernel, values)
+        matrix = self._matrix(kernel, values, in_tf32)
+        operations, functions = self._operations(kernel, values)
+        missing = "" if read is not None else "the sizes of its buffers are not known"
+        if kernel.language == _LIBRARY and not matrix:
+            missing = "how much of its inputs a library reads, and what it computes, is not known"
+        return KernelWork(read, written, matrix, operations, functions, missing)
+
+    # --- bytes ------------------------------------------------------------------------------------
+
+    def moved(self, kernel: Kernel) -> int | None:
+        """The bytes that one call has to move, with the sizes that it was compiled with."""
+        return KernelWork(*self._bytes(kernel, self.hints)).bytes
+
+    def _bytes(self, kernel: Kernel, values: Mapping[str, int]) -> tuple[int | None, int | None]:
+        nodes = [self._measured[name] for name in kernel.nodes if name in self._measured]
+        if not nodes or len(nodes) != len(kernel.nodes):
+            return None, None
+        inside = set(kernel.nodes)
+        made = {buffer.name: buffer for node in nodes for buffer in node.buffers}
+        moved: dict[str, int] = {}
+        for node in nodes:
+            counted = node.bytes or self._whole_buffers(node)
+            if counted is None:
+                return None, None
+            for name, count in counted.items():
+                moved[name] = max(moved.get(name, 0), min(count, self._whole(name) or count))
+        read = sum(self._now(n, c, values) for n, c in moved.items() if n not in made)
+        written = sum(
+            self._now(n, c, values)
+            for n, c in moved.items()
+            if n in made and not (made[n].users and set(made[n].users) <= inside)
+        )
+        # What is changed in place is read and written.
+        changed = {old for buffer in made.values() for old in buffer.mutates}
+        written += sum(self._now(n, moved[n], values) for n in changed if n in moved)
+        if kernel.language == _LIBRARY:
+            return self._read_by_library(kernel, read, values), written
+        return read, written
+
+    def _read_by_library(self, kernel: Kernel, whole: int, values: Mapping[str, int]) -> int | None:
+        """Torch counts whole buffers; a product reads what it is given of them.
+
+        What an operation reads that looks up a few rows of a table is known to nobody: None.
+        """
+        graph, nodes = self.join.final, self._matrix_nodes(kernel)
+        if graph is None or not nodes:
+            return None
+        given = sum(operand_bytes(graph, n, lambda size: _value(size, values)) for n in nodes)
+        return min(whole, given)
+
+    def _whole_buffers(self, node: ScheduledNode) -> dict[str, int] | None:
+        """For a recording without torch's count: buffers as a whole; None if unknown."""
+        found = {name: self._whole(name) for name in (*node.reads, *node.writes)}
+        known = {name: count for name, count in found.items() if count is not None}
+        return known if len(known) == len(found) else None
+
+    def _whole(self, buffer: str) -> int | None:
+        """Bytes of the whole buffer; None where they are not known."""
+        if buffer not in self._known_sizes:
+            room = self.memory.rooms.get(buffer)
+            elements = None if room is None else self._elements(room.size, self.hints)
+            width = self._widths.get(buffer)
+            if elements is None or width is None:
+                self._known_sizes[buffer] = None
+            else:
+                self._known_sizes[buffer] = elements * width
+        return self._known_sizes[buffer]
+
+    @cached_property
+    def _widths(self) -> dict[str, int]:
+        from inductoscope.torch_facts.tensor_sizes import type_width
+
+        found = {b.name: type_width(b.dtype) for n in self._measured.values() for b in n.buffers}
+        for node in self.join.final.nodes if self.join.final else ():
+            value = node.value if isinstance(node.value, dict) else {}
+            if node.op == "placeholder" and "dtype" in value:
+                found.setdefault(node.name, type_width(str(value["dtype"])))
+        return {name: width for name, width in found.items() if width}
+
+    def _now(self, buffer: str, count: int, values: Mapping[str, int]) -> int:
+        """Torch counted with the sizes of the first call: the same part of the buffer now."""
+        room = self.memory.rooms.get(buffer)
+        if room is None or values == self.hints:
+            return count
+        before, now = self._elements(room.size, self.hints), self._elements(room.size, values)
+        return round(count * now / before) if before and now is not None else count
+
+    def _elements(self, size: Iterable[str], values: Mapping[str, int]) -> int | None:
+        try:
+            return math.prod(_value(text, values) for text in size)
+        except ValueError:
+            return None
+
+    # --- operations -------------------------------------------------------------------------------
+
+    def _matrix(
+        self, kernel: Kernel, values: Mapping[str, int], in_tf32: Collection[str]
+    ) -> dict[str, int]:
+        graph = self.join.final
+        if graph is None:
+            return {}
+        found: Counter[str] = Counter()
+        for node in self._matrix_nodes(kernel):
+            work = matrix_work(graph, node, lambda size: _value(size, values))
+            if isinstance(work, MatrixWork):
+                dtype = work.dtype.removeprefix("torch.")
+                kind = CONVOLUTIONS if is_convolution(node) else PRODUCTS
+                found[TF32 if dtype == "float32" and kind in in_tf32 else dtype] += work.flops
+        return dict(found)
+
+    def _matrix_nodes(self, kernel: Kernel) -> list[FxNode]:
+        """The matrix operations that the kernel itself does, not those that it reads from."""
+        graph = self.join.final
+        own = {
+            buffer.origin
+            for name in kernel.nodes
+            for buffer in (self._leaves[name].buffers if name in self._leaves else ())
+        }
+        # A loop computes a product element by element: that is in its body.
+        leaves = [self._leaves[name] for name in kernel.nodes if name in self._leaves]
+        if graph is None or (leaves and all(leaf.body for leaf in leaves)):
+            return []
+        inside = set(kernel.nodes)
+        names = [
+            n
+            for n in dict.fromkeys(kernel.origins)
+            if n in own or self._makers.get(n, inside) <= inside
+        ]
+        nodes = [graph.node(name) for name in names]
+        return [node for node in nodes if node is not None and is_matrix_operation(node)]
+
+    @cached_property
+    def _makers(self) -> dict[str, set[str]]:
+        """The scheduler nodes that write each operation's results."""
+        found: dict[str, set[str]] = defaultdict(set)
+        for name, leaf in self._leaves.items():
+            for buffer in leaf.buffers:
+                found[buffer.origin].add(name)
+        return found
+
+    def _operations(self, kernel: Kernel, values: Mapping[str, int]) -> tuple[int, dict[str, int]]:
+        total, functions = 0, Counter[str]()
+        for name in kernel.nodes:
+            leaf = self._leaves.get(name)
+            if leaf is None or not leaf.body:
+                continue
+            times = self._elements((size for sizes in leaf.sizes for size in sizes), values) or 0
+            for operation in _OPERATION.findall(self.join.text(leaf.body)):
+                if operation in _NO_WORK:
+                    continue
+                total += times
+                if operation.removeprefix("libdevice_") in FUNCTIONS:
+                    functions[operation.removeprefix("libdevice_")] += times
+        return total, dict(functions)
+
+
+def _value(size: Any, values: Mapping[str, int]) -> int:
+    """The number that a size stands for; ValueError where that is not known."""
+    text = str(size)
+    if text.isdecimal():
+        return int(text)
+    try:
+        return value_of(read_expression(text), values)
+    except (NoValue, NotUnderstood) as error:
+        raise ValueError(text) from error

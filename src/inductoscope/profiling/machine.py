@@ -1,0 +1,259 @@
+"""The machine's limits, and the least time that work takes under them.
+
+Bandwidth depends on whether data fits into a cache, so it was measured for several sizes of the
+data that is worked on, and the one for the kernel's own size counts. A kernel that reads as much as
+it writes is held against a copy; what it reads beyond that against reading alone, and what it
+writes beyond that against writing alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import itertools
+import json
+import math
+import os
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from inductoscope.errors import ToolFailure
+from inductoscope.processes.children import ChildLimits, ChildProgram, run_child
+from inductoscope.processes.status import own_cores
+from inductoscope.recording.codec import decode, encode
+
+# What a kernel waits for.
+MEMORY, MATRIX, ARITHMETIC, FUNCTIONS = "memory", "matrix units", "arithmetic", "functions"
+
+# The type of products of float32 numbers whose factors are rounded to ten bits, on tensor cores.
+TF32 = "tf32"
+
+# A limit that was measured can be beaten by this much before it is worth a word.
+TOLERANCE = 1.05
+
+
+@dataclass(frozen=True)
+class Bandwidths:
+    """Bytes per second while working on so many bytes; of a copy, both directions count."""
+
+    working_set: int
+    read: float
+    copy: float
+    fill: float
+
+
+@dataclass(frozen=True)
+class MachineLimits:
+    """The limits of one device with so many threads."""
+
+    device: str
+    name: str
+    threads: int
+    torch: str
+    bandwidths: tuple[Bandwidths, ...] = ()
+    # Operations per second of matrix products, by type; elements per second of functions.
+    matrix: Mapping[str, float] = field(default_factory=dict)
+    functions: Mapping[str, float] = field(default_factory=dict)
+    # When it was measured, and how far apart the rounds were: 0.1 is ten percent.
+    when: str = ""
+    spread: float = 0.0
+
+    @property
+    def vector(self) -> float:
+        """Operations per second of simple arithmetic: no faster than products of float32."""
+        return self.matrix.get("float32", 0.0)
+
+    @property
+    def steady_bandwidths(self) -> tuple[Bandwidths, ...]:
+        """From the least data to the most. Less data is never slower: a cache is no slower than
+        what is behind it, and where it looks so, the cost of a call or other programs show.
+        """
+        found: list[Bandwidths] = []
+        for item in sorted(self.bandwidths, key=lambda item: -item.working_set):
+            last = found[-1] if found else item
+            found.append(
+                Bandwidths(
+                    item.working_set,
+                    max(item.read, last.read),
+                    max(item.copy, last.copy),
+                    max(item.fill, last.fill),
+                )
+            )
+        return tuple(reversed(found))
+
+    def bandwidth_at(self, working_set: int) -> Bandwidths | None:
+        """Bandwidths for so many bytes, between those that were measured."""
+        known = self.steady_bandwidths
+        if not known:
+            return None
+        if working_set <= known[0].working_set:
+            return known[0]
+        for low, high in itertools.pairwise(known):
+            if working_set <= high.working_set:
+                return _between(low, high, working_set)
+        return known[-1]
+
+
+def _between(low: Bandwidths, high: Bandwidths, working_set: int) -> Bandwidths:
+    share = math.log(working_set / low.working_set) / math.log(high.working_set / low.working_set)
+
+    def value(first: float, second: float) -> float:
+        return math.exp(math.log(first) * (1 - share) + math.log(second) * share)
+
+    return Bandwidths(
+        working_set,
+        value(low.read, high.read),
+        value(low.copy, high.copy),
+        value(low.fill, high.fill),
+    )
+
+
+@dataclass(frozen=True)
+class Floor:
+    """The least time of a kernel, and what takes it."""
+
+    seconds: float
+    limit: str
+    # Seconds that each limit alone would take.
+    parts: Mapping[str, float] = field(default_factory=dict)
+    working_set: int = 0
+
+
+def memory_seconds(machine: MachineLimits, read: int, written: int) -> float | None:
+    """The least time to read and write so many bytes."""
+    bandwidth = machine.bandwidth_at(read + written)
+    if bandwidth is None:
+        return None
+    both = min(read, written)
+    return (
+        2 * both / bandwidth.copy
+        + (read - both) / bandwidth.read
+        + (written - both) / bandwidth.fill
+    )
+
+
+def floor_of(
+    machine: MachineLimits,
+    moved: tuple[int, int] | None,
+    matrix: Mapping[str, int],
+    operations: int,
+    functions: Mapping[str, int],
+) -> Floor | None:
+    """The least time for bytes read and written, and operations; None where nothing is known."""
+    parts: dict[str, float] = {}
+    if moved is not None:
+        seconds = memory_seconds(machine, *moved)
+        if seconds is not None:
+            parts[MEMORY] = seconds
+    products = [flops / rate for dtype, flops in matrix.items() if (rate := _rate(machine, dtype))]
+    if products:
+        parts[MATRIX] = sum(products)
+    if operations and machine.vector:
+        parts[ARITHMETIC] = operations / machine.vector
+    slow = [
+        n / machine.functions[name] for name, n in functions.items() if name in machine.functions
+    ]
+    if slow:
+        parts[FUNCTIONS] = sum(slow)
+    if not parts:
+        return None
+    limit = max(parts, key=lambda name: parts[name])
+    return Floor(parts[limit], limit, parts, sum(moved) if moved else 0)
+
+
+def _rate(machine: MachineLimits, dtype: str) -> float | None:
+    """The rate for a type. A product of less precision could be done in float32."""
+    rate = machine.matrix.get(dtype)
+    if dtype in (TF32, "bfloat16", "float16"):
+        return max(rate or 0.0, machine.vector) or None
+    return rate
+
+
+# --------------------------------------------------------------------------------------------------
+# Measures the machine's limits in a child process, and keeps them in the user's cache folder.
+
+_SECONDS = 180.0
+# Measured anew when what is measured changes.
+_VERSION = 2
+
+
+def limits_folder() -> Path:
+    """Where the limits of machines are kept."""
+    cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(cache) / "inductoscope" / "machine"
+
+
+def limits_of(
+    device: str,
+    threads: int,
+    torch: str,
+    functions: tuple[str, ...],
+    *,
+    anew: bool = False,
+) -> tuple[MachineLimits, Path | None]:
+    """The limits of a device with so many threads, and the file that they are kept in.
+
+    They are measured if they are not known yet, or if `anew` asks for it. The file is None if it
+    cannot be written: the user's cache folder may be read-only.
+    """
+    path = limits_folder() / f"{device.replace(':', '-')}-{_key(device, threads, torch)}.json"
+    known = None if anew else _read(path)
+    if known is not None:
+        return known, path
+    found = _measure(device, threads, functions)
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = path.with_suffix(f".{os.getpid()}")
+        unfinished.write_text(json.dumps(encode(found), indent=1) + "\n", "utf-8")
+        unfinished.replace(path)
+        return found, path
+    return found, None
+
+
+def is_measured(device: str, threads: int, torch: str) -> bool:
+    """Whether the limits are known already."""
+    path = limits_folder() / f"{device.replace(':', '-')}-{_key(device, threads, torch)}.json"
+    return _read(path) is not None
+
+
+def _key(device: str, threads: int, torch: str) -> str:
+    """Other processors, other numbers of threads and other versions of torch have other limits."""
+    parts = (_VERSION, device, processor(), os.cpu_count(), sorted(own_cores()), threads, torch)
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:12]
+
+
+def processor() -> str:
+    """The processor's name, or what the system says instead."""
+    names = ("model name", "Hardware", "CPU part", "Model")
+    with contextlib.suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text("utf-8", "replace").splitlines()
+        found = {line.partition(":")[0].strip(): line.partition(":")[2].strip() for line in lines}
+        return next((found[name] for name in names if found.get(name)), "")
+    return ""
+
+
+def _read(path: Path) -> MachineLimits | None:
+    with contextlib.suppress(OSError, ValueError):
+        return decode(MachineLimits, json.loads(path.read_text("utf-8")))
+    return None
+
+
+def _measure(device: str, threads: int, functions: tuple[str, ...]) -> MachineLimits:
+    program = ChildProgram(
+        Path(__file__).with_name("child.py"), (device, str(threads), ",".join(functions))
+    )
+    limits = ChildLimits(_SECONDS, _SECONDS, memory_gib=256.0)
+    with tempfile.TemporaryDirectory(prefix="inductoscope-machine-") as folder:
+        ended = run_child(program, limits, Path(folder), lambda event: None)
+    for answer in ended.events:
+        if answer.get("event") == "limits":
+            name = answer.get("name") or processor()
+            when = time.strftime("%Y-%m-%d %H:%M")
+            return decode(MachineLimits, {**answer, "device": device, "name": name, "when": when})
+        if answer.get("event") == "error":
+            raise ToolFailure(f"The machine cannot be measured: {answer.get('message')}")
+    why = "it took too long" if ended.exit_code is None else ended.output[-300:].strip()
+    raise ToolFailure(f"The machine cannot be measured: {why or ended.exit_code}")

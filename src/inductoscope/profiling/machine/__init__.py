@@ -1,1 +1,0 @@
-"""What the machine can do: measured once, and kept."""

@@ -1,1 +1,0 @@
-"""Where memory goes: what is alive at the peak, who made it, and what would need less."""

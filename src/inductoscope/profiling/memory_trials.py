@@ -1,0 +1,471 @@
+"""Ways to compile the same program so that it may need less memory, each for a reason.
+
+A function per kind of way, listed in `ALTERNATIVES`.
+"""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from inductoscope.inside.profiling import eager_memory_agent, memory_agent
+from inductoscope.inside.profiling.memory_agent import AGENT
+from inductoscope.launch.program import run_recorded
+from inductoscope.model.entities import Ending, Recording
+from inductoscope.model.fold import load
+from inductoscope.profiling.memory_blocks import OUTPUT, SAVED, TEMPORARY, StepProfile, profiles_of
+from inductoscope.profiling.memory_trace import (
+    CallResult,
+    ProcessMemory,
+    TensorSummary,
+    read_observed,
+)
+from inductoscope.profiling.orders import QUIET, Orders, overruling
+from inductoscope.profiling.statistics import Sample, TimeComparison, compare
+from inductoscope.profiling.timings import FOLDER
+from inductoscope.profiling.turns import (
+    TimedRun,
+    Variant,
+    calls_to_compare,
+    run_in_turns,
+    run_once,
+)
+
+# From mild to hard: the share of what would be saved without recomputing that may be saved.
+_BUDGETS = (0.75, 0.5, 0.25, 0.0)
+# Less than this, or this part of the peak, is not worth a trial.
+_LEAST_BYTES = 1 << 20
+_LEAST_SHARE = 0.03
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """One way, and why it may need less."""
+
+    variant: Variant
+    why: str
+
+
+Proposer = Callable[[StepProfile, Mapping[str, str]], Iterator[Alternative]]
+
+
+def alternatives_for(profile: StepProfile, settings: Mapping[str, str]) -> tuple[Alternative, ...]:
+    """What is worth a trial; `settings` are those that the program itself has set."""
+    return tuple(found for propose in ALTERNATIVES for found in propose(profile, settings))
+
+
+def _is_worth_it(profile: StepProfile, *kinds: str) -> bool:
+    there = sum(profile.bytes_at_peak(kind) for kind in kinds)
+    return there >= max(_LEAST_BYTES, _LEAST_SHARE * profile.device.peak)
+
+
+def _recompute(profile: StepProfile, settings: Mapping[str, str]) -> Iterator[Alternative]:
+    """Save less for the backward pass, and compute it again there."""
+    if not profile.has_backward or not _is_worth_it(profile, SAVED):
+        return
+    why = "the partitioner saves tensors for the backward pass that can be computed again"
+    for budget in _BUDGETS:
+        yield _with_code(f"torch._functorch.config.activation_memory_budget = {budget}", why)
+    yield _with_code("torch._functorch.config.aggressive_recomputation = True", why)
+
+
+def _reuse(profile: StepProfile, settings: Mapping[str, str]) -> Iterator[Alternative]:
+    """Use memory again, where the program has switched that off."""
+    if not _is_worth_it(profile, TEMPORARY, OUTPUT, SAVED):
+        return
+    for name in ("allow_buffer_reuse", "inplace_buffers", "reorder_for_peak_memory"):
+        if settings.get(f"torch._inductor.config.{name}") == "False":
+            yield _with_overruling(name, "the program has switched it off")
+
+
+def _plan(profile: StepProfile, settings: Mapping[str, str]) -> Iterator[Alternative]:
+    """Place temporaries otherwise."""
+    if not _is_worth_it(profile, TEMPORARY):
+        return
+    why = "temporaries are alive at the peak"
+    for name, value in (("memory_planning", True), ("reorder_for_peak_memory", False)):
+        if f"torch._inductor.config.{name}" not in settings:
+            change = f"torch._inductor.config.{name} = {value}"
+            yield Alternative(Variant(change, {name: value}), why)
+
+
+def _with_code(change: str, why: str) -> Alternative:
+    module = change.partition(" ")[0].rpartition(".")[0]
+    return Alternative(Variant(change, code=f"import {module}\n{change}"), why)
+
+
+def _with_overruling(name: str, why: str) -> Alternative:
+    change = f"torch._inductor.config.{name} = True"
+    return Alternative(Variant(change, code=overruling({name: True})), why)
+
+
+ALTERNATIVES: tuple[Proposer, ...] = (_recompute, _reuse, _plan)
+
+
+# --- Whether two runs of a program computed the same, by what their calls returned ----------------
+
+# How far results may lie apart that were computed in another order, by type.
+_TOLERANCES = {"torch.float64": 1e-9, "torch.float32": 1e-4, "torch.float16": 2e-2}
+_BFLOAT16 = 5e-2
+
+
+@dataclass(frozen=True)
+class ResultComparison:
+    """What was compared, and how far it lies apart as a part of each tensor's size."""
+
+    tensors: int
+    apart: float
+    # The first result that is not the same beyond rounding; empty if all are.
+    different: str = ""
+
+    @property
+    def is_same(self) -> bool:
+        """Whether something was compared, and nothing differs."""
+        return self.tensors > 0 and not self.different
+
+
+def compare_results(base: Sequence[CallResult], other: Sequence[CallResult]) -> ResultComparison:
+    """The results of calls that both runs made."""
+    theirs = {(result.thing, result.number): result for result in other}
+    tensors, apart, different = 0, 0.0, ""
+    for result in base:
+        match = theirs.get((result.thing, result.number))
+        if match is None:
+            continue
+        if len(match.tensors) != len(result.tensors):
+            return ResultComparison(tensors + 1, math.inf, f"{result.thing}: number of tensors")
+        for number, (first, second) in enumerate(zip(result.tensors, match.tensors, strict=True)):
+            tensors += 1
+            distance = _distance(first, second)
+            apart = max(apart, distance)
+            if distance > _TOLERANCES.get(first.dtype, _BFLOAT16) and not different:
+                different = f"{result.thing}, call {result.number}, tensor {number + 1}"
+    return ResultComparison(tensors, apart, different)
+
+
+def _distance(first: TensorSummary, second: TensorSummary) -> float:
+    """How far apart two tensors are, as a part of their size."""
+    if (first.shape, first.dtype) != (second.shape, second.dtype):
+        return math.inf
+    size = max(1, math.prod(first.shape))
+    typical = max(first.norm, second.norm) / math.sqrt(size)
+    pairs = [*zip(first.some, second.some, strict=False), (first.norm, second.norm)]
+    # A sum may cancel: what matters is how far it is from the other, beside all that was added.
+    sums = _apart(first.total, second.total, max(first.norm, second.norm) * math.sqrt(size))
+    return max(sums, *(_apart(a, b, max(abs(a), abs(b), typical)) for a, b in pairs))
+
+
+def _apart(first: float, second: float, scale: float) -> float:
+    if first == second or (math.isnan(first) and math.isnan(second)):
+        return 0.0
+    if not math.isfinite(first) or not math.isfinite(second):
+        return math.inf
+    return abs(first - second) / scale if scale else math.inf
+
+
+# --- Tries other ways to compile the program, each in its own process, and says what they need ----
+#
+# A way that lowers the peak is then timed in turns with the program as it is.
+
+Say = Callable[[str], None]
+
+BASE = Variant("as it is")
+# A peak that is lower by less than this is none.
+_LOWER = 0.98
+# Ways that are timed: each costs several runs.
+_MOST_TIMED = 2
+
+_NONE = Sample(())
+
+
+@dataclass(frozen=True)
+class TrialLimits:
+    """How often the program is run, and how long a run may take."""
+
+    turns: int = 5
+    seconds: float = 600.0
+
+
+@dataclass(frozen=True)
+class MemoryTrial:
+    """One way that was tried: its peak, its results, and its time where the peak is lower."""
+
+    alternative: Alternative
+    # The peak of the same call of the same function; None if it was not measured.
+    peak: int | None = None
+    base: int = 0
+    # The lowest and the highest peak of its steps.
+    peaks: tuple[int, ...] = ()
+    results: ResultComparison | None = None
+    # Seconds of compiled calls, one number per run, without and with it.
+    base_seconds: Sample = _NONE
+    seconds: Sample = _NONE
+    time: TimeComparison | None = None
+    error: str = ""
+
+    @property
+    def ratio(self) -> float:
+        """What is left of the peak."""
+        return self.peak / self.base if self.peak and self.base else 1.0
+
+    @property
+    def is_lower(self) -> bool:
+        """Whether the peak is lower, and the results are the same."""
+        is_same = self.results is not None and self.results.is_same
+        return self.peak is not None and self.ratio < _LOWER and is_same and not self.error
+
+
+def try_alternatives(
+    command: Sequence[str],
+    profile: StepProfile,
+    base: Sequence[ProcessMemory],
+    alternatives: Sequence[Alternative],
+    folder: Path,
+    limits: TrialLimits,
+    say: Say,
+) -> tuple[MemoryTrial, ...]:
+    """Measure each way, then time those that need less; the lowest peak comes first."""
+    runs = _MemoryRuns(command, folder, limits, say)
+    trials = [runs.measure(alternative, profile, base) for alternative in alternatives]
+    if any(trial.results and trial.results.different for trial in trials):
+        why = runs.why_results_say_nothing(base)
+        # Results that judge nothing are not shown as if they did.
+        unjudged = [replace(t, error=t.error or why, results=None) for t in trials]
+        trials = unjudged if why else trials
+    trials = runs.time(trials)
+    return tuple(sorted(trials, key=lambda trial: (not trial.is_lower, trial.ratio)))
+
+
+class _MemoryRuns:
+    """Runs of the program with its memory traced, each with a cache of its own."""
+
+    def __init__(self, command: Sequence[str], folder: Path, limits: TrialLimits, say: Say) -> None:
+        self._command, self._folder, self._limits, self._say = command, folder, limits, say
+        self._caches: dict[str, Path] = {}
+
+    def _run(self, variant: Variant) -> tuple[TimedRun, tuple[ProcessMemory, ...]]:
+        self._say(f"{variant.name}: measuring memory")
+        number = len(self._caches)
+        place, cache = self._folder / f"memory-{number}", self._folder / f"memory-cache-{number}"
+        self._caches[variant.name] = cache
+        quiet = replace(variant, variables={**QUIET, **variant.variables})
+        seconds = self._limits.seconds
+        run = run_once(self._command, quiet, place, cache=cache, seconds=seconds, agent=AGENT)
+        return run, read_observed(place / FOLDER)
+
+    def measure(
+        self, alternative: Alternative, profile: StepProfile, base: Sequence[ProcessMemory]
+    ) -> MemoryTrial:
+        """Run the program once with this way."""
+        run, seen = self._run(alternative.variant)
+        trial = MemoryTrial(alternative, base=profile.device.peak)
+        if run.exit_code != 0 or run.not_applied:
+            return replace(trial, error=_why_not(run))
+        peaks = peaks_like(profile, seen)
+        if not peaks:
+            return replace(trial, error="no step of the same function was traced")
+        known = profile.peaks or {}
+        numbers = [number for number in peaks if number in known] or list(peaks)
+        results = compare_results(_results(base), _results(seen))
+        return replace(
+            trial,
+            peak=peaks.get(profile.step.number, max(peaks[number] for number in numbers)),
+            peaks=tuple(peaks[number] for number in numbers),
+            results=results,
+        )
+
+    def why_results_say_nothing(self, base: Sequence[ProcessMemory]) -> str:
+        """Run the program as it is again: why its results cannot judge a way; empty if they can.
+
+        They cannot where they differ from run to run, or where that is not known.
+        """
+        run, seen = self._run(BASE)
+        noise = compare_results(_results(base), _results(seen))
+        if run.exit_code == 0 and noise.is_same:
+            return ""
+        if run.exit_code == 0 and noise.different:
+            return "the program's results differ from run to run, so they could not be compared"
+        how = (
+            "gave no results to compare"
+            if run.exit_code == 0
+            else "did not end in time"
+            if run.exit_code is None
+            else f"ended with exit code {run.exit_code}"
+        )
+        return f"the program as it is {how} when it was run again, so results could not be judged"
+
+    def time(self, trials: Sequence[MemoryTrial]) -> list[MemoryTrial]:
+        """Time those with a lower peak in turns with the program as it is."""
+        chosen = _worth_timing(trials)
+        if not chosen:
+            return list(trials)
+        variants = [BASE, *(trial.alternative.variant for trial in chosen)]
+        done = run_in_turns(
+            self._command,
+            variants,
+            self._folder,
+            turns=self._limits.turns,
+            seconds=self._limits.seconds,
+            say=self._say,
+            caches=self._caches,
+        )
+        counts = calls_to_compare(done)
+        base = done[0].sample(counts)
+        found = {runs.variant.name: runs.sample(counts) for runs in done[1:]}
+        timed = []
+        for trial in trials:
+            seconds = found.get(trial.alternative.variant.name)
+            if seconds is not None and seconds.count and base.count:
+                trial = replace(
+                    trial, base_seconds=base, seconds=seconds, time=compare(base, seconds)
+                )
+            timed.append(trial)
+        return timed
+
+
+def _worth_timing(trials: Sequence[MemoryTrial]) -> list[MemoryTrial]:
+    """Of ways with about the same peak only the first, which is the mildest."""
+    chosen: list[MemoryTrial] = []
+    for trial in trials:
+        is_new = all(abs(trial.ratio - other.ratio) > 1 - _LOWER for other in chosen)
+        if trial.is_lower and is_new:
+            chosen.append(trial)
+    return sorted(chosen, key=lambda trial: trial.ratio)[:_MOST_TIMED]
+
+
+def peaks_like(profile: StepProfile, seen: Sequence[ProcessMemory]) -> dict[int, int]:
+    """The peaks of the same function on the same device, by the number of the call."""
+    return {
+        peak.number: peak.peaks[profile.device.device]
+        for process in seen
+        for peak in process.peaks
+        if peak.function == profile.step.function and profile.device.device in peak.peaks
+    }
+
+
+def _results(processes: Sequence[ProcessMemory]) -> list[CallResult]:
+    return [result for process in processes for result in process.results]
+
+
+def _why_not(run: TimedRun) -> str:
+    if run.not_applied:
+        return f"could not be applied: {run.not_applied}"
+    if run.exit_code is None:
+        return "with it the program did not end in time"
+    words = run.output.strip().splitlines()
+    return f"with it the program fails: {words[-1][:200] if words else run.exit_code}"
+
+
+# --------------------------------------------------------------------------------------------------
+# Runs a program to see where its memory goes: compiled, in eager, and with what may need less.
+
+SayProgress = Callable[[str], None]
+
+# Cached graphs have no IR to name buffers from.
+_NO_CACHES = {"TORCHINDUCTOR_FX_GRAPH_CACHE": "0", "TORCHINDUCTOR_AUTOGRAD_CACHE": "0"}
+
+
+@dataclass(frozen=True)
+class EagerSteps:
+    """The same steps in eager."""
+
+    steps: tuple[StepProfile, ...] = ()
+    # Why it was not measured.
+    error: str = ""
+
+    def like(self, profile: StepProfile) -> StepProfile | None:
+        """The step of the same function."""
+        same = (
+            step
+            for step in self.steps
+            if (step.step.function, step.device.device)
+            == (profile.step.function, profile.device.device)
+        )
+        return next(same, None)
+
+    def peak_like(self, profile: StepProfile) -> int | None:
+        """The peak of the same call of the same function; of any call, where it was not traced."""
+        found = self.like(profile)
+        if found is None:
+            return None
+        return (found.peaks or {}).get(profile.step.number, found.device.peak)
+
+
+@dataclass(frozen=True)
+class MemoryProfile:
+    """Where memory goes in a program."""
+
+    ending: Ending
+    recording: str
+    steps: tuple[StepProfile, ...]
+    eager: EagerSteps = EagerSteps()
+    trials: tuple[MemoryTrial, ...] = ()
+    # Whether no setting of torch can lower the peak by much: then none was tried.
+    is_at_its_least: bool = False
+    notes: tuple[str, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no compiled call was made."""
+        return not self.steps
+
+
+def profile_memory(
+    command: Sequence[str],
+    folder: Path,
+    *,
+    stdout: int | None,
+    limits: TrialLimits,
+    with_eager: bool,
+    say: SayProgress,
+) -> MemoryProfile:
+    """Run the program recorded with its memory traced, then what it is compared with."""
+    variables = {**_NO_CACHES, **QUIET, **Orders(records=True).environment(memory_agent.AGENT)}
+    ending = run_recorded(command, folder, fresh=True, variables=variables, stdout=stdout)
+    recording = load(folder)
+    seen = read_observed(folder / FOLDER)
+    steps = profiles_of(seen, recording)
+    notes = tuple(dict.fromkeys(note for process in seen for note in process.notes))
+    found = MemoryProfile(ending, str(folder), steps, notes=notes)
+    if not steps or ending.exit_code != 0:
+        return found
+    with tempfile.TemporaryDirectory(prefix="inductoscope-memory-") as place:
+        eager = _in_eager(command, Path(place), limits, say) if with_eager else EagerSteps()
+        alternatives = alternatives_for(steps[0], _settings_made(recording))
+        trials: tuple[MemoryTrial, ...] = ()
+        if alternatives and limits.turns:
+            trials = try_alternatives(
+                command, steps[0], seen, alternatives, Path(place), limits, say
+            )
+    return MemoryProfile(ending, str(folder), steps, eager, trials, not alternatives, notes)
+
+
+def _in_eager(
+    command: Sequence[str], place: Path, limits: TrialLimits, say: SayProgress
+) -> EagerSteps:
+    say("measuring memory in eager")
+    run = run_once(
+        command,
+        type(BASE)("in eager", variables=QUIET),
+        place / "eager",
+        cache=place / "eager-cache",
+        seconds=limits.seconds,
+        agent=eager_memory_agent.AGENT,
+    )
+    if run.exit_code != 0:
+        how = "took too long" if run.exit_code is None else f"ended with code {run.exit_code}"
+        return EagerSteps(error=f"the program {how} in eager")
+    steps = profiles_of(read_observed(place / "eager" / FOLDER))
+    return EagerSteps(steps, "" if steps else "no step was traced in eager")
+
+
+def _settings_made(recording: Recording) -> dict[str, str]:
+    """Settings that the program itself has made, in any of its compiles."""
+    found: dict[str, str] = {}
+    for compile_ in recording.compiles:
+        if compile_.settings is not None:
+            found |= compile_.settings.config
+    return found

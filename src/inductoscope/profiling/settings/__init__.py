@@ -1,1 +1,0 @@
-"""Settings of Inductor tried on the program: what is faster, and what only seems so."""

@@ -1,0 +1,336 @@
+"""Compiles the graphs of a recording again: with other settings, or for another device.
+
+What a recording holds is data from a stranger. The graphs are rebuilt from it, never executed as
+code: operations are looked up in tables of what torch computes with, and arguments are parsed.
+All of it happens in a child process under limits, with a cache of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib.metadata
+import json
+import os
+import re
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from inductoscope.errors import ToolFailure, UsageError
+from inductoscope.inside.pretend import devices_for_graphs, has_triton
+from inductoscope.inside.scope import describe_launcher
+from inductoscope.launch.program import environment_for, record_ending
+from inductoscope.model.entities import Recording
+from inductoscope.model.fold import load
+from inductoscope.model.target import recording_target
+from inductoscope.processes.children import (
+    ChildEvent,
+    ChildLimits,
+    ChildProgram,
+    ChildResult,
+    run_child,
+)
+from inductoscope.recording.layout import MANIFEST
+from inductoscope.recording.location import create_recording, recordings_folder
+from inductoscope.recording.values import texts
+from inductoscope.recording.writer import StreamWriter
+from inductoscope.targets.work_list import Order, captured_graphs
+from inductoscope.torch_facts.gpu_targets import Target, read_target
+from inductoscope.torch_facts.program_output import last_lines
+from inductoscope.version import __version__
+
+__all__ = ["RecompileLimits", "recompile"]
+
+
+# --- The device that a recording was made on, if its graphs ran on a GPU --------------------------
+
+# As Inductor writes it into each kernel.
+_PROPERTIES = re.compile(r"DeviceProperties\(type='(cuda|hip)'[^)]{0,300}?\bcc='?(gfx\w+|\d+)")
+
+
+def target_of_graphs(recording: Recording) -> Target | None:
+    """None for graphs on the CPU."""
+    if "cpu" in devices_for_graphs(captured_graphs(recording)):
+        return None
+    for graph in recording.graphs:
+        for kernel in graph.kernels:
+            found = _PROPERTIES.search(recording.payload(kernel.digest))
+            if found is not None:
+                return _known(f"{found[1]}:{found[2]}")
+    raise ToolFailure(
+        "The graphs ran on a GPU, but no kernel in the recording says which. Name a target."
+    )
+
+
+def _known(name: str) -> Target:
+    try:
+        return read_target(name)
+    except UsageError as error:
+        raise ToolFailure(f"The graphs cannot be compiled again here: {error}") from error
+
+
+# --- Compiles the graphs of a recording again, in a child process, into another recording ---------
+
+_SETTING = re.compile(r"[A-Za-z_][\w.]{0,100}")
+
+
+@dataclass(frozen=True)
+class RecompileLimits:
+    """What the child may use."""
+
+    # A model of diffusers has some hundred kernels, and each is compiled in every configuration.
+    seconds: float = 1800.0
+    memory_gib: float = 16.0
+
+
+Say = Callable[[str], None]
+
+
+def recompile(
+    recording: Recording,
+    *,
+    target: Target | None,
+    settings: Mapping[str, object],
+    into: Path,
+    limits: RecompileLimits | None = None,
+    made_with: Mapping[str, str] | None = None,
+    say: Say = lambda text: None,
+) -> Path:
+    """Compile every graph that Dynamo captured, with changed `settings`, or for a `target`.
+
+    `settings` are those of torch._inductor.config. `into` is a new or empty folder. Without a
+    target the graphs stay on their devices (a GPU is pretended: see inductoscope.targets), and
+    kernels are written but not compiled: all up to the kernel's text, in seconds. Returns the new
+    recording; what could not be compiled is in its manifest, with the reason: see model.target.
+    """
+    graphs = tuple(captured_graphs(recording))
+    if not graphs:
+        raise ToolFailure(
+            "The recording has no captured graph, so there is nothing to compile. "
+            "'inductoscope run SCRIPT' records them."
+        )
+    machine_code = target is not None and has_triton()
+    chosen = target or target_of_graphs(recording)
+    order = Order(graphs, _checked(settings), str(chosen or ""), machine_code)
+    details = _details(recording, order, made_with or {})
+    folder = create_recording(_command(recording), output=into, **details)
+    ended, results = _run(order, folder, limits or RecompileLimits(), say)
+    _note(
+        folder,
+        came_to_its_end=ended.exit_code == 0,
+        left_out=[
+            {"compile": name, "reason": why}
+            for name, why in _left_out(order, ended, results).items()
+        ],
+    )
+    return folder
+
+
+def _checked(settings: Mapping[str, object]) -> dict[str, object]:
+    for name, value in settings.items():
+        if not _SETTING.fullmatch(name) or not isinstance(value, (bool, int, float, str)):
+            raise ToolFailure(f"{name} cannot be set to {value!r}: give a plain value.")
+    return dict(settings)
+
+
+def _command(recording: Recording) -> list[str]:
+    """What the graphs come from, not what compiled them."""
+    return list(texts(recording.manifest.get("command"))) or ["recording"]
+
+
+def _details(recording: Recording, order: Order, made_with: Mapping[str, str]) -> dict[str, Any]:
+    details: dict[str, Any] = {
+        "recompiled_from": str(Path(recording.path).absolute()),
+        "settings": order.settings,
+        "made_with": made_with,
+    }
+    if order.target:
+        details.update(target=order.target, ran_on_gpu=False, machine_code=order.machine_code)
+    return details
+
+
+# --- the child ------------------------------------------------------------------------------------
+
+
+def _run(
+    order: Order, folder: Path, limits: RecompileLimits, say: Say
+) -> tuple[ChildResult, dict[int, ChildEvent]]:
+    results: dict[int, ChildEvent] = {}
+
+    def heard(event: ChildEvent) -> None:
+        if event.get("event") == "graph-start":
+            say(f"compiling graph {event.get('compile')}")
+        elif event.get("event") == "graph" and isinstance(event.get("number"), int):
+            results[event["number"]] = event
+
+    stream = StreamWriter(folder, first_event=describe_launcher)
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="inductoscope-recompile-") as name:
+        (path := Path(name, "order.json")).write_text(order.to_json(), "utf-8")
+        program = Path(__file__).with_name("child.py")
+        child = ChildProgram(program, (str(path),), _environment(folder, Path(name)))
+        bounds = ChildLimits(seconds=limits.seconds, memory_gib=limits.memory_gib)
+        ended = run_child(child, bounds, Path(name), heard)
+    status = -9 if ended.exit_code is None else ended.exit_code
+    record_ending(stream, 0, status, time.monotonic() - started)
+    return ended, results
+
+
+def _environment(folder: Path, scratch: Path) -> dict[str, str]:
+    """Recorded, with a private cache that stays with the recording: it holds the binaries."""
+    return {
+        **environment_for(folder, os.environ, fresh=True),
+        "TORCHINDUCTOR_COMPILE_THREADS": "1",  # Workers would be other processes.
+        "TMPDIR": str(scratch),
+    }
+
+
+def _left_out(
+    order: Order, ended: ChildResult, results: Mapping[int, ChildEvent]
+) -> dict[str, str]:
+    """The graphs that were not compiled, and why."""
+    failure = next((e for e in ended.events if e.get("event") == "error"), None)
+    if failure is not None:
+        raise ToolFailure(f"The graphs could not be compiled: {failure.get('message')}")
+    left_out = {}
+    for number, graph in enumerate(order.graphs):
+        result = results.get(number, {})
+        if result.get("outcome") != "compiled":
+            left_out[graph.compile] = str(result.get("reason") or _why_not(ended))
+    if not results:
+        raise ToolFailure(f"No graph could be compiled: {_why_not(ended)}.")
+    return left_out
+
+
+def _why_not(ended: ChildResult) -> str:
+    if ended.exit_code is None:
+        return "the time for compiling was up"
+    if ended.signal:
+        return f"the compiler died of {ended.signal}"
+    last = last_lines(ended.output, 1) or ["no word of why"]
+    return f"the compiler ended with exit code {ended.exit_code}: {last[0][:300]}"
+
+
+def _note(folder: Path, **facts: Any) -> None:
+    """The manifest says what the recording lacks, so that every view can show it."""
+    path = folder / MANIFEST
+    manifest = {**json.loads(path.read_text("utf-8")), **facts}
+    unfinished = path.with_suffix(".new")
+    unfinished.write_text(json.dumps(manifest, indent=1) + "\n", "utf-8")
+    unfinished.replace(path)
+
+
+# --- The recording for a target that belongs to a recording: made once, then kept -----------------
+#
+# It is kept in a folder of the user's own, under a digest of everything that it depends on: what is
+# inside of a recording may be a stranger's, and a recording may be read-only, or grow.
+
+FOLDER = ".targets"
+# Results that are kept; the oldest make room.
+_MOST_KEPT = 32
+
+
+def recording_for_target(
+    path: Path,
+    target: Target,
+    *,
+    limits: RecompileLimits | None = None,
+    say: Callable[[str], None] = lambda text: None,
+) -> Path:
+    """The graphs of the recording in `path`, compiled for `target`: kept, or made now."""
+    recording = load(path)
+    already = recording_target(recording)
+    if already == str(target):
+        return path
+    if already:
+        raise UsageError(f"{path} is itself compiled for {already}. Give the recording of the run.")
+    kept = recordings_folder() / FOLDER / _digest(recording, target)
+    if _is_whole(kept):
+        return kept.resolve()
+    say(f"compiling for {target}")
+    with _new_folder(kept.parent) as folder:
+        made = recompile(
+            recording,
+            target=target,
+            settings={},
+            into=folder,
+            limits=limits,
+            made_with=versions(),
+            say=say,
+        )
+    return _keep(made, kept) if _is_whole(made) else made
+
+
+def _digest(recording: Recording, target: Target) -> str:
+    """A digest of everything the result depends on: graphs, device, versions."""
+    order = Order(tuple(captured_graphs(recording)), {}, str(target), machine_code=True)
+    text = json.dumps([order.to_json(), versions()], sort_keys=True)
+    digest = hashlib.blake2b(text.encode("utf-8", "backslashreplace"), digest_size=16)
+    return f"{str(target).replace(':', '_')}-{digest.hexdigest()}"
+
+
+def versions() -> dict[str, str]:
+    """What the result depends on besides the recording."""
+    return {
+        "inductoscope": __version__,
+        **{name: _version(name) for name in ("torch", "triton")},
+    }
+
+
+def _version(name: str) -> str:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+
+
+def _is_whole(folder: Path) -> bool:
+    """Whether it finished by itself."""
+    try:
+        manifest: Any = json.loads((folder / MANIFEST).read_text("utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(manifest, dict) and manifest.get("came_to_its_end") is True
+
+
+@contextlib.contextmanager
+def _new_folder(place: Path) -> Iterator[Path]:
+    """An empty folder to keep the result in, or a temporary one; removed on failure."""
+    try:
+        place.mkdir(parents=True, exist_ok=True, mode=0o700)
+        folder = Path(tempfile.mkdtemp(prefix="result-", dir=place))
+    except OSError:
+        folder = Path(tempfile.mkdtemp(prefix="inductoscope-target-"))
+    try:
+        yield folder
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+def _keep(made: Path, kept: Path) -> Path:
+    """Link the name to the result, which contains its own paths and so cannot move."""
+    if made.parent == kept.parent:
+        link = made.with_name(f"{made.name}-link")
+        with contextlib.suppress(OSError):
+            link.symlink_to(made.name)
+            link.replace(kept)
+        _make_room(kept.parent)
+    return made
+
+
+def _make_room(place: Path) -> None:
+    """Remove the oldest results and dangling links."""
+    with contextlib.suppress(OSError):
+        found = [path for path in place.iterdir() if not path.is_symlink()]
+        found.sort(key=lambda path: path.stat().st_mtime, reverse=True)
+        for old in found[_MOST_KEPT:]:
+            shutil.rmtree(old, ignore_errors=True)
+        for link in place.iterdir():
+            if link.is_symlink() and not link.exists():
+                link.unlink(missing_ok=True)

@@ -1,0 +1,113 @@
+"""What the child is to compile: data that goes to it as JSON."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from inductoscope.model.entities import Compile, Recording, Settings
+from inductoscope.recording.values import members, parse
+from inductoscope.torch_facts.stages import AOT_INDUCTOR, DYNAMO
+
+# Arguments of torch.compile that Dynamo passes on to the backend.
+_FOR_BACKEND = ("backend", "mode", "options")
+_COMPILE_ID = re.compile(r"(?:\[?!?\d+\]?/)?(\d{1,9})/(\d{1,9})")
+
+
+@dataclass(frozen=True)
+class GraphOrder:
+    """One graph that Dynamo captured, or that was exported."""
+
+    compile: str
+    function: str
+    resumed: str
+    file: str
+    line: int
+    # Whether gradients were wanted: then it has a backward graph as well.
+    learns: bool
+    graph: Mapping[str, Any]
+    # Settings of the program that are not those of the new compile, as the program wrote them.
+    left_out: tuple[str, ...] = ()
+
+    @property
+    def numbers(self) -> tuple[int, int]:
+        """Frame and compile of the frame, as torch numbers them."""
+        found = _COMPILE_ID.match(self.compile)
+        return (int(found[1]), int(found[2])) if found else (0, 0)
+
+
+@dataclass(frozen=True)
+class Order:
+    """All graphs of a recording, and how to compile them."""
+
+    graphs: tuple[GraphOrder, ...]
+    settings: Mapping[str, object]
+    target: str
+    # Compile kernels to machine code, or only write them.
+    machine_code: bool
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+
+def order_from(text: str) -> Order:
+    """The order that `to_json` wrote."""
+    data = parse(text)
+    graphs = tuple(GraphOrder(**item) for item in data["graphs"])
+    return Order(**{**data, "graphs": graphs})
+
+
+def captured_graphs(recording: Recording, *, exported: bool = False) -> Iterator[GraphOrder]:
+    """The graph of every compile, each once: the ranks of a job compile the same ones.
+
+    `exported`: those of programs that AOTInductor compiled, too.
+    """
+    seen: set[tuple[str, str]] = set()
+    for compile_ in recording.compiles:
+        is_exported = exported and compile_.flow == AOT_INDUCTOR
+        first = "pre-grad" if is_exported else DYNAMO
+        captured = [graph for graph in compile_.graphs if graph.stage == first]
+        data = recording.data(captured[-1].digest) if captured else None
+        if not isinstance(data, dict) or (compile_.id, captured[-1].digest) in seen:
+            continue
+        seen.add((compile_.id, captured[-1].digest))
+        yield GraphOrder(
+            compile=compile_.id,
+            function=compile_.function,
+            resumed=compile_.resumed,
+            file=compile_.file,
+            line=compile_.line,
+            learns=_learns(compile_, data),
+            graph=data,
+            left_out=tuple(_left_out(compile_.settings)),
+        )
+
+
+def _left_out(settings: Settings | None) -> Iterator[str]:
+    """What the program set for AOTAutograd and Inductor; what it set for Dynamo is in the graph."""
+    if settings is None:
+        return
+    given = {name: value for name, value in settings.arguments.items() if name in _FOR_BACKEND}
+    yield from Settings(arguments=given).lines
+    for name, value in settings.config.items():
+        if not name.startswith("torch._dynamo."):
+            yield f"{name} = {value}"
+
+
+def _learns(compile_: Compile, data: dict[str, Any]) -> bool:
+    """AOTAutograd's graphs show it; without them, the captured values do."""
+    stages = {graph.stage for graph in compile_.graphs}
+    if "aot-joint" in stages:
+        return True
+    if "aot-inference" in stages:
+        return False
+    nodes = data.get("nodes")
+    computed = [
+        members(members(node).get("value"))
+        for node in (nodes if isinstance(nodes, list) else [])
+        if str(members(node).get("op")).startswith("call_")
+    ]
+    return any(value.get("requires_grad") is True for value in computed)

@@ -1,0 +1,516 @@
+"""Index expressions, read from the text that torch prints for them.
+
+The text comes from a recording: it is parsed, never evaluated. What is not understood raises, and
+whoever asked says so instead of guessing.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+from inductoscope.wording import count_of
+
+_LONGEST = 20_000
+_DEEPEST = 60
+# A value that is used twice doubles what it is part of: past this, nothing can be done with it.
+_LARGEST = 20_000
+
+
+class NotUnderstood(Exception):
+    """An expression, or a part of a loop body, that has no meaning here; the text says which."""
+
+
+# What computing with a damaged recording may raise.
+FAILURES = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
+
+
+@dataclass(frozen=True)
+class Number:
+    """A constant."""
+
+    value: int | float
+
+    def __str__(self) -> str:
+        return str(self.value)
+
+
+@dataclass(frozen=True)
+class Name:
+    """A loop variable, a size, or an index that is data."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A value that only a run knows: read from a buffer, or computed from one."""
+
+    buffer: str
+    # Read as it is, not computed from what was read.
+    is_plain: bool = False
+
+    def __str__(self) -> str:
+        return f"a value of {self.buffer}" if self.buffer else "a value"
+
+
+@dataclass(frozen=True)
+class Applied:
+    """An operation on expressions, by its name in Python's own words."""
+
+    operation: str
+    operands: tuple[Expression, ...]
+
+    def __post_init__(self) -> None:
+        # Expressions are looked up all the time, and hashing one takes as long as it is large.
+        object.__setattr__(self, "_hash", hash((self.operation, self.operands)))
+
+    def __hash__(self) -> int:
+        return int(self._hash)  # type: ignore[attr-defined]
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (
+            isinstance(other, Applied)
+            and hash(self) == hash(other)
+            and self.operation == other.operation
+            and self.operands == other.operands
+        )
+
+    def __str__(self) -> str:
+        return f"{self.operation}({', '.join(map(str, self.operands))})"
+
+
+Expression = Number | Name | Loaded | Applied
+
+ZERO, ONE = Number(0), Number(1)
+
+# As torch, sympy and Python print them.
+_FUNCTIONS = {
+    "Abs": "abs",
+    "CeilToInt": "ceil",
+    "CleanDiv": "floordiv",
+    "Eq": "eq",
+    "FloatTrueDiv": "truediv",
+    "FloorDiv": "floordiv",
+    "FloorToInt": "floor",
+    "Ge": "ge",
+    "Gt": "gt",
+    "IntTrueDiv": "truediv",
+    "Le": "le",
+    "Lt": "lt",
+    "Max": "max",
+    "Min": "min",
+    "Mod": "mod",
+    "ModularIndexing": "modular",
+    "Ne": "ne",
+    "PowByNatural": "pow",
+    "PythonMod": "mod",
+    "ToFloat": "float",
+    "TruncToInt": "trunc",
+    "Where": "where",
+    "ceiling": "ceil",
+    "floor": "floor",
+    "max": "max",
+    "min": "min",
+}
+_BINARY: dict[type[ast.operator], str] = {
+    ast.Add: "add",
+    ast.BitAnd: "and",
+    ast.BitOr: "or",
+    ast.Div: "truediv",
+    ast.FloorDiv: "floordiv",
+    ast.Mod: "mod",
+    ast.Mult: "mul",
+    ast.Pow: "pow",
+}
+_COMPARISONS: dict[type[ast.cmpop], str] = {
+    ast.Eq: "eq",
+    ast.Gt: "gt",
+    ast.GtE: "ge",
+    ast.Lt: "lt",
+    ast.LtE: "le",
+    ast.NotEq: "ne",
+}
+# How many operands an operation has; the others have one or more.
+_OPERANDS = {
+    **dict.fromkeys(("abs", "ceil", "float", "floor", "not", "trunc"), 1),
+    **dict.fromkeys(("eq", "ge", "gt", "le", "lt", "ne"), 2),
+    **dict.fromkeys(("floordiv", "mod", "pow", "truediv"), 2),
+    **dict.fromkeys(("modular", "where"), 3),
+}
+_DIVISIONS = ("floordiv", "mod", "modular", "truediv")
+OPPOSITES = {"eq": "ne", "ge": "lt", "gt": "le", "le": "gt", "lt": "ge", "ne": "eq"}
+
+
+@lru_cache(maxsize=1 << 14)
+def read_expression(text: str) -> Expression:
+    """The expression that a text stands for."""
+    if len(text) > _LONGEST:
+        raise NotUnderstood("an expression that is too long")
+    try:
+        return from_syntax(ast.parse(text.strip(), mode="eval").body)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise NotUnderstood(text[:80]) from error
+
+
+def from_syntax(node: ast.expr, depth: int = 0) -> Expression:
+    """The expression that a part of a syntax tree stands for."""
+    if depth > _DEEPEST:
+        raise NotUnderstood("an expression that is nested too deeply")
+    if isinstance(node, ast.Constant) and isinstance(node.value, (int, float)):
+        return constant(node.value)
+    if isinstance(node, ast.Name):
+        return Name(node.id)
+    if isinstance(node, ast.UnaryOp):
+        return _unary(node, depth)
+    if isinstance(node, ast.BinOp):
+        return _binary(node, depth)
+    if isinstance(node, ast.Compare) and len(node.ops) == 1:
+        sides = (from_syntax(node.left, depth + 1), from_syntax(node.comparators[0], depth + 1))
+        return applied(_named(_COMPARISONS.get(type(node.ops[0])), node), sides)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.keywords:
+        operands = tuple(from_syntax(operand, depth + 1) for operand in node.args)
+        if node.func.id == "Identity" and len(operands) == 1:
+            return operands[0]
+        return applied(_named(_FUNCTIONS.get(node.func.id), node), operands)
+    raise NotUnderstood(ast.unparse(node)[:80])
+
+
+def _unary(node: ast.UnaryOp, depth: int) -> Expression:
+    operand = from_syntax(node.operand, depth + 1)
+    if isinstance(node.op, ast.USub):
+        return Number(-operand.value) if isinstance(operand, Number) else minus(operand)
+    if isinstance(node.op, ast.UAdd):
+        return operand
+    return Applied("not", (operand,))
+
+
+def _binary(node: ast.BinOp, depth: int) -> Expression:
+    left, right = from_syntax(node.left, depth + 1), from_syntax(node.right, depth + 1)
+    if isinstance(node.op, ast.Sub):
+        return Applied("add", (left, minus(right)))
+    return applied(_named(_BINARY.get(type(node.op)), node), (left, right))
+
+
+def constant(value: int | float) -> Number:
+    """A constant that can be computed with."""
+    if isinstance(value, float) and not math.isfinite(value):
+        raise NotUnderstood(f"the number {value}")
+    return Number(value)
+
+
+def applied(operation: str, operands: tuple[Expression, ...]) -> Applied:
+    """An operation, if it has a meaning with these operands."""
+    wanted = _OPERANDS.get(operation)
+    if not operands or (wanted is not None and len(operands) != wanted):
+        raise NotUnderstood(f"{operation} with {count_of(len(operands), 'operand')}")
+    if operation in _DIVISIONS and any(
+        isinstance(divisor, Number) and divisor.value == 0 for divisor in operands[1:]
+    ):
+        raise NotUnderstood("a division by zero")
+    return Applied(operation, operands)
+
+
+def _named(operation: str | None, node: ast.AST) -> str:
+    if operation is None:
+        raise NotUnderstood(ast.unparse(node)[:80])
+    return operation
+
+
+def minus(expression: Expression) -> Expression:
+    """Its negation."""
+    return Applied("mul", (Number(-1), expression))
+
+
+def add(*terms: Expression) -> Expression:
+    """Their sum."""
+    return Applied("add", terms)
+
+
+def span(size: tuple[Expression, ...], stride: tuple[Expression, ...]) -> Expression:
+    """How many elements a dense tensor reaches over, if it has any."""
+    pairs = zip(size, stride, strict=True)
+    return add(ONE, *(Applied("mul", (add(length, Number(-1)), step)) for length, step in pairs))
+
+
+@lru_cache(maxsize=1 << 15)
+def names_in(expression: Expression) -> frozenset[str]:
+    """The names that it depends on."""
+    if isinstance(expression, Name):
+        return frozenset((expression.name,))
+    if isinstance(expression, Applied):
+        return frozenset().union(*map(names_in, expression.operands))
+    return frozenset()
+
+
+@lru_cache(maxsize=1 << 15)
+def has_data(expression: Expression) -> bool:
+    """Whether a value that only a run knows is part of it."""
+    if isinstance(expression, Applied):
+        return any(map(has_data, expression.operands))
+    return isinstance(expression, Loaded)
+
+
+@lru_cache(maxsize=1 << 15)
+def data_in(expression: Expression) -> tuple[str, ...]:
+    """The buffers that it reads values of."""
+    if isinstance(expression, Loaded):
+        return (expression.buffer,) if expression.buffer else ()
+    inner = expression.operands if isinstance(expression, Applied) else ()
+    return tuple(dict.fromkeys(buffer for operand in inner for buffer in data_in(operand)))
+
+
+@lru_cache(maxsize=1 << 15)
+def depth_of(expression: Expression) -> int:
+    """How deeply operations are nested in it."""
+    inner = expression.operands if isinstance(expression, Applied) else ()
+    return 1 + max(map(depth_of, inner), default=0)
+
+
+@lru_cache(maxsize=1 << 15)
+def size_of(expression: Expression) -> int:
+    """How many parts it has, each counted as often as it occurs."""
+    inner = expression.operands if isinstance(expression, Applied) else ()
+    return 1 + sum(map(size_of, inner))
+
+
+def replaced(expression: Expression, values: Mapping[str, Expression]) -> Expression:
+    """The expression with names replaced, if any of them is in it."""
+    found = values.keys() & names_in(expression)
+    if not found:
+        return expression
+    if size_of(expression) * max(size_of(values[name]) for name in found) > _LARGEST**2:
+        raise NotUnderstood("an expression that is too large")
+    result = _with_values(expression, values)
+    if size_of(result) > _LARGEST:
+        raise NotUnderstood("an expression that is too large")
+    return result
+
+
+def _with_values(expression: Expression, values: Mapping[str, Expression]) -> Expression:
+    if values.keys().isdisjoint(names_in(expression)):
+        return expression
+    if isinstance(expression, Name):
+        return values[expression.name]
+    assert isinstance(expression, Applied)
+    operands = tuple(_with_values(operand, values) for operand in expression.operands)
+    return Applied(expression.operation, operands)
+
+
+def conjuncts(condition: Expression) -> Iterator[Expression]:
+    """What has to hold, one by one, for a condition to hold."""
+    if isinstance(condition, Applied) and condition.operation == "and":
+        for operand in condition.operands:
+            yield from conjuncts(operand)
+    elif isinstance(condition, Applied) and condition.operation == "not":
+        yield from _conjuncts_of_not(condition)
+    else:
+        yield condition
+
+
+def _conjuncts_of_not(condition: Applied) -> Iterator[Expression]:
+    inner = condition.operands[0]
+    operation = inner.operation if isinstance(inner, Applied) else ""
+    operands = inner.operands if isinstance(inner, Applied) else ()
+    if operation == "or":
+        for operand in operands:
+            yield from conjuncts(Applied("not", (operand,)))
+    elif operation == "not":
+        yield from conjuncts(operands[0])
+    elif operation in OPPOSITES:
+        yield Applied(OPPOSITES[operation], operands)
+    else:
+        yield condition
+
+
+# --- The exact value of an expression for given values of its names -------------------------------
+
+Values = Mapping[str, int]
+Evaluate = Callable[[Values], Any]
+
+_LARGEST_POWER = 64
+_LARGEST_VALUE = 1 << 200
+
+
+class NoValue(Exception):
+    """It depends on data, on rounding, or on what torch leaves undefined."""
+
+
+@lru_cache(maxsize=1 << 14)
+def compiled(expression: Expression) -> Evaluate:
+    """A function from the values of names to the value of the expression."""
+    if isinstance(expression, Number):
+        constant = _exact(expression.value)
+        return _undefined if constant is None else lambda values: constant
+    if isinstance(expression, Name):
+        return _look_up(expression.name)
+    if isinstance(expression, Loaded):
+        return _undefined
+    return _call(expression)
+
+
+def value_of(expression: Expression, values: Values) -> int:
+    """The integer that it is; raises NoValue where it is none."""
+    return valued(expression)(values)
+
+
+def valued(expression: Expression) -> Callable[[Values], int]:
+    """A function from the values of names to the integer that it is."""
+    evaluate = compiled(expression)
+
+    def value(values: Values) -> int:
+        found = evaluate(values)
+        if isinstance(found, Fraction):
+            if found.denominator != 1:
+                raise NoValue
+            found = int(found)
+        if abs(found) > _LARGEST_VALUE:
+            raise NoValue
+        return int(found)
+
+    return value
+
+
+def holds(condition: Expression, values: Values) -> bool | None:
+    """Whether it holds; None where only a run can tell."""
+    try:
+        return bool(compiled(condition)(values))
+    except NoValue:
+        return None
+
+
+def _exact(value: int | float) -> int | Fraction | None:
+    if isinstance(value, int):
+        return value
+    return Fraction(value) if math.isfinite(value) else None
+
+
+def _undefined(values: Values) -> Any:
+    raise NoValue
+
+
+def _look_up(name: str) -> Evaluate:
+    def look_up(values: Values) -> Any:
+        if name not in values:
+            raise NoValue
+        return values[name]
+
+    return look_up
+
+
+def _call(expression: Applied) -> Evaluate:
+    operands = [compiled(operand) for operand in expression.operands]
+    if expression.operation in ("and", "or"):
+        return _logical(operands, is_and=expression.operation == "and")
+    if expression.operation == "where":
+        return _where(operands)
+    function = _MEANINGS.get(expression.operation)
+    if function is None:
+        return _undefined
+    if len(operands) == 2 and function is not max and function is not min:
+        left, right = operands
+        return lambda values: function(left(values), right(values))
+    return lambda values: function(*[operand(values) for operand in operands])
+
+
+def _where(operands: list[Evaluate]) -> Evaluate:
+    if len(operands) != 3:
+        return _undefined
+    condition, first, second = operands
+    return lambda values: first(values) if condition(values) else second(values)
+
+
+def _logical(operands: list[Evaluate], *, is_and: bool) -> Evaluate:
+    """One operand can decide, even where another has no value."""
+
+    def logical(values: Values) -> bool:
+        is_open = False
+        for operand in operands:
+            try:
+                if bool(operand(values)) is not is_and:
+                    return not is_and
+            except NoValue:
+                is_open = True
+        if is_open:
+            raise NoValue
+        return is_and
+
+    return logical
+
+
+def _add(*terms: Any) -> Any:
+    return sum(terms)
+
+
+def _multiply(*terms: Any) -> Any:
+    return math.prod(terms)
+
+
+def _divide(left: Any, right: Any) -> Any:
+    if right == 0:
+        raise NoValue
+    return Fraction(left) / Fraction(right)
+
+
+def _floor_divide(left: Any, right: Any) -> Any:
+    # Below zero, torch's own definitions and generated code need not agree.
+    if right <= 0:
+        raise NoValue
+    return left // right
+
+
+def _remainder(left: Any, right: Any) -> Any:
+    if left < 0 or right <= 0:
+        raise NoValue
+    return left % right
+
+
+def _modular(value: Any, divisor: Any, modulus: Any) -> Any:
+    return _remainder(_floor_divide(value, divisor), modulus)
+
+
+def _power(left: Any, right: Any) -> Any:
+    if not isinstance(right, int) or not 0 <= right <= _LARGEST_POWER or abs(left) > _LARGEST_VALUE:
+        raise NoValue
+    return left**right
+
+
+_MEANINGS: dict[str, Callable[..., Any]] = {
+    "abs": abs,
+    "add": _add,
+    "ceil": math.ceil,
+    "eq": lambda left, right: left == right,
+    "float": lambda operand: operand,
+    "floor": math.floor,
+    "floordiv": _floor_divide,
+    "ge": lambda left, right: left >= right,
+    "gt": lambda left, right: left > right,
+    "le": lambda left, right: left <= right,
+    "lt": lambda left, right: left < right,
+    "max": max,
+    "min": min,
+    "mod": _remainder,
+    "modular": _modular,
+    "mul": _multiply,
+    "ne": lambda left, right: left != right,
+    "not": lambda operand: not operand,
+    "pow": _power,
+    "truediv": _divide,
+    "trunc": math.trunc,
+}

@@ -1,0 +1,137 @@
+"""Where a line is, in which log, and which program wrote it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+
+@dataclass(frozen=True)
+class Program:
+    """A process that wrote into a log; `run` counts programs of the same number in one log."""
+
+    log: str
+    label: str = ""
+    process: int = 0
+    run: int = 1
+
+    @property
+    def text(self) -> str:
+        """As people name it."""
+        name = f"process {self.process}" if self.process else "a process"
+        if self.label:
+            name = f"{self.label.strip(' :|')} ({name})"
+        return f"{name}, run {self.run}" if self.run > 1 else name
+
+
+class Origin(NamedTuple):
+    """One line: its place, who wrote it, when, and for which compile."""
+
+    program: Program
+    file: str = ""
+    line: int = 0
+    time: str = ""
+    compile_id: str = ""
+
+    @property
+    def place(self) -> str:
+        """File and line."""
+        return f"{self.file}:{self.line}"
+
+
+# --- Text out of bytes of any origin: headers, names that launchers put before a line, colours ----
+
+# The rest of a longer line is ignored.
+LONGEST = 1 << 16
+
+# Level, time, process, module, line.
+HEADER = re.compile(rb"([VIWEC])(\d{4} \d\d:\d\d:\d\d\.\d+) (\d+) ([^\s\]:]+\.py):(\d+)\]")
+
+# Put before a line by a job system: a time, a stream, and the name of a rank or container.
+_CLOCK = rb"\d\d:\d\d:\d\d(?:[.,]\d+)?"
+_TIME = (
+    rb"(?:\[? *(?:\d{4}[-/]\d\d[-/]\d\d[T ]" + _CLOCK + rb"(?:Z|[+-]\d\d:?\d\d)?"
+    rb"|[A-Z][a-z]{2} [ \d]\d " + _CLOCK + rb"|" + _CLOCK + rb"|\d+\.\d{3,9})\]?[ \t])"
+)
+_STREAM = rb"(?:std(?:out|err) [FP] )?"
+_SURE_NAME = rb"\[[\w./-]+\]:? ?"
+_NAME = (
+    rb"|\[\d+,\d+\](?:<\w+>)?: ?|\d{1,6}: ?|[\w./-]+ *\| ?|\([\w .=,:/-]+\) ?"
+    rb"|[\w.-]+ [\w./-]+\[\d+\]: "
+)
+# In front of what is known to be a line of a program, more may be a name.
+_ANY_NAME = rb"\[[\w .:/=-]{1,60}\]:? ?|[A-Za-z][\w.-]*: ?"
+# torch's C++ code writes its own header.
+_NO_NAME = rb"(?!" + _TIME + rb"|\[?[IWEF]\d{4} \d\d:)"
+_MARK = rb"[\xef\xbb\xbf\xff\xfe]*"
+_PREFIX = _TIME + rb"?" + _STREAM + rb"((?:" + _NO_NAME + rb"(?:%s))*)" + _TIME + rb"?"
+_SURE_LABEL = re.compile(_MARK + _PREFIX % (_SURE_NAME + _NAME))
+_LABEL = re.compile(_MARK + rb" *" + _PREFIX % (_ANY_NAME + _NAME))
+_COLOUR = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07\n]*\x07")
+
+
+def is_clean(data: bytes) -> bool:
+    """Whether there are no colours and no NULs."""
+    return b"\x1b" not in data and b"\0" not in data
+
+
+def clean(data: bytes) -> bytes:
+    """The bytes without colours and NULs; line ends stay where they are."""
+    if b"\x1b" in data:
+        data = _COLOUR.sub(b"", data)
+    return data.replace(b"\0", b"") if b"\0" in data else data
+
+
+@lru_cache(maxsize=4096)
+def label_of(prefix: bytes) -> str:
+    """The rank or container that a launcher wrote before a line; no times."""
+    match = _LABEL.match(prefix)
+    return decode(match[1]).strip() if match else ""
+
+
+def is_prefix(text: bytes) -> bool:
+    """Whether the whole text is a launcher's prefix."""
+    return _LABEL.fullmatch(text) is not None
+
+
+def has_label(line: bytes) -> bool:
+    """Whether a line with no header surely begins with the name of a rank or container."""
+    match = _SURE_LABEL.match(line)
+    return match is not None and bool(match[1].strip())
+
+
+def text_of_line(data: bytes, start: int) -> str:
+    """From `start` to the end of the line."""
+    stop = data.find(b"\n", start, start + LONGEST)
+    return decode(data[start : stop if stop >= 0 else start + LONGEST]).rstrip("\r")
+
+
+def decode(data: bytes) -> str:
+    """Text, whatever the bytes are."""
+    return data.decode("utf-8", "replace")
+
+
+# --- Lines without torch's header that show how a program ended -----------------------------------
+#
+# torch's C++ code reports a rank that waits for another one, Triton an assembler that a signal
+# killed, Python an exception that does not end the program, and the C library or shell a crash.
+
+COLLECTIVE = "Watchdog caught collective operation timeout"
+ASSEMBLER_KILLED = "`ptxas` failed with error code -"
+# The traceback that follows does not end a program.
+ASIDE = "Exception ignored in"
+CRASHED = ("Fatal Python error: ", "Segmentation fault", "Aborted (core dumped)")
+PRINTED = (COLLECTIVE, ASSEMBLER_KILLED, ASIDE, *CRASHED)
+
+_CPP_HEADER = re.compile(rb"[IWEF]\d{4} [\d:.]+ (?:\d+ )?\w+\.cpp:\d+\]")
+_SHELL = re.compile(rb"(?:\S+: )*(?:line \d+: )? *\d+ ")
+
+
+def may_stand_before(head: str, prefix: bytes) -> bool:
+    """Whether the text before this head allows that the line is what it seems to be."""
+    if head == COLLECTIVE:
+        return _CPP_HEADER.search(prefix) is not None
+    by_shell = head in CRASHED and _SHELL.fullmatch(prefix) is not None
+    return by_shell or is_prefix(prefix)

@@ -1,0 +1,717 @@
+"""Loop bodies and IR functions as expressions, so that one can be found in the other.
+
+An FX node's IR function computes everything below it that was not stored. What the node itself
+contributed are the expressions that none of its inputs' functions have. The same expressions are
+then found in the loop body of the fused node, although names and indices differ there: loads are
+told apart by buffer alone, constants by value, everything else by operation and operands. What
+is computed from constants alone is a constant, because the loop body has it worked out.
+
+Long operands are stood for by a digest: written out, an expression that uses its operand twice
+would double in length with every line.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import math
+import operator
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from inductoscope.recording.values import filled
+from inductoscope.torch_facts.index_expressions import (
+    Applied,
+    Expression,
+    Loaded,
+    NotUnderstood,
+    Number,
+    applied,
+    conjuncts,
+    data_in,
+    depth_of,
+    from_syntax,
+    has_data,
+    size_of,
+)
+
+_OPERATORS: dict[type[ast.AST], str] = {
+    ast.Add: "add",
+    ast.Sub: "sub",
+    ast.Mult: "mul",
+    ast.Div: "truediv",
+    ast.FloorDiv: "floordiv",
+    ast.Mod: "mod",
+    ast.Pow: "pow",
+    ast.USub: "neg",
+    ast.BitAnd: "bitwise_and",
+    ast.BitOr: "bitwise_or",
+    ast.BitXor: "bitwise_xor",
+    ast.Invert: "invert",
+    ast.Lt: "lt",
+    ast.LtE: "le",
+    ast.Gt: "gt",
+    ast.GtE: "ge",
+    ast.Eq: "eq",
+    ast.NotEq: "ne",
+}
+
+_WORKED_OUT: dict[str, Callable[[float, float], float]] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "truediv": operator.truediv,
+    "maximum": max,
+    "minimum": min,
+}
+
+_STORES = ("store", "store_reduction")
+_LOADS = ("load", "load_indirect")
+_LONGEST_OPERAND = 80
+
+
+@dataclass(frozen=True)
+class Step:
+    """One line of a loop body: its variable, its text and what it computes.
+
+    In a masked part of the body, the name of that part precedes: 'masked_subblock1.load'.
+    """
+
+    name: str
+    text: str
+    # Empty where it need not be known: the recording says whose the line is.
+    expression: str = ""
+    # The same, as if no index in it had been computed.
+    direct: str = ""
+    # Its place among the lines, from 0.
+    number: int = 0
+
+    @property
+    def gathers(self) -> bool:
+        """Whether it reads at an index that was computed."""
+        return self.expression.startswith("load_indirect(")
+
+
+@dataclass(frozen=True)
+class _Operation:
+    """What a line does, before its names are resolved.
+
+    Operands are operations, names, or literal texts.
+    """
+
+    name: str
+    operands: tuple[_Operation | _Name | str, ...]
+    # Infix operators are of values and of indices; only the first compute something.
+    is_infix: bool = False
+
+
+class _Name(str):
+    """A name whose value an earlier line may have computed."""
+
+
+# The same body is asked for once per operation in it.
+@lru_cache(maxsize=4096)
+def steps_of(source: str) -> tuple[Step, ...]:
+    """The computing lines of an IR function or a loop body. Lines that do not parse are passed."""
+    known: dict[str, str] = {}
+    direct: dict[str, str] = {}
+    steps: list[Step] = []
+    indices = _Indices(source)
+    for number, (name, line) in enumerate(named_lines(source)):
+        text = line.strip()
+        found = _parse(indices.written_plainly(text))
+        expression = _expression(found[1], known) if found else None
+        if found and expression is not None:
+            known[found[0]] = _short(expression)
+            plain = expression
+            if indices.some_computed:
+                plain = (_expression(found[1], direct) or "").replace("load_indirect(", "load(", 1)
+                direct[found[0]] = _short(plain)
+            steps.append(Step(name, text, expression, plain, number))
+    return tuple(steps)
+
+
+_GET_INDEX = re.compile(r"(\w+) = self\.get_index\('(\w+)'\)")
+_INDEX_EXPR = re.compile(r"ops\.index_expr\((?!-?\d+,)(.+), (torch\.\w+)\)")
+_INDIRECT = re.compile(r"^(\w+) = .*\bindirect\d+", re.MULTILINE)
+_LOAD = re.compile(r"ops\.load\(('?\w+'?), (.+)\)")
+_COMPUTED = re.compile(r"\btmp\d+")
+
+
+class _Indices:
+    """What a source says of indices, whose variables have other names in every source.
+
+    An index that was computed, as of a gather, is told from one that was not. An index as a value,
+    as of an arange, is known again where a source has no other: then it can only be that one.
+    """
+
+    def __init__(self, source: str) -> None:
+        self._named = dict(_GET_INDEX.findall(source))
+        self._indirect = set(_INDIRECT.findall(source))
+        written = {self._named.get(index, index) for index, _ in _INDEX_EXPR.findall(source)}
+        self._has_one = len(written) == 1
+        self.some_computed = any(self._is_computed(one) for _, one in _LOAD.findall(source))
+
+    def written_plainly(self, line: str) -> str:
+        """A line of the source, with indices as they are written in every source."""
+        if self._has_one and "index_expr" in line:
+            line = _INDEX_EXPR.sub(r"ops.index_expr('index', \2)", line)
+        load = _LOAD.search(line)
+        if load and self._is_computed(load[2]):
+            line = line.replace(load[0], f"ops.load_indirect({load[1]})")
+        return line
+
+    def _is_computed(self, index: str) -> bool:
+        return self._named.get(index, "") in self._indirect or bool(_COMPUTED.search(index))
+
+
+def steps_called(body: str, names: Iterable[str]) -> tuple[Step, ...]:
+    """The lines of a loop body that have these names."""
+    known = _numbers_by_name(body)
+    lines = named_lines(body)
+    numbers = sorted(number for name in dict.fromkeys(names) for number in known.get(name, ()))
+    return tuple(
+        filled(Step, name=lines[n][0], text=lines[n][1].strip(), expression="", direct="", number=n)
+        for n in numbers
+    )
+
+
+@lru_cache(maxsize=4096)
+def _numbers_by_name(body: str) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for number, (name, _) in enumerate(named_lines(body)):
+        found.setdefault(name, []).append(number)
+    return found
+
+
+_BLOCK = re.compile(r"def (\w+)\(")
+
+
+@lru_cache(maxsize=4096)
+def named_lines(source: str) -> tuple[tuple[str, str], ...]:
+    """The lines of a loop body, each after the name that it gives, with its part of the body."""
+    block = ""
+    found = []
+    for line in source.split("\n"):
+        begins = _BLOCK.match(line) if line.startswith("def ") else None
+        if begins:
+            block = "" if begins[1] == "body" else f"{begins[1]}."
+        found.append((block + line.strip().partition(" = ")[0], line))
+    return tuple(found)
+
+
+_FLAT_CALL = re.compile(r"(\w+) = ops\.(\w+)\(([^()\[\]{}]*)\)")
+_PLAIN = re.compile(r"[A-Za-z_]\w*")
+_NUMBER = re.compile(r"-?\d{1,20}(?:\.\d{0,20})?(?:e[+-]?\d\d)?")
+_QUOTED = re.compile(r"'[^'\\\\]*'")
+_DOTTED = re.compile(r"[A-Za-z_]\w*\.\w+")
+
+
+# Bodies of one model have many lines in common.
+@lru_cache(maxsize=1 << 16)
+def _parse(line: str) -> tuple[str, _Operation] | None:
+    """The name that a line gives and what it does; None for a line that computes nothing."""
+    flat = _FLAT_CALL.fullmatch(line)
+    operands = _flat_operands(flat[3]) if flat else None
+    if flat and operands is not None:
+        return flat[1], _Operation(flat[2], operands)
+    return _parse_any(line)
+
+
+def _flat_operands(text: str) -> tuple[_Name | str, ...] | None:
+    """The operands of a call that holds no other; None where the grammar has to be asked."""
+    found: list[_Name | str] = []
+    for word in text.split(", ") if text else ():
+        if word == "None" or word == "True" or word == "False":
+            found.append(word)
+        elif _PLAIN.fullmatch(word):
+            found.append(_Name(word))
+        elif _NUMBER.fullmatch(word):
+            found.append(str(float(word)))
+        elif _QUOTED.fullmatch(word):
+            found.append(word[1:-1])
+        elif _DOTTED.fullmatch(word):
+            found.append(word)
+        else:
+            return None
+    return tuple(found)
+
+
+def _parse_any(line: str) -> tuple[str, _Operation] | None:
+    try:
+        body = ast.parse(line).body
+        statement = body[0] if len(body) == 1 else None
+        if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
+            operation = _operation(statement.value)
+            return None if operation is None else (statement.targets[0].id, operation)
+    except (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError):
+        pass
+    return None
+
+
+def _operation(node: ast.expr) -> _Operation | None:
+    """What a right-hand side does; None for index arithmetic and other bookkeeping."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        owner = node.func.value
+        if isinstance(owner, ast.Name) and owner.id == "ops":
+            return _Operation(node.func.attr, tuple(map(_operand, node.args)))
+        return None
+    if isinstance(node, ast.BinOp):
+        return _infix(node.op, node.left, node.right)
+    if isinstance(node, ast.UnaryOp) and not isinstance(node.operand, ast.Constant):
+        return _infix(node.op, node.operand)
+    if isinstance(node, ast.Compare) and len(node.ops) == 1:
+        return _infix(node.ops[0], node.left, node.comparators[0])
+    return None
+
+
+def _infix(sign: ast.AST, *operands: ast.expr) -> _Operation:
+    name = _OPERATORS.get(type(sign), type(sign).__name__)
+    return _Operation(name, tuple(map(_operand, operands)), is_infix=True)
+
+
+def _operand(node: ast.expr) -> _Operation | _Name | str:
+    if isinstance(node, ast.Name):
+        return _Name(node.id)
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    if isinstance(node, ast.Constant) and isinstance(node.value, (int, float)):
+        return str(float(node.value))
+    return _operation(node) or ast.unparse(node)
+
+
+def _expression(operation: _Operation, known: dict[str, str]) -> str | None:
+    """What an operation computes, with everything below it written out."""
+    name, operands = operation.name, operation.operands
+    if operation.is_infix:
+        inner = [_value(operand, known) for operand in operands]
+        # Index arithmetic combines names that are not values.
+        return _computed(name, inner) if set(inner) & set(known.values()) else None
+    if name == "index_expr" and operands and _NUMBER.fullmatch(str(operands[0])):
+        name = "constant"  # The scheduler writes an index that is a number as one.
+    if name in _LOADS:
+        return f"{name}({_plain(operands[0]) if operands else ''})"
+    if name in _STORES:
+        value = _value(operands[2], known) if len(operands) > 2 else ""
+        return f"{name}({_plain(operands[0]) if operands else ''}, {value})"
+    return _computed(name, [_value(operand, known) for operand in operands])
+
+
+_CONSTANT = re.compile(r"constant\((-?\d[\d.]*(?:e[+-]?\d+)?), ([\w.]+)\)")
+
+
+def _computed(name: str, operands: list[str]) -> str:
+    constants = [_CONSTANT.fullmatch(operand) for operand in operands]
+    if name in _WORKED_OUT and len(constants) == 2 and constants[0] and constants[1]:
+        (first, dtype), (second, other) = constants[0].groups(), constants[1].groups()
+        if dtype == other and (float(second) or name != "truediv"):
+            return f"constant({_WORKED_OUT[name](float(first), float(second))}, {dtype})"
+    return f"{name}({', '.join(operands)})"
+
+
+def _value(operand: _Operation | _Name | str, known: dict[str, str]) -> str:
+    if isinstance(operand, _Operation):
+        return _short(_expression(operand, known) or _plain(operand))
+    return known.get(operand, operand) if isinstance(operand, _Name) else operand
+
+
+def _plain(operand: _Operation | _Name | str) -> str:
+    """An operand as it is written."""
+    if isinstance(operand, _Operation):
+        return f"{operand.name}({', '.join(_plain(inner) for inner in operand.operands)})"
+    return str(operand)
+
+
+def _short(expression: str) -> str:
+    if len(expression) <= _LONGEST_OPERAND:
+        return expression
+    data = expression.encode("utf-8", "backslashreplace")
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
+def own_expressions(function: str, inputs: Iterable[str]) -> frozenset[str]:
+    """What an IR function computes that the functions of its inputs do not.
+
+    What an input computes at an index that was computed is still the input's.
+    """
+    below = {step.expression for source in inputs for step in steps_of(source)}
+    return frozenset(
+        step.expression
+        for step in steps_of(function)
+        if step.expression not in below and (step.gathers or step.direct not in below)
+    )
+
+
+def matching_steps(
+    body: str, expressions: frozenset[str], *, stores: Iterable[str] = (), reduces: bool = False
+) -> tuple[Step, ...]:
+    """Lines of a loop body that compute one of `expressions`, or that store one of `stores`.
+
+    `reduces`: the node is a reduction that ends in this body, so the reducing line is its own;
+    an IR function ends just before it.
+    """
+    prefixes = [f"{kind}({name}," for kind in _STORES for name in stores]
+    if reduces:
+        prefixes.append("reduction(")
+    steps = steps_of(body)
+    elsewhere = expressions - {step.expression for step in steps}
+    return tuple(
+        step
+        for step in steps
+        if step.expression in expressions
+        or (step.direct in elsewhere and not step.gathers)
+        or step.expression.startswith(tuple(prefixes))
+    )
+
+
+# --- The memory accesses of a loop body, read from its text ---------------------------------------
+#
+# A body is a list of index expressions and of blocks: the main one, and one for each part that
+# runs only where a mask holds. Reading it line by line gives every load and store, the index it
+# uses, and what holds when it is made: masks around it, and bounds that the kernel asserts before
+# it.
+
+_LONGEST = 2_000_000
+_MOST_NESTED = 12
+# A clamp around data is worth knowing; past that, values only become more and more.
+_DEEPEST_DATA = 8
+_DEEPEST = 40
+_LARGEST = 2000
+# A masked block is read once for each call of it.
+_MOST_LINES = 50_000
+_INTEGERS = ("int64", "int32", "int16", "int8", "uint16", "uint8", "bool")
+# What fits into the types that indices of ordinary tensors do not fit into.
+_SMALL = {
+    "bool": (0, 1),
+    "int16": (-(1 << 15), (1 << 15) - 1),
+    "int8": (-128, 127),
+    "uint16": (0, (1 << 16) - 1),
+    "uint8": (0, 255),
+}
+_TRUTHS = ("and", "eq", "ge", "gt", "le", "lt", "ne", "not", "or")
+# Of integers, these are no questions of true and false.
+_BITWISE = ("and_", "bitwise_and", "bitwise_or", "or_")
+
+# What an operation on values means for an index that is computed from them.
+_VALUES = {
+    "abs": "abs",
+    "add": "add",
+    "and_": "and",
+    "bitwise_and": "and",
+    "bitwise_or": "or",
+    "ceil": "ceil",
+    "eq": "eq",
+    "floor": "floor",
+    "floordiv": "floordiv",
+    "ge": "ge",
+    "gt": "gt",
+    "le": "le",
+    "logical_and": "and",
+    "logical_not": "not",
+    "logical_or": "or",
+    "lt": "lt",
+    "maximum": "max",
+    "minimum": "min",
+    "mod": "mod",
+    "mul": "mul",
+    "ne": "ne",
+    "or_": "or",
+    "remainder": "mod",
+    "sub": "sub",
+    "trunc": "trunc",
+    "where": "where",
+}
+
+
+@dataclass(frozen=True)
+class MemoryAccess:
+    """One load or store of a loop body."""
+
+    operation: str
+    # The name that its line gives to the result.
+    line: str
+    buffer: str
+    index: Expression
+    # All of these hold when it is made.
+    conditions: tuple[Expression, ...]
+    # It addresses more than the index says, as a search does.
+    is_search: bool = False
+
+
+@dataclass(frozen=True)
+class IndexFromValue:
+    """A value that became a variable of indices."""
+
+    line: str
+    variable: str
+    value: Expression
+
+    @property
+    def buffers(self) -> tuple[str, ...]:
+        """Where the value comes from."""
+        return data_in(self.value)
+
+
+@dataclass(frozen=True)
+class LoopBody:
+    """What a loop body says of memory."""
+
+    ranges: Mapping[str, Expression]
+    accesses: tuple[MemoryAccess, ...]
+    from_values: tuple[IndexFromValue, ...]
+
+
+def read_body(text: str) -> LoopBody:
+    """The accesses of a recorded loop body; raises NotUnderstood where it is none."""
+    if len(text) > _LONGEST:
+        raise NotUnderstood("a loop body that is too long")
+    try:
+        statements = ast.parse(text).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise NotUnderstood("a loop body that cannot be read") from error
+    assigned = {
+        statement.targets[0].id: statement.value
+        for statement in statements
+        if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name)
+    }
+    blocks = {item.name: item.body for item in statements if isinstance(item, ast.FunctionDef)}
+    if "body" not in blocks:
+        raise NotUnderstood("a loop body without a main block")
+    reader = _Reader(assigned, blocks)
+    reader.read_block("body", (), 0)
+    return LoopBody(_ranges(assigned), tuple(reader.accesses), tuple(reader.from_values))
+
+
+def _ranges(assigned: Mapping[str, ast.expr]) -> dict[str, Expression]:
+    node = assigned.get("var_ranges")
+    if not isinstance(node, ast.Dict):
+        raise NotUnderstood("a loop body without ranges")
+    pairs = zip(node.keys, node.values, strict=True)
+    return {key.id: from_syntax(value) for key, value in pairs if isinstance(key, ast.Name)}
+
+
+@dataclass
+class _Reader:
+    """Follows the lines of the blocks in the order in which a kernel runs them."""
+
+    assigned: Mapping[str, ast.expr]
+    blocks: Mapping[str, list[ast.stmt]]
+    accesses: list[MemoryAccess] = field(default_factory=list)
+    from_values: list[IndexFromValue] = field(default_factory=list)
+    lines: int = 0
+
+    def read_block(self, name: str, conditions: tuple[Expression, ...], depth: int) -> Expression:
+        """Read one block; returns the value that it gives."""
+        if depth > _MOST_NESTED:
+            raise NotUnderstood("masks that are nested too deeply")
+        block = _BlockReader(self, {}, conditions, depth)
+        result: Expression = Loaded("")
+        for statement in self.blocks.get(name, ()):
+            self.lines += 1
+            if self.lines > _MOST_LINES:
+                raise NotUnderstood("a loop body with too many lines")
+            if isinstance(statement, ast.Return) and isinstance(statement.value, ast.Name):
+                result = block.values.get(statement.value.id, Loaded(""))
+            elif isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
+                line = statement.targets[0].id
+                block.values[line] = block.read_line(line, statement.value)
+        return result
+
+    def index(self, name: str) -> Expression:
+        """The expression under a name."""
+        if name not in self.assigned:
+            raise NotUnderstood(f"an index {name[:40]} that is not there")
+        return from_syntax(self.assigned[name])
+
+
+@dataclass
+class _BlockReader:
+    reader: _Reader
+    values: dict[str, Expression]
+    conditions: tuple[Expression, ...]
+    depth: int
+
+    def read_line(self, line: str, node: ast.expr) -> Expression:
+        """Take note of what a line does; returns its value."""
+        if not isinstance(node, ast.Call):
+            return Loaded("")
+        if isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Name):
+            owner, method = node.func.value.id, node.func.attr
+            if owner == "ops":
+                return self._operation(line, method, node)
+            if owner == "self":
+                return self._own(line, method, node)
+        return self._unknown(node)
+
+    def _own(self, line: str, method: str, node: ast.Call) -> Expression:
+        if method == "get_index":
+            return self.reader.index(_text(node.args[0] if node.args else None))
+        if method.startswith("set_indirect") and node.args:
+            value = self._value(node.args[0])
+            variable = method.removeprefix("set_")
+            self.reader.from_values.append(IndexFromValue(method, variable, value))
+            return Loaded("")
+        if method in self.reader.blocks and node.args:
+            return self._masked(method, node)
+        return self._unknown(node)
+
+    def _masked(self, method: str, node: ast.Call) -> Expression:
+        mask = self._value(node.args[0])
+        inner = (*self.conditions, *conjuncts(mask))
+        value = self.reader.read_block(method, inner, self.depth + 1)
+        other = self._value(node.args[1]) if len(node.args) > 1 else Loaded("")
+        return self._kept(Applied("where", (mask, value, other)), node)
+
+    def _operation(self, line: str, name: str, node: ast.Call) -> Expression:
+        if name == "load" or name in _STORES:
+            return self._access(name, line, node)
+        if name == "load_seed" and len(node.args) > 1:
+            index = self._value(node.args[1])
+            self._note(MemoryAccess(name, line, _text(node.args[0]), index, self.conditions))
+            return Loaded("")
+        if name == "bucketize":
+            return self._search(line, node)
+        if name == "check_bounds" and len(node.args) > 1:
+            self.conditions = (*self.conditions, *self._asserted(node))
+            return Loaded("")
+        if name in ("index_expr", "value_expr", "constant", "to_dtype") and node.args:
+            return self._typed(name, node)
+        return self._computed(name, node)
+
+    def _access(self, name: str, line: str, node: ast.Call) -> Expression:
+        if len(node.args) < 2:
+            raise NotUnderstood(f"{name} without an index")
+        buffer, index = _text(node.args[0]), self._value(node.args[1])
+        self._note(MemoryAccess(name, line, buffer, index, self.conditions))
+        return Loaded(buffer, is_plain=True)
+
+    def _search(self, line: str, node: ast.Call) -> Expression:
+        table = node.args[1] if len(node.args) > 1 else None
+        name = _text(table.elts[0]) if isinstance(table, ast.Tuple) and table.elts else ""
+        access = MemoryAccess("bucketize", line, name, Loaded(""), self.conditions, is_search=True)
+        self._note(access)
+        return Loaded(name)
+
+    def _note(self, access: MemoryAccess) -> None:
+        self.reader.accesses.append(access)
+
+    def _asserted(self, node: ast.Call) -> Iterator[Expression]:
+        """What the kernel makes sure of before it goes on."""
+        index, size = self._value(node.args[0]), self._value(node.args[1])
+        given = {keyword.arg: keyword.value for keyword in node.keywords}
+        flags = [*node.args[2:4]]
+        lower, upper = (
+            _is_true(flags[number] if len(flags) > number else given.get(name))
+            for number, name in enumerate(("lower", "upper"))
+        )
+        if lower:
+            yield Applied("ge", (index, Number(0)))
+        if upper:
+            yield Applied("lt", (index, size))
+
+    # --- values -----------------------------------------------------------------------------------
+
+    def _value(self, node: ast.expr) -> Expression:
+        if isinstance(node, ast.Name):
+            return self.values.get(node.id, Loaded(""))
+        if isinstance(node, ast.Constant) and isinstance(node.value, (bool, int, float)):
+            # Minus infinity pads a maximum: a value like others, but none to compute with.
+            return Number(node.value) if math.isfinite(node.value) else Loaded("")
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+            inner = self._value(node.operand)
+            return Number(-inner.value) if isinstance(inner, Number) else Loaded("")
+        return Loaded("")
+
+    def _typed(self, name: str, node: ast.Call) -> Expression:
+        """A value with a type. One with a fraction is rounded in ways only the kernel knows."""
+        value = self._value(node.args[0])
+        kind = _type(node)
+        if name == "to_dtype" and kind in _INTEGERS and _is_rounded(value):
+            return self._kept(Applied("trunc", (value,)), node)
+        if kind in _INTEGERS:
+            return self._unknown(node) if _may_change(value, kind) else value
+        if isinstance(value, Number):
+            return value
+        return self._kept(Applied("rounded", (value,)), node)
+
+    def _computed(self, name: str, node: ast.Call) -> Expression:
+        operands = tuple(self._value(operand) for operand in node.args)
+        operation = _VALUES.get(name)
+        if operation is None or node.keywords:
+            return self._unknown(node)
+        if operation == "sub" and len(operands) == 2:
+            operation = "add"
+            operands = (operands[0], Applied("mul", (Number(-1), operands[1])))
+        if name in _BITWISE and not _is_logical(operation, operands):
+            return self._unknown(node)
+        found = applied(operation, operands)
+        is_arithmetic = operation in ("add", "mul", "max", "min", "where")
+        if is_arithmetic and _is_rounded(found):
+            found = Applied("rounded", (found,))
+        return self._kept(found, node)
+
+    def _kept(self, found: Expression, node: ast.Call) -> Expression:
+        """The value, unless it is larger than anybody can use."""
+        is_deep = depth_of(found) > (_DEEPEST_DATA if has_data(found) else _DEEPEST)
+        return self._unknown(node) if is_deep or size_of(found) > _LARGEST else found
+
+    def _unknown(self, node: ast.Call) -> Expression:
+        """Some value, of the buffers that it was computed from."""
+        names = [part.id for part in ast.walk(node) if isinstance(part, ast.Name)]
+        known = [self.values[name] for name in names if name in self.values]
+        buffers = [buffer for value in known for buffer in data_in(value)]
+        return Loaded(buffers[0] if buffers else "")
+
+
+def _is_logical(operation: str, operands: tuple[Expression, ...]) -> bool:
+    """Whether an operation on bits is one of true and false.
+
+    With an unknown value, `and` can only be zero or unknown, and says as much of its operands.
+    """
+    is_and = operation == "and"
+    return all(_is_truth(one) or (is_and and isinstance(one, Loaded)) for one in operands)
+
+
+def _is_truth(value: Expression) -> bool:
+    """Whether it is true or false, and nothing else."""
+    if isinstance(value, Number):
+        return isinstance(value.value, bool)
+    return isinstance(value, Applied) and value.operation in _TRUTHS
+
+
+def _may_change(value: Expression, kind: str) -> bool:
+    """Whether a type is so small that a value may not fit."""
+    limits = _SMALL.get(kind)
+    if limits is None or _is_truth(value):
+        return False
+    return not (isinstance(value, Number) and limits[0] <= value.value <= limits[1])
+
+
+@lru_cache(maxsize=1 << 14)
+def _is_rounded(value: Expression) -> bool:
+    """Whether it can have a fraction."""
+    if isinstance(value, Number):
+        return isinstance(value.value, float)
+    if not isinstance(value, Applied):
+        return False
+    if value.operation in ("trunc", "ceil", "floor"):
+        return False
+    return value.operation in ("rounded", "truediv") or any(map(_is_rounded, value.operands))
+
+
+def _type(node: ast.Call) -> str:
+    given = {keyword.arg: keyword.value for keyword in node.keywords}
+    found = node.args[1] if len(node.args) > 1 else given.get("dtype")
+    return found.attr if isinstance(found, ast.Attribute) else ""
+
+
+def _is_true(node: ast.expr | None) -> bool:
+    return isinstance(node, ast.Constant) and node.value is True
+
+
+def _text(node: ast.expr | None) -> str:
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    raise NotUnderstood("a line without the name that it needs")

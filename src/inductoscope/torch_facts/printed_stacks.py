@@ -1,0 +1,203 @@
+"""Finds the stacks that Python itself printed into a log: an exception, Ctrl-C, or a dump.
+
+Stacks that torch logs follow torch's header and belong to the lines they explain.
+What a launcher put before the first line of a traceback, it put before every line of it, with
+other numbers where it counts or tells the time: so no list of launchers is needed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import NamedTuple
+
+from inductoscope.processes.stacks import FORMATS, DumpFormat, StackFrame
+from inductoscope.torch_facts.log_text import (
+    HEADER,
+    decode,
+    has_label,
+    label_of,
+)
+from inductoscope.torch_facts.torch_trace import Outside
+
+_BEGIN = b"Traceback (most recent call last):"
+_FRAME = re.compile(rb'\s+File "([^"\n]+)", line (\d+), in ([^\r\n]+)')
+# How many bytes of a traceback are read.
+_REACH = 1 << 17
+_LONGEST_PREFIX = 200
+_LONGEST_HEAD = 400
+_MOST_FRAMES = 60
+_TAB = 9
+
+# These raise nothing themselves: an exception out of one of them is a signal that was handled.
+_BLOCKING = {
+    ("threading.py", "wait"),
+    ("threading.py", "join"),
+    ("threading.py", "_wait_for_tstate_lock"),
+    ("selectors.py", "select"),
+    ("subprocess.py", "_try_wait"),
+}
+_THREAD_BEGINS = {("threading.py", "_bootstrap_inner"), ("threading.py", "_bootstrap")}
+_LAUNCHERS = re.compile(
+    r"torch/distributed/(elastic|launcher|run\.py)|accelerate/commands/|deepspeed/launcher/"
+)
+DUMP = "a dump of the stack"
+
+
+class LoggedStack(NamedTuple):
+    """One stack: how many lines of the log it spans, and its last frames, innermost last."""
+
+    label: str
+    lines: int
+    error: str
+    frames: tuple[StackFrame, ...]
+
+    @property
+    def is_dump(self) -> bool:
+        """Whether it shows only where the program was; nothing was raised."""
+        return self.error == DUMP
+
+    @property
+    def is_interrupt(self) -> bool:
+        """Whether it came from outside, so that it shows where the program was."""
+        by_hand = self.error.startswith("KeyboardInterrupt") or self.is_dump
+        return by_hand or any(_place(frame) in _BLOCKING for frame in self.frames[-4:])
+
+    @property
+    def is_of_launcher(self) -> bool:
+        """Whether a launcher reports that its program ended, or that it had to end it."""
+        innermost = self.frames[-3:]
+        return any(_LAUNCHERS.search(frame.file.replace("\\", "/")) for frame in innermost)
+
+    @property
+    def is_of_thread(self) -> bool:
+        """Whether a thread other than the main one raised it, so it did not end the program."""
+        return bool(self.frames) and _place(self.frames[0]) in _THREAD_BEGINS
+
+    @property
+    def is_of_worker(self) -> bool:
+        """Whether it comes from a child process outside torch's compiler."""
+        begins = bool(self.frames) and _place(self.frames[0]) == ("process.py", "_bootstrap")
+        return begins and not any("torch/_" in frame.file for frame in self.frames)
+
+
+def _place(frame: StackFrame) -> tuple[str, str]:
+    return re.split(r"[/\\]", frame.file)[-1], frame.function
+
+
+def find_failures(outside: Outside) -> Iterator[tuple[int, LoggedStack]]:
+    """Every stack outside payloads, with the place of its first line in the log."""
+    yield from _tracebacks(outside)
+    yield from _dumps(outside)
+
+
+# --- tracebacks -----------------------------------------------------------------------------------
+
+
+def _tracebacks(outside: Outside) -> Iterator[tuple[int, LoggedStack]]:
+    log, data, end, place_in_log, _ = outside
+    place = data.find(_BEGIN, 0, end + len(_BEGIN))
+    while 0 <= place < end:
+        start = data.rfind(b"\n", 0, place) + 1
+        prefix = prefix_of(data, start, place)
+        after = place + len(_BEGIN)
+        if prefix is not None and data[after : after + 1] in (b"", b"\r", b"\n"):
+            first = place_in_log(start)
+            yield first, _read(log[first : first + _REACH], prefix)
+        place = data.find(_BEGIN, place + 1, end + len(_BEGIN))
+
+
+def prefix_of(data: bytes, start: int, place: int) -> bytes | None:
+    """The text on the line before `place`; None if the line is torch's, or in a record."""
+    prefix = data[max(start, place - _LONGEST_PREFIX - 1) : place].rpartition(b"\r")[2]
+    too_long = len(prefix) > _LONGEST_PREFIX
+    return None if too_long or prefix[:1] == b"\t" or HEADER.search(prefix) else prefix
+
+
+def _read(text: bytes, prefix: bytes) -> LoggedStack:
+    """The traceback that begins on the first line of `text`."""
+    label, frames = label_of(prefix), list[StackFrame]()
+    lines = text.split(b"\n")
+    if prefix.strip() and _FRAME.match(lines[1] if len(lines) > 1 else b""):
+        prefix = b""  # Written by whoever caught it, and before the first line only.
+    for number, line in enumerate(lines[1:], start=2):
+        content = _content(line, prefix, number - 1)
+        if content is None or not content.strip():
+            continue  # Of another rank or thread, written in between.
+        frame = _FRAME.match(content)
+        if frame is not None:
+            frames.append(StackFrame(decode(frame[3]), decode(frame[1]), int(frame[2][:9])))
+        elif not content[:1].isspace():
+            error = decode(content[:2000]).rstrip("\r")
+            return LoggedStack(label, number, error, tuple(frames[-_MOST_FRAMES:]))
+    return LoggedStack(label, len(lines), "", tuple(frames[-_MOST_FRAMES:]))
+
+
+def _content(line: bytes, prefix: bytes, further: int) -> bytes | None:
+    """What follows the prefix, so many lines further; None if the line is someone else's."""
+    if HEADER.search(line[:400]):
+        return None
+    if not prefix:
+        return None if has_label(line) else line
+    same = _alike(prefix).match(line)
+    if same is None:
+        return None
+    mine = label_of(same[0]) in (label_of(prefix), _counted_on(label_of(prefix), further))
+    return line[same.end() :] if mine else None
+
+
+def _counted_on(label: str, lines: int) -> str:
+    """The label so many lines further if it begins with the number of its line."""
+    number, colon, rest = label.partition(":")
+    return f"{int(number) + lines}:{rest}" if colon and number.isdecimal() else label
+
+
+@lru_cache(maxsize=1024)
+def _alike(prefix: bytes) -> re.Pattern[bytes]:
+    """The same prefix, with other numbers where it has some."""
+    parts = re.split(rb"\d+", prefix)
+    return re.compile(rb"\d+".join(re.escape(part) for part in parts))
+
+
+# --- dumps ----------------------------------------------------------------------------------------
+
+# Where the main thread begins; the other threads do not say what the program waits for.
+_OUTERMOST = ("<module>", "_run_module_as_main", "_run_code", "_start")
+
+
+def _dumps(outside: Outside) -> Iterator[tuple[int, LoggedStack]]:
+    log, data, end, place_in_log, _ = outside
+    for format_ in FORMATS:
+        begin = format_.begin.encode()
+        place = data.find(begin, 0, end)
+        while place >= 0:
+            start = data.rfind(b"\n", 0, place) + 1
+            # One character per byte, so that its length is known whatever the bytes are.
+            before = data[max(start, place - _LONGEST_HEAD) : place].decode("latin-1")
+            head = format_.thread.search(before)
+            if head is not None and data[start] != _TAB:
+                first = place_in_log(start)
+                prefix = data[start : place - len(head[0])]
+                found = _read_dump(log[first : first + _REACH], prefix, format_)
+                if found is not None:
+                    yield first, found
+            place = data.find(begin, place + 1, end)
+
+
+def _read_dump(text: bytes, prefix: bytes, format_: DumpFormat) -> LoggedStack | None:
+    """The stack of a thread, if it is the main one."""
+    frames: list[StackFrame] = []
+    last = 1
+    for number, line in enumerate(text.split(b"\n")[1:], start=2):
+        content = _content(line, prefix, number - 1)
+        if content is None:
+            continue
+        frame = format_.frame(decode(content))
+        if frame is None:
+            break
+        frames.append(frame)
+        last = number
+    if not frames or frames[-1].function not in _OUTERMOST:
+        return None
+    return LoggedStack(label_of(prefix), last, DUMP, tuple(reversed(frames[:_MOST_FRAMES])))

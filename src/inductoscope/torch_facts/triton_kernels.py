@@ -1,0 +1,738 @@
+"""A generated kernel file, read from its syntax tree: it is never imported or executed.
+
+Two kinds of files are read: one kernel in its own file, as Inductor keeps it in its cache, and a
+whole wrapper (`output_code`), which holds its kernels as strings in `async_compile.triton`.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import re
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from inductoscope.errors import UnreadableRecording, UsageError
+from inductoscope.torch_facts.gpu_targets import Target, target_of_device
+
+Scalar = int | float | bool | str
+
+_LARGEST = 32 * 2**20
+
+# What Inductor leaves in triton_meta for Triton's backends, and in inductor_meta about them.
+_META_OPTIONS = (
+    "waves_per_eu", "matrix_instr_nonkdim", "kpack", "launch_cooperative_grid", "launch_pdl",
+    "enable_fp_fusion", "disable_ftz", "generate_native_code", "native_matmul", "num_ctas",
+    "maxnreg",
+)  # fmt: skip
+_KEYWORD_OPTIONS = ("num_consumer_groups", "num_buffers_warp_spec")
+_TMA = re.compile(r"tensor_descriptor|tensordesc|experimental_.*descriptor|nvTmaDesc")
+_WARP_SPECIALISATION = re.compile(r"warp_specialize\s*=\s*True")
+_LOGGED = re.compile(r"^.*?\[__output_code\] ?", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class KernelFile:
+    """One kernel: its function, how it is called, and how it is to be compiled."""
+
+    path: str
+    name: str
+    heuristic: str  # template, pointwise, reduction, persistent_reduction, ...
+    keywords: Mapping[str, Any]  # of the heuristic, as they stand in the file
+    definitions: tuple[KernelDefinition, ...]
+    kernel: KernelDefinition
+    body: Body
+    problems: tuple[str, ...] = ()
+
+    @property
+    def source(self) -> str:
+        """The kernel function."""
+        return self.kernel.source
+
+    @property
+    def device_functions(self) -> tuple[KernelDefinition, ...]:
+        """Further functions under `@triton.jit` that the file brings along."""
+        return tuple(d for d in self.definitions if d.kind == "function")
+
+    @property
+    def triton_meta(self) -> Mapping[str, Any]:
+        return _mapping(self.keywords.get("triton_meta"))
+
+    @property
+    def inductor_meta(self) -> Mapping[str, Any]:
+        return _mapping(self.keywords.get("inductor_meta"))
+
+    @property
+    def signature(self) -> Mapping[str, str]:
+        """Argument to Triton type, such as `*bf16`, `i32` or `constexpr`."""
+        found = _mapping(self.triton_meta.get("signature"))
+        return {str(name): kind for name, kind in found.items() if isinstance(kind, str)}
+
+    @property
+    def constants(self) -> Mapping[str, Any]:
+        """Arguments whose value the file fixes."""
+        found = _mapping(self.triton_meta.get("constants"))
+        return {str(name): value for name, value in found.items() if is_plain(value)}
+
+    @property
+    def attributes(self) -> Mapping[Any, Any]:
+        """What is known of arguments, such as that 16 divides them."""
+        configs = self.triton_meta.get("configs")
+        first = configs[0] if isinstance(configs, list) and configs else {}
+        return _mapping(first) if is_plain(first) else {}
+
+    @property
+    def size_hints(self) -> Mapping[str, Any]:
+        return _mapping(self.keywords.get("size_hints"))
+
+    @property
+    def device(self) -> Mapping[str, Any]:
+        """The device properties that the kernel was generated for."""
+        found = self.triton_meta.get("device")
+        return found.keywords if isinstance(found, Made) else {}
+
+    @property
+    def target(self) -> Target | None:
+        return target_of_device(self.device)
+
+    @property
+    def num_warps(self) -> int | None:
+        return _number(self.keywords.get("num_warps"), self._only_config.get("num_warps"))
+
+    @property
+    def num_stages(self) -> int | None:
+        return _number(self.keywords.get("num_stages"), self._only_config.get("num_stages"))
+
+    @property
+    def configs(self) -> tuple[Mapping[str, Any], ...]:
+        """Configurations that stand in the file itself (fixed or given by the user)."""
+        given = self.keywords.get("configs")
+        found = given if isinstance(given, list) else [self.keywords.get("config")]
+        return tuple(c for c in found if isinstance(c, Mapping) and is_plain(c))
+
+    @property
+    def options(self) -> Mapping[str, Scalar]:
+        """Options for Triton's backends, including TMA and warp specialization."""
+        found = {name: self.triton_meta[name] for name in _META_OPTIONS if name in self.triton_meta}
+        found |= {name: self.keywords[name] for name in _KEYWORD_OPTIONS if name in self.keywords}
+        texts = "\n".join(d.source for d in self.definitions)
+        if _TMA.search(texts) or any(_TMA.search(kind) for kind in self.signature.values()):
+            found["tma"] = True
+        if _WARP_SPECIALISATION.search(texts):
+            found["warp_specialisation"] = True
+        return {name: value for name, value in found.items() if _is_scalar(value)}
+
+    @property
+    def configuration(self) -> Mapping[str, Scalar]:
+        """Block sizes, warps, stages and options in one, to compare kernels by."""
+        merged: dict[str, Any] = dict(_mapping(self.inductor_meta.get("config_args")))
+        merged |= {k: v for k, v in self.body.constexpr_values.items() if not _is_alias(v)}
+        merged |= self.constants
+        merged |= self._only_config
+        merged |= {"num_warps": self.num_warps, "num_stages": self.num_stages}
+        merged |= self.options
+        spelled = {str(k): str(v) if isinstance(v, Dotted) else v for k, v in merged.items()}
+        return {name: value for name, value in spelled.items() if _is_scalar(value)}
+
+    @property
+    def _only_config(self) -> Mapping[str, Any]:
+        return self.configs[0] if len(self.configs) == 1 else {}
+
+
+def read_kernel_file(path: str | Path, name: str | None = None) -> KernelFile:
+    """The kernel in a file; of several, the one that is called `name`.
+
+    Raises UnreadableRecording if there is none, UsageError if `name` does not select one.
+    """
+    kernels = read_kernel_files(path)
+    if name is not None:
+        kernels = tuple(k for k in kernels if name in (k.name, k.kernel.name))
+        if not kernels:
+            raise UsageError(f"{path} has no kernel {name}. {_names(path)}")
+    if len(kernels) > 1:
+        raise UsageError(
+            f"{path} contains {len(kernels)} kernels: choose one with --name. {_names(path)}"
+        )
+    return kernels[0]
+
+
+def _names(path: str | Path) -> str:
+    names = [kernel.name for kernel in read_kernel_files(path)]
+    more = f" and {len(names) - 20} more" if len(names) > 20 else ""
+    return f"It has: {', '.join(names[:20])}{more}."
+
+
+def read_kernel_files(path: str | Path) -> tuple[KernelFile, ...]:
+    """Every kernel in a file, at least one. Raises UnreadableRecording if there is none."""
+    text, problems = _text_of(Path(path))
+    problem = ""
+    found: list[KernelFile] = []
+    for part in _parts(text):
+        try:
+            found += _kernels(str(path), part)
+        except _NoPython as error:
+            problem = problem or str(error)
+    if not found:
+        reason = problem or "no function has a @triton_heuristics decorator"
+        raise UnreadableRecording(
+            f"{path} does not contain a generated Triton kernel: {reason}. Give a kernel file from "
+            "Inductor's cache, or generated code as TORCH_LOGS=output_code prints it."
+        )
+    return tuple(replace(kernel, problems=problems + kernel.problems) for kernel in found)
+
+
+def _text_of(path: Path) -> tuple[str, tuple[str, ...]]:
+    try:
+        if path.stat().st_size > _LARGEST:
+            raise UnreadableRecording(
+                f"{path} is larger than {_LARGEST >> 20} MiB, so it is not a kernel file."
+            )
+        data = path.read_bytes()
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise UnreadableRecording(f"{path} cannot be read: {reason}. {_bring(path)}") from error
+    except ValueError as error:  # A path with a NUL in it.
+        raise UnreadableRecording(f"{path} cannot be read: {error}.") from error
+    if b"\0" in data:
+        raise UnreadableRecording(f"{path} is a binary file, not a kernel file.")
+    text = data.decode("utf-8", "replace").removeprefix("\ufeff")
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    broken = "\ufffd" in text and b"\xef\xbf\xbd" not in data
+    return text, ("some bytes are not UTF-8 and were replaced",) if broken else ()
+
+
+def _bring(path: Path) -> str:
+    return (
+        f"If it is on another machine, copy it here: scp MACHINE:{path} . — if it is gone, run "
+        "the program again with TORCHINDUCTOR_CACHE_DIR set to a permanent folder."
+    )
+
+
+def _parts(text: str) -> list[str]:
+    """The file, or, where it is a log, each piece of generated code in it."""
+    if "[__output_code]" not in text:
+        return [text]
+    lines = [_LOGGED.sub("", line) for line in text.split("\n") if "[__output_code]" in line]
+    return re.split(r"^Output code(?::| written to).*$", "\n".join(lines), flags=re.MULTILINE)
+
+
+class _NoPython(Exception):
+    """A text that Python cannot parse; says why."""
+
+
+def _parse(text: str) -> ast.Module:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter(
+                "ignore"
+            )  # A warning about an odd escape in the file would not help the user.
+            return ast.parse(text)
+    except SyntaxError as error:
+        raise _NoPython(f"line {error.lineno} is not Python ({error.msg})") from error
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise _NoPython(f"it cannot be parsed ({type(error).__name__}: {error})") from error
+
+
+def _kernels(path: str, text: str) -> list[KernelFile]:
+    tree = _parse(text)
+    try:
+        own = _kernel(path, "", read_definitions(tree, text))
+        if own is not None:
+            return [own]
+        return list(_wrapped(path, tree))
+    except RecursionError as error:
+        raise _NoPython("it is nested too deeply") from error
+
+
+def _wrapped(path: str, tree: ast.Module) -> Iterator[KernelFile]:
+    """The kernels that a wrapper holds as strings."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call):
+            continue
+        text = _triton_text(node.value)
+        target = node.targets[0]
+        if text is None or not isinstance(target, ast.Name):
+            continue
+        try:
+            kernel = _kernel(path, target.id, read_definitions(_parse(text), text))
+        except _NoPython:
+            continue  # The others can still be read.
+        if kernel is not None:
+            yield kernel
+
+
+def _triton_text(call: ast.Call) -> str | None:
+    if not isinstance(call.func, ast.Attribute) or call.func.attr != "triton":
+        return None
+    for argument in call.args[1:2]:
+        if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
+            return argument.value.replace("\r\n", "\n").replace("\r", "\n")
+    return None
+
+
+def _kernel(path: str, name: str, read: Definitions) -> KernelFile | None:
+    if read.kernel is None or read.heuristic is None:
+        return None
+    kernel = KernelFile(
+        path=path,
+        name=name or read.kernel.name,
+        heuristic=read.heuristic.name,
+        keywords=read.heuristic.keywords,
+        definitions=read.found,
+        kernel=read.kernel,
+        body=read.body,
+        problems=read.problems,
+    )
+    return replace(kernel, problems=read.problems + tuple(_gaps(kernel)))
+
+
+def _gaps(kernel: KernelFile) -> Iterator[str]:
+    """What a kernel file should have but this one lacks."""
+    if not kernel.signature:
+        yield "triton_meta has no readable signature"
+    missing = [a for a in kernel.signature if a not in kernel.body.arguments]
+    if missing:
+        yield f"the signature names {', '.join(missing[:5])}, which the function does not take"
+    if not kernel.device:
+        yield "triton_meta has no readable device properties"
+    if kernel.triton_meta.get("configs") and not kernel.attributes:
+        yield "the attributes of the arguments (divisibility) cannot be read"
+
+
+def _mapping(value: Any) -> Mapping[Any, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _is_alias(value: Any) -> bool:
+    """Whether a value only repeats another one, as in `RBLOCK: tl.constexpr = R0_BLOCK`."""
+    return isinstance(value, Dotted) and not value.name.startswith("tl.")
+
+
+def _is_scalar(value: Any) -> bool:
+    return isinstance(value, (bool, int, float, str))
+
+
+def _number(*values: Any) -> int | None:
+    found = (v for v in values if isinstance(v, int) and not isinstance(v, bool))
+    return next(found, None)
+
+
+# --- Values in a generated file, read from its syntax tree. Nothing is evaluated ------------------
+#
+# What is not a literal becomes a `Dotted` name, a `Made` object, or `Opaque`; `code` writes all but
+# the last back as Python.
+
+# What torch writes into generated files. Any other call is not read: `code` must never write one.
+_MAKERS = ("DeviceProperties", "tl.constexpr", "triton.language.constexpr", "constexpr")
+
+_DEEPEST = 40
+_MOST_BITS = 256  # Longer numbers are not sizes; Python refuses to print the longest ones.
+
+
+@dataclass(frozen=True)
+class Dotted:
+    """A name such as `ReductionHint.INNER` or `tl.float32`."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class Made:
+    """A call such as `DeviceProperties(type='cuda', cc=90)`, as far as it can be read."""
+
+    name: str
+    positional: tuple[Any, ...] = ()
+    keywords: Mapping[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return code(self)
+
+
+@dataclass(frozen=True)
+class Opaque:
+    """Something that is not a plain value."""
+
+    what: str
+
+    def __str__(self) -> str:
+        return f"<{self.what}>"
+
+
+def read_value(node: ast.AST, depth: int = 0) -> Any:
+    """The value that an expression spells out."""
+    if depth > _DEEPEST:
+        return Opaque("nested too deeply")
+    if isinstance(node, ast.Constant):
+        return _constant(node.value)
+    if isinstance(node, ast.UnaryOp):
+        return _signed(node, depth)
+    if isinstance(node, (ast.List, ast.Tuple, ast.Set)):
+        return _sequence(node, depth)
+    if isinstance(node, ast.Dict):
+        return _dictionary(node, depth)
+    if isinstance(node, ast.Call):
+        return _made(node, depth)
+    name = dotted_name(node)
+    return Dotted(name) if name else Opaque(type(node).__name__)
+
+
+def _constant(value: Any) -> Any:
+    if isinstance(value, int) and value.bit_length() > _MOST_BITS:
+        return Opaque("a number with too many digits")
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    return Opaque(type(value).__name__)
+
+
+def _signed(node: ast.UnaryOp, depth: int) -> Any:
+    value = read_value(node.operand, depth + 1)
+    if isinstance(node.op, ast.USub) and isinstance(value, (int, float)):
+        return -value
+    return Opaque("UnaryOp")
+
+
+def _sequence(node: ast.List | ast.Tuple | ast.Set, depth: int) -> Any:
+    values = [read_value(item, depth + 1) for item in node.elts]
+    if isinstance(node, ast.List):
+        return values
+    if isinstance(node, ast.Tuple):
+        return tuple(values)
+    return set(values) if all(map(_is_hashable, values)) else Opaque("Set")
+
+
+def _dictionary(node: ast.Dict, depth: int) -> Any:
+    found = {}
+    for key_node, value_node in zip(node.keys, node.values, strict=True):
+        key = Opaque("**") if key_node is None else read_value(key_node, depth + 1)
+        if not _is_hashable(key):
+            return Opaque("Dict")
+        found[key] = read_value(value_node, depth + 1)
+    return found
+
+
+def _made(node: ast.Call, depth: int) -> Any:
+    name = dotted_name(node.func)
+    positional = tuple(read_value(argument, depth + 1) for argument in node.args)
+    keywords = {
+        keyword.arg: read_value(keyword.value, depth + 1)
+        for keyword in node.keywords
+        if keyword.arg is not None
+    }
+    if not name or len(keywords) < len(node.keywords):
+        return Opaque("Call")
+    if name == "set" and not positional and not keywords:
+        return set()
+    if name == "float" and positional in (("inf",), ("-inf",), ("nan",)):
+        return float(positional[0])
+    return Made(name, positional, keywords) if name in _MAKERS else Opaque(f"{name}(...)")
+
+
+def _is_hashable(value: Any) -> bool:
+    if isinstance(value, tuple):
+        return all(map(_is_hashable, value))
+    return not isinstance(value, (list, dict, set, Made))
+
+
+def dotted_name(node: ast.AST) -> str:
+    """`a.b.c` of an expression that is just that, else nothing."""
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute) and len(parts) < _DEEPEST:
+        parts.append(node.attr)
+        node = node.value
+    return ".".join([node.id, *reversed(parts)]) if isinstance(node, ast.Name) else ""
+
+
+def is_plain(value: Any) -> bool:
+    """Whether a value was read whole."""
+    if isinstance(value, Opaque):
+        return False
+    if isinstance(value, Mapping):
+        return all(is_plain(item) for pair in value.items() for item in pair)
+    if isinstance(value, (list, tuple, set)):
+        return all(map(is_plain, value))
+    if isinstance(value, Made):
+        return is_plain(value.positional) and is_plain(value.keywords)
+    return True
+
+
+def code(value: Any) -> str:
+    """A value as Python text."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"float({str(value)!r})"
+    if isinstance(value, Made):
+        words = [code(item) for item in value.positional]
+        words += [f"{name}={code(item)}" for name, item in value.keywords.items()]
+        return f"{value.name}({', '.join(words)})"
+    if isinstance(value, (Dotted, Opaque)):
+        return str(value)
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{code(k)}: {code(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(code, value)) + "]"
+    if isinstance(value, tuple):
+        return "(" + "".join(f"{code(item)}, " for item in value).removesuffix(" ") + ")"
+    if isinstance(value, set):
+        return "{" + ", ".join(sorted(map(code, value))) + "}" if value else "set()"
+    return repr(value)
+
+
+# --- The statements of a generated file that its kernel needs; all others are left out ------------
+#
+# A generated file is a program. Only what torch itself writes there is taken over: imports from
+# triton and from torch's run-time, constants, and functions under `@triton.jit`. So a script made
+# of them runs nothing else that somebody may have put into the file.
+
+_IMPORTED = ("triton", "torch._inductor.runtime")
+_DECORATORS = ("triton.jit", "triton.constexpr_function", "triton.experimental.gluon.jit")
+# Starts torch's driver, which needs a GPU; compiling a kernel does not.
+_NOT_NEEDED = ("triton_helpers.set_driver_to_gpu", "triton_helpers.set_driver_to_cpu")
+
+
+@dataclass(frozen=True)
+class KernelDefinition:
+    """One statement that is taken over: 'import', 'constant', 'function' or 'kernel'."""
+
+    kind: str
+    name: str
+    source: str
+
+
+@dataclass(frozen=True)
+class Heuristic:
+    """The decorator that says how Inductor chooses a kernel's configuration."""
+
+    name: str
+    keywords: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Body:
+    """What the kernel function itself says."""
+
+    arguments: tuple[str, ...] = ()
+    constexpr_arguments: tuple[str, ...] = ()
+    constexpr_values: Mapping[str, Any] = field(default_factory=dict)
+    constexpr_lines: Mapping[str, int] = field(default_factory=dict)  # 0 is the line of `def`
+    names: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Definitions:
+    """Everything taken over from one file, in its order."""
+
+    found: tuple[KernelDefinition, ...]
+    kernel: KernelDefinition | None
+    heuristic: Heuristic | None
+    body: Body
+    problems: tuple[str, ...]
+
+
+def read_definitions(tree: ast.Module, text: str) -> Definitions:
+    """Pick out of a parsed file what the kernel needs."""
+    lines = text.split("\n")
+    found: list[KernelDefinition] = []
+    problems: list[str] = []
+    kernel: ast.FunctionDef | None = None
+    heuristic: Heuristic | None = None
+    for node in tree.body:
+        try:
+            definition, own = _definition(node, lines)
+        except _Refused as refusal:
+            problems.append(f"line {node.lineno} is skipped: {refusal}")
+            continue
+        if own is not None and isinstance(node, ast.FunctionDef):
+            if kernel is not None:
+                problems.append(f"line {node.lineno}: a second kernel, {node.name}, is skipped")
+                continue
+            kernel, heuristic = node, own
+        if definition is not None:
+            found.append(definition)
+    chosen = next((d for d in found if d.kind == "kernel"), None)
+    body = Body() if kernel is None else _body(kernel)
+    return Definitions(tuple(found), chosen, heuristic, body, tuple(problems))
+
+
+class _Refused(Exception):
+    """A statement that is not taken over; the text says why."""
+
+
+def _definition(
+    node: ast.stmt, lines: list[str]
+) -> tuple[KernelDefinition | None, Heuristic | None]:
+    if isinstance(node, (ast.Import, ast.ImportFrom)):
+        return _import(node), None
+    if isinstance(node, (ast.Assign, ast.AnnAssign)):
+        return _assignment(node), None
+    if isinstance(node, ast.FunctionDef):
+        return _function(node, lines)
+    if isinstance(node, ast.Expr) and _is_harmless(node.value):
+        return None, None
+    raise _Refused(f"{type(node).__name__} is not part of a kernel")
+
+
+def _is_harmless(node: ast.expr) -> bool:
+    if isinstance(node, ast.Constant):
+        return True
+    return isinstance(node, ast.Call) and dotted_name(node.func) in _NOT_NEEDED
+
+
+def _import(node: ast.Import | ast.ImportFrom) -> KernelDefinition:
+    modules = (
+        [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module]
+    )
+    names = ", ".join(alias.asname or alias.name for alias in node.names)
+    for module in modules:
+        if not module or not any(module == m or module.startswith(f"{m}.") for m in _IMPORTED):
+            raise _Refused(f"import of {module}")
+    return KernelDefinition("import", names, ast.unparse(node))
+
+
+def _assignment(node: ast.Assign | ast.AnnAssign) -> KernelDefinition:
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+    target = targets[0]
+    if len(targets) != 1 or not isinstance(target, ast.Name) or node.value is None:
+        raise _Refused("an assignment to more than one name")
+    value = read_value(node.value)
+    if not is_plain(value) or (isinstance(value, Made) and value.name not in _CONSTEXPR):
+        raise _Refused(f"the value of {target.id} is not a constant")
+    return KernelDefinition("constant", target.id, f"{target.id} = {ast.unparse(node.value)}")
+
+
+_CONSTEXPR = ("tl.constexpr", "triton.language.constexpr", "constexpr")
+
+
+def _function(node: ast.FunctionDef, lines: list[str]) -> tuple[KernelDefinition, Heuristic | None]:
+    heuristic = None
+    decorators = []
+    for decorator in node.decorator_list:
+        found = _heuristic(decorator)
+        heuristic = heuristic or found
+        if found is None:
+            decorators.append(_decorator(decorator))
+    if not decorators:
+        raise _Refused(f"{node.name} is not a Triton function")
+    _check_header(node)
+    kind = "function" if heuristic is None else "kernel"
+    own_lines = lines[node.lineno - 1 : node.end_lineno]
+    return KernelDefinition(kind, node.name, "\n".join([*decorators, *own_lines])), heuristic
+
+
+def _heuristic(node: ast.expr) -> Heuristic | None:
+    if not isinstance(node, ast.Call):
+        return None
+    *modules, name = dotted_name(node.func).split(".")
+    if not modules or modules[-1] != "triton_heuristics":
+        return None
+    keywords = {word.arg: read_value(word.value) for word in node.keywords if word.arg}
+    return Heuristic(name, keywords)
+
+
+def _decorator(node: ast.expr) -> str:
+    called = node.func if isinstance(node, ast.Call) else node
+    name = dotted_name(called)
+    if name not in (*_DECORATORS, "jit", "gluon.jit"):
+        raise _Refused(f"the decorator {name or type(node).__name__} is not one of Triton's")
+    if isinstance(node, ast.Call) and not is_plain(_keywords_only(node)):
+        raise _Refused(f"{name} is called with arguments that are not constants")
+    return f"@{ast.unparse(node)}"
+
+
+def _keywords_only(node: ast.Call) -> Any:
+    values = [read_value(word.value) for word in node.keywords]
+    return values + [read_value(argument) for argument in node.args]
+
+
+def _check_header(node: ast.FunctionDef) -> None:
+    """Defaults and annotations are evaluated when a function is defined, so they must be plain."""
+    arguments = node.args
+    everyone = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+    parts = [argument.annotation for argument in everyone]
+    parts += [*arguments.defaults, *arguments.kw_defaults, node.returns]
+    for part in parts:
+        value = None if part is None else read_value(part)
+        if isinstance(value, Made) or not is_plain(value):
+            raise _Refused(f"a default or annotation of {node.name} is not a constant")
+
+
+def _body(node: ast.FunctionDef) -> Body:
+    values, lines = {}, {}
+    for name, value, line in _constexpr_assignments(node):
+        values[name] = value
+        lines[name] = line - node.lineno
+    arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+    return Body(
+        arguments=tuple(argument.arg for argument in arguments),
+        constexpr_arguments=tuple(a.arg for a in arguments if _is_constexpr(a.annotation)),
+        constexpr_values=values,
+        constexpr_lines=lines,
+        names=frozenset(n.id for n in ast.walk(node) if isinstance(n, ast.Name)),
+    )
+
+
+def _constexpr_assignments(node: ast.FunctionDef) -> Iterator[tuple[str, Any, int]]:
+    """`BLOCK_M : tl.constexpr = 64`, in the outermost lines of the body, each on one line."""
+    for statement in node.body:
+        if (
+            isinstance(statement, ast.AnnAssign)
+            and isinstance(statement.target, ast.Name)
+            and _is_constexpr(statement.annotation)
+            and statement.value is not None
+            and statement.lineno == statement.end_lineno
+        ):
+            value = read_value(statement.value)
+            if isinstance(value, (bool, int, float, str, Dotted)):
+                yield statement.target.id, value, statement.lineno
+
+
+def _is_constexpr(annotation: ast.expr | None) -> bool:
+    if isinstance(annotation, ast.Constant):
+        return isinstance(annotation.value, str) and annotation.value in _CONSTEXPR
+    return annotation is not None and dotted_name(annotation) in _CONSTEXPR
+
+
+# --- Registers, spills and memory of a compiled kernel, from what the compilers say of it ---------
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What one kernel uses; None if unknown."""
+
+    registers: int | None = None  # per thread; VGPRs on AMD
+    scalar_registers: int | None = None  # AMD only
+    spills: int | None = None  # bytes stored on NVIDIA, vector registers on AMD
+    spill_unit: str = "bytes"
+    shared: int | None = None  # bytes per block
+    local: int | None = None  # bytes per thread: stack on NVIDIA, scratch on AMD
+
+
+def nvidia_resources(ptxas_log: str, usage: str, shared: int | None) -> Resources:
+    """From `ptxas -v` and `cuobjdump -res-usage`; either may be missing."""
+    return Resources(
+        registers=_first(r"Used (\d+) registers", ptxas_log) or _first(r"REG:(\d+)", usage),
+        spills=_first(r"(\d+) bytes spill stores", ptxas_log),
+        shared=shared,
+        local=_first(r"STACK:(\d+)", usage),
+    )
+
+
+def amd_resources(amdgcn: str, shared: int | None) -> Resources:
+    """From the notes at the end of the assembly text."""
+    return Resources(
+        registers=_first(r"\.vgpr_count:\s*(\d+)", amdgcn),
+        scalar_registers=_first(r"\.sgpr_count:\s*(\d+)", amdgcn),
+        spills=_first(r"\.vgpr_spill_count:\s*(\d+)", amdgcn),
+        spill_unit="registers",
+        shared=shared,
+        local=_first(r"\.private_segment_fixed_size:\s*(\d+)", amdgcn),
+    )
+
+
+def _first(pattern: str, text: str) -> int | None:
+    found = re.search(pattern, text)
+    return int(found[1]) if found else None

@@ -1,0 +1,381 @@
+"""What the page says of one graph in places that are about all of them.
+
+Made where the graph's own chunks are made, from the same join, and small enough to be kept of all
+graphs: nothing of a graph is read twice.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from inductoscope.analysis.fusion.ledger import LedgerRow, Outcome, graph_ledger
+from inductoscope.model.entities import Compile, InductorGraph, Kernel, NativeCompile
+from inductoscope.model.fx import FxNode
+from inductoscope.model.join import GraphJoin
+from inductoscope.model.kernels import LIBRARY, NativeIndex, generated
+from inductoscope.profiling.kernel_work import GraphWork
+from inductoscope.recording.values import filled, members, texts
+from inductoscope.torch_facts.frames import Frame
+from inductoscope.torch_facts.module_paths import Module
+from inductoscope.views.page.contract import (
+    KernelRow,
+    ModuleKernel,
+    ModuleTree,
+    NamedThing,
+    PageModule,
+    PageTable,
+    SharedTable,
+)
+from inductoscope.views.page.graph_chunks import kernel_id
+
+# Outermost first.
+Modules = tuple[Module, ...]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class CallSummary:
+    """One call of a kernel in a wrapper."""
+
+    # The bytes that it has to move at least; None where that is not known.
+    moved: int | None
+    operations: str
+    lines: int
+    # Of the operations that it computes, where they are part of a module.
+    modules: tuple[Modules, ...]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class GraphSummary:
+    """One graph, for the tables of all graphs."""
+
+    # In the order of the wrapper.
+    calls: tuple[CallSummary, ...]
+    # How many operations are part of each.
+    modules: dict[Modules, int]
+    named: tuple[NamedThing, ...]
+    ledger: SharedTable[LedgerRow]
+    outcomes: Counter[Outcome]
+
+
+def summarise(number: int, join: GraphJoin) -> GraphSummary:
+    """The graph with this number."""
+    rows = tuple(graph_ledger(join.recording, join.compile, join.graph))
+    owners = _owners(join)
+    work = GraphWork(join)
+    return GraphSummary(
+        calls=tuple(
+            CallSummary(
+                moved=work.moved(kernel),
+                operations=", ".join(_operations(join, kernel)),
+                lines=join.text(kernel.digest).count("\n"),
+                modules=tuple(owners.get(id(kernel), ())),
+            )
+            for kernel in join.graph.kernels
+        ),
+        modules=dict(Counter(node.modules for node in (join.final.calls if join.final else ()))),
+        named=tuple(named_things(number, join)),
+        ledger=SharedTable.of(LedgerRow, rows),
+        outcomes=Counter(row.outcome for row in rows),
+    )
+
+
+def _owners(join: GraphJoin) -> dict[int, dict[Modules, None]]:
+    """The modules that each kernel computes something of; sums of gradients are of none."""
+    found: dict[int, dict[Modules, None]] = {}
+    for node in join.final.calls if join.final else ():
+        if node.modules:
+            for kernel in join.kernels(join.leaves(node)):
+                found.setdefault(id(kernel), {})[node.modules] = None
+    return found
+
+
+def _operations(join: GraphJoin, kernel: Kernel) -> Iterable[str]:
+    """What a kernel computes; torch also lists what led to it, and only that may be known."""
+    computed = [name for node in kernel.nodes for name in join.computed.get(node, ())]
+    return dict.fromkeys(computed) or kernel.origins
+
+
+# --- The table of kernels: each once, however often it is called, and every library call ----------
+
+
+def kernel_rows(
+    graphs: Sequence[InductorGraph], summaries: Sequence[GraphSummary], natives: NativeIndex
+) -> Iterator[KernelRow]:
+    """The kernels of all graphs. A compile is counted where it was first asked for."""
+    counted: set[int] = set()
+    for number, (graph, summary) in enumerate(zip(graphs, summaries, strict=True)):
+        calls: dict[str, list[CallSummary]] = {}
+        for kernel, call in zip(graph.kernels, summary.calls, strict=True):
+            calls.setdefault(kernel.name, []).append(call)
+        for kernel in generated(graph):
+            known = natives.of(kernel)
+            fresh = tuple(native for native in known if id(native) not in counted)
+            counted.update(map(id, fresh))
+            yield _kernel(number, kernel, _made(known, fresh), calls[kernel.name], fresh)
+        for kernel, call in zip(graph.kernels, summary.calls, strict=True):
+            if kernel.language == LIBRARY:
+                yield _kernel(number, kernel, "library call", [call], ())
+
+
+def costliest(joins: Iterable[GraphJoin], count: int) -> list[Kernel]:
+    """The C++ kernels that move the most bytes; those of which that is not known come last."""
+    found: dict[str, tuple[int, Kernel]] = {}
+    for join in joins:
+        kernels = [kernel for kernel in join.graph.kernels if kernel.language == "C++"]
+        if not kernels:
+            continue  # Finding out what is moved means reading the graph.
+        work = GraphWork(join)
+        for kernel in kernels:
+            before, first = found.get(kernel.digest, (0, kernel))
+            found[kernel.digest] = before + (work.moved(kernel) or 0), first
+    ordered = sorted(found.values(), key=lambda pair: -pair[0])
+    return [kernel for _, kernel in ordered[:count]]
+
+
+def _made(natives: tuple[NativeCompile, ...], fresh: tuple[NativeCompile, ...]) -> str:
+    if any(not native.cache_hit for native in fresh):
+        return "compiled"
+    if natives and not fresh:
+        return "reused"
+    return "from a cache" if natives else ""
+
+
+def _kernel(
+    number: int,
+    kernel: Kernel,
+    made: str,
+    calls: list[CallSummary],
+    natives: tuple[NativeCompile, ...],
+) -> KernelRow:
+    seconds = [native.seconds for native in natives if native.seconds is not None]
+    moved = [call.moved for call in calls]
+    return KernelRow(
+        id=kernel_id(kernel),
+        name=kernel.name,
+        made=made,
+        calls=len(calls),
+        language=kernel.language,
+        graph=number,
+        operations=calls[0].operations,
+        lines=calls[0].lines,
+        bytes=sum(each for each in moved if each is not None) if any(moved) else None,
+        seconds=round(sum(seconds), 3) if seconds else None,
+        registers=_most(native.registers for native in natives),
+        spills=_most(native.spills for native in natives),
+        shared=_most(native.shared for native in natives),
+    )
+
+
+def _most(values: Any) -> int | None:
+    return max((value for value in values if value is not None), default=None)
+
+
+# --- Everything that has a name, for the search: operations, buffers, nodes, source lines ---------
+
+# Operations of one source line that a link leads to.
+_MOST = 40
+
+
+def named_things(number: int, join: GraphJoin) -> Iterator[NamedThing]:
+    """The names of a graph; `number` is its position in the index."""
+    yield from _named_operations(number, join)
+    yield from _source_lines(number, join)
+    yield from _scheduled(number, join)
+
+
+def _named_operations(number: int, join: GraphJoin) -> Iterator[NamedThing]:
+    for node in join.final.calls if join.final else ():
+        told = [node.target, node.aten if node.aten not in node.target else ""]
+        told += [_place(node.place), node.place.code] if node.place else []
+        note = " · ".join(filter(None, told))
+        yield _named("operation", node.name, note, number, (node.name,))
+
+
+def _source_lines(number: int, join: GraphJoin) -> Iterator[NamedThing]:
+    """Every line on the way to an operation, of the program and of the libraries it uses."""
+    lines: dict[tuple[str, int], tuple[Frame, list[FxNode]]] = {}
+    for node in join.final.calls if join.final else ():
+        for frame in node.stack:
+            lines.setdefault((frame.file, frame.line), (frame, []))[1].append(node)
+    for frame, nodes in lines.values():
+        names = tuple(node.name for node in nodes[:_MOST])
+        yield _named("source", _place(frame), frame.code, number, names)
+
+
+def _place(frame: Frame) -> str:
+    return f"{frame.file.rpartition('/')[2]}:{frame.line}"
+
+
+def _scheduled(number: int, join: GraphJoin) -> Iterator[NamedThing]:
+    for item in join.before:
+        for leaf in item.leaves:
+            computed = ", ".join(join.computed.get(leaf.name, ()))
+            yield _named("node", leaf.name, f"{leaf.kind} {computed}".strip(), number)
+    for name, entry in members(join.recording.data(join.graph.buffers)).items():
+        found = members(entry)
+        note = str(found.get("origin") or "") or ", ".join(texts(found.get("origins")))
+        yield _named("buffer", str(name), note, number)
+
+
+def _named(
+    kind: str, name: str, note: str, graph: int, operations: tuple[str, ...] = ()
+) -> NamedThing:
+    return filled(NamedThing, kind=kind, name=name, note=note, graph=graph, operations=operations)
+
+
+# --- The model as a tree of modules, each kernel at the innermost module that holds all of it -----
+
+Graphs = Sequence[tuple[Compile, InductorGraph]]
+# Seconds of all measured calls, by the number of a graph and the place of a call in its wrapper.
+Seconds = Mapping[tuple[int, int], float]
+
+
+def module_tree(graphs: Graphs, summaries: Sequence[GraphSummary], seconds: Seconds) -> ModuleTree:
+    """All modules that operations of graphs are part of, and the kernels of these graphs."""
+    tree = GrowingTree()
+    calls: list[_OwnedCall] = []
+    for number, ((compile_, graph), summary) in enumerate(zip(graphs, summaries, strict=True)):
+        nodes = {
+            modules: tree.note(tree.root(compile_), modules, number, count)
+            for modules, count in summary.modules.items()
+        }
+        for at, (kernel, call) in enumerate(zip(graph.kernels, summary.calls, strict=True)):
+            owner = _common([nodes[modules] for modules in call.modules]) or tree.root(compile_)
+            spent = seconds.get((number, at))
+            calls.append(_OwnedCall(owner, number, kernel, call.moved, spent))
+    places = tree.places()
+    return ModuleTree(
+        modules=PageTable.of(PageModule, tree.rows()),
+        kernels=PageTable.of(ModuleKernel, _kernels(calls, places)),
+    )
+
+
+@dataclass(eq=False)
+class _Node:
+    """A module, or a compiled function above all of its modules."""
+
+    path: str
+    label: str
+    kind: str
+    parent: _Node | None = None
+    operations: int = 0
+    graphs: set[int] = field(default_factory=set)
+    parts: dict[str, _Node] = field(default_factory=dict)
+
+    @property
+    def line(self) -> list[_Node]:
+        """From the outermost module down to this one."""
+        return [*(self.parent.line if self.parent else ()), self]
+
+    @property
+    def structure(self) -> tuple[object, ...]:
+        """What modules that are made alike have in common: numbers in names do not count."""
+        inner = tuple(part.structure for part in self.parts.values())
+        return (re.sub(r"\d+", "#", self.label), self.kind, inner)
+
+
+class GrowingTree:
+    """Modules by compiled function and path."""
+
+    def __init__(self) -> None:
+        self._roots: dict[tuple[str, str], _Node] = {}
+
+    def root(self, compile_: Compile) -> _Node:
+        """The compiled function; one that was compiled again is the same."""
+        function = compile_.resumed or compile_.function
+        place = f"{os.path.basename(compile_.file)}:{compile_.line}" if compile_.file else ""
+        key = (function, place)
+        if key not in self._roots:
+            self._roots[key] = _Node("", function or compile_.id, place)
+        return self._roots[key]
+
+    def note(self, root: _Node, modules: Sequence[Module], graph: int, count: int = 1) -> _Node:
+        """So many operations of a graph are part of these modules; returns the innermost."""
+        node = root
+        for module in modules:
+            if module.path == node.path:
+                continue  # The outermost module is what was compiled.
+            known = node.parts.get(module.path)
+            if known is None:
+                label = module.path.removeprefix(f"{node.path}." if node.path else "")
+                known = node.parts[module.path] = _Node(module.path, label, module.kind, node)
+            node = known
+        for above in node.line:
+            above.operations += count
+            above.graphs.add(graph)
+        return node
+
+    def places(self) -> dict[_Node, int]:
+        """The row of every module; it comes after the one that it is a part of."""
+        return {node: number for number, node in enumerate(self._nodes())}
+
+    def rows(self) -> list[PageModule]:
+        """The modules as the page has them."""
+        places = self.places()
+        return [_module(node, places) for node in places]
+
+    def _nodes(self) -> Iterator[_Node]:
+        waiting = list(reversed(self._roots.values()))
+        while waiting:
+            node = waiting.pop()
+            yield node
+            waiting.extend(reversed(node.parts.values()))
+
+
+def _common(nodes: Sequence[_Node]) -> _Node | None:
+    """The innermost module that holds all of these."""
+    found: _Node | None = None
+    for level in zip(*(node.line for node in nodes), strict=False):
+        if any(node is not level[0] for node in level):
+            break
+        found = level[0]
+    return found
+
+
+def _module(node: _Node, places: Mapping[_Node, int]) -> PageModule:
+    beside = node.parent.parts.values() if node.parent else ()
+    alike = [other for other in beside if other.structure == node.structure]
+    return PageModule(
+        path=node.path,
+        label=node.label,
+        kind=node.kind,
+        parent=places[node.parent] if node.parent else None,
+        operations=node.operations,
+        graphs=tuple(sorted(node.graphs)),
+        alike=places[alike[0]] if len(alike) > 1 else None,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _OwnedCall:
+    """A line of a wrapper that calls a kernel, and the module that it is at."""
+
+    owner: _Node
+    graph: int
+    kernel: Kernel
+    bytes: int | None
+    seconds: float | None
+
+
+def _kernels(calls: Sequence[_OwnedCall], places: Mapping[_Node, int]) -> Iterator[ModuleKernel]:
+    """A kernel once for each module that calls it."""
+    found: dict[tuple[_Node, int, str], list[_OwnedCall]] = {}
+    for call in calls:
+        found.setdefault((call.owner, call.graph, kernel_id(call.kernel)), []).append(call)
+    for (owner, graph, name), same in found.items():
+        moved = [call.bytes for call in same if call.bytes is not None]
+        took = [call.seconds for call in same if call.seconds is not None]
+        yield ModuleKernel(
+            module=places[owner],
+            graph=graph,
+            id=name,
+            name=same[0].kernel.name,
+            calls=len(same),
+            bytes=sum(moved) if moved else None,
+            seconds=sum(took) if took else None,
+        )

@@ -1,0 +1,388 @@
+"""Memory, advice and compile time, read for the page. They are untrusted: damage is left out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from inductoscope.model.entities import InductorGraph, Kernel, Recording
+from inductoscope.recording.profile_file import (
+    ADVICE,
+    COMPILE,
+    KERNELS,
+    MEMORY,
+    alive_at_peak,
+    left_out_at_peak,
+    stored_profile,
+    totals_over_time,
+)
+from inductoscope.recording.values import (
+    maybe_real,
+    maybe_whole,
+    members,
+    objects,
+    real,
+    text,
+    texts,
+    whole,
+)
+from inductoscope.torch_facts.wrapper_calls import kernels_by_line
+from inductoscope.views.page.contract import (
+    AdvisedChange,
+    AdvisedCost,
+    AliveBlock,
+    MeasuredHead,
+    MemoryChange,
+    MemoryCourse,
+    MemoryPoint,
+    MemoryStep,
+    PageAdvice,
+    PageCosts,
+    PageMemory,
+    PageProfile,
+    PageTable,
+    ProfiledGraph,
+    ProfiledKernel,
+    ProfiledMachine,
+    ProfileHead,
+    StageCost,
+    UsualKernel,
+)
+from inductoscope.views.page.graph_chunks import kernel_id
+
+Found = Mapping[str, Any]
+
+
+class StoredMeasurements:
+    """What the modes of `profile` kept in a recording."""
+
+    def __init__(self, folder: Path) -> None:
+        self._memory, self._advice, self._costs = (
+            stored_profile(folder, kind) for kind in (MEMORY, ADVICE, COMPILE)
+        )
+
+    @property
+    def memory(self) -> MeasuredHead | None:
+        """Steps whose memory was traced."""
+        # Without any, the headline says why.
+        count = len(objects(self._memory.get("steps")))
+        return _head("memory", count, is_kept=bool(self._memory))
+
+    @property
+    def advice(self) -> MeasuredHead | None:
+        """Changes that were tried; a change that comes with a warning was not."""
+        # Without any, there is still what the program costs, or why nothing could be tried.
+        count = sum(not trial.get("warning") for trial in _trials(self._advice))
+        return _head("advice", count, is_kept=bool(self._advice))
+
+    @property
+    def costs(self) -> MeasuredHead | None:
+        """Stages whose cost was measured."""
+        return _head("costs", len(objects(members(self._costs.get("cold")).get("stages"))))
+
+    @property
+    def chunks(self) -> dict[str, Callable[[], Any]]:
+        """What was measured, by the name of its chunk."""
+        made: dict[str, Callable[[], Any]] = {
+            "memory": lambda: memory_chunk(self._memory),
+            "advice": lambda: _advice(self._advice),
+            "costs": lambda: _costs(self._costs),
+        }
+        heads = {"memory": self.memory, "advice": self.advice, "costs": self.costs}
+        return {name: make for name, make in made.items() if heads[name] is not None}
+
+
+def _head(chunk: str, count: int, *, is_kept: bool = False) -> MeasuredHead | None:
+    return MeasuredHead(chunk=chunk, count=count) if count or is_kept else None
+
+
+# --- memory ---------------------------------------------------------------------------------------
+
+
+def memory_chunk(found: Found) -> PageMemory:
+    """Every step over time, with what is alive at its peak."""
+    return PageMemory(
+        headline=text(found.get("headline")),
+        steps=tuple(_step(row) for row in objects(found.get("steps"))),
+        tried=tuple(_change(row) for row in objects(found.get("alternatives"))),
+        notes=texts(found.get("notes")),
+    )
+
+
+def _step(row: Found) -> MemoryStep:
+    eager = members(row.get("eager"))
+    return MemoryStep(
+        function=text(row.get("function")),
+        place=text(row.get("place")),
+        call=whole(row.get("call")),
+        compiled=_course(row),
+        eager=_course(eager) if eager else None,
+    )
+
+
+def _course(found: Found) -> MemoryCourse:
+    points = (
+        MemoryPoint(seconds=seconds, total=total) for seconds, total in totals_over_time(found)
+    )
+    left_out, left_out_bytes = left_out_at_peak(found)
+    return MemoryCourse(
+        device=text(found.get("device")),
+        seconds=real(found.get("seconds")),
+        base=whole(found.get("base_bytes")),
+        peak=whole(found.get("peak_bytes")),
+        peak_seconds=real(found.get("peak_seconds")),
+        unknown=whole(found.get("unknown_bytes")),
+        left_out=left_out,
+        left_out_bytes=left_out_bytes,
+        points=PageTable.of(MemoryPoint, points),
+        alive=PageTable.of(AliveBlock, map(_block, alive_at_peak(found))),
+    )
+
+
+def _block(row: Found) -> AliveBlock:
+    return AliveBlock(
+        bytes=whole(row.get("bytes")),
+        kind=text(row.get("kind")),
+        name=text(row.get("name")),
+        graph=text(row.get("graph")),
+        operation=text(row.get("operation")),
+        source=text(row.get("source")),
+        begin=maybe_real(row.get("begin")),
+        end=maybe_real(row.get("end")),
+    )
+
+
+def _change(row: Found) -> MemoryChange:
+    time = members(row.get("comparison"))
+    return MemoryChange(
+        change=text(row.get("change")),
+        why=text(row.get("why")),
+        peak=maybe_whole(row.get("peak_bytes")),
+        ratio=maybe_real(row.get("ratio")),
+        time_ratio=maybe_real(time.get("ratio")),
+        verdict=text(time.get("verdict")),
+        helps=row.get("helps") is True,
+        note=text(row.get("note")),
+    )
+
+
+# --- advice ---------------------------------------------------------------------------------------
+
+
+def _trials(found: Found) -> Iterator[Found]:
+    """Those that help first."""
+    for name in ("advice", "without_effect"):
+        yield from objects(found.get(name))
+
+
+def _advice(found: Found) -> PageAdvice:
+    base = members(found.get("base"))
+    return PageAdvice(
+        ratio=maybe_real(base.get("ratio_to_eager")),
+        how=text(base.get("how")),
+        error=text(found.get("error")),
+        changes=tuple(_advised(row) for row in _trials(found)),
+        costs=tuple(
+            AdvisedCost(
+                what=text(row.get("what")),
+                seconds=real(row.get("seconds")),
+                source=text(row.get("source")),
+                how=text(row.get("how")),
+            )
+            for row in objects(found.get("costs"))
+        ),
+    )
+
+
+def _advised(row: Found) -> AdvisedChange:
+    return AdvisedChange(
+        change=text(row.get("change")),
+        code=text(row.get("code")),
+        why=text(row.get("why")),
+        source=text(row.get("source")),
+        saved=maybe_real(row.get("seconds_saved")),
+        predicted=maybe_real(row.get("seconds_predicted")),
+        prediction=text(row.get("prediction")),
+        ratio=maybe_real(row.get("ratio")),
+        helps=row.get("helps") is True,
+        warning=text(row.get("warning")),
+        how=text(row.get("how")),
+    )
+
+
+# --- compile time ---------------------------------------------------------------------------------
+
+
+def _costs(found: Found) -> PageCosts:
+    cold, warm = members(found.get("cold")), members(found.get("warm"))
+    again = {
+        text(row.get("stage")): real(row.get("own_seconds")) for row in objects(warm.get("stages"))
+    }
+    growth = objects(members(found.get("growth")).get("stages"))
+    exponents = {
+        text(row.get("stage")): maybe_real(row.get("exponent"))
+        for row in growth
+        if row.get("known") is True
+    }
+    stages = (
+        StageCost(
+            stage=text(row.get("stage")),
+            own=real(row.get("own_seconds")),
+            total=real(row.get("total_seconds")),
+            entered=whole(row.get("entered")),
+            warm=again.get(text(row.get("stage")), 0.0) if warm else None,
+            exponent=exponents.get(text(row.get("stage"))),
+        )
+        for row in objects(cold.get("stages"))
+    )
+    return PageCosts(
+        headline=text(found.get("headline")),
+        cold=real(cold.get("compile_seconds")),
+        warm=maybe_real(warm.get("compile_seconds")),
+        stages=tuple(sorted(stages, key=lambda stage: -stage.own)),
+        noise=text(found.get("noise")),
+    )
+
+
+# --------------------------------------------------------------------------------------------------
+# The profile in a recording, read for the page. It is untrusted: what is damaged is left out.
+
+
+class StoredProfile:
+    """What `profile` kept in a recording, joined with its graphs."""
+
+    def __init__(self, recording: Recording, graphs: Sequence[InductorGraph]) -> None:
+        self._found = stored_profile(Path(recording.path), KERNELS)
+        self._recording, self._graphs = recording, graphs
+        self._numbers: dict[str, int] = {}
+        for number, graph in enumerate(graphs):
+            self._numbers.setdefault(graph.key, number)
+        self._lines: dict[int, Mapping[int, Kernel]] = {}
+
+    @property
+    def head(self) -> ProfileHead | None:
+        """What the first view says; None if no kernel was timed."""
+        rows = objects(self._found.get("kernels"))
+        if not rows:
+            return None
+        return ProfileHead(
+            chunk="profile",
+            kernels=len(rows),
+            seconds=sum(real(row.get("total")) for row in rows),
+            headline=text(self._found.get("headline")),
+        )
+
+    @property
+    def seconds(self) -> dict[tuple[int, int], float]:
+        """Seconds of all measured calls, by graph and by the place of the call in its wrapper."""
+        found: dict[tuple[int, int], float] = {}
+        for row in objects(self._found.get("kernels")):
+            number = self._numbers.get(text(row.get("graph")))
+            kernel = self._kernel(number, row)
+            if number is not None and kernel is not None:
+                calls = self._graphs[number].kernels
+                at = next(at for at, one in enumerate(calls) if one is kernel)
+                # Sizes that vary are measured apart.
+                found[number, at] = found.get((number, at), 0.0) + real(row.get("total"))
+        return found
+
+    @property
+    def chunk(self) -> PageProfile:
+        """All of it."""
+        return PageProfile(
+            headline=text(self._found.get("headline")),
+            kernels=PageTable.of(
+                ProfiledKernel, map(self._row, objects(self._found.get("kernels")))
+            ),
+            graphs=tuple(map(self._graph, objects(self._found.get("graphs")))),
+            machines=tuple(_machines(self._found)),
+            notes=texts(self._found.get("notes")),
+        )
+
+    def _kernel(self, number: int | None, row: Mapping[str, Any]) -> Kernel | None:
+        """The call of a kernel that a line of the wrapper makes."""
+        if number is None:
+            return None
+        if number not in self._lines:
+            self._lines[number] = kernels_by_line(self._recording, self._graphs[number])
+        found = self._lines[number].get(whole(row.get("wrapper_line")))
+        return found if found is not None and found.name == text(row.get("kernel")) else None
+
+    def _names(self, number: int | None, row: Mapping[str, Any]) -> dict[str, str]:
+        kernel = self._kernel(number, row)
+        name = text(row.get("kernel"))
+        return {"id": kernel_id(kernel) if kernel else name, "name": name}
+
+    def _row(self, row: Mapping[str, Any]) -> ProfiledKernel:
+        number = self._numbers.get(text(row.get("graph")))
+        took, floor = members(row.get("seconds")), members(row.get("floor"))
+        read, written = maybe_whole(row.get("read")), maybe_whole(row.get("written"))
+        return ProfiledKernel(
+            graph=number,
+            **self._names(number, row),
+            device=text(row.get("device")),
+            sizes=_sizes(row),
+            calls=whole(row.get("calls")),
+            median=real(took.get("median")),
+            low=real(took.get("low")),
+            high=real(took.get("high")),
+            total=real(row.get("total")),
+            lost=real(row.get("lost")),
+            bytes=None if read is None or written is None else read + written,
+            flops=maybe_whole(row.get("flops")),
+            floor=real(floor.get("seconds")) if floor else None,
+            limit=text(floor.get("limit")),
+            operations=", ".join(texts(row.get("operations"))),
+            places=texts(row.get("places")),
+        )
+
+    def _graph(self, row: Mapping[str, Any]) -> ProfiledGraph:
+        number = self._numbers.get(text(row.get("graph")))
+        took, eager = members(row.get("seconds")), members(row.get("eager"))
+        usual = members(row.get("usual_call"))
+        return ProfiledGraph(
+            graph=number,
+            key=text(row.get("graph")),
+            function=text(row.get("function")),
+            sizes=_sizes(row),
+            device=text(row.get("device")),
+            measured_by=text(row.get("measured_by")),
+            calls=whole(row.get("calls")),
+            median=real(took.get("median")),
+            low=real(took.get("low")),
+            high=real(took.get("high")),
+            eager=real(eager.get("median")) if eager else None,
+            slower_than_eager=eager.get("slower_than_eager") is True,
+            usual=real(usual.get("seconds")) if usual else None,
+            kernels=PageTable.of(
+                UsualKernel,
+                (
+                    UsualKernel(
+                        **self._names(number, span),
+                        start=real(span.get("start")),
+                        seconds=real(span.get("seconds")),
+                    )
+                    for span in objects(usual.get("kernels"))
+                ),
+            ),
+        )
+
+
+def _machines(found: Mapping[str, Any]) -> Iterator[ProfiledMachine]:
+    for row in objects(found.get("machines")):
+        copies = [real(one.get("copy")) for one in objects(row.get("bandwidths"))]
+        matrix = members(row.get("matrix"))
+        yield ProfiledMachine(
+            device=text(row.get("device")),
+            name=text(row.get("name")),
+            threads=whole(row.get("threads")),
+            measured=text(row.get("measured")),
+            bandwidth=copies[-1] if copies else 0.0,
+            cached_bandwidth=max(copies, default=0.0),
+            matrix={name: real(matrix[name]) for name in matrix},
+        )
+
+
+def _sizes(row: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} = {size}" for name, size in members(row.get("sizes")).items())

@@ -1,0 +1,622 @@
+"""Views of the stages that work on FX graphs: Dynamo, AOTAutograd and the passes."""
+
+from __future__ import annotations
+
+import difflib
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from inductoscope.analysis.bounds.kernels import judge_graph
+from inductoscope.analysis.fusion.decisions import Consideration, decisions_of
+from inductoscope.errors import UsageError
+from inductoscope.kernels.assembly import kernel_assembly
+from inductoscope.model.entities import (
+    Compile,
+    InductorGraph,
+    Kernel,
+    NativeCompile,
+    PassChange,
+    Recording,
+)
+from inductoscope.model.fx import (
+    FxGraph,
+    FxNode,
+    describe_value,
+    read_graph,
+)
+from inductoscope.model.join import captured_graph
+from inductoscope.model.kernels import compile_of_kernel
+from inductoscope.model.operation_trace import (
+    Selector,
+    by_operation,
+    by_source,
+    trace,
+)
+from inductoscope.model.schedule import ScheduledNode, read_schedule
+from inductoscope.packages.package import package_of_wrapper, recorded_package
+from inductoscope.recording.values import texts
+from inductoscope.torch_facts import stages
+from inductoscope.torch_facts.frames import arrows
+from inductoscope.torch_facts.stages import SHOWN
+from inductoscope.views.explain import one_line
+from inductoscope.views.report.bounds import facts_of_nodes
+from inductoscope.views.report.operation import (
+    ir_text,
+    native_view,
+    operation_view,
+    print_operation,
+)
+from inductoscope.views.report.package import facts_of_inputs, facts_of_package
+from inductoscope.views.report.sections import Section, sections_view
+from inductoscope.views.report.terminal import Printer, alike
+from inductoscope.wording import count_of
+
+
+def dynamo(recording: Recording, compiles: Iterable[Compile]) -> Iterator[Section]:
+    """Graphs that Dynamo took from the user's frames, with the lines that they came from."""
+    for compile_ in compiles:
+        graphs = [graph for graph in compile_.graphs if graph.stage == stages.DYNAMO]
+        for graph in graphs:
+            yield Section(
+                f"{compile_.id} dynamo: {compile_.function}",
+                {"source": compile_.place, "guards": compile_.guard_count},
+                graph_text(read_graph(recording, graph.digest)),
+            )
+        if not graphs:
+            yield Section(
+                f"{compile_.id}: {compile_.function}",
+                {"source": compile_.place, "outcome": compile_.outcome, "reason": compile_.reason},
+                "Dynamo captured no graph from this frame",
+            )
+
+
+def aot(recording: Recording, compiles: Iterable[Compile]) -> Iterator[Section]:
+    """Joint, forward, backward and inference graphs, and the decompositions applied."""
+    for compile_ in compiles:
+        if compile_.decompositions:
+            yield Section(
+                f"{compile_.id} decompositions", {"times_applied": dict(compile_.decompositions)}
+            )
+        for graph in compile_.graphs:
+            if graph.stage.startswith("aot-"):
+                yield Section(
+                    f"{compile_.id} {graph.stage}",
+                    text=graph_text(read_graph(recording, graph.digest)),
+                )
+
+
+def passes(recording: Recording, compiles: Iterable[Compile]) -> Iterator[Section]:
+    """Passes that changed a graph, each with the difference that it made."""
+    for compile_ in compiles:
+        for change in compile_.passes:
+            yield Section(
+                f"{change.graph or compile_.id} {change.stage}: {change.name}",
+                {"seconds": change.seconds, "inside": list(change.inside)},
+                _difference(recording, change),
+            )
+        for graph in compile_.graphs:
+            if graph.stage == "post-grad":
+                yield Section(
+                    f"{graph.key} after the post-grad passes",
+                    text=graph_text(read_graph(recording, graph.digest)),
+                )
+
+
+def graph_text(graph: FxGraph | None) -> str:
+    """A graph as lines, each line of the user's program ahead of what it became."""
+    if graph is None:
+        return "(the graph is missing from the recording)"
+    lines: list[str] = []
+    place = ""
+    for node in graph.nodes:
+        here = f"# {node.place}  {node.place.code}" if node.place else ""
+        if here and here != place:
+            lines.append(here)
+            place = here
+        lines.append("  " + node_text(node))
+    return "\n".join(lines)
+
+
+def node_text(node: FxNode) -> str:
+    """One node of a graph in a line."""
+    value = describe_value(node.value)
+    if node.op == "placeholder":
+        return f"%{node.name}: {value}" if value else f"%{node.name}"
+    if node.op == "output":
+        return f"return {node.args.removeprefix('(').removesuffix(')').removesuffix(',')}"
+    return f"{node}" + (f"  # {value}" if value else "")
+
+
+def node_texts(graph: FxGraph) -> list[str]:
+    """The nodes of a graph, each in a line."""
+    return [node_text(node) for node in graph.nodes]
+
+
+def _difference(recording: Recording, change: PassChange) -> str:
+    before, after = (read_graph(recording, digest) for digest in (change.before, change.after))
+    if before is None or after is None:
+        return "(one of the two graphs is missing from the recording)"
+    old, new = node_texts(before), node_texts(after)
+    lines = difflib.unified_diff(old, new, "before", "after", lineterm="", n=1)
+    return "\n".join(lines) or "(only details that are not printed changed)"
+
+
+# --- Views of what Dynamo decided about frames: breaks, guards, recompiles, caches, errors --------
+
+
+def breaks(recording: Recording, compiles: Iterable[Compile]) -> Iterator[Section]:
+    """Graph breaks, with torch's own explanation."""
+    for compile_ in compiles:
+        for item in compile_.breaks:
+            yield Section(
+                f"{compile_.id} graph break in {compile_.function}",
+                {"source": item.source, "code": item.code, "stack": arrows(item.stack)},
+                item.reason,
+            )
+        for error in compile_.errors:
+            if error.swallowed:
+                yield Section(
+                    f"{compile_.id} {compile_.function} runs in eager",
+                    {"source": error.source or compile_.place, "exception": error.type},
+                    error.message,
+                )
+
+
+def guards(recording: Recording, compiles: Iterable[Compile]) -> Iterator[Section]:
+    """What has to hold for a compiled frame to be used again, and for the inputs of a package."""
+    for compile_ in compiles:
+        found = recording.data(compile_.guards)
+        if isinstance(found, list):
+            yield Section(
+                f"{compile_.id} {compile_.function}: {count_of(compile_.guard_count, 'guard')}",
+                {"source": compile_.place},
+                "\n".join(_guard_lines(found)),
+            )
+        package = recorded_package(recording, compile_)
+        if package is not None:
+            count = count_of(package.guards.count, "demand")
+            inputs = count_of(len(package.guards.inputs), "input")
+            yield Section(
+                f"{compile_.id} {compile_.function}: {count} on {inputs}",
+                {
+                    "source": compile_.place,
+                    **facts_of_inputs(package),
+                    "sizes": [
+                        f"{each.name} = {each.expression}" for each in package.guards.symbols
+                    ],
+                    "checked": "only with AOTI_RUNTIME_CHECK_INPUTS=1",
+                },
+            )
+
+
+def _guard_lines(items: list[object]) -> Iterator[str]:
+    for item in items:
+        if not isinstance(item, dict):
+            continue
+        place = f"   # {item['place']}" if item.get("place") else ""
+        yield f"{item.get('kind', '?')}({item.get('source', '')}){place}"
+        code = item.get("code")
+        if isinstance(code, list):
+            yield from (f"    {line}" for line in code)
+
+
+def recompiles(recording: Recording, compiles: Iterable[Compile]) -> Iterator[Section]:
+    """Frames that were compiled again, with the guard that failed."""
+    for compile_ in compiles:
+        if compile_.recompile is not None:
+            yield Section(
+                f"{compile_.id} {compile_.function} was recompiled",
+                {"source": compile_.place, "limit_reached": compile_.recompile.limit},
+                "\n".join(compile_.recompile.reasons),
+            )
+
+
+def cache(recording: Recording, compiles: Iterable[Compile]) -> Iterator[Section]:
+    """Look-ups in torch's caches."""
+    for compile_ in compiles:
+        for lookup in compile_.caches:
+            facts = {"key": lookup.key, "reason": lookup.reason}
+            if lookup.outcome == "hit":
+                facts["next"] = "inductoscope run --fresh recompiles everything, in a private cache"
+            yield Section(f"{compile_.id} {lookup.cache} cache: {lookup.outcome}", facts)
+
+
+def errors(recording: Recording, compiles: Iterable[Compile]) -> Iterator[Section]:
+    """Exceptions that left the compiler, with the stage that raised them."""
+    for compile_ in compiles:
+        for error in compile_.errors:
+            outcome = "swallowed, the frame runs in eager" if error.swallowed else "raised"
+            yield Section(
+                f"{compile_.id} {error.type} in stage {error.stage}: {outcome}",
+                {
+                    "at": error.detail,
+                    "graph": error.graph,
+                    "source": error.source,
+                    "causes": list(error.causes),
+                    "raised_in": list(error.raised_in),
+                },
+                recording.payload(error.traceback) or error.message,
+            )
+
+
+# --------------------------------------------------------------------------------------------------
+# Views of Inductor's own stages: IR, scheduler, fusion, loop bodies, kernels, native compile.
+
+
+def _graphs(compiles: Iterable[Compile]) -> Iterator[InductorGraph]:
+    for compile_ in compiles:
+        yield from compile_.inductor
+
+
+def ir(recording: Recording, compiles: Iterable[Compile]) -> Iterator[Section]:
+    """What each FX node became."""
+    for graph in _graphs(compiles):
+        for item in graph.lowered:
+            nodes = item.ir if isinstance(item.ir, list) else [item.ir]
+            yield Section(
+                f"{graph.key} {item.node} = {item.target}",
+                {
+                    "milliseconds": round(item.seconds * 1000, 2),
+                    "fell_back_to_eager": "yes" if item.fallback else "",
+                    "made": [f"{made.get('name')} ({made.get('class')})" for made in item.made],
+                },
+                "\n".join(ir_text(node) for node in nodes if isinstance(node, dict)),
+            )
+
+
+def scheduler(recording: Recording, compiles: Iterable[Compile]) -> Iterator[Section]:
+    """Nodes and buffers before fusion, then the final order."""
+    for graph in _graphs(compiles):
+        for node in read_schedule(recording, graph.scheduled_before):
+            yield _scheduled(graph, node)
+        after = read_schedule(recording, graph.scheduled_after)
+        if after:
+            yield Section(
+                f"{graph.key} order after fusion",
+                text="\n".join(
+                    f"{number}. {node.kind} {' + '.join(leaf.name for leaf in node.leaves)}"
+                    for number, node in enumerate(after, start=1)
+                ),
+            )
+
+
+def _scheduled(graph: InductorGraph, node: ScheduledNode) -> Section:
+    return Section(
+        f"{graph.key} {node.name}: {node.kind}({node.ir})",
+        {
+            "loops": "" if node.loops == "NoneType" else node.loops,
+            "kernel": node.kernel,
+            "device": node.device,
+            "group": node.group,
+            "sizes": [f"({', '.join(size)})" for size in node.sizes],
+            "reads": list(node.reads),
+            "writes": list(node.writes),
+            "unmet": list(node.unmet),
+            "buffers": [
+                f"{b.name} {b.dtype.removeprefix('torch.')}[{', '.join(b.size)}] "
+                f"stride [{', '.join(b.stride)}] of {b.origin or '?'} "
+                f"used by {' '.join(b.users) or 'nobody'}"
+                for b in node.buffers
+            ],
+            "origins": list(node.origins),
+        },
+    )
+
+
+def fusion(recording: Recording, compiles: Iterable[Compile]) -> Iterator[Section]:
+    """Rounds, fusions, and pairs that were refused, with the reason."""
+    for graph in _graphs(compiles):
+        before = read_schedule(recording, graph.scheduled_before)
+        nodes = {leaf.name: leaf for node in before for leaf in node.leaves}
+        decisions = decisions_of(graph, nodes)
+        for round_ in graph.rounds:
+            found = [item for item in decisions if item.round == round_.number]
+            fused = [_decision_line(item) for item in found if item.outcome == "fused"]
+            others = [_decision_line(item) for item in found if item.outcome != "fused"]
+            yield Section(
+                f"{graph.key} round {round_.number}: {round_.before} nodes became {round_.after}",
+                {"milliseconds": round(round_.seconds * 1000, 2), "pairs_considered": len(others)},
+                "\n".join([*fused, *others]).strip(),
+            )
+
+
+def _decision_line(item: Consideration) -> str:
+    kind = item.kind
+    if item.outcome == "fused" and item.score and "memory_score" in item.score:
+        kind += f", {item.score['memory_score']} bytes saved"
+    about = f"{item.outcome:8} {item.first} + {item.second}" + (f" ({kind})" if kind else "")
+    if item.outcome != "refused":
+        return about
+    words = item.torch or item.reason or "torch gives no reason"
+    return f"{about}: {words}"
+
+
+# Seconds for the proofs about all loop bodies; `inductoscope bounds` takes its time.
+_BOUNDS_SECONDS, _BOUNDS_POINTS = 10.0, 200_000
+
+
+def loop_body(recording: Recording, compiles: Iterable[Compile]) -> Iterator[Section]:
+    """Loop bodies, before fusion and, where fusion changed them, after."""
+    until = time.monotonic() + _BOUNDS_SECONDS
+    for compile_ in compiles:
+        for graph in compile_.inductor:
+            judged = judge_graph(recording, compile_, graph, points=_BOUNDS_POINTS, until=until)
+            yield from _loop_bodies(recording, graph, facts_of_nodes(judged))
+
+
+def _loop_bodies(
+    recording: Recording, graph: InductorGraph, facts: Mapping[str, dict[str, Any]]
+) -> Iterator[Section]:
+    before = _bodies(recording, graph.scheduled_before)
+    after = _bodies(recording, graph.scheduled_after)
+    for name in dict.fromkeys([*before, *after]):
+        old, new = before.get(name, ""), after.get(name, "")
+        # The last form is the one that is compiled, and that was judged.
+        known = facts.get(name, {})
+        if old == new:
+            yield Section(f"{graph.key} {name}", known, recording.payload(old))
+            continue
+        if old:
+            first = {} if new else known
+            yield Section(f"{graph.key} {name} before fusion", first, recording.payload(old))
+        if new:
+            yield Section(f"{graph.key} {name} after fusion", known, recording.payload(new))
+
+
+def _bodies(recording: Recording, digest: str) -> dict[str, str]:
+    nodes = read_schedule(recording, digest)
+    return {leaf.name: leaf.body for node in nodes for leaf in node.leaves if leaf.body}
+
+
+def kernel(recording: Recording, compiles: Iterable[Compile]) -> Iterator[Section]:
+    """Generated kernels and calls of libraries, with what is inside them."""
+    for graph in _graphs(compiles):
+        for item in graph.kernels:
+            yield kernel_section(recording, graph, item)
+
+
+def kernel_section(recording: Recording, graph: InductorGraph, item: Kernel) -> Section:
+    """One kernel in full."""
+    natives = compile_of_kernel(recording, item)
+    return Section(
+        f"{graph.key} {item.name} ({item.language})",
+        {
+            "operations": list(item.origins),
+            "scheduler_nodes": list(item.nodes),
+            "reads": list(item.reads),
+            "writes": list(item.writes),
+            "compiled": [
+                f"{native.tool} {_duration(native)} {native.config} {native.output}".strip()
+                for native in natives
+            ],
+            "forms": list(dict.fromkeys(form for native in natives for form in native.forms)),
+        },
+        recording.payload(item.digest),
+    )
+
+
+def kernel_form_sections(
+    recording: Recording, graph: InductorGraph, item: Kernel, form: str
+) -> Iterator[Section]:
+    """A Triton kernel on its way to machine code, once per configuration that was compiled."""
+    for native in compile_of_kernel(recording, item):
+        if form in native.forms:
+            yield Section(
+                f"{graph.key} {item.name}: {form}",
+                {"config": native.config, "output": native.output},
+                recording.payload(str(native.forms[form])) or "(missing from the recording)",
+            )
+
+
+def assembly_section(recording: Recording, graph: InductorGraph, item: Kernel) -> Section:
+    """The machine code of a C++ kernel, compiled once more, with the lines that it is for."""
+    made = kernel_assembly(recording, item)
+    return Section(
+        f"{graph.key} {item.name}: asm",
+        {
+            "compiler": made.compiler,
+            "flags": list(made.flags),
+            "left_out": list(made.left_out),
+            "notes": list(made.notes),
+        },
+        made.numbered,
+    )
+
+
+def _duration(item: NativeCompile) -> str:
+    return "not finished" if item.seconds is None else f"{item.seconds:.2f} s"
+
+
+def memory(recording: Recording, compiles: Iterable[Compile]) -> Iterator[Section]:
+    """Which node each buffer came from, and which buffers take over the memory of others."""
+    for graph in _graphs(compiles):
+        buffers = recording.data(graph.buffers)
+        lines = [
+            f"{name}: {entry.get('origin') or ' + '.join(texts(entry.get('origins'))) or '?'}"
+            for name, entry in (buffers.items() if isinstance(buffers, dict) else ())
+            if isinstance(entry, dict)
+        ]
+        lines += [f"{reuse.new} takes over {reuse.old} ({reuse.how})" for reuse in graph.reuses]
+        if lines:
+            yield Section(f"{graph.key} buffers", text="\n".join(lines))
+
+
+def wrapper(recording: Recording, compiles: Iterable[Compile]) -> Iterator[Section]:
+    """The generated program that calls the kernels."""
+    for graph in _graphs(compiles):
+        if graph.wrapper:
+            origin = "from the cache" if graph.cached else graph.wrapper_path
+            text = recording.payload(graph.wrapper)
+            facts = facts_of_package(package_of_wrapper(text))
+            yield Section(f"{graph.key} wrapper", {"file": origin, **facts}, text)
+
+
+def native(recording: Recording, compiles: Iterable[Compile]) -> Iterator[Section]:
+    """Every run of g++ and of Triton: command, seconds, exit code, messages."""
+    for item in recording.natives:
+        facts = {**native_view(item), "passes": dict(item.passes)}
+        facts.pop("seconds")
+        yield Section(
+            f"{item.tool} {item.kernel or item.source}: {_duration(item)}",
+            facts,
+            recording.payload(item.messages),
+        )
+
+
+def autotune(recording: Recording, compiles: Iterable[Compile]) -> Iterator[Section]:
+    """Choices of an operation's implementation, their times and the winner."""
+    for graph in _graphs(compiles):
+        for search in graph.autotunes:
+            lines = []
+            for choice in search.choices:
+                mark = "*" if choice.name == search.winner else " "
+                lines.append(
+                    f"{mark} {choice.state:16} {choice.name} {choice.description}".rstrip()
+                )
+                if choice.error:
+                    lines.append(f"    {choice.error.splitlines()[0]}")
+            choices = count_of(len(search.choices), "choice")
+            yield Section(
+                f"{graph.key} autotune {search.operation}: {choices}",
+                {"winner": search.winner},
+                "\n".join(lines),
+            )
+
+
+# --- What was selected of a recording: a stage, a kernel, an operation or a source line -----------
+
+View = dict[str, Any]
+Build = Callable[[Recording, Iterable[Compile]], Iterator[Section]]
+
+STAGE_VIEWS: dict[str, Build] = {
+    stages.DYNAMO: dynamo,
+    "breaks": breaks,
+    "guards": guards,
+    "recompiles": recompiles,
+    stages.AOT: aot,
+    "passes": passes,
+    "ir": ir,
+    stages.SCHEDULER: scheduler,
+    "fusion": fusion,
+    stages.LOOP_BODY: loop_body,
+    "kernel": kernel,
+    "memory": memory,
+    stages.WRAPPER: wrapper,
+    "native": native,
+    stages.AUTOTUNE: autotune,
+    "cache": cache,
+    "errors": errors,
+}
+assert tuple(STAGE_VIEWS) == SHOWN
+
+
+# --- one stage ------------------------------------------------------------------------------------
+
+
+def stage_view(recording: Recording, stage: str) -> View:
+    """One stage in full."""
+    sections = list(STAGE_VIEWS[stage](recording, recording.compiles))
+    return {
+        "explanation": one_line(stage),
+        **sections_view(stage, sections, empty=_why_empty(recording, stage)),
+    }
+
+
+def _why_empty(recording: Recording, stage: str) -> str:
+    if not recording.compiles:
+        return "Nothing was compiled in this recording."
+    hits = any(c.outcome == "hit" for compile_ in recording.compiles for c in compile_.caches)
+    if hits and stage not in ("breaks", "recompiles", "errors", stages.AUTOTUNE):
+        return (
+            f"Stage {stage} did not run: the graphs came from a cache. "
+            "'inductoscope run --fresh SCRIPT' recompiles everything, in a private cache."
+        )
+    off = [view for process in recording.processes for view in process.views_off]
+    if off:
+        return f"Nothing was recorded for {stage}. Disabled views: {'; '.join(off)}."
+    return f"Nothing happened in stage {stage}."
+
+
+# --- one kernel -----------------------------------------------------------------------------------
+
+
+def kernel_view(recording: Recording, name: str, form: str) -> View:
+    """The kernels of a name: their sections, or one form of them."""
+    every = [(graph, kernel) for graph in recording.graphs for kernel in graph.kernels]
+    found = [pair for pair in every if pair[1].name == name] or [
+        pair for pair in every if name in pair[1].name
+    ]
+    if not found:
+        known = ", ".join(dict.fromkeys(kernel.name for _, kernel in every))
+        raise UsageError(f"There is no kernel {name}. There are: {known or 'none'}.")
+    if not form:
+        sections = [kernel_section(recording, *pair) for pair in found]
+        return sections_view("kernel", sections, empty="")
+    if form == "asm":
+        sections = [assembly_section(recording, *pair) for pair in found]
+        return sections_view("kernel", sections, empty="")
+    sections = [
+        section for pair in found for section in kernel_form_sections(recording, *pair, form)
+    ]
+    empty = f"No {form} of {name} is in the recording: only Triton kernels compiled in it have one."
+    return sections_view("kernel", sections, empty=empty)
+
+
+# --- one operation, or one line -------------------------------------------------------------------
+
+
+def operations_view(recording: Recording, operation: str, source: str) -> View:
+    """An operation, or what is on a source line, through all stages."""
+    wanted = operation or source
+    select = by_operation(wanted) if operation else by_source(wanted)
+    found = list(trace(recording, select))
+    if not found:
+        raise UsageError(_not_found(recording, wanted, select))
+    operations = [operation_view(item) for item in found]
+    return {"selected": wanted, "operations": operations, "alike": alike(operations)}
+
+
+def _not_found(recording: Recording, wanted: str, select: Selector) -> str:
+    """Why nothing of it can be shown: it went no further, or Dynamo never took it."""
+    names: dict[str, None] = {}
+    for compile_ in recording.compiles:
+        graph = captured_graph(recording, compile_)
+        calls = graph.calls if graph else ()
+        chosen = next((node for node in calls if select(node)), None)
+        if chosen is not None:
+            return _went_no_further(recording, compile_, wanted, chosen)
+        names.update(dict.fromkeys(node.operation for node in calls))
+    if not any(graph.lowered for graph in recording.graphs):
+        return f"{wanted} cannot be followed: {_why_empty(recording, 'ir')}"
+    return (
+        f"Nothing in the compiled graphs matches {wanted}. "
+        f"Operations that Dynamo took: {', '.join(names) or 'none'}."
+    )
+
+
+def _went_no_further(recording: Recording, compile_: Compile, wanted: str, node: FxNode) -> str:
+    """Dynamo took an operation, and nothing that was compiled goes back to it."""
+    place = f" ({node.place})" if node.place else ""
+    taken = f"{wanted} is in the graph that Dynamo took in compile {compile_.id}{place}"
+    if any(graph.lowered for graph in compile_.inductor):
+        return (
+            f"{taken}, but nothing in the compiled graph comes from it: it was removed on the way, "
+            "or replaced by a value known in advance. See 'inductoscope show --stage passes'."
+        )
+    error = next((error for error in compile_.errors if not error.swallowed), None)
+    if error is not None:
+        return (
+            f"{taken}, but that compile failed in stage {error.stage}, so there is nothing to "
+            "follow. See 'inductoscope show --stage errors'."
+        )
+    if compile_.reason:
+        return f"{taken}, but that graph was not compiled: {compile_.reason}."
+    return f"{wanted} cannot be followed: {_why_empty(recording, 'ir')}"
+
+
+def print_operations(printer: Printer, view: View) -> None:
+    """Each operation, those that are alike once."""
+    for numbers in view["alike"]:
+        first, *others = (view["operations"][number] for number in numbers)
+        print_operation(printer, first, [other["aten"]["name"] for other in others])
