@@ -1,16 +1,18 @@
-"""Every private name of torch and Triton that a source file uses is declared in that file."""
+"""Every private name of torch and Triton that the code uses is in one table, and no other is."""
 
 from __future__ import annotations
 
 import ast
 import functools
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from inductoscope.views.env.collection import declared_names, is_declaration, names_in
+from inductoscope.inside.hooks import HOOKS
+from inductoscope.torch_facts import private_names
+from inductoscope.torch_facts.private_names import declared_names
+from inductoscope.torch_facts.torch_names import TorchName
 from support.source import FILES, ROOT, tree_of
 
 every_file = pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
@@ -47,12 +49,10 @@ class Uses(ast.NodeVisitor):
         self.names: set[str] = set()
         self.words: set[str] = set()  # attributes and strings, by which parts are named
         self._stands_for: dict[str, str] = {}
-        body = [statement for statement in tree.body if not is_declaration(statement)]
-        for statement in body:
-            for node in ast.walk(statement):
-                if isinstance(node, (ast.Import, ast.ImportFrom)):
-                    self._take(node)
-        for statement in body:
+        for node in ast.walk(tree):
+            if isinstance(node, (ast.Import, ast.ImportFrom)):
+                self._take(node)
+        for statement in tree.body:
             self.visit(statement)
 
     def _take(self, node: ast.Import | ast.ImportFrom) -> None:
@@ -106,24 +106,12 @@ def uses_of(path: Path) -> Uses:
     return Uses(tree_of(path))
 
 
-def hook_names(tree: ast.Module) -> Iterator[str]:
-    """The names that a file's hooks declare: modules are strings or constants of the file."""
-    constants = {
-        target.id: statement.value.value
-        for statement in tree.body
-        if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Constant)
-        for target in statement.targets
-        if isinstance(target, ast.Name)
-    }
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "TorchName":
-            words = [
-                part.value
-                if isinstance(part, ast.Constant)
-                else constants.get(getattr(part, "id", ""))
-                for part in node.args
-            ]
-            yield ".".join(map(str, words))
+HOOKED = [str(name) for name in vars(private_names).values() if isinstance(name, TorchName)]
+DECLARED = [
+    *HOOKED,
+    *(str(name) for hook in HOOKS for name in hook.names),
+    *map(str, declared_names()),
+]
 
 
 def covers(declared: str, used: str) -> bool:
@@ -132,25 +120,23 @@ def covers(declared: str, used: str) -> bool:
 
 
 @every_file
-def test_private_names_are_declared_where_they_are_used(path: Path) -> None:
-    place = path.relative_to(ROOT).as_posix()
-    if place.startswith(NAMES_IN_PROSE):
+def test_private_names_are_in_the_table(path: Path) -> None:
+    if path.relative_to(ROOT).as_posix().startswith(NAMES_IN_PROSE):
         return
-    tree = tree_of(path)
-    declared = [*map(str, names_in(tree)), *hook_names(tree)]
     used = uses_of(path).names
-    missing = {name for name in used if not any(covers(item, name) for item in declared)}
-    assert missing == set(), f"declare them in TORCH_NAMES at the top of {place}"
+    missing = {name for name in used if not any(covers(item, name) for item in DECLARED)}
+    assert missing == set(), "add them to torch_facts/private_names.py"
 
 
-@every_file
-def test_what_is_declared_is_used(path: Path) -> None:
-    uses = uses_of(path)
-    for name in names_in(tree_of(path)):
-        found = [used for used in uses.names if covers(str(name), used)]
-        assert found, f"{path.relative_to(ROOT)} declares {name} and does not use it"
-        rest = str(name).removeprefix(max(found, key=len)).split(".")
-        assert {part for part in rest if part} <= uses.words, f"{name} is not used"
+def test_every_name_of_the_table_is_used() -> None:
+    others = [uses_of(path) for path in FILES if path.name != "private_names.py"]
+    used = set().union(*(uses.names for uses in others))
+    words = set().union(*(uses.words for uses in others))
+    for name in map(str, declared_names()):
+        found = [each for each in used if covers(name, each)]
+        assert found, f"{name} is not used"
+        rest = name.removeprefix(max(found, key=len)).split(".")
+        assert {part for part in rest if part} <= words, f"{name} is not used"
 
 
 def test_what_hooks_and_files_declare_is_collected() -> None:

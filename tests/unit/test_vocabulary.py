@@ -40,7 +40,6 @@ MEANT_OTHERWISE = {
     "hangs/watch/stall.py": {"lowering"},  # a kind of event
     "recording/events/": NAMES,  # kinds of events
     "model/fold.py": {"autotune", "lowering", "scheduler", "wrapper"},  # kinds of events
-    "model/fold.py": {"autotune"},  # a kind of event
     "views/env/flags.py": {"inductor"},  # a word for TORCH_LOGS
     "views/export/raw.py": {"wrapper"},  # a file
     "views/page/": NAMES,  # names of panes and of chunks

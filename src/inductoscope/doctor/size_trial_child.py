@@ -11,12 +11,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-TORCH_NAMES = {
-    "torch._inductor.compile_fx": ("compile_fx", "compile_fx_inner"),
-    "torch._inductor.config": ("fallback_random",),
-    "torch.utils._pytree": ("tree_leaves",),
-}
-
 
 class WatchedCompiler:
     """Compiles one graph, and remembers whether that failed: a backward is compiled on its way."""

@@ -22,11 +22,6 @@ from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.frames import innermost_users, shorten
 from inductoscope.torch_facts.torch_names import Replacement
 
-TORCH_NAMES = {
-    "torch._guards": ("CompileContext.current_compile_id",),
-    "torch._inductor.virtualized": ("V.graph",),
-}
-
 Arguments = tuple[Any, ...]
 Keywords = dict[str, Any]
 Before = Callable[[Arguments, Keywords], Any]

@@ -34,12 +34,7 @@ from inductoscope.torch_facts.frames import is_users
 from inductoscope.torch_facts.printed_graphs import collective_text
 
 GROUPS_MODULE = "torch.distributed.distributed_c10d"
-TORCH_NAMES = {
-    "torch.distributed.distributed_c10d": ("_world",),
-    "torch.testing._internal.distributed.fake_pg": ("FakeStore",),
-    "torch._C": ("DispatchKey.BackendSelect", "_dispatch_keyset_full_after"),
-    "torch._C._distributed_c10d": ("ProcessGroup.unbox", "_create_work_from_future"),
-}
+
 _FAKE = "fake"
 # Operations of the dispatcher that every collective ends in, called eagerly or by compiled code.
 _OPERATIONS = (

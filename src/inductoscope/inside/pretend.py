@@ -50,7 +50,6 @@ def pretend(target: Target, *, machine_code: bool = True) -> None:
 
     take_over(stand_in, target)
     if not machine_code:
-
         write_kernels_only()
 
 
@@ -121,15 +120,6 @@ def _emit(text: str) -> None:
 #
 # torch computes with constants while it compiles: with real tensors, because it wants their values.
 # Where it would do so on the device, it does so on the CPU, or with tensors that have no memory.
-
-TORCH_NAMES = {
-    "torch._inductor.fx_passes.joint_graph": ("UniformValueConstantFolder",),
-    "torch._inductor.graph": ("GraphLowering.constant_name",),
-    "torch._subclasses.fake_tensor": ("FakeTensorMode",),
-    "torch.fx.experimental.proxy_tensor": ("unset_fake_temporarily",),
-    "torch.utils._python_dispatch": ("TorchDispatchMode",),
-    "torch.utils._pytree": ("tree_map_only",),
-}
 
 
 def keep_constants_off_the_device() -> None:
@@ -219,13 +209,6 @@ def _copy_without_memory() -> None:
 
 
 # --- Makes torch believe that a device exists. Names missing from this torch are skipped ----------
-
-TORCH_NAMES = {
-    "torch._C._dynamo.guards": (),
-    "torch._dynamo.device_interface": ("CudaInterface",),
-    "torch._inductor.cudagraph_utils": ("check_lowering_disable_cudagraph",),
-    "torch._subclasses.fake_tensor": ("FakeTensorMode.avoid_device_init", "init_gpu_context"),
-}
 
 _CUDA_VERSION, _HIP_VERSION = "13.0", "7.0"
 
@@ -352,11 +335,7 @@ def _capture_no_cuda_graphs() -> None:
 
 # --- Several devices that are not there: which of them is the current one, the program says -------
 
-TORCH_NAMES = {
-    "torch._C": (),
-    "torch._subclasses.fake_tensor": ("FakeTensor._normalize_fake_device",),
-    "torch.cuda._utils": ("_get_device_index",),
-}
+
 # Exchanged for the current device, it changes nothing.
 _NO_DEVICE = -1
 
@@ -418,23 +397,6 @@ def _put_tensors_on_the_current_device(stand_in: StandIn) -> None:
 
 
 # --- Triton really compiles for the device; nothing is loaded, launched or timed ------------------
-
-TORCH_NAMES = {
-    "torch._inductor.codegen.triton": ("TritonScheduling.benchmark_codegened_module",),
-    "torch._inductor.runtime.triton_helpers": ("set_driver_to_gpu",),
-    "torch._inductor.runtime.triton_heuristics": (
-        "CachingAutotuner.bench",
-        "StaticTritonCompileResult",
-        "TritonCompileResult.make_launcher",
-    ),
-    "torch._inductor.select_algorithm": ("AlgorithmSelectorCache.make_benchmark_fn", "sys"),
-    "triton.backends": ("backends",),
-    "triton.backends.compiler": ("GPUTarget",),
-    "triton.backends.driver": ("GPUDriver",),
-    "triton.compiler": ("CompiledKernel.__init__",),
-    "triton.knobs": ("compilation.listener", "nvidia.cuobjdump.path"),
-    "triton.runtime": ("driver.set_active",),
-}
 
 _BACKENDS = {"cuda": "nvidia", "hip": "amd"}
 _DISASSEMBLY_SECONDS = 60
@@ -637,19 +599,6 @@ def _made_up_time(self: Any, module: Any, *args: Any, **kwargs: Any) -> tuple[fl
 #
 # For a machine without Triton, and for users who only want to see the decisions.
 
-TORCH_NAMES = {
-    "torch._inductor.async_compile": ("AsyncCompile.triton",),
-    "torch._inductor.codecache": ("PyCodeCache.load_by_key_path",),
-    "torch._inductor.codegen.triton_utils": ("AttrsDescriptorWrapper",),
-    "torch._inductor.runtime.triton_helpers": ("get_backend_options",),
-    "torch._inductor.scheduler": ("has_triton",),
-    "torch._inductor.utils": (
-        "TritonAttrsDescriptorVersion.V4_DICT",
-        "get_triton_attrs_descriptor_version",
-    ),
-    "torch.utils._triton": ("triton_hash_with_backend",),
-}
-
 
 class _Written:
     """Takes the place of a compiled kernel; a launch does nothing."""
@@ -722,11 +671,6 @@ def _empty_triton() -> Iterator[None]:
 
 
 # --- What a whole program needs besides the device: tensors that are fake from the start ----------
-
-TORCH_NAMES = {
-    "torch._subclasses.fake_tensor": ("FakeTensorMode",),
-    "torch.nn": ("Module._apply",),
-}
 
 
 def make_every_tensor_fake() -> Any:

@@ -19,10 +19,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-TORCH_NAMES = {
-    "torch._inductor.codecache": ("_HEADER_DIR", "_HEADER_LOCK_DIR"),
-}
-
 # Tells the scope inside a process which private cache to use.
 PRIVATE_CACHE_VARIABLE = "INDUCTOSCOPE_PRIVATE_CACHE"
 
@@ -97,15 +93,6 @@ def _link_existing(shared: Path, private: Path) -> None:
 # private cache would have to compile them all again. An answer that was yes is kept in the tool's
 # own folder: for the same code, flags, compiler, processor and torch. A compiler that says no is
 # always asked again.
-
-TORCH_NAMES = {
-    "torch._inductor.cpu_vec_isa": (
-        "VecISA.check_build",
-        "VecISA.build_arch_flags",
-        "pick_vec_isa",
-    ),
-    "torch._inductor.cpp_builder": ("get_cpp_compiler",),
-}
 
 VEC_ISA_MODULE = "torch._inductor.cpu_vec_isa"
 _BUILDER = "torch._inductor.cpp_builder"

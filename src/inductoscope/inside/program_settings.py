@@ -13,18 +13,6 @@ from typing import Any
 
 from inductoscope.torch_facts import stages
 
-TORCH_NAMES = {
-    "torch._dynamo.config": (
-        "_config",
-        "_is_default",
-        "assume_static_by_default",
-        "automatic_dynamic_shapes",
-    ),
-    "torch._functorch.config": ("_config", "_is_default"),
-    "torch._inductor": ("list_mode_options",),
-    "torch._inductor.config": ("_config", "_is_default"),
-}
-
 CONFIGS = ("torch._dynamo.config", "torch._functorch.config", "torch._inductor.config")
 _LONGEST = 200
 _MODES = ("max-autotune", "max-autotune-no-cudagraphs", "reduce-overhead")

@@ -73,12 +73,6 @@ from inductoscope.vocabulary.verdicts import (
 )
 from inductoscope.wording import count_of
 
-TORCH_NAMES = {
-    "torch._C": ("_len_torch_dispatch_stack", "_len_torch_function_stack"),
-    "torch._C._autograd": ("_profiler_enabled",),
-    "torch._C._functorch": ("get_dynamic_layer_stack_depth",),
-}
-
 # Bytes of inputs that are kept until the end of one test.
 _MOST = 1 << 30
 _DEVICES = ("cpu", "cuda")
@@ -277,11 +271,6 @@ def forget_wrappers() -> None:
 
 # --- A test that fails because Inductor raised an exception while it compiled ---------------------
 
-TORCH_NAMES = {
-    "torch._dynamo.exc": ("BackendCompilerFailed",),
-    "torch._inductor.exc": ("InductorError",),
-}
-
 _NATIVE = (stages.CPP_COMPILE, stages.TRITON_COMPILE)
 
 
@@ -342,9 +331,6 @@ def finding_of_exception(error: BaseException, recording: str) -> SuiteFinding:
 # compiled code raises it each time and eager never. Whatever cannot be compared says why, and
 # counts as nothing.
 
-TORCH_NAMES = {
-    "torch._dynamo.utils": ("counters",),
-}
 
 # Seconds after which no further call of the same test is compared.
 _LONGEST = 60.0

@@ -32,10 +32,6 @@ from inductoscope.inside.search.wrong_result_location import places_of
 from inductoscope.pytest_plugin.results import NOT_CHECKED, CheckedCall, SuiteGraphData
 from inductoscope.torch_facts.frames import shorten
 
-TORCH_NAMES = {
-    "torch._inductor.config": ("triton.cudagraphs",),
-}
-
 _OBJECT = re.compile(r"<(?:[\w.<>]*\.)?(\w+) object at 0x[0-9a-f]+>")
 _BROKEN = "inductoscope itself failed"
 

@@ -375,11 +375,6 @@ _READERS: dict[type[ast.expr], Any] = {
 
 # --- Recorded sizes: numbers, or expressions of symbols for dynamic sizes -------------------------
 
-TORCH_NAMES = {
-    "torch._dynamo.source": ("ConstantSource",),
-    "torch.fx.experimental.symbolic_shapes": ("DimDynamic.DYNAMIC",),
-}
-
 _SYMBOL = re.compile(r"[A-Za-z_]\w{0,40}")
 _ARITHMETIC: dict[type[ast.operator], Any] = {
     ast.Add: operator.add,
@@ -513,17 +508,6 @@ def _moved(value: Any, names: Names) -> Any:
 #
 # A recorded name is looked up here and nowhere else: it is neither imported nor evaluated. What
 # reads or writes files, calls back into Python or hands out memory is in no table.
-
-TORCH_NAMES = {
-    "torch._C": (
-        "_VariableFunctions",
-        "_dispatch_has_kernel",
-        "_log_api_usage_once",
-        "_set_grad_enabled",
-    ),
-    "torch._C._nn": (),
-    "torch._ops": ("OpOverload", "OpOverloadPacket"),
-}
 
 _OPERATORS = (
     "abs", "add", "and_", "concat", "contains", "eq", "floordiv", "ge", "getitem", "gt",

@@ -22,21 +22,6 @@ from inductoscope.targets.work_list import GraphOrder
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.messages import asked_in_vain
 
-TORCH_NAMES = {
-    "torch._functorch.config": ("patch",),
-    "torch._guards": (
-        "CompileContext",
-        "CompileId",
-        "TracingContext",
-        "compile_context",
-        "tracing",
-    ),
-    "torch._inductor.compile_fx": ("compile_fx",),
-    "torch._inductor.config": ("patch",),
-    "torch._subclasses.fake_tensor": ("FakeTensorMode",),
-    "torch.fx.experimental.symbolic_shapes": ("ShapeEnv",),
-}
-
 
 def compile_graph(
     order: GraphOrder, settings: Mapping[str, object], devices: Mapping[str, str]
@@ -190,11 +175,6 @@ def _moved(data: Any, devices: Mapping[str, str]) -> Any:
 # --- C++ kernels are generated and not compiled: enough to see, in seconds, what was scheduled ----
 #
 # Only for a process that compiles rebuilt graphs and runs none of them.
-
-TORCH_NAMES = {
-    "torch._inductor.async_compile": ("AsyncCompile.cpp", "AsyncCompile.cpp_pybinding"),
-    "torch._inductor.select_algorithm": ("AlgorithmSelectorCache.make_benchmark_fn",),
-}
 
 
 def write_cpp_only() -> None:

@@ -37,12 +37,6 @@ def start(folder: str, *, on_import: dict[str, Callable[[], None]] | None = None
 
 # --- Recording from inside a program or a notebook: `with inductoscope.record() as recording:` ----
 
-TORCH_NAMES = {
-    "torch._dynamo.convert_frame": ("output_codes",),
-    "torch._inductor.utils": ("fresh_cache",),
-}
-
-
 MoreHooks = Callable[[Path], tuple[Hook, ...]]
 
 

@@ -14,10 +14,6 @@ import runpy
 import sys
 from typing import Any
 
-TORCH_NAMES = {
-    "torch._inductor.runtime.triton_heuristics": ("CachingAutotuner", "config_to_dict"),
-}
-
 
 def main() -> None:
     """Import the module and say what torch chose for the kernel in it."""

@@ -17,12 +17,6 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-TORCH_NAMES = {
-    "torch._inductor.config": ("cpp.cxx",),
-    "torch._inductor.runtime.cache_dir_utils": ("default_cache_dir",),
-    "torch._logging._internal": ("log_registry", "log_state"),
-}
-
 
 def main() -> None:
     answers = _private_stdout()

@@ -20,13 +20,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-TORCH_NAMES = {
-    "triton": ("compile",),
-    "triton.backends": ("backends",),
-    "triton.compiler": ("ASTSource.make_ir",),
-    "triton.knobs": ("nvidia.cuobjdump.path",),
-}
-
 _TEXTS = ("ttir", "ttgir", "llir", "ptx", "amdgcn", "spv")
 
 

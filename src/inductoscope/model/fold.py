@@ -267,7 +267,7 @@ def _freeze_choice(choice: Mapping[str, Any], search: _Search, compiles: Compile
 # Lowered nodes and pairs of nodes are most of a recording. A summary only counts them, and the page
 # decodes those of a graph where it makes the rest of that graph: on one of several cores.
 
-LaterItem = TypeVar("Item", covariant=True)
+LaterItem = TypeVar("LaterItem", covariant=True)
 
 # The list of its graph that each is added to, and what it becomes there.
 LATER: dict[type[Event], tuple[str, Callable[[Any], Any]]] = {

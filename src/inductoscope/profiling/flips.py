@@ -107,9 +107,6 @@ class Flip:
 # --------------------------------------------------------------------------------------------------
 # Decisions that are worth changing because of what the profile measured, not what a rule found.
 
-TORCH_NAMES = {
-    "torch._inductor.config": ("cpp_wrapper", "freezing", "max_autotune"),
-}
 
 # Products that lose less of the kernels' time than this are fast enough.
 _LEAST_SHARE = 0.1

@@ -329,10 +329,6 @@ def _why_failed(runs: VariantRuns) -> str:
 # --------------------------------------------------------------------------------------------------
 # Settings as a user types them: `max_autotune`, `cpp.simdlen=1`; checked against torch's own.
 
-TORCH_NAMES = {
-    "torch._inductor.config": (),
-}
-
 _SECONDS = 120.0
 _WHERE = "torch._inductor.config"
 

@@ -42,8 +42,9 @@ from inductoscope.pytest_plugin.results import (
     text_when_right,
 )
 from inductoscope.recording.location import create_recording
+from inductoscope.torch_facts import private_names as hooked
 from inductoscope.torch_facts import stages
-from inductoscope.torch_facts.torch_names import Hook, TorchName, Wrap
+from inductoscope.torch_facts.torch_names import Hook, Wrap
 
 if TYPE_CHECKING:
     from inductoscope.inside.pytest_graphs import GraphWatch, SeenInTest
@@ -212,8 +213,8 @@ def suite_hooks(get_watch: GetWatch) -> tuple[Hook, ...]:
         if phase_of_wrapper(source) == "backward" or options.get("is_backward"):
             get_watch().note_backward(current_compile_id())
 
-    backend = TorchName("torch._dynamo.output_graph", "OutputGraph.call_user_compiler")
-    ready = TorchName("torch._inductor.output_code", "CompiledFxGraph.post_compile")
+    backend = hooked.CALL_USER_COMPILER
+    ready = hooked.POST_COMPILE
     return (
         KEEPING_WRAPPERS,
         Hook(

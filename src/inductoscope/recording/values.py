@@ -193,7 +193,7 @@ _WRITTEN_AS: dict[Callable[[Any], Any], type] = {str: str, whole: int}
 #
 # A schedule has thousands of nodes with twenty fields each, and most readers look at three of them.
 
-LazyKind = TypeVar("Kind")
+LazyKind = TypeVar("LazyKind")
 Reader = Callable[[Any], Any]
 
 _RECORDED = "_recorded"

@@ -20,10 +20,6 @@ from inductoscope.analysis.rules.finding import Finding
 from inductoscope.model.entities import InductorGraph, Recording
 from inductoscope.torch_facts import stages
 
-TORCH_NAMES = {
-    "torch._inductor.config": ("compile_threads",),
-}
-
 SETTING = "torch._inductor.config.compile_threads"
 FEWEST_SECONDS = 5.0
 

@@ -24,10 +24,6 @@ from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.cpp_loops import LoopNest, loop_nests
 from inductoscope.vocabulary.verdicts import Confidence
 
-TORCH_NAMES = {
-    "torch._inductor.config": ("cpp.simdlen",),
-}
-
 # Fewer elements take less time than a call of the kernel from Python.
 FEWEST = 1 << 16
 SIMDLEN = "torch._inductor.config.cpp.simdlen"

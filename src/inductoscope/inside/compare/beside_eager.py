@@ -141,13 +141,6 @@ def _described(where: str, value: object) -> str:
 
 # --- Checks one function: `inductoscope.check(f, *args)`, `inductoscope.assert_same(f, *args)` ----
 
-TORCH_NAMES = {
-    "torch._inductor.config": ("patch",),
-    "torch.nn.utils.stateless": ("_reparametrize_module",),
-    "torch.utils._pytree": ("tree_flatten", "tree_unflatten"),
-}
-
-
 _OTHER_NUMBERS = (
     "values differ, but were not judged: it draws random numbers, and may have been compiled "
     "before to draw others than eager"

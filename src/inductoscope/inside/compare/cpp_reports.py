@@ -19,14 +19,6 @@ import torch
 
 from inductoscope.torch_facts.cpp_wrappers import CAPSULE
 
-TORCH_NAMES = {
-    "torch._C._aoti": (
-        "alloc_tensor_by_stealing_from_void_ptr",
-        "unsafe_alloc_void_ptr_from_tensor",
-    ),
-}
-
-
 NONE: Mapping[str, Any] = MappingProxyType({})
 
 

@@ -17,10 +17,6 @@ from inductoscope.inside.compare.graphs import as_function
 from inductoscope.inside.compare.values import copy_values, is_plain, same_generators
 from inductoscope.model.entities import NotedDifference
 
-TORCH_NAMES = {
-    "torch.utils._pytree": ("tree_flatten", "tree_leaves", "tree_unflatten"),
-}
-
 
 def call_as_in_eager(
     module: GraphModule,

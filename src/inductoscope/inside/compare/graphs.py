@@ -22,11 +22,6 @@ from inductoscope.inside.compare.values import (
     set_generator_states,
 )
 
-TORCH_NAMES = {
-    "torch.fx._lazy_graph_module": ("_use_lazy_graph_module",),
-}
-
-
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 

@@ -24,11 +24,6 @@ from inductoscope.inside.compare.kernels import KernelWatch
 from inductoscope.inside.compare.values import copy_values, is_plain, run
 from inductoscope.torch_facts import cpp_wrappers
 
-TORCH_NAMES = {
-    "torch._C._dynamo.guards": ("_empty_strided_cpu", "_empty_strided_cuda"),
-    "torch._inductor.graph": ("GraphLowering.codegen",),
-}
-
 # Bytes on either side. A multiple of what kernels align their accesses to.
 ZONE = 4096
 # Every float type reads it as NaN, every signed integer type as -1.

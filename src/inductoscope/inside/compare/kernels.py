@@ -28,12 +28,6 @@ from inductoscope.recording.events import KernelLaunched
 from inductoscope.torch_facts import cpp_wrappers
 from inductoscope.torch_facts.wrapper_code import exchanged
 
-TORCH_NAMES = {
-    "torch._inductor.codecache": ("PyCodeCache.load_by_key_path",),
-    "torch._inductor.graph": ("GraphLowering.codegen",),
-    "torch._inductor.virtualized": ("V.extern_kernel_nodes",),
-}
-
 
 class EnoughSeen(Exception):
     """Raised by a callback of a watch, to end the call: what comes later only passes it on."""
@@ -237,10 +231,6 @@ def _set(stack: contextlib.ExitStack, owner: Any, name: str, value: Any) -> None
 #
 # A buffer whose IR has an origin node must hold the value of that node, which an interpreter
 # computes from the same graph on the same inputs.
-
-TORCH_NAMES = {
-    "torch._inductor.dependencies": ("WeakDep",),
-}
 
 
 @dataclass(frozen=True)

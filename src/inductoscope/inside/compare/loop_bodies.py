@@ -28,11 +28,6 @@ from torch.utils._sympy import functions as sizes
 
 from inductoscope.inside.compare.values import plain_torch
 
-TORCH_NAMES = {
-    "torch._inductor.ir": ("Buffer", "MutationLayoutSHOULDREMOVE", "NonOwningLayout"),
-    "torch._inductor.virtualized": ("V.set_ops_handler",),
-}
-
 __all__ = ["CannotEvaluate", "evaluate", "in_layout"]
 
 # A GPU is fast, and has room for tensors of a gigabyte.
@@ -399,29 +394,6 @@ def _put(memory: Tensor, position: Tensor, value: Tensor) -> None:
 # division, `floordiv` is for integers alone, `argmin` is the first minimum. An operation
 # without an entry in the tables here cannot be evaluated; nothing is approximated.
 
-TORCH_NAMES = {
-    "torch.utils._sympy.functions": (
-        "CeilToInt",
-        "CleanDiv",
-        "FloatTrueDiv",
-        "FloorDiv",
-        "FloorToInt",
-        "Identity",
-        "IntTrueDiv",
-        "LShift",
-        "Max",
-        "Min",
-        "Mod",
-        "ModularIndexing",
-        "PowByNatural",
-        "PythonMod",
-        "RShift",
-        "RoundToInt",
-        "ToFloat",
-        "TruncToInt",
-        "Where",
-    ),
-}
 
 # Its elements are combined one by one, in Python.
 _LONGEST_SCAN = 2**12

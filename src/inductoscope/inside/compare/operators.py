@@ -20,12 +20,6 @@ from inductoscope.inside.compare.bug_or_rounding import is_close, judge
 from inductoscope.inside.compare.reference import Case
 from inductoscope.inside.compare.values import copy_values, run
 
-TORCH_NAMES = {
-    "torch._inductor.decomposition": ("select_decomp_table",),
-    "torch.utils._python_dispatch": ("TorchDispatchMode",),
-    "torch.utils._pytree": ("tree_flatten", "tree_leaves", "tree_unflatten"),
-}
-
 _DEEPEST = 12
 _METADATA = ("dtype", "shape")
 _KINDS = ("value", "nan", *_METADATA)
@@ -144,11 +138,6 @@ def _is_comparable(func: Any) -> bool:
 # implementation, which says what it returns. If one of them is wrong, some later stage computes a
 # wrong result. torch's `opcheck` finds out, on the actual arguments of the operator.
 
-TORCH_NAMES = {
-    "torch._library.utils": ("is_builtin",),
-    "torch._ops": ("OpOverload",),
-    "torch.utils._python_dispatch": ("TorchDispatchMode",),
-}
 
 # Namespaces of torch that torch does not count as built in.
 _OF_TORCH = (

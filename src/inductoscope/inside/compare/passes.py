@@ -31,15 +31,6 @@ from inductoscope.inside.compare.values import run
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.frames import is_users
 
-TORCH_NAMES = {
-    "torch._inductor.compile_fx": (
-        "_recursive_joint_graph_passes",
-        "_recursive_post_grad_passes",
-        "run_pre_grad_passes",
-    ),
-    "torch._inductor.pattern_matcher": ("PatternEntry.apply",),
-}
-
 _GROUPS = {
     "run_pre_grad_passes": stages.PRE_GRAD_PASS,
     "_recursive_joint_graph_passes": stages.JOINT_PASS,

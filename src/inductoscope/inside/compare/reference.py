@@ -21,11 +21,6 @@ from torch.utils._pytree import tree_map_only
 
 from inductoscope.inside.compare.values import Outcome, result_and_drawing, run
 
-TORCH_NAMES = {
-    "torch.utils._python_dispatch": ("TorchDispatchMode",),
-    "torch.utils._pytree": ("tree_map_only",),
-}
-
 SAMPLES = 3
 # What one sample explains, more of them explain too, and each takes long.
 FEW_SAMPLES_FIRST = (1, SAMPLES)

@@ -14,17 +14,6 @@ from torch.fx.node import map_arg
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-TORCH_NAMES = {
-    "torch._C": ("_DisableAutocast",),
-    "torch._C._functorch": (
-        "get_dynamic_layer_stack_depth",
-        "is_functorch_wrapped_tensor",
-        "pop_dynamic_layer_stack_and_undo_to_depth",
-    ),
-    "torch.utils._python_dispatch": ("_disable_current_modes",),
-    "torch.utils._pytree": ("tree_leaves",),
-}
-
 _SEED_OF_COTANGENTS = 20
 
 
@@ -304,11 +293,6 @@ def _sharing(outputs: Sequence[Any], inputs: Sequence[Any]) -> tuple[tuple[str, 
 #
 # Torch marks operations that may. Attention is one of them, and without dropout it draws none: what
 # tells is whether the generators have moved.
-
-TORCH_NAMES = {
-    "torch.utils._python_dispatch": ("TorchDispatchMode",),
-    "torch.utils._pytree": ("tree_map_only",),
-}
 
 
 def draws_random_numbers(function: Callable[..., Any], inputs: Sequence[Any]) -> bool:

@@ -31,11 +31,6 @@ from inductoscope.inside.search.forks import Forks
 from inductoscope.recording.events import CallableChecked
 from inductoscope.wording import count_of
 
-TORCH_NAMES = {
-    "torch._dynamo.exc": ("TorchDynamoException",),
-    "torch.utils._pytree": ("tree_leaves",),
-}
-
 _CALLS = 2
 _SECONDS = 60.0
 _LARGEST = 256 << 20

@@ -469,10 +469,6 @@ class CallNotes:
 # --------------------------------------------------------------------------------------------------
 # Compiles a graph as the program wants it, or as the instructions say, and has calls checked.
 
-TORCH_NAMES = {
-    "torch._dynamo": ("lookup_backend",),
-}
-
 
 def compile_checked_graph(
     original: Callable[..., Any],

@@ -42,11 +42,6 @@ from inductoscope.packages.constants import is_about_view
 from inductoscope.packages.package import read_package
 from inductoscope.recording.events import CppLibraryTaken
 
-TORCH_NAMES = {
-    "torch._dynamo": ("disable",),
-    "torch.export.pt2_archive._package": ("AOTICompiledModel",),
-}
-
 # Functions of a loader that replace constants, and what they are given.
 _SETS_CONSTANTS = ("load_constants", "update_constant_buffer")
 _OF_CONSTANTS = ("constants_map", "use_inactive", "check_full_update", "user_managed")

@@ -24,12 +24,9 @@ from inductoscope.inside.program_settings import set_by_the_tool
 from inductoscope.inside.scope import SCOPE
 from inductoscope.inside.uncaught import record_until_exit
 from inductoscope.processes.stack_signal import answer_with_stacks
+from inductoscope.torch_facts import private_names as hooked
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.torch_names import Hook, TorchName, Wrap
-
-TORCH_NAMES = {
-    "torch._inductor.config": ("fallback_random",),
-}
 
 
 def start(folder: str) -> Installer:
@@ -128,8 +125,8 @@ def checking_hooks(instructions: Instructions, place: Path) -> tuple[Hook, ...]:
 
         return compile_function
 
-    name = TorchName("torch._dynamo.output_graph", "OutputGraph.call_user_compiler")
-    context = TorchName("torch._dynamo.eval_frame", "_TorchDynamoContext.__call__")
+    name = hooked.CALL_USER_COMPILER
+    context = hooked.TORCH_DYNAMO_CONTEXT_CALL
     return (
         *((KEEPING_WRAPPERS,) if instructions.investigate else ()),
         Hook(
@@ -180,9 +177,9 @@ KEEPING_WRAPPERS = Hook(
     stage=stages.WRAPPER,
     records="generated wrappers, so that their kernels can be compared with eager",
     wraps=(
-        Wrap(TorchName("torch._inductor.graph", "GraphLowering.codegen"), _keeping_graphs),
+        Wrap(hooked.GRAPH_LOWERING_CODEGEN, _keeping_graphs),
         Wrap(
-            TorchName("torch._inductor.codecache", "PyCodeCache.load_by_key_path"),
+            hooked.LOAD_BY_KEY_PATH,
             _keeping_modules,
         ),
     ),
@@ -196,13 +193,6 @@ KEEPING_WRAPPERS = Hook(
 # which lowering is used. So Inductor, like the program, is told the number that the program would
 # have. Inductor's loops are right with fewer threads. Its templates of matrix products are not, and
 # are told of one; nor is OpenBLAS, which divides its work by the number that was set.
-
-TORCH_NAMES = {
-    "torch._C": ("set_num_threads",),
-    "torch._inductor.codegen.cpp_gemm_template": ("parallel_num_threads",),
-    "torch._inductor.codegen.cpp_grouped_gemm_template": ("parallel_num_threads",),
-    "torch._inductor.utils": ("parallel_num_threads",),
-}
 
 _UTILS = "torch._inductor.utils"
 # They give every thread its share of a matrix by its number, and rely on getting all threads.

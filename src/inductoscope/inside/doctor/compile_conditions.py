@@ -12,11 +12,6 @@ from inductoscope.inside.compare.values import size_in_bytes
 from inductoscope.inside.program_settings import backend_of
 from inductoscope.processes.status import free_memory
 
-TORCH_NAMES = {
-    "torch._dynamo.exc": ("BackendCompilerFailed",),
-    "torch._inductor.exc": ("InductorError",),
-}
-
 
 def is_compilers_own(error: BaseException) -> bool:
     """Whether a backend failed; Dynamo also raises exceptions for its own control flow."""
@@ -42,10 +37,6 @@ def how_compiled(output: Any) -> tuple[dict[str, Any], bool | None, str]:
 # A check calls a compiled graph once more than the program does. CUDA graphs reuse the memory of
 # outputs from one call to the next, so the extra call would overwrite what the program still holds.
 # Whether the program fails because of CUDA graphs is tried without checks.
-
-TORCH_NAMES = {
-    "torch._inductor.config": ("patch",),
-}
 
 SETTING = "triton.cudagraphs"
 
@@ -75,9 +66,6 @@ def no_cuda_graphs(backend: Any) -> Iterator[None]:
 # --------------------------------------------------------------------------------------------------
 # Whether a call can be made once more beside the program's own: values, and room for copies.
 
-TORCH_NAMES = {
-    "torch._subclasses.fake_tensor": ("FakeTensor",),
-}
 
 # A check needs several copies of the inputs; the program itself needs memory, too.
 _COPIES = 4

@@ -21,11 +21,6 @@ from inductoscope.inside.search.other_sizes import exported_sizes
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.stages import AOT_INDUCTOR
 
-TORCH_NAMES = {
-    "torch.compiler": ("_is_compiling_flag", "_is_exporting_flag"),
-    "torch.utils._pytree": ("treespec_loads",),
-}
-
 # What torch adds to the settings that a user gives.
 _INTERNAL = (
     "aot_inductor.output_path",
@@ -128,11 +123,6 @@ def _outside_of_export() -> Iterator[None]:
 #
 # What is compared, cut down and written into a script are inputs. An exported program keeps its
 # weights as attributes instead.
-
-TORCH_NAMES = {
-    "torch._ops": ("OpOverload",),
-    "torch.fx._lazy_graph_module": ("_use_lazy_graph_module",),
-}
 
 
 @dataclass
@@ -287,4 +277,5 @@ def _may_be_view(user: Node) -> bool:
     """Whether a result may share memory with what it is made from."""
     if not isinstance(user.target, torch._ops.OpOverload):
         return user.op != "output"  # Unpacking, for one.
-    return any(one.alias_info is not None for one in user.target._schema.returns)
+    returns: list[Any] = user.target._schema.returns
+    return any(one.alias_info is not None for one in returns)

@@ -130,10 +130,6 @@ def _in_filled_memory(case: Case, compiled: Callable[..., Any]) -> Outcome:
 # The call is made in a fork, which shares memory with its parent until something is written. What
 # is not close to eager may still be rounding: only a smaller call, judged in full, can tell.
 
-TORCH_NAMES = {
-    "torch.utils._pytree": ("tree_leaves",),
-}
-
 _SECONDS_LARGE = 300.0
 # Sizes to which every larger dimension is cut.
 _SIZES = (33, 257, 2049)

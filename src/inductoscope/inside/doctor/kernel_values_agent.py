@@ -28,10 +28,6 @@ from inductoscope.recording.kernel_values import (
     write_value,
 )
 
-TORCH_NAMES = {
-    "torch._inductor.compile_fx": (),
-}
-
 _KEPT = contextlib.ExitStack()
 
 

@@ -35,12 +35,6 @@ from inductoscope.torch_facts.package_guards import InputFacts, PackageGuards, b
 from inductoscope.torch_facts.package_wrappers import PackagedConstant
 from inductoscope.wording import count_of
 
-TORCH_NAMES = {
-    "torch._C": ("_DisableAutocast",),
-    "torch.export._tree_utils": ("reorder_kwargs",),
-    "torch.utils._pytree": ("tree_flatten", "tree_leaves", "tree_unflatten", "treespec_loads"),
-}
-
 # What is wrong with new constants; nothing, if the list is empty.
 BrokenConstants = Mapping[str, list[str]]
 

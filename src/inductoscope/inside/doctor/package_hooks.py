@@ -17,20 +17,21 @@ from typing import Any
 
 from inductoscope.doctor.instructions import Instructions
 from inductoscope.inside.scope import SCOPE
+from inductoscope.torch_facts import private_names as hooked
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.torch_names import Hook, TorchName, Wrap
 
-_COMPILE = TorchName("torch._inductor.compile_fx", "compile_fx_aot")
-_PACKAGE = TorchName("torch._inductor.package.package", "package_aoti")
-_LOAD = TorchName("torch._inductor.package.package", "load_package")
-_LOAD_FROM_ARCHIVE = TorchName("torch.export.pt2_archive._package", "_load_aoti")
-_CALL = TorchName("torch.export.pt2_archive._package", "AOTICompiledModel.__call__")
+_COMPILE = hooked.COMPILE_FX_AOT
+_PACKAGE = hooked.PACKAGE_AOTI
+_LOAD = hooked.LOAD_PACKAGE
+_LOAD_FROM_ARCHIVE = hooked.LOAD_AOTI
+_CALL = hooked.AOTICOMPILED_MODEL_CALL
 # What a program calls that does without AOTICompiledModel.
 _LOADER, _RUN, _BOXED_RUN = (
     TorchName("torch._C", f"_aoti.AOTIModelPackageLoader.{name}")
     for name in ("__init__", "run", "boxed_run")
 )
-_LOAD_LIBRARY = TorchName("torch._export", "aot_load")
+_LOAD_LIBRARY = hooked.AOT_LOAD
 # By the device that it runs libraries on: how a runner is made, and called.
 _RUNNERS = {
     device: tuple(

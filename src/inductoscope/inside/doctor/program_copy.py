@@ -28,12 +28,6 @@ from inductoscope.inside.search.program_state import TorchState, current_state
 from inductoscope.processes.messages import receive_message, send_message
 from inductoscope.recording.events import Event
 
-TORCH_NAMES = {
-    "torch._C": (),
-    "torch._dynamo.convert_frame": ("compile_lock",),
-    "torch.cuda": ("_is_in_bad_fork",),
-}
-
 Task = Callable[..., Any]
 
 

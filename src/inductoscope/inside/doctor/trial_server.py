@@ -22,10 +22,6 @@ from inductoscope.inside.scope import SCOPE
 from inductoscope.processes.cluster_children import FOLDER_VARIABLE
 from inductoscope.processes.messages import receive_message, send_message
 
-TORCH_NAMES = {
-    "torch._inductor.config": ("fallback_random",),
-}
-
 
 def main() -> None:
     """Answer requests until nobody asks any more."""

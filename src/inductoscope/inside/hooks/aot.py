@@ -18,11 +18,11 @@ from inductoscope.inside.observe import (
 )
 from inductoscope.inside.scope import SCOPE
 from inductoscope.recording.events import Decomposed, GraphLeft
+from inductoscope.torch_facts import private_names as hooked
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.torch_names import (
     Hook,
     Replacement,
-    TorchName,
     Wrap,
 )
 
@@ -75,10 +75,10 @@ GRAPHS = Hook(
     stage=stages.AOT,
     records="joint, forward and backward graphs of AOTAutograd",
     wraps=(
-        Wrap(TorchName(_GRAPH_COMPILE, "aot_dispatch_autograd_graph"), _traced("aot-joint")),
-        Wrap(TorchName(_GRAPH_COMPILE, "aot_dispatch_base_graph"), _traced("aot-inference")),
-        Wrap(TorchName(_GRAPH_COMPILE, "_aot_stage2b_fw_compile"), _handed_over("aot-forward")),
-        Wrap(TorchName(_GRAPH_COMPILE, "_aot_stage2b_bw_compile"), _handed_over("aot-backward")),
+        Wrap(hooked.AOT_DISPATCH_AUTOGRAD_GRAPH, _traced("aot-joint")),
+        Wrap(hooked.AOT_DISPATCH_BASE_GRAPH, _traced("aot-inference")),
+        Wrap(hooked.AOT_STAGE2B_FW_COMPILE, _handed_over("aot-forward")),
+        Wrap(hooked.AOT_STAGE2B_BW_COMPILE, _handed_over("aot-backward")),
     ),
 )
 
@@ -106,7 +106,7 @@ DECOMPOSITIONS = Hook(
     records="decompositions applied",
     wraps=(
         Wrap(
-            TorchName("torch.fx.experimental.proxy_tensor", "maybe_handle_decomp"),
+            hooked.MAYBE_HANDLE_DECOMP,
             watch(before=_decomposition_start, after=_decomposed, failed=_decomposition_failed),
         ),
     ),

@@ -17,10 +17,11 @@ from inductoscope.inside.observe import (
 )
 from inductoscope.inside.scope import SCOPE
 from inductoscope.recording.events import CompileEnd, CompileStart
+from inductoscope.torch_facts import private_names as hooked
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.frames import is_users
 from inductoscope.torch_facts.stages import AOT_INDUCTOR
-from inductoscope.torch_facts.torch_names import Hook, TorchName, Wrap
+from inductoscope.torch_facts.torch_names import Hook, Wrap
 
 _numbers = itertools.count()
 _known: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
@@ -100,7 +101,7 @@ PROGRAMS = Hook(
     records="programs that AOTInductor compiled",
     wraps=(
         Wrap(
-            TorchName("torch._inductor.compile_fx", "compile_fx_aot"),
+            hooked.COMPILE_FX_AOT,
             watch(before=_start, after=_end, failed=_failed),
         ),
     ),

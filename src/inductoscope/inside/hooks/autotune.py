@@ -27,9 +27,10 @@ from inductoscope.recording.events import (
     LaunchConfigsTimed,
     TorchLogged,
 )
+from inductoscope.torch_facts import private_names as hooked
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.log_lines import PATTERNS
-from inductoscope.torch_facts.torch_names import Hook, TorchName, Wrap
+from inductoscope.torch_facts.torch_names import Hook, Wrap
 
 _SELECT = "torch._inductor.select_algorithm"
 _HEURISTICS = "torch._inductor.runtime.triton_heuristics"
@@ -99,10 +100,10 @@ CHOICES = Hook(
     records="choices of an operation's implementation, their times and the winner",
     wraps=(
         Wrap(
-            TorchName(_SELECT, "AlgorithmSelectorCache.__call__"),
+            hooked.ALGORITHM_SELECTOR_CACHE_CALL,
             watch(before=_selection_start, after=_selection_end, failed=fail_stage),
         ),
-        Wrap(TorchName(_SELECT, "AlgorithmSelectorCache.log_results"), watch(after=_timed)),
+        Wrap(hooked.LOG_RESULTS, watch(after=_timed)),
     ),
 )
 
@@ -134,7 +135,7 @@ _precompiled = watch(before=_precompile_start, after=_precompile_end, failed=_pr
 PRECOMPILES = Hook(
     stage=stages.AUTOTUNE,
     records="compiles of single choices",
-    wraps=(Wrap(TorchName(_SELECT, "TritonTemplateCaller.precompile"), _precompiled),),
+    wraps=(Wrap(hooked.PRECOMPILE, _precompiled),),
 )
 
 
@@ -153,7 +154,7 @@ LAUNCH_CONFIGS = Hook(
     records="launch configurations of Triton kernels and their times",
     wraps=(
         Wrap(
-            TorchName(_HEURISTICS, "CachingAutotuner.benchmark_all_configs"),
+            hooked.BENCHMARK_ALL_CONFIGS,
             watch(after=_configs_timed),
         ),
     ),
@@ -198,7 +199,7 @@ def _say(message: str, args: Arguments) -> None:
 SAYINGS = Hook(
     stage=stages.AUTOTUNE,
     records="what torch logs about choices: submitted, finished, failed, given up",
-    wraps=(Wrap(TorchName(_SELECT, "log"), _Overheard),),
+    wraps=(Wrap(hooked.LOG, _Overheard),),
 )
 
 
@@ -223,7 +224,7 @@ BENCHMARKS = Hook(
     records="runs of single choices to time them",
     wraps=(
         Wrap(
-            TorchName(_SELECT, "AlgorithmSelectorCache.benchmark_choice"),
+            hooked.BENCHMARK_CHOICE,
             watch(before=_benchmark_start, after=_benchmark_end, failed=_benchmark_failed),
         ),
     ),

@@ -13,7 +13,8 @@ from inductoscope.inside.observe import (
 )
 from inductoscope.inside.scope import SCOPE
 from inductoscope.recording.events import CacheKeyMade, CacheLookedUp, LibraryWanted
-from inductoscope.torch_facts.torch_names import Hook, TorchName, Wrap
+from inductoscope.torch_facts import private_names as hooked
+from inductoscope.torch_facts.torch_names import Hook, Wrap
 
 # torch announces a look-up as an instant event with the cache and the outcome in its name.
 _LOOKUP = re.compile(r"(fx_graph_cache|autograd_cache)_(\w+)")
@@ -42,7 +43,7 @@ GRAPH_CACHES = Hook(
     records="hits and misses of the FX graph and AOTAutograd caches",
     wraps=(
         Wrap(
-            TorchName("torch._dynamo.utils", "CompileEventLogger.instant"),
+            hooked.INSTANT,
             watch(before=_announced),
         ),
     ),
@@ -64,7 +65,7 @@ GRAPH_KEYS = Hook(
     records="what the keys of the FX graph cache are made of",
     wraps=(
         Wrap(
-            TorchName("torch._inductor.codecache", "compiled_fx_graph_hash"),
+            hooked.COMPILED_FX_GRAPH_HASH,
             watch(after=_key_made),
         ),
     ),
@@ -86,7 +87,7 @@ LAUNCH_CONFIGS = Hook(
     records="hits and misses of the cache of launch configurations",
     wraps=(
         Wrap(
-            TorchName("torch._inductor.runtime.autotune_cache", "AutotuneCache.read_best"),
+            hooked.READ_BEST,
             watch(after=_best_config_read),
         ),
     ),
@@ -104,7 +105,7 @@ CPP_BINARIES = Hook(
     records="C++ libraries asked for, to tell those that were compiled from those in the cache",
     wraps=(
         Wrap(
-            TorchName("torch._inductor.codecache", "CppCodeCache.load_async"),
+            hooked.LOAD_ASYNC,
             watch(before=_binary_wanted),
         ),
     ),

@@ -27,18 +27,13 @@ from inductoscope.recording.events import (
     WrapperGenerated,
     WrapperLoaded,
 )
+from inductoscope.torch_facts import private_names as hooked
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.torch_names import (
     Hook,
     Replacement,
-    TorchName,
     Wrap,
 )
-
-TORCH_NAMES = {
-    "torch._inductor.virtualized": ("V.graph",),
-    "torch._inductor.utils": ("Placeholder.DESCRIPTIVE_NAME", "Placeholder.KERNEL_NAME"),
-}
 
 _SCHEDULER = "torch._inductor.scheduler"
 _WRAPPER = "torch._inductor.codegen.wrapper"
@@ -98,7 +93,7 @@ KERNELS = Hook(
     records="generated C++ kernels",
     wraps=(
         Wrap(
-            TorchName("torch._inductor.codegen.cpp", "CppScheduling.define_kernel"),
+            hooked.CPP_SCHEDULING_DEFINE_KERNEL,
             _defined("C++"),
         ),
     ),
@@ -109,7 +104,7 @@ TRITON_KERNELS = Hook(
     records="generated Triton kernels",
     wraps=(
         Wrap(
-            TorchName("torch._inductor.codegen.triton", "TritonScheduling.define_kernel"),
+            hooked.TRITON_SCHEDULING_DEFINE_KERNEL,
             _defined("Triton"),
         ),
     ),
@@ -141,9 +136,7 @@ def _extern_call(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> 
 EXTERN_KERNELS = Hook(
     stage=stages.CODEGEN,
     records="calls of library kernels",
-    wraps=(
-        Wrap(TorchName(_SCHEDULER, "Scheduler.codegen_extern_call"), watch(after=_extern_call)),
-    ),
+    wraps=(Wrap(hooked.CODEGEN_EXTERN_CALL, watch(after=_extern_call)),),
 )
 
 
@@ -168,9 +161,9 @@ BUFFER_REUSE = Hook(
     stage=stages.CODEGEN,
     records="buffers that take over the memory of others",
     wraps=(
-        Wrap(TorchName(_WRAPPER, "PythonWrapperCodegen.make_buffer_reuse"), watch(after=_reused)),
+        Wrap(hooked.MAKE_BUFFER_REUSE, watch(after=_reused)),
         Wrap(
-            TorchName("torch._inductor.codegen.common", "KernelArgs.make_inplace"),
+            hooked.MAKE_INPLACE,
             watch(after=_written_in_place),
         ),
     ),
@@ -246,12 +239,12 @@ WRAPPER = Hook(
     records="the wrapper that calls the kernels, and the origin of every buffer",
     wraps=(
         Wrap(
-            TorchName(_SCHEDULER, "Scheduler.codegen"),
+            hooked.SCHEDULER_CODEGEN,
             watch(before=_codegen_start, after=_codegen_end, failed=_scheduler_codegen_failed),
         ),
-        Wrap(TorchName(_WRAPPER, "PythonWrapperCodegen.generate"), stage(stages.CODEGEN)),
+        Wrap(hooked.PYTHON_WRAPPER_CODEGEN_GENERATE, stage(stages.CODEGEN)),
         Wrap(
-            TorchName("torch._inductor.graph", "GraphLowering._compile_to_module_lines"),
+            hooked.COMPILE_TO_MODULE_LINES,
             watch(before=_loading, after=_loaded, failed=fail_stage),
         ),
     ),
@@ -262,7 +255,7 @@ AHEAD_OF_TIME = Hook(
     records="the C++ wrapper of a graph compiled ahead of time",
     wraps=(
         Wrap(
-            TorchName("torch._inductor.codecache", "AotCodeCompiler.compile"),
+            hooked.AOT_CODE_COMPILER_COMPILE,
             watch(before=_compiling_ahead, after=_compiled_ahead, failed=fail_stage),
         ),
     ),
@@ -275,9 +268,6 @@ AHEAD_OF_TIME = Hook(
 # A loop body says where it reads and writes, in symbols. Whether that is inside a buffer depends
 # on the buffer's layout, on the range of each symbol, and on what the guards say of them.
 
-TORCH_NAMES = {
-    "torch._inductor.virtualized": ("V.graph",),
-}
 
 # Guards are short. A longer one is not worth its place, and is counted as not understood.
 _LONGEST = 2000
@@ -397,7 +387,7 @@ MEMORY = Hook(
     records="the room of every buffer, and what guards say of sizes",
     wraps=(
         Wrap(
-            TorchName("torch._inductor.scheduler", "Scheduler.codegen"),
+            hooked.SCHEDULER_CODEGEN,
             watch(after=_listed),
         ),
     ),

@@ -46,6 +46,7 @@ from inductoscope.recording.events import (
     SettingsUsed,
     TracingContinues,
 )
+from inductoscope.torch_facts import private_names as hooked
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.frames import is_users
 from inductoscope.torch_facts.torch_names import Hook, TorchName, Wrap
@@ -121,11 +122,11 @@ COMPILES = Hook(
     records="frames compiled, and errors with the stage that raised them",
     wraps=(
         Wrap(
-            TorchName(_CONVERT, "_compile"),
+            hooked.CONVERT_FRAME_COMPILE,
             watch(before=_frame_start, after=_frame_end, failed=_frame_failed),
         ),
     ),
-    reads=(TorchName("torch._guards", "CompileContext.current_compile_id"),),
+    reads=(hooked.CURRENT_COMPILE_ID,),
 )
 
 
@@ -149,7 +150,7 @@ GRAPHS = Hook(
     records="the graph that Dynamo took from each frame",
     wraps=(
         Wrap(
-            TorchName("torch._dynamo.output_graph", "OutputGraph.call_user_compiler"),
+            hooked.CALL_USER_COMPILER,
             watch(before=_graph_captured, after=stage_done, failed=fail_stage),
         ),
     ),
@@ -203,9 +204,7 @@ GRAPH_BREAKS = Hook(
     records="graph breaks with their reason",
     wraps=(
         Wrap(
-            TorchName(
-                "torch._dynamo.symbolic_convert", "InstructionTranslatorBase.log_graph_break"
-            ),
+            hooked.LOG_GRAPH_BREAK,
             watch(before=_graph_break),
         ),
     ),
@@ -247,7 +246,7 @@ GUARDS = Hook(
     records="guards of each compiled frame",
     wraps=(
         Wrap(
-            TorchName("torch._dynamo.guards", "CheckFunctionManager.__init__"),
+            hooked.CHECK_FUNCTION_MANAGER_INIT,
             stage("guards", after=_guards_built),
         ),
     ),
@@ -280,10 +279,10 @@ RECOMPILES = Hook(
     records="recompiles with the guard that failed",
     wraps=(
         Wrap(
-            TorchName(_CONVERT, "get_and_maybe_log_recompilation_reasons"),
+            hooked.GET_AND_MAYBE_LOG_RECOMPILATION_REASONS,
             watch(after=_recompiled),
         ),
-        Wrap(TorchName(_CONVERT, "exceeds_recompile_limit"), watch(after=_limit_checked)),
+        Wrap(hooked.EXCEEDS_RECOMPILE_LIMIT, watch(after=_limit_checked)),
     ),
 )
 
@@ -312,7 +311,7 @@ EAGER_FALLBACKS = Hook(
     records="frames that run in eager because Dynamo gave up on them",
     wraps=(
         Wrap(
-            TorchName(_CONVERT, "ConvertFrame.__call__"),
+            hooked.CONVERT_FRAME_CALL,
             watch(before=_conversion_start, after=_conversion_end),
         ),
     ),
@@ -415,7 +414,7 @@ SETTINGS = Hook(
     records="settings, arguments of torch.compile and marked sizes",
     wraps=(
         Wrap(
-            TorchName("torch._dynamo.output_graph", "OutputGraph.call_user_compiler"),
+            hooked.CALL_USER_COMPILER,
             watch(before=_settings),
         ),
     ),
@@ -446,10 +445,10 @@ def _signs(stage: str, records: str, name: TorchName) -> Hook:
 TRACED_LINES = _signs(
     stages.DYNAMO,
     "that Dynamo gets on with a long function",
-    TorchName("torch._dynamo.symbolic_convert", "InstructionTranslatorBase.starts_line"),
+    hooked.STARTS_LINE,
 )
 TRACED_NODES = _signs(
     stages.AOT,
     "that AOTAutograd gets on with a large graph",
-    TorchName("torch.fx.interpreter", "Interpreter.fetch_args_kwargs_from_env"),
+    hooked.FETCH_ARGS_KWARGS_FROM_ENV,
 )

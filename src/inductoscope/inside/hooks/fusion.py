@@ -10,6 +10,7 @@ from typing import Any
 from inductoscope.inside.observe import Arguments, Keywords, watch
 from inductoscope.inside.scope import BROKEN, SCOPE
 from inductoscope.recording.events import FusionRoundDone, PairConsidered, PairFused
+from inductoscope.torch_facts import private_names as hooked
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.fusion_settings import FUSION_SETTINGS
 from inductoscope.torch_facts.torch_names import (
@@ -18,10 +19,6 @@ from inductoscope.torch_facts.torch_names import (
     TorchName,
     Wrap,
 )
-
-TORCH_NAMES = {
-    "torch._inductor.config": (),
-}
 
 _SCHEDULER = "torch._inductor.scheduler"
 
@@ -148,11 +145,11 @@ ROUNDS = Hook(
     records="fusion rounds",
     wraps=(
         Wrap(
-            TorchName(_SCHEDULER, "Scheduler.fuse_nodes_once"),
+            hooked.FUSE_NODES_ONCE,
             watch(before=_round_start, after=_round_end, failed=_round_failed),
         ),
         Wrap(
-            TorchName(_SCHEDULER, "Scheduler.get_possible_fusions"),
+            hooked.GET_POSSIBLE_FUSIONS,
             watch(after=_found_candidates),
         ),
     ),
@@ -274,14 +271,12 @@ PAIRS = Hook(
     records="pairs considered for fusion: fused, or refused with torch's reason",
     wraps=(
         Wrap(
-            TorchName(_SCHEDULER, "Scheduler.can_fuse"),
+            hooked.SCHEDULER_CAN_FUSE,
             watch(before=_asked, after=_answered, failed=_asking_failed),
         ),
-        Wrap(TorchName(_SCHEDULER, "WhyNoFuse.__call__"), watch(after=_refused)),
-        Wrap(
-            TorchName(_SCHEDULER, "Scheduler.fuse_two_nodes"), watch(before=_fusing, after=_fused)
-        ),
-        Wrap(TorchName(_SCHEDULER, "Scheduler.speedup_by_fusion"), watch(after=_speed_judged)),
+        Wrap(hooked.WHY_NO_FUSE_CALL, watch(after=_refused)),
+        Wrap(hooked.FUSE_TWO_NODES, watch(before=_fusing, after=_fused)),
+        Wrap(hooked.SPEEDUP_BY_FUSION, watch(after=_speed_judged)),
     ),
 )
 
@@ -333,11 +328,11 @@ SCORES = Hook(
     records="scores of possible fusions, and what decided where torch gives no reason",
     wraps=(
         Wrap(
-            TorchName("torch._inductor.choices", "InductorChoices.score_fusion"),
+            hooked.SCORE_FUSION,
             watch(after=_scored),
         ),
         Wrap(
-            TorchName("torch._inductor.choices", "InductorChoices.can_fuse"),
+            hooked.INDUCTOR_CHOICES_CAN_FUSE,
             watch(after=_shared_data),
         ),
         *(

@@ -22,8 +22,9 @@ from inductoscope.recording.events import (
     InductorStart,
     WrapperLoaded,
 )
+from inductoscope.torch_facts import private_names as hooked
 from inductoscope.torch_facts import stages
-from inductoscope.torch_facts.torch_names import Hook, TorchName, Wrap
+from inductoscope.torch_facts.torch_names import Hook, Wrap
 
 _COMPILE_FX = "torch._inductor.compile_fx"
 
@@ -100,7 +101,7 @@ GRAPHS = Hook(
     records="graphs that Inductor compiled",
     wraps=(
         Wrap(
-            TorchName(_COMPILE_FX, "_InProcessFxCompile.codegen_and_compile"),
+            hooked.CODEGEN_AND_COMPILE,
             watch(before=_compile_start, after=_compile_end, failed=fail_stage),
         ),
     ),
@@ -111,7 +112,7 @@ CACHED_GRAPHS = Hook(
     records="graphs that came from a cache",
     wraps=(
         Wrap(
-            TorchName("torch._inductor.output_code", "CompiledFxGraph.post_compile"),
+            hooked.POST_COMPILE,
             watch(before=_ready),
         ),
     ),
@@ -157,5 +158,5 @@ def _say(message: Any, args: tuple[Any, ...]) -> None:
 SKIPS = Hook(
     stage=stages.RUNTIME,
     records="why graphs run without the CUDA graphs that were asked for",
-    wraps=(Wrap(TorchName("torch._inductor.cudagraph_utils", "cudagraphs_log"), _OverheardSkips),),
+    wraps=(Wrap(hooked.CUDAGRAPHS_LOG, _OverheardSkips),),
 )

@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 
 from inductoscope.inside.observe import Arguments, Keywords, watch
 from inductoscope.inside.scope import SCOPE
+from inductoscope.torch_facts import private_names as hooked
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.torch_names import (
     Hook,
@@ -307,11 +308,11 @@ LINES = Hook(
         _on_buffer("clear", after=_cleared),
         _on_buffer("getvalue", after=_finished),
         Wrap(
-            TorchName("torch._inductor.codegen.cpp", "move_code_under_inner_loop"),
+            hooked.MOVE_CODE_UNDER_INNER_LOOP,
             watch(after=_put_under_loop),
         ),
     ),
-    reads=(TorchName("torch._inductor.virtualized", "V"),),
+    reads=(hooked.V,),
 )
 
 
@@ -326,9 +327,6 @@ LINES = Hook(
 # torch works out constants and indices before it makes a line of them. Such a line belongs to all
 # operations that went into it.
 
-TORCH_NAMES = {
-    "torch._inductor.virtualized": ("V.graph", "V.interpreter"),
-}
 
 # The names of operations; mostly one.
 Owners = tuple[str, ...]
@@ -505,20 +503,20 @@ OWNERS = Hook(
     records="which operation each line of a loop body belongs to",
     wraps=(
         Wrap(
-            TorchName("torch._inductor.loop_body", "LightTracer.create_node"),
+            hooked.CREATE_NODE,
             watch(after=_line_made),
         ),
         Wrap(
-            TorchName(_INDICES, "IndexPropagation.propagate_sympy"),
+            hooked.PROPAGATE_SYMPY,
             watch(after=_worked_out),
         ),
         Wrap(
-            TorchName(_INDICES, "IndexPropagation.unwrap"),
+            hooked.UNWRAP,
             watch(before=_writing_down, after=_called, failed=_call_failed),
         ),
     ),
     reads=(
-        TorchName("torch._inductor.ir", "IRNode"),
-        TorchName("torch._inductor.ir", "Loops"),
+        hooked.IRNODE,
+        hooked.LOOPS,
     ),
 )

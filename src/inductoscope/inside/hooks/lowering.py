@@ -18,8 +18,9 @@ from inductoscope.inside.observe import (
 )
 from inductoscope.inside.scope import SCOPE
 from inductoscope.recording.events import GraphLeft, NodeLowered
+from inductoscope.torch_facts import private_names as hooked
 from inductoscope.torch_facts import stages
-from inductoscope.torch_facts.torch_names import Hook, TorchName, Wrap
+from inductoscope.torch_facts.torch_names import Hook, Wrap
 
 _GRAPH = "torch._inductor.graph"
 
@@ -143,13 +144,13 @@ NODES = Hook(
     records="the IR that each FX node became",
     wraps=(
         Wrap(
-            TorchName(_GRAPH, "GraphLowering.run"),
+            hooked.GRAPH_LOWERING_RUN,
             watch(before=_run_start, after=stage_done, failed=fail_stage),
         ),
         Wrap(
-            TorchName(_GRAPH, "GraphLowering.run_node"),
+            hooked.RUN_NODE,
             watch(before=_node_start, after=_node_end, failed=_node_failed),
         ),
     ),
-    reads=(TorchName("torch._inductor.ir", "Loops.inner_fn_str"),),
+    reads=(hooked.INNER_FN_STR,),
 )

@@ -25,12 +25,9 @@ from inductoscope.inside.observe import (
 from inductoscope.inside.scope import SCOPE
 from inductoscope.launch.environment import RECORDING_VARIABLE, with_scope
 from inductoscope.recording.events import NativeEnd, NativeStart
+from inductoscope.torch_facts import private_names as hooked
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.torch_names import Hook, TorchName, Wrap
-
-TORCH_NAMES = {
-    "torch._inductor.virtualized": ("V.graph",),
-}
 
 _SOURCE_SUFFIXES = (".cpp", ".cc", ".cu", ".c", ".h", ".hpp")
 
@@ -113,11 +110,11 @@ CPP = Hook(
     records="runs of the C++ compiler",
     wraps=(
         Wrap(
-            TorchName("torch._inductor.cpp_builder", "_run_compile_cmd"),
+            hooked.RUN_COMPILE_CMD,
             watch(before=_cpp_start, after=_cpp_end, failed=_cpp_failed),
         ),
         Wrap(
-            TorchName("torch._inductor.async_compile", "AsyncCompile.wait"),
+            hooked.WAIT,
             watch(before=_wait_start, after=stage_done, failed=_wait_failed),
         ),
     ),
@@ -246,9 +243,7 @@ TRITON = Hook(
     records="compiles of Triton kernels",
     wraps=(
         Wrap(
-            TorchName(
-                "torch._inductor.runtime.triton_heuristics", "CachingAutotuner._precompile_config"
-            ),
+            hooked.PRECOMPILE_CONFIG,
             watch(before=_triton_start, after=_triton_end, failed=_triton_failed),
         ),
     ),
@@ -260,11 +255,6 @@ TRITON = Hook(
 #
 # It gives them a PYTHONPATH made from `sys.path`, which no longer has the scope's start-up hook;
 # it is put back here, so that each worker writes a stream of its own.
-
-TORCH_NAMES = {
-    "torch._inductor.autotune_process": (),
-    "torch._inductor.compile_worker.subproc_pool": (),
-}
 
 
 def _with_scope_for_workers(original: Callable[..., Any]) -> Callable[..., Any]:

@@ -24,11 +24,11 @@ from inductoscope.inside.observe import (
 )
 from inductoscope.inside.scope import SCOPE
 from inductoscope.recording.events import GraphLeft, PassApplied, PassesTimed
+from inductoscope.torch_facts import private_names as hooked
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.torch_names import (
     Hook,
     Replacement,
-    TorchName,
     Wrap,
 )
 
@@ -213,8 +213,8 @@ PASSES = Hook(
     stage="passes",
     records="FX passes that changed the graph",
     wraps=(
-        Wrap(TorchName(_OBSERVER, "GraphTransformObserver.__enter__"), watch(before=_enter_pass)),
-        Wrap(TorchName(_OBSERVER, "GraphTransformObserver.__exit__"), watch(before=_exit_pass)),
+        Wrap(hooked.ENTER, watch(before=_enter_pass)),
+        Wrap(hooked.EXIT, watch(before=_exit_pass)),
     ),
 )
 
@@ -297,8 +297,8 @@ PASS_STAGES = Hook(
     stage="passes",
     records="the graph after the pre-grad, joint and post-grad passes",
     wraps=(
-        Wrap(TorchName(_COMPILE_FX, "run_pre_grad_passes"), _group(stages.PRE_GRAD_PASS)),
-        Wrap(TorchName(_COMPILE_FX, "_recursive_joint_graph_passes"), _group(stages.JOINT_PASS)),
-        Wrap(TorchName(_COMPILE_FX, "_recursive_post_grad_passes"), _group(stages.POST_GRAD_PASS)),
+        Wrap(hooked.RUN_PRE_GRAD_PASSES, _group(stages.PRE_GRAD_PASS)),
+        Wrap(hooked.RECURSIVE_JOINT_GRAPH_PASSES, _group(stages.JOINT_PASS)),
+        Wrap(hooked.RECURSIVE_POST_GRAD_PASSES, _group(stages.POST_GRAD_PASS)),
     ),
 )

@@ -18,17 +18,13 @@ from inductoscope.inside.observe import (
 )
 from inductoscope.inside.scope import BROKEN, SCOPE
 from inductoscope.recording.events import NodesScheduled
+from inductoscope.torch_facts import private_names as hooked
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.torch_names import (
     Hook,
     Replacement,
-    TorchName,
     Wrap,
 )
-
-TORCH_NAMES = {
-    "torch._inductor.virtualized": ("V.graph",),
-}
 
 
 def _scheduling(args: Arguments, kwargs: Keywords) -> Any:
@@ -206,14 +202,14 @@ NODES = Hook(
     records="scheduler nodes, buffers and loop bodies, before and after fusion",
     wraps=(
         Wrap(
-            TorchName("torch._inductor.scheduler", "Scheduler.__init__"),
+            hooked.SCHEDULER_INIT,
             watch(before=_scheduling, after=stage_done, failed=fail_stage),
         ),
-        Wrap(TorchName("torch._inductor.debug", "log_ir_pre_fusion"), _listed("before")),
-        Wrap(TorchName("torch._inductor.debug", "log_ir_post_fusion"), _listed("after")),
+        Wrap(hooked.LOG_IR_PRE_FUSION, _listed("before")),
+        Wrap(hooked.LOG_IR_POST_FUSION, _listed("after")),
     ),
     reads=(
-        TorchName("torch._inductor.loop_body", "LoopBody"),
-        TorchName("torch._inductor.scheduler", "BaseSchedulerNode.get_outputs"),
+        hooked.LOOP_BODY,
+        hooked.GET_OUTPUTS,
     ),
 )

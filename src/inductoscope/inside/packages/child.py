@@ -17,8 +17,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-TORCH_NAMES = {"torch._C": ("_set_print_stack_traces_on_fatal_signal",)}
-
 Say = Callable[..., None]
 
 

@@ -14,13 +14,6 @@ from typing import Any
 
 from inductoscope.torch_facts.package_guards import DTYPES, InputFacts
 
-TORCH_NAMES = {
-    "torch._C": ("_aoti.AOTIModelPackageLoader", "_aoti.AOTIModelContainerRunnerCpu"),
-    "torch.export.pt2_archive._package": ("load_pt2",),
-    "torch.utils._pytree": ("treespec_loads", "tree_flatten"),
-    "torch.export._tree_utils": ("reorder_kwargs",),
-}
-
 HOW_TO_WRITE = (
     "Write such a file with torch.save((x, y), PATH), or torch.save(((x,), {'scale': s}), PATH) "
     "for keyword arguments."
@@ -358,11 +351,6 @@ def _same(expected: Sequence[Any], found: Sequence[Any]) -> bool:
 # The model is called while every allocation is remembered with its native stack. Then it is
 # called with the results of its custom operators taken from an earlier call, so that all else is
 # left. Then each of those operators is called alone, with copies of what the model gave it.
-
-TORCH_NAMES = {
-    "torch.utils._python_dispatch": ("TorchDispatchMode",),
-    "torch.utils._pytree": ("tree_map_only",),
-}
 
 SayResult = Callable[..., None]
 # One call of an operator: itself, its arguments and what it returned.

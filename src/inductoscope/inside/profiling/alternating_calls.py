@@ -110,10 +110,6 @@ def _requires_grad(result: Any, depth: int) -> bool:
 # whole pass that it belongs to: what comes after it there is the same, compiled or not. Of
 # several calls in one pass it is not known which took how long, so none of them counts.
 
-TORCH_NAMES = {
-    "torch._dynamo.config": ("compiled_autograd",),
-    "torch.autograd": ("Variable._execution_engine.queue_callback",),
-}
 
 # How deep results are searched for tensors.
 _RESULT_DEPTH = 4
@@ -204,9 +200,6 @@ def _gradient_functions(result: Any, depth: int) -> Iterator[Any]:
 # A call that itself waits for the GPU waits for the idle kernel too. Such calls are timed from
 # beginning to end.
 
-TORCH_NAMES = {
-    "torch.cuda": ("_sleep",),
-}
 
 # Cycles for which the GPU is kept idle: about half a millisecond at first. If a call takes longer
 # to enqueue than even the longest, it is taken for one that waits.

@@ -37,8 +37,9 @@ from inductoscope.profiling.timings import (
     ProcessTimes,
     write_times,
 )
+from inductoscope.torch_facts import private_names as hooked
 from inductoscope.torch_facts import stages
-from inductoscope.torch_facts.torch_names import Hook, TorchName, Wrap
+from inductoscope.torch_facts.torch_names import Hook, Wrap
 
 # Calls of one thing whose times are kept; of more, as many that are chosen at random.
 _MOST_KEPT = 4096
@@ -244,15 +245,11 @@ def is_traced() -> bool:
 # It is started by the start-up hook when the program imports torch, times compiled calls, and
 # writes what it measured when the program ends, and now and then before that.
 
-TORCH_NAMES = {
-    "torch._inductor.config": (),
-}
-
 _CONFIG = "torch._inductor.config"
-_CONTEXT = TorchName("torch._dynamo.eval_frame", "_TorchDynamoContext.__call__")
-_COMPILES = TorchName("torch._dynamo.callback", "CompilationCallbackHandler.run_start_callbacks")
-_LOADED = TorchName("torch._inductor.codecache", "PyCodeCache.load_by_key_path")
-_PACKAGE_CALL = TorchName("torch.export.pt2_archive._package", "AOTICompiledModel.__call__")
+_CONTEXT = hooked.TORCH_DYNAMO_CONTEXT_CALL
+_COMPILES = hooked.RUN_START_CALLBACKS
+_LOADED = hooked.LOAD_BY_KEY_PATH
+_PACKAGE_CALL = hooked.AOTICOMPILED_MODEL_CALL
 
 # Seconds between two times that what was measured is written.
 _WRITE_EVERY = 5.0

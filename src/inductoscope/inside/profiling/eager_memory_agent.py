@@ -15,10 +15,6 @@ from inductoscope.inside.scope import SCOPE
 from inductoscope.profiling.orders import orders_from
 from inductoscope.torch_facts.frames import is_users
 
-TORCH_NAMES = {
-    "torch.utils._python_dispatch": ("TorchDispatchMode",),
-}
-
 AGENT = "inside.profiling.eager_memory_agent"
 
 

@@ -45,11 +45,6 @@ from inductoscope.profiling.memory_trace import (
     WrapperCall,
 )
 
-TORCH_NAMES = {
-    "torch._C": ("DisableTorchFunction",),
-    "torch.utils._python_dispatch": ("_disable_current_modes",),
-}
-
 
 @contextlib.contextmanager
 def unseen() -> Iterator[None]:
@@ -268,11 +263,6 @@ class Deadline:
 # torch's allocators report to torch.profiler. On the CPU they know the size of a block only if it
 # was allocated while they kept a table, which a switch in torch's library keeps from its import
 # on.
-
-TORCH_NAMES = {
-    "torch._C": ("_current_graph_task_id",),
-    "torch._C._profiler": ("_EventType", "_RecordFunctionFast"),
-}
 
 _SWITCH = "FLAGS_caffe2_report_cpu_memory_usage"
 # Moments that both clocks know.

@@ -20,12 +20,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-TORCH_NAMES = {
-    "torch._inductor.config": ("patch",),
-    "torch._inductor.decomposition": ("decompositions", "fast_random_decomps"),
-    "torch._inductor.lowering": ("fallbacks", "lowerings"),
-}
-
 # Calls of each variant of a graph, unless they take too long.
 _CALLS = 15
 _SECONDS = 4.0

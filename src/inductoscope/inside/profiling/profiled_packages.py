@@ -19,17 +19,14 @@ from pathlib import Path
 from typing import Any
 
 from inductoscope.inside.scope import BROKEN, SCOPE
+from inductoscope.torch_facts import private_names as hooked
 from inductoscope.torch_facts import stages
-from inductoscope.torch_facts.torch_names import Hook, TorchName, Wrap
-
-TORCH_NAMES = {
-    "torch._inductor.config": ("patch", "cpp.enable_kernel_profile"),
-}
+from inductoscope.torch_facts.torch_names import Hook, Wrap
 
 SETTING = "cpp.enable_kernel_profile"
-_CODEGEN = TorchName("torch._inductor.graph", "GraphLowering.codegen_with_cpp_wrapper")
-_COMPILE = TorchName("torch._inductor", "aoti_compile_and_package")
-_LOAD = TorchName("torch._inductor.package.package", "load_package")
+_CODEGEN = hooked.CODEGEN_WITH_CPP_WRAPPER
+_COMPILE = hooked.AOTI_COMPILE_AND_PACKAGE
+_LOAD = hooked.LOAD_PACKAGE
 _UNKNOWN = "a package"
 
 

@@ -41,10 +41,6 @@ from inductoscope.profiling.timings import (
     PROFILER,
 )
 
-TORCH_NAMES = {
-    "torch._C._profiler": ("_RecordFunctionFast",),
-}
-
 # Calls of each graph that are traced, besides the first of them, in which the profiler starts up.
 _CALLS = 20
 # Most calls of one thing that are traced: of its graphs, one may never be called again.

@@ -12,10 +12,6 @@ import os
 import sys
 from typing import Any
 
-TORCH_NAMES = {
-    "torch._inductor.config": ("_config",),
-}
-
 
 def main() -> None:
     """Report all names."""

@@ -13,12 +13,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from inductoscope.inside.scope import SCOPE
+from inductoscope.torch_facts import private_names as hooked
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.torch_names import Hook, TorchName, Wrap
-
-TORCH_NAMES = {
-    "torch.autograd": ("_profiler_enabled",),
-}
 
 # Seconds that a profiler of the program's waits for another thread to end ours.
 LONGEST_WAIT = 5.0
@@ -27,7 +24,7 @@ LONGEST_WAIT = 5.0
 _BEGINS = tuple(
     TorchName("torch.autograd.profiler", name) for name in ("_prepare_profiler", "_enable_profiler")
 )
-_ENDS = TorchName("torch.autograd.profiler", "_disable_profiler")
+_ENDS = hooked.DISABLE_PROFILER
 
 
 class _OwnUse(threading.local):

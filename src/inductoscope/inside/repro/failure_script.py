@@ -409,8 +409,6 @@ def title_of(failure: Failure, flow: str, operations: Sequence[str]) -> str:
 # --------------------------------------------------------------------------------------------------
 # The part of a script that exports a function, packages it with AOTInductor, and calls that.
 
-TORCH_NAMES = {"torch._inductor.cpp_builder": ("get_cpp_compiler",)}
-
 
 def options_text(candidate: Candidate) -> str:
     """The options of the compiler as a dictionary."""

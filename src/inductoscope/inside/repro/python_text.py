@@ -24,12 +24,6 @@ from inductoscope.inside.search.user_kernels import (
     kernel_of,
 )
 
-TORCH_NAMES = {
-    "torch._library.custom_ops": ("OPDEFS",),
-    "torch._ops": ("HigherOrderOperator", "OpOverload"),
-    "torch.fx.node": ("_get_qualified_name",),
-}
-
 _INFIX = {
     operator.add: "+", operator.sub: "-", operator.mul: "*", operator.truediv: "/",
     operator.floordiv: "//", operator.mod: "%", operator.pow: "**", operator.matmul: "@",

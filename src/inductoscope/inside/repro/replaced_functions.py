@@ -21,13 +21,6 @@ from inductoscope.torch_facts.frames import is_users
 # Where a function may be replaced: in the compiler.
 _COMPILER = tuple(f"torch.{part}" for part in ("_dynamo", "_functorch", "_inductor", "fx"))
 
-TORCH_NAMES = {
-    "torch._inductor.decomposition": ("decompositions",),
-    "torch._inductor.lowering": (
-        "ELEMENTWISE_TYPE_PROMOTION_KIND", "lowerings", "make_pointwise", "register_lowering",
-        "user_lowerings",
-    ),
-}  # fmt: skip
 _LOWERING = "torch._inductor.lowering"
 _REGISTER = "torch._inductor.lowering.register_lowering"
 _POINTWISE = "torch._inductor.lowering.make_pointwise"
@@ -254,10 +247,6 @@ def _added(value: Any, parts: SourceParts) -> str:
 # --------------------------------------------------------------------------------------------------
 # Decompositions and lowerings in use that are not torch's own: the program has replaced them.
 
-TORCH_NAMES = {
-    "torch._inductor.decomposition": ("decompositions",),
-    "torch._inductor.lowering": ("lowerings",),
-}
 _LOWERING_MODULE = "torch._inductor.lowering"
 
 

@@ -23,10 +23,6 @@ from inductoscope.inside.search.input_recipes import recipes_for
 from inductoscope.inside.search.user_kernels import function_of
 from inductoscope.torch_facts.frames import is_users
 
-TORCH_NAMES = {
-    "torch._ops": ("OpOverload", "OpOverloadPacket", "_OpNamespace"),
-}
-
 
 class SourceParts:
     """What a script needs so that a function works in it, collected from the function's code."""

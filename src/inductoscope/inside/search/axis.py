@@ -16,11 +16,6 @@ from typing import Any
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.operator_names import with_usual_names
 
-TORCH_NAMES = {
-    "torch._inductor.compiler_bisector": ("CompilerBisector.disable_subsystem",),
-    "torch._inductor.config": (),
-}
-
 Permit = Callable[[str], bool]
 Switch = Callable[[Permit], contextlib.AbstractContextManager[Any]]
 

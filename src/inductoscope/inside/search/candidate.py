@@ -123,10 +123,6 @@ class CandidateWork(ABC):
 # What the compiler may assume of a size decides what code it generates, so a smaller candidate
 # keeps the marks of the inputs that it keeps.
 
-TORCH_NAMES = {
-    "torch._dynamo.decorators": (),
-}
-
 
 def marked_sizes(module: GraphModule, arguments: Sequence[Any]) -> tuple[MarkedSize, ...]:
     """The marks that the arguments of a call carry."""
@@ -170,8 +166,6 @@ def marked_inputs(
 #
 # A failure that shows there too is searched for there: a C++ wrapper costs seconds for every
 # candidate, and while it is made Inductor runs the kernels, with inputs that it makes up.
-
-TORCH_NAMES = {"torch._inductor.config": ("cpp_wrapper",)}
 
 _SETTING = "cpp_wrapper"
 

@@ -30,12 +30,6 @@ from inductoscope.inside.search.user_kernels import (
     register_kernels,
 )
 
-TORCH_NAMES = {
-    "torch._ops": ("OperatorBase", "OpOverloadPacket"),
-    "torch.fx._lazy_graph_module": ("_use_lazy_graph_module",),
-    "torch.fx.node": ("_get_qualified_name",),
-}
-
 _OPERATIONS = "torch.ops."
 
 

@@ -152,9 +152,6 @@ def is_calm(seconds: Mapping[str, float], undelayed: Mapping[str, float]) -> boo
 # Nothing is compared and nothing comes from a cache. The fork says which stages it enters and
 # leaves, so that something is known even of one that has to be ended.
 
-TORCH_NAMES = {
-    "torch._inductor.utils": ("fresh_cache",),
-}
 
 # Parts that took less of their stage are not worth a line.
 _SMALLEST_PART = 0.02

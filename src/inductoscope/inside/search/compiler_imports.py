@@ -8,11 +8,6 @@ import threading
 
 from inductoscope.torch_facts import stages
 
-TORCH_NAMES = {
-    "torch._inductor.fx_passes.joint_graph": ("lazy_init",),
-    "torch._inductor.fx_passes.post_grad": ("lazy_init",),
-}
-
 # What the compiler imports late. Otherwise, in a program that stops before its first compile, every
 # fork would import it.
 _LATE_IMPORTS = (

@@ -50,10 +50,6 @@ from inductoscope.recording.events import KernelLaunched
 from inductoscope.recording.layout import signal_name
 from inductoscope.torch_facts import stages
 
-TORCH_NAMES = {
-    "torch._inductor.runtime.cache_dir_utils": ("cache_dir",),
-}
-
 _IN_BENCHMARK = (
     "Inductor called it only to time it, on inputs that it made up, whose integers are all zero: "
     "the benchmark is at fault, not what the program calls it with. For an operator of your own, "

@@ -49,15 +49,6 @@ from inductoscope.recording.codec import decode, encode
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.stages import AOT_INDUCTOR
 
-TORCH_NAMES = {
-    "torch._dynamo": ("reset",),
-    "torch._dynamo.config": (),
-    "torch._functorch.config": (),
-    "torch._inductor.async_compile": ("AsyncCompile.pool.cache_clear",),
-    "torch._inductor.config": (),
-    "torch._inductor.graph": ("GraphLowering._compile_to_module_lines",),
-}
-
 Around = Callable[[], contextlib.AbstractContextManager[Any]]
 
 # Results must come from a compile, not from a cache. Compiled binaries may be reused, since they
@@ -373,11 +364,6 @@ def _fingerprint(value: Any) -> str:
 # A candidate has its weights as inputs. Those that it names as constants are stored in the library,
 # as in the program's own package; the others are passed to it.
 
-TORCH_NAMES = {
-    "torch._export": ("aot_load",),
-    "torch._inductor": ("aot_compile",),
-    "torch._inductor.runtime.cache_dir_utils": ("cache_dir",),
-}
 
 # Settings of AOTInductor have no meaning for torch.compile.
 OWN_OPTIONS = "aot_inductor."

@@ -132,11 +132,6 @@ def _owner(path: str) -> tuple[Any, str]:
 
 # --- Settings of the compiler that a program has changed, compared with a fresh process -----------
 
-TORCH_NAMES = {
-    "torch._inductor.config": ("_config",),
-    "torch.utils._config_module": ("_UNSET_SENTINEL",),
-}
-
 
 def inductor_settings() -> dict[str, Any]:
     """Plain settings of Inductor that the program has changed."""

@@ -27,10 +27,6 @@ from inductoscope.inside.search.oracle import compiled, compiling, run_compiled
 from inductoscope.inside.search.placement import is_for_gpu, placed
 from inductoscope.processes.children import ChildLimits, run_program
 
-TORCH_NAMES = {
-    "torch._inductor.codecache": ("PyCodeCache.load_by_key_path",),
-}
-
 _WRAPPER, _CALL = "wrapper.py", "call.pt"
 # Integers of torch may overflow, and its vectors may lie anywhere.
 _FLAGS = (

@@ -21,10 +21,6 @@ from inductoscope.inside.compare.values import copy_values, is_plain, same_trans
 from inductoscope.inside.search.candidate import Candidate, is_operation, is_unpacking
 from inductoscope.inside.search.placement import eager_values
 
-TORCH_NAMES = {
-    "torch.utils._pytree": ("tree_leaves", "tree_map"),
-}
-
 _WRITTEN_DOWN = (
     bool,
     int,

@@ -12,14 +12,6 @@ from torch.fx import Graph, GraphModule, Node
 
 from inductoscope.errors import ToolFailure
 
-TORCH_NAMES = {
-    "torch._higher_order_ops.triton_kernel_wrap": (
-        "kernel_side_table.constant_args",
-        "kernel_side_table.id_to_kernel",
-        "kernel_side_table.kernel_to_id",
-    ),
-}
-
 _KERNEL, _CONSTANTS, _DESCRIPTORS = (
     "kernel_idx",
     "constant_args_idx",

@@ -58,11 +58,6 @@ from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.frames import frames_in, innermost_users
 from inductoscope.torch_facts.stages import AOT_INDUCTOR
 
-TORCH_NAMES = {
-    "torch._inductor.compile_fx": ("compile_fx",),
-    "torch.utils._python_dispatch": ("TorchDispatchMode",),
-}
-
 
 def locate_wrong_result(
     candidate: Candidate, forks: Forks, aspect: str, *, closely: bool = False
@@ -400,10 +395,6 @@ def places_of(nodes: Iterable[Node]) -> list[str]:
 
 
 # --- Whether a kernel computes wrong numbers because of its lowering or of its code ---------------
-
-TORCH_NAMES = {
-    "torch._inductor.scheduler": ("SchedulerNode",),
-}
 
 
 def lowering_or_codegen(found: KernelDivergence) -> tuple[str, str]:

@@ -271,9 +271,6 @@ def _wait_for_device() -> None:
 # The program's own call is the one that is tested: its outputs, what it wrote to its inputs, and
 # the gradients of its own backward pass. Nothing compiled is called twice.
 
-TORCH_NAMES = {
-    "torch.utils._pytree": ("tree_leaves",),
-}
 
 # The first calls of a graph compile its backward, and are not like the others.
 _FIRST = 2

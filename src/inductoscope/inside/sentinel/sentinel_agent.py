@@ -19,8 +19,9 @@ from inductoscope.inside.install import Installer
 from inductoscope.inside.scope import SCOPE
 from inductoscope.inside.uncaught import record_until_exit
 from inductoscope.processes.stack_signal import answer_with_stacks
+from inductoscope.torch_facts import private_names as hooked
 from inductoscope.torch_facts import stages
-from inductoscope.torch_facts.torch_names import Hook, TorchName, Wrap
+from inductoscope.torch_facts.torch_names import Hook, Wrap
 
 if TYPE_CHECKING:
     from inductoscope.inside.sentinel.sentinel import Sentinel
@@ -82,7 +83,7 @@ def sentinel_hooks(options: SentinelOptions, place: Path, on_alarm: OnAlarm) -> 
 
         return call_user_compiler
 
-    name = TorchName("torch._dynamo.output_graph", "OutputGraph.call_user_compiler")
+    name = hooked.CALL_USER_COMPILER
     return (
         Hook(
             stage=stages.DYNAMO,

@@ -23,12 +23,6 @@ from inductoscope.inside.compare.values import (
     same_generators,
 )
 
-TORCH_NAMES = {
-    "torch._inductor.config": ("fallback_random",),
-    "torch.utils._python_dispatch": ("TorchDispatchMode",),
-    "torch.utils._pytree": ("tree_leaves",),
-}
-
 # The state of each generator that a graph may draw from.
 States = dict[torch.device, torch.Tensor]
 
@@ -173,10 +167,6 @@ class ShadowedCall:
 # numbers from the seed and the position of an element (Philox). So whoever knows the state of the
 # generator before a call can drop in eager what the call has dropped, without changing what the
 # program draws.
-
-TORCH_NAMES = {
-    "torch.utils._python_dispatch": ("TorchDispatchMode",),
-}
 
 _LOW_32 = 0xFFFFFFFF
 _MULTIPLIERS = 0xD2511F53, 0xCD9E8D57

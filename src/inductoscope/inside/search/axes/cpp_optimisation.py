@@ -9,10 +9,6 @@ from typing import Any
 from inductoscope.inside.search.axis import Axis, Permit, replaced
 from inductoscope.torch_facts import stages
 
-TORCH_NAMES = {
-    "torch._inductor.cpp_builder": ("_get_optimization_cflags",),
-}
-
 
 @contextlib.contextmanager
 def _switch(permit: Permit) -> Iterator[None]:

@@ -14,11 +14,6 @@ from inductoscope.inside.search.axis import (
 )
 from inductoscope.torch_facts import stages
 
-TORCH_NAMES = {
-    "torch._inductor.graph": ("make_fallback",),
-    "torch._inductor.lowering": ("make_fallback",),
-}
-
 
 @contextlib.contextmanager
 def _switch(permit: Permit) -> Iterator[None]:

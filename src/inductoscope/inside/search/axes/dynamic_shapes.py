@@ -8,10 +8,6 @@ from collections.abc import Iterator
 from inductoscope.inside.search.axis import Axis, Permit
 from inductoscope.torch_facts import stages
 
-TORCH_NAMES = {
-    "torch._dynamo.config": ("patch",),
-}
-
 
 @contextlib.contextmanager
 def _switch(permit: Permit) -> Iterator[None]:

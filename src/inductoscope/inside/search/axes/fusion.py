@@ -9,10 +9,6 @@ from typing import Any
 from inductoscope.inside.search.axis import Axis, Permit, replaced
 from inductoscope.torch_facts import stages
 
-TORCH_NAMES = {
-    "torch._inductor.scheduler": ("Scheduler.can_fuse",),
-}
-
 
 @contextlib.contextmanager
 def _switch(permit: Permit) -> Iterator[None]:

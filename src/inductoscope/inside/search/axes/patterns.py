@@ -10,10 +10,6 @@ from inductoscope.inside.compare.passes import pattern_classes, pattern_name
 from inductoscope.inside.search.axis import Axis, Permit, replaced
 from inductoscope.torch_facts import stages
 
-TORCH_NAMES = {
-    "torch._inductor.pattern_matcher": (),
-}
-
 
 @contextlib.contextmanager
 def _switch(permit: Permit) -> Iterator[None]:

@@ -13,10 +13,6 @@ from inductoscope.inside.search.candidate import Candidate
 from inductoscope.inside.search.shrink.shrink_pass import Proposals, ShrinkPass, Subject
 from inductoscope.inside.search.user_kernels import is_user_kernel
 
-TORCH_NAMES = {
-    "torch.utils._pytree": ("tree_map",),
-}
-
 # Numbers that nobody would have to think about, the simplest first.
 _SIMPLE = (1, 2, 0.5)
 _MANY = 6

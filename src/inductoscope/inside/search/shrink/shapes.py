@@ -19,8 +19,6 @@ from inductoscope.inside.search.shrink.shrink_pass import (
 )
 from inductoscope.inside.search.user_kernels import calls_user_kernels
 
-TORCH_NAMES = {"torch.utils._pytree": ("tree_map",)}
-
 # Sizes to try, the smallest first; a vector register holds up to 16 elements.
 _SIZES = (2, 4, 8, 17, 33)
 
