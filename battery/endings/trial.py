@@ -25,7 +25,7 @@ from battery.endings.ending import (
     Said,
 )
 from inductoscope.hangs.logs.answers import Kind
-from inductoscope.vocabulary.verdicts import VERDICTS
+from inductoscope.verdicts import VERDICTS
 
 _TOOL = (sys.executable, "-m", "inductoscope")
 _SCRIPT, _NOTEBOOK = "script.py", "notebook.ipynb"

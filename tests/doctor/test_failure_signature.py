@@ -24,7 +24,13 @@ from inductoscope.inside.search.error_location import is_benchmark
 from inductoscope.inside.search.failure_signature import failure_of_answer, failure_of_error
 from inductoscope.inside.search.forks import ForkAnswer
 from inductoscope.recording.codec import encode
-from inductoscope.recording.events import CompileFailed, Event, KernelLaunched, StageEnd, StageStart
+from inductoscope.recording.events import (
+    CompileFailed,
+    Event,
+    KernelLaunched,
+    StageEnd,
+    StageStart,
+)
 from support.examples import entries
 
 # --- a fork that was given up ---------------------------------------------------------------------

@@ -43,9 +43,9 @@ from inductoscope.doctor.verdict import (
 from inductoscope.inside.search.axes import AXES
 from inductoscope.inside.search.suppressing_axes import suppressing
 from inductoscope.model.entities import NotedDifference
+from inductoscope.verdicts import CLEAN, NOT_A_BUG
 from inductoscope.views.report.terminal import Printer
 from inductoscope.views.report.verdict import print_verdict
-from inductoscope.vocabulary.verdicts import CLEAN, NOT_A_BUG
 
 OTHER_STRIDES = "output 3 has strides (1, 2), in eager (2, 1)"
 STRIDES = NotedDifference("0/0", "stride", "output 3", OTHER_STRIDES)

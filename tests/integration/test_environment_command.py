@@ -15,7 +15,12 @@ from click.testing import CliRunner, Result
 from inductoscope.cli.commands.env import command
 from inductoscope.torch_facts.log_lines import LogPattern, check_pattern
 from inductoscope.views.env import Environment, NameCheck
-from inductoscope.views.env.collection import Question, ask, find_cache, find_tool
+from inductoscope.views.env.collection import (
+    Question,
+    ask,
+    find_cache,
+    find_tool,
+)
 from inductoscope.views.report.environment import environment_view
 from support.json_schema import violations
 

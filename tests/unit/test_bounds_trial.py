@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from inductoscope.doctor.size_trial_child import WatchedCompiler, what_was_raised
+from inductoscope.inside.search.size_trial_child import WatchedCompiler, what_was_raised
 from inductoscope.model.fold import load
 from inductoscope.targets.work_list import captured_graphs
 from support.examples import stored

@@ -9,7 +9,12 @@ from typing import Any
 
 import pytest
 
-from inductoscope.doctor.failure import HANG, Failure, Location, SuppressingAxis
+from inductoscope.doctor.failure import (
+    HANG,
+    Failure,
+    Location,
+    SuppressingAxis,
+)
 from inductoscope.doctor.finding import Found, GraphWorkaround
 from inductoscope.doctor.instructions import Instructions
 from inductoscope.recording.codec import decode, encode

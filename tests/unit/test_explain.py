@@ -10,6 +10,7 @@ from typing import get_args
 
 import pytest
 
+from inductoscope import verdicts
 from inductoscope.analysis.rules import RULES
 from inductoscope.torch_facts.stages import SHOWN, VERDICT_STAGES
 from inductoscope.views.explain import (
@@ -22,7 +23,6 @@ from inductoscope.views.explain import (
     stages_by_symptom,
 )
 from inductoscope.views.report.explanation import catalogue
-from inductoscope.vocabulary import verdicts
 from support.examples import inductoscope
 
 every_stage = pytest.mark.parametrize("stage", STAGES, ids=lambda stage: stage.name)

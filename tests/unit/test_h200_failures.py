@@ -14,9 +14,14 @@ import pytest
 from inductoscope.doctor.failure import device_error, why_no_trial
 from inductoscope.doctor.finding import Found
 from inductoscope.doctor.finding_verdict import verdict_on
-from inductoscope.doctor.outside.hypotheses import verdict_of_first
+from inductoscope.doctor.hypotheses import verdict_of_first
 from inductoscope.recording.codec import decode
-from inductoscope.recording.events import CompileFailed, CompileStart, InductorStart, KernelDefined
+from inductoscope.recording.events import (
+    CompileFailed,
+    CompileStart,
+    InductorStart,
+    KernelDefined,
+)
 from support.program_cases import COMPILED, ENDS_WELL, PLAIN, End, check, written_case
 
 DATA = Path(__file__).parents[1] / "data" / "h200_failures"

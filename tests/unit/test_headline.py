@@ -6,7 +6,13 @@ from typing import Any
 
 import pytest
 
-from inductoscope.doctor.failure import ERROR, WRONG, Failure, Location, SuppressingAxis
+from inductoscope.doctor.failure import (
+    ERROR,
+    WRONG,
+    Failure,
+    Location,
+    SuppressingAxis,
+)
 from inductoscope.doctor.finding import Found, ReplacedPart
 from inductoscope.doctor.finding_verdict import headline_of, short, verdict_on
 

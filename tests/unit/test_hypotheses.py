@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from inductoscope.doctor import hypotheses
 from inductoscope.doctor.failure import WRONG, Failure
 from inductoscope.doctor.finding import Found
-from inductoscope.doctor.outside import hypotheses
-from inductoscope.doctor.outside.hypotheses import HYPOTHESES, verdict_of_first
-from inductoscope.doctor.outside.hypotheses.hypothesis import Hypothesis
+from inductoscope.doctor.hypotheses import HYPOTHESES, verdict_of_first
+from inductoscope.doctor.hypotheses.hypothesis import Hypothesis
 from inductoscope.doctor.runs import fails_alike
 from inductoscope.recording.location import create_recording
 from support.program_cases import COMMAND, End, leave_behind, written_case

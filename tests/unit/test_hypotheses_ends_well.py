@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from inductoscope.doctor.outside.hypotheses import verdict_of_first
+from inductoscope.doctor.hypotheses import verdict_of_first
 from inductoscope.doctor.verdict import exit_code
 from inductoscope.recording.events import (
     CompileFailed,

@@ -11,8 +11,8 @@ import pytest
 
 from inductoscope.doctor.failure import WRONG, Failure
 from inductoscope.doctor.finding import Found
+from inductoscope.doctor.hypotheses import verdict_of_first
 from inductoscope.doctor.instructions import MOVED
-from inductoscope.doctor.outside.hypotheses import verdict_of_first
 from inductoscope.doctor.verdict import Verdict
 from inductoscope.recording.events import (
     CallableChecked,

@@ -16,7 +16,7 @@ from inductoscope.doctor.failure import (
     Failure,
 )
 from inductoscope.doctor.finding import Found, GraphWorkaround
-from inductoscope.doctor.outside.hypotheses import verdict_of_first
+from inductoscope.doctor.hypotheses import verdict_of_first
 from inductoscope.recording.events import StageStart
 from support.program_cases import (
     COMPILED,

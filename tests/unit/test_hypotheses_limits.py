@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from inductoscope.doctor.common_verdicts import known_so_far
-from inductoscope.doctor.outside.hypotheses import verdict_of_first
+from inductoscope.doctor.hypotheses import verdict_of_first
 from inductoscope.doctor.verdict import exit_code
 from inductoscope.recording.events import CallableChecked, DifferenceNoted, StageStart
 from support.program_cases import (

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from inductoscope.doctor.common_verdicts import has_cpp_wrapper
-from inductoscope.doctor.outside.hypotheses import refused_nan, verdict_of_first
-from inductoscope.doctor.outside.hypotheses.two_cpp_libraries import note_copies
+from inductoscope.doctor.hypotheses import refused_nan, verdict_of_first
+from inductoscope.doctor.hypotheses.two_cpp_libraries import note_copies
 from inductoscope.model.fold import load
 from inductoscope.recording.events import (
     NAN_LIKELY,

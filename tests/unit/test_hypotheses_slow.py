@@ -15,7 +15,7 @@ from inductoscope.doctor.finding import (
     ReplacedPart,
     SlowCompileFound,
 )
-from inductoscope.doctor.outside.hypotheses import verdict_of_first
+from inductoscope.doctor.hypotheses import verdict_of_first
 from inductoscope.doctor.repro.verify import FreshProcesses, Verification
 from inductoscope.profiling.compile_growth import Explosion, Point, StageGrowth
 from inductoscope.recording.events import (

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from inductoscope.doctor.outside.hypotheses import verdict_of_first
+from inductoscope.doctor.hypotheses import verdict_of_first
 from inductoscope.doctor.runs import fails_alike
 from inductoscope.recording.location import create_recording
 from inductoscope.torch_facts.program_output import last_lines

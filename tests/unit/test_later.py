@@ -13,7 +13,13 @@ import pytest
 from inductoscope.analysis.rules.crash import _last_steps
 from inductoscope.model import fold as later
 from inductoscope.model.entities import InductorGraph
-from inductoscope.model.fold import LISTS, DecodedLater, fold, load, may_mention
+from inductoscope.model.fold import (
+    LISTS,
+    DecodedLater,
+    fold,
+    load,
+    may_mention,
+)
 from inductoscope.model.schedule import Buffer, ScheduledNode, read_schedule
 from inductoscope.recording import decoding, values
 from inductoscope.recording.decoding import Entry, UndecodedEvents

@@ -254,7 +254,7 @@ def test_after_a_cache_hit_the_next_step_is_named() -> None:
     assert "'inductoscope run --fresh SCRIPT'" in answer.words
 
 
-# --- which lines are an operation's own (torch_facts/loop_bodies.py) -------------------------------
+# --- which lines are an operation's own (torch_facts/loop_bodies.py) ------------------------------
 
 RELU = """
 def inner_fn(index):

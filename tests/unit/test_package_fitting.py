@@ -10,7 +10,13 @@ from pathlib import Path
 import pytest
 
 from inductoscope.cli.commands.aoti import _inspected
-from inductoscope.packages.fitting import Fit, LocalMachine, _readable, fits, look_at_this_machine
+from inductoscope.packages.fitting import (
+    Fit,
+    LocalMachine,
+    _readable,
+    fits,
+    look_at_this_machine,
+)
 from inductoscope.packages.package import Package, read_package
 from inductoscope.torch_facts.package_wrappers import read_wrapper
 

@@ -10,12 +10,22 @@ import pytest
 
 from inductoscope.model.fold import load
 from inductoscope.profiling.evidence import RecordedEvidence, costs_of
-from inductoscope.profiling.flips import Flip, flips_for, predicted, wrapper_in_cpp
+from inductoscope.profiling.flips import (
+    Flip,
+    flips_for,
+    predicted,
+    wrapper_in_cpp,
+)
 from inductoscope.profiling.kernel_profile import GraphProfile, KernelProfile, Profile
 from inductoscope.profiling.kernel_work import KernelWork
 from inductoscope.profiling.machine import Bandwidths, Floor, MachineLimits
 from inductoscope.profiling.statistics import Sample
-from inductoscope.profiling.timings import CLOCK, FUNCTION, PROFILER, CallTimes
+from inductoscope.profiling.timings import (
+    CLOCK,
+    FUNCTION,
+    PROFILER,
+    CallTimes,
+)
 from support.examples import write_recording
 
 PLACE = "/model.py:1"

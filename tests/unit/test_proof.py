@@ -8,7 +8,12 @@ from pathlib import Path
 import pytest
 
 from inductoscope.doctor.case import ProgramCase
-from inductoscope.doctor.failure import SLOW, WRONG, Failure, Location
+from inductoscope.doctor.failure import (
+    SLOW,
+    WRONG,
+    Failure,
+    Location,
+)
 from inductoscope.doctor.finding import Found, GraphWorkaround
 from inductoscope.doctor.proof import Proof
 from inductoscope.doctor.repro.verify import FreshProcesses, Verification

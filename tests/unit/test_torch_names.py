@@ -19,11 +19,10 @@ every_file = pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.re
 
 # Files that name a module and do not use it: they only look for it in texts, or show it.
 NAMES_IN_PROSE = (
-    "doctor/outside/",
+    "doctor/hypotheses/",
     "inside/repro/failure_script.py",
     "torch_facts/triton_kernels.py",
     "kernels/plan.py",
-    "views/env/flags.py",
     "views/env/flags.py",
     "views/explain/",
 )

@@ -9,9 +9,19 @@ from dataclasses import replace
 import pytest
 
 from inductoscope.model.fold import load
-from inductoscope.profiling.autotuning import WITHOUT_TUNING, Searches, TuningResult, searches_of
+from inductoscope.profiling.autotuning import (
+    WITHOUT_TUNING,
+    Searches,
+    TuningResult,
+    searches_of,
+)
 from inductoscope.profiling.statistics import Sample, compare
-from inductoscope.profiling.turns import BASE, SettingTrial, SettingTrials, Variant
+from inductoscope.profiling.turns import (
+    BASE,
+    SettingTrial,
+    SettingTrials,
+    Variant,
+)
 from inductoscope.views.report.setting_trials import print_tuning, tuning_view
 from inductoscope.views.report.terminal import Printer
 from support.examples import stored

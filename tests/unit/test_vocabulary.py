@@ -38,7 +38,7 @@ MEANT_OTHERWISE = {
     "inside/search/compiler_imports.py": {"scheduler"},  # a module
     "hangs/choices/stuck_choices.py": {"autotune"},  # a kind of event
     "hangs/watch/stall.py": {"lowering"},  # a kind of event
-    "recording/events/": NAMES,  # kinds of events
+    "recording/events.py": NAMES,  # kinds of events
     "model/fold.py": {"autotune", "lowering", "scheduler", "wrapper"},  # kinds of events
     "views/env/flags.py": {"inductor"},  # a word for TORCH_LOGS
     "views/export/raw.py": {"wrapper"},  # a file

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
+from inductoscope import verdicts as v
 from inductoscope.doctor.instructions import Instructions
 from inductoscope.doctor.program_run import ProgramRun
 from inductoscope.doctor.verdict import (
@@ -43,7 +44,6 @@ from inductoscope.processes.children import ChildLimits
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.log_choices import Choice
 from inductoscope.torch_facts.triton_kernels import KernelFile
-from inductoscope.vocabulary import verdicts as v
 from inductoscope.wording import count_of
 
 Say = Callable[[str], None]

@@ -12,7 +12,12 @@ from inductoscope.doctor.instructions import Instructions
 from inductoscope.doctor.program_run import ProgramRun
 from inductoscope.doctor.proof import Proof
 from inductoscope.doctor.runs import Runs, functions_that_differ
-from inductoscope.model.entities import CallableCheck, Check, NotedDifference, Recording
+from inductoscope.model.entities import (
+    CallableCheck,
+    Check,
+    NotedDifference,
+    Recording,
+)
 from inductoscope.model.fold import load
 from inductoscope.model.fx import read_graph
 from inductoscope.recording.events import FROM_ELSEWHERE

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from shlex import quote
 
+from inductoscope import verdicts as v
 from inductoscope.analysis.rules import ran_in_eager
 from inductoscope.doctor.alarm import Alarm
 from inductoscope.doctor.case import ProgramCase
@@ -23,8 +24,7 @@ from inductoscope.recording.layout import signal_name
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.program_output import last_lines
 from inductoscope.torch_facts.wrapper_calls import run_function
-from inductoscope.vocabulary import verdicts as v
-from inductoscope.vocabulary.verdicts import Confidence
+from inductoscope.verdicts import Confidence
 from inductoscope.wording import count_of
 
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from inductoscope import verdicts as v
 from inductoscope.doctor.case import ProgramCase
 from inductoscope.doctor.common_verdicts import not_always
 from inductoscope.doctor.instructions import Instructions
 from inductoscope.doctor.runs import fails_alike
 from inductoscope.doctor.verdict import Culprit, Verdict
-from inductoscope.vocabulary import verdicts as v
 
 
 @dataclass(frozen=True)

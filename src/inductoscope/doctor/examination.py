@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from inductoscope import verdicts as v
 from inductoscope.doctor.alarm import read_alarm
 from inductoscope.doctor.finding import StepClock
 from inductoscope.doctor.instructions import (
@@ -24,7 +25,6 @@ from inductoscope.doctor.repro.verify import TIMES, FreshProcesses
 from inductoscope.doctor.runs import Runs, Say
 from inductoscope.inside import private_cache
 from inductoscope.processes.children import with_absolute_path
-from inductoscope.vocabulary import verdicts as v
 
 # What is needed once the program runs is imported then, while that loads torch.
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class Request:
 def _import_judges() -> None:
     """What judges a program, imported while that loads torch: the first words come sooner."""
     import inductoscope.doctor.common_verdicts
-    import inductoscope.doctor.outside.hypotheses
+    import inductoscope.doctor.hypotheses
     import inductoscope.doctor.trail  # noqa: F401
 
 
@@ -153,7 +153,7 @@ class Doctor:
             first = self._runs.first(instructions)
         from inductoscope.doctor.case import ProgramCase
         from inductoscope.doctor.finding import read_found
-        from inductoscope.doctor.outside.hypotheses import verdict_of_first
+        from inductoscope.doctor.hypotheses import verdict_of_first
 
         found = read_found(first.folder / FOLDER)
         if (
@@ -175,7 +175,7 @@ class Doctor:
         from inductoscope.doctor.case import ProgramCase
         from inductoscope.doctor.common_verdicts import failure_of_alarm, verdict_on_alarm
         from inductoscope.doctor.finding import read_found
-        from inductoscope.doctor.outside.hypotheses import verdict_of_first
+        from inductoscope.doctor.hypotheses import verdict_of_first
 
         alarm = read_alarm(kept)
         instructions = replace(
@@ -246,8 +246,8 @@ class Doctor:
 
     def _finished(self, verdict: Verdict, found: Found | None) -> Verdict:
         """The verdict with the fields that every verdict has."""
+        from inductoscope.doctor.hypotheses.two_cpp_libraries import note_copies
         from inductoscope.doctor.issue import issue_text
-        from inductoscope.doctor.outside.hypotheses.two_cpp_libraries import note_copies
         from inductoscope.doctor.stall_evidence import add_diagnosis
         from inductoscope.doctor.trail import trail_or_nothing
         from inductoscope.doctor.verdict import keep_verdict

@@ -13,13 +13,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from inductoscope import verdicts as v
 from inductoscope.doctor import failure as f
-from inductoscope.doctor.failure import ERROR, SIGNAL, SuppressingAxis, most_telling
+from inductoscope.doctor.failure import (
+    ERROR,
+    SIGNAL,
+    SuppressingAxis,
+    most_telling,
+)
 from inductoscope.doctor.finding import Found
 from inductoscope.doctor.verdict import Culprit, Verdict
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.stages import PLAIN
-from inductoscope.vocabulary import verdicts as v
 from inductoscope.wording import count_of
 
 # What a run shows counts more than what a place in the graph suggests.

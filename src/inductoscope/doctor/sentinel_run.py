@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from signal import SIGINT, SIGTERM
 
+from inductoscope import verdicts as v
 from inductoscope.doctor.alarm import Alarm, read_alarms
 from inductoscope.doctor.common_verdicts import verdict_on_alarm
 from inductoscope.doctor.examination import Doctor, Request
@@ -22,7 +23,6 @@ from inductoscope.model.entities import Ending
 from inductoscope.recording.events import BiasFound, CallShadowed, ShadowsEnded
 from inductoscope.recording.reader import open_recording
 from inductoscope.torch_facts import stages
-from inductoscope.vocabulary import verdicts as v
 from inductoscope.wording import count_of
 
 Say = Callable[[str], None]

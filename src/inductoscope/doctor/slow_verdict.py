@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from inductoscope import verdicts as v
 from inductoscope.analysis.rules import repeated_expressions
 from inductoscope.analysis.rules.finding import Finding
 from inductoscope.doctor.case import ProgramCase
@@ -21,7 +22,6 @@ from inductoscope.doctor.verdict import (
 from inductoscope.model.fold import load
 from inductoscope.profiling.compile_growth import Explosion, SlowCompile, seconds_in
 from inductoscope.torch_facts import stages
-from inductoscope.vocabulary import verdicts as v
 from inductoscope.wording import count_of
 
 # Stages that go through loop bodies, operation by operation.

@@ -16,7 +16,7 @@ from inductoscope.recording.codec import decode
 from inductoscope.recording.layout import VERDICT
 from inductoscope.recording.values import members
 from inductoscope.recording.verdict_file import stored_verdict
-from inductoscope.vocabulary.verdicts import CLEAN, NOT_CHECKED, Confidence
+from inductoscope.verdicts import CLEAN, NOT_CHECKED, Confidence
 
 SCHEMA = 1
 

@@ -26,7 +26,12 @@ from inductoscope.inside.stand_in import StandIn, load_stand_in
 from inductoscope.inside.uncaught import record_until_exit
 from inductoscope.processes.stack_signal import answer_with_stacks
 from inductoscope.recording.events import TargetNoted
-from inductoscope.torch_facts.gpu_targets import Architecture, Target, architecture, parse_target
+from inductoscope.torch_facts.gpu_targets import (
+    Architecture,
+    Target,
+    architecture,
+    parse_target,
+)
 from inductoscope.torch_facts.messages import (
     DRIVER_NAME,
     PROPERTIES_NAME,

@@ -64,7 +64,7 @@ from inductoscope.pytest_plugin.results import (
 )
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.frames import shorten
-from inductoscope.vocabulary.verdicts import (
+from inductoscope.verdicts import (
     COMPILE_ERROR,
     CRASH,
     NOT_A_BUG,

@@ -17,7 +17,12 @@ from inductoscope.inside.private_cache import trust_compiler
 from inductoscope.inside.rebuilding import Rebuilder, Rebuilt, Unbuildable
 from inductoscope.inside.scope import SCOPE
 from inductoscope.model.fx import graph_from
-from inductoscope.recording.events import CompileEnd, CompileStart, GraphLeft, TargetNoted
+from inductoscope.recording.events import (
+    CompileEnd,
+    CompileStart,
+    GraphLeft,
+    TargetNoted,
+)
 from inductoscope.targets.work_list import GraphOrder
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.messages import asked_in_vain

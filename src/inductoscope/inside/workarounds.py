@@ -11,7 +11,12 @@ from typing import Any
 
 import torch
 
-from inductoscope.doctor.failure import ERROR, HANG, SIGNAL, Location
+from inductoscope.doctor.failure import (
+    ERROR,
+    HANG,
+    SIGNAL,
+    Location,
+)
 from inductoscope.doctor.finding import Found, GraphWorkaround
 from inductoscope.inside.compare.values import copy_values
 from inductoscope.inside.search.axis import Axis

@@ -28,9 +28,7 @@ from inductoscope.model.entities import (
 from inductoscope.model.kernels import NO_CALLS, fold_natives
 from inductoscope.model.process_position import ProcessPosition
 from inductoscope.model.timeline import KINDS as TIMED
-from inductoscope.recording import (
-    events,
-)
+from inductoscope.recording import events
 from inductoscope.recording import events as code
 from inductoscope.recording import events as graphs
 from inductoscope.recording.decoding import (

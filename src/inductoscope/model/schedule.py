@@ -8,7 +8,12 @@ from functools import cached_property
 from typing import Any
 
 from inductoscope.model.entities import Recording
-from inductoscope.recording.values import lazily, members, text, texts
+from inductoscope.recording.values import (
+    lazily,
+    members,
+    text,
+    texts,
+)
 
 
 @dataclass(frozen=True)

@@ -23,10 +23,20 @@ from inductoscope.errors import ToolFailure, UsageError
 from inductoscope.model.entities import Ending
 from inductoscope.processes.status import read_status
 from inductoscope.recording.decoding import parse_line
-from inductoscope.recording.events import Event, Exited, ProcessEnd, ProcessStart
+from inductoscope.recording.events import (
+    Event,
+    Exited,
+    ProcessEnd,
+    ProcessStart,
+)
 from inductoscope.recording.layout import EXAMINATION, MANIFEST, SCHEMA
 from inductoscope.recording.location import all_recordings, this_machine
-from inductoscope.recording.reader import StreamReader, open_ordinary, read_file, stream_paths
+from inductoscope.recording.reader import (
+    StreamReader,
+    open_ordinary,
+    read_file,
+    stream_paths,
+)
 from inductoscope.recording.values import (
     members,
     parse,

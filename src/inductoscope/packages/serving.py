@@ -19,7 +19,12 @@ from typing import Any
 
 from inductoscope.packages import cpp_library
 from inductoscope.packages.cpp_program import ServerRun, build_program, call_program
-from inductoscope.packages.execution import PackageFinding, RunOutcome, RunRequest, limits_for
+from inductoscope.packages.execution import (
+    PackageFinding,
+    RunOutcome,
+    RunRequest,
+    limits_for,
+)
 from inductoscope.packages.fitting import LocalMachine
 from inductoscope.packages.leaks import (
     Growth,

@@ -7,13 +7,24 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from inductoscope.model.entities import Autotune, Compile, InductorGraph, Recording
+from inductoscope.model.entities import (
+    Autotune,
+    Compile,
+    InductorGraph,
+    Recording,
+)
 from inductoscope.model.fx import read_graph
 from inductoscope.model.join import final_graph
 from inductoscope.profiling.kernel_profile import KernelProfile, Profile
 from inductoscope.profiling.orders import overruling
 from inductoscope.profiling.statistics import FASTER, SLOWER, Sample
-from inductoscope.profiling.turns import Say, SettingTrial, SettingTrials, Variant, try_settings
+from inductoscope.profiling.turns import (
+    Say,
+    SettingTrial,
+    SettingTrials,
+    Variant,
+    try_settings,
+)
 from inductoscope.torch_facts import stages
 
 

@@ -23,7 +23,13 @@ from inductoscope.profiling.memory_trace import (
     TracedStep,
     WrapperCall,
 )
-from inductoscope.torch_facts.memory_plan import GraphPlan, extent, number_of, numbers_of, plan_of
+from inductoscope.torch_facts.memory_plan import (
+    GraphPlan,
+    extent,
+    number_of,
+    numbers_of,
+    plan_of,
+)
 from inductoscope.torch_facts.tensor_sizes import type_width
 
 # The profiler's clock and ours agree within this.

@@ -16,7 +16,13 @@ from inductoscope.inside.profiling.memory_agent import AGENT
 from inductoscope.launch.program import run_recorded
 from inductoscope.model.entities import Ending, Recording
 from inductoscope.model.fold import load
-from inductoscope.profiling.memory_blocks import OUTPUT, SAVED, TEMPORARY, StepProfile, profiles_of
+from inductoscope.profiling.memory_blocks import (
+    OUTPUT,
+    SAVED,
+    TEMPORARY,
+    StepProfile,
+    profiles_of,
+)
 from inductoscope.profiling.memory_trace import (
     CallResult,
     ProcessMemory,

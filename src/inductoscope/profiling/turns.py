@@ -21,7 +21,12 @@ from typing import Any
 from inductoscope.errors import ToolFailure, UsageError
 from inductoscope.inside import private_cache
 from inductoscope.launch.program import environment_for
-from inductoscope.processes.children import ChildLimits, ChildProgram, run_child, start_group
+from inductoscope.processes.children import (
+    ChildLimits,
+    ChildProgram,
+    run_child,
+    start_group,
+)
 from inductoscope.processes.ending import end_child
 from inductoscope.profiling.orders import AGENT, Orders
 from inductoscope.profiling.statistics import Sample, TimeComparison, compare

@@ -25,7 +25,12 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from inductoscope.recording.events import Event, ProcessEnd, RecordingStopped, written_fields
+from inductoscope.recording.events import (
+    Event,
+    ProcessEnd,
+    RecordingStopped,
+    written_fields,
+)
 from inductoscope.recording.layout import (
     PAYLOADS,
     RESERVE_BYTES,

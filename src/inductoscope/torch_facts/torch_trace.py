@@ -19,7 +19,12 @@ from functools import lru_cache
 from itertools import accumulate
 from typing import NamedTuple
 
-from inductoscope.torch_facts.log_text import HEADER, LONGEST, Origin, decode
+from inductoscope.torch_facts.log_text import (
+    HEADER,
+    LONGEST,
+    Origin,
+    decode,
+)
 
 # The groups of a header, then the key.
 RECORD = re.compile(

@@ -30,7 +30,14 @@ from inductoscope.analysis.diff.materials import (
     why_unnamed,
 )
 from inductoscope.analysis.diff.sides import Side, graph_lines
-from inductoscope.model.entities import Compile, InductorGraph, Kernel, Process, Recording, Settings
+from inductoscope.model.entities import (
+    Compile,
+    InductorGraph,
+    Kernel,
+    Process,
+    Recording,
+    Settings,
+)
 from inductoscope.model.fx import read_graph
 from inductoscope.model.join import captured_graph, final_graph
 from inductoscope.model.kernels import NativeIndex

@@ -11,7 +11,12 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from inductoscope.analysis.diff.sides import Renaming, Side, graph_lines, without_comments
+from inductoscope.analysis.diff.sides import (
+    Renaming,
+    Side,
+    graph_lines,
+    without_comments,
+)
 from inductoscope.model.entities import Kernel, NativeCompile
 from inductoscope.model.fx import (
     FxGraph,

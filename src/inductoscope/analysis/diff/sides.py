@@ -16,7 +16,12 @@ from inductoscope.model.entities import (
     Process,
     Recording,
 )
-from inductoscope.model.fx import FxGraph, FxNode, graph_from, read_graph
+from inductoscope.model.fx import (
+    FxGraph,
+    FxNode,
+    graph_from,
+    read_graph,
+)
 from inductoscope.model.join import captured_graph, final_graph
 from inductoscope.model.kernels import NativeIndex
 from inductoscope.model.schedule import ScheduledNode, read_schedule

@@ -23,7 +23,7 @@ from inductoscope.torch_facts.fusion_reasons import (
     explain_reason,
     explain_silence,
 )
-from inductoscope.vocabulary.verdicts import Confidence
+from inductoscope.verdicts import Confidence
 
 Key = tuple[str, str]
 

@@ -15,7 +15,13 @@ from inductoscope.analysis.fusion.decisions import (
     considered,
     fusion_settings,
 )
-from inductoscope.analysis.fusion.pairs import SHARED, Moved, Pair, common_share, related_pairs
+from inductoscope.analysis.fusion.pairs import (
+    SHARED,
+    Moved,
+    Pair,
+    common_share,
+    related_pairs,
+)
 from inductoscope.model.entities import Compile, InductorGraph, Recording
 from inductoscope.model.fx import read_graph
 from inductoscope.model.join import final_graph
@@ -25,7 +31,7 @@ from inductoscope.recording.codec import NOT_IN_JSON
 from inductoscope.recording.values import filled, members, texts
 from inductoscope.torch_facts.fusion_reasons import Explanation, Settings, read_loops
 from inductoscope.torch_facts.tensor_sizes import bytes_of
-from inductoscope.vocabulary.verdicts import Confidence
+from inductoscope.verdicts import Confidence
 
 Outcome = Literal["fused", "refused", "never tried"]
 FUSED: Outcome = "fused"

@@ -21,7 +21,12 @@ from inductoscope.analysis.ranks.report import (
     report_on,
 )
 from inductoscope.errors import ToolFailure, UsageError
-from inductoscope.hangs.logs.answers import Answer, Kind, judge, urgency
+from inductoscope.hangs.logs.answers import (
+    Answer,
+    Kind,
+    judge,
+    urgency,
+)
 from inductoscope.hangs.logs.log_files import STDIN, Log, find_logs
 from inductoscope.hangs.logs.reading import (
     PIECE,

@@ -10,7 +10,12 @@ from pathlib import Path
 
 from inductoscope.analysis.ranks.decisions import DecisionFold, RankLog, RankProgress
 from inductoscope.analysis.ranks.report import RankPlace, RankReport, report_on
-from inductoscope.model.entities import Compile, Process, Recording, UncaughtException
+from inductoscope.model.entities import (
+    Compile,
+    Process,
+    Recording,
+    UncaughtException,
+)
 from inductoscope.model.fx import (
     FxGraph,
     FxNode,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from inductoscope.torch_facts import stages
-from inductoscope.vocabulary.verdicts import Confidence
+from inductoscope.verdicts import Confidence
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ from inductoscope.model.join import final_graph
 from inductoscope.model.schedule import ScheduledNode, read_schedule
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.triton_indices import Wraparound, kernel_indices
-from inductoscope.vocabulary.verdicts import Confidence
+from inductoscope.verdicts import Confidence
 
 _VALUE = re.compile(r"(?:index|value)_expr(?:_\d+)?")
 _MEMORY = re.compile(r"(?:load|store|store_reduction)(?:_\d+)?")

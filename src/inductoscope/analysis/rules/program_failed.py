@@ -20,7 +20,12 @@ from pathlib import PurePath
 
 from inductoscope.analysis.rules.compile_error import INTERRUPTIONS
 from inductoscope.analysis.rules.finding import Finding
-from inductoscope.model.entities import Compile, Process, Recording, UncaughtException
+from inductoscope.model.entities import (
+    Compile,
+    Process,
+    Recording,
+    UncaughtException,
+)
 from inductoscope.model.process_position import what_runs
 from inductoscope.model.raised_exceptions import Raising, where_raised
 from inductoscope.model.target import recording_target

@@ -20,7 +20,12 @@ from collections.abc import Iterator
 from inductoscope.analysis.ranks.comparing import OddRanks, RankSide, RankSplit
 from inductoscope.analysis.ranks.decisions import KINDS, Weight
 from inductoscope.analysis.ranks.recorded import ranks_of
-from inductoscope.analysis.ranks.report import RankReport, is_deadly, is_deadly_split, ranks_text
+from inductoscope.analysis.ranks.report import (
+    RankReport,
+    is_deadly,
+    is_deadly_split,
+    ranks_text,
+)
 from inductoscope.analysis.rules.finding import Finding
 from inductoscope.model.entities import Recording
 

@@ -22,7 +22,7 @@ from inductoscope.model.entities import Recording
 from inductoscope.model.join import KernelPlace, kernel_places
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.cpp_loops import LoopNest, loop_nests
-from inductoscope.vocabulary.verdicts import Confidence
+from inductoscope.verdicts import Confidence
 
 # Fewer elements take less time than a call of the kernel from Python.
 FEWEST = 1 << 16

@@ -21,7 +21,7 @@ from inductoscope.analysis.rules.finding import Finding
 from inductoscope.model.entities import Recording
 from inductoscope.recording import values
 from inductoscope.torch_facts import stages
-from inductoscope.vocabulary.verdicts import Confidence
+from inductoscope.verdicts import Confidence
 
 
 def check(recording: Recording) -> Iterator[Finding]:

@@ -17,7 +17,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from inductoscope.analysis.rules.finding import Finding
-from inductoscope.model.entities import Autotune, Compile, InductorGraph, Recording
+from inductoscope.model.entities import (
+    Autotune,
+    Compile,
+    InductorGraph,
+    Recording,
+)
 from inductoscope.model.fx import FxNode, read_graph
 from inductoscope.model.join import final_graph, place_of
 from inductoscope.recording.values import members

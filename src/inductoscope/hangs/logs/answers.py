@@ -34,7 +34,7 @@ from inductoscope.torch_facts.stages import (
     WRAPPER,
 )
 from inductoscope.torch_facts.torch_trace import Phase, TracedCompile
-from inductoscope.vocabulary.verdicts import Confidence
+from inductoscope.verdicts import Confidence
 from inductoscope.wording import count_of
 
 _LONGEST_EVIDENCE = 300

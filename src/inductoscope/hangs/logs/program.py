@@ -9,11 +9,23 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from inductoscope.hangs.logs.lines import FAILED_CHOICE, SETTING, Line, pattern_of, recognise
+from inductoscope.hangs.logs.lines import (
+    FAILED_CHOICE,
+    SETTING,
+    Line,
+    pattern_of,
+    recognise,
+)
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.log_choices import Choice, parse_choice, whole_choice
 from inductoscope.torch_facts.log_lines import LineMeaning
-from inductoscope.torch_facts.log_text import ASSEMBLER_KILLED, COLLECTIVE, CRASHED, Origin, Program
+from inductoscope.torch_facts.log_text import (
+    ASSEMBLER_KILLED,
+    COLLECTIVE,
+    CRASHED,
+    Origin,
+    Program,
+)
 from inductoscope.torch_facts.printed_stacks import LoggedStack
 from inductoscope.torch_facts.stage_lookup import stage_of_frames
 from inductoscope.torch_facts.torch_trace import PhaseFold

@@ -39,7 +39,12 @@ from inductoscope.processes.side_by_side import worker_context
 from inductoscope.processes.status import own_cores
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.log_lines import LineMeaning
-from inductoscope.torch_facts.log_text import ASIDE, COLLECTIVE, Origin, Program
+from inductoscope.torch_facts.log_text import (
+    ASIDE,
+    COLLECTIVE,
+    Origin,
+    Program,
+)
 from inductoscope.torch_facts.printed_stacks import LoggedStack
 from inductoscope.torch_facts.stage_lookup import stage_of_frames
 from inductoscope.torch_facts.torch_trace import Record

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from inductoscope.hangs.watch.scene import Scene, StallDiagnosis, endable, file_name, has_stage
+from inductoscope.hangs.watch.scene import (
+    Scene,
+    StallDiagnosis,
+    endable,
+    file_name,
+    has_stage,
+)
 from inductoscope.processes.locks import FileLock
 from inductoscope.processes.tree import ProcessSample
 from inductoscope.torch_facts import stages

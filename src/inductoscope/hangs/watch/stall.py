@@ -12,7 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from inductoscope.hangs.watch.classify import classify
-from inductoscope.hangs.watch.scene import Scene, StallDiagnosis, mark, positions, user_frame
+from inductoscope.hangs.watch.scene import (
+    Scene,
+    StallDiagnosis,
+    mark,
+    positions,
+    user_frame,
+)
 from inductoscope.model.process_position import ProcessPosition
 from inductoscope.processes.locks import (
     FileLock,

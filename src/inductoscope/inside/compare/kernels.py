@@ -20,7 +20,12 @@ from torch.fx import GraphModule
 
 from inductoscope.inside.compare import cpp_reports, python_wrappers
 from inductoscope.inside.compare.bug_or_rounding import is_close, judge_tensor
-from inductoscope.inside.compare.graphs import NodeValues, inputs_for, named_inputs, snapshot
+from inductoscope.inside.compare.graphs import (
+    NodeValues,
+    inputs_for,
+    named_inputs,
+    snapshot,
+)
 from inductoscope.inside.compare.reference import FEW_SAMPLES_FIRST
 from inductoscope.inside.compare.values import copy_values, is_plain
 from inductoscope.inside.scope import SCOPE

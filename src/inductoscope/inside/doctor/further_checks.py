@@ -17,7 +17,12 @@ import torch
 from torch.fx import GraphModule
 from torch.utils._pytree import tree_leaves
 
-from inductoscope.doctor.failure import ERROR, NAN, WRONG, Failure
+from inductoscope.doctor.failure import (
+    ERROR,
+    NAN,
+    WRONG,
+    Failure,
+)
 from inductoscope.doctor.finding import say
 from inductoscope.errors import ToolFailure
 from inductoscope.inside.compare.bug_or_rounding import is_close, judge, same_values
@@ -25,7 +30,12 @@ from inductoscope.inside.compare.graphs import as_function
 from inductoscope.inside.compare.guarded_memory import GuardedMemory
 from inductoscope.inside.compare.kernels import KEPT
 from inductoscope.inside.compare.reference import Case
-from inductoscope.inside.compare.values import Outcome, draws_random_numbers, nodes_that_draw, run
+from inductoscope.inside.compare.values import (
+    Outcome,
+    draws_random_numbers,
+    nodes_that_draw,
+    run,
+)
 from inductoscope.inside.doctor.program_copy import program_copy
 from inductoscope.inside.search.candidate import Candidate, has_transforms
 from inductoscope.inside.search.failure_signature import failure_of_comparison, failure_of_signal

@@ -24,7 +24,12 @@ from inductoscope.doctor.failure import (
     Location,
     advice_on_machine,
 )
-from inductoscope.doctor.finding import Found, StepClock, say, write_found
+from inductoscope.doctor.finding import (
+    Found,
+    StepClock,
+    say,
+    write_found,
+)
 from inductoscope.doctor.instructions import Instructions
 from inductoscope.errors import InductoscopeError, ToolFailure
 from inductoscope.inside.repro.failure_script import (

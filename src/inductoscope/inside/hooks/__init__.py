@@ -20,24 +20,12 @@ from inductoscope.inside.hooks import (
     passes,
     scheduler,
 )
-from inductoscope.inside.hooks import (
-    codegen as memory,
-)
-from inductoscope.inside.hooks import (
-    dynamo as settings,
-)
-from inductoscope.inside.hooks import (
-    dynamo as tracing,
-)
-from inductoscope.inside.hooks import (
-    inductor as cuda_graphs,
-)
-from inductoscope.inside.hooks import (
-    kernel_lines as line_owners,
-)
-from inductoscope.inside.hooks import (
-    native as workers,
-)
+from inductoscope.inside.hooks import codegen as memory
+from inductoscope.inside.hooks import dynamo as settings
+from inductoscope.inside.hooks import dynamo as tracing
+from inductoscope.inside.hooks import inductor as cuda_graphs
+from inductoscope.inside.hooks import kernel_lines as line_owners
+from inductoscope.inside.hooks import native as workers
 from inductoscope.torch_facts.torch_names import Hook
 
 HOOKS: tuple[Hook, ...] = (

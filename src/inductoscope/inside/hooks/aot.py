@@ -20,11 +20,7 @@ from inductoscope.inside.scope import SCOPE
 from inductoscope.recording.events import Decomposed, GraphLeft
 from inductoscope.torch_facts import private_names as hooked
 from inductoscope.torch_facts import stages
-from inductoscope.torch_facts.torch_names import (
-    Hook,
-    Replacement,
-    Wrap,
-)
+from inductoscope.torch_facts.torch_names import Hook, Replacement, Wrap
 
 _GRAPH_COMPILE = "torch._functorch._aot_autograd.graph_compile"
 

@@ -29,11 +29,7 @@ from inductoscope.recording.events import (
 )
 from inductoscope.torch_facts import private_names as hooked
 from inductoscope.torch_facts import stages
-from inductoscope.torch_facts.torch_names import (
-    Hook,
-    Replacement,
-    Wrap,
-)
+from inductoscope.torch_facts.torch_names import Hook, Replacement, Wrap
 
 _SCHEDULER = "torch._inductor.scheduler"
 _WRAPPER = "torch._inductor.codegen.wrapper"

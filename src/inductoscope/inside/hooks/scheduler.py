@@ -20,11 +20,7 @@ from inductoscope.inside.scope import BROKEN, SCOPE
 from inductoscope.recording.events import NodesScheduled
 from inductoscope.torch_facts import private_names as hooked
 from inductoscope.torch_facts import stages
-from inductoscope.torch_facts.torch_names import (
-    Hook,
-    Replacement,
-    Wrap,
-)
+from inductoscope.torch_facts.torch_names import Hook, Replacement, Wrap
 
 
 def _scheduling(args: Arguments, kwargs: Keywords) -> Any:

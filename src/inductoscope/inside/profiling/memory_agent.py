@@ -9,7 +9,12 @@ from typing import Any
 
 from inductoscope.inside.install import Installer
 from inductoscope.inside.profiling import memory_steps
-from inductoscope.inside.profiling.call_clock import Agent, CallClock, is_traced, start_agent
+from inductoscope.inside.profiling.call_clock import (
+    Agent,
+    CallClock,
+    is_traced,
+    start_agent,
+)
 from inductoscope.inside.profiling.memory_steps import PROGRAM_ENDED, StepTracer
 from inductoscope.inside.scope import SCOPE
 from inductoscope.profiling.memory_trace import write_memory

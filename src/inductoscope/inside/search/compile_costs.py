@@ -22,7 +22,12 @@ from inductoscope.doctor.failure import SLOW, Failure
 from inductoscope.inside.compare.values import copy_values
 from inductoscope.inside.scope import SCOPE
 from inductoscope.inside.search.candidate import Candidate
-from inductoscope.inside.search.forks import ForkAnswer, Forks, PipeWriter, Work
+from inductoscope.inside.search.forks import (
+    ForkAnswer,
+    Forks,
+    PipeWriter,
+    Work,
+)
 from inductoscope.inside.search.oracle import (
     Around,
     Oracle,
@@ -38,7 +43,12 @@ from inductoscope.inside.search.stack_samples import HotPath, StackSampler, hot_
 from inductoscope.inside.search.subgraph import record_values, subgraph
 from inductoscope.model.process_position import OpenStages
 from inductoscope.processes.status import thread_delay
-from inductoscope.profiling.compile_growth import CompileCost, PartCost, against_plain, between
+from inductoscope.profiling.compile_growth import (
+    CompileCost,
+    PartCost,
+    against_plain,
+    between,
+)
 from inductoscope.recording.decoding import Entry
 from inductoscope.recording.events import (
     Event,

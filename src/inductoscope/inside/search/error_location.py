@@ -27,7 +27,12 @@ from inductoscope.inside.compare.kernels import (
 from inductoscope.inside.compare.passes import PassWatch, first_break, first_false_metadata
 from inductoscope.inside.scope import SCOPE
 from inductoscope.inside.search.candidate import Candidate
-from inductoscope.inside.search.forks import ForkAnswer, Forks, PipeWriter, Work
+from inductoscope.inside.search.forks import (
+    ForkAnswer,
+    Forks,
+    PipeWriter,
+    Work,
+)
 from inductoscope.inside.search.oracle import (
     EagerFails,
     compiling,

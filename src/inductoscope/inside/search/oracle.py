@@ -34,7 +34,12 @@ from inductoscope.inside.compare.values import (
     run,
 )
 from inductoscope.inside.search.axis import patched
-from inductoscope.inside.search.candidate import Candidate, CandidateWork, marked_inputs, marking
+from inductoscope.inside.search.candidate import (
+    Candidate,
+    CandidateWork,
+    marked_inputs,
+    marking,
+)
 from inductoscope.inside.search.failure_signature import (
     failure_of_answer,
     failure_of_comparison,

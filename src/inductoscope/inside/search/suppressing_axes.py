@@ -8,7 +8,12 @@ from dataclasses import dataclass
 import torch
 
 from inductoscope.doctor.delta_debugging import last_needed
-from inductoscope.doctor.failure import HANG, Failure, Location, SuppressingAxis
+from inductoscope.doctor.failure import (
+    HANG,
+    Failure,
+    Location,
+    SuppressingAxis,
+)
 from inductoscope.inside.search.axes import AXES
 from inductoscope.inside.search.axis import Axis, Fuel, Situation
 from inductoscope.inside.search.candidate import Candidate, CandidateWork, special_flow

@@ -27,7 +27,12 @@ from inductoscope.doctor.failure import (
 )
 from inductoscope.errors import ToolFailure
 from inductoscope.inside.compare.bug_or_rounding import is_close, judge, strides_that_matter
-from inductoscope.inside.compare.graphs import as_function, input_names, inputs_for, snapshot
+from inductoscope.inside.compare.graphs import (
+    as_function,
+    input_names,
+    inputs_for,
+    snapshot,
+)
 from inductoscope.inside.compare.kernels import (
     KEPT,
     EnoughSeen,
@@ -42,7 +47,12 @@ from inductoscope.inside.compare.passes import PassDivergence, PassWatch, first_
 from inductoscope.inside.compare.reference import Case
 from inductoscope.inside.compare.values import copy_values, is_plain, run
 from inductoscope.inside.search.candidate import Candidate, is_operation
-from inductoscope.inside.search.forks import ForkAnswer, Forks, Work, can_fork
+from inductoscope.inside.search.forks import (
+    ForkAnswer,
+    Forks,
+    Work,
+    can_fork,
+)
 from inductoscope.inside.search.oracle import (
     Oracle,
     compiled,

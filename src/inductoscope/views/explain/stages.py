@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from inductoscope import verdicts
 from inductoscope.torch_facts import stages
-from inductoscope.vocabulary import verdicts
 
 
 @dataclass(frozen=True)

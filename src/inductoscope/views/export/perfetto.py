@@ -9,7 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from inductoscope.model.entities import Recording
-from inductoscope.model.timeline import Lane, Span, Timeline, timeline
+from inductoscope.model.timeline import (
+    Lane,
+    Span,
+    Timeline,
+    timeline,
+)
 from inductoscope.recording.profile_file import (
     KERNELS,
     MEMORY,

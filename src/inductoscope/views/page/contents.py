@@ -28,7 +28,12 @@ from inductoscope.model.entities import (
 )
 from inductoscope.model.join import GraphJoin
 from inductoscope.model.kernels import NativeIndex, generated
-from inductoscope.model.target import left_out, recording_target, target_note, target_notes
+from inductoscope.model.target import (
+    left_out,
+    recording_target,
+    target_note,
+    target_notes,
+)
 from inductoscope.model.timeline import Timeline, timeline
 from inductoscope.packages.package import count_guards, recorded_package
 from inductoscope.recording.values import texts
@@ -70,7 +75,12 @@ from inductoscope.views.page.contract import (
     StageTime,
     TimelineHead,
 )
-from inductoscope.views.page.graph_chunks import buffer_rows, chunk_of, graph_digests, recorded
+from inductoscope.views.page.graph_chunks import (
+    buffer_rows,
+    chunk_of,
+    graph_digests,
+    recorded,
+)
 from inductoscope.views.page.graph_tables import (
     GraphSummary,
     costliest,

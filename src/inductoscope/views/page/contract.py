@@ -10,7 +10,7 @@ from typing import Any, Generic, Literal, NewType, TypeVar
 from inductoscope.analysis.fusion.ledger import LedgerRow
 from inductoscope.model.entities import CacheLookup, GraphBreak, Recompile
 from inductoscope.recording.codec import json_keys
-from inductoscope.vocabulary.verdicts import Confidence
+from inductoscope.verdicts import Confidence
 
 Row = TypeVar("Row")
 

@@ -27,7 +27,13 @@ from inductoscope.model.join import (
     numbers_by_step,
     why_codeless,
 )
-from inductoscope.model.kernels import LIBRARY, NativeIndex, calls_by_name, generated, library_calls
+from inductoscope.model.kernels import (
+    LIBRARY,
+    NativeIndex,
+    calls_by_name,
+    generated,
+    library_calls,
+)
 from inductoscope.model.memory import GraphMemory, Room, read_memory
 from inductoscope.model.schedule import Buffer, ScheduledNode
 from inductoscope.recording.values import filled, members, texts

@@ -14,7 +14,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from inductoscope.analysis.fusion.ledger import LedgerRow, Outcome, graph_ledger
-from inductoscope.model.entities import Compile, InductorGraph, Kernel, NativeCompile
+from inductoscope.model.entities import (
+    Compile,
+    InductorGraph,
+    Kernel,
+    NativeCompile,
+)
 from inductoscope.model.fx import FxNode
 from inductoscope.model.join import GraphJoin
 from inductoscope.model.kernels import LIBRARY, NativeIndex, generated

@@ -18,6 +18,7 @@ from inductoscope.recording.values import (
     wholes,
 )
 from inductoscope.recording.verdict_file import stored_verdict
+from inductoscope.verdicts import Confidence
 from inductoscope.views.page.contract import (
     PageEvidence,
     PageTrail,
@@ -28,7 +29,6 @@ from inductoscope.views.page.contract import (
     PageWrongValue,
     Reproducer,
 )
-from inductoscope.vocabulary.verdicts import Confidence
 
 
 def verdict_view(recording: Recording) -> PageVerdict | None:

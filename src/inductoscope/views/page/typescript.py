@@ -15,8 +15,14 @@ from pathlib import Path
 from typing import Any, Literal, Union
 
 from inductoscope.recording.codec import json_keys
-from inductoscope.views.page.contract import CHUNKS, Index, LineNumber, PageTable, SharedTable
-from inductoscope.vocabulary.verdicts import CONFIDENCES, Confidence
+from inductoscope.verdicts import CONFIDENCES, Confidence
+from inductoscope.views.page.contract import (
+    CHUNKS,
+    Index,
+    LineNumber,
+    PageTable,
+    SharedTable,
+)
 
 _PLACE = Path(__file__).resolve().parents[4] / "web" / "src" / "contract.ts"
 _HEAD = """/**

@@ -10,7 +10,12 @@ from typing import Any
 
 from inductoscope.kernels.alone import Attempt, KernelTrial
 from inductoscope.recording.kernel_values import FOLDER, INDEX, KernelValue
-from inductoscope.torch_facts.triton_kernels import Dotted, KernelFile, Made, Opaque
+from inductoscope.torch_facts.triton_kernels import (
+    Dotted,
+    KernelFile,
+    Made,
+    Opaque,
+)
 from inductoscope.views.report.terminal import (
     BAD,
     FAINT,

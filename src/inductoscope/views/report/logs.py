@@ -9,7 +9,12 @@ from dataclasses import asdict
 from typing import Any
 
 from inductoscope.analysis.ranks.report import RankReport
-from inductoscope.hangs.choices.analysis import AnalysedAnswer, AnalysedGroup, Analysis, Comparison
+from inductoscope.hangs.choices.analysis import (
+    AnalysedAnswer,
+    AnalysedGroup,
+    Analysis,
+    Comparison,
+)
 from inductoscope.hangs.choices.causes import Cause
 from inductoscope.hangs.choices.stuck_choices import Suspect
 from inductoscope.hangs.logs.answers import Answer

@@ -17,9 +17,20 @@ from inductoscope.profiling.kernel_profile import (
     is_slower_than_eager,
     regions_of,
 )
-from inductoscope.profiling.machine import FUNCTIONS, MATRIX, TF32, MachineLimits
+from inductoscope.profiling.machine import (
+    FUNCTIONS,
+    MATRIX,
+    TF32,
+    MachineLimits,
+)
 from inductoscope.profiling.statistics import NOISY, Sample, TimeComparison
-from inductoscope.profiling.timings import FUNCTION, WHOLE, CallTimes, WholeCall, what_is_between
+from inductoscope.profiling.timings import (
+    FUNCTION,
+    WHOLE,
+    CallTimes,
+    WholeCall,
+    what_is_between,
+)
 from inductoscope.views.report.terminal import (
     BAD,
     FAINT,

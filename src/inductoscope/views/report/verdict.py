@@ -6,6 +6,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
+from inductoscope import verdicts as v
 from inductoscope.doctor.verdict import read_verdict
 from inductoscope.model.entities import Recording
 from inductoscope.views.report.terminal import (
@@ -16,7 +17,6 @@ from inductoscope.views.report.terminal import (
     Printer,
 )
 from inductoscope.views.report.times import seconds_text
-from inductoscope.vocabulary import verdicts as v
 from inductoscope.wording import count_of
 
 _STYLES = {

@@ -1,1 +1,0 @@
-"""Words that all rooms share: stages, user frames, verdicts, torch's names and log lines."""
