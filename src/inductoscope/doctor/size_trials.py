@@ -32,7 +32,7 @@ from inductoscope.targets.work_list import GraphOrder, captured_graphs
 from inductoscope.torch_facts.index_expressions import NotUnderstood, NoValue, value_of
 from inductoscope.wording import count_of
 
-_CHILD = Path(__file__).with_name("size_trial_child.py")
+_CHILD = Path(__file__).parents[1] / "inside" / "search" / "size_trial_child.py"
 
 
 @dataclass(frozen=True)

@@ -98,7 +98,9 @@ def run_package(
     environment = child_environment(folder)
     if request.leaks is not None:
         environment |= cpp_library.preloaded(str(request.leaks))
-    program = ChildProgram(Path(__file__).with_name("child.py"), (str(order),), environment)
+    program = ChildProgram(
+        Path(__file__).parents[1] / "inside" / "packages" / "child.py", (str(order),), environment
+    )
 
     def on_event(event: ChildEvent) -> None:
         if event.get("event") == "stage":

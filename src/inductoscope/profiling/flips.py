@@ -763,7 +763,10 @@ def _timed_alone(
         }
         path = Path(folder) / "order.json"
         path.write_text(json.dumps(order), "utf-8")
-        program = ChildProgram(Path(__file__).with_name("prediction_child.py"), (str(path), "0"))
+        program = ChildProgram(
+            Path(__file__).parents[1] / "inside" / "profiling" / "prediction_child.py",
+            (str(path), "0"),
+        )
         limits = ChildLimits(_SECONDS_ALONE, memory_gib=1024.0)
         ended = run_child(program, limits, Path(folder), lambda event: None)
     timed = [event["variants"] for event in ended.events if event.get("event") == "timed"]

@@ -419,7 +419,8 @@ def measure_eager(recording: Recording, threads: int, notes: list[str]) -> tuple
         path = Path(folder) / "order.json"
         path.write_text(json.dumps([asdict(order) for order in orders]), "utf-8")
         program = ChildProgram(
-            Path(__file__).with_name("eager_child.py"), (str(path), str(threads))
+            Path(__file__).parents[1] / "inside" / "profiling" / "eager_child.py",
+            (str(path), str(threads)),
         )
         limits = ChildLimits(_SECONDS, memory_gib=1024.0)
         ended = run_child(program, limits, Path(folder), lambda event: None)

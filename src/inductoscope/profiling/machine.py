@@ -243,7 +243,8 @@ def _read(path: Path) -> MachineLimits | None:
 
 def _measure(device: str, threads: int, functions: tuple[str, ...]) -> MachineLimits:
     program = ChildProgram(
-        Path(__file__).with_name("child.py"), (device, str(threads), ",".join(functions))
+        Path(__file__).parents[1] / "inside" / "profiling" / "machine_child.py",
+        (device, str(threads), ",".join(functions)),
     )
     limits = ChildLimits(_SECONDS, _SECONDS, memory_gib=256.0)
     with tempfile.TemporaryDirectory(prefix="inductoscope-machine-") as folder:

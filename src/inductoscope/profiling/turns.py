@@ -340,7 +340,9 @@ _WHERE = "torch._inductor.config"
 
 def known_settings() -> Mapping[str, Mapping[str, Any]]:
     """Every setting of the installed torch, with its default."""
-    program = ChildProgram(Path(__file__).with_name("child.py"), ())
+    program = ChildProgram(
+        Path(__file__).parents[1] / "inside" / "profiling" / "settings_child.py", ()
+    )
     with tempfile.TemporaryDirectory(prefix="inductoscope-settings-") as folder:
         ended = run_child(
             program, ChildLimits(_SECONDS, _SECONDS), Path(folder), lambda event: None

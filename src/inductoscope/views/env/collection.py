@@ -210,7 +210,7 @@ def _holds(library: Path, name: str) -> bool:
 
 SECONDS = 120.0
 
-_PROBE = Path(__file__).with_name("probe.py")
+_PROBE = Path(__file__).parents[2] / "inside" / "torch_probe.py"
 
 
 @dataclass(frozen=True)
