@@ -22,6 +22,7 @@ from inductoscope.analysis.bounds.verdicts import Broken, JudgedAccess
 from inductoscope.model.entities import Recording
 from inductoscope.model.memory import GraphMemory
 from inductoscope.processes.children import (
+    INSIDE,
     ChildLimits,
     ChildProgram,
     ChildResult,
@@ -32,7 +33,7 @@ from inductoscope.targets.work_list import GraphOrder, captured_graphs
 from inductoscope.torch_facts.index_expressions import NotUnderstood, NoValue, value_of
 from inductoscope.wording import count_of
 
-_CHILD = Path(__file__).parents[1] / "inside" / "search" / "size_trial_child.py"
+_CHILD = INSIDE / "search" / "size_trial_child.py"
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ from inductoscope.kernels.plan import (
     with_settings,
 )
 from inductoscope.processes.children import (
+    INSIDE,
     ChildEvent,
     ChildLimits,
     ChildProgram,
@@ -162,7 +163,7 @@ def _attempt(plan: Plan, limits: ChildLimits, folder: Path, say: Callable[[str],
     script.write_text(script_text(plan), "utf-8")
     script.with_suffix(".target").write_text(plan.target.kind)
     program = ChildProgram(
-        Path(__file__).parents[1] / "inside" / "triton_probe.py",
+        INSIDE / "triton_probe.py",
         (str(script), str(folder)),
         {
             "TRITON_CACHE_DIR": str(folder / "cache"),
@@ -313,7 +314,7 @@ def ask_torch(kernel: KernelFile, limits: ChildLimits, folder: Path) -> tuple[li
     module.write_text(module_text(kernel), "utf-8")
     answers: list[ChildEvent] = []
     program = ChildProgram(
-        Path(__file__).parents[1] / "inside" / "torch_configs.py",
+        INSIDE / "torch_configs.py",
         (str(module),),
         {"TRITON_CACHE_DIR": str(folder / "cache"), "TORCHINDUCTOR_CACHE_DIR": str(folder)},
     )

@@ -19,6 +19,7 @@ from inductoscope.errors import ToolFailure, UsageError
 from inductoscope.packages import cpp_library
 from inductoscope.packages.package import Package, PackagedModel
 from inductoscope.processes.children import (
+    INSIDE,
     ChildEvent,
     ChildLimits,
     ChildProgram,
@@ -98,9 +99,7 @@ def run_package(
     environment = child_environment(folder)
     if request.leaks is not None:
         environment |= cpp_library.preloaded(str(request.leaks))
-    program = ChildProgram(
-        Path(__file__).parents[1] / "inside" / "packages" / "child.py", (str(order),), environment
-    )
+    program = ChildProgram(INSIDE / "packages" / "child.py", (str(order),), environment)
 
     def on_event(event: ChildEvent) -> None:
         if event.get("event") == "stage":

@@ -28,7 +28,9 @@ ChildEvent = dict[str, Any]
 
 _LOOK_EVERY = 0.25  # seconds
 _MOST_OUTPUT = 200_000  # characters kept of what the child printed
-_BOUNDED = str(Path(__file__).parents[1] / "inside" / "child.py")
+# The place of all that imports torch.
+INSIDE = Path(__file__).parents[1] / "inside"
+_BOUNDED = str(INSIDE / "child.py")
 
 
 @dataclass(frozen=True)
@@ -240,7 +242,7 @@ def start_group(
 
 _GUARD_LOOKS_EVERY = 0.25  # seconds
 _AT_ONCE = 65_536
-_GUARD_SCRIPT = str(Path(__file__).parents[1] / "inside" / "child.py")
+_GUARD_SCRIPT = str(INSIDE / "child.py")
 
 
 class GuardedCommand:

@@ -23,7 +23,7 @@ from inductoscope.inside import private_cache
 from inductoscope.model.entities import Compile, Recording
 from inductoscope.model.fx import bare_operation
 from inductoscope.model.join import KernelPlace, kernel_places
-from inductoscope.processes.children import ChildLimits, ChildProgram, run_child
+from inductoscope.processes.children import INSIDE, ChildLimits, ChildProgram, run_child
 from inductoscope.profiling.evidence import RecordedEvidence
 from inductoscope.profiling.kernel_profile import KernelProfile, Profile, floor_for
 from inductoscope.profiling.kernel_work import KernelWork
@@ -764,7 +764,7 @@ def _timed_alone(
         path = Path(folder) / "order.json"
         path.write_text(json.dumps(order), "utf-8")
         program = ChildProgram(
-            Path(__file__).parents[1] / "inside" / "profiling" / "prediction_child.py",
+            INSIDE / "profiling" / "prediction_child.py",
             (str(path), "0"),
         )
         limits = ChildLimits(_SECONDS_ALONE, memory_gib=1024.0)

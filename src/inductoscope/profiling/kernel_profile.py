@@ -27,7 +27,7 @@ from inductoscope.model.entities import (
 from inductoscope.model.fold import load
 from inductoscope.model.fx import FxNode
 from inductoscope.model.join import GraphJoin
-from inductoscope.processes.children import ChildLimits, ChildProgram, run_child
+from inductoscope.processes.children import INSIDE, ChildLimits, ChildProgram, run_child
 from inductoscope.profiling.kernel_work import FUNCTIONS, GraphWork, KernelWork
 from inductoscope.profiling.machine import (
     TOLERANCE,
@@ -419,7 +419,7 @@ def measure_eager(recording: Recording, threads: int, notes: list[str]) -> tuple
         path = Path(folder) / "order.json"
         path.write_text(json.dumps([asdict(order) for order in orders]), "utf-8")
         program = ChildProgram(
-            Path(__file__).parents[1] / "inside" / "profiling" / "eager_child.py",
+            INSIDE / "profiling" / "eager_child.py",
             (str(path), str(threads)),
         )
         limits = ChildLimits(_SECONDS, memory_gib=1024.0)

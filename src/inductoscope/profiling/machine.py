@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from inductoscope.errors import ToolFailure
-from inductoscope.processes.children import ChildLimits, ChildProgram, run_child
+from inductoscope.processes.children import INSIDE, ChildLimits, ChildProgram, run_child
 from inductoscope.processes.status import own_cores
 from inductoscope.recording.codec import decode, encode
 
@@ -243,7 +243,7 @@ def _read(path: Path) -> MachineLimits | None:
 
 def _measure(device: str, threads: int, functions: tuple[str, ...]) -> MachineLimits:
     program = ChildProgram(
-        Path(__file__).parents[1] / "inside" / "profiling" / "machine_child.py",
+        INSIDE / "profiling" / "machine_child.py",
         (device, str(threads), ",".join(functions)),
     )
     limits = ChildLimits(_SECONDS, _SECONDS, memory_gib=256.0)

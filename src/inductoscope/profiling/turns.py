@@ -22,6 +22,7 @@ from inductoscope.errors import ToolFailure, UsageError
 from inductoscope.inside import private_cache
 from inductoscope.launch.program import environment_for
 from inductoscope.processes.children import (
+    INSIDE,
     ChildLimits,
     ChildProgram,
     run_child,
@@ -340,9 +341,7 @@ _WHERE = "torch._inductor.config"
 
 def known_settings() -> Mapping[str, Mapping[str, Any]]:
     """Every setting of the installed torch, with its default."""
-    program = ChildProgram(
-        Path(__file__).parents[1] / "inside" / "profiling" / "settings_child.py", ()
-    )
+    program = ChildProgram(INSIDE / "profiling" / "settings_child.py", ())
     with tempfile.TemporaryDirectory(prefix="inductoscope-settings-") as folder:
         ended = run_child(
             program, ChildLimits(_SECONDS, _SECONDS), Path(folder), lambda event: None

@@ -29,6 +29,7 @@ from inductoscope.model.entities import Recording
 from inductoscope.model.fold import load
 from inductoscope.model.target import recording_target
 from inductoscope.processes.children import (
+    INSIDE,
     ChildEvent,
     ChildLimits,
     ChildProgram,
@@ -172,7 +173,7 @@ def _run(
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="inductoscope-recompile-") as name:
         (path := Path(name, "order.json")).write_text(order.to_json(), "utf-8")
-        program = Path(__file__).parents[1] / "inside" / "recompile_child.py"
+        program = INSIDE / "recompile_child.py"
         child = ChildProgram(program, (str(path),), _environment(folder, Path(name)))
         bounds = ChildLimits(seconds=limits.seconds, memory_gib=limits.memory_gib)
         ended = run_child(child, bounds, Path(name), heard)
