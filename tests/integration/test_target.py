@@ -337,7 +337,7 @@ def test_pretending_needs_a_target() -> None:
 def test_the_wide_product_is_computed_in_32_bits_by_the_torch_that_is_installed(
     on_h100: Recording,
 ) -> None:
-    (finding,) = narrow_value.check(on_h100)
+    (finding,) = narrow_value(on_h100)
     assert finding.confidence == "proven"
     assert "0 to 10,000,000,000" in finding.title
     assert finding.source == "/scripts/model.py:4"

@@ -283,7 +283,7 @@ def test_the_skill_begins_with_its_name_and_when_to_use_it(text: str) -> None:
 
 def test_the_skill_has_every_word_that_the_json_may_use(text: str) -> None:
     words = [stage.name for stage in STAGES] + [verdict.name for verdict in VERDICTS]
-    words += [rule.__module__.rpartition(".")[2] for rule in RULES]
+    words += [rule.__name__ for rule in RULES]
     for word in (*words, *COMMANDS, "pool-deadlock"):
         assert f"| `{word}` |" in text
 

@@ -15,7 +15,7 @@ import pytest
 
 import inductoscope
 from inductoscope import api
-from inductoscope.analysis.rules import RULES
+from inductoscope.analysis.rules import RULES, Rule
 from inductoscope.cli import COMMANDS
 from inductoscope.inside.hooks import HOOKS
 from inductoscope.model.fold import HANDLERS, READ_ELSEWHERE
@@ -125,17 +125,12 @@ def test_a_file_says_what_it_is_for(path: Path) -> None:
     assert ast.get_docstring(tree_of(path))
 
 
-RULE_FILES = sorted(
-    path
-    for path in (ROOT / "analysis" / "rules").glob("*.py")
-    if path.stem not in ("__init__", "finding")
-)
 HEADINGS = ("What it finds:", "Why it matters:", "Example:", "What to do:")
 
 
-@pytest.mark.parametrize("path", RULE_FILES, ids=lambda path: path.stem)
-def test_a_rule_is_documented_under_the_same_headings(path: Path) -> None:
-    paragraphs = (ast.get_docstring(tree_of(path)) or "").split("\n\n")
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_a_rule_is_documented_under_the_same_headings(rule: Rule) -> None:
+    paragraphs = (inspect.getdoc(rule) or "").split("\n\n")
     found = [next((h for h in HEADINGS if text.startswith(h)), "") for text in paragraphs[1:]]
     assert tuple(found) == HEADINGS
 
@@ -153,10 +148,19 @@ def test_a_class_has_a_name_of_its_own() -> None:
 # --- tables ---------------------------------------------------------------------------------------
 
 
-def test_every_rule_file_is_in_the_table_of_rules_once() -> None:
-    assert sorted(rule.__module__.rpartition(".")[2] for rule in RULES) == [
-        path.stem for path in RULE_FILES
+def test_every_rule_is_in_the_table_of_rules_once() -> None:
+    """A rule is a public function with a recording as its only argument."""
+    modules = {inspect.getmodule(rule) for rule in RULES}
+    public = [
+        function
+        for module in modules
+        for name, function in inspect.getmembers(module, inspect.isfunction)
+        if function.__module__ == module.__name__
+        and not name.startswith("_")
+        and "What it finds:" in (function.__doc__ or "")
     ]
+    assert len(set(RULES)) == len(RULES)
+    assert set(public) == set(RULES)
 
 
 def test_every_command_file_is_in_the_table_of_commands_once() -> None:

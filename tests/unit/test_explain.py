@@ -45,7 +45,7 @@ def test_no_name_means_two_stages() -> None:
 
 def test_every_rule_verdict_and_stall_is_explained() -> None:
     found = catalogue()
-    assert set(found["finding"]) == {rule.__module__.rpartition(".")[2] for rule in RULES}
+    assert set(found["finding"]) == {rule.__name__ for rule in RULES}
     for entry in found["finding"].values():
         assert list(entry["parts"]) == ["What it finds", "Why it matters", "Example", "What to do"]
     constants = [str(value) for name, value in vars(verdicts).items() if name.isupper()]

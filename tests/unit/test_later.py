@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from inductoscope.analysis.rules.crash import _last_steps
+from inductoscope.analysis.rules.endings import _last_steps
 from inductoscope.model import fold as later
 from inductoscope.model.entities import InductorGraph
 from inductoscope.model.fold import (

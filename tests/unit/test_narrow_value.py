@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from inductoscope.analysis.rules import narrow_value
 from inductoscope.analysis.rules.finding import Finding
-from inductoscope.analysis.rules.narrow_value import check
 from inductoscope.model.fold import load
 from inductoscope.torch_facts.triton_indices import kernel_indices
 from support.examples import NAMES, stored, write_recording
@@ -70,7 +70,7 @@ def planted(
             nodes: [leaf],
         },
     )
-    return list(check(load(path)))
+    return list(narrow_value(load(path)))
 
 
 # As torch 2.11 writes it, and as 2.13 does: the cast comes when the product has wrapped already.
@@ -112,7 +112,7 @@ def test_an_index_that_goes_into_a_float_is_likely(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_real_recordings_are_silent(name: str) -> None:
-    assert list(check(load(stored(name)))) == []
+    assert list(narrow_value(load(stored(name)))) == []
 
 
 def test_ranges_follow_how_indices_are_split() -> None:

@@ -411,7 +411,7 @@ def test_a_stall_that_moved_on_is_a_note(tmp_path: Path) -> None:
         data = {"number": number, "seconds": 5.0, "judgement": judgement, **more}
         (tmp_path / "recording" / f"stall-{number}.json").write_text(json.dumps(data))
     (tmp_path / "recording" / "stall-3.json").write_text("[not a stall")
-    findings = list(stall.check(load(tmp_path / "recording")))
+    findings = list(stall(load(tmp_path / "recording")))
     assert [finding.is_problem for finding in findings] == [True, False]
 
 
@@ -424,7 +424,7 @@ def test_a_stall_that_ctrl_c_ended_is_a_problem(tmp_path: Path) -> None:
     data = {"number": 1, "seconds": 5.0, "compile": "0/0", "moved": {"after": 9.0}}
     (folder / "stall-1.json").write_text(json.dumps(data))
     recording = load(folder)
-    (finding,) = stall.check(recording)
+    (finding,) = stall(recording)
     assert finding.is_problem
     assert finding.title.startswith("No progress for 5 s or more")
     headline = summary_view(recording, diagnose(recording))["headline"]

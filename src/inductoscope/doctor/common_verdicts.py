@@ -253,7 +253,7 @@ def _no_graph_captured(case: ProgramCase) -> Verdict:
 
 def why_in_eager(recording: Recording) -> str:
     """Why functions that Dynamo captured no graph of ran in eager, as a clause."""
-    titles = [finding.title for finding in ran_in_eager.check(recording)]
+    titles = [finding.title for finding in ran_in_eager(recording)]
     if titles:
         return f"{titles[0][0].lower()}{titles[0][1:].rstrip('.')}"
     named = dict.fromkeys(one.function for one in recording.compiles if one.function)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from inductoscope import verdicts as v
-from inductoscope.analysis.rules import repeated_expressions
+from inductoscope.analysis.rules import findings_of, repeated_expressions
 from inductoscope.analysis.rules.finding import Finding
 from inductoscope.doctor.case import ProgramCase
 from inductoscope.doctor.failure import SLOW, Failure
@@ -175,7 +175,7 @@ def _repeated_expressions(
     """That its loop bodies are far larger than the graph, which every stage after it pays for."""
     if explosion.stage not in _WITH_LOOP_BODIES:
         return None
-    found = repeated_expressions.check(case.recording)
+    found = findings_of(repeated_expressions, case.recording)
     return next((finding for finding in found if finding.compile == suspect.compile), None)
 
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from inductoscope.analysis.rules import SLOWNESS, diagnose, recompiles
+from inductoscope.analysis.rules import SLOWNESS, diagnose, findings_of, recompiles
+from inductoscope.analysis.rules.dynamo import limit_of, main_guard
 from inductoscope.analysis.rules.finding import Finding
 from inductoscope.doctor.case import ProgramCase
 from inductoscope.doctor.instructions import Instructions
@@ -110,7 +111,7 @@ def wasted_compiles(recording: Recording, seconds: float) -> Iterator[WastedComp
 
     Only if their compiles are most of the run, which took so many seconds.
     """
-    for finding in recompiles.check(recording):
+    for finding in findings_of(recompiles, recording):
         last = next((c for c in recording.compiles if c.id == finding.compile), None)
         if last is None:
             continue
@@ -119,9 +120,7 @@ def wasted_compiles(recording: Recording, seconds: float) -> Iterator[WastedComp
         again = tuple(compile_ for compile_ in every if compile_.recompile is not None)
         names = {compile_.id for compile_ in every}
         calls = [check for check in recording.checks if check.compile in names]
-        found = WastedCompiles(
-            finding, recompiles.main_guard(again), again, recompiles.limit_of(again), len(calls)
-        )
+        found = WastedCompiles(finding, main_guard(again), again, limit_of(again), len(calls))
         is_most = sum(compile_.seconds for compile_ in every) > _MOST_OF_THE_RUN * seconds
         if is_most and not names & set(recording.unchecked) and _is_wasted(found, calls):
             yield found

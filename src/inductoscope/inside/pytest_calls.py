@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 
-from inductoscope.analysis.rules.compile_error import check
+from inductoscope.analysis.rules.endings import compile_error
 from inductoscope.doctor.failure import NAN
 from inductoscope.inside.compare.bug_or_rounding import (
     UNINITIALISED,
@@ -311,7 +311,7 @@ def finding_of_exception(error: BaseException, recording: str) -> SuiteFinding:
         f"Inductor failed to compile a graph: {said}",
         known_by=["the test failed with this exception, or while it handled it"],
     )
-    recorded = [one for one in check(load(Path(recording))) if one.is_problem] if recording else []
+    recorded = [one for one in compile_error(load(Path(recording))) if one.is_problem] if recording else []
     if not recorded:
         return finding
     # The last one: what was raised before did not end the test.

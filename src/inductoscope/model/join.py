@@ -262,6 +262,13 @@ def _found_by_text(
     return found
 
 
+def compiled_graphs(recording: Recording) -> Iterator[tuple[Compile, InductorGraph]]:
+    """Every graph that Inductor compiled, with the compile that it belongs to."""
+    for compile_ in recording.compiles:
+        for graph in compile_.inductor:
+            yield compile_, graph
+
+
 def final_graph(compile_: Compile, graph: InductorGraph) -> str:
     """The digest of the graph that was lowered: after the post-grad passes."""
     for item in reversed(compile_.graphs):

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from inductoscope.analysis.rules import SLOWNESS, diagnose
+from inductoscope.analysis.rules.dynamo import broken_lines
 from inductoscope.analysis.rules.finding import Finding
-from inductoscope.analysis.rules.graph_breaks import broken_lines
 from inductoscope.model.entities import Compile, Recording
 from inductoscope.profiling.kernel_profile import GraphProfile, KernelProfile, Profile
 from inductoscope.profiling.timings import FUNCTION, what_is_between

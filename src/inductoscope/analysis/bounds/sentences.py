@@ -22,7 +22,7 @@ def sentence(judged: JudgedGraph, access: JudgedAccess) -> str:
     """One sentence about an access."""
     verdict = access.verdict
     if isinstance(verdict, Broken):
-        return broken_sentence(judged, access, verdict)
+        return broken_sentence(access, verdict)
     if not access.buffer and isinstance(verdict, OutOfReach):
         return f"{who(access)}: {verdict.why}"
     where = f"{who(access)} {does(access)} {access.buffer} at {_short(access.index)}"
@@ -35,7 +35,7 @@ def sentence(judged: JudgedGraph, access: JudgedAccess) -> str:
     return f"{where}: {verdict.how}"
 
 
-def broken_sentence(judged: JudgedGraph, access: JudgedAccess, found: Broken) -> str:
+def broken_sentence(access: JudgedAccess, found: Broken) -> str:
     """What is outside, and when."""
     positions = (
         f"has the positions {found.first} to {found.end - 1}"

@@ -1,88 +1,99 @@
-"""Rules that read a recording and report what is wrong with it: one file per symptom.
+"""Rules that read a recording and report what is wrong with it, grouped by subject.
 
-A new rule is one file with a `check` function and one line in `RULES`.
+A rule is a function, named for the symptom. `inductoscope explain` prints its docstring: one line,
+then four paragraphs (what it finds, why it matters, an example, what to do). A new rule is such a
+function and one line in `RULES`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
-from inductoscope.analysis.rules import (
+from inductoscope.analysis.rules.cpp_kernels import (
     atomic_adds,
-    cache_hits,
-    compile_error,
-    compile_threads,
-    crash,
-    cudagraphs_off,
     element_by_element,
-    exit_code,
+    recomputed,
+    scalar_loop,
+    threads_restarted,
+)
+from inductoscope.analysis.rules.dynamo import (
     graph_breaks,
-    incomplete_recording,
-    index_overflow,
-    kept_apart,
-    layout_copies,
-    narrow_value,
-    nothing_recorded,
-    out_of_bounds,
-    part_failed,
-    program_failed,
     ran_in_eager,
     ranks_differ,
     recompiles,
-    recomputed,
-    register_spills,
-    repeated_expressions,
-    scalar_loop,
     slow_guards,
-    split_reductions,
+)
+from inductoscope.analysis.rules.endings import (
+    compile_error,
+    crash,
+    exit_code,
+    part_failed,
+    program_failed,
     stall,
-    tensor_cores_unused,
-    threads_restarted,
-    tiny_kernels,
-    tuning_gained_little,
-    unsplit_reductions,
-    view_off,
 )
 from inductoscope.analysis.rules.finding import Finding
+from inductoscope.analysis.rules.gaps import (
+    cache_hits,
+    incomplete_recording,
+    nothing_recorded,
+    view_off,
+)
+from inductoscope.analysis.rules.gpu_kernels import (
+    cudagraphs_off,
+    register_spills,
+    split_reductions,
+    tensor_cores_unused,
+    tiny_kernels,
+    unsplit_reductions,
+)
+from inductoscope.analysis.rules.inductor import (
+    compile_threads,
+    kept_apart,
+    layout_copies,
+    repeated_expressions,
+    tuning_gained_little,
+)
+from inductoscope.analysis.rules.wrong_indices import index_overflow, narrow_value, out_of_bounds
 from inductoscope.model.entities import Recording
 
 Rule = Callable[[Recording], Iterable[Finding]]
 
 RULES: tuple[Rule, ...] = (
-    program_failed.check,
-    compile_error.check,
-    stall.check,
-    crash.check,
-    part_failed.check,
-    ranks_differ.check,
-    narrow_value.check,
-    out_of_bounds.check,
-    index_overflow.check,
-    ran_in_eager.check,
-    graph_breaks.check,
-    recompiles.check,
-    scalar_loop.check,
-    element_by_element.check,
-    recomputed.check,
-    repeated_expressions.check,
-    threads_restarted.check,
-    atomic_adds.check,
-    kept_apart.check,
-    layout_copies.check,
-    register_spills.check,
-    tensor_cores_unused.check,
-    tiny_kernels.check,
-    cudagraphs_off.check,
-    split_reductions.check,
-    unsplit_reductions.check,
-    slow_guards.check,
-    tuning_gained_little.check,
-    compile_threads.check,
-    incomplete_recording.check,
-    view_off.check,
-    exit_code.check,
-    nothing_recorded.check,
-    cache_hits.check,
+    program_failed,
+    compile_error,
+    stall,
+    crash,
+    part_failed,
+    ranks_differ,
+    narrow_value,
+    out_of_bounds,
+    index_overflow,
+    ran_in_eager,
+    graph_breaks,
+    recompiles,
+    scalar_loop,
+    element_by_element,
+    recomputed,
+    repeated_expressions,
+    threads_restarted,
+    atomic_adds,
+    kept_apart,
+    layout_copies,
+    register_spills,
+    tensor_cores_unused,
+    tiny_kernels,
+    cudagraphs_off,
+    split_reductions,
+    unsplit_reductions,
+    slow_guards,
+    tuning_gained_little,
+    compile_threads,
+    incomplete_recording,
+    view_off,
+    exit_code,
+    nothing_recorded,
+    cache_hits,
 )
 
 # The rules that say why a program ended as it did.
@@ -111,7 +122,12 @@ SLOWNESS = (
 UNCOMPILED = ("ran_in_eager",)
 
 
+def findings_of(rule: Rule, recording: Recording) -> list[Finding]:
+    """What one rule finds."""
+    return [replace(finding, rule=rule.__name__) for finding in rule(recording)]
+
+
 def diagnose(recording: Recording) -> list[Finding]:
     """All findings, problems first."""
-    found = [finding for rule in RULES for finding in rule(recording)]
+    found = [finding for rule in RULES for finding in findings_of(rule, recording)]
     return sorted(found, key=lambda finding: not finding.is_problem)

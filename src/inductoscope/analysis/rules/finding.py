@@ -1,25 +1,25 @@
-"""What a rule found."""
+"""What a rule reports."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from inductoscope.torch_facts import stages
 from inductoscope.verdicts import Confidence
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Finding:
     """One thing that is wrong, or worth knowing.
 
-    `rule` is the name of the rule's file. `is_problem` decides the exit code of a command; the
-    others are notes. `evidence` says how the claim was established.
+    `is_problem` decides the exit code of a command; the others are notes. `evidence` says how the
+    claim was established.
     """
 
-    rule: str
+    rule: str = ""  # The name of the rule's function, filled in by `diagnose`.
     title: str
-    is_problem: bool
-    confidence: Confidence
+    is_problem: bool = False
+    confidence: Confidence = "proven"
     evidence: tuple[str, ...]
     advice: str
     stage: str = stages.NO_STAGE
@@ -28,3 +28,7 @@ class Finding:
     # How the program got there, outermost first, and the text of the line itself.
     stack: tuple[str, ...] = ()
     code: str = ""
+
+    def at(self, compile_id: str, source: str, code: str = "") -> Finding:
+        """The same, about a line of the program."""
+        return replace(self, compile=compile_id, source=source, code=code)

@@ -17,7 +17,7 @@ def _names() -> list[str]:
     from inductoscope.analysis.rules import RULES
     from inductoscope.views.explain import STAGES, VERDICTS, VIEWS
 
-    findings = [rule.__module__.rpartition(".")[2] for rule in RULES]
+    findings = [rule.__name__ for rule in RULES]
     topics = [topic.name for topic in (*VERDICTS, *VIEWS)]
     return [*(stage.name for stage in STAGES), *topics, *findings]
 

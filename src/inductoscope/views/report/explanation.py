@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import inspect
-import sys
 from dataclasses import asdict
 from typing import Any
 
@@ -37,15 +36,11 @@ View = dict[str, Any]
 
 def _findings() -> dict[str, View]:
     """Rules by name, with the paragraphs of their docstrings."""
-    return {name: _finding(rule.__module__) for rule in RULES if (name := _rule_name(rule))}
+    return {rule.__name__: _finding(rule) for rule in RULES}
 
 
-def _rule_name(rule: Any) -> str:
-    return str(rule.__module__).rpartition(".")[2]
-
-
-def _finding(module: str) -> View:
-    text = inspect.cleandoc(sys.modules[module].__doc__ or "")
+def _finding(rule: Any) -> View:
+    text = inspect.getdoc(rule) or ""
     head, *paragraphs = [" ".join(part.split()) for part in text.split("\n\n")]
     parts = [part.partition(": ") for part in paragraphs]
     return {"summary": head, "parts": {title: text for title, _, text in parts}}
