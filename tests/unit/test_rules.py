@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from inductoscope.analysis.rules import diagnose
-from inductoscope.analysis.rules.finding import Finding
 from inductoscope.analysis.rules.dynamo import RECOMPILE_LIMIT
+from inductoscope.analysis.rules.finding import Finding
 from inductoscope.model.fold import load
 from inductoscope.torch_facts.guard_reasons import read_guard
 from inductoscope.views.report.summary import print_findings

@@ -11,7 +11,7 @@ from pathlib import Path
 from shlex import quote
 
 from inductoscope import verdicts as v
-from inductoscope.analysis.rules import ran_in_eager
+from inductoscope.analysis.rules.dynamo import ran_in_eager
 from inductoscope.doctor.alarm import Alarm
 from inductoscope.doctor.case import ProgramCase
 from inductoscope.doctor.failure import WRONG, Failure

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from inductoscope import verdicts as v
-from inductoscope.analysis.rules import findings_of, repeated_expressions
+from inductoscope.analysis.rules import findings_of
 from inductoscope.analysis.rules.finding import Finding
+from inductoscope.analysis.rules.inductor import repeated_expressions
 from inductoscope.doctor.case import ProgramCase
 from inductoscope.doctor.failure import SLOW, Failure
 from inductoscope.doctor.finding import Found, GraphWorkaround, read_found

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from inductoscope.analysis.rules import SLOWNESS, diagnose, findings_of, recompiles
-from inductoscope.analysis.rules.dynamo import limit_of, main_guard
+from inductoscope.analysis.rules import SLOWNESS, diagnose, findings_of
+from inductoscope.analysis.rules.dynamo import limit_of, main_guard, recompiles
 from inductoscope.analysis.rules.finding import Finding
 from inductoscope.doctor.case import ProgramCase
 from inductoscope.doctor.instructions import Instructions

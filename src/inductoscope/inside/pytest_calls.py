@@ -311,7 +311,8 @@ def finding_of_exception(error: BaseException, recording: str) -> SuiteFinding:
         f"Inductor failed to compile a graph: {said}",
         known_by=["the test failed with this exception, or while it handled it"],
     )
-    recorded = [one for one in compile_error(load(Path(recording))) if one.is_problem] if recording else []
+    found = compile_error(load(Path(recording))) if recording else ()
+    recorded = [one for one in found if one.is_problem]
     if not recorded:
         return finding
     # The last one: what was raised before did not end the test.

@@ -205,8 +205,10 @@ def _narrow_lines(
         for owner, operation, line in reversed(kernel.lines)
         if owner in places and (asked := _asked_wide(recording, places[owner], operation))
     }
-    indices = kernel_indices(recording.payload(kernel.digest)) if lines else None
-    for line, (place, asked) in reversed(lines.items()) if indices else ():
+    if not lines:
+        return
+    indices = kernel_indices(recording.payload(kernel.digest))
+    for line, (place, asked) in reversed(lines.items()):
         wrap = next((wrap for wrap in indices.wraps(line) if wrap.range.bits == 32), None)
         if wrap is not None:
             yield _narrow(place, line, asked, wrap)
