@@ -20,7 +20,7 @@ def test_values_that_are_close_need_no_sample() -> None:
     x = torch.randn(64)
     case = Case(torch.exp, [x])
     assert judge(case, run(torch.exp, [x], backward=False)).is_right
-    assert case.__dict__.get("_perturbed", []) == []
+    assert case.samples == []
 
 
 def test_one_sample_is_enough_where_it_explains_the_difference() -> None:
@@ -30,7 +30,7 @@ def test_one_sample_is_enough_where_it_explains_the_difference() -> None:
     found = judge(case, compiled)
     assert found.is_right
     assert found.explained
-    assert len(case.__dict__["_perturbed"]) == 1
+    assert len(case.samples) == 1
 
 
 def test_a_wrong_value_is_held_against_all_samples() -> None:
@@ -38,7 +38,7 @@ def test_a_wrong_value_is_held_against_all_samples() -> None:
     case = Case(torch.exp, [x])
     found = judge(case, run(lambda x: torch.exp(x) * 1.1, [x], backward=False))
     assert not found.is_right
-    assert len(case.__dict__["_perturbed"]) == 3
+    assert len(case.samples) == 3
 
 
 def test_values_of_nodes_that_are_asked_for_later_draw_the_same_numbers() -> None:

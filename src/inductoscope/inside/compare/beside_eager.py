@@ -194,7 +194,8 @@ def check(
     backward = with_gradients if backward is None else backward
     eager = flat(function)
     case = Case(eager, leaves, backward)
-    case.eager  # noqa: B018  What eager raises is for the caller to handle.
+    if case.eager_error is not None:
+        raise case.eager_error  # For the caller to handle.
     with _same_random_numbers():
         candidate = torch.compile(eager, **options) if compiled is None else flat(compiled)
         outcome = run(candidate, leaves, backward=backward)

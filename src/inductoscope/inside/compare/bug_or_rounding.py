@@ -1,7 +1,15 @@
-"""Differences in metadata: number and type of values, shapes, strides, shared memory."""
+"""Bug or rounding: judges a compiled result against eager, float64 and perturbed rounding.
+
+Every difference that is reported states the rule: a value is wrong if it is more than four times
+as far from the float64 result as eager, or any run with perturbed rounding, is. Integers, types and
+shapes have to be the same. Values that `torch.testing.assert_close` would accept are right without
+further question. Strides and shared memory may differ: that is noted, and does not make a result
+wrong.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -12,100 +20,18 @@ from inductoscope.doctor.failure import WrongValue
 from inductoscope.inside.compare.reference import FEW_SAMPLES_FIRST, Case
 from inductoscope.inside.compare.values import Outcome
 
-# Differences in how results lie in memory. They change no value, and most programs never notice.
-IN_MEMORY = ("sharing", "stride")
-
-
-@dataclass(frozen=True)
-class OutputDifference:
-    """One way in which a compiled result differs from eager's."""
-
-    kind: str  # value, nan, dtype, shape, stride, sharing, structure
-    where: str
-    text: str
-    largest: float = 0.0
-    allowed: float = 0.0
-    value: WrongValue | None = None
-
-
-def metadata_differences(eager: Outcome, compiled: Outcome) -> list[OutputDifference]:
-    """Differences in number and type of values, shapes, strides, shared memory."""
-    mine, other = list(eager.named_values()), list(compiled.named_values())
-    if [name for name, _ in mine] != [name for name, _ in other]:
-        names = {name for name, _ in mine} ^ {name for name, _ in other}
-        text = f"only one of eager and compiled has {', '.join(sorted(names)[:4])}"
-        return [OutputDifference("structure", "outputs", text)]
-    found = []
-    for (name, one), (_, two) in zip(mine, other, strict=True):
-        found += _of_value(name, one, two)
-    for number, (one, two) in enumerate(zip(eager.shared, compiled.shared, strict=True)):
-        if one != two:
-            text = (
-                f"output {number} shares memory with {_list(two)} when compiled, "
-                f"with {_list(one)} in eager"
-            )
-            found.append(OutputDifference("sharing", f"output {number}", text))
-    return found + _identity_differences(eager.same, compiled.same)
-
-
-def _identity_differences(
-    eager: tuple[int, ...], compiled: tuple[int, ...]
-) -> list[OutputDifference]:
-    """Outputs that are one object on one side and two on the other."""
-    found = []
-    for number, (mine, other) in enumerate(zip(eager, compiled, strict=True)):
-        if mine == other:
-            continue
-        said = "one object when compiled, two" if other != number else "two when compiled, one"
-        text = f"outputs {min(mine, other)} and {number} are {said} in eager"
-        found.append(OutputDifference("sharing", f"output {number}", text))
-    return found
-
-
-def _list(names: tuple[str, ...]) -> str:
-    return " and ".join(names) or "nothing"
-
-
-def _of_value(name: str, one: Any, two: Any) -> list[OutputDifference]:
-    if not isinstance(one, torch.Tensor) or not isinstance(two, torch.Tensor):
-        if type(one) is not type(two):
-            text = f"{name} is a {type(two).__name__}, in eager a {type(one).__name__}"
-            return [OutputDifference("structure", name, text)]
-        return []
-    if one.dtype != two.dtype:
-        return [OutputDifference("dtype", name, f"{name} is {two.dtype}, in eager {one.dtype}")]
-    if one.shape != two.shape:
-        text = f"{name} has shape {tuple(two.shape)}, in eager {tuple(one.shape)}"
-        return [OutputDifference("shape", name, text)]
-    # Gradients may have another memory format: Inductor chooses it for convolutions.
-    if not name.startswith("gradient") and strides_that_matter(one) != strides_that_matter(two):
-        text = f"{name} has strides {two.stride()}, in eager {one.stride()}"
-        return [OutputDifference("stride", name, text)]
-    return []
-
-
-def strides_that_matter(value: torch.Tensor) -> list[int]:
-    """The strides of dimensions with more than one element; others have no effect."""
-    if value.layout is not torch.strided or not value.numel():
-        return []
-    return [step for size, step in zip(value.shape, value.stride(), strict=True) if size > 1]
-
-
-# --- Bug or rounding: judges a compiled result against eager, float64 and perturbed rounding ------
-#
-# Every difference that is reported states the rule: a value is wrong if it is more than four
-# times as far from the float64 result as eager, or any run with perturbed rounding, is. Integers,
-# types and shapes have to be the same. Values that `torch.testing.assert_close` would accept are
-# right without further question. Strides and shared memory may differ: that is noted, and does
-# not make a result wrong.
-
 # How much farther from float64 than eager a compiled result may be.
 FACTOR = 4.0
 
 UNINITIALISED = "the result depends on uninitialised memory"
 UNREPEATABLE = "eager itself gives another result every time"
 
-# What torch.testing.assert_close allows.
+# Kinds of difference, the most telling first. The last two are differences in memory layout: they
+# change no value, and most programs never notice.
+_KINDS = ("structure", "dtype", "shape", "nan", "value", "sharing", "stride")
+_IN_MEMORY = ("sharing", "stride")
+
+# Relative and absolute tolerance of torch.testing.assert_close.
 _CLOSE = {
     torch.float16: (1e-3, 1e-5),
     torch.bfloat16: (1.6e-2, 1e-5),
@@ -114,6 +40,18 @@ _CLOSE = {
     torch.complex64: (1.3e-6, 1e-5),
     torch.complex128: (1e-7, 1e-7),
 }
+
+
+@dataclass(frozen=True)
+class OutputDifference:
+    """One way in which a compiled result differs from eager's."""
+
+    kind: str  # One of _KINDS.
+    where: str
+    text: str
+    largest: float = 0.0
+    allowed: float = 0.0
+    value: WrongValue | None = None
 
 
 @dataclass(frozen=True)
@@ -126,13 +64,18 @@ class EagerComparison:
     values: int = 0
     # Whether every value equals eager's to the last bit.
     is_exact: bool = field(default=False, compare=False)
-    # Differences in how results lie in memory.
+    # Differences in memory layout.
     noted: tuple[OutputDifference, ...] = ()
 
     @property
     def is_right(self) -> bool:
         """Whether every difference is explained."""
         return not self.wrong
+
+    @property
+    def kind(self) -> str:
+        """The most telling kind among the wrong differences."""
+        return min((item.kind for item in self.wrong), key=_KINDS.index, default="")
 
     def counting(self, kinds: Collection[str], where: Collection[str] = ()) -> EagerComparison:
         """The same with noted differences of these kinds, there if given, counted as wrong."""
@@ -142,15 +85,6 @@ class EagerComparison:
         left = tuple(item for item in self.noted if item not in counted)
         return replace(self, wrong=self.wrong + counted, noted=left)
 
-    @property
-    def kind(self) -> str:
-        """The most telling kind among the wrong differences."""
-        kinds = [difference.kind for difference in self.wrong]
-        for kind in ("structure", "dtype", "shape", "nan", "value", "sharing", "stride"):
-            if kind in kinds:
-                return kind
-        return ""
-
 
 def judge(case: Case, compiled: Outcome) -> EagerComparison:
     """Compare a compiled result with eager's; look closer only where they are not close."""
@@ -159,9 +93,7 @@ def judge(case: Case, compiled: Outcome) -> EagerComparison:
         return found
     pairs = list(zip(case.eager.named_values(), compiled.named_values(), strict=True))
     found = replace(found, values=len(pairs))
-    unlike = [
-        number for number, ((_, mine), (_, other)) in enumerate(pairs) if not is_close(mine, other)
-    ]
+    unlike = [n for n, ((_, mine), (_, other)) in enumerate(pairs) if not is_close(mine, other)]
     if not unlike:
         return replace(found, is_exact=_identical(case.eager, compiled))
     if not same_values(case.eager, case.again) and not _repeats_up_to_rounding(case):
@@ -184,15 +116,6 @@ def _repeats_up_to_rounding(case: Case) -> bool:
     return one is not None and two is not None and same_values(one, two)
 
 
-def comparison_of_metadata(eager: Outcome, compiled: Outcome) -> EagerComparison:
-    """The comparison of all but the values."""
-    found = metadata_differences(eager, compiled)
-    return EagerComparison(
-        wrong=tuple(item for item in found if item.kind not in IN_MEMORY),
-        noted=tuple(item for item in found if item.kind in IN_MEMORY),
-    )
-
-
 def _reason(case: Case) -> str:
     """Why differences are explained."""
     for outcome in case.perturbed() if case.reads_unwritten_memory else ():
@@ -205,14 +128,73 @@ def _reason(case: Case) -> str:
     return "the differences are within rounding"
 
 
+# --- metadata: number and type of values, shapes, strides, shared memory --------------------------
+
+
+def comparison_of_metadata(eager: Outcome, compiled: Outcome) -> EagerComparison:
+    """The comparison of all but the values."""
+    found = list(_metadata_differences(eager, compiled))
+    return EagerComparison(
+        wrong=tuple(item for item in found if item.kind not in _IN_MEMORY),
+        noted=tuple(item for item in found if item.kind in _IN_MEMORY),
+    )
+
+
+def _metadata_differences(eager: Outcome, compiled: Outcome) -> Iterator[OutputDifference]:
+    mine, other = list(eager.named_values()), list(compiled.named_values())
+    if [name for name, _ in mine] != [name for name, _ in other]:
+        names = {name for name, _ in mine} ^ {name for name, _ in other}
+        text = f"only one of eager and compiled has {', '.join(sorted(names)[:4])}"
+        yield OutputDifference("structure", "outputs", text)
+        return
+    for (name, one), (_, two) in zip(mine, other, strict=True):
+        kind, text = _difference_of_form(name, one, two)
+        if kind:
+            yield OutputDifference(kind, name, f"{name} {text}")
+    for number, (one, two) in enumerate(zip(eager.shared, compiled.shared, strict=True)):
+        if one != two:
+            name = f"output {number}"
+            text = f"{_names(two)} when compiled, with {_names(one)} in eager"
+            yield OutputDifference("sharing", name, f"{name} shares memory with {text}")
+    for number, (one, two) in enumerate(zip(eager.same, compiled.same, strict=True)):
+        if one != two:
+            said = "one object when compiled, two" if two != number else "two when compiled, one"
+            text = f"outputs {min(one, two)} and {number} are {said} in eager"
+            yield OutputDifference("sharing", f"output {number}", text)
+
+
+def _names(names: tuple[str, ...]) -> str:
+    return " and ".join(names) or "nothing"
+
+
+def _difference_of_form(name: str, one: Any, two: Any) -> tuple[str, str]:
+    """The kind of the first difference between two values, and a text about it; "" if none."""
+    if not isinstance(one, torch.Tensor) or not isinstance(two, torch.Tensor):
+        if type(one) is type(two):
+            return "", ""
+        return "structure", f"is a {type(two).__name__}, in eager a {type(one).__name__}"
+    if one.dtype != two.dtype:
+        return "dtype", f"is {two.dtype}, in eager {one.dtype}"
+    if one.shape != two.shape:
+        return "shape", f"has shape {tuple(two.shape)}, in eager {tuple(one.shape)}"
+    # Gradients may have another memory format: Inductor chooses it for convolutions.
+    if not name.startswith("gradient") and strides_that_matter(one) != strides_that_matter(two):
+        return "stride", f"has strides {two.stride()}, in eager {one.stride()}"
+    return "", ""
+
+
+def strides_that_matter(value: torch.Tensor) -> list[int]:
+    """The strides of dimensions with more than one element; others have no effect."""
+    if value.layout is not torch.strided or not value.numel():
+        return []
+    return [step for size, step in zip(value.shape, value.stride(), strict=True) if size > 1]
+
+
 # --- values ---------------------------------------------------------------------------------------
 
 
-def _dense(value: torch.Tensor) -> torch.Tensor:
-    return value if value.layout is torch.strided else value.to_dense()
-
-
 def is_close(one: Any, two: Any) -> bool:
+    """Whether two values are equal, or as close as `torch.testing.assert_close` wants them."""
     if not isinstance(one, torch.Tensor):
         return bool(one == two or (one != one and two != two))
     if one.shape != two.shape or one.dtype != two.dtype:
@@ -249,10 +231,7 @@ def _plain_difference(mine: tuple[str, Any], other: tuple[str, Any]) -> OutputDi
 
 
 def _judge_value(
-    case: Case,
-    number: int,
-    mine: tuple[str, Any],
-    other: tuple[str, Any],
+    case: Case, number: int, mine: tuple[str, Any], other: tuple[str, Any]
 ) -> tuple[OutputDifference, bool]:
     (name, eager), (_, compiled) = mine, other
     if not isinstance(eager, torch.Tensor):
@@ -300,8 +279,7 @@ def _value_of(outcome: Outcome | None, number: int, like: torch.Tensor) -> torch
         return None
     values = [value for _, value in outcome.named_values()]
     value = values[number] if number < len(values) else None
-    fits = isinstance(value, torch.Tensor) and value.shape == like.shape
-    return value if fits else None
+    return value if isinstance(value, torch.Tensor) and value.shape == like.shape else None
 
 
 def judge_tensor(
@@ -314,50 +292,40 @@ def judge_tensor(
     """The difference between an eager and a compiled tensor, and whether it is wrong."""
     if eager.dtype not in _CLOSE:
         return _judge_integers(name, eager, compiled, [reference, *samples])
-    samples = [_wide(sample) for sample in samples]
-    e, c = _wide(eager), _wide(compiled)
+    e, c, *others = map(_wide, (eager, compiled, *samples))
     r = e if reference is None else _wide(reference)
-    newly = ~c.isfinite() & e.isfinite() & r.isfinite()
-    for sample in samples:
-        newly &= sample.isfinite()
-    if bool(newly.any()):
-        return _not_finite(name, eager, compiled, newly), True
-    lost = _lost(e, r, c, samples)
-    if bool(lost.any()):
-        return _not_the_same(name, eager, compiled, lost), True
+    pair = _Pair(name, eager, compiled, None if reference is None else r)
+    finite = e.isfinite() & r.isfinite()
+    agreed = ~e.isfinite() & _alike(e, r)
     noise = (e - r).abs()
-    for sample in samples:
+    newly = ~c.isfinite() & finite
+    for sample in others:
+        newly &= sample.isfinite()
+        agreed &= _alike(sample, e)
         noise = noise.maximum((sample - r).abs())
+    if bool(newly.any()):
+        return pair.not_alike("nan", newly), True
+    lost = agreed & ~_alike(c, e)
+    if bool(lost.any()):
+        return pair.not_alike("value", lost), True
     noise = noise.nan_to_num(torch.inf, torch.inf, torch.inf)
-    allowed = FACTOR * noise + _floor(eager, r, noise)
+    allowed = FACTOR * noise + _floor(eager.dtype, r, noise)
     # Where eager is not finite, finite compiled values may well be the better ones.
-    distance = (
-        (c - r).abs().where(e.isfinite() & r.isfinite() & c.isfinite(), torch.zeros_like(noise))
-    )
-    over = distance > allowed
-    if bool(over.any()):
-        values = (eager, compiled, None if reference is None else r)
-        return _too_far(name, values, distance, allowed), True
-    largest, bound = _finite_max((c - e).abs()), _finite_max(allowed)
-    mine, other = _finite_max((e - r).abs()), _finite_max((c - r).abs())
-    exact = f"eager is {mine:.4g} away from float64, compiled {other:.4g}"
-    text = (
-        f"{name}: compiled and eager differ by up to {largest:.4g}; "
-        + (f"{exact}, and " if reference is not None else "there is no float64 to compare with; ")
-        + f"rounding alone moves the result by up to {_finite_max(noise):.4g}"
-    )
-    return OutputDifference("value", name, text, largest, bound), False
+    distance = (c - r).abs().where(finite & c.isfinite(), torch.zeros_like(noise))
+    if bool((distance > allowed).any()):
+        return pair.too_far(distance, allowed), True
+    return pair.within(e, c, allowed, noise), False
 
 
-def _floor(like: torch.Tensor, reference: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
+def _alike(one: torch.Tensor, two: torch.Tensor) -> torch.Tensor:
+    return (one == two) | (one.isnan() & two.isnan())
+
+
+def _floor(dtype: torch.dtype, reference: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
     """What is allowed in addition to the noise of the element itself."""
-    if like.dtype not in _CLOSE:
-        return torch.zeros_like(noise)
-    finite = noise[noise.isfinite()]
-    spread = float(finite.max()) if finite.numel() else 0.0
-    eps = torch.finfo(like.dtype).eps
+    eps = torch.finfo(dtype).eps
     # Three samples say more about the whole tensor than about one element.
-    return 8 * eps * reference.abs().nan_to_num(0.0, 0.0, 0.0) + 2 * spread + 1e-30
+    return 8 * eps * reference.abs().nan_to_num(0.0, 0.0, 0.0) + 2 * _finite_max(noise) + 1e-30
 
 
 def _judge_integers(
@@ -372,82 +340,82 @@ def _judge_integers(
         text = f"{name} differs where rounding upstream changes it in eager too"
         return OutputDifference("value", name, text), False
     distance = (_wide(compiled) - _wide(eager)).abs()
-    far = distance.masked_fill(~wrong, -1.0)
-    place = tuple(int(i) for i in torch.unravel_index(far.argmax(), far.shape))
+    place = _largest_at(distance.masked_fill(~wrong, -1.0))
     right = "eager and float64 give" if others[0] is not None else "eager gives"
+    largest = _finite_max(distance)
     text = (
-        f"{name} is {_shown(compiled[place])} at {_index(place)}, {right} "
-        f"{_shown(eager[place])}; {_counted(wrong)} "
-        f"(off by up to {_finite_max(distance):.4g}, which rounding does not explain)"
+        f", {right} {_shown(eager[place])}; {_counted(wrong)} "
+        f"(off by up to {largest:.4g}, which rounding does not explain)"
     )
-    value = _wrong_value(name, place, (eager, compiled, None), wrong)
-    return OutputDifference("value", name, text, _finite_max(distance), value=value), True
+    return _Pair(name, eager, compiled).difference("value", wrong, place, text, largest), True
 
 
-def _lost(
-    e: torch.Tensor, r: torch.Tensor, c: torch.Tensor, samples: list[torch.Tensor]
-) -> torch.Tensor:
-    """Where eager and float64 agree on NaN or an infinity and compiled disagrees."""
-    agreed = (e.isnan() & r.isnan()) | (e.isinf() & (e == r))
-    for sample in samples:
-        agreed &= (sample.isnan() & e.isnan()) | (sample == e)
-    return agreed & ~((c.isnan() & e.isnan()) | (c == e))
+@dataclass(frozen=True)
+class _Pair:
+    """A value of eager and the same of compiled code, and what is said of their difference."""
 
+    name: str
+    eager: torch.Tensor
+    compiled: torch.Tensor
+    reference: torch.Tensor | None = None
 
-def _not_the_same(
-    name: str, eager: torch.Tensor, compiled: torch.Tensor, lost: torch.Tensor
-) -> OutputDifference:
-    place = tuple(int(i) for i in lost.nonzero()[0])
-    text = (
-        f"{name} is {_shown(compiled[place])} at {_index(place)} where eager and float64 are "
-        f"{_shown(eager[place])}; {int(lost.sum())} of {lost.numel()} elements"
-    )
-    value = _wrong_value(name, place, (eager, compiled, None), lost)
-    return OutputDifference("value", name, text, float("inf"), value=value)
+    def difference(
+        self,
+        kind: str,
+        wrong: torch.Tensor,
+        place: tuple[int, ...],
+        text: str,
+        largest: float = math.inf,
+        allowed: float = 0.0,
+    ) -> OutputDifference:
+        """The difference at the element that is named; `wrong` marks all that are wrong."""
+        shown = _shown(self.compiled[place])
+        value = WrongValue(
+            self.name,
+            place,
+            actual=shown,
+            expected=_shown(self.eager[place]),
+            float64="" if self.reference is None else _shown(self.reference[place]),
+            wrong=int(wrong.sum()),
+            elements=wrong.numel(),
+        )
+        index = f"index {list(place)}" if place else "its only element"
+        said = f"{self.name} is {shown} at {index}{text}"
+        return OutputDifference(kind, self.name, said, largest, allowed, value)
 
+    def not_alike(self, kind: str, wrong: torch.Tensor) -> OutputDifference:
+        """Where eager and float64 agree on a finite number, NaN or an infinity."""
+        place = tuple(int(i) for i in wrong.nonzero()[0])
+        expected = self.eager[place]
+        agreed = f"finite ({expected.item():.6g})" if kind == "nan" else _shown(expected)
+        text = f" where eager and float64 are {agreed}; {int(wrong.sum())} of {wrong.numel()}"
+        return replace(self, reference=None).difference(kind, wrong, place, f"{text} elements")
 
-def _not_finite(
-    name: str, eager: torch.Tensor, compiled: torch.Tensor, newly: torch.Tensor
-) -> OutputDifference:
-    place = tuple(int(i) for i in newly.nonzero()[0])
-    text = (
-        f"{name} is {compiled[place].item()} at {_index(place)} where eager and float64 are finite "
-        f"({eager[place].item():.6g}); {int(newly.sum())} of {newly.numel()} elements"
-    )
-    value = _wrong_value(name, place, (eager, compiled, None), newly)
-    return OutputDifference("nan", name, text, float("inf"), value=value)
+    def too_far(self, distance: torch.Tensor, allowed: torch.Tensor) -> OutputDifference:
+        excess = (distance - allowed).nan_to_num(torch.inf, torch.inf, -torch.inf)
+        place = _largest_at(excess)
+        exact = "" if self.reference is None else f", in float64 {_shown(self.reference[place])}"
+        largest, bound = _finite_max(distance), float(allowed[place])
+        text = (
+            f", in eager {_shown(self.eager[place])}{exact}; {_counted(distance > allowed)} "
+            f"(off by up to {largest:.4g}, rounding explains {bound:.4g})"
+        )
+        return self.difference("value", distance > allowed, place, text, largest, bound)
 
-
-def _too_far(
-    name: str,
-    values: tuple[torch.Tensor, torch.Tensor, torch.Tensor | None],
-    distance: torch.Tensor,
-    allowed: torch.Tensor,
-) -> OutputDifference:
-    eager, compiled, reference = values
-    excess = (distance - allowed).nan_to_num(torch.inf, torch.inf, -torch.inf)
-    place = tuple(int(i) for i in torch.unravel_index(excess.argmax(), distance.shape))
-    exact = "" if reference is None else f", in float64 {_shown(reference[place])}"
-    text = (
-        f"{name} is {_shown(compiled[place])} at {_index(place)}, in eager {_shown(eager[place])}"
-        f"{exact}; {_counted(distance > allowed)} "
-        f"(off by up to {_finite_max(distance):.4g}, rounding explains {float(allowed[place]):.4g})"
-    )
-    value = _wrong_value(name, place, values, distance > allowed)
-    bound = float(allowed[place])
-    return OutputDifference("value", name, text, _finite_max(distance), bound, value)
-
-
-def _wrong_value(
-    name: str,
-    place: tuple[int, ...],
-    values: tuple[torch.Tensor, torch.Tensor, torch.Tensor | None],
-    wrong: torch.Tensor,
-) -> WrongValue:
-    expected, actual, reference = values
-    exact = "" if reference is None else _shown(reference[place])
-    of = int(wrong.sum()), wrong.numel()
-    return WrongValue(name, place, _shown(actual[place]), _shown(expected[place]), exact, *of)
+    def within(
+        self, e: torch.Tensor, c: torch.Tensor, allowed: torch.Tensor, noise: torch.Tensor
+    ) -> OutputDifference:
+        """The difference is no larger than what is allowed."""
+        exact = "there is no float64 to compare with; "
+        if self.reference is not None:
+            mine, other = (_finite_max((v - self.reference).abs()) for v in (e, c))
+            exact = f"eager is {mine:.4g} away from float64, compiled {other:.4g}, and "
+        largest = _finite_max((c - e).abs())
+        text = (
+            f"{self.name}: compiled and eager differ by up to {largest:.4g}; {exact}"
+            f"rounding alone moves the result by up to {_finite_max(noise):.4g}"
+        )
+        return OutputDifference("value", self.name, text, largest, _finite_max(allowed))
 
 
 def _counted(wrong: torch.Tensor) -> str:
@@ -460,8 +428,12 @@ def _shown(value: torch.Tensor) -> str:
     return f"{item:.7g}" if isinstance(item, float) else str(item)
 
 
-def _index(place: tuple[int, ...]) -> str:
-    return f"index {list(place)}" if place else "its only element"
+def _largest_at(value: torch.Tensor) -> tuple[int, ...]:
+    return tuple(int(i) for i in torch.unravel_index(value.argmax(), value.shape))
+
+
+def _dense(value: torch.Tensor) -> torch.Tensor:
+    return value if value.layout is torch.strided else value.to_dense()
 
 
 def _wide(value: torch.Tensor) -> torch.Tensor:

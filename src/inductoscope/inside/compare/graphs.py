@@ -19,7 +19,6 @@ from inductoscope.inside.compare.values import (
     generator_states,
     same_generators,
     same_transforms,
-    set_generator_states,
 )
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -133,8 +132,7 @@ class NodeValues:
         return []
 
     def _values(self, inputs: Sequence[Any], mode: Any) -> dict[str, Any]:
-        with same_generators():
-            set_generator_states(self._generators)
+        with same_generators(self._generators):
             return _all_values(self.module, inputs, mode, self.held)
 
     def samples(self, name: str, count: int = SAMPLES) -> list[torch.Tensor]:

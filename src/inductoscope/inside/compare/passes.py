@@ -245,9 +245,7 @@ def _difference(
     """What a pass has changed, and the operation that cannot run any more."""
     inputs = inputs_for(before, known)
     case = Case(as_function(before), inputs)
-    try:
-        case.eager  # noqa: B018
-    except Exception:
+    if case.eager_error is not None:
         return "", ""  # Eager cannot run this graph, so it proves nothing.
     try:
         outcome = run(as_function(after), inputs, backward=False)

@@ -10,7 +10,7 @@ nothing there.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -327,15 +327,32 @@ class Case:
     inputs: Sequence[Any]
     backward: bool = False
 
+    def _run(self, mode: Any = None) -> Outcome:
+        return run(self.function, self.inputs, backward=self.backward, mode=mode)
+
     @cached_property
+    def _in_eager(self) -> Outcome | Exception:
+        try:
+            return self._run()
+        except Exception as error:
+            return error
+
+    @property
     def eager(self) -> Outcome:
-        """The result of the function without a compiler."""
-        return run(self.function, self.inputs, backward=self.backward)
+        """The result of the function without a compiler; raises what the function raises."""
+        if isinstance(self._in_eager, Exception):
+            raise self._in_eager
+        return self._in_eager
+
+    @property
+    def eager_error(self) -> Exception | None:
+        """The exception that the function raises in eager; None if it returns."""
+        return self._in_eager if isinstance(self._in_eager, Exception) else None
 
     @cached_property
     def again(self) -> Outcome:
         """The same once more: a difference between the two is not the compiler's."""
-        return run(self.function, self.inputs, backward=self.backward)
+        return self._run()
 
     @cached_property
     def float64(self) -> Outcome | None:
@@ -353,38 +370,33 @@ class Case:
         except Exception:
             return None
 
-    def perturbed(self, count: int = SAMPLES) -> list[Outcome]:
-        """Eager with perturbed rounding, several times; each is computed once."""
-        missing = max(0, count - len(self._perturbed))
-        self._perturbed.extend(itertools.islice(self._more_perturbed, missing))
-        return self._perturbed[:count]
-
     @cached_property
-    def _perturbed(self) -> list[Outcome]:
+    def samples(self) -> list[tuple[_PerturbedRounding, Outcome | None]]:
+        """The runs with perturbed rounding so far, by seed; the last is None if it failed."""
         return []
 
-    @cached_property
-    def _more_perturbed(self) -> Iterator[Outcome]:
-        return self._with(self._modes)
+    def perturbed(self, count: int = SAMPLES) -> list[Outcome]:
+        """Eager with perturbed rounding, several times; each is computed once."""
+        return list(itertools.islice(self._perturbed(), count))
 
     def perturbed_further(self) -> Iterator[Outcome]:
         """More of them, each computed when it is asked for."""
-        return self._with(
-            perturbed_rounding(seed) for seed in range(SAMPLES, SAMPLES + _MORE_SAMPLES)
-        )
+        return itertools.islice(self._perturbed(), SAMPLES, SAMPLES + _MORE_SAMPLES)
 
-    def _with(self, modes: Iterable[Any]) -> Iterator[Outcome]:
-        for mode in modes:
-            try:
-                yield run(self.function, self.inputs, backward=self.backward, mode=mode)
-            except Exception:
+    def _perturbed(self) -> Iterator[Outcome]:
+        for seed in itertools.count():
+            if seed == len(self.samples):
+                mode = perturbed_rounding(seed)
+                try:
+                    self.samples.append((mode, self._run(mode)))
+                except Exception:
+                    self.samples.append((mode, None))
+            outcome = self.samples[seed][1]
+            if outcome is None:
                 return
-
-    @cached_property
-    def _modes(self) -> list[Any]:
-        return [perturbed_rounding(seed) for seed in range(SAMPLES)]
+            yield outcome
 
     @property
     def reads_unwritten_memory(self) -> bool:
         """Whether the function allocates memory without initialising it."""
-        return bool(self.perturbed(1)) and self._modes[0].has_filled
+        return bool(self.perturbed(1)) and self.samples[0][0].has_filled

@@ -195,10 +195,17 @@ def _first_same(outputs: Sequence[Any], number: int) -> int:
 
 
 @contextlib.contextmanager
-def same_generators() -> Iterator[None]:
-    """Leaves the random generators as they are now, whatever happens inside."""
+def same_generators(inside: Sequence[torch.Tensor] = ()) -> Iterator[None]:
+    """Leaves the random generators as they are now, whatever happens inside.
+
+    `inside` are the states that they have there to begin with, as of `generator_states`.
+    """
     devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
     with torch.random.fork_rng(devices=devices):
+        if inside:
+            torch.set_rng_state(inside[0])
+        if inside[1:]:
+            torch.cuda.set_rng_state_all(list(inside[1:]))
         yield
 
 
@@ -215,13 +222,6 @@ def generator_states() -> list[torch.Tensor]:
     if torch.cuda.is_initialized():
         states += torch.cuda.get_rng_state_all()
     return states
-
-
-def set_generator_states(states: Sequence[torch.Tensor]) -> None:
-    """Set the default generators to what `generator_states` returned."""
-    torch.set_rng_state(states[0])
-    if states[1:]:
-        torch.cuda.set_rng_state_all(list(states[1:]))
 
 
 @contextlib.contextmanager

@@ -7,7 +7,6 @@ leaves its usual value: to both ends of its range, and to where vectors and tile
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import math
 import signal
@@ -125,9 +124,7 @@ def is_right(
 ) -> bool | None:
     """Whether it gives what eager gives; None if eager fails, or torch's check for NaN is right."""
     case = Case(as_function(module), list(inputs), False)
-    try:
-        case.eager  # noqa: B018
-    except Exception:
+    if case.eager_error is not None:
         return None
     called = call_beside_eager(case, compiled, input_names(module))
     if called.refusal is not None:
@@ -139,16 +136,11 @@ def _dies(
     forks: Forks, module: GraphModule, compiled: Callable[..., Any], inputs: Sequence[Any]
 ) -> bool:
     """Whether the package ends the process where eager does not; killed means out of memory."""
-    if not forks.ask(lambda: _runs_in_eager(module, inputs)).is_done:
+    case = Case(as_function(module), list(inputs), False)
+    if not forks.ask(lambda: case.eager_error is None).is_done:
         return False
     died_of = forks.ask(lambda: is_right(module, compiled, inputs)).signal
     return died_of not in (None, signal.SIGKILL)
-
-
-def _runs_in_eager(module: GraphModule, inputs: Sequence[Any]) -> bool:
-    with contextlib.suppress(Exception):
-        Case(as_function(module), list(inputs), False).eager  # noqa: B018
-    return True
 
 
 # --- which sizes ----------------------------------------------------------------------------------
