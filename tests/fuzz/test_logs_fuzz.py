@@ -12,7 +12,7 @@ from inductoscope.hangs.choices.analysis import analyse_answers
 from inductoscope.hangs.logs.answers import judge
 from inductoscope.hangs.logs.lines import read_events
 from inductoscope.hangs.logs.log_files import Log
-from inductoscope.hangs.logs.reading import _fold
+from inductoscope.hangs.logs.reading import fold_logs
 from inductoscope.torch_facts.log_choices import parse_choice
 from inductoscope.views.report.logs import View, logs_view, print_logs
 from inductoscope.views.report.terminal import Printer
@@ -47,11 +47,8 @@ def mutated(draw: st.DrawFn) -> bytes:
 
 def read(data: bytes) -> View:
     """Everything that the command does with a log, up to the data that it prints."""
-    damage: list[str] = []
     stream = io.BytesIO(data)
-    reading = _fold(
-        [Log("log", ("log",))], lambda path, file: read_events(stream.read, damage=damage)
-    )
+    reading = fold_logs([Log("log", ("log",))], lambda file: read_events(stream.read, file.damage))
     return logs_view(reading, analyse_answers(judge(reading)))
 
 

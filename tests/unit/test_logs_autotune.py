@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from inductoscope.hangs.logs.answers import Answer, Kind
+from inductoscope.hangs.logs.lines import Origin, Program
 from inductoscope.hangs.logs.program import AutotuneFold, GroupState
 from inductoscope.torch_facts.log_choices import parse_choice
-from inductoscope.torch_facts.log_text import Origin, Program
 from support.logged import LogText, caller, only_answer, stuck_names
 
 

@@ -8,9 +8,11 @@ import gzip
 import itertools
 import json
 import lzma
+import random
 import resource
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -243,9 +245,9 @@ def read_whole(path: Path) -> str:
 def read_in_pieces(path: Path, bounds: tuple[int, ...]) -> str:
     """The view of a log of which each piece was read by itself."""
     pieces = [
-        p for a, b in itertools.pairwise(bounds) for p in reading.read_piece(str(path), a, b)[0]
+        p for a, b in itertools.pairwise(bounds) for p in reading.read_piece(str(path), (a, b))[0]
     ]
-    found = reading._fold(find_logs([str(path)]), lambda name, file: iter(pieces))
+    found = reading.fold_logs(find_logs([str(path)]), lambda file: pieces)
     return json.dumps(logs_view(found, analyse_answers(judge(found))), default=str)
 
 
@@ -289,3 +291,64 @@ def test_an_endless_line_takes_little_memory(tmp_path: Path) -> None:
     assert programs == 2
     limit = 150_000 * (1024 if sys.platform == "darwin" else 1)
     assert kilobytes < limit, resource.getrusage(resource.RUSAGE_CHILDREN)
+
+
+# --- damage ---------------------------------------------------------------------------------------
+
+CONTENTS = {path.name: content(path) for path in ALL}
+TRACEBACK = (
+    b'Traceback (most recent call last):\n  File "/a/torch/_inductor/scheduler.py", line 3, in x\n'
+    b"\tin between\n    wait()\nKeyboardInterrupt\n"
+)
+DUMP = (
+    b"Thread 0x00007f0a (most recent call first):\n"
+    b'  File "/a/torch/_inductor/scheduler.py", line 12 in fuse\n'
+    b'  File "a.py", line 1 in <module>\n'
+)
+
+
+def spoiled(rng: random.Random) -> bytes:
+    """A trace that was cut, mixed with another log, or written to by others."""
+    data = rng.choice([log for name, log in CONTENTS.items() if ".trace." in name])
+    all_lines = data.splitlines(keepends=True)
+    changes: list[Callable[[], bytes]] = [
+        lambda: data[rng.randrange(len(data)) :],
+        lambda: data[: rng.randrange(len(data))],
+        lambda: data.replace(b"\n", b"\r\n"),
+        lambda: b"".join(line for line in all_lines if rng.random() < 0.97),
+        lambda: b"".join(b"[rank0]:" + line for line in all_lines),
+        lambda: _inserted(rng, all_lines, TRACEBACK),
+        lambda: _inserted(rng, all_lines, DUMP),
+        lambda: _inserted(rng, all_lines, b"\n"),
+        lambda: _inserted(rng, all_lines, b"\xff\xfe not UTF-8 \x80\n"),
+        lambda: _inserted(rng, all_lines, b"x" * 400_000 + b"\n"),
+        lambda: _interleaved(rng, all_lines, rng.choice([*CONTENTS.values()])),
+    ]
+    return rng.choice(changes)()
+
+
+def _inserted(rng: random.Random, all_lines: list[bytes], what: bytes) -> bytes:
+    place = rng.randrange(len(all_lines))
+    return b"".join([*all_lines[:place], what, *all_lines[place:]])
+
+
+def _interleaved(rng: random.Random, all_lines: list[bytes], other: bytes) -> bytes:
+    rest = [all_lines[:], other[:300_000].splitlines(keepends=True)]
+    found: list[bytes] = []
+    while rest[0] or rest[1]:
+        part = rng.choice([part for part in rest if part])
+        size = rng.choice([1, 3, 20, 200])
+        found += part[:size]
+        del part[:size]
+    return b"".join(found)
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_spoiled_traces_are_read_the_same_in_blocks_of_any_size(
+    tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(spoiled(random.Random(seed)))
+    expected = view_of(path, 1)
+    monkeypatch.setattr(blocks, "BLOCK", 1 << 17)
+    assert view_of(path, 1) == expected

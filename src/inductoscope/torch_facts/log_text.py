@@ -1,50 +1,18 @@
-"""Where a line is, in which log, and which program wrote it."""
+"""Text out of the bytes of a log of any origin: torch's header, what launchers put before a line,
+colours, and lines without a header that show how a program ended.
+
+torch's C++ code reports a rank that waits for another one, Triton an assembler that a signal
+killed, Python an exception that does not end the program, and the C library or shell a crash.
+"""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
-
-
-@dataclass(frozen=True)
-class Program:
-    """A process that wrote into a log; `run` counts programs of the same number in one log."""
-
-    log: str
-    label: str = ""
-    process: int = 0
-    run: int = 1
-
-    @property
-    def text(self) -> str:
-        """As people name it."""
-        name = f"process {self.process}" if self.process else "a process"
-        if self.label:
-            name = f"{self.label.strip(' :|')} ({name})"
-        return f"{name}, run {self.run}" if self.run > 1 else name
-
-
-class Origin(NamedTuple):
-    """One line: its place, who wrote it, when, and for which compile."""
-
-    program: Program
-    file: str = ""
-    line: int = 0
-    time: str = ""
-    compile_id: str = ""
-
-    @property
-    def place(self) -> str:
-        """File and line."""
-        return f"{self.file}:{self.line}"
-
-
-# --- Text out of bytes of any origin: headers, names that launchers put before a line, colours ----
 
 # The rest of a longer line is ignored.
 LONGEST = 1 << 16
+_LONGEST_PREFIX = 200
 
 # Level, time, process, module, line.
 HEADER = re.compile(rb"([VIWEC])(\d{4} \d\d:\d\d:\d\d\.\d+) (\d+) ([^\s\]:]+\.py):(\d+)\]")
@@ -72,11 +40,6 @@ _LABEL = re.compile(_MARK + rb" *" + _PREFIX % (_ANY_NAME + _NAME))
 _COLOUR = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07\n]*\x07")
 
 
-def is_clean(data: bytes) -> bool:
-    """Whether there are no colours and no NULs."""
-    return b"\x1b" not in data and b"\0" not in data
-
-
 def clean(data: bytes) -> bytes:
     """The bytes without colours and NULs; line ends stay where they are."""
     if b"\x1b" in data:
@@ -102,6 +65,13 @@ def has_label(line: bytes) -> bool:
     return match is not None and bool(match[1].strip())
 
 
+def prefix_of(data: bytes, start: int, place: int) -> bytes | None:
+    """The text on the line before `place`; None if the line is torch's, or in a record."""
+    prefix = data[max(start, place - _LONGEST_PREFIX - 1) : place].rpartition(b"\r")[2]
+    too_long = len(prefix) > _LONGEST_PREFIX
+    return None if too_long or prefix[:1] == b"\t" or HEADER.search(prefix) else prefix
+
+
 def text_of_line(data: bytes, start: int) -> str:
     """From `start` to the end of the line."""
     stop = data.find(b"\n", start, start + LONGEST)
@@ -113,10 +83,7 @@ def decode(data: bytes) -> str:
     return data.decode("utf-8", "replace")
 
 
-# --- Lines without torch's header that show how a program ended -----------------------------------
-#
-# torch's C++ code reports a rank that waits for another one, Triton an assembler that a signal
-# killed, Python an exception that does not end the program, and the C library or shell a crash.
+# --- lines without torch's header -----------------------------------------------------------------
 
 COLLECTIVE = "Watchdog caught collective operation timeout"
 ASSEMBLER_KILLED = "`ptxas` failed with error code -"

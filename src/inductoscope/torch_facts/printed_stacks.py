@@ -8,8 +8,8 @@ other numbers where it counts or tells the time: so no list of launchers is need
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from functools import lru_cache
+from collections.abc import Callable, Iterator
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 from inductoscope.processes.stacks import FORMATS, DumpFormat, StackFrame
@@ -18,14 +18,13 @@ from inductoscope.torch_facts.log_text import (
     decode,
     has_label,
     label_of,
+    prefix_of,
 )
-from inductoscope.torch_facts.torch_trace import Outside
 
 _BEGIN = b"Traceback (most recent call last):"
 _FRAME = re.compile(rb'\s+File "([^"\n]+)", line (\d+), in ([^\r\n]+)')
 # How many bytes of a traceback are read.
 _REACH = 1 << 17
-_LONGEST_PREFIX = 200
 _LONGEST_HEAD = 400
 _MOST_FRAMES = 60
 _TAB = 9
@@ -86,33 +85,26 @@ def _place(frame: StackFrame) -> tuple[str, str]:
     return re.split(r"[/\\]", frame.file)[-1], frame.function
 
 
-def find_failures(outside: Outside) -> Iterator[tuple[int, LoggedStack]]:
-    """Every stack outside payloads, with the place of its first line in the log."""
-    yield from _tracebacks(outside)
-    yield from _dumps(outside)
+def find_stacks(data: bytes, start: int, stop: int) -> Iterator[tuple[int, LoggedStack]]:
+    """Every stack whose first line begins before `stop`, with the place of that line."""
+    for begin, read in _READERS.items():
+        place = data.find(begin, start, stop + len(begin))
+        while 0 <= place < stop:
+            line = data.rfind(b"\n", 0, place) + 1
+            found = read(data, line, place)
+            if found is not None:
+                yield line, found
+            place = data.find(begin, place + 1, stop + len(begin))
 
 
 # --- tracebacks -----------------------------------------------------------------------------------
 
 
-def _tracebacks(outside: Outside) -> Iterator[tuple[int, LoggedStack]]:
-    log, data, end, place_in_log, _ = outside
-    place = data.find(_BEGIN, 0, end + len(_BEGIN))
-    while 0 <= place < end:
-        start = data.rfind(b"\n", 0, place) + 1
-        prefix = prefix_of(data, start, place)
-        after = place + len(_BEGIN)
-        if prefix is not None and data[after : after + 1] in (b"", b"\r", b"\n"):
-            first = place_in_log(start)
-            yield first, _read(log[first : first + _REACH], prefix)
-        place = data.find(_BEGIN, place + 1, end + len(_BEGIN))
-
-
-def prefix_of(data: bytes, start: int, place: int) -> bytes | None:
-    """The text on the line before `place`; None if the line is torch's, or in a record."""
-    prefix = data[max(start, place - _LONGEST_PREFIX - 1) : place].rpartition(b"\r")[2]
-    too_long = len(prefix) > _LONGEST_PREFIX
-    return None if too_long or prefix[:1] == b"\t" or HEADER.search(prefix) else prefix
+def _traceback(data: bytes, start: int, place: int) -> LoggedStack | None:
+    prefix, after = prefix_of(data, start, place), place + len(_BEGIN)
+    if prefix is None or data[after : after + 1] not in (b"", b"\r", b"\n"):
+        return None
+    return _read(data[start : start + _REACH], prefix)
 
 
 def _read(text: bytes, prefix: bytes) -> LoggedStack:
@@ -166,23 +158,13 @@ def _alike(prefix: bytes) -> re.Pattern[bytes]:
 _OUTERMOST = ("<module>", "_run_module_as_main", "_run_code", "_start")
 
 
-def _dumps(outside: Outside) -> Iterator[tuple[int, LoggedStack]]:
-    log, data, end, place_in_log, _ = outside
-    for format_ in FORMATS:
-        begin = format_.begin.encode()
-        place = data.find(begin, 0, end)
-        while place >= 0:
-            start = data.rfind(b"\n", 0, place) + 1
-            # One character per byte, so that its length is known whatever the bytes are.
-            before = data[max(start, place - _LONGEST_HEAD) : place].decode("latin-1")
-            head = format_.thread.search(before)
-            if head is not None and data[start] != _TAB:
-                first = place_in_log(start)
-                prefix = data[start : place - len(head[0])]
-                found = _read_dump(log[first : first + _REACH], prefix, format_)
-                if found is not None:
-                    yield first, found
-            place = data.find(begin, place + 1, end)
+def _dump_in(format_: DumpFormat, data: bytes, start: int, place: int) -> LoggedStack | None:
+    # One character per byte, so that its length is known whatever the bytes are.
+    before = data[max(start, place - _LONGEST_HEAD) : place].decode("latin-1")
+    head = format_.thread.search(before)
+    if head is None or data[start] == _TAB:
+        return None
+    return _read_dump(data[start : start + _REACH], data[start : place - len(head[0])], format_)
 
 
 def _read_dump(text: bytes, prefix: bytes, format_: DumpFormat) -> LoggedStack | None:
@@ -201,3 +183,10 @@ def _read_dump(text: bytes, prefix: bytes, format_: DumpFormat) -> LoggedStack |
     if not frames or frames[-1].function not in _OUTERMOST:
         return None
     return LoggedStack(label_of(prefix), last, DUMP, tuple(reversed(frames[:_MOST_FRAMES])))
+
+
+# What a stack begins with, and how it is read from there.
+_READERS: dict[bytes, Callable[[bytes, int, int], LoggedStack | None]] = {
+    _BEGIN: _traceback,
+    **{format_.begin.encode(): partial(_dump_in, format_) for format_ in FORMATS},
+}

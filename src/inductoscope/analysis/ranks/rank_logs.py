@@ -28,7 +28,6 @@ from inductoscope.torch_facts.log_text import (
     LONGEST,
     clean,
     decode,
-    is_clean,
     label_of,
 )
 from inductoscope.torch_facts.printed_graphs import (
@@ -342,7 +341,7 @@ def _lines(file: IO[bytes]) -> Iterator[bytes]:
     while line := buffered.readline(LONGEST * 16):
         if not is_rest:
             # What is in a payload is compared as it is.
-            yield line if line[:1] == _TAB or is_clean(line) else clean(line)
+            yield line if line[:1] == _TAB else clean(line)
         is_rest = not line.endswith(b"\n")
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from inductoscope.errors import InductoscopeError
 from inductoscope.hangs.choices.contrast import Configuration, is_number
+from inductoscope.hangs.logs.lines import Origin, Program
 from inductoscope.hangs.logs.program import AutotuneFold, Group
 from inductoscope.recording.decoding import Entry
 from inductoscope.recording.events import (
@@ -22,7 +23,6 @@ from inductoscope.recording.events import (
 )
 from inductoscope.recording.reader import open_recording
 from inductoscope.torch_facts.log_choices import Choice, parse_choice
-from inductoscope.torch_facts.log_text import Origin, Program
 
 if TYPE_CHECKING:
     from inductoscope.torch_facts.triton_kernels import KernelFile

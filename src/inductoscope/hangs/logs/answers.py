@@ -7,20 +7,22 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
+from inductoscope.hangs.logs.lines import Origin, Program
 from inductoscope.hangs.logs.program import (
     ChoiceState,
     CompileProgress,
     Group,
     GroupState,
+    Phase,
     ProgramFold,
     Seen,
     SeenFailure,
+    TracedCompile,
 )
 from inductoscope.hangs.logs.reading import LogReading
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.frames import shorten
 from inductoscope.torch_facts.log_lines import LineMeaning
-from inductoscope.torch_facts.log_text import Origin, Program
 from inductoscope.torch_facts.stage_lookup import stage_of_module, stage_of_phase
 from inductoscope.torch_facts.stages import (
     AUTOTUNE,
@@ -33,7 +35,6 @@ from inductoscope.torch_facts.stages import (
     WORDS,
     WRAPPER,
 )
-from inductoscope.torch_facts.torch_trace import Phase, TracedCompile
 from inductoscope.verdicts import Confidence
 from inductoscope.wording import count_of
 
