@@ -78,7 +78,8 @@ def read_record(
     stop = data.find(b"\n", start, start + LONGEST)
     if stop < 0:
         stop = min(len(data), start + LONGEST)
-    kind, name, seconds, values = decode(key), "", 0.0, ()
+    kind, name, seconds = decode(key), "", 0.0
+    values: tuple[tuple[str, str], ...] = ()
     if key == b"chromium_event":
         event = _event(data, stop, end)
         if event is None:
