@@ -13,7 +13,8 @@ from inductoscope.views.explain import find_stage
 from support.source import FILES as SOURCE_FILES
 from support.source import ROOT, nodes_of
 
-FILES = [path for path in SOURCE_FILES if path.parent.name != "vocabulary"]
+TABLES = ("stages.py", "stage_lookup.py", "log_lines.py")
+FILES = [path for path in SOURCE_FILES if path.name not in TABLES]
 
 # --- stages ---------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 RECORDING_VARIABLE = "INDUCTOSCOPE_RECORDING"
-BOOTSTRAP = Path(__file__).resolve().parent / "bootstrap"
+BOOTSTRAP = Path(__file__).resolve().parents[1] / "inside" / "bootstrap"
 
 
 def with_scope(environment: dict[str, str]) -> dict[str, str]:

@@ -68,7 +68,7 @@ def _record_early_failure(waiting, root, folder):
     """An exception that ended the program before it asked for torch."""
     if getattr(sys, "last_value", None) is not None and waiting in sys.meta_path:
         try:
-            _load(root, "inside.uncaught").record(folder)
+            _load(root, "inside.uncaught").record_early_failure(folder)
         except Exception:
             return  # What the program printed says it too.
 
