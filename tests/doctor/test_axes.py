@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,16 +13,7 @@ import torch._inductor.config
 from torch._inductor import compiler_bisector, cpp_builder, pattern_matcher, scheduler
 from torch._inductor.codegen import cpp
 
-from inductoscope.inside.search import axes
-from inductoscope.inside.search.axes import AXES
-from inductoscope.inside.search.axis import (
-    Axis,
-    Fuel,
-    Situation,
-    patched,
-    replaced,
-    setting_axis,
-)
+from inductoscope.inside.search.axes import AXES, Axis, Fuel, Situation, patched, replaced
 from inductoscope.torch_facts.stages import CPP_WRAPPER
 from support.programs import Workplace
 
@@ -39,14 +28,6 @@ every_axis = pytest.mark.parametrize("axis", AXES, ids=lambda axis: axis.name)
 
 
 # --- the table ------------------------------------------------------------------------------------
-
-
-def test_every_file_is_in_the_table_once() -> None:
-    files = sorted(Path(axes.__file__).parent.glob("*.py"))
-    modules = [importlib.import_module(f"{axes.__name__}.{path.stem}") for path in files]
-    defined = [module.AXIS for module in modules if module is not axes and hasattr(module, "AXIS")]
-    assert len(defined) == len(files) - 1
-    assert sorted(map(id, defined)) == sorted(map(id, AXES))
 
 
 def test_every_axis_has_a_name_of_its_own() -> None:
@@ -214,7 +195,7 @@ def test_all_axes_can_be_refused_together() -> None:
 
 
 def test_a_setting_is_changed_only_where_the_axis_is_refused() -> None:
-    axis = setting_axis("a name", "none", "title", loss=1, rank=1, settings={"cpp.simdlen": 1})
+    axis = Axis("a name", "none", "title", loss=1, rank=1, settings={"cpp.simdlen": 1})
     asked: list[str] = []
 
     def note(name: str) -> bool:
@@ -273,8 +254,7 @@ PROGRAM = """
 import contextlib, json, sys
 import torch
 from torch._inductor import metrics
-from inductoscope.inside.search.axes import AXES
-from inductoscope.inside.search.axis import Fuel
+from inductoscope.inside.search.axes import AXES, Fuel
 from inductoscope.inside.search.candidate import Candidate
 from inductoscope.inside.search.oracle import compiling, no_further_than
 from inductoscope.inside.search.failure_signature import innermost

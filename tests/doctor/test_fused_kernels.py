@@ -13,9 +13,8 @@ from inductoscope.inside.search.candidate import Candidate
 from inductoscope.inside.search.error_location import locate_error
 from inductoscope.inside.search.forks import Forks
 from inductoscope.inside.search.oracle import Oracle
-from inductoscope.inside.search.shrink import nodes
-from inductoscope.inside.search.shrink.engine import apply_pass
-from inductoscope.inside.search.shrink.shrink_pass import Subject
+from inductoscope.inside.search.shrink import Subject, apply_pass
+from inductoscope.inside.search.shrink_passes import NODES
 from inductoscope.inside.search.wrong_result_location import locate_wrong_result
 from support.graphs import captured
 
@@ -132,7 +131,7 @@ def test_what_takes_several_operations_is_cut_out_of_their_kernel_and_not_of_the
     for of_kernel in ((), location.of_kernel):
         oracle = Oracle(Forks())
         subject = Subject(candidate, failure, [location.suspects], of_kernel)
-        smallest = apply_pass(nodes.PASS, subject, oracle)
+        smallest = apply_pass(NODES, subject, oracle)
         assert smallest.size == 2
         trials[of_kernel] = oracle.forks.count
     assert trials[location.of_kernel] < trials[()], trials

@@ -17,8 +17,7 @@ from torch.fx import Graph, GraphModule
 from inductoscope.errors import ToolFailure
 from inductoscope.inside.repro.python_text import function_text
 from inductoscope.inside.search.candidate import Candidate
-from inductoscope.inside.search.shrink.constants import PASS as CONSTANTS
-from inductoscope.inside.search.shrink.shapes import PASS as SHAPES
+from inductoscope.inside.search.shrink_passes import CONSTANTS, SHAPES
 from inductoscope.inside.search.user_kernels import (
     calls_user_kernels,
     keeping_kernels,

@@ -20,9 +20,8 @@ from inductoscope.inside.search.candidate import (
 )
 from inductoscope.inside.search.forks import Forks
 from inductoscope.inside.search.oracle import Oracle
-from inductoscope.inside.search.shrink import SHRINK_PASSES
-from inductoscope.inside.search.shrink.engine import shrink
-from inductoscope.inside.search.shrink.shrink_pass import Subject
+from inductoscope.inside.search.shrink import Subject, shrink
+from inductoscope.inside.search.shrink_passes import SHRINK_PASSES
 from support.graphs import numbers, script_fails
 
 

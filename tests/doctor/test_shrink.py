@@ -7,10 +7,8 @@ farther than to the stage that fails.
 from __future__ import annotations
 
 import contextlib
-import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,23 +18,26 @@ from torch._inductor.lowering import lowerings
 from torch.fx import symbolic_trace
 
 from inductoscope.doctor.failure import Failure
-from inductoscope.inside.search import shrink
 from inductoscope.inside.search.candidate import Candidate, name_of
 from inductoscope.inside.search.forks import Forks
 from inductoscope.inside.search.oracle import Oracle, examine, no_further_than
 from inductoscope.inside.search.shrink import (
-    PASSES_AROUND_GRAPH,
-    SHRINK_PASSES,
-    constants,
-    nodes,
-    outputs,
-    settings,
-    shapes,
+    Proposals,
+    ShrinkPass,
+    Subject,
+    apply_pass,
+    shrink,
 )
-from inductoscope.inside.search.shrink import dtypes as types
-from inductoscope.inside.search.shrink.engine import apply_pass
-from inductoscope.inside.search.shrink.engine import shrink as shrink_with
-from inductoscope.inside.search.shrink.shrink_pass import Proposals, ShrinkPass, Subject
+from inductoscope.inside.search.shrink_passes import (
+    CONSTANTS,
+    DTYPES,
+    NODES,
+    OUTPUTS,
+    PASSES_AROUND_GRAPH,
+    SETTINGS,
+    SHAPES,
+    SHRINK_PASSES,
+)
 from inductoscope.inside.search.wrong_result_location import worth_trying
 
 aten = torch.ops.aten
@@ -89,11 +90,7 @@ def dtypes(candidate: Candidate) -> list[torch.dtype]:
 # --- the engine -----------------------------------------------------------------------------------
 
 
-def test_every_file_with_a_pass_is_in_the_table_once() -> None:
-    files = sorted(Path(shrink.__file__).parent.glob("*.py"))
-    modules = [importlib.import_module(f"{shrink.__name__}.{path.stem}") for path in files]
-    defined = [module.PASS for module in modules if hasattr(module, "PASS")]
-    assert sorted(map(id, defined)) == sorted(map(id, SHRINK_PASSES))
+def test_every_pass_has_a_name_of_its_own() -> None:
     assert len({one.name for one in SHRINK_PASSES}) == len(SHRINK_PASSES)
 
 
@@ -129,14 +126,14 @@ CHAIN = Subject(Candidate(symbolic_trace(a_chain), (torch.ones(64),)), Failure("
 
 def test_one_node_of_many_is_found_in_a_few_trials() -> None:
     oracle = Predicate(lambda candidate: "sin" in calls(candidate))
-    found = apply_pass(nodes.PASS, CHAIN, oracle)
+    found = apply_pass(NODES, CHAIN, oracle)
     assert calls(found) == ["sin"]
     assert oracle.tried <= 10
 
 
 def test_a_suspect_that_is_enough_is_found_at_once() -> None:
     oracle = Predicate(lambda candidate: "sin" in calls(candidate))
-    found = apply_pass(nodes.PASS, replace(CHAIN, suspects=[["exp"], ["sin"]]), oracle)
+    found = apply_pass(NODES, replace(CHAIN, suspects=[["exp"], ["sin"]]), oracle)
     assert calls(found) == ["sin"]
     # Each suspect is tried with small inputs first: exp small, exp, sin small.
     assert oracle.tried == 3
@@ -145,7 +142,7 @@ def test_a_suspect_that_is_enough_is_found_at_once() -> None:
 
 def test_the_strongest_suspicion_comes_first_even_where_another_has_fewer_nodes() -> None:
     oracle = Predicate(lambda candidate: True)
-    found = apply_pass(nodes.PASS, replace(CHAIN, suspects=[["sin", "exp"], ["neg"]]), oracle)
+    found = apply_pass(NODES, replace(CHAIN, suspects=[["sin", "exp"], ["neg"]]), oracle)
     assert calls(found) == ["sin"]
 
 
@@ -158,7 +155,7 @@ def test_where_no_suspect_is_enough_the_kernel_is() -> None:
     subject = replace(CHAIN, suspects=[["sin"]])
     of_kernel = ["abs_7", "sin", "exp"]
     kept = [
-        calls(apply_pass(nodes.PASS, each, oracle))
+        calls(apply_pass(NODES, each, oracle))
         for each, oracle in zip(
             (replace(subject, of_kernel=of_kernel), subject), oracles, strict=True
         )
@@ -170,7 +167,7 @@ def test_where_no_suspect_is_enough_the_kernel_is() -> None:
 def test_where_the_kernel_is_not_enough_either_the_whole_graph_is_searched() -> None:
     oracle = Predicate(takes_sin_and_exp)
     subject = replace(CHAIN, suspects=[["sin"]], of_kernel=["abs_7", "sin"])
-    assert calls(apply_pass(nodes.PASS, subject, oracle)) == ["sin", "exp"]
+    assert calls(apply_pass(NODES, subject, oracle)) == ["sin", "exp"]
 
 
 def test_of_nodes_that_seem_wrong_alone_the_first_of_each_operation_is_tried_and_few_of_them() -> (
@@ -213,14 +210,14 @@ def test_what_was_found_before_a_pass_fails_is_kept_and_the_others_go_on() -> No
 
     failing = ShrinkPass("failing", "text", lambda candidate: candidate.size, propose)
     oracle = Predicate(lambda candidate: True)
-    *_, last = shrink_with(CHAIN, oracle, [failing, constants.PASS])
+    *_, last = shrink(CHAIN, oracle, [failing, CONSTANTS])
     assert numbers_in(last.candidate) == [1.0]
     assert "ZeroDivisionError" in oracle.mistakes[0]
 
 
 def test_progress_says_what_is_done_next_with_the_smallest_so_far() -> None:
     oracle = Predicate(lambda candidate: "sin" in calls(candidate))
-    seen = [(step.candidate.size, step.text) for step in shrink_with(CHAIN, oracle, SHRINK_PASSES)]
+    seen = [(step.candidate.size, step.text) for step in shrink(CHAIN, oracle, SHRINK_PASSES)]
     assert seen[0] == (16, "looking for the smallest part of 16 nodes")
     assert seen[1] == (1, "leaving out outputs (nodes left: 1)")
     assert seen[-1] == (1, "")
@@ -228,7 +225,7 @@ def test_progress_says_what_is_done_next_with_the_smallest_so_far() -> None:
 
 def test_the_smallest_of_all_is_simple_in_every_way() -> None:
     oracle = Predicate(lambda candidate: "sin" in calls(candidate))
-    *_, last = shrink_with(CHAIN, oracle, SHRINK_PASSES)
+    *_, last = shrink(CHAIN, oracle, SHRINK_PASSES)
     assert last.candidate.inputs[0].shape == (2,)
     assert last.candidate.recipes == ("torch.randn(2)",)
     assert oracle.tried <= 14
@@ -237,8 +234,8 @@ def test_the_smallest_of_all_is_simple_in_every_way() -> None:
 def test_all_that_is_around_the_graph_is_simplified_in_one_trial() -> None:
     oracle = Predicate(lambda candidate: "sin" in calls(candidate))
     one_by_one = Predicate(lambda candidate: "sin" in calls(candidate))
-    *_, last = shrink_with(CHAIN, oracle, SHRINK_PASSES, PASSES_AROUND_GRAPH)
-    *_, same = shrink_with(CHAIN, one_by_one, SHRINK_PASSES)
+    *_, last = shrink(CHAIN, oracle, SHRINK_PASSES, PASSES_AROUND_GRAPH)
+    *_, same = shrink(CHAIN, one_by_one, SHRINK_PASSES)
     assert (last.candidate.recipes, calls(last.candidate)) == (same.candidate.recipes, ["sin"])
     assert oracle.tried < one_by_one.tried
 
@@ -247,7 +244,7 @@ def test_where_the_failure_needs_some_of_that_each_pass_gets_its_turn() -> None:
     def shows(candidate: Candidate) -> bool:
         return "sin" in calls(candidate) and candidate.inputs[0].shape[0] >= 8
 
-    *_, last = shrink_with(CHAIN, Predicate(shows), SHRINK_PASSES, PASSES_AROUND_GRAPH)
+    *_, last = shrink(CHAIN, Predicate(shows), SHRINK_PASSES, PASSES_AROUND_GRAPH)
     assert last.candidate.inputs[0].shape == (8,)
     assert last.candidate.recipes == ("torch.randn(8)",)
 
@@ -258,7 +255,7 @@ def test_one_output_of_many_is_found_by_halving() -> None:
 
     oracle = Predicate(lambda candidate: "sin" in calls(candidate))
     subject = Subject(Candidate(symbolic_trace(many), (torch.ones(4),)), Failure("error", "text"))
-    assert calls(apply_pass(outputs.PASS, subject, oracle)) == ["sin"]
+    assert calls(apply_pass(OUTPUTS, subject, oracle)) == ["sin"]
     assert oracle.tried <= 8
 
 
@@ -266,7 +263,7 @@ def test_the_output_that_is_known_to_be_wrong_is_tried_first() -> None:
     module = symbolic_trace(lambda x: (x.cos(), x.neg(), x.sin()))
     oracle = Predicate(lambda candidate: "sin" in calls(candidate))
     failure = Failure("wrong", "text", where=("output 2",))
-    found = apply_pass(outputs.PASS, Subject(Candidate(module, (torch.ones(4),)), failure), oracle)
+    found = apply_pass(OUTPUTS, Subject(Candidate(module, (torch.ones(4),)), failure), oracle)
     assert calls(found) == ["sin"]
     assert oracle.tried == 1
 
@@ -274,7 +271,7 @@ def test_the_output_that_is_known_to_be_wrong_is_tried_first() -> None:
 def test_settings_that_the_failure_does_not_need_are_left_out() -> None:
     oracle = Predicate(lambda candidate: "needed" in candidate.options)
     candidate = replace(CHAIN.candidate, options={"needed": 1, "other": 2}, dynamic=True)
-    found = apply_pass(settings.PASS, replace(CHAIN, candidate=candidate), oracle)
+    found = apply_pass(SETTINGS, replace(CHAIN, candidate=candidate), oracle)
     assert (found.options, found.dynamic) == ({"needed": 1}, None)
     assert oracle.tried <= 5
 
@@ -283,7 +280,7 @@ def test_each_size_is_as_small_as_the_failure_allows() -> None:
     oracle = Predicate(lambda candidate: candidate.inputs[0].shape[0] >= 17)
     inputs = (torch.ones(100, 60),)
     subject = replace(CHAIN, candidate=replace(CHAIN.candidate, inputs=inputs))
-    found = apply_pass(shapes.PASS, subject, oracle)
+    found = apply_pass(SHAPES, subject, oracle)
     assert found.inputs[0].shape == (17, 2)
     assert oracle.tried <= 8
 
@@ -301,7 +298,7 @@ def test_types_that_the_failure_does_not_need_become_the_commonest(
     plant(aten.sin.default, lambda x: True)
     inputs = (torch.ones(4, dtype=torch.float64), torch.arange(4, dtype=torch.int32))
     candidate = Candidate(symbolic_trace(of_two_types), inputs)
-    found = apply_pass(types.PASS, Subject(candidate, failure_of(candidate, oracle)), oracle)
+    found = apply_pass(DTYPES, Subject(candidate, failure_of(candidate, oracle)), oracle)
     assert dtypes(found) == [torch.float32, torch.int64]
     assert [value.tolist() for value in found.inputs] == [[1, 1, 1, 1], [0, 1, 2, 3]]
 
@@ -312,7 +309,7 @@ def test_a_type_that_the_failure_needs_stays_and_the_other_does_not(
     plant(aten.sin.default, lambda x: x.get_dtype() is torch.bfloat16)
     inputs = (torch.ones(4, dtype=torch.bfloat16), torch.arange(4, dtype=torch.int32))
     candidate = Candidate(symbolic_trace(of_two_types), inputs)
-    found = apply_pass(types.PASS, Subject(candidate, failure_of(candidate, oracle)), oracle)
+    found = apply_pass(DTYPES, Subject(candidate, failure_of(candidate, oracle)), oracle)
     assert dtypes(found) == [torch.bfloat16, torch.int64]
 
 
@@ -326,14 +323,14 @@ def test_all_types_but_the_one_that_the_failure_needs_become_the_commonest(
     plant(aten.sin.default, lambda x: x.get_dtype() is torch.bfloat16)
     inputs = (torch.ones(4).bfloat16(), torch.ones(4).double(), torch.arange(4).int())
     candidate = Candidate(symbolic_trace(of_three_types), inputs)
-    found = apply_pass(types.PASS, Subject(candidate, failure_of(candidate, oracle)), oracle)
+    found = apply_pass(DTYPES, Subject(candidate, failure_of(candidate, oracle)), oracle)
     assert dtypes(found) == [torch.bfloat16, torch.float32, torch.int64]
 
 
 def test_where_all_types_are_common_nothing_is_tried(oracle: Oracle) -> None:
     inputs = (torch.ones(4), torch.arange(4))
     candidate = Candidate(symbolic_trace(of_two_types), inputs)
-    assert apply_pass(types.PASS, Subject(candidate, Failure("error", "text")), oracle) is candidate
+    assert apply_pass(DTYPES, Subject(candidate, Failure("error", "text")), oracle) is candidate
     assert oracle.forks.count == 0
 
 
@@ -341,7 +338,7 @@ def test_an_input_still_asks_for_gradients_in_its_new_type(plant: Plant, oracle:
     plant(aten.sin.default, lambda x: True)
     inputs = (torch.ones(4, dtype=torch.float64, requires_grad=True),)
     candidate = Candidate(symbolic_trace(lambda x: x.sin()), inputs)
-    found = apply_pass(types.PASS, Subject(candidate, failure_of(candidate, oracle)), oracle)
+    found = apply_pass(DTYPES, Subject(candidate, failure_of(candidate, oracle)), oracle)
     (x,) = found.inputs
     assert (x.dtype, x.requires_grad, x.is_leaf) == (torch.float32, True, True)
 
@@ -365,7 +362,7 @@ def with_numbers(x: torch.Tensor) -> torch.Tensor:
 def test_odd_numbers_become_simple(plant: Plant, oracle: Oracle) -> None:
     plant(aten.sin.default, lambda x: True)
     candidate = Candidate(symbolic_trace(with_numbers), (torch.ones(4),))
-    found = apply_pass(constants.PASS, Subject(candidate, failure_of(candidate, oracle)), oracle)
+    found = apply_pass(CONSTANTS, Subject(candidate, failure_of(candidate, oracle)), oracle)
     # The 8 is small and may well be a size: it stays.
     assert numbers_in(found) == [1.0, 1.0, 1, 8]
     assert [type(number) for number in numbers_in(found)] == [float, float, int, int]
@@ -375,21 +372,18 @@ def test_odd_numbers_become_simple(plant: Plant, oracle: Oracle) -> None:
 def test_a_number_that_the_failure_needs_stays(plant: Plant, oracle: Oracle) -> None:
     plant(aten.mul.Tensor, lambda x, by: by == 3.7)
     candidate = Candidate(symbolic_trace(lambda x: x.sin() * 3.7 + 12.25), (torch.ones(4),))
-    found = apply_pass(constants.PASS, Subject(candidate, failure_of(candidate, oracle)), oracle)
+    found = apply_pass(CONSTANTS, Subject(candidate, failure_of(candidate, oracle)), oracle)
     assert numbers_in(found) == [3.7, 1.0]
 
 
 def test_the_simplest_number_that_keeps_the_failure_is_taken(plant: Plant, oracle: Oracle) -> None:
     plant(aten.mul.Tensor, lambda x, by: by > 1)
     candidate = Candidate(symbolic_trace(lambda x: x.sin() * 3.7), (torch.ones(4),))
-    found = apply_pass(constants.PASS, Subject(candidate, failure_of(candidate, oracle)), oracle)
+    found = apply_pass(CONSTANTS, Subject(candidate, failure_of(candidate, oracle)), oracle)
     assert numbers_in(found) == [2.0]
 
 
 def test_where_all_numbers_are_simple_nothing_is_tried(oracle: Oracle) -> None:
     candidate = Candidate(symbolic_trace(lambda x: x * 2 + 0.5 - 1), (torch.ones(4),))
-    assert (
-        apply_pass(constants.PASS, Subject(candidate, Failure("error", "text")), oracle)
-        is candidate
-    )
+    assert apply_pass(CONSTANTS, Subject(candidate, Failure("error", "text")), oracle) is candidate
     assert oracle.forks.count == 0

@@ -35,7 +35,6 @@ MEANT_OTHERWISE = {
     "inside/doctor/compile_conditions.py": {"inductor"},  # a backend
     "doctor/issue.py": {"dynamo", "inductor"},  # labels in torch's tracker
     "doctor/finding_verdict.py": {"wrapper"},  # a function
-    "inside/search/axes/autotune.py": {"autotune"},  # an axis
     "inside/search/compiler_imports.py": {"scheduler"},  # a module
     "hangs/choices/stuck_choices.py": {"autotune"},  # a kind of event
     "hangs/watch/stall.py": {"lowering"},  # a kind of event

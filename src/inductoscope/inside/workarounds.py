@@ -19,7 +19,7 @@ from inductoscope.doctor.failure import (
 )
 from inductoscope.doctor.finding import Found, GraphWorkaround
 from inductoscope.inside.compare.values import copy_values
-from inductoscope.inside.search.axis import Axis
+from inductoscope.inside.search.axes import Axis
 from inductoscope.inside.search.candidate import Candidate, CandidateWork
 from inductoscope.inside.search.compile_costs import measure
 from inductoscope.inside.search.forks import Forks, can_fork

@@ -360,7 +360,7 @@ class CheckedGraph:
             self.held_back = None
             return
         from inductoscope.inside.doctor import ending_program
-        from inductoscope.inside.search.shrink.outputs import with_outputs_that_count
+        from inductoscope.inside.search.shrink_passes import with_outputs_that_count
 
         found = Found(
             self.compile_id,

@@ -43,7 +43,7 @@ from inductoscope.inside.search.forks import Forks, can_fork
 from inductoscope.inside.search.memory_evidence import of_changed_memory
 from inductoscope.inside.search.oracle import Oracle, examine
 from inductoscope.inside.search.placement import placed
-from inductoscope.inside.search.shrink.shapes import all_resized
+from inductoscope.inside.search.shrink_passes import all_resized
 from inductoscope.inside.search.subgraph import record_values, subgraph
 from inductoscope.inside.search.wrong_result_location import (
     first_wrong_own_kernel,

@@ -70,10 +70,12 @@ from inductoscope.inside.search.memory_evidence import (
     sanitizer_evidence,
 )
 from inductoscope.inside.search.oracle import Oracle, TriedCandidate
-from inductoscope.inside.search.shrink import PASSES_AROUND_GRAPH, SHRINK_PASSES
-from inductoscope.inside.search.shrink.engine import shrink
-from inductoscope.inside.search.shrink.inputs import with_exact_inputs
-from inductoscope.inside.search.shrink.shrink_pass import Subject
+from inductoscope.inside.search.shrink import Subject, shrink
+from inductoscope.inside.search.shrink_passes import (
+    PASSES_AROUND_GRAPH,
+    SHRINK_PASSES,
+    with_exact_inputs,
+)
 from inductoscope.inside.search.suppressing_axes import find_suppressing_axes, relevant_axes
 from inductoscope.inside.search.wrong_result_location import (
     aten_operations,

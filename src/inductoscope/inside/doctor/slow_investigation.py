@@ -38,10 +38,8 @@ from inductoscope.inside.search.compile_costs import (
 )
 from inductoscope.inside.search.compiler_imports import import_compiler
 from inductoscope.inside.search.forks import Forks, can_fork
-from inductoscope.inside.search.shrink import SHRINK_PASSES
-from inductoscope.inside.search.shrink.engine import shrink
-from inductoscope.inside.search.shrink.inputs import with_exact_inputs
-from inductoscope.inside.search.shrink.shrink_pass import Subject
+from inductoscope.inside.search.shrink import Subject, shrink
+from inductoscope.inside.search.shrink_passes import SHRINK_PASSES, with_exact_inputs
 from inductoscope.inside.search.wrong_result_location import aten_operations, source_lines
 from inductoscope.inside.workarounds import faster_compiles
 from inductoscope.profiling.compile_growth import (

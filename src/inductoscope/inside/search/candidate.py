@@ -95,6 +95,17 @@ def is_operation(node: torch.fx.Node) -> bool:
     return node.op in ("call_function", "call_method", "call_module")
 
 
+def writes_in_place(node: torch.fx.Node) -> bool:
+    """Whether a node changes what it is given."""
+    name = name_of(node)
+    return name == "setitem" or (name.endswith("_") and not name.endswith("__"))
+
+
+def has_effect(node: torch.fx.Node) -> bool:
+    """Whether a node does more than compute a result."""
+    return node.op in ("placeholder", "output") or writes_in_place(node)
+
+
 def has_transforms(candidate: Candidate) -> bool:
     """Whether the graph enters and leaves transforms such as vmap or grad, so cannot be divided.
 

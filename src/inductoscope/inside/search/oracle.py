@@ -33,7 +33,7 @@ from inductoscope.inside.compare.values import (
     is_plain,
     run,
 )
-from inductoscope.inside.search.axis import patched
+from inductoscope.inside.search.axes import patched
 from inductoscope.inside.search.candidate import (
     Candidate,
     CandidateWork,

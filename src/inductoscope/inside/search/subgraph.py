@@ -7,7 +7,6 @@ invalid, and most of the work is done before any search begins.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -18,7 +17,12 @@ from torch.fx.node import map_arg
 from torch.utils._pytree import tree_leaves, tree_map
 
 from inductoscope.inside.compare.values import copy_values, is_plain, same_transforms
-from inductoscope.inside.search.candidate import Candidate, is_operation, is_unpacking
+from inductoscope.inside.search.candidate import (
+    Candidate,
+    is_operation,
+    is_unpacking,
+    writes_in_place,
+)
 from inductoscope.inside.search.placement import eager_values
 
 _WRITTEN_DOWN = (
@@ -270,13 +274,8 @@ class _CannotCut(Exception):
 
 
 def _written_to(node: Node) -> list[str]:
-    name = (
-        str(node.target) if isinstance(node.target, str) else getattr(node.target, "__name__", "")
-    )
-    if (name.endswith("_") and not name.endswith("__")) or node.target is operator.setitem:
-        base = node.args[0] if node.args else None
-        return [base.name] if isinstance(base, Node) else []
-    return []
+    base = node.args[0] if node.args and writes_in_place(node) else None
+    return [base.name] if isinstance(base, Node) else []
 
 
 def _literal(value: Any) -> Any:

@@ -14,8 +14,7 @@ from inductoscope.doctor.failure import (
     Location,
     SuppressingAxis,
 )
-from inductoscope.inside.search.axes import AXES
-from inductoscope.inside.search.axis import Axis, Fuel, Situation
+from inductoscope.inside.search.axes import AXES, Axis, Fuel, Situation
 from inductoscope.inside.search.candidate import Candidate, CandidateWork, special_flow
 from inductoscope.inside.search.failure_signature import failure_of_answer
 from inductoscope.inside.search.forks import Forks

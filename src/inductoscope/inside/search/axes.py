@@ -1,0 +1,362 @@
+"""Axes: what the compiler does and can be made to leave undone.
+
+Code that does it asks for a permit before each application, by name. Refusing every permit shows
+whether the axis matters; granting the first n (fuel) finds the one application that does. An axis
+carries all that anyone asks about it. A new one is a row of `AXES`, at the end of this file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from inductoscope.inside.compare.passes import pattern_classes, pattern_name
+from inductoscope.torch_facts import stages
+from inductoscope.torch_facts.operator_names import with_usual_names
+
+Permit = Callable[[str], bool]
+Switch = Callable[[Permit], contextlib.AbstractContextManager[Any]]
+
+# Stages that rewrite a graph, and stages that make a kernel of it.
+_GRAPH_STAGES = (stages.DECOMPOSITION, *stages.PASSES)
+_KERNEL_STAGES = (stages.LOWERING, stages.CODEGEN, stages.LOOP_BODY, stages.SCHEDULER)
+
+
+@dataclass(frozen=True)
+class Situation:
+    """What is known about a failing candidate before any axis is tried on it."""
+
+    devices: frozenset[str] = frozenset()
+    # As torch writes them, such as 'torch.float16'.
+    dtypes: frozenset[str] = frozenset()
+    # Options of torch.compile and settings of the compiler.
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    is_dynamic: bool = False
+    # How the graph reaches Inductor, if not plainly through torch.compile.
+    flow: str = ""
+    # Where the failure was located; empty if that is not known.
+    stage: str = ""
+    kernel: str = ""
+
+    @property
+    def is_on_cpu(self) -> bool:
+        """Whether every tensor is on the CPU."""
+        return self.devices <= {"cpu"}
+
+
+@dataclass(frozen=True)
+class Axis:
+    """Something the compiler does, how to stop it, and what it means if stopping it helps."""
+
+    name: str
+    # The stage to blame if the failure vanishes without it.
+    stage: str
+    # As in 'The failure vanishes without {title}'.
+    title: str
+    # How much is lost without it: workarounds that lose less are tried first.
+    loss: int
+    # How precisely it points at its stage, compared with other axes that rewrite graphs, or with
+    # other axes that do not: the lowest rank is the most telling.
+    rank: int
+    # Settings of torch._inductor.config that switch it off altogether.
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    # Switches single applications off; None if only the settings do.
+    by_code: Switch | None = None
+    # When it can matter at all.
+    applies: Callable[[Situation], bool] = lambda situation: True
+    # Whether it rewrites a graph. Where every graph is known to be right, it is not to blame.
+    rewrites_graph: bool = False
+    # Further stages in which it acts.
+    also_acts_in: tuple[str, ...] = ()
+    # Whether the name of an application is the name of a pass, or of an operation.
+    names_passes: bool = False
+    names_operations: bool = False
+    # Code for users that switches off one application by name.
+    snippet: Callable[[str], str] | None = None
+
+    def __reduce__(self) -> tuple[Callable[[str], Axis], tuple[str]]:
+        """Another process has the same axes: it needs the name alone."""
+        return axis_named, (self.name,)
+
+    def switch(self, permit: Permit) -> contextlib.AbstractContextManager[Any]:
+        """The compiler does it only where that is permitted, inside the block."""
+        if self.by_code is not None:
+            return self.by_code(permit)
+        return contextlib.nullcontext() if permit(self.name) else patched(self.settings)
+
+    def is_relevant(self, situation: Situation) -> bool:
+        """Whether switching it off could tell anything about a failure in this situation."""
+        return self.applies(situation) and self._can_cause(situation)
+
+    def _can_cause(self, situation: Situation) -> bool:
+        if situation.stage in _GRAPH_STAGES:
+            return situation.stage in (self.stage, *self.also_acts_in)
+        if situation.stage == stages.AOT:
+            return False
+        if situation.stage in (stages.LOWERING, stages.CODEGEN) or situation.kernel:
+            return self.stage in _KERNEL_STAGES
+        return True
+
+
+def axis_named(name: str) -> Axis:
+    """The axis of this name."""
+    return next(axis for axis in AXES if axis.name == name)
+
+
+@dataclass
+class Fuel:
+    """Permits the first `amount` applications and notes the names of all."""
+
+    amount: int
+    names: list[str] = field(default_factory=list)
+
+    def __call__(self, name: str) -> bool:
+        self.names.append(name)
+        return len(self.names) <= self.amount
+
+
+# --- switches -------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def patched(settings: Mapping[str, Any], module: str = "torch._inductor.config") -> Iterator[None]:
+    """Changes settings for a while; those that this torch does not have are skipped."""
+    config: Any = importlib.import_module(module)
+    known = {name: value for name, value in settings.items() if _exists(config, name)}
+    with config.patch(known):
+        yield
+
+
+def _exists(config: Any, name: str) -> bool:
+    for part in name.split("."):
+        if not hasattr(config, part):
+            return False
+        config = getattr(config, part)
+    return True
+
+
+@contextlib.contextmanager
+def replaced(owner: Any, name: str, make: Callable[[Any], Any]) -> Iterator[None]:
+    """Replaces a function of torch for a while; `make` gets the original."""
+    original = owner.__dict__[name]
+    setattr(owner, name, make(original))
+    try:
+        yield
+    finally:
+        setattr(owner, name, original)
+
+
+def subsystem_switch(subsystem: str) -> Switch:
+    """A switch for what torch's own bisector can disable, one application at a time."""
+
+    def switch(permit: Permit) -> contextlib.AbstractContextManager[None]:
+        from torch._inductor.compiler_bisector import CompilerBisector
+
+        def disable_subsystem(
+            cls: Any, backend: str, asked: str, debug_info: Callable[[], str] | None = None
+        ) -> bool:
+            if asked != subsystem:
+                return False
+            name = asked if debug_info is None else with_usual_names(str(debug_info()))
+            return not permit(name)
+
+        return replaced(
+            CompilerBisector, "disable_subsystem", lambda original: classmethod(disable_subsystem)
+        )
+
+    return switch
+
+
+def _without_dynamic_shapes(permit: Permit) -> contextlib.AbstractContextManager[None]:
+    if permit("dynamic shapes"):
+        return contextlib.nullcontext()
+    settings = {"assume_static_by_default": True, "automatic_dynamic_shapes": False}
+    return patched(settings, "torch._dynamo.config")
+
+
+@contextlib.contextmanager
+def _without_decompositions(permit: Permit) -> Iterator[None]:
+    """An operation that is not decomposed runs as eager's own kernel, though the table has it."""
+    from torch._inductor import graph, lowering
+
+    def make(original: Any) -> Any:
+        return lambda op, *args, **more: original(op, *args, **{**more, "override_decomp": True})
+
+    with (
+        replaced(graph, "make_fallback", make),
+        replaced(lowering, "make_fallback", make),
+        subsystem_switch("decomposition")(permit),
+    ):
+        yield
+
+
+@contextlib.contextmanager
+def _without_patterns(permit: Permit) -> Iterator[None]:
+    from torch._inductor import pattern_matcher
+
+    def make(original: Any) -> Any:
+        def apply(entry: Any, match: Any, *args: Any, **more: Any) -> Any:
+            if permit(pattern_name(entry, match)):
+                return original(entry, match, *args, **more)
+            return None
+
+        return apply
+
+    with contextlib.ExitStack() as stack:
+        for entry in pattern_classes(pattern_matcher):
+            stack.enter_context(replaced(entry, "apply", make))
+        yield
+
+
+def _without_fusion(permit: Permit) -> contextlib.AbstractContextManager[None]:
+    from torch._inductor.scheduler import Scheduler
+
+    def make(original: Any) -> Any:
+        def can_fuse(scheduler: Any, one: Any, two: Any, *args: Any, **more: Any) -> bool:
+            allowed = original(scheduler, one, two, *args, **more)
+            return bool(allowed and permit(f"{one.get_name()} with {two.get_name()}"))
+
+        return can_fuse
+
+    return replaced(Scheduler, "can_fuse", make)
+
+
+def _without_vectorisation(permit: Permit) -> contextlib.AbstractContextManager[None]:
+    from torch._inductor.codegen import cpp
+
+    def make(original: Any) -> Any:
+        def select_tiling(selector: Any, *args: Any, **more: Any) -> Any:
+            factors, indices, *rest = original(selector, *args, **more)
+            if factors and not permit("a C++ kernel"):
+                factors, indices = [], []
+            return (factors, indices, *rest)
+
+        return select_tiling
+
+    return replaced(cpp.TilingSelect, "select_tiling", make)
+
+
+def _without_cpp_optimisation(permit: Permit) -> contextlib.AbstractContextManager[None]:
+    from torch._inductor import cpp_builder
+
+    def make(original: Any) -> Any:
+        def flags(*args: Any, **more: Any) -> Any:
+            found, linking = original(*args, **more)
+            if not permit("-O3"):
+                found = ["O0" if flag == "O3" else flag for flag in found]
+            return found, linking
+
+        return flags
+
+    return replaced(cpp_builder, "_get_optimization_cflags", make)
+
+
+# --- conditions -----------------------------------------------------------------------------------
+
+
+def _on_cpu(situation: Situation) -> bool:
+    return situation.is_on_cpu
+
+
+def _on_gpu(situation: Situation) -> bool:
+    return not situation.is_on_cpu
+
+
+def _in_half_precision(situation: Situation) -> bool:
+    return bool(situation.dtypes & {"torch.float16", "torch.bfloat16"})
+
+
+def _is_autotuned(situation: Situation) -> bool:
+    return any(situation.settings.get(name) for name in ("max_autotune", "max_autotune_gemm"))
+
+
+def _disabled_pass(name: str) -> str:
+    return f"torch._inductor.config.disabled_passes = {name!r}"
+
+
+# --- the table ------------------------------------------------------------------------------------
+
+# In the order of the compiler's stages: name, stage, title, loss, rank, and what switches it off.
+# fmt: off
+AXES: tuple[Axis, ...] = (
+    # Sizes that are kept symbolic, so that one kernel serves many shapes.
+    Axis("dynamic shapes", stages.LOOP_BODY, "dynamic shapes", 3, 120,
+         by_code=_without_dynamic_shapes, applies=lambda situation: situation.is_dynamic,
+         snippet=lambda name: "torch._dynamo.config.automatic_dynamic_shapes = False"),
+    # Passes over the graph that Dynamo captured, before gradients are taken.
+    Axis("pre-grad passes", stages.PRE_GRAD_PASS, "the pre-grad passes", 2, 10,
+         by_code=subsystem_switch("pre_grad_passes"), rewrites_graph=True, snippet=_disabled_pass),
+    Axis("decompositions", stages.DECOMPOSITION, "decompositions", 2, 20,
+         by_code=_without_decompositions, rewrites_graph=True, names_operations=True),
+    # Passes over the joint graph of forward and backward.
+    Axis("joint passes", stages.JOINT_PASS, "the joint graph passes", 2, 30,
+         {"joint_graph_constant_folding": False, "use_joint_graph_passes": False},
+         by_code=subsystem_switch("joint_graph_passes"), rewrites_graph=True,
+         snippet=_disabled_pass),
+    # Single replacements that the pattern matcher makes.
+    Axis("patterns", stages.JOINT_PASS, "pattern replacements", 3, 50, {"pattern_matcher": False},
+         by_code=_without_patterns, rewrites_graph=True, names_passes=True,
+         also_acts_in=(stages.PRE_GRAD_PASS, stages.POST_GRAD_PASS)),
+    # Weights folded into the graph.
+    Axis("freezing", stages.POST_GRAD_PASS, "freezing of weights", 2, 130, {"freezing": False},
+         applies=lambda situation: bool(situation.settings.get("freezing"))),
+    # Passes over the forward and the backward graph.
+    Axis("post-grad passes", stages.POST_GRAD_PASS, "the post-grad passes", 2, 40,
+         by_code=subsystem_switch("post_grad_passes"), rewrites_graph=True,
+         snippet=_disabled_pass),
+    # Channels-last and other layouts that Inductor chooses.
+    Axis("layout optimisation", stages.LOWERING, "layout optimisation", 1, 80,
+         {"layout_optimization": False}),
+    Axis("padding", stages.LOWERING, "padding of strides and shapes", 1, 90,
+         {"comprehensive_padding": False, "shape_padding": False}),
+    # Intermediate results of half precision kept in float32.
+    Axis("precision casts", stages.LOWERING, "keeping intermediate results in higher precision",
+         2, 140, {"emulate_precision_casts": True}, applies=_in_half_precision),
+    # Reductions done in two steps.
+    Axis("split reductions", stages.LOWERING, "the splitting of reductions", 1, 150,
+         {"split_reductions": False}),
+    # Lowering of one node to loops; without it the node runs as eager's own kernel.
+    Axis("lowerings", stages.LOWERING, "lowering to loops", 2, 180,
+         by_code=subsystem_switch("lowerings"), names_operations=True),
+    Axis("autotuning", stages.AUTOTUNE, "the choice of kernels by timing", 3, 160,
+         {"max_autotune": False, "max_autotune_gemm": False, "max_autotune_pointwise": False},
+         applies=_is_autotuned),
+    # A C++ wrapper on a GPU has its kernels tuned while they are compiled.
+    Axis("tuning while compiling", stages.AUTOTUNE,
+         "launches of kernels on made-up inputs while they are compiled", 1, 155,
+         {"triton.autotune_at_compile_time": False},
+         applies=lambda situation: _on_gpu(situation) and bool(situation.flow)),
+    # Fusion of two scheduler nodes into one kernel.
+    Axis("fusion", stages.SCHEDULER, "fusion of kernels", 4, 10, {"max_fusion_size": 1},
+         by_code=_without_fusion),
+    Axis("loop ordering", stages.SCHEDULER, "the choice of loop orders", 1, 70,
+         {"pick_loop_orders": False, "loop_ordering_after_fusion": False}),
+    # A kernel that writes over one of its inputs.
+    Axis("in-place buffers", stages.SCHEDULER, "writing in place", 1, 60,
+         {"inplace_buffers": False}),
+    # Values of loop bodies that are known from their indices.
+    Axis("index propagation", stages.LOOP_BODY, "constant and index propagation", 1, 40,
+         {"constant_and_index_propagation": False}),
+    # Vectorisation of one C++ kernel, and of what is left over at the end of its loops.
+    Axis("vectorisation", stages.CODEGEN, "vectorisation of C++ loops", 3, 20, {"cpp.simdlen": 1},
+         by_code=_without_vectorisation, applies=_on_cpu),
+    Axis("loop tail", stages.CODEGEN, "vectorised loop tails", 1, 30,
+         {"cpp.enable_loop_tail_vec": False}, applies=_on_cpu),
+    # Memory of a dead buffer taken for a new one.
+    Axis("buffer reuse", stages.WRAPPER, "the reuse of buffers", 1, 50,
+         {"allow_buffer_reuse": False}),
+    Axis("fast math", stages.CPP_COMPILE, "unsafe floating point optimisation in C++", 1, 100,
+         {"cpp.enable_unsafe_math_opt_flag": False,
+          "cpp.enable_floating_point_contract_flag": "off"}, applies=_on_cpu),
+    # -O3 of the C++ compiler.
+    Axis("C++ optimisation", stages.CPP_COMPILE, "optimisation by the C++ compiler", 6, 110,
+         by_code=_without_cpp_optimisation,
+         applies=lambda situation: situation.is_on_cpu and not situation.stage),
+    # Replay of a recorded sequence of launches.
+    Axis("cudagraphs", stages.RUNTIME, "CUDA graphs", 2, 170,
+         {"triton.cudagraphs": False, "triton.cudagraph_trees": False}, applies=_on_gpu),
+)
+# fmt: on
