@@ -159,11 +159,7 @@ WORK = CountsOperations(Candidate(torch.fx.symbolic_trace(torch.nn.ReLU()), (tor
 
 def answer_to(forks: ClusterForks) -> ForkAnswer:
     """What a search gets to know."""
-    executor = forks.executor()
-    try:
-        return executor.submit(WORK, seconds=SECONDS).result(timeout=3 * SECONDS)
-    finally:
-        executor.shutdown(cancel_futures=True)
+    return forks.ask(WORK, seconds=SECONDS)
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,7 @@ from inductoscope.inside.search.error_location import (
     locate_error,
     wrong_kernel_in,
 )
-from inductoscope.inside.search.first_look import FirstLook, first_look, look_closely
+from inductoscope.inside.search.first_look import Look, first_look, look_closely
 from inductoscope.inside.search.forks import ForkAnswer, Forks, can_fork
 from inductoscope.inside.search.hang_limits import HangPatience
 from inductoscope.inside.search.memory_evidence import (
@@ -133,7 +133,7 @@ class Investigation:
         self._flow = found.flow = special_flow(candidate)
         self._own = replace(candidate, earlier=None)
         # What the first look at a wrong result showed, and sets of nodes to try alone.
-        self._look: FirstLook | None = None
+        self._look: Look | None = None
         self._suspects: list[Sequence[str]] = []
 
     def run(self) -> None:

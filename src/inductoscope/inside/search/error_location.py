@@ -1,4 +1,9 @@
-"""Which stage raised an error, in a compile or in a compiled graph."""
+"""Which stage raised an error, in a compile or in a compiled graph, and the kernel to blame.
+
+The kernel that fails need not be the guilty one: it may read what an earlier one has computed
+wrongly, or overwritten. So every kernel's buffers are compared with eager until the first differs.
+If none does, the kernel that does not return has read only right values.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +12,6 @@ import linecache
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-
-from torch.fx import Node
 
 from inductoscope.doctor.failure import (
     ERROR,
@@ -43,7 +46,6 @@ from inductoscope.inside.search.oracle import (
 from inductoscope.inside.search.placement import placed
 from inductoscope.inside.search.wrong_result_location import (
     Retraced,
-    dynamo_names,
     in_custom_operators,
     location_at_kernel,
     location_at_pass,
@@ -64,60 +66,59 @@ _KERNEL_CALL = re.compile(r"\s*(?:\w+ = )?((?:cpp_|triton_|extern_kernels\.|torc
 
 
 def locate_error(candidate: Candidate, failure: Failure, forks: Forks) -> Location:
-    """Where an error comes from: AOTAutograd is to blame only if it fails without Inductor too."""
+    """Where an error, a crash or a hang comes from."""
     declared = location_of_answer(forks.ask(lambda: in_custom_operators(placed(candidate))))
     if declared.is_known:
         return declared
-    stage = failure.stage
-    if failure.kind in (ERROR, SIGNAL) and stage != stages.DYNAMO:
+    if failure.kind in (ERROR, SIGNAL) and failure.stage != stages.DYNAMO:
         broken = location_of_answer(forks.ask(lambda: _in_passes(candidate)))
         if broken.is_known:
             return replace(broken, function=failure.function)
-    place = Location(stage=stage, function=failure.function, text=failure.text)
-    functions = failure.functions
     is_on_device = bool(device_error(f"CUDA error: {failure.aspect}"))
-    if is_on_device or (stage == stages.RUNTIME and failure.kind in (ERROR, SIGNAL)):
+    if is_on_device or failure.stage == stages.RUNTIME:
+        return _at_run(candidate, failure, forks, is_on_device=is_on_device)
+    return _in_compiler(candidate, failure, forks)
+
+
+def _at_run(
+    candidate: Candidate, failure: Failure, forks: Forks, *, is_on_device: bool
+) -> Location:
+    """What a compiled graph was at when it failed."""
+    place = Location(stage=failure.stage, function=failure.function, text=failure.text)
+    if is_on_device or failure.kind in (ERROR, SIGNAL):
         at_kernel = _at_kernel(candidate, failure, forks)
         if at_kernel.kernel:
             return at_kernel
-    if failure.kind == HANG and stage == stages.RUNTIME:
-        how = "launched last, and did not return"
-        return replace(place, function="", kernel=failure.function, how=how)
+    last = replace(place, function="", kernel=failure.function)
+    if failure.kind == HANG:
+        return replace(last, how="launched last, and did not return")
     if is_on_device:
-        kernel = kernel_called_from(functions)[1] or failure.function
-        return replace(place, function="", kernel=kernel, how=_how_launched(functions))
-    if stage == stages.RUNTIME and failure.kind == ERROR:
-        stage, how, kernel = _raised_at_run(functions)
+        kernel = kernel_called_from(failure.functions)[1] or failure.function
+        return replace(last, kernel=kernel, how=_how_launched(failure.functions))
+    if failure.kind == ERROR:
+        stage, how, kernel = _raised_at_run(failure.functions)
         return replace(place, stage=stage, how=how, kernel=kernel)
-    if failure.kind == SIGNAL and stage == stages.RUNTIME:
-        return replace(place, function="", kernel=failure.function, how="the last kernel entered")
+    return replace(last, how="the last kernel entered") if failure.kind == SIGNAL else place
+
+
+def _in_compiler(candidate: Candidate, failure: Failure, forks: Forks) -> Location:
+    """The stage of the compiler: AOTAutograd only if it fails without Inductor too."""
+    place = Location(stage=failure.stage, function=failure.function, text=failure.text)
+    functions = failure.functions
     if any(name.startswith("_load_triton_kernel") for name in functions):
         how = "the generated Triton code cannot even be loaded"
         return replace(place, stage=stages.TRITON_COMPILE, how=how)
-    if stage == stages.AUTOTUNE and failure.kind == ERROR and is_benchmark(functions):
+    if place.stage == stages.AUTOTUNE and failure.kind == ERROR and is_benchmark(functions):
         return replace(place, how=_IN_BENCHMARK)
-    if stage == stages.TRITON_COMPILE and failure.detail.startswith("triton_"):
-        place = replace(place, kernel=failure.detail)
-    if stage != stages.AOT:
+    if place.stage == stages.TRITON_COMPILE and failure.detail.startswith("triton_"):
+        return replace(place, kernel=failure.detail)
+    if place.stage != stages.AOT:
         return place
     answer = forks.ask(lambda: wrong_with_backend(placed(candidate), "aot_eager"))
     if answer.is_done and not answer.result:
         how = "the same graph compiles with backend='aot_eager', without decompositions"
         return replace(place, stage=stages.DECOMPOSITION, how=how)
     return replace(place, how="it fails with backend='aot_eager' too")
-
-
-def _at_kernel(candidate: Candidate, failure: Failure, forks: Forks) -> Location:
-    """The first kernel that is wrong, which need not be the one that fails."""
-    first = first_wrong_kernel(candidate, forks)
-    found, (wrapper, called) = first.location, kernel_called_from(failure.functions)
-    if first.computes_wrong_numbers:
-        fails = called or (failure.function if failure.kind == SIGNAL else "")
-        text = f"{found.text}; {fails or 'what reads it'} then fails"
-        return replace(found, stage=found.stage or failure.stage, text=text)
-    if failure.kind == ERROR and wrapper:
-        return Location()  # What raised in a Python wrapper is on the stack.
-    return replace(found, stage=failure.stage, text=failure.text) if found.kernel else found
 
 
 def is_benchmark(functions: Sequence[str]) -> bool:
@@ -131,41 +132,6 @@ def _how_launched(functions: Sequence[str]) -> str:
     if any(name.startswith("generate_and_run_autotune_block") for name in functions):
         return f"{how}. Inductor launched it while compiling, on inputs that it made up"
     return how
-
-
-def _in_passes(candidate: Candidate) -> Location:
-    """In a fork: whether a pass leaves a graph that cannot run, or metadata that is false.
-
-    Whatever then raises, in a later pass, in lowering or in a kernel, is not to blame.
-    """
-    candidate = placed(candidate)
-    passes, seen = PassWatch(), Retraced()
-    # The backward graph is compiled when the forward one has run.
-    end = contextlib.nullcontext() if candidate.backward else no_further_than(stages.LOWERING)
-    with compiling(candidate), passes.watching(), end, contextlib.suppress(Exception):
-        run_compiled(candidate, seen.compiled(candidate))
-    found = first_break(passes, seen.inputs)
-    if found is not None:
-        return location_at_pass(found, "the graph was run in eager before and after each pass")
-    found = first_false_metadata(passes, seen.inputs)
-    if found is None:
-        return Location()
-    how = (
-        "after each pass, every node was compared with its metadata; without this pass, nothing "
-        "fails"
-    )
-    place = location_at_pass(found, how)
-    return place if _is_well_without(candidate, place.pass_name) else Location()
-
-
-def _is_well_without(candidate: Candidate, pass_name: str) -> bool:
-    if not pass_name.isidentifier():
-        return False  # It has no name by which torch could leave it out.
-    settings = {**candidate.config, "disabled_passes": pass_name}
-    try:
-        return examine(replace(candidate, config=settings)) is None
-    except EagerFails:
-        return False
 
 
 def _raised_at_run(functions: Sequence[str]) -> tuple[str, str, str]:
@@ -198,11 +164,45 @@ def kernel_called_from(functions: Sequence[str]) -> tuple[str, str]:
     return "", ""
 
 
-# --- The first kernel that is wrong, in a graph that computes wrong numbers or dies ---------------
-#
-# The kernel that fails need not be the guilty one: it may read what an earlier one has computed
-# wrongly, or overwritten. So every kernel's buffers are compared with eager until the first
-# differs. If none does, the kernel that does not return has read only right values.
+# --- passes that leave a broken graph -------------------------------------------------------------
+
+
+def _in_passes(candidate: Candidate) -> Location:
+    """In a fork: whether a pass leaves a graph that cannot run, or metadata that is false.
+
+    Whatever then raises, in a later pass, in lowering or in a kernel, is not to blame.
+    """
+    candidate = placed(candidate)
+    passes, seen = PassWatch(), Retraced(candidate)
+    # The backward graph is compiled when the forward one has run.
+    end = contextlib.nullcontext() if candidate.backward else no_further_than(stages.LOWERING)
+    with compiling(candidate), passes.watching(), end, contextlib.suppress(Exception):
+        run_compiled(candidate, seen.compiled())
+    found = first_break(passes, seen.inputs)
+    if found is not None:
+        return location_at_pass(found, "the graph was run in eager before and after each pass")
+    found = first_false_metadata(passes, seen.inputs)
+    if found is None:
+        return Location()
+    how = (
+        "after each pass, every node was compared with its metadata; without this pass, nothing "
+        "fails"
+    )
+    place = location_at_pass(found, how)
+    return place if _is_well_without(candidate, place.pass_name) else Location()
+
+
+def _is_well_without(candidate: Candidate, pass_name: str) -> bool:
+    if not pass_name.isidentifier():
+        return False  # It has no name by which torch could leave it out.
+    settings = {**candidate.config, "disabled_passes": pass_name}
+    try:
+        return examine(replace(candidate, config=settings)) is None
+    except EagerFails:
+        return False
+
+
+# --- the first wrong kernel -----------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -224,13 +224,17 @@ class _Watched:
     raised: str
 
 
-def first_wrong_kernel(candidate: Candidate, forks: Forks) -> WrongKernel:
-    """The first kernel whose result differs from eager, or which fails on right values."""
-    return wrong_kernel_in(forks.ask(kernel_work(candidate)))
+def guilty_in_program(candidate: Candidate, forks: Forks) -> Location:
+    """The first wrong kernel, unless a custom operator of the program breaks its declaration."""
+    declared = location_of_answer(forks.ask(lambda: in_custom_operators(placed(candidate))))
+    if declared.is_known:
+        return declared
+    return wrong_kernel_in(forks.ask(kernel_work(candidate))).location
 
 
 def kernel_work(candidate: Candidate) -> Work:
-    """Work for a fork that looks for it; `wrong_kernel_in` reads the answer."""
+    """Work for a fork that looks for the first kernel whose result differs from eager, or which
+    fails on right values; `wrong_kernel_in` reads the answer."""
     return lambda: _watched(candidate)
 
 
@@ -242,39 +246,48 @@ def wrong_kernel_in(answer: ForkAnswer) -> WrongKernel:
     return WrongKernel(_that_fails(answer, watched))
 
 
-def guilty_in_program(candidate: Candidate, forks: Forks) -> Location:
-    """The first wrong kernel, unless a custom operator of the program breaks its declaration."""
-    declared = location_of_answer(forks.ask(lambda: in_custom_operators(placed(candidate))))
-    return declared if declared.is_known else first_wrong_kernel(candidate, forks).location
+def _at_kernel(candidate: Candidate, failure: Failure, forks: Forks) -> Location:
+    """The first kernel that is wrong, which need not be the one that fails."""
+    first = wrong_kernel_in(forks.ask(kernel_work(candidate)))
+    found, (wrapper, called) = first.location, kernel_called_from(failure.functions)
+    if first.computes_wrong_numbers:
+        fails = called or (failure.function if failure.kind == SIGNAL else "")
+        text = f"{found.text}; {fails or 'what reads it'} then fails"
+        return replace(found, stage=found.stage or failure.stage, text=text)
+    if failure.kind == ERROR and wrapper:
+        return Location()  # What raised in a Python wrapper is on the stack.
+    return replace(found, stage=failure.stage, text=failure.text) if found.kernel else found
 
 
 def _watched(candidate: Candidate) -> _Watched:
     """In a fork: call the graph until a kernel is wrong, or raises."""
     candidate = placed(candidate)
-    seen, found = Retraced(), [Location()]
+    seen, found = Retraced(candidate), Location()
     returned: list[str] = []
 
     def keep(divergence: KernelDivergence) -> None:
-        found[0] = location_at_kernel(candidate, seen, divergence)
+        nonlocal found
+        found = location_at_kernel(divergence, seen.in_candidate)
         raise EnoughSeen  # What comes next may end this process, or lose it the GPU.
 
     def tell_nodes(graph: WatchedGraph, buffers: dict[str, list[str]]) -> None:
-        """The parent has to know them should this process die."""
-        found = {
-            kernel: seen.in_candidate(candidate, dynamo_names(_nodes_of(graph, names)))
+        """The parent has to know the nodes of each kernel should this process die."""
+        every = graph.module.graph.nodes
+        of_kernels = {
+            kernel: seen.in_candidate([n for n in every if n.name in graph.nodes_in(names)])
             for kernel, names in buffers.items()
         }
         if isinstance(SCOPE.writer, PipeWriter):
-            SCOPE.writer.note(kernels=found)
+            SCOPE.writer.note(kernels=of_kernels)
 
     watch = KernelWatch(on_divergence=keep, on_kernel=returned.append, on_graph=tell_nodes)
     raised = ""
     with compiling(candidate), watch.watching():
         try:
-            run_compiled(candidate, seen.compiled(candidate))
+            run_compiled(candidate, seen.compiled())
         except Exception as error:
             raised = type(error).__name__
-    return _Watched(found[0], returned[-1] if returned else "", raised)
+    return _Watched(found, returned[-1] if returned else "", raised)
 
 
 def _that_fails(answer: ForkAnswer, watched: _Watched | None) -> Location:
@@ -283,7 +296,10 @@ def _that_fails(answer: ForkAnswer, watched: _Watched | None) -> Location:
     if not launched or answer.last_stage is not None:
         return Location()
     how = "the last kernel launched; no buffer that could be compared before it differs from eager"
-    suspects = tuple(_nodes_told(answer).get(launched[-1], ()))
+    nodes: dict[str, list[str]] = {}
+    for note in answer.notes:
+        nodes.update(note.get("kernels") or {})
+    suspects = tuple(nodes.get(launched[-1], ()))
     place = Location(stage=stages.RUNTIME, kernel=launched[-1], how=how, suspects=suspects)
     if answer.timed_out:
         return replace(place, text=f"kernel {launched[-1]} did not return")
@@ -293,17 +309,3 @@ def _that_fails(answer: ForkAnswer, watched: _Watched | None) -> Location:
     if watched is not None and watched.raised and watched.returned != launched[-1]:
         return replace(place, text=f"kernel {launched[-1]} raised {watched.raised}")
     return Location()
-
-
-def _nodes_of(graph: WatchedGraph, buffers: Sequence[str]) -> list[Node]:
-    """The nodes from which buffers are computed."""
-    names = graph.nodes_in(buffers)
-    return [node for node in graph.module.graph.nodes if node.name in names]
-
-
-def _nodes_told(answer: ForkAnswer) -> dict[str, list[str]]:
-    """The candidate's nodes that each kernel computes, as the fork told them."""
-    found: dict[str, list[str]] = {}
-    for note in answer.notes:
-        found.update(note.get("kernels") or {})
-    return found

@@ -18,7 +18,6 @@ from inductoscope.inside.search.memory_evidence import MemoryEvidence, evidence_
 from inductoscope.inside.search.oracle import Oracle
 from inductoscope.inside.search.subgraph import RecordedGraph, record_values, subgraph
 from inductoscope.inside.search.wrong_result_location import (
-    all_nodes_apart,
     first_place,
     location_of_answer,
     nodes_with_wrong_outputs,
@@ -27,101 +26,104 @@ from inductoscope.inside.search.wrong_result_location import (
     work_on_own_kernels,
 )
 
+OnPlace = Callable[[Failure, Location], None]
 # What is looked at, by name, and what was seen.
 _Items = dict[str, "Candidate | Work"]
 _Seen = dict[str, "Failure | ForkAnswer | None"]
 
 _ITSELF, _OWN_KERNELS, _NODES_APART, _MEMORY = "itself", "own kernels", "nodes apart", "memory"
 _PLACES = ("a compile", "what is decomposed", "before Inductor", "custom operators")
-
-
-@dataclass
-class FirstLook:
-    """What one batch of forks showed."""
-
-    aspect: str
-    # What the candidate itself did.
-    failure: Failure | None = None
-    location: Location = field(default_factory=Location)
-    # Nodes that are wrong on their own.
-    wrong_alone: list[str] = field(default_factory=list)
-
-
-def first_look(
-    candidate: Candidate,
-    failure: Failure,
-    oracle: Oracle,
-    on_place: Callable[[Failure, Location], None],
-) -> FirstLook:
-    """Look at the program's graph; `on_place` is told where the failure is made, once known."""
-    large = _look_at_large(candidate, failure, oracle, on_place)
-    return large or _look_at(candidate, failure.aspect, oracle, on_place)
-
-
-def _look_at(
-    candidate: Candidate,
-    aspect: str,
-    oracle: Oracle,
-    on_place: Callable[[Failure, Location], None],
-) -> FirstLook:
-    """All at once, side by side.
-
-    The first kernel of the program that computes wrong numbers, and the operations in it that are
-    wrong on their own, take no compile of the graph; to see whether something before is wrong does.
-    """
-    found = FirstLook(aspect)
-    apart = _Apart.of(candidate, oracle)
-    items: _Items = {_ITSELF: candidate, **_places(candidate, aspect)}
-    own = work_on_own_kernels(candidate, closely=True)
-    if own is not None and aspect in _OF_VALUES:
-        items = {_OWN_KERNELS: own, **items}
-    if apart is not None:
-        items[_NODES_APART] = apart.candidate
-    answers: _Seen = {}
-    for name, answer in _as_known(oracle, items):
-        answers[name] = answer
-        if name == _ITSELF and answer is None:
-            break  # The rest says nothing about a failure that does not show.
-        if name == _NODES_APART and apart is not None:
-            found.wrong_alone = apart.wrong_nodes(answer)
-        elif answers.keys() >= {_ITSELF, *_PLACES}:
-            _note_place(found, answers)
-            _note_own_kernel(found, answers)
-            if found.failure is not None:
-                on_place(found.failure, found.location)
-            if found.location.wrong_alone:
-                break  # To take all nodes apart could only show the same.
-        elif answers.keys() >= {_ITSELF, _OWN_KERNELS}:
-            _tell_own_kernel(answers, on_place)
-    return found
-
-
 _OF_VALUES = ("value", "nan")
 # To compile a graph of more nodes takes longer than all that has to be known of its nodes.
 _FEW_NODES = 60
 
 
+@dataclass(frozen=True)
+class Look:
+    """What one batch of forks showed."""
+
+    aspect: str
+    # Of the candidate itself.
+    failure: Failure | None = None
+    location: Location = field(default_factory=Location)
+    # Nodes that are wrong on their own.
+    wrong_alone: tuple[str, ...] = ()
+    memory: MemoryEvidence = field(default_factory=MemoryEvidence)
+
+
+def first_look(candidate: Candidate, failure: Failure, oracle: Oracle, on_place: OnPlace) -> Look:
+    """Look at the program's graph; `on_place` is told where the failure is made, once known."""
+    large = _look_at_large(candidate, failure, oracle, on_place)
+    return large or _look_at(candidate, failure.aspect, oracle, on_place)
+
+
+def look_closely(candidate: Candidate, failure: Failure, oracle: Oracle) -> Look:
+    """Look at a small candidate, its kernels operation by operation, and at its memory."""
+    items: _Items = {_ITSELF: candidate, **_places(candidate, failure.aspect, closely=True)}
+    memory = memory_work(candidate, failure)
+    if memory is not None:
+        items[_MEMORY] = memory
+    seen: _Seen = dict(_as_known(oracle, items, label=" in full"))
+    found = _with_place(Look(failure.aspect), seen)
+    of_memory = seen.get(_MEMORY)
+    if isinstance(of_memory, ForkAnswer):
+        found = replace(found, memory=evidence_of(of_memory, candidate))
+    return found
+
+
+def _look_at(candidate: Candidate, aspect: str, oracle: Oracle, on_place: OnPlace) -> Look:
+    """All at once, side by side.
+
+    The first kernel of the program that computes wrong numbers, and the operations in it that are
+    wrong on their own, take no compile of the graph; to see whether something before is wrong does.
+    """
+    look = Look(aspect)
+    recorded, apart = _nodes_apart(candidate, oracle)
+    items: _Items = {_ITSELF: candidate, **_places(candidate, aspect)}
+    own = work_on_own_kernels(candidate)
+    if own is not None and aspect in _OF_VALUES:
+        items = {_OWN_KERNELS: own, **items}
+    if apart is not None:
+        items[_NODES_APART] = apart
+    seen: _Seen = {}
+    for name, answer in _as_known(oracle, items):
+        seen[name] = answer
+        if name == _ITSELF and answer is None:
+            break  # The rest says nothing about a failure that does not show.
+        if name == _NODES_APART:
+            if apart is not None and recorded is not None and not isinstance(answer, ForkAnswer):
+                wrong = nodes_with_wrong_outputs(recorded, apart, answer)
+                look = replace(look, wrong_alone=tuple(wrong))
+        elif seen.keys() >= {_ITSELF, *_PLACES}:
+            look = _with_own_kernel(_with_place(look, seen), seen)
+            if look.failure is not None:
+                on_place(look.failure, look.location)
+            if look.location.wrong_alone:
+                break  # To take all nodes apart could only show the same.
+        elif seen.keys() >= {_ITSELF, _OWN_KERNELS}:
+            itself, place = seen[_ITSELF], _own_kernel(seen)
+            if isinstance(itself, Failure) and place.is_known:
+                on_place(itself, place)
+    return look
+
+
 def _look_at_large(
-    candidate: Candidate,
-    failure: Failure,
-    oracle: Oracle,
-    on_place: Callable[[Failure, Location], None],
-) -> FirstLook | None:
+    candidate: Candidate, failure: Failure, oracle: Oracle, on_place: OnPlace
+) -> Look | None:
     """In a large graph: what can be seen without compiling it again, if its nodes show it alone.
 
     That is a wrong decomposition, or the first wrong kernel of the program's own compiled graph.
     What else comes before kernels is looked at in the smallest graph.
     """
-    own = work_on_own_kernels(candidate, closely=True)
+    own = work_on_own_kernels(candidate)
     is_plain = not (candidate.guarded or candidate.counts or has_transforms(candidate))
     is_value = failure.aspect in _OF_VALUES
     if own is None or not is_plain or not is_value or candidate.size <= _FEW_NODES:
         return None
     works = [work_on_decompositions(candidate, failure.aspect), own]
     places = [location_of_answer(answer) for answer in oracle.forks.ask_all(works)]
-    location = next(
-        (place for place in places if place.is_known and (place.suspects or place.of_kernel)), None
-    )
+    telling = (place for place in places if place.is_known and (place.suspects or place.of_kernel))
+    location = next(telling, None)
     if location is None:
         return None
     on_place(failure, location)
@@ -129,7 +131,7 @@ def _look_at_large(
     sets = dict.fromkeys(names for names in (location.suspects, location.of_kernel) if names)
     if oracle.first([subgraph(recorded, names) for names in sets], failure) is None:
         return None
-    return FirstLook(failure.aspect, failure, location)
+    return Look(failure.aspect, failure, location)
 
 
 def _places(candidate: Candidate, aspect: str, *, closely: bool = False) -> _Items:
@@ -144,75 +146,42 @@ def _as_known(
         yield names[number], answer
 
 
-def _tell_own_kernel(answers: _Seen, on_place: Callable[[Failure, Location], None]) -> None:
-    itself, own = answers[_ITSELF], answers[_OWN_KERNELS]
-    if isinstance(itself, Failure) and isinstance(own, ForkAnswer):
-        location = location_of_answer(own)
-        if location.is_known:
-            on_place(itself, location)
+def _with_place(look: Look, seen: _Seen) -> Look:
+    itself = seen[_ITSELF]
+    known = (seen[name] for name in _PLACES)
+    return replace(
+        look,
+        failure=None if isinstance(itself, ForkAnswer) else itself,
+        location=first_place([each for each in known if isinstance(each, ForkAnswer)]),
+    )
 
 
-def _note_place(found: FirstLook | CloseLook, answers: _Seen) -> None:
-    itself = answers[_ITSELF]
-    found.failure = None if isinstance(itself, ForkAnswer) else itself
-    known = (answers[name] for name in _PLACES)
-    found.location = first_place([each for each in known if isinstance(each, ForkAnswer)])
-
-
-def _note_own_kernel(found: FirstLook, answers: _Seen) -> None:
+def _with_own_kernel(look: Look, seen: _Seen) -> Look:
     """Which operations of the kernel are wrong on their own, if that is the same kernel."""
-    answer = answers.get(_OWN_KERNELS)
-    own = location_of_answer(answer) if isinstance(answer, ForkAnswer) else Location()
-    if own.wrong_alone and own.kernel == found.location.kernel:
-        found.location = replace(found.location, wrong_alone=own.wrong_alone)
-        found.wrong_alone = list(own.suspects)
+    own = _own_kernel(seen)
+    if not own.wrong_alone or own.kernel != look.location.kernel:
+        return look
+    location = replace(look.location, wrong_alone=own.wrong_alone)
+    return replace(look, location=location, wrong_alone=own.suspects)
 
 
-@dataclass
-class CloseLook:
-    """What a look at the smallest graph showed."""
-
-    failure: Failure | None = None
-    location: Location = field(default_factory=Location)
-    memory: MemoryEvidence = field(default_factory=MemoryEvidence)
+def _own_kernel(seen: _Seen) -> Location:
+    answer = seen.get(_OWN_KERNELS)
+    return location_of_answer(answer) if isinstance(answer, ForkAnswer) else Location()
 
 
-def look_closely(candidate: Candidate, failure: Failure, oracle: Oracle) -> CloseLook:
-    """Look at a small candidate, its kernels operation by operation, and at its memory."""
-    found = CloseLook()
-    items: _Items = {_ITSELF: candidate, **_places(candidate, failure.aspect, closely=True)}
-    memory = memory_work(candidate, failure)
-    if memory is not None:
-        items[_MEMORY] = memory
-    answers: _Seen = dict(_as_known(oracle, items, label=" in full"))
-    _note_place(found, answers)
-    of_memory = answers.get(_MEMORY)
-    if isinstance(of_memory, ForkAnswer):
-        found.memory = evidence_of(of_memory, candidate)
-    return found
+def _nodes_apart(
+    candidate: Candidate, oracle: Oracle
+) -> tuple[RecordedGraph | None, Candidate | None]:
+    """A graph in which all nodes stand side by side, so that rounding in one reaches no other.
 
-
-@dataclass(frozen=True)
-class _Apart:
-    """A graph in which all nodes of another one stand side by side."""
-
-    recorded: RecordedGraph
-    candidate: Candidate
-
-    @classmethod
-    def of(cls, candidate: Candidate, oracle: Oracle) -> _Apart | None:
-        """None where nodes cannot be taken apart, or an earlier call matters."""
-        if candidate.counts or has_transforms(candidate) or candidate.earlier is not None:
-            return None
-        try:
-            recorded = record_values(candidate)
-            apart = all_nodes_apart(recorded)
-        except Exception:  # They are only a hint.
-            oracle.mistakes.append(traceback.format_exc()[-3000:])
-            return None
-        return None if apart is None else cls(recorded, apart)
-
-    def wrong_nodes(self, answer: Failure | ForkAnswer | None) -> list[str]:
-        if isinstance(answer, ForkAnswer):
-            return []
-        return nodes_with_wrong_outputs(self.recorded, self.candidate, answer)
+    None where nodes cannot be taken apart, or an earlier call matters.
+    """
+    if candidate.counts or has_transforms(candidate) or candidate.earlier is not None:
+        return None, None
+    try:
+        recorded = record_values(candidate)
+        return recorded, subgraph(recorded, recorded.names, separate=True)
+    except Exception:  # They are only a hint.
+        oracle.mistakes.append(traceback.format_exc()[-3000:])
+        return None, None

@@ -1,8 +1,8 @@
-"""Which stage of the compiler makes a wrong result, from one instrumented compile.
+"""Which stage of the compiler makes a wrong result, and which nodes are involved.
 
 In the order of the stages: a pre-grad pass, AOTAutograd, a decomposition, a pass over the joint
 graph or over the forward or backward graph, a kernel. The first one that changes what is computed
-is the culprit; later ones only pass it on.
+is the culprit; later ones only pass it on. One instrumented compile shows them all.
 """
 
 from __future__ import annotations
@@ -18,21 +18,10 @@ import torch
 from torch.fx import GraphModule, Interpreter, Node
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from inductoscope.doctor.failure import (
-    FEW_NODES,
-    NAN,
-    WRONG,
-    Failure,
-    Location,
-)
+from inductoscope.doctor.failure import FEW_NODES, NAN, WRONG, Failure, Location
 from inductoscope.errors import ToolFailure
 from inductoscope.inside.compare.bug_or_rounding import is_close, judge, strides_that_matter
-from inductoscope.inside.compare.graphs import (
-    as_function,
-    input_names,
-    inputs_for,
-    snapshot,
-)
+from inductoscope.inside.compare.graphs import as_function, input_names, inputs_for, snapshot
 from inductoscope.inside.compare.kernels import (
     KEPT,
     EnoughSeen,
@@ -42,17 +31,15 @@ from inductoscope.inside.compare.kernels import (
     planned_dtype,
 )
 from inductoscope.inside.compare.loop_bodies import CannotEvaluate, evaluate
-from inductoscope.inside.compare.operators import first_false_declaration, first_wrong_decomposition
+from inductoscope.inside.compare.operators import (
+    first_false_declaration,
+    first_wrong_decomposition,
+)
 from inductoscope.inside.compare.passes import PassDivergence, PassWatch, first_divergence
 from inductoscope.inside.compare.reference import Case
 from inductoscope.inside.compare.values import copy_values, is_plain, run
 from inductoscope.inside.search.candidate import Candidate, is_operation
-from inductoscope.inside.search.forks import (
-    ForkAnswer,
-    Forks,
-    Work,
-    can_fork,
-)
+from inductoscope.inside.search.forks import ForkAnswer, Forks, Work, can_fork
 from inductoscope.inside.search.oracle import (
     Oracle,
     compiled,
@@ -67,6 +54,9 @@ from inductoscope.recording.codec import decode
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.frames import frames_in, innermost_users
 from inductoscope.torch_facts.stages import AOT_INDUCTOR
+
+# The candidate's nodes that nodes of one of the compiler's graphs come from.
+InCandidate = Callable[[Iterable[Node]], tuple[str, ...]]
 
 
 def locate_wrong_result(
@@ -94,23 +84,18 @@ def places_to_look(
 
 def first_place(answers: Sequence[ForkAnswer]) -> Location:
     """The first stage that is to blame, from the answers of all places to look."""
-    compiled, decomposed, before, declared = map(location_of_answer, answers)
+    in_compile, decomposed, before, declared = map(location_of_answer, answers)
     if declared.is_known:
         return declared
-    if compiled.stage == stages.PRE_GRAD_PASS:
-        return compiled
+    if in_compile.stage == stages.PRE_GRAD_PASS:
+        return in_compile
     if before.is_known:
         return before
     if decomposed.is_known:
-        # What the compile showed tells which nodes are involved.
-        suspects = decomposed.suspects or compiled.suspects
-        return replace(decomposed, suspects=suspects, of_kernel=compiled.of_kernel)
-    return compiled
-
-
-def work_on_decompositions(candidate: Candidate, aspect: str) -> Callable[[], Location]:
-    """Work for a fork: the first wrong decomposition, for which nothing is compiled."""
-    return lambda: _in_decompositions(placed(candidate), aspect)
+        # The compile tells which nodes are involved.
+        suspects = decomposed.suspects or in_compile.suspects
+        return replace(decomposed, suspects=suspects, of_kernel=in_compile.of_kernel)
+    return in_compile
 
 
 def location_of_answer(answer: ForkAnswer) -> Location:
@@ -147,8 +132,13 @@ def wrong_with_backend(candidate: Candidate, backend: str, aspect: str = "value"
     return comparison.wrong[0].text if comparison.wrong else ""
 
 
+def work_on_decompositions(candidate: Candidate, aspect: str) -> Callable[[], Location]:
+    """Work for a fork: the first wrong decomposition, for which nothing is compiled."""
+    return lambda: _in_decompositions(placed(candidate), aspect)
+
+
 def _in_decompositions(candidate: Candidate, aspect: str) -> Location:
-    running = NodeByNode(candidate.module)
+    running = _NodeByNode(candidate.module)
     with compiling(candidate):
         found = first_wrong_decomposition(
             lambda *inputs: running.run(*inputs, enable_io_processing=False),
@@ -170,15 +160,13 @@ def _in_decompositions(candidate: Candidate, aspect: str) -> Location:
     )
 
 
-class NodeByNode(Interpreter):
+class _NodeByNode(Interpreter):
     """Runs a graph, and says which of its nodes is running."""
 
-    def __init__(self, module: GraphModule) -> None:
-        super().__init__(module)
-        self.name = ""
+    name = ""
 
     def run_node(self, n: Node) -> Any:
-        """One node."""
+        """Run one node."""
         self.name = n.name
         return super().run_node(n)
 
@@ -188,29 +176,25 @@ class NodeByNode(Interpreter):
 
 def _in_compile(candidate: Candidate, aspect: str, closely: bool) -> Location:
     """Compile while watching passes and kernels, run, and see what differs first."""
-    passes, kernels = PassWatch(), KernelWatch()
-    seen = Retraced()
+    passes, kernels, seen = PassWatch(), KernelWatch(), Retraced(candidate)
     with compiling(candidate), passes.watching(), kernels.watching():
-        run_compiled(candidate, seen.compiled(candidate))
+        run_compiled(candidate, seen.compiled())
     known = {**seen.inputs, **kernels.known_inputs}
     found = first_divergence(passes, known, aspect)
     if found is not None:
-        return _at_pass(candidate, seen, found)
+        how = "the graph was run before and after each pass on the same inputs"
+        return replace(location_at_pass(found, how), suspects=seen.in_candidate(found.nodes))
     if kernels.divergences and aspect not in ("stride", "sharing"):
         found_in = kernels.divergences[0]
-        place = location_at_kernel(candidate, seen, found_in)
-        alone = operations_wrong_alone(candidate, found_in) if closely else ()
-        return replace(place, wrong_alone=alone)
-    for graph in kernels.graphs if aspect in _FORM else ():
+        place = location_at_kernel(found_in, seen.in_candidate)
+        return _closer(place, candidate, found_in, seen.in_candidate) if closely else place
+    for graph in kernels.graphs if aspect in ("dtype", "shape", "stride") else ():
         if (place := _at_declaration(graph)).is_known:
             return place
     if not any(graph.checked for graph in kernels.graphs):
         return Location(text="the compiled code did not report its buffers")
     text = "every buffer equals its node, but the outputs of the graph differ"
     return Location(text=text, graphs_are_right=True)
-
-
-_FORM = ("dtype", "shape", "stride")
 
 
 def _at_declaration(graph: WatchedGraph) -> Location:
@@ -236,59 +220,51 @@ def _at_declaration(graph: WatchedGraph) -> Location:
 
 
 class Retraced:
-    """The graph that is captured from the candidate once more; its nodes have other names."""
+    """The graph that is captured from a candidate once more; its nodes have other names."""
 
-    def __init__(self) -> None:
-        self.nodes: list[Node] = []
+    def __init__(self, candidate: Candidate) -> None:
+        self._candidate = candidate
+        self._nodes: list[Node] = []
         self.inputs: dict[str, Any] = {}
 
-    def compiled(self, candidate: Candidate) -> Callable[..., Any]:
-        """The candidate's graph, compiled the way it names."""
-        if candidate.flow == AOT_INDUCTOR:
-            return compiled_ahead_of_time(candidate, self._keep_exported)
-        return compiled(candidate, self._backend(candidate.options))
+    def compiled(self) -> Callable[..., Any]:
+        """The candidate's graph, compiled the way it names; inputs and nodes are kept."""
+        if self._candidate.flow == AOT_INDUCTOR:
+            return compiled_ahead_of_time(self._candidate, self._keep_exported)
+        return compiled(self._candidate, self._compile_graph)
 
     def _keep_exported(self, module: GraphModule, given: tuple[Any, ...]) -> None:
-        self.nodes = [node for node in snapshot(module).graph.nodes if is_operation(node)]
+        self._keep_nodes(snapshot(module))
         self.inputs = dict(zip(input_names(module), copy_values(list(given)), strict=True))
 
-    def _backend(self, options: Mapping[str, Any]) -> Callable[..., Any]:
-        """Inductor, keeping the graph and its inputs."""
+    def _keep_nodes(self, module: GraphModule) -> None:
+        self._nodes = [node for node in module.graph.nodes if is_operation(node)]
 
-        def compile_graph(module: Any, examples: Any) -> Any:
-            from torch._inductor.compile_fx import compile_fx
+    def _compile_graph(self, module: Any, examples: Any) -> Any:
+        """Inductor, as a backend."""
+        from torch._inductor.compile_fx import compile_fx
 
-            kept = snapshot(module)
-            self.nodes = [node for node in kept.graph.nodes if is_operation(node)]
-            names = input_names(kept)
-            compiled = compile_fx(module, examples, config_patches=dict(options) or None)
+        kept = snapshot(module)
+        self._keep_nodes(kept)
+        options = dict(self._candidate.options)
+        function = compile_fx(module, examples, config_patches=options or None)
 
-            def call(*arguments: Any) -> Any:
-                for name, value in zip(names, arguments, strict=False):
-                    kept_value = (
-                        value.detach().clone() if isinstance(value, torch.Tensor) else value
-                    )
-                    self.inputs[name] = kept_value
-                return compiled(*arguments)
+        def call(*arguments: Any) -> Any:
+            for name, value in zip(input_names(kept), arguments, strict=False):
+                is_tensor = isinstance(value, torch.Tensor)
+                self.inputs[name] = value.detach().clone() if is_tensor else value
+            return function(*arguments)
 
-            return call
+        return call
 
-        return compile_graph
-
-    def in_candidate(self, candidate: Candidate, names: Iterable[str]) -> tuple[str, ...]:
-        """The candidate's nodes that correspond to nodes of the captured graph."""
-        own = candidate.operations
-        if [node.target for node in own] != [node.target for node in self.nodes]:
+    def in_candidate(self, nodes: Iterable[Node]) -> tuple[str, ...]:
+        """The candidate's nodes that nodes of the compiler's graphs come from."""
+        own = self._candidate.operations
+        if [node.target for node in own] != [node.target for node in self._nodes]:
             return ()
-        places = {node.name: number for number, node in enumerate(self.nodes)}
-        found = sorted({places[name] for name in names if name in places})
-        return tuple(own[number].name for number in found)
-
-
-def _at_pass(candidate: Candidate, seen: Retraced, found: PassDivergence) -> Location:
-    how = "the graph was run before and after each pass on the same inputs"
-    suspects = seen.in_candidate(candidate, dynamo_names(found.nodes))
-    return replace(location_at_pass(found, how), suspects=suspects)
+        names = _names_in_earlier_graphs(nodes)
+        pairs = zip(own, self._nodes, strict=True)
+        return tuple(mine.name for mine, other in pairs if other.name in names)
 
 
 def location_at_pass(found: PassDivergence, how: str) -> Location:
@@ -310,20 +286,97 @@ def location_at_pass(found: PassDivergence, how: str) -> Location:
     )
 
 
-def dynamo_names(nodes: Iterable[Any]) -> set[str]:
+def location_at_kernel(found: KernelDivergence, in_candidate: InCandidate) -> Location:
+    """A kernel that computes wrong numbers, as the place of a failure."""
+    nodes = {node.name: node for node in found.graph.module.graph.nodes}
+    involved = [nodes[name] for name in found.origins if name in nodes]
+    in_kernel = [nodes[name] for name in found.kernel_origins if name in nodes]
+    origin = nodes.get(found.node)
+    while origin is not None and origin.target is operator.getitem:
+        origin = origin.args[0] if isinstance(origin.args[0], Node) else None
+    is_known = found.graph.lowered is not None
+    stage, how = lowering_or_codegen(found) if is_known else ("", "")
+    return Location(
+        stage=stage,
+        operation="" if origin is None else str(origin.target),
+        kernel=found.kernel,
+        buffer=found.buffer,
+        is_overwritten=found.is_overwritten,
+        text=f"{found.text} (buffer {found.buffer} of kernel {found.kernel}, node {found.node})",
+        how=how,
+        suspects=in_candidate(involved),
+        of_kernel=in_candidate(in_kernel),
+        names=tuple(str(n.target) for n in involved if n.target is not operator.getitem),
+    )
+
+
+def _closer(
+    place: Location, candidate: Candidate, found: KernelDivergence, in_candidate: InCandidate
+) -> Location:
+    """With the operations of the kernel that are wrong on their own, if some are."""
+    wrong = _nodes_wrong_in_kernel(candidate, found)
+    alone = tuple(dict.fromkeys(str(node.target) for node in wrong))
+    return replace(place, wrong_alone=alone, suspects=in_candidate(wrong) or place.suspects)
+
+
+# --- kernels of the program's own compiled graph --------------------------------------------------
+
+
+def work_on_own_kernels(candidate: Candidate) -> Work | None:
+    """Work for a fork of the process that has the compiled graph; None in any other."""
+    function = KEPT.called
+    if function is None or not can_fork():
+        return None
+    return lambda: first_wrong_own_kernel(candidate, function, closely=True)
+
+
+def first_wrong_own_kernel(
+    candidate: Candidate, function: Callable[..., Any], *, closely: bool = False
+) -> Location:
+    """In a fork: the first kernel that differs from eager in one more call; unknown if none does.
+
+    Nothing is compiled for that, unless the wrapper is C++. `closely` also compiles each operation
+    of a wrong kernel on its own.
+    """
+    found: list[tuple[Location, KernelDivergence]] = []
+    own = {node.name for node in candidate.operations}
+
+    def in_candidate(nodes: Iterable[Node]) -> tuple[str, ...]:
+        return tuple(sorted(own & _names_in_first_graph(nodes)))
+
+    def keep(divergence: KernelDivergence) -> None:
+        # At once: what buffers held is forgotten afterwards.
+        found.append((location_at_kernel(divergence, in_candidate), divergence))
+        raise EnoughSeen
+
+    with KernelWatch(on_divergence=keep).watching_loaded(KEPT.wrappers):
+        try:
+            run(function, candidate.inputs, backward=candidate.backward)
+        except Exception:
+            if not found:
+                raise
+    if not found:
+        return Location()
+    place, divergence = found[0]
+    return _closer(place, candidate, divergence, in_candidate) if closely else place
+
+
+# --- where nodes come from ------------------------------------------------------------------------
+
+
+def _names_in_earlier_graphs(nodes: Iterable[Any]) -> set[str]:
     """Names of nodes in earlier graphs that these nodes come from."""
-    names: set[str] = set()
-    for node in nodes:
-        names.add(node.name)
-        names.update(str(getattr(source, "name", "")) for source in _sources(node))
-    return names | _named_by_dynamo(nodes)
+    nodes = list(nodes)
+    sources = [source for node in nodes for source in (node, *_sources(node))]
+    return {str(getattr(each, "name", "")) for each in sources} | _named_by_dynamo(nodes)
 
 
-def names_in_first_graph(nodes: Iterable[Any]) -> set[str]:
+def _names_in_first_graph(nodes: Iterable[Any]) -> set[str]:
     """Names of the nodes of Dynamo's own graph that these nodes come from."""
-    every = [source for node in nodes for source in _sources(node)]
-    first = [source for source in every if not getattr(source, "from_node", None)]
-    return {str(getattr(source, "name", "")) for source in first} | _named_by_dynamo(nodes)
+    nodes = list(nodes)
+    sources = [source for node in nodes for source in _sources(node)]
+    first = [each for each in sources if not getattr(each, "from_node", None)]
+    return {str(getattr(each, "name", "")) for each in first} | _named_by_dynamo(nodes)
 
 
 def _sources(node: Any) -> list[Any]:
@@ -338,30 +391,12 @@ def _named_by_dynamo(nodes: Iterable[Any]) -> set[str]:
     return {str(source) for node in nodes for source, _ in node.meta.get("source_fn_stack") or ()}
 
 
-def location_at_kernel(candidate: Candidate, seen: Retraced, found: KernelDivergence) -> Location:
-    """A kernel that computes wrong numbers, as the place of a failure."""
-    nodes = {node.name: node for node in found.graph.module.graph.nodes}
-    involved = [nodes[name] for name in found.origins if name in nodes]
-    in_kernel = [nodes[name] for name in found.kernel_origins if name in nodes]
-    origin = nodes.get(found.node)
-    while origin is not None and origin.target is operator.getitem:
-        origin = origin.args[0] if isinstance(origin.args[0], Node) else None
-    stage, how = lowering_or_codegen(found)
-    return Location(
-        stage=stage,
-        operation="" if origin is None else str(origin.target),
-        kernel=found.kernel,
-        buffer=found.buffer,
-        is_overwritten=found.is_overwritten,
-        text=f"{found.text} (buffer {found.buffer} of kernel {found.kernel}, node {found.node})",
-        how=how,
-        suspects=seen.in_candidate(candidate, dynamo_names(involved)),
-        of_kernel=seen.in_candidate(candidate, dynamo_names(in_kernel)),
-        names=tuple(str(n.target) for n in involved if n.target is not operator.getitem),
-    )
-
-
-# --- names ----------------------------------------------------------------------------------------
+def aten_operations(candidate: Candidate) -> list[str]:
+    """The operations that eager runs for the candidate, without views and copies."""
+    with contextlib.suppress(ToolFailure):
+        found: list[str] = eager_values(candidate, _aten_operations)
+        return found
+    return []
 
 
 def _aten_operations(candidate: Candidate) -> list[str]:
@@ -380,14 +415,6 @@ def _aten_operations(candidate: Candidate) -> list[str]:
     return list(dict.fromkeys(seen))
 
 
-def aten_operations(candidate: Candidate) -> list[str]:
-    """The operations that eager runs for the candidate, without views and copies."""
-    with contextlib.suppress(ToolFailure):
-        found: list[str] = eager_values(candidate, _aten_operations)
-        return found
-    return []
-
-
 def source_lines(candidate: Candidate) -> list[str]:
     """The lines of the user's program that the candidate's nodes come from."""
     return places_of(candidate.operations)
@@ -404,136 +431,14 @@ def places_of(nodes: Iterable[Node]) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-# --- Whether a kernel computes wrong numbers because of its lowering or of its code ---------------
+# --- nodes that are wrong on their own ------------------------------------------------------------
 
-
-def lowering_or_codegen(found: KernelDivergence) -> tuple[str, str]:
-    """Whether the loop body is wrong already or only the code made from it, and how we know."""
-    if found.is_overwritten:
-        how = "after each kernel, every buffer that is read later was compared with what it held"
-        return (stages.WRAPPER if found.shares_memory_with else ""), how
-    how = "each buffer was compared with its node, computed in eager"
-    value = found.graph.checked[found.buffer]
-    if planned_dtype(found.graph, found.buffer, value) != value.dtype:
-        return stages.LOWERING, f"{how}, and its type with that of the lowered graph"
-    if found.kernel.startswith(("extern_kernels", "torch.ops", "aten.")):
-        if _gets_other_inputs(found):
-            return (
-                stages.LOWERING,
-                f"{how}; eager's kernel gets other inputs than the node",
-            )
-        return stages.RUNTIME, f"{how}; the kernel is one of eager's"
-    if strides := _other_strides(found):
-        return stages.WRAPPER, f"{how}; {strides}"
-    expected = found.graph.expected
-    eager = expected.eager.get(found.node) if expected is not None else None
-    if isinstance(eager, torch.Tensor):
-        values = [_loop_body_value(found, widened) for widened in (False, True)]
-        known = [value for value in values if value is not None]
-        if any(_agree(value, eager) for value in known):
-            return stages.CODEGEN, f"{how}; its loop body, evaluated step by step, is right"
-        if any(_agree(value, found.graph.checked[found.buffer]) for value in known):
-            return stages.LOWERING, f"{how}; its loop body, evaluated step by step, is wrong too"
-    return "", f"{how}; its loop body could not be evaluated"
-
-
-def _gets_other_inputs(found: KernelDivergence) -> bool:
-    """Whether the lowered graph passes other values to an extern kernel than the node reads."""
-    nodes = {node.name: node for node in found.graph.module.graph.nodes}
-    expected, buffer = found.graph.expected, found.graph.lowered.name_to_buffer[found.buffer]
-    known = {**found.graph.inputs, **found.graph.checked, **found.graph.lowered.constants}
-    if expected is None or found.node not in nodes:
-        return False
-    asked = [expected.eager.get(node.name) for node in nodes[found.node].all_input_nodes]
-    try:
-        given = [_laid_out(known[item.get_name()], item.get_layout()) for item in buffer.inputs]
-    except (AttributeError, KeyError, NotImplementedError, RuntimeError, TypeError):
-        return False  # Unknown.
-    pairs = [(one, two) for one, two in zip(asked, given, strict=False) if one is not None]
-    is_whole = len(asked) == len(given) == len(pairs)
-    return is_whole and any(one.shape != two.shape or not _agree(one, two) for one, two in pairs)
-
-
-def _laid_out(value: torch.Tensor, layout: Any) -> torch.Tensor:
-    """A buffer as a kernel reads it."""
-    size, stride = ([int(item) for item in part] for part in (layout.size, layout.stride))
-    return torch.as_strided(value, size, stride, int(layout.offset))
-
-
-def _other_strides(found: KernelDivergence) -> str:
-    """How the strides that the wrapper allocated differ from those of the lowered graph."""
-    buffer, value = found.graph.lowered.name_to_buffer[found.buffer], found.graph.checked
-    try:
-        planned = tuple(int(step) for step in buffer.get_layout().stride)
-        sizes = tuple(int(size) for size in buffer.get_layout().size)
-    except (AttributeError, NotImplementedError, TypeError):
-        return ""  # It has no single layout, or sizes that are not numbers.
-    made = value[found.buffer]
-    steps = zip(sizes, planned, made.stride(), strict=False)
-    if made.shape != sizes or all(one == two for size, one, two in steps if size > 1):
-        return ""
-    return f"its allocation has strides {made.stride()}, its layout says {planned}"
-
-
-def _loop_body_value(found: KernelDivergence, widened: bool) -> torch.Tensor | None:
-    """What the loop body stores into the buffer; None if it cannot be evaluated."""
-    from torch._inductor.scheduler import SchedulerNode
-
-    values = {**found.graph.inputs, **found.graph.checked}
-    values.pop(found.buffer, None)
-    values.update(found.graph.lowered.constants)
-    sizes = _sizes(found.graph)
-    with contextlib.suppress(CannotEvaluate):
-        for node in found.graph.lowered.scheduler.nodes:
-            if not _writes(node, found):
-                continue
-            for part in node.get_nodes():
-                if isinstance(part, SchedulerNode):
-                    values.update(evaluate(part, values, sizes, widened=widened))
-        return values.get(found.buffer)
-    return None
-
-
-def _writes(node: Any, found: KernelDivergence) -> bool:
-    """Whether a node makes the buffer, or adds to what another one has put there."""
-    is_complete = found.buffer in found.graph.rewritten
-    added_to = {name for output in node.get_outputs() for name in output.get_mutations()}
-    return found.buffer in node.get_buffer_names() or (is_complete and found.buffer in added_to)
-
-
-def _sizes(graph: WatchedGraph) -> dict[sympy.Symbol, int]:
-    """The values of the symbols of dynamic shapes in this call."""
-    found: dict[sympy.Symbol, int] = {}
-    for name, planned in graph.lowered.graph_inputs.items():
-        given = graph.inputs.get(name)
-        if isinstance(given, torch.Tensor) and hasattr(planned, "get_size"):
-            sizes = zip(planned.get_size(), given.shape, strict=False)
-            found.update({key: size for key, size in sizes if isinstance(key, sympy.Symbol)})
-        elif isinstance(given, int) and isinstance(planned, sympy.Symbol):
-            found[planned] = given
-    return found
-
-
-def _agree(one: torch.Tensor, two: torch.Tensor) -> bool:
-    if one.numel() != two.numel():
-        return False
-    one = one.reshape(two.shape)
-    if one.dtype.is_floating_point:
-        return torch.allclose(one.double(), two.double(), rtol=1e-4, atol=1e-5, equal_nan=True)
-    return one.dtype == two.dtype and is_close(one, two)
-
-
-# --- Nodes that may be enough to show a failure ---------------------------------------------------
+_MOST_ALONE = 3
 
 
 def nodes_wrong_alone(recorded: RecordedGraph, oracle: Oracle) -> list[list[str]]:
     """Nodes that are wrong even on their own, on the values that they read in eager."""
     return [[name] for name in _wrong_among(recorded, recorded.names, oracle.failure)]
-
-
-def all_nodes_apart(recorded: RecordedGraph) -> Candidate | None:
-    """All nodes side by side, so that rounding in one cannot reach another."""
-    return subgraph(recorded, recorded.names, separate=True)
 
 
 def worth_trying(candidate: Candidate, names: Sequence[str]) -> list[str]:
@@ -549,16 +454,7 @@ def worth_trying(candidate: Candidate, names: Sequence[str]) -> list[str]:
     return [*first.values()][:_MOST_ALONE]
 
 
-_MOST_ALONE = 3
-
-
-def operations_wrong_alone(candidate: Candidate, found: KernelDivergence) -> tuple[str, ...]:
-    """The operations around a wrong buffer that are wrong even on their own."""
-    wrong = nodes_wrong_in_kernel(candidate, found)
-    return tuple(dict.fromkeys(str(node.target) for node in wrong))
-
-
-def nodes_wrong_in_kernel(candidate: Candidate, found: KernelDivergence) -> list[Node]:
+def _nodes_wrong_in_kernel(candidate: Candidate, found: KernelDivergence) -> list[Node]:
     """The nodes around a wrong buffer that are wrong even on their own, in this process.
 
     They are those of Inductor's graph, forward or backward, which has simpler operations
@@ -585,7 +481,10 @@ def nodes_wrong_in_kernel(candidate: Candidate, found: KernelDivergence) -> list
 def _wrong_among(
     recorded: RecordedGraph, names: Sequence[str], fails: Callable[[Candidate], Failure | None]
 ) -> list[str]:
-    """The nodes among these that are wrong on their own, from one compile of all of them."""
+    """The nodes among these that are wrong on their own, from one compile of all of them.
+
+    They stand side by side, so that rounding in one cannot reach another.
+    """
     apart = subgraph(recorded, names, separate=True)
     return [] if apart is None else nodes_with_wrong_outputs(recorded, apart, fails(apart))
 
@@ -608,87 +507,126 @@ def nodes_with_wrong_outputs(
 
 def _owner(recorded: RecordedGraph, name: str) -> str:
     """The node itself, or the one that computed the results of which it takes one."""
+    nodes = {node.name: node for node in recorded.candidate.module.graph.nodes}
     known = set(recorded.names)
-    while name not in known:
-        node = next((n for n in recorded.candidate.module.graph.nodes if n.name == name), None)
-        if node is None or not node.all_input_nodes:
-            return name
-        name = node.all_input_nodes[0].name
+    while name not in known and name in nodes and nodes[name].all_input_nodes:
+        name = nodes[name].all_input_nodes[0].name
     return name
 
 
-# --------------------------------------------------------------------------------------------------
-# The kernels of the program's own compiled graph, each compared with eager in one more call.
-#
-# Nothing is compiled for that, unless the wrapper is C++.
+# --- lowering or codegen --------------------------------------------------------------------------
 
 
-def work_on_own_kernels(candidate: Candidate, *, closely: bool = False) -> Work | None:
-    """Work for a fork of the process that has the compiled graph; None in any other.
-
-    `closely` also compiles each operation of a wrong kernel on its own.
-    """
-    compiled = KEPT.called
-    if compiled is None or not can_fork():
-        return None
-    return lambda: first_wrong_own_kernel(candidate, compiled, closely=closely)
-
-
-def first_wrong_own_kernel(
-    candidate: Candidate, compiled: Callable[..., Any], *, closely: bool = False
-) -> Location:
-    """In a fork: the first kernel that differs; an unknown location if none does."""
-    found: list[tuple[Location, KernelDivergence]] = []
-
-    def keep(divergence: KernelDivergence) -> None:
-        # At once: what buffers held is forgotten afterwards.
-        found.append((_location(candidate, divergence), divergence))
-        raise EnoughSeen
-
-    watch = KernelWatch(on_divergence=keep)
-    with watch.watching_loaded(KEPT.wrappers):
-        try:
-            run(compiled, candidate.inputs, backward=candidate.backward)
-        except Exception:
-            if not found:
-                raise
-    if not found:
-        return Location()
-    location, divergence = found[0]
-    return _closer(location, candidate, divergence) if closely else location
+def lowering_or_codegen(found: KernelDivergence) -> tuple[str, str]:
+    """Whether the loop body is wrong already or only the code made from it, and how we know."""
+    if found.is_overwritten:
+        how = "after each kernel, every buffer that is read later was compared with what it held"
+        return (stages.WRAPPER if found.shares_memory_with else ""), how
+    how = "each buffer was compared with its node, computed in eager"
+    value = found.graph.checked[found.buffer]
+    if planned_dtype(found.graph, found.buffer, value) != value.dtype:
+        return stages.LOWERING, f"{how}, and its type with that of the lowered graph"
+    if found.kernel.startswith(("extern_kernels", "torch.ops", "aten.")):
+        if _gets_other_inputs(found):
+            return stages.LOWERING, f"{how}; eager's kernel gets other inputs than the node"
+        return stages.RUNTIME, f"{how}; the kernel is one of eager's"
+    if strides := _other_strides(found):
+        return stages.WRAPPER, f"{how}; {strides}"
+    expected = found.graph.expected
+    eager = expected.eager.get(found.node) if expected is not None else None
+    if isinstance(eager, torch.Tensor):
+        values = [_loop_body_value(found, widened) for widened in (False, True)]
+        known = [each for each in values if each is not None]
+        if any(_agree(each, eager) for each in known):
+            return stages.CODEGEN, f"{how}; its loop body, evaluated step by step, is right"
+        if any(_agree(each, value) for each in known):
+            return stages.LOWERING, f"{how}; its loop body, evaluated step by step, is wrong too"
+    return "", f"{how}; its loop body could not be evaluated"
 
 
-def _closer(location: Location, candidate: Candidate, found: KernelDivergence) -> Location:
-    """With the operations of the kernel that are wrong on their own, if some are."""
-    with compiling(candidate):
-        wrong = nodes_wrong_in_kernel(candidate, found)
-    return replace(
-        location,
-        wrong_alone=tuple(dict.fromkeys(str(node.target) for node in wrong)),
-        suspects=_suspects(candidate, wrong) or location.suspects,
-    )
+def _known_buffers(found: KernelDivergence) -> dict[str, Any]:
+    graph = found.graph
+    return {**graph.inputs, **graph.checked, **graph.lowered.constants}
 
 
-def _suspects(candidate: Candidate, nodes: Sequence[Node]) -> tuple[str, ...]:
-    """The candidate's nodes that these nodes of Inductor's graph come from."""
-    known = {node.name for node in candidate.operations}
-    return tuple(sorted(known & names_in_first_graph(nodes)))
+def _gets_other_inputs(found: KernelDivergence) -> bool:
+    """Whether the lowered graph passes other values to an extern kernel than the node reads."""
+    nodes = {node.name: node for node in found.graph.module.graph.nodes}
+    expected, buffer = found.graph.expected, found.graph.lowered.name_to_buffer[found.buffer]
+    known = _known_buffers(found)
+    if expected is None or found.node not in nodes:
+        return False
+    asked = [expected.eager.get(node.name) for node in nodes[found.node].all_input_nodes]
+    try:
+        given = [_laid_out(known[item.get_name()], item.get_layout()) for item in buffer.inputs]
+    except (AttributeError, KeyError, NotImplementedError, RuntimeError, TypeError):
+        return False  # Unknown.
+    pairs = [(one, two) for one, two in zip(asked, given, strict=False) if one is not None]
+    is_whole = len(asked) == len(given) == len(pairs)
+    return is_whole and any(one.shape != two.shape or not _agree(one, two) for one, two in pairs)
 
 
-def _location(candidate: Candidate, found: KernelDivergence) -> Location:
-    every = found.graph.module.graph.nodes
-    nodes = [node for node in every if node.name in found.origins]
-    in_kernel = [node for node in every if node.name in found.kernel_origins]
-    origin = next((node for node in nodes if node.name == found.node), None)
-    is_known = found.graph.lowered is not None
-    stage, how = lowering_or_codegen(found) if is_known else ("", "")
-    return Location(
-        stage=stage,
-        operation="" if origin is None else str(origin.target),
-        kernel=found.kernel,
-        text=f"{found.text} (buffer {found.buffer} of kernel {found.kernel}, node {found.node})",
-        how=how,
-        suspects=_suspects(candidate, nodes),
-        of_kernel=_suspects(candidate, in_kernel),
-        names=tuple(str(node.target) for node in nodes if node.target is not operator.getitem),
-    )
+def _laid_out(value: torch.Tensor, layout: Any) -> torch.Tensor:
+    """A buffer as a kernel reads it."""
+    size, stride = ([int(item) for item in part] for part in (layout.size, layout.stride))
+    return torch.as_strided(value, size, stride, int(layout.offset))
+
+
+def _other_strides(found: KernelDivergence) -> str:
+    """How the strides that the wrapper allocated differ from those of the lowered graph."""
+    layout_of = found.graph.lowered.name_to_buffer[found.buffer].get_layout
+    try:
+        planned = tuple(int(step) for step in layout_of().stride)
+        sizes = tuple(int(size) for size in layout_of().size)
+    except (AttributeError, NotImplementedError, TypeError):
+        return ""  # It has no single layout, or sizes that are not numbers.
+    made = found.graph.checked[found.buffer]
+    steps = zip(sizes, planned, made.stride(), strict=False)
+    if made.shape != sizes or all(one == two for size, one, two in steps if size > 1):
+        return ""
+    return f"its allocation has strides {made.stride()}, its layout says {planned}"
+
+
+def _loop_body_value(found: KernelDivergence, widened: bool) -> torch.Tensor | None:
+    """What the loop body stores into the buffer; None if it cannot be evaluated."""
+    from torch._inductor.scheduler import SchedulerNode
+
+    values = _known_buffers(found)
+    values.pop(found.buffer, None)
+    sizes = _sizes(found.graph)
+    with contextlib.suppress(CannotEvaluate):
+        for node in found.graph.lowered.scheduler.nodes:
+            for part in node.get_nodes() if _writes(node, found) else ():
+                if isinstance(part, SchedulerNode):
+                    values.update(evaluate(part, values, sizes, widened=widened))
+        return values.get(found.buffer)
+    return None
+
+
+def _writes(node: Any, found: KernelDivergence) -> bool:
+    """Whether a node makes the buffer, or adds to what another one has put there."""
+    is_complete = found.buffer in found.graph.rewritten
+    added_to = {name for output in node.get_outputs() for name in output.get_mutations()}
+    return found.buffer in node.get_buffer_names() or (is_complete and found.buffer in added_to)
+
+
+def _sizes(graph: WatchedGraph) -> Mapping[sympy.Symbol, int]:
+    """The values of the symbols of dynamic shapes in this call."""
+    found: dict[sympy.Symbol, int] = {}
+    for name, planned in graph.lowered.graph_inputs.items():
+        given = graph.inputs.get(name)
+        if isinstance(given, torch.Tensor) and hasattr(planned, "get_size"):
+            sizes = zip(planned.get_size(), given.shape, strict=False)
+            found.update({key: size for key, size in sizes if isinstance(key, sympy.Symbol)})
+        elif isinstance(given, int) and isinstance(planned, sympy.Symbol):
+            found[planned] = given
+    return found
+
+
+def _agree(one: torch.Tensor, two: torch.Tensor) -> bool:
+    if one.numel() != two.numel():
+        return False
+    one = one.reshape(two.shape)
+    if one.dtype.is_floating_point:
+        return torch.allclose(one.double(), two.double(), rtol=1e-4, atol=1e-5, equal_nan=True)
+    return one.dtype == two.dtype and is_close(one, two)
