@@ -18,7 +18,7 @@ import pytest
 
 from inductoscope.analysis.rules import diagnose, stall
 from inductoscope.hangs.watch.attaching import end_stuck
-from inductoscope.hangs.watch.classify import KINDS, classify
+from inductoscope.hangs.watch.kinds import KINDS, classify
 from inductoscope.hangs.watch.scene import Scene, StallDiagnosis, mark
 from inductoscope.hangs.watch.stall import FollowedStream, patience_of_doctor, patience_of_run
 from inductoscope.model.fold import load
@@ -137,8 +137,13 @@ def test_every_kind_is_told_by_what_is_seen(kind: str) -> None:
 
 
 def test_every_rule_has_a_scene_that_it_answers_first() -> None:
-    first = [next(rule for rule in KINDS if rule(seen)) for seen in SCENES.values()]
+    first = [next(kind for kind in KINDS if kind.find(seen)) for seen in SCENES.values()]
     assert set(first) == set(KINDS)
+
+
+def test_every_kind_is_named_in_the_table() -> None:
+    for name, seen in SCENES.items():
+        assert name in next(kind for kind in KINDS if kind.find(seen)).names
 
 
 def test_functions_are_known_with_and_without_their_class() -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from inductoscope.errors import ToolFailure, UsageError
-from inductoscope.hangs.watch.classify import classify
+from inductoscope.hangs.watch.kinds import classify
 from inductoscope.hangs.watch.scene import Scene, StallDiagnosis, mark
 from inductoscope.hangs.watch.stall import (
     FollowedStream,

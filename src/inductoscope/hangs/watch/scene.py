@@ -1,4 +1,4 @@
-"""What the rules say about a stalled program."""
+"""Everything known about a stalled program: its processes, stacks and locks, and the diagnosis."""
 
 from __future__ import annotations
 
@@ -35,22 +35,6 @@ class StallDiagnosis:
     moves: str = ""
 
 
-def endable(scene: Scene, processes: Sequence[ProcessSample]) -> tuple[int, ...]:
-    """Compilers and workers among the processes, and what they started; never the user's own."""
-    found: list[int] = []
-    for process in processes:
-        if process.pid == scene.root.pid or not (process.compiler or process.is_torch_worker):
-            continue
-        below = [p.pid for p in scene.tree.below(process.pid)]
-        found += [pid for pid in (*reversed(below), process.pid) if pid not in found]
-    return tuple(found)
-
-
-def file_name(path: str) -> str:
-    """The last two parts of a path, which is what torch names a generated file by."""
-    return "/".join(path.split("/")[-2:])
-
-
 # --- What a stack says: the stage of the compiler that a thread is in, and whose code it runs -----
 #
 # A stage is known by the function that torch enters it with. Of several on one stack the innermost
@@ -62,7 +46,7 @@ _PASS_PLUMBING = (
     "contextlib.py",
     "torch/_dynamo/utils.py",
     "torch/_inductor/compile_fx.py",
-    "inductoscope/capture/observe.py",
+    "inductoscope/inside/observe.py",
     "torch/_utils_internal.py",
     "torch/_inductor/custom_graph_pass.py",
 )

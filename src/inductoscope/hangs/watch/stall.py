@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from inductoscope.hangs.watch.classify import classify
+from inductoscope.hangs.watch.kinds import classify
 from inductoscope.hangs.watch.scene import (
     Scene,
     StallDiagnosis,

@@ -6,14 +6,13 @@ of their rules are the explanation.
 
 from __future__ import annotations
 
-import ast
 import inspect
 from dataclasses import asdict
 from typing import Any
 
 from inductoscope.analysis.rules import RULES
 from inductoscope.errors import UsageError
-from inductoscope.hangs.watch.classify import KINDS
+from inductoscope.hangs.watch.kinds import KINDS
 from inductoscope.views.explain import (
     CONFIDENCES,
     STAGES,
@@ -47,25 +46,8 @@ def _finding(rule: Any) -> View:
 
 
 def _stalls() -> dict[str, View]:
-    """Kinds of stalls by the name that a judgement gives them, with their rule's docstring."""
-    found: dict[str, View] = {}
-    for rule in KINDS:
-        summary = " ".join((inspect.getdoc(rule) or "").split("\n\n")[0].split())
-        for name in _kinds_of(rule) or [rule.__name__.replace("_", "-")]:
-            found.setdefault(name, {"summary": summary, "parts": {}})
-    return found
-
-
-def _kinds_of(rule: Any) -> list[str]:
-    """The texts that a rule gives as `kind=`: they are written down there and nowhere else."""
-    tree = ast.parse(inspect.getsource(rule))
-    given = [n.value for n in ast.walk(tree) if isinstance(n, ast.keyword) and n.arg == "kind"]
-    return [
-        node.value
-        for value in given
-        for node in ([value.body, value.orelse] if isinstance(value, ast.IfExp) else [value])
-        if isinstance(node, ast.Constant) and isinstance(node.value, str)
-    ]
+    """Kinds of stalls by the names that a diagnosis gives them."""
+    return {name: {"summary": kind.summary, "parts": {}} for kind in KINDS for name in kind.names}
 
 
 def catalogue() -> dict[str, dict[str, View]]:
