@@ -539,7 +539,9 @@ def _inductor(scene: Scene) -> StallDiagnosis | None:
 
 def _aot(scene: Scene) -> StallDiagnosis | None:
     found = _in(scene, stages.AOT, stages.BACKEND)
-    return found and found.stall(
+    if found is None:
+        return None
+    return found.stall(
         kind="aot",
         title="AOTAutograd is tracing the graph and has not finished",
         stage=stages.AOT,
@@ -549,7 +551,9 @@ def _aot(scene: Scene) -> StallDiagnosis | None:
 
 def _dynamo(scene: Scene) -> StallDiagnosis | None:
     found = _in(scene, stages.DYNAMO, stages.GUARDS)
-    return found and found.stall(
+    if found is None:
+        return None
+    return found.stall(
         kind="dynamo",
         title="Dynamo is tracing a function and has not finished",
         stage=stages.DYNAMO,
