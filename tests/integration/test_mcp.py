@@ -18,7 +18,7 @@ from mcp import MCPError
 
 from inductoscope.agents import calling
 from inductoscope.errors import ToolFailure
-from inductoscope.views.report.terminal import visible
+from inductoscope.views.plain_text import visible
 from support.examples import RECORDINGS
 from support.json_schema import violations
 from support.mcp_client import Agent, connected, left_in, talk

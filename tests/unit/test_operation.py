@@ -14,8 +14,9 @@ from inductoscope.model.fold import load
 from inductoscope.model.fx import FxNode
 from inductoscope.model.operation_trace import by_operation, trace
 from inductoscope.torch_facts.loop_bodies import matching_steps, own_expressions, steps_of
+from inductoscope.views.report.alike import alike
 from inductoscope.views.report.operation import print_operation
-from inductoscope.views.report.terminal import Printer, alike
+from inductoscope.views.report.terminal import Printer
 from support.examples import inductoscope, stored
 from support.recompiled import call, captured, output, placeholder, tensor
 

@@ -19,7 +19,6 @@ from pathlib import Path
 import pytest
 from rich.text import Text
 
-from inductoscope.views.report.terminal import chosen_pager, is_longer_than_screen
 from support.examples import inductoscope, stored
 
 # Longer than a screen of 24 lines, shorter than one of 9000.
@@ -133,9 +132,7 @@ def test_no_pager_counts_before_and_after_a_sub_command(words: tuple[str, ...], 
     assert END not in shown.seen
 
 
-@pytest.mark.parametrize(
-    "missing", ["/no/such/pager -R", "less 'unfinished", "sh -c no-such-pager"]
-)
+@pytest.mark.parametrize("missing", ["/no/such/pager -R", "less 'unfinished"])
 def test_a_pager_that_cannot_be_started_is_done_without(missing: str) -> None:
     with terminal(*LONG, PAGER=missing) as shown:
         assert shown.exit_code() == 0
@@ -192,41 +189,3 @@ def test_a_reader_that_leaves_early_hears_nothing(words: tuple[str, ...]) -> Non
     os.close(writing)
     assert done.stderr == ""
     assert done.returncode == 128 + signal.SIGPIPE
-
-
-@pytest.mark.parametrize(
-    ("variables", "expected"),
-    [
-        ({}, ["less"]),
-        ({"PAGER": "most -s"}, ["most", "-s"]),
-        ({"PAGER": "most", "INDUCTOSCOPE_PAGER": "less -S"}, ["less", "-S"]),
-        ({"PAGER": "most", "INDUCTOSCOPE_PAGER": "cat"}, []),
-        ({"PAGER": "cat"}, []),
-        ({"PAGER": " "}, []),
-    ],
-)
-def test_which_pager(
-    variables: dict[str, str], expected: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("PAGER", "INDUCTOSCOPE_PAGER"):
-        monkeypatch.delenv(name, raising=False)
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
-    assert chosen_pager() == expected
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("line\n" * 22, False),
-        ("line\n" * 24, True),
-        ("x" * 81 * 24, True),
-        ("\x1b[1mline\x1b[0m\n" * 22, False),
-        ("模" * 41 + "\n", False),
-    ],
-)
-def test_long_lines_count_as_they_are_wrapped(
-    text: str, expected: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("LINES", "24")
-    assert is_longer_than_screen(text) is expected

@@ -18,7 +18,7 @@ import anyio.to_thread
 
 from inductoscope.errors import ToolFailure
 from inductoscope.processes.children import GuardedCommand, tool_command, tool_environment
-from inductoscope.views.report.terminal import visible
+from inductoscope.views.plain_text import visible
 
 _MOST_LINES = 8
 # How the tool and click begin an error.

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from inductoscope.errors import UsageError
-from inductoscope.views.report.terminal import visible_data
+from inductoscope.views.plain_text import visible_data
 
 # Characters of JSON in one answer.
 MOST_CHARACTERS = 40_000

@@ -17,7 +17,7 @@ import click
 
 from inductoscope.errors import InductoscopeError, ToolFailure
 from inductoscope.version import __version__
-from inductoscope.views.report.terminal import visible
+from inductoscope.views.plain_text import visible
 from inductoscope.wording import did_you_mean, nearest
 
 COMMANDS: tuple[str, ...] = (

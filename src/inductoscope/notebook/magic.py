@@ -22,7 +22,8 @@ from inductoscope.model.fold import load
 from inductoscope.processes.children import GuardedCommand, tool_command, tool_environment
 from inductoscope.views.page.contents import Contents
 from inductoscope.views.page.document import page_text
-from inductoscope.views.report.terminal import Printer, visible
+from inductoscope.views.plain_text import visible
+from inductoscope.views.report.terminal import Printer
 from inductoscope.views.report.verdict import print_verdict
 
 # A notebook keeps what its cells show: a larger page would make it slow to open and to save.

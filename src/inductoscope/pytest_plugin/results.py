@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from inductoscope.recording.values import members
-from inductoscope.views.report.terminal import visible
+from inductoscope.views.plain_text import visible
 from inductoscope.wording import count_of
 
 # Verdicts on a call. Those of the first row are right, those of the second say nothing.

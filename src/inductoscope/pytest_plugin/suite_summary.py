@@ -33,7 +33,7 @@ from inductoscope.pytest_plugin.suite_checks import (
     options_of,
 )
 from inductoscope.version import __version__
-from inductoscope.views.report.terminal import visible
+from inductoscope.views.plain_text import visible
 
 _WORKER_ROOT = "inductoscope_root"
 

@@ -8,12 +8,7 @@ from typing import Any
 
 from inductoscope.profiling.evidence import Cost
 from inductoscope.profiling.flip_trials import FlipTrial, TrialResults
-from inductoscope.views.report.terminal import (
-    BAD,
-    FAINT,
-    GOOD,
-    Printer,
-)
+from inductoscope.views.report.terminal import BAD, FAINT, GOOD, Printer
 from inductoscope.wording import count_of
 
 # Slower than eager by more than this is worth a colour.

@@ -14,12 +14,7 @@ from inductoscope.analysis.bounds.sentences import index_sentence, sentence
 from inductoscope.analysis.bounds.verdicts import NAMES, Broken, JudgedAccess
 from inductoscope.model.entities import Recording
 from inductoscope.model.target import recording_target
-from inductoscope.views.report.terminal import (
-    BAD,
-    FAINT,
-    GOOD,
-    Printer,
-)
+from inductoscope.views.report.terminal import BAD, FAINT, GOOD, Printer
 from inductoscope.wording import count_of
 
 _MOST_PRINTED = 20

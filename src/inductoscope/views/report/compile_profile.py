@@ -14,12 +14,7 @@ from inductoscope.profiling.compile_times import (
     MeasuredGrowth,
     RecordedCosts,
 )
-from inductoscope.views.report.terminal import (
-    FAINT,
-    HEADING,
-    WARN,
-    Printer,
-)
+from inductoscope.views.report.terminal import FAINT, HEADING, WARN, Printer
 from inductoscope.wording import count_of
 
 _MOST = 5

@@ -11,13 +11,7 @@ from inductoscope.analysis.diff.compare import likely_cause
 from inductoscope.analysis.diff.entities import Difference, GraphDifference
 from inductoscope.analysis.diff.headline import fusion_text, verdict
 from inductoscope.errors import UsageError
-from inductoscope.views.report.terminal import (
-    BAD,
-    FAINT,
-    GOOD,
-    WARN,
-    Printer,
-)
+from inductoscope.views.report.terminal import BAD, FAINT, GOOD, WARN, Printer
 
 SCHEMA = 1
 View = dict[str, Any]

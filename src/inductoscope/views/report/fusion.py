@@ -27,14 +27,8 @@ from inductoscope.analysis.fusion.trials import Trial, settings_text
 from inductoscope.model.entities import InductorGraph, Recording
 from inductoscope.model.schedule import read_schedule
 from inductoscope.model.target import target_view
-from inductoscope.views.report.terminal import (
-    BAD,
-    FAINT,
-    GOOD,
-    WARN,
-    Printer,
-    visible,
-)
+from inductoscope.views.plain_text import visible
+from inductoscope.views.report.terminal import BAD, FAINT, GOOD, WARN, Printer
 from inductoscope.wording import bytes_text, count_of
 
 View = dict[str, Any]

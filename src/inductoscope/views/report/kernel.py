@@ -16,14 +16,7 @@ from inductoscope.torch_facts.triton_kernels import (
     Made,
     Opaque,
 )
-from inductoscope.views.report.terminal import (
-    BAD,
-    FAINT,
-    GOOD,
-    HEADING,
-    WARN,
-    Printer,
-)
+from inductoscope.views.report.terminal import BAD, FAINT, GOOD, HEADING, WARN, Printer
 from inductoscope.wording import count_of
 
 View = dict[str, Any]

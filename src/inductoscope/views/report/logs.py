@@ -23,13 +23,7 @@ from inductoscope.hangs.logs.reading import LogReading
 from inductoscope.torch_facts import stages
 from inductoscope.views.report.choices_table import choices_table
 from inductoscope.views.report.ranks import print_ranks, ranks_view
-from inductoscope.views.report.terminal import (
-    BAD,
-    FAINT,
-    GOOD,
-    WARN,
-    Printer,
-)
+from inductoscope.views.report.terminal import BAD, FAINT, GOOD, WARN, Printer
 
 View = dict[str, Any]
 

@@ -18,13 +18,7 @@ from inductoscope.profiling.memory_blocks import (
 from inductoscope.profiling.memory_trials import EagerSteps, MemoryProfile, MemoryTrial
 from inductoscope.recording.profile_file import alive_at_peak, left_out_at_peak
 from inductoscope.views.report.profile import comparison_view, sample_view
-from inductoscope.views.report.terminal import (
-    BAD,
-    FAINT,
-    GOOD,
-    WARN,
-    Printer,
-)
+from inductoscope.views.report.terminal import BAD, FAINT, GOOD, WARN, Printer
 from inductoscope.views.report.times import time_text
 from inductoscope.wording import bytes_text, count_of
 

@@ -16,13 +16,7 @@ from inductoscope.torch_facts.package_guards import InputGuard
 from inductoscope.torch_facts.package_wrappers import PackagedConstant, WrapperText
 from inductoscope.torch_facts.wrapper_calls import KernelCall
 from inductoscope.views.report.recordings import megabytes
-from inductoscope.views.report.terminal import (
-    BAD,
-    FAINT,
-    GOOD,
-    WARN,
-    Printer,
-)
+from inductoscope.views.report.terminal import BAD, FAINT, GOOD, WARN, Printer
 from inductoscope.wording import bytes_text, count_of
 
 

@@ -13,13 +13,7 @@ from inductoscope.preflight.prediction import (
     Preflight,
 )
 from inductoscope.views.report.ranks import print_ranks, ranks_view
-from inductoscope.views.report.terminal import (
-    BAD,
-    FAINT,
-    GOOD,
-    WARN,
-    Printer,
-)
+from inductoscope.views.report.terminal import BAD, FAINT, GOOD, WARN, Printer
 from inductoscope.wording import count_of
 
 View = dict[str, Any]

@@ -31,12 +31,7 @@ from inductoscope.profiling.timings import (
     WholeCall,
     what_is_between,
 )
-from inductoscope.views.report.terminal import (
-    BAD,
-    FAINT,
-    WARN,
-    Printer,
-)
+from inductoscope.views.report.terminal import BAD, FAINT, WARN, Printer
 from inductoscope.views.report.times import seconds_text, time_text
 from inductoscope.wording import count_of
 

@@ -9,7 +9,7 @@ from types import TracebackType
 from rich.console import Console
 from rich.status import Status
 
-from inductoscope.views.report.terminal import visible
+from inductoscope.views.plain_text import visible
 
 
 class ProgressLine:

@@ -21,13 +21,7 @@ from inductoscope.analysis.ranks.report import (
 )
 from inductoscope.hangs.logs.answers import Kind
 from inductoscope.torch_facts import stages
-from inductoscope.views.report.terminal import (
-    BAD,
-    FAINT,
-    GOOD,
-    WARN,
-    Printer,
-)
+from inductoscope.views.report.terminal import BAD, FAINT, GOOD, WARN, Printer
 from inductoscope.wording import count_of
 
 View = dict[str, Any]

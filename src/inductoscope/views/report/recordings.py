@@ -13,13 +13,8 @@ from rich.cells import cell_len, set_cell_size
 from inductoscope.model.stored_recordings import StoredRecording
 from inductoscope.recording.layout import signal_name
 from inductoscope.recording.location import recordings_folder
-from inductoscope.views.report.terminal import (
-    BAD,
-    FAINT,
-    WARN,
-    Printer,
-    visible,
-)
+from inductoscope.views.plain_text import visible
+from inductoscope.views.report.terminal import BAD, FAINT, WARN, Printer
 from inductoscope.wording import count_of
 
 View = dict[str, Any]

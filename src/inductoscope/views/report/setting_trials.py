@@ -14,13 +14,7 @@ from inductoscope.profiling.statistics import (
 )
 from inductoscope.profiling.turns import SettingTrial, SettingTrials
 from inductoscope.views.report.profile import comparison_view, sample_view
-from inductoscope.views.report.terminal import (
-    BAD,
-    FAINT,
-    GOOD,
-    WARN,
-    Printer,
-)
+from inductoscope.views.report.terminal import BAD, FAINT, GOOD, WARN, Printer
 from inductoscope.views.report.times import time_text
 from inductoscope.wording import count_of
 

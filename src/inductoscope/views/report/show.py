@@ -35,7 +35,7 @@ def choose_view(recording: Recording, selection: ShowSelection) -> tuple[View, R
     if selection.compile:
         recording = _only(recording, selection.compile)
     if selection.runnable:
-        from inductoscope.views.report.terminal import print_runnable, runnable_view
+        from inductoscope.views.report.runnable import print_runnable, runnable_view
 
         return runnable_view(recording, selection.runnable, selection.write_to), print_runnable
     if selection == ShowSelection(compile=selection.compile):

@@ -40,6 +40,7 @@ from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.frames import arrows
 from inductoscope.torch_facts.stages import SHOWN
 from inductoscope.views.explain import one_line
+from inductoscope.views.report.alike import alike
 from inductoscope.views.report.bounds import facts_of_nodes
 from inductoscope.views.report.operation import (
     ir_text,
@@ -49,7 +50,7 @@ from inductoscope.views.report.operation import (
 )
 from inductoscope.views.report.package import facts_of_inputs, facts_of_package
 from inductoscope.views.report.sections import Section, sections_view
-from inductoscope.views.report.terminal import Printer, alike
+from inductoscope.views.report.terminal import Printer
 from inductoscope.wording import count_of
 
 

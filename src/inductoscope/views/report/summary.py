@@ -23,13 +23,7 @@ from inductoscope.recording.layout import signal_name
 from inductoscope.recording.values import texts
 from inductoscope.torch_facts.frames import arrows
 from inductoscope.views.report.ranks import print_ranks, ranks_view
-from inductoscope.views.report.terminal import (
-    BAD,
-    FAINT,
-    GOOD,
-    WARN,
-    Printer,
-)
+from inductoscope.views.report.terminal import BAD, FAINT, GOOD, WARN, Printer
 from inductoscope.views.report.verdict import print_stored_verdict, stored_verdict_view
 from inductoscope.wording import count_of
 

@@ -9,13 +9,7 @@ from typing import Any
 from inductoscope import verdicts as v
 from inductoscope.doctor.verdict import read_verdict
 from inductoscope.model.entities import Recording
-from inductoscope.views.report.terminal import (
-    BAD,
-    FAINT,
-    GOOD,
-    WARN,
-    Printer,
-)
+from inductoscope.views.report.terminal import BAD, FAINT, GOOD, WARN, Printer
 from inductoscope.views.report.times import seconds_text
 from inductoscope.wording import count_of
 

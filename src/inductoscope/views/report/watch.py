@@ -9,14 +9,7 @@ from inductoscope.hangs.watch.attaching import Attached
 from inductoscope.hangs.watch.live import Killed
 from inductoscope.hangs.watch.stall import Resumed, Stall
 from inductoscope.torch_facts import stages
-from inductoscope.views.report.terminal import (
-    BAD,
-    FAINT,
-    GOOD,
-    HEADING,
-    WARN,
-    Printer,
-)
+from inductoscope.views.report.terminal import BAD, FAINT, GOOD, HEADING, WARN, Printer
 
 View = dict[str, Any]
 
