@@ -14,8 +14,8 @@ from inductoscope.inside.profiling.kernel_traces import (
     with_kernels,
 )
 from inductoscope.model.fold import load
+from inductoscope.model.wrapper_lines import kernels_by_call
 from inductoscope.profiling.timings import PROFILER, WHOLE, GraphTimes
-from inductoscope.torch_facts.wrapper_calls import kernels_by_call
 
 MM, FUSED = "aoti_torch_cpu_mm_out", "cpp_fused_add_0"
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from inductoscope.model.fold import load
 from inductoscope.model.fx import graph_from
+from inductoscope.model.wrapper_lines import kernels_by_line
 from inductoscope.recording.profile_file import KERNELS, profile_path
 from inductoscope.torch_facts.module_paths import Module, module_names
-from inductoscope.torch_facts.wrapper_calls import kernels_by_line
 from inductoscope.views.export.perfetto import whole_trace
 from inductoscope.views.page.contents import Contents
 from inductoscope.views.page.contract import PageTable

@@ -11,6 +11,7 @@ import torch
 from inductoscope.inside.profiling.profiler_clock import ProfilerClock
 from inductoscope.model.entities import Ending, Recording
 from inductoscope.model.fold import load
+from inductoscope.model.wrapper_lines import kernels_by_line
 from inductoscope.profiling.evidence import RecordedEvidence
 from inductoscope.profiling.flips import Flip, products_in_tf32
 from inductoscope.profiling.kernel_profile import Profile, ProfiledRun, build_profile
@@ -22,7 +23,6 @@ from inductoscope.profiling.timings import (
     KernelTimes,
     SiteTimes,
 )
-from inductoscope.torch_facts.wrapper_calls import kernels_by_line
 from inductoscope.views.report.profile import print_profile, profile_view
 from inductoscope.views.report.terminal import Printer
 from support.examples import stored

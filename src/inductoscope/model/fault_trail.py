@@ -15,7 +15,8 @@ from inductoscope.model.entities import Compile, InductorGraph, Recording
 from inductoscope.model.fx import FxNode
 from inductoscope.model.join import GraphJoin
 from inductoscope.model.schedule import ScheduledNode
-from inductoscope.torch_facts.wrapper_calls import is_same_operator, output_buffers, wrapper_lines
+from inductoscope.model.wrapper_lines import output_buffers, wrapper_lines
+from inductoscope.torch_facts.wrapper_calls import is_same_operator
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ from inductoscope.model.entities import (
 from inductoscope.model.fold import load
 from inductoscope.model.fx import FxNode
 from inductoscope.model.join import GraphJoin
+from inductoscope.model.wrapper_lines import kernels_by_call, kernels_by_line
 from inductoscope.processes.children import INSIDE, ChildLimits, ChildProgram, run_child
 from inductoscope.profiling.kernel_work import FUNCTIONS, GraphWork, KernelWork
 from inductoscope.profiling.machine import (
@@ -56,7 +57,6 @@ from inductoscope.profiling.timings import (
 from inductoscope.recording.values import members
 from inductoscope.targets.work_list import captured_graphs
 from inductoscope.torch_facts.stages import AOT_INDUCTOR
-from inductoscope.torch_facts.wrapper_calls import kernels_by_call, kernels_by_line
 
 # The limits of a device with so many threads; None where they cannot be measured.
 LimitsOf = Callable[[str], MachineLimits | None]

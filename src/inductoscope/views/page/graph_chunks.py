@@ -36,12 +36,12 @@ from inductoscope.model.kernels import (
 )
 from inductoscope.model.memory import GraphMemory, Room, read_memory
 from inductoscope.model.schedule import Buffer, ScheduledNode
+from inductoscope.model.wrapper_lines import wrapper_lines
 from inductoscope.recording.values import filled, members, texts
 from inductoscope.torch_facts.frames import Frame, library_folders
 from inductoscope.torch_facts.native_source_lines import source_links
 from inductoscope.torch_facts.stages import AOT_INDUCTOR
 from inductoscope.torch_facts.tensor_sizes import buffer_bytes, bytes_of
-from inductoscope.torch_facts.wrapper_calls import wrapper_lines
 from inductoscope.views.page.contract import (
     OF_NOTHING,
     BufferRow,

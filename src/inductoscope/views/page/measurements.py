@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from inductoscope.model.entities import InductorGraph, Kernel, Recording
+from inductoscope.model.wrapper_lines import kernels_by_line
 from inductoscope.recording.profile_file import (
     ADVICE,
     COMPILE,
@@ -27,7 +28,6 @@ from inductoscope.recording.values import (
     texts,
     whole,
 )
-from inductoscope.torch_facts.wrapper_calls import kernels_by_line
 from inductoscope.views.page.contract import (
     AdvisedChange,
     AdvisedCost,

@@ -1,0 +1,208 @@
+"""The part of a wrapper that calls kernels, in Python or in C++: which line calls which kernel."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from inductoscope.model.entities import InductorGraph, Kernel, Recording
+from inductoscope.torch_facts.wrapper_calls import (
+    KernelCall,
+    called_names,
+    calls_by_line,
+    run_function,
+    scheduler_names,
+)
+
+_CALLING = re.compile(r"^[ \t]*(?:class Runner|def call)\b", re.MULTILINE)
+_WORD = re.compile(r"[\w.]+")
+_PLAIN_WORD = re.compile(r"\w+")
+_MOST_LOOKED_AT = 32
+
+
+@dataclass(frozen=True)
+class WrapperLines:
+    """The lines that call kernels."""
+
+    language: str
+    # Where they begin in the wrapper, counted from 1.
+    first_line: int
+    lines: tuple[str, ...]
+    # By place in `lines`.
+    kernels: Mapping[int, tuple[Kernel, ...]] = field(default_factory=dict)
+
+
+def wrapper_lines(text: str, kernels: Sequence[Kernel]) -> WrapperLines:
+    """The lines of a wrapper that run the graph, with the kernels that each one calls."""
+    run = run_function(text)
+    if run is not None:
+        lines = tuple(run.text.splitlines())
+        found = dict(_called_in_cpp(run.text, lines, kernels))
+        return WrapperLines("cpp", run.first_line, lines, found)
+    calling = _CALLING.search(text)
+    start = calling.start() if calling else len(text)
+    lines = tuple(text[start:].splitlines())
+    first = text.count("\n", 0, start) + 1
+    return WrapperLines("python", first, lines, dict(_called_in_python(lines, kernels)))
+
+
+def kernels_by_line(recording: Recording, graph: InductorGraph) -> dict[int, Kernel]:
+    """The kernel that each line of a graph's wrapper calls, by the number of the line."""
+    found = wrapper_lines(recording.payload(graph.wrapper), graph.kernels)
+    return {found.first_line + at: kernels[0] for at, kernels in found.kernels.items()}
+
+
+def kernels_by_call(
+    recording: Recording, graph: InductorGraph
+) -> dict[tuple[str, int], tuple[int, Kernel]]:
+    """Of a wrapper in C++, the lines that call kernels, and those.
+
+    The key is the name that is called, and how many calls of the same name come before it.
+    """
+    text = recording.payload(graph.wrapper)
+    run = run_function(text)
+    if run is None:
+        return {}
+    lines = wrapper_lines(text, graph.kernels)
+    seen: Counter[str] = Counter()
+    found = {}
+    for at, call in calls_by_line(run.text):
+        if at in lines.kernels:
+            found[call.name, seen[call.name]] = lines.first_line + at, lines.kernels[at][0]
+        seen[call.name] += 1
+    return found
+
+
+def _called_in_python(
+    lines: Sequence[str], kernels: Sequence[Kernel]
+) -> Iterator[tuple[int, tuple[Kernel, ...]]]:
+    named: dict[str, list[Kernel]] = {}
+    for kernel in kernels:
+        named.setdefault(kernel.name, []).append(kernel)
+    places: dict[str, list[tuple[int, set[str]]]] = {}
+    for at, line in enumerate(lines):
+        words = set(_WORD.findall(line))
+        for name in {word.removesuffix(".run") for word in words} & named.keys():
+            places.setdefault(name, []).append((at, words))
+    found: dict[int, tuple[Kernel, ...]] = {}
+    for name, calls in places.items():
+        for at, kernel in _each_with_its_call(calls, named[name]):
+            found[at] = (*found.get(at, ()), kernel)
+    yield from found.items()
+
+
+def _each_with_its_call(
+    calls: Sequence[tuple[int, set[str]]], kernels: Sequence[Kernel]
+) -> Iterator[tuple[int, Kernel]]:
+    """Calls are written in the order of the nodes; if some are missing, what they write decides."""
+    if len(calls) == len(kernels):
+        yield from ((at, kernel) for (at, _), kernel in zip(calls, kernels, strict=True))
+        return
+    for at, words in calls:
+        yield from ((at, k) for k in kernels if len(kernels) == 1 or words & set(k.writes))
+
+
+def _called_in_cpp(
+    body: str, lines: Sequence[str], kernels: Sequence[Kernel]
+) -> Iterator[tuple[int, tuple[Kernel, ...]]]:
+    """Kernels are called in the order of their nodes; C++ has other names for library calls."""
+    places = _Places(kernels)
+    begin = 0
+    for at, call in calls_by_line(body):
+        words = {word.removesuffix("_handle") for word in _PLAIN_WORD.findall(lines[at])}
+        place = places.of_call(call, words, begin)
+        if place is not None:
+            begin = place + 1
+            yield at, (kernels[place],)
+
+
+class _Places:
+    """The kernels of a graph by their names and by what they write."""
+
+    def __init__(self, kernels: Sequence[Kernel]) -> None:
+        self._kernels = kernels
+        # Kernels that were generated; then the operators.
+        self._generated: dict[str, list[int]] = {}
+        self._named: dict[str, list[int]] = {}
+        self._writers: dict[str, list[int]] = {}
+        for place, kernel in enumerate(kernels):
+            if kernel.language != "extern":
+                self._generated.setdefault(kernel.name, []).append(place)
+                continue
+            for name in scheduler_names(kernel.name):
+                self._named.setdefault(name, []).append(place)
+            for name in dict.fromkeys(kernel.writes):
+                self._writers.setdefault(name, []).append(place)
+
+    def of_call(self, call: KernelCall, words: set[str], begin: int) -> int | None:
+        """The kernel that is called, at `begin` or later; None if that is not sure."""
+        if call.kind == "kernel":
+            return next(iter(_from(begin, self._generated, call.name)), None)
+        # Of a custom operator that is called by its place, only the buffers are on the line.
+        known = self._named if call.name else self._writers
+        names = called_names(call.name) if call.name else words
+        found = sorted({place for name in names for place in _from(begin, known, name)})
+        if call.kind == "operator" and call.name:
+            return found[0] if found else None  # Its buffers are on other lines.
+        best = max(found, key=lambda place: self._agreement(place, words), default=None)
+        return best if best is not None and self._agreement(best, words) else None
+
+    def _agreement(self, place: int, words: set[str]) -> int:
+        """How well the buffers on the line agree: what is written counts for more."""
+        kernel = self._kernels[place]
+        return 2 * (not words.isdisjoint(kernel.writes)) + (not words.isdisjoint(kernel.reads))
+
+
+def _from(begin: int, known: Mapping[str, Sequence[int]], name: str) -> Sequence[int]:
+    """The next few places under a name: a text of a stranger may repeat one call for ever."""
+    places = known.get(name, ())
+    start = bisect_left(places, begin)
+    return places[start : start + _MOST_LOOKED_AT]
+
+
+_CPP_OUTPUT = re.compile(
+    r"^\s*output_handles\[([0-9]{1,6})\] = (?:std::move\()?(output_handles\[[0-9]{1,6}\]|\w+)"
+)
+# A view gets a variable before it is returned.
+_CPP_VIEW = re.compile(r"^\s*auto (var_[0-9]{1,9}) = (.*)$")
+_PYTHON_OUTPUTS = re.compile(r"^\s*return \((.*)\)\s*$")
+_NAME = re.compile(r"\b(?:buf\d+|arg\w+|primals\w+)\b")
+
+
+def output_buffers(found: WrapperLines) -> Mapping[int, str]:
+    """The buffers that the graph returns, by their place; a number or None has a place only."""
+    if found.language == "cpp":
+        return dict(_outputs_in_cpp(found.lines))
+    returned = next(filter(None, map(_PYTHON_OUTPUTS.match, found.lines)), None)
+    entries = _entries(returned[1]) if returned else ()
+    names = ((place, _NAME.search(entry)) for place, entry in enumerate(entries))
+    return {place: name[0] for place, name in names if name}
+
+
+def _outputs_in_cpp(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
+    # What a name stands for: a view for its buffer, an output that is returned twice for the first.
+    known: dict[str, str] = {}
+    for line in lines:
+        view = _CPP_VIEW.match(line)
+        buffer = _NAME.search(view[2]) if view else None
+        if view and buffer:
+            known[view[1]] = buffer[0]
+        output = _CPP_OUTPUT.match(line)
+        if output:
+            name = known.get(output[2], output[2])
+            known[f"output_handles[{output[1]}]"] = name
+            yield int(output[1]), name
+
+
+def _entries(text: str) -> Iterator[str]:
+    """The entries of a tuple as Python writes it: commas in brackets separate nothing."""
+    start = depth = 0
+    for at, character in enumerate(text):
+        depth += (character in "([{") - (character in ")]}")
+        if character == "," and depth == 0:
+            yield text[start:at]
+            start = at + 1
+    yield text[start:]
