@@ -1,4 +1,4 @@
-"""Sizes of buffers in bytes."""
+"""Sizes in bytes."""
 
 from __future__ import annotations
 
@@ -6,14 +6,7 @@ import math
 import re
 from collections.abc import Iterable
 
-from inductoscope.model.schedule import Buffer
-
 _TYPE_BITS = re.compile(r"(?:float|int|uint|complex|bfloat|bits)(\d+)")
-
-
-def buffer_bytes(buffer: Buffer) -> int | None:
-    """Bytes of a buffer by its recorded layout; None if a size is not a number."""
-    return bytes_of(buffer.dtype, buffer.size)
 
 
 def bytes_of(dtype: str, size: Iterable[str]) -> int | None:

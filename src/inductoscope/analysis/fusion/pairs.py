@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from inductoscope.model.schedule import Buffer, ScheduledNode
 from inductoscope.recording.codec import NOT_IN_JSON
-from inductoscope.torch_facts.tensor_sizes import buffer_bytes
+from inductoscope.torch_facts.tensor_sizes import bytes_of
 
 PRODUCER = "producer-consumer"
 SHARED = "shared input"
@@ -129,7 +129,8 @@ class _Schedule:
         if name in node.bytes:
             return node.bytes[name]
         if name in self.buffers:
-            return buffer_bytes(self.buffers[name][1])
+            buffer = self.buffers[name][1]
+            return bytes_of(buffer.dtype, buffer.size)
         return self.input_bytes.get(name)
 
 

@@ -41,7 +41,7 @@ from inductoscope.recording.values import filled, members, texts
 from inductoscope.torch_facts.frames import Frame, library_folders
 from inductoscope.torch_facts.native_source_lines import source_links
 from inductoscope.torch_facts.stages import AOT_INDUCTOR
-from inductoscope.torch_facts.tensor_sizes import buffer_bytes, bytes_of
+from inductoscope.torch_facts.tensor_sizes import bytes_of
 from inductoscope.views.page.contract import (
     OF_NOTHING,
     BufferRow,
@@ -304,7 +304,7 @@ def _node(
     groups: Mapping[str, str],
     kernels: Mapping[str, str],
 ) -> ScheduleNode:
-    sizes = [buffer_bytes(buffer) for buffer in leaf.buffers]
+    sizes = [bytes_of(buffer.dtype, buffer.size) for buffer in leaf.buffers]
     return filled(
         ScheduleNode,
         id=leaf.name,
@@ -328,7 +328,8 @@ def _told_apart(nodes: list[ScheduleNode], leaves: list[ScheduledNode]) -> Itera
 
 def _edges(leaves: list[ScheduledNode], groups: Mapping[str, str]) -> Iterator[ScheduleEdge]:
     made_by = {buffer.name: leaf.name for leaf in leaves for buffer in leaf.buffers}
-    sizes = {buffer.name: buffer_bytes(buffer) for leaf in leaves for buffer in leaf.buffers}
+    buffers = [buffer for leaf in leaves for buffer in leaf.buffers]
+    sizes = {buffer.name: bytes_of(buffer.dtype, buffer.size) for buffer in buffers}
     for leaf in leaves:
         for name in leaf.reads:
             maker = made_by.get(name)
