@@ -75,9 +75,9 @@ class _Exchanged:
     def timed(self) -> list[Any]:
         """Put the clock in; returns the timed graphs with what undoes it."""
         from inductoscope.inside.profiling.kernel_clock import TimedGraph
-        from inductoscope.torch_facts import profiled_wrappers
-        from inductoscope.torch_facts.profiled_wrappers import timed_wrapper
-        from inductoscope.torch_facts.wrapper_code import exchange
+        from inductoscope.torch_facts import python_wrappers
+        from inductoscope.torch_facts.python_wrappers import timed_wrapper
+        from inductoscope.torch_facts.python_wrappers import exchange
 
         found = []
         for module, path in self.loaded:
@@ -85,8 +85,8 @@ class _Exchanged:
             assert wrapper is not None
             graph = TimedGraph(path, wrapper, time.perf_counter_ns)
             names = {
-                profiled_wrappers.CLOCK: time.perf_counter_ns,
-                profiled_wrappers.ENDED: graph.ended,
+                python_wrappers.CLOCK: time.perf_counter_ns,
+                python_wrappers.ENDED: graph.ended,
             }
             found.append((graph, exchange(module, wrapper.code, names)))
         return found

@@ -51,9 +51,8 @@ from inductoscope.profiling.timings import (
     read_kernel_times,
     write_kernel_times,
 )
-from inductoscope.torch_facts import profiled_wrappers
-from inductoscope.torch_facts.profiled_wrappers import timed_wrapper
-from inductoscope.torch_facts.wrapper_code import exchange
+from inductoscope.torch_facts import python_wrappers
+from inductoscope.torch_facts.python_wrappers import exchange, timed_wrapper
 from inductoscope.views.report.profile import headline, profile_view
 from inductoscope.views.report.times import seconds_text
 from support.examples import stored
@@ -129,7 +128,7 @@ def loaded(text: str, clock: Clock, graph_path: str = "wrapper.py") -> tuple[Any
     wrapper = timed_wrapper(graph_path, text)
     assert wrapper is not None
     graph = TimedGraph(graph_path, wrapper, clock)
-    names = {profiled_wrappers.CLOCK: clock, profiled_wrappers.ENDED: graph.ended}
+    names = {python_wrappers.CLOCK: clock, python_wrappers.ENDED: graph.ended}
     exchange(module, wrapper.code, names)
     return module, graph
 

@@ -12,7 +12,7 @@ import pytest
 from inductoscope.doctor.hypotheses import verdict_of_first
 from inductoscope.doctor.runs import fails_alike
 from inductoscope.recording.location import create_recording
-from inductoscope.torch_facts.program_output import last_lines
+from inductoscope.torch_facts.messages import last_lines
 from support.program_cases import COMMAND, End, leave_behind, written_case
 
 NUMPY = (

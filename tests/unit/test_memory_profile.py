@@ -28,8 +28,7 @@ from inductoscope.profiling.memory_trace import (
 )
 from inductoscope.profiling.memory_trials import alternatives_for, compare_results
 from inductoscope.profiling.turns import TimedRun
-from inductoscope.torch_facts.memory_plan import plan_of
-from inductoscope.torch_facts.profiled_wrappers import named_wrapper
+from inductoscope.torch_facts.python_wrappers import named_wrapper, plan_of
 from inductoscope.views.report.memory_profile import print_memory
 from inductoscope.views.report.terminal import Printer
 from support.json_schema import violations

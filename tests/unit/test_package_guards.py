@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from inductoscope.packages.package import read_package
-from inductoscope.torch_facts.package_guards import (
+from inductoscope.torch_facts.package_wrappers import (
     InputFacts,
     InputGuard,
     PackageGuards,

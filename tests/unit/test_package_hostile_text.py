@@ -10,8 +10,7 @@ import pytest
 
 from inductoscope.errors import UnreadablePackage
 from inductoscope.packages.package import read_package
-from inductoscope.torch_facts.package_guards import InputFacts, broken
-from inductoscope.torch_facts.package_wrappers import WrapperText, read_wrapper
+from inductoscope.torch_facts.package_wrappers import InputFacts, WrapperText, broken, read_wrapper
 from support.examples import inductoscope
 
 SMALL = Path(__file__).parents[1] / "data" / "packages" / "small.pt2"

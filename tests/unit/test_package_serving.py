@@ -20,7 +20,7 @@ from inductoscope.packages.serving import (
     findings_of_serving,
 )
 from inductoscope.processes.children import ChildLimits
-from inductoscope.torch_facts.crash_stacks import crash_place
+from inductoscope.torch_facts.messages import crash_place
 from inductoscope.views.report import package
 from inductoscope.views.report.package import with_serving
 from inductoscope.views.report.terminal import Printer

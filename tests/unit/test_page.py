@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from inductoscope.model.fold import load
-from inductoscope.torch_facts.native_source_lines import source_links
+from inductoscope.torch_facts.triton_kernels import source_links
 from inductoscope.views.page import document
 from inductoscope.views.page.contents import Contents
 from inductoscope.views.page.document import compact, write_page

@@ -11,7 +11,7 @@ from inductoscope.model.fold import load
 from inductoscope.model.fx import graph_from
 from inductoscope.model.wrapper_lines import kernels_by_line
 from inductoscope.recording.profile_file import KERNELS, profile_path
-from inductoscope.torch_facts.module_paths import Module, module_names
+from inductoscope.torch_facts.printed_graphs import Module, module_names
 from inductoscope.views.export.perfetto import whole_trace
 from inductoscope.views.page.contents import Contents
 from inductoscope.views.page.contract import PageTable

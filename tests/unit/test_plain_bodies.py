@@ -15,7 +15,7 @@ from inductoscope.analysis.bounds.verdicts import Proven
 from inductoscope.model.fold import load
 from inductoscope.model.memory import GraphMemory, Room, read_memory
 from inductoscope.model.schedule import read_schedule
-from inductoscope.torch_facts.index_types import LARGEST_NARROW
+from inductoscope.torch_facts.triton_indices import LARGEST_NARROW
 from support.examples import NAMES, stored
 
 BODY = """\

@@ -14,7 +14,7 @@ from inductoscope.model.entities import Kernel, Recording
 from inductoscope.model.fold import load
 from inductoscope.model.wrapper_lines import output_buffers, wrapper_lines
 from inductoscope.packages.package import count_guards, package_of_wrapper
-from inductoscope.torch_facts.wrapper_calls import is_same_operator
+from inductoscope.torch_facts.package_wrappers import is_same_operator
 from inductoscope.views.page.contents import Contents
 from inductoscope.views.report.bounds import facts_of_nodes
 from inductoscope.views.report.package import facts_of_package

@@ -32,7 +32,7 @@ from inductoscope.agents.results import (
 )
 from inductoscope.agents.skill import INSTRUCTIONS
 from inductoscope.errors import InductoscopeError, ToolFailure, UsageError
-from inductoscope.torch_facts.program_output import last_lines
+from inductoscope.torch_facts.messages import last_lines
 from inductoscope.version import __version__
 from inductoscope.views.plain_text import visible
 from inductoscope.wording import did_you_mean

@@ -22,8 +22,8 @@ from inductoscope.model.entities import Check, Recording
 from inductoscope.recording.events import OUTSIDE
 from inductoscope.recording.layout import signal_name
 from inductoscope.torch_facts import stages
-from inductoscope.torch_facts.program_output import last_lines
-from inductoscope.torch_facts.wrapper_calls import run_function
+from inductoscope.torch_facts.messages import last_lines
+from inductoscope.torch_facts.package_wrappers import run_function
 from inductoscope.verdicts import Confidence
 from inductoscope.wording import count_of
 

@@ -31,7 +31,7 @@ from inductoscope.model.fold import load
 from inductoscope.profiling.compile_times import MeasuredGrowth, RecordedCosts
 from inductoscope.recording.layout import CACHE
 from inductoscope.recording.location import create_recording
-from inductoscope.torch_facts.program_output import last_lines
+from inductoscope.torch_facts.messages import last_lines
 
 Say = Callable[[str], None]
 

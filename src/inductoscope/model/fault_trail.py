@@ -16,7 +16,7 @@ from inductoscope.model.fx import FxNode
 from inductoscope.model.join import GraphJoin
 from inductoscope.model.schedule import ScheduledNode
 from inductoscope.model.wrapper_lines import output_buffers, wrapper_lines
-from inductoscope.torch_facts.wrapper_calls import is_same_operator
+from inductoscope.torch_facts.package_wrappers import is_same_operator
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from inductoscope.model.entities import Recording
 from inductoscope.recording.values import filled, members, texts
 from inductoscope.torch_facts.frames import Frame, frames_in, innermost_users
-from inductoscope.torch_facts.module_paths import Module, modules_in
+from inductoscope.torch_facts.printed_graphs import Module, modules_in
 
 Item = TypeVar("Item")
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from inductoscope.model.entities import InductorGraph, Kernel, Recording
-from inductoscope.torch_facts.wrapper_calls import (
+from inductoscope.torch_facts.package_wrappers import (
     KernelCall,
     called_names,
     calls_by_line,

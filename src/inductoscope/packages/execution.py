@@ -26,8 +26,8 @@ from inductoscope.processes.children import (
     ChildResult,
     run_child,
 )
-from inductoscope.torch_facts.crash_stacks import crash_place
-from inductoscope.torch_facts.package_guards import BrokenGuard, InputFacts, translate
+from inductoscope.torch_facts.messages import crash_place
+from inductoscope.torch_facts.package_wrappers import BrokenGuard, InputFacts, translate
 from inductoscope.wording import count_of
 
 # CUDA reserves more addresses than any machine has memory.

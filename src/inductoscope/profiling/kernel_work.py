@@ -26,9 +26,9 @@ from inductoscope.torch_facts.index_expressions import (
     NotUnderstood,
     NoValue,
     read_expression,
+    type_width,
     value_of,
 )
-from inductoscope.torch_facts.tensor_sizes import type_width
 
 Shape = tuple[int, ...]
 # The number that a recorded size stands for; raises ValueError where it is unknown.
@@ -347,7 +347,7 @@ class GraphWork:
 
     @cached_property
     def _widths(self) -> dict[str, int]:
-        from inductoscope.torch_facts.tensor_sizes import type_width
+        from inductoscope.torch_facts.index_expressions import type_width
 
         found = {b.name: type_width(b.dtype) for n in self._measured.values() for b in n.buffers}
         for node in self.join.final.nodes if self.join.final else ():

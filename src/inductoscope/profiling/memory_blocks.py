@@ -23,14 +23,14 @@ from inductoscope.profiling.memory_trace import (
     TracedStep,
     WrapperCall,
 )
-from inductoscope.torch_facts.memory_plan import (
+from inductoscope.torch_facts.index_expressions import type_width
+from inductoscope.torch_facts.python_wrappers import (
     GraphPlan,
     extent,
     number_of,
     numbers_of,
     plan_of,
 )
-from inductoscope.torch_facts.tensor_sizes import type_width
 
 # The profiler's clock and ours agree within this.
 _CLOCKS_APART = 50_000

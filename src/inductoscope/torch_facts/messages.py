@@ -6,7 +6,11 @@ C++ names the variable in its message.
 
 from __future__ import annotations
 
+import linecache
+import os
 import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 _SAID = re.compile(r"At least one (?:NaN|INF) in (\w+)", re.IGNORECASE)
 _ASSERTED = re.compile(r"assert not (\w+)\.is(?:nan|inf)\(\)\.any\(\)\.item\(\)")
@@ -65,3 +69,105 @@ def asked_in_vain(text: str) -> str:
         if found is not None:
             return found["what"]
     return ""
+
+
+# --- Reads the native stack that torch prints when a signal ends the process ----------------------
+
+_FRAME = re.compile(r"frame #\d+: (.+) \+ (?:0x)?[0-9a-f]+ \(0x[0-9a-f]+ in ([^)]+)\)")
+_KERNEL = re.compile(r"\b((?:cpp|triton|cuda|cutlass)_\w+)")
+_OPERATOR = "aoti_torch_proxy_executor_call_function"
+# What stands above the function in which the signal came.
+_OF_THE_SIGNAL = ("FatalSignalHandler", "sigreturn", "restore_rt")
+# Libraries that do what others ask them to: whoever asked is of interest.
+_SYSTEM = ("libc.so", "libpthread", "libm.so", "libstdc++", "libgcc_s", "ld-linux", "linux-vdso")
+
+
+@dataclass(frozen=True)
+class CrashPlace:
+    """Where a process was when a signal ended it."""
+
+    function: str  # of the innermost frame; empty if its library has no names
+    library: str
+    kernel: str  # the package's kernel on the stack
+    is_in_operator: bool  # below a custom operator that the package called
+
+    @property
+    def text(self) -> str:
+        """As part of a sentence."""
+        if self.kernel:
+            return f"in the package's kernel {self.kernel}"
+        place = f"in {self.function} of {self.library}" if self.function else f"in {self.library}"
+        return f"{place}, below a custom operator" if self.is_in_operator else place
+
+
+def crash_place(printed: str, kernels: Sequence[str]) -> CrashPlace | None:
+    """Where it was; None if no stack was printed."""
+    frames = _FRAME.findall(printed)
+    start = next(
+        (n for n, (name, _) in enumerate(frames) if name.startswith(("__kernel_rt", "__restore"))),
+        None,
+    )
+    below = [
+        frame
+        for frame in frames[0 if start is None else start + 1 :]
+        if not any(word in frame[0] for word in _OF_THE_SIGNAL)
+    ]
+    if not below:
+        return None
+    own = [match[1] for name, _ in below if (match := _KERNEL.search(name))]
+    asking = [frame for frame in below if not _name(frame[1]).startswith(_SYSTEM)]
+    name, library = (asking or below)[0]
+    return CrashPlace(
+        function="" if name == "<unknown function>" else name.partition("(")[0],
+        library=_name(library),
+        kernel=next((kernel for kernel in own if kernel in kernels), ""),
+        is_in_operator=any(frame.startswith(_OPERATOR) for frame, _ in below),
+    )
+
+
+def _name(library: str) -> str:
+    return library.rpartition("/")[2]
+
+
+# --- What a program printed last: its own words, not Python's warnings ----------------------------
+
+# As Python prints them; beneath comes the line of the source that warns, where there is one.
+_WARNING = re.compile(r"(?P<file>\S.*?):(?P<line>\d+): \w*Warning: ")
+# As torch's C++ code and its logs print them.
+_TORCH_WARNING = re.compile(r"\[?W\d{4} \d\d:\d\d:\d\d|\[W \S+:\d+\] ")
+
+# The most lines that a warning may have.
+_LONGEST = 20
+
+
+def last_lines(output: str, most: int) -> list[str]:
+    """The last lines that are neither empty nor part of a warning; fewer than `most` if few are."""
+    lines = [line for line in output.splitlines() if line.strip()]
+    kept = []
+    number = 0
+    while number < len(lines):
+        length = _warning_length(lines, number)
+        if not length:
+            kept.append(lines[number])
+        number += length or 1
+    return kept[-most:]
+
+
+def _warning_length(lines: list[str], number: int) -> int:
+    """How many lines the warning has that begins there; 0 if none does."""
+    if _TORCH_WARNING.match(lines[number]):
+        return 1
+    warning = _WARNING.match(lines[number])
+    if warning is None:
+        return 0
+    source = _source_line(warning["file"], int(warning["line"]))
+    beneath = lines[number + 1 : number + _LONGEST]
+    for length, line in enumerate(beneath, start=2):
+        if source and line == f"  {source}":
+            return length
+    return 2 if beneath and re.match(r"  \S", beneath[0]) else 1
+
+
+def _source_line(path: str, number: int) -> str:
+    """Empty if it cannot be read; a pipe that a program names is not waited for."""
+    return linecache.getline(path, number).strip() if os.path.isfile(path) else ""

@@ -1,25 +1,597 @@
-"""Reads the C++ wrapper that a package keeps beside its library: inputs, constants, calls, flags.
-
-The text is read with patterns, line by line, and never compiled. What a pattern does not find is
-missing in the answer, and nothing else. The text may be a stranger's: every pattern takes a time
-that grows with its length and not with the square of it, so repetitions are bounded or begin at the
-start of a line.
-"""
+"""Computes the expressions over sizes that stand in a generated wrapper, as far as it is safe."""
 
 from __future__ import annotations
 
+import ast
 import re
 import shlex
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from inductoscope.torch_facts.package_guards import (
-    InputGuard,
-    PackageGuards,
-    SizeRange,
-    Symbol,
+from inductoscope.wording import count_of
+
+_SUFFIX = re.compile(r"\b(\d+)(?:L|LL|UL)\b")
+_CAST = re.compile(r"static_cast<int64_t>")
+_PREFIX = re.compile(r"\b(?:c10|std|at)::")
+_MOST_LENGTH = 2_000
+_MOST = 1 << 63
+
+
+def value_of(expression: str, values: Mapping[str, int]) -> int | None:
+    """The value of a C++ expression over integers; None if it is not a plain one.
+
+    Names are looked up as they are written, also `arg0_1_size[0]`. Nothing is executed.
+    """
+    text = expression.strip()
+    if text in values:
+        return values[text]
+    if not text or len(text) > _MOST_LENGTH:
+        return None
+    plain = _PREFIX.sub("", _CAST.sub("", _SUFFIX.sub(r"\1", text)))
+    try:
+        return _value(ast.parse(plain, mode="eval").body, values)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def _value(node: ast.expr, values: Mapping[str, int]) -> int | None:
+    if isinstance(node, ast.Constant) and type(node.value) is int:
+        return node.value
+    if isinstance(node, (ast.Name, ast.Subscript)):
+        return values.get(ast.unparse(node))
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        inner = _value(node.operand, values)
+        return None if inner is None else -inner
+    if isinstance(node, ast.BinOp):
+        return _combined(node.op, _value(node.left, values), _value(node.right, values))
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.keywords:
+        return _called(node.func.id, [_value(argument, values) for argument in node.args])
+    return None
+
+
+def _combined(operator: ast.operator, left: int | None, right: int | None) -> int | None:
+    if left is None or right is None or abs(left) > _MOST or abs(right) > _MOST:
+        return None
+    if isinstance(operator, ast.Add):
+        return left + right
+    if isinstance(operator, ast.Sub):
+        return left - right
+    if isinstance(operator, ast.Mult):
+        return left * right
+    return None  # C++ divides otherwise than Python does.
+
+
+def _called(name: str, arguments: list[int | None]) -> int | None:
+    known = [value for value in arguments if value is not None]
+    if len(known) != len(arguments):
+        return None
+    if name == "div_floor_integer" and len(known) == 2 and known[1]:
+        return known[0] // known[1]
+    if name in ("max", "min") and len(known) == 2:
+        return max(known) if name == "max" else min(known)
+    return known[0] if name in ("int64_t", "long") and len(known) == 1 else None
+
+
+# --- What a package demands of its inputs, and which demands given inputs break -------------------
+#
+# The generated code assumes what was true when the model was exported: types, ranges of sizes,
+# strides, devices. It checks that only where AOTI_RUNTIME_CHECK_INPUTS is set; otherwise it
+# computes with whatever it gets. `broken` is a pure function: it needs neither torch nor the
+# package.
+
+_ANY_SIZE = "any size"
+
+
+@dataclass(frozen=True)
+class SizeRange:
+    """What one dimension may be; None where there is no limit."""
+
+    least: int | None = None
+    most: int | None = None
+
+    def admits(self, size: int) -> bool:
+        """Whether a size is inside."""
+        return (self.least is None or size >= self.least) and (
+            self.most is None or size <= self.most
+        )
+
+    def __str__(self) -> str:
+        if self.least == self.most:
+            return _ANY_SIZE if self.least is None else f"{self.least}"
+        if self.most is None:
+            return f"{self.least} or more"
+        return f"{self.least} to {self.most}" if self.least is not None else f"up to {self.most}"
+
+
+@dataclass(frozen=True)
+class InputGuard:
+    """What one input has to be."""
+
+    index: int
+    name: str
+    dtype: str = ""
+    sizes: Mapping[int, SizeRange] = field(default_factory=dict)  # by dimension
+    strides: Mapping[int, int] = field(default_factory=dict)  # those that are fixed
+    device: str = ""
+    # Sizes and strides as expressions over symbols that other inputs define; none if not stated.
+    size_expressions: tuple[str, ...] = ()
+    stride_expressions: tuple[str, ...] = ()
+    has_rank: bool = False  # whether the expressions above are stated
+    aligned_to: int = 0  # bytes; a package for a GPU copies an input that is not
+
+    @property
+    def label(self) -> str:
+        """How messages call it."""
+        return f"input {self.index} ({self.name})" if self.name else f"input {self.index}"
+
+    @property
+    def rank(self) -> int | None:
+        """How many dimensions it has, if the package says so."""
+        return len(self.size_expressions) if self.has_rank else None
+
+    @property
+    def size_texts(self) -> tuple[str, ...]:
+        """What each dimension may be: `16`, or `s77: 2 to 64`."""
+        return tuple(self._size_text(at) for at in range(self._dimensions))
+
+    @property
+    def stride_texts(self) -> tuple[str, ...]:
+        """What each stride has to be; `?` where it is not demanded."""
+        return tuple(
+            str(self.strides.get(at, _stated(self.stride_expressions, at)))
+            for at in range(self._dimensions)
+        )
+
+    @property
+    def count(self) -> int:
+        """How many demands there are on it."""
+        sizes = [text for text in self.size_texts if not text.endswith(_ANY_SIZE)]
+        strides = [text for text in self.stride_texts if text != "?"]
+        others = (self.dtype, self.device, self.aligned_to)
+        return len(sizes) + len(strides) + sum(map(bool, others))
+
+    @property
+    def _dimensions(self) -> int:
+        return self.rank if self.rank is not None else max((*self.sizes, -1)) + 1
+
+    def _size_text(self, at: int) -> str:
+        allowed = str(self.sizes[at]) if at in self.sizes else _ANY_SIZE
+        symbol = _stated(self.size_expressions, at)
+        return allowed if symbol == "?" or symbol.isdigit() else f"{symbol}: {allowed}"
+
+
+def _stated(expressions: Sequence[str], at: int) -> str:
+    return expressions[at].removesuffix("L") if at < len(expressions) else "?"
+
+
+@dataclass(frozen=True)
+class Symbol:
+    """A size that is known only when the inputs are: `s77 = arg3_1_size[0]`."""
+
+    name: str
+    expression: str
+
+
+@dataclass(frozen=True)
+class PackageGuards:
+    """All demands of one model."""
+
+    inputs: tuple[InputGuard, ...] = ()
+    symbols: tuple[Symbol, ...] = ()  # in the order in which they are computed
+
+    @property
+    def count(self) -> int:
+        """How many demands there are."""
+        return sum(guard.count for guard in self.inputs)
+
+
+@dataclass(frozen=True)
+class InputFacts:
+    """What one given input is."""
+
+    dtype: str
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    device: str  # such as cpu or cuda:1
+    alignment: int = 64  # the largest power of two, up to 64, that divides its address
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it holds no value."""
+        return 0 in self.sizes
+
+
+@dataclass(frozen=True)
+class BrokenGuard:
+    """One demand that an input does not meet."""
+
+    input: int  # -1 where it is about their number
+    name: str
+    kind: str  # inputs, dtype, dimensions, size, stride, device or alignment
+    dimension: int | None
+    expected: str
+    found: str
+    text: str
+    # A stride of a dimension with one element, or a copy that costs time: nothing goes wrong.
+    is_harmless: bool = False
+
+    @property
+    def is_about_inputs(self) -> bool:
+        """Or about what an operator returned."""
+        return self.input >= 0 or self.name in ("", "input")
+
+
+def broken(guards: PackageGuards, inputs: Sequence[InputFacts]) -> tuple[BrokenGuard, ...]:
+    """Every demand that these inputs break, the harmful ones first."""
+    if len(guards.inputs) != len(inputs):
+        return (_wrong_number(guards, inputs),)
+    found: list[BrokenGuard] = []
+    values = symbol_values(guards, inputs)
+    for guard, given in zip(guards.inputs, inputs, strict=True):
+        found += _of_input(guard, given, values, guards)
+    return tuple(sorted(found, key=lambda item: item.is_harmless))
+
+
+def _wrong_number(guards: PackageGuards, inputs: Sequence[InputFacts]) -> BrokenGuard:
+    names = ", ".join(guard.name for guard in guards.inputs)
+    needed, given = count_of(len(guards.inputs), "tensor"), count_of(len(inputs), "tensor")
+    text = f"{given} given; the package takes {needed}{f' ({names})' if names else ''}"
+    expected, found = str(len(guards.inputs)), str(len(inputs))
+    return BrokenGuard(-1, "", "inputs", None, expected, found, text)
+
+
+def symbol_values(guards: PackageGuards, inputs: Sequence[InputFacts]) -> dict[str, int]:
+    """What the symbols are for these inputs; one that cannot be computed is left out."""
+    values: dict[str, int] = {}
+    for guard, given in zip(guards.inputs, inputs, strict=False):
+        for name, numbers in (("size", given.sizes), ("stride", given.strides)):
+            for dimension, number in enumerate(numbers):
+                values[f"{guard.name}_{name}[{dimension}]"] = number
+                values[f"{guard.name}_{name}_{dimension}"] = number
+    for symbol in guards.symbols:
+        value = value_of(symbol.expression, values)
+        if value is not None:
+            values[symbol.name] = value
+    return values
+
+
+def _of_input(
+    guard: InputGuard, given: InputFacts, values: Mapping[str, int], guards: PackageGuards
+) -> list[BrokenGuard]:
+    found = []
+    if guard.dtype and guard.dtype != given.dtype:
+        text = f"has dtype {given.dtype}; the package accepts {guard.dtype}"
+        found.append(_break(guard, "dtype", None, guard.dtype, given.dtype, text))
+    if guard.device and guard.device != given.device.partition(":")[0]:
+        text = f"is on {given.device}; the package accepts {guard.device}"
+        found.append(_break(guard, "device", None, guard.device, given.device, text))
+    rank = _needed_rank(guard)
+    if len(given.sizes) < rank or (guard.rank is not None and len(given.sizes) != guard.rank):
+        least = "" if guard.rank is not None else "at least "
+        wanted = f"{least}{count_of(rank, 'dimension')}"
+        text = f"has {count_of(len(given.sizes), 'dimension')}; the package accepts {wanted}"
+        return [*found, _break(guard, "dimensions", None, str(rank), str(len(given.sizes)), text)]
+    found += _sizes(guard, given, values, guards)
+    found += _strides(guard, given, values)
+    if guard.aligned_to and given.alignment < guard.aligned_to:
+        text = (
+            f"is aligned to {given.alignment} bytes; the package was built for "
+            f"{guard.aligned_to} and copies the input in every call"
+        )
+        wanted, there = str(guard.aligned_to), str(given.alignment)
+        found.append(_break(guard, "alignment", None, wanted, there, text, is_harmless=True))
+    return found
+
+
+def _needed_rank(guard: InputGuard) -> int:
+    if guard.rank is not None:
+        return guard.rank
+    return max((*guard.sizes, *guard.strides), default=-1) + 1
+
+
+def _sizes(
+    guard: InputGuard, given: InputFacts, values: Mapping[str, int], guards: PackageGuards
+) -> list[BrokenGuard]:
+    found = []
+    for dimension, size in enumerate(given.sizes):
+        allowed = guard.sizes.get(dimension, SizeRange())
+        if not allowed.admits(size):
+            text = f"dimension {dimension} is {size}; the package accepts {allowed}"
+            found.append(_break(guard, "size", dimension, str(allowed), str(size), text))
+            continue
+        expression = guard.size_expressions[dimension] if guard.has_rank else ""
+        wanted = value_of(expression, values) if expression else None
+        if wanted is not None and wanted != size:
+            why = _origin(expression, guards)
+            text = f"dimension {dimension} is {size}; the package accepts {wanted} here, {why}"
+            found.append(_break(guard, "size", dimension, str(wanted), str(size), text))
+    return found
+
+
+def _origin(expression: str, guards: PackageGuards) -> str:
+    """Which other input decides the value of an expression."""
+    defined = {symbol.name: symbol.expression for symbol in guards.symbols}
+    meaning = defined.get(expression, expression)
+    seen = {expression}
+    while meaning in defined and meaning not in seen:
+        seen.add(meaning)
+        meaning = defined[meaning]
+    for guard in guards.inputs:
+        for dimension in range(len(guard.size_expressions) or len(guard.sizes)):
+            if meaning == f"{guard.name}_size[{dimension}]":
+                return f"the size of dimension {dimension} of {guard.label}"
+    return f"which is {meaning}"
+
+
+def _strides(guard: InputGuard, given: InputFacts, values: Mapping[str, int]) -> list[BrokenGuard]:
+    found = []
+    for dimension, stride in enumerate(given.strides):
+        wanted = guard.strides.get(dimension)
+        if wanted is None and guard.has_rank:
+            wanted = value_of(guard.stride_expressions[dimension], values)
+        if wanted is None or wanted == stride:
+            continue
+        # Nothing is read with the stride of a dimension that has one element.
+        harmless = given.is_empty or given.sizes[dimension] == 1
+        text = f"stride {dimension} is {stride}; the package accepts {wanted}"
+        if harmless:
+            text += ", which makes no difference with one element or none"
+        found.append(
+            _break(guard, "stride", dimension, str(wanted), str(stride), text, is_harmless=harmless)
+        )
+    return found
+
+
+def _break(
+    guard: InputGuard,
+    kind: str,
+    dimension: int | None,
+    expected: str,
+    found: str,
+    text: str,
+    *,
+    is_harmless: bool = False,
+) -> BrokenGuard:
+    return BrokenGuard(
+        input=guard.index,
+        name=guard.name,
+        kind=kind,
+        dimension=dimension,
+        expected=expected,
+        found=found,
+        text=f"{guard.label}: {text}",
+        is_harmless=is_harmless,
+    )
+
+
+# --- Translates what the checks inside a package print with AOTI_RUNTIME_CHECK_INPUTS=1 -----------
+
+# c10::ScalarType and c10::DeviceType: numbers that torch never gives to another.
+DTYPES = {
+    0: "uint8",
+    1: "int8",
+    2: "int16",
+    3: "int32",
+    4: "int64",
+    5: "float16",
+    6: "float32",
+    7: "float64",
+    8: "complex32",
+    9: "complex64",
+    10: "complex128",
+    11: "bool",
+    15: "bfloat16",
+    23: "float8_e5m2",
+    24: "float8_e4m3fn",
+    25: "float8_e5m2fnuz",
+    26: "float8_e4m3fnuz",
+    27: "uint16",
+    28: "uint32",
+    29: "uint64",
+}
+DEVICES = {0: "cpu", 1: "cuda", 6: "hip", 12: "xpu", 13: "mps", 14: "meta", 19: "mtia"}
+
+_INPUT = r"input_handles\[(?P<input>\d+)\]: "
+_PAIR = r"expected: (?P<expected>-?\d+){}, but got: (?P<found>-?\d+)"
+_LIMIT = r"expected (?:it )?to be (?P<expected>[<>]= \d+), but got: (?P<found>-?\d+)"
+_PATTERNS = tuple(
+    (kind, re.compile(_INPUT + pattern))
+    for kind, pattern in (
+        ("dtype", r"unmatched dtype, " + _PAIR.format(r"\([^)]*\)")),
+        ("device", r"unmatched device type, " + _PAIR.format(r"\([^)]*\)")),
+        ("size", r"unmatched dim value at (?P<at>\d+), " + _PAIR.format("")),
+        ("size", r"dim value is too (?:small|large) at (?P<at>\d+), " + _LIMIT),
+        ("stride", r"unmatched stride value at (?P<at>\d+), " + _PAIR.format("")),
+    )
 )
-from inductoscope.torch_facts.wrapper_calls import KernelCall, calls_by_line, run_function
+_SHAPE = re.compile(
+    r"expected size (?P<found>-?\d+)==(?P<expected>-?\d+), "
+    r"stride (?P<stride>-?\d+)==(?P<wanted>-?\d+) at dim=(?P<at>\d+)"
+)
+_RANK = re.compile(r"expected ndim (?P<expected>\d+) but got (?P<found>\d+)")
+_OPERATOR = re.compile(r"Error in op: (?P<operator>\S+)")
+
+
+def translate(text: str, inputs: Sequence[InputGuard] = ()) -> tuple[BrokenGuard, ...]:
+    """The demands that the text says are broken, in our words; none if it says nothing of them.
+
+    `inputs` gives the names of the inputs, where they are known.
+    """
+    found = []
+    for kind, pattern in _PATTERNS:
+        found += [_message_on_input(kind, match, inputs) for match in pattern.finditer(text)]
+    return tuple(dict.fromkeys((*found, *_of_tensor(text))))
+
+
+def _message_on_input(kind: str, match: re.Match[str], inputs: Sequence[InputGuard]) -> BrokenGuard:
+    index = int(match["input"])
+    guard = inputs[index] if index < len(inputs) else InputGuard(index, "")
+    expected, found = match["expected"], match["found"]
+    at = int(match["at"]) if "at" in match.groupdict() else None
+    if kind in ("dtype", "device"):
+        names = DTYPES if kind == "dtype" else DEVICES
+        # The expected device is printed twice in a row, as in '00(cpu)'.
+        wanted = expected[: len(expected) // 2] if kind == "device" else expected
+        expected, found = (names.get(int(n or 0), f"number {n}") for n in (wanted, found))
+        said = f"has dtype {found}" if kind == "dtype" else f"is on {found}"
+    else:
+        said = f"{'dimension' if kind == 'size' else 'stride'} {at} is {found}"
+    plain = expected.replace(">= ", "at least ").replace("<= ", "at most ")
+    text = f"{guard.label}: {said}; the package accepts {plain}"
+    return BrokenGuard(index, guard.name, kind, at, plain, found, text)
+
+
+def _of_tensor(text: str) -> list[BrokenGuard]:
+    """What the wrapper asserts of inputs and of what operators return."""
+    operator = _OPERATOR.search(text)
+    if operator is None:
+        return []
+    name = operator["operator"]
+    found = []
+    for match in _RANK.finditer(text):
+        there, wanted = match["found"], match["expected"]
+        said = _assertion(name, f"has {there} dimensions", wanted)
+        found.append(BrokenGuard(-1, name, "dimensions", None, wanted, there, said))
+    for match in _SHAPE.finditer(text):
+        at = int(match["at"])
+        kind = "size" if match["found"] != match["expected"] else "stride"
+        pair = ("found", "expected") if kind == "size" else ("stride", "wanted")
+        there, wanted = (match[group] for group in pair)
+        what = "dimension" if kind == "size" else "stride"
+        said = _assertion(name, f"{what} {at} is {there}", wanted)
+        found.append(BrokenGuard(-1, name, kind, at, wanted, there, said))
+    return found
+
+
+def _assertion(name: str, said: str, wanted: str) -> str:
+    if name == "input":
+        return f"an input: {said}; the package accepts {wanted}"
+    return f"what {name} returned: {said}; its fake (meta) function promised {wanted}"
+
+
+# --------------------------------------------------------------------------------------------------
+# The calls that a C++ wrapper makes, the lines that they stand on, and the names of operators.
+#
+# The text may be a stranger's: every pattern takes a time that grows with its length and not with
+# the square of it.
+
+# The function that runs the graph: of a package, or of a graph of torch.compile.
+_BEGIN = re.compile(r"^void (?:\w+::run_impl|inductor_entry_impl)\(", re.MULTILINE)
+_END = re.compile(r"^\} // (?:\w+::run_impl|inductor_entry_impl)", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class KernelCall:
+    """One call that the model makes, in its order."""
+
+    number: int
+    name: str
+    kind: str  # kernel (generated), library (an operator of torch) or operator (custom)
+    aten: tuple[str, ...] = ()  # the operators that it computes
+    operator: int | None = None  # which entry of the list of custom operators it calls
+    writes: tuple[str, ...] = ()  # variables that a generated C++ kernel may write to
+
+
+@dataclass(frozen=True)
+class RunFunction:
+    """The text of the function that runs the graph, and the line of the wrapper it begins on."""
+
+    text: str
+    first_line: int
+
+
+def run_function(text: str) -> RunFunction | None:
+    """The function that runs the graph, from its first line to its last; None for Python."""
+    start = _BEGIN.search(text) if "void " in text else None
+    if start is None:
+        return None
+    end = _END.search(text, start.start())
+    body = text[start.start() : end.end() if end else len(text)]
+    return RunFunction(body, text.count("\n", 0, start.start()) + 1)
+
+
+# The only one that has a place in the list of custom operators, and no name.
+_BY_PLACE = re.compile(r"aoti_torch_proxy_executor_call_function\(proxy_executor, ([0-9]{1,9})")
+_CALLS = (
+    ("operator", _BY_PLACE),
+    ("operator", re.compile(r"aoti_torch_call_dispatcher\(\"([\w:.]{1,400})\"")),
+    ("library", re.compile(r"\b(aoti_torch_(?:cpu|cuda|xpu|mps|aten|mkldnn)_\w+)\(")),
+    ("kernel", re.compile(r"\blaunchKernel\(kernels\.(\w+),")),
+    ("kernel", re.compile(r"^\s*call_(\w+)\(")),
+    ("kernel", re.compile(r"^\s*((?:cpp|triton|cuda|cutlass)_\w+)\(")),
+)
+_ATEN = re.compile(r"Original ATen: \[([^\[\]]*)\]")
+_WRITTEN = re.compile(r"(?<!const )\b[\w:]{1,60}\*\)\((\w+)\.data_ptr\(\)\)")
+
+
+def calls_by_line(body: str) -> Iterator[tuple[int, KernelCall]]:
+    """The calls in the text of the function, with their lines, counted from 0."""
+    aten: tuple[str, ...] = ()
+    number = 0
+    for at, line in enumerate(body.splitlines()):
+        found = _ATEN.search(line)
+        if found is not None:
+            aten = tuple(word.strip() for word in found.group(1).split(",") if word.strip())
+            continue
+        call = _call(line, number, aten)
+        if call is not None:
+            yield at, call
+            number, aten = number + 1, ()
+
+
+def _call(line: str, number: int, aten: tuple[str, ...]) -> KernelCall | None:
+    for kind, pattern in _CALLS:
+        found = pattern.search(line)
+        if found is None:
+            continue
+        if kind == "operator":
+            which = found.group(1)
+            if pattern is _BY_PLACE:
+                return KernelCall(number, "", kind, aten, int(which))
+            return KernelCall(number, which, kind, aten)
+        # Only generated C++ kernels say by their types what they write to.
+        writes = _WRITTEN.findall(line) if found.group(1).startswith("cpp_") else []
+        return KernelCall(number, found.group(1), kind, aten, writes=tuple(dict.fromkeys(writes)))
+    return None
+
+
+# --- The names of one operator: as the scheduler has it, and as a C++ wrapper calls it ------------
+
+_SHIM = re.compile(r"aoti_torch_(?:(?:cpu|cuda|xpu|mps|aten)_)?(\w+?)(?:_v[0-9]{1,3})?")
+
+
+def scheduler_names(recorded: str) -> frozenset[str]:
+    """What `called_names` may give for a kernel of the scheduler: itself, or its operator."""
+    namespace, _, rest = recorded.removeprefix("torch.ops.").partition(".")
+    operator, _, overload = rest.partition(".")
+    if not operator:
+        return frozenset({recorded})
+    bare = operator.removesuffix("_")  # What works in place ends with it.
+    full = f"{bare}_{overload}" if overload and overload != "default" else bare
+    return frozenset({recorded, f"{namespace}::{operator}", full})
+
+
+def called_names(reported: str) -> frozenset[str]:
+    """The names under which `scheduler_names` may have what a wrapper calls."""
+    shim = _SHIM.fullmatch(reported)
+    if shim is None:
+        return frozenset({reported, "::".join(reported.split("::")[:2]).partition(".")[0]})
+    bare = shim[1].removesuffix("_out").removesuffix("_")
+    return frozenset({reported, bare, bare.removeprefix("mkldnn_")})
+
+
+def is_same_operator(recorded: str, reported: str) -> bool:
+    """Whether a wrapper calls a kernel of the scheduler by the name that it reports."""
+    return not scheduler_names(recorded).isdisjoint(called_names(reported))
+
+
+# --------------------------------------------------------------------------------------------------
+# Reads the C++ wrapper that a package keeps beside its library: inputs, constants, calls, flags.
+#
+# The text is read with patterns, line by line, and never compiled. What a pattern does not find is
+# missing in the answer, and nothing else. The text may be a stranger's: every pattern takes a time
+# that grows with its length and not with its square, so repetitions are bounded or begin at the
+# start of a line.
 
 _NO_LIMIT = 2**62
 _LONGEST_COMMAND = 100_000  # characters that are split as a shell would
@@ -93,8 +665,8 @@ def _inputs(text: str) -> dict[int, str]:
 
 _DTYPE = re.compile(r"int32_t (\w+)_expected_dtype = aoti_torch_dtype_(\w+)\(\);")
 _EXACT = re.compile(r"if \((-?\d{1,19})L* != (\w+)_(size|stride)\[(\d{1,3})\]\)")
-_LEAST = re.compile(r"if \((\w+)_size\[(\d{1,3})\] < (\d{1,19})\)")
-_MOST = re.compile(r"if \((\w+)_size\[(\d{1,3})\] > (\d{1,19})\)")
+_LOWER = re.compile(r"if \((\w+)_size\[(\d{1,3})\] < (\d{1,19})\)")
+_UPPER = re.compile(r"if \((\w+)_size\[(\d{1,3})\] > (\d{1,19})\)")
 _DEVICE = re.compile(r'<< (\w+)_expected_device_type << "\d{1,9}\((\w+)\), "')
 _ASSERTED = re.compile(r"assert_size_stride\((\w+), \{([^{}]*)\}, \{([^{}]*)\}, \"input\"\)")
 _ALIGNED = re.compile(
@@ -153,9 +725,9 @@ def _ranges(checks: str) -> dict[str, dict[int, SizeRange]]:
         name: {dimension: SizeRange(size, size) for dimension, size in sizes.items()}
         for name, sizes in _fixed(checks, "size").items()
     }
-    for name, dimension, least in _LEAST.findall(checks):
+    for name, dimension, least in _LOWER.findall(checks):
         found.setdefault(name, {})[int(dimension)] = SizeRange(least=int(least))
-    for name, dimension, most in _MOST.findall(checks):
+    for name, dimension, most in _UPPER.findall(checks):
         before = found.setdefault(name, {}).get(int(dimension), SizeRange())
         if int(most) < _NO_LIMIT:
             found[name][int(dimension)] = replace(before, most=int(most))

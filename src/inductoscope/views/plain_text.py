@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from inductoscope.torch_facts.operator_names import with_usual_names
+from inductoscope.torch_facts.printed_graphs import with_usual_names
 
 # Controls, marks that reorder what follows, further line ends, and halves of characters.
 _UNSAFE = re.compile(

@@ -29,7 +29,7 @@ from inductoscope.torch_facts.index_expressions import (
     replaced,
     value_of,
 )
-from inductoscope.torch_facts.index_types import WIDE, IndexTypes
+from inductoscope.torch_facts.triton_indices import WIDE, IndexTypes
 
 # What torch assumes when it chooses 32 bits ends in this.
 _ASSUMED_END = " <= 2147483647"

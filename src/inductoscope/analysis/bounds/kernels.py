@@ -39,9 +39,9 @@ from inductoscope.torch_facts.index_expressions import (
     Expression,
     NotUnderstood,
 )
-from inductoscope.torch_facts.index_types import LARGEST_NARROW, NARROW, read_index_types
 from inductoscope.torch_facts.loop_bodies import read_body
 from inductoscope.torch_facts.stages import AOT_INDUCTOR
+from inductoscope.torch_facts.triton_indices import LARGEST_NARROW, NARROW, read_index_types
 
 # Each begins with plain text, which is found far faster than the beginning of a line.
 _RANGES = re.compile(r"var_ranges = \{([^{}\n]*)\}\n")

@@ -30,7 +30,7 @@ from inductoscope.model.target import recording_target
 from inductoscope.recording.codec import NOT_IN_JSON
 from inductoscope.recording.values import filled, members, texts
 from inductoscope.torch_facts.fusion_reasons import Explanation, Settings, read_loops
-from inductoscope.torch_facts.tensor_sizes import bytes_of
+from inductoscope.torch_facts.index_expressions import bytes_of
 from inductoscope.verdicts import Confidence
 
 Outcome = Literal["fused", "refused", "never tried"]

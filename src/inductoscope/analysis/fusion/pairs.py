@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from inductoscope.model.schedule import Buffer, ScheduledNode
 from inductoscope.recording.codec import NOT_IN_JSON
-from inductoscope.torch_facts.tensor_sizes import bytes_of
+from inductoscope.torch_facts.index_expressions import bytes_of
 
 PRODUCER = "producer-consumer"
 SHARED = "shared input"

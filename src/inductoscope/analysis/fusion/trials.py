@@ -18,7 +18,7 @@ from inductoscope.model.entities import InductorGraph, Recording
 from inductoscope.model.fold import load
 from inductoscope.model.target import recording_target
 from inductoscope.targets.recompile import RecompileLimits, recompile
-from inductoscope.torch_facts.fusion_settings import FUSION_SETTINGS
+from inductoscope.torch_facts.fusion_reasons import FUSION_SETTINGS
 from inductoscope.torch_facts.gpu_targets import parse_target
 
 Say = Callable[[str], None]

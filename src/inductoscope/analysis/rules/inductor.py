@@ -5,7 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from inductoscope.analysis.fusion.ledger import REFUSED, LedgerRow, conditions, graph_ledger
+from inductoscope.analysis.fusion.ledger import (
+    REFUSED,
+    LedgerRow,
+    conditions,
+    graph_ledger,
+)
 from inductoscope.analysis.rules.finding import Finding
 from inductoscope.model.entities import InductorGraph, Recording
 from inductoscope.model.fold import may_mention
@@ -13,7 +18,7 @@ from inductoscope.model.fx import read_graph
 from inductoscope.model.join import compiled_graphs, final_graph, place_of
 from inductoscope.model.schedule import ScheduledNode, read_schedule
 from inductoscope.torch_facts import stages
-from inductoscope.torch_facts.tensor_sizes import bytes_of
+from inductoscope.torch_facts.index_expressions import bytes_of
 from inductoscope.wording import count_of
 
 FEWEST_BYTES = 1 << 20

@@ -18,7 +18,7 @@ from inductoscope.doctor.case import ProgramCase
 from inductoscope.doctor.hypotheses.hypothesis import Hypothesis
 from inductoscope.doctor.verdict import Verdict
 from inductoscope.torch_facts import stages
-from inductoscope.torch_facts.program_output import last_lines
+from inductoscope.torch_facts.messages import last_lines
 from inductoscope.torch_facts.stages import AOT_INDUCTOR
 
 

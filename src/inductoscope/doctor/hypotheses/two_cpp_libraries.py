@@ -33,7 +33,7 @@ from inductoscope.processes.stacks import StackFrame, threads_in
 from inductoscope.recording.layout import signal_name
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.frames import frames_in
-from inductoscope.torch_facts.program_output import last_lines
+from inductoscope.torch_facts.messages import last_lines
 
 # What the verdict blames.
 STATIC = "libstdc++ linked statically"

@@ -31,7 +31,7 @@ from inductoscope.inside.compare.values import copy_values, is_plain
 from inductoscope.inside.scope import SCOPE
 from inductoscope.recording.events import KernelLaunched
 from inductoscope.torch_facts import cpp_wrappers
-from inductoscope.torch_facts.wrapper_code import exchanged
+from inductoscope.torch_facts.python_wrappers import exchanged
 
 
 class EnoughSeen(Exception):

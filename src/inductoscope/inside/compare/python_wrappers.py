@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from inductoscope.inside.compare.cpp_reports import Reports
-from inductoscope.torch_facts.wrapper_code import is_run_by_wrapper, kernel_call
+from inductoscope.torch_facts.python_wrappers import is_run_by_wrapper, kernel_call
 
 # Names that the rewritten wrapper calls; no generated wrapper uses them itself.
 _BEGIN, _BEFORE, _AFTER = "inductoscope_begin", "inductoscope_before", "inductoscope_after"

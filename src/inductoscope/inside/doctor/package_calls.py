@@ -31,8 +31,12 @@ from inductoscope.recording.events import (
     GraphCall,
     GraphReturned,
 )
-from inductoscope.torch_facts.package_guards import InputFacts, PackageGuards, broken
-from inductoscope.torch_facts.package_wrappers import PackagedConstant
+from inductoscope.torch_facts.package_wrappers import (
+    InputFacts,
+    PackagedConstant,
+    PackageGuards,
+    broken,
+)
 from inductoscope.wording import count_of
 
 # What is wrong with new constants; nothing, if the list is empty.

@@ -12,7 +12,7 @@ from inductoscope.inside.scope import BROKEN, SCOPE
 from inductoscope.recording.events import FusionRoundDone, PairConsidered, PairFused
 from inductoscope.torch_facts import private_names as hooked
 from inductoscope.torch_facts import stages
-from inductoscope.torch_facts.fusion_settings import FUSION_SETTINGS
+from inductoscope.torch_facts.fusion_reasons import FUSION_SETTINGS
 from inductoscope.torch_facts.torch_names import (
     Hook,
     Replacement,

@@ -88,7 +88,7 @@ def _follow(order: Mapping[str, Any], say: Say) -> None:
 def _admitted(order: Mapping[str, Any], facts: list[Any], say: Say) -> bool:
     """Whether the inputs meet the package's demands; its own checks are switched on if so."""
     from inductoscope.packages.package import read_package
-    from inductoscope.torch_facts.package_guards import broken
+    from inductoscope.torch_facts.package_wrappers import broken
 
     found = []
     wrapper = read_package(Path(order["package"]), verify=False).model(order["model"]).wrapper

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from inductoscope.torch_facts.package_guards import DTYPES, InputFacts
+from inductoscope.torch_facts.package_wrappers import DTYPES, InputFacts
 
 HOW_TO_WRITE = (
     "Write such a file with torch.save((x, y), PATH), or torch.save(((x,), {'scale': s}), PATH) "

@@ -34,10 +34,9 @@ from inductoscope.profiling.timings import (
     WholeCall,
     write_kernel_times,
 )
-from inductoscope.torch_facts import profiled_wrappers
-from inductoscope.torch_facts.profiled_wrappers import Site, TimedWrapper, timed_wrapper
+from inductoscope.torch_facts import python_wrappers
+from inductoscope.torch_facts.python_wrappers import Site, TimedWrapper, exchange, timed_wrapper
 from inductoscope.torch_facts.torch_names import Hook
-from inductoscope.torch_facts.wrapper_code import exchange
 
 if TYPE_CHECKING:
     from inductoscope.inside.profiling.profiler_clock import ProfilerClock
@@ -271,7 +270,7 @@ class KernelClock:
             return
         graph = TimedGraph(path, wrapper, self._clock)
         self.graphs.append(graph)
-        names = {profiled_wrappers.CLOCK: self._clock, profiled_wrappers.ENDED: graph.ended}
+        names = {python_wrappers.CLOCK: self._clock, python_wrappers.ENDED: graph.ended}
         exchange(module, wrapper.code, {**names, **self._names_on_gpu(graph)})
 
     def _names_on_gpu(self, graph: TimedGraph) -> dict[str, Any]:
@@ -286,7 +285,7 @@ class KernelClock:
         def after(site: int) -> None:
             gpu.after(SiteRange(index, graph.number, site))
 
-        return {profiled_wrappers.BEFORE: before, profiled_wrappers.AFTER: after}
+        return {python_wrappers.BEFORE: before, python_wrappers.AFTER: after}
 
     def _followed(self, graph: TimedGraph) -> ProfilerClock:
         """The clock that traces some calls of a graph, the last one that was loaded."""

@@ -20,9 +20,9 @@ from inductoscope.inside.scope import SCOPE
 from inductoscope.profiling.memory_trace import write_memory
 from inductoscope.profiling.orders import Orders, orders_from
 from inductoscope.profiling.timings import FUNCTION, GRAPH
-from inductoscope.torch_facts import profiled_wrappers
+from inductoscope.torch_facts import python_wrappers
+from inductoscope.torch_facts.python_wrappers import exchange
 from inductoscope.torch_facts.torch_names import Hook
-from inductoscope.torch_facts.wrapper_code import exchange
 
 AGENT = "inside.profiling.memory_agent"
 
@@ -67,7 +67,7 @@ class MemoryAgent(Agent):
     def graph_loaded(self, module: Any, path: str) -> None:
         """A wrapper was loaded: from now on it names its memory."""
         try:
-            code = profiled_wrappers.named_wrapper(path, Path(path).read_text("utf-8"))
+            code = python_wrappers.named_wrapper(path, Path(path).read_text("utf-8"))
         except (OSError, SyntaxError, ValueError) as error:
             self.tracer.notes[f"{path} cannot be rewritten: {error}"] = None
             code = None
@@ -92,9 +92,9 @@ class MemoryAgent(Agent):
                 SCOPE.guard(tracer.graph_left, path, result)
 
         return {
-            profiled_wrappers.ENTERED: entered,
-            profiled_wrappers.NAMED: named,
-            profiled_wrappers.LEFT: left,
+            python_wrappers.ENTERED: entered,
+            python_wrappers.NAMED: named,
+            python_wrappers.LEFT: left,
         }
 
     def _around_cpp(self, call: Callable[..., Any], path: str) -> Callable[..., Any]:
@@ -104,9 +104,9 @@ class MemoryAgent(Agent):
 
         @functools.wraps(call)
         def noted(args: Any) -> Any:
-            names[profiled_wrappers.ENTERED]()
+            names[python_wrappers.ENTERED]()
             result = call(args)
-            names[profiled_wrappers.LEFT](result)
+            names[python_wrappers.LEFT](result)
             return result
 
         return noted

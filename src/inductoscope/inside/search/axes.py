@@ -15,7 +15,7 @@ from typing import Any
 
 from inductoscope.inside.compare.passes import pattern_classes, pattern_name
 from inductoscope.torch_facts import stages
-from inductoscope.torch_facts.operator_names import with_usual_names
+from inductoscope.torch_facts.printed_graphs import with_usual_names
 
 Permit = Callable[[str], bool]
 Switch = Callable[[Permit], contextlib.AbstractContextManager[Any]]

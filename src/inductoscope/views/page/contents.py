@@ -38,8 +38,7 @@ from inductoscope.model.timeline import Timeline, timeline
 from inductoscope.packages.package import count_guards, recorded_package
 from inductoscope.recording.values import texts
 from inductoscope.torch_facts.frames import arrows
-from inductoscope.torch_facts.package_guards import InputGuard
-from inductoscope.torch_facts.package_wrappers import PackagedConstant, WrapperText
+from inductoscope.torch_facts.package_wrappers import InputGuard, PackagedConstant, WrapperText
 from inductoscope.torch_facts.stages import AOT_INDUCTOR
 from inductoscope.version import __version__
 from inductoscope.views.explain import STAGES, stage_summary

@@ -24,7 +24,7 @@ from inductoscope.errors import ToolFailure, unwritable
 from inductoscope.processes.side_by_side import several_at_once
 from inductoscope.processes.status import own_cores
 from inductoscope.recording.codec import as_json
-from inductoscope.torch_facts.operator_names import with_usual_names
+from inductoscope.torch_facts.printed_graphs import with_usual_names
 from inductoscope.views.page.contents import Contents
 from inductoscope.views.page.contract import RecordedPayload
 from inductoscope.views.page.graph_tables import GraphSummary

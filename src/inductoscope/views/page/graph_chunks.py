@@ -39,9 +39,9 @@ from inductoscope.model.schedule import Buffer, ScheduledNode
 from inductoscope.model.wrapper_lines import wrapper_lines
 from inductoscope.recording.values import filled, members, texts
 from inductoscope.torch_facts.frames import Frame, library_folders
-from inductoscope.torch_facts.native_source_lines import source_links
+from inductoscope.torch_facts.index_expressions import bytes_of
 from inductoscope.torch_facts.stages import AOT_INDUCTOR
-from inductoscope.torch_facts.tensor_sizes import bytes_of
+from inductoscope.torch_facts.triton_kernels import source_links
 from inductoscope.views.page.contract import (
     OF_NOTHING,
     BufferRow,

@@ -26,7 +26,7 @@ from inductoscope.model.kernels import LIBRARY, NativeIndex, generated
 from inductoscope.profiling.kernel_work import GraphWork
 from inductoscope.recording.values import filled, members, texts
 from inductoscope.torch_facts.frames import Frame
-from inductoscope.torch_facts.module_paths import Module
+from inductoscope.torch_facts.printed_graphs import Module
 from inductoscope.views.page.contract import (
     KernelRow,
     ModuleKernel,

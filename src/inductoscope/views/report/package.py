@@ -12,9 +12,12 @@ from inductoscope.packages.fitting import Fit
 from inductoscope.packages.leaks import Growth, LeakTrials
 from inductoscope.packages.package import Package, PackagedModel
 from inductoscope.packages.serving import Serving
-from inductoscope.torch_facts.package_guards import InputGuard
-from inductoscope.torch_facts.package_wrappers import PackagedConstant, WrapperText
-from inductoscope.torch_facts.wrapper_calls import KernelCall
+from inductoscope.torch_facts.package_wrappers import (
+    InputGuard,
+    KernelCall,
+    PackagedConstant,
+    WrapperText,
+)
 from inductoscope.views.report.recordings import megabytes
 from inductoscope.views.report.terminal import BAD, FAINT, GOOD, WARN, Printer
 from inductoscope.wording import bytes_text, count_of

@@ -23,7 +23,7 @@ from rich.text import Text
 
 from inductoscope.errors import unwritable
 from inductoscope.recording.codec import as_json
-from inductoscope.torch_facts.operator_names import with_usual_names
+from inductoscope.torch_facts.printed_graphs import with_usual_names
 from inductoscope.views.plain_text import visible
 
 SCHEMA = 1

@@ -1,0 +1,550 @@
+"""The code of a loaded Python wrapper: which statements call kernels, and how to exchange it."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import math
+import re
+import types
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from inductoscope.torch_facts.index_expressions import (
+    NotUnderstood,
+    NoValue,
+    read_expression,
+    type_width,
+    value_of,
+)
+
+_NO_KERNELS = (
+    "assert_",
+    "empty_strided",
+    "reinterpret_tensor",
+    "args.clear",
+    "len",
+    "as_strided",
+    "get_raw_stream",
+    "torch.cuda.set_device",
+    "inductoscope_",
+)
+
+
+def is_run_by_wrapper(function: ast.FunctionDef) -> bool:
+    """Whether kernels are called in it: the entry, or a part of the graph."""
+    return function.name == "call" or function.name.startswith("partition")
+
+
+def kernel_call(statement: ast.stmt) -> tuple[str, ast.Call] | None:
+    """The kernel that a statement calls, by the name in the wrapper; None if it calls none."""
+    if not isinstance(statement, (ast.Expr, ast.Assign)) or not isinstance(
+        statement.value, ast.Call
+    ):
+        return None
+    name = ast.unparse(statement.value.func)
+    if name.startswith(_NO_KERNELS):
+        return None
+    return name.removesuffix(".run"), statement.value
+
+
+@contextlib.contextmanager
+def exchanged(module: Any, code: types.CodeType, names: dict[str, Any]) -> Iterator[None]:
+    """While this is active, the functions of a loaded wrapper have the code of a rewritten one.
+
+    Whoever holds one of the functions then calls the rewritten code.
+    """
+    with contextlib.ExitStack() as stack:
+        for function, before in exchange(module, code, names):
+            stack.callback(setattr, function, "__code__", before)
+        yield
+
+
+def exchange(
+    module: Any, code: types.CodeType, names: dict[str, Any]
+) -> list[tuple[types.FunctionType, types.CodeType]]:
+    """Give the functions of a loaded wrapper the code of a rewritten one, which uses `names`.
+
+    Returns the functions with the code that they had.
+    """
+    vars(module).update(names)
+    codes, found = _codes_of_functions(code), []
+    for name, function in _functions_of(module).items():
+        if name in codes:
+            found.append((function, function.__code__))
+            function.__code__ = codes[name]
+    return found
+
+
+def _codes_of_functions(code: types.CodeType) -> dict[str, types.CodeType]:
+    """The code of every function of a module, by its qualified name."""
+    found: dict[str, types.CodeType] = {}
+    for item in code.co_consts:
+        if isinstance(item, types.CodeType):
+            inner = {f"{item.co_name}.{name}": c for name, c in _codes_of_functions(item).items()}
+            found |= {item.co_name: item, **inner}
+    return found
+
+
+def _functions_of(module: Any) -> dict[str, types.FunctionType]:
+    """The functions of a wrapper that call kernels."""
+    runner = vars(getattr(module, "Runner", object)).get("call")
+    found = {"Runner.call": runner, **vars(module)}
+    return {
+        name: value
+        for name, value in found.items()
+        if isinstance(value, types.FunctionType)
+        and (name in ("call", "Runner.call") or name.startswith("partition"))
+    }
+
+
+# --- A Python wrapper rewritten so that it takes the time around every kernel that it calls -------
+#
+#     inductoscope_from = inductoscope_clock()
+#     cpp_fused_0(arg0_1, buf0)
+#     inductoscope_times += (1, inductoscope_from, inductoscope_clock())
+#
+# Nothing else is done between kernels: what was noted is handed over when the wrapper returns.
+
+# Names that the rewritten wrapper uses; no generated wrapper has them.
+CLOCK, ENDED, BEFORE, AFTER = (
+    "inductoscope_clock",
+    "inductoscope_ended",
+    "inductoscope_before",
+    "inductoscope_after",
+)
+_TIMES, _FROM, _BEGUN = "inductoscope_times", "inductoscope_from", "inductoscope_begun"
+
+_SIZE = re.compile(r"[su]\d+")
+# Parts of a graph, which take the time of their kernels themselves.
+_PARTS = ("self.partitions", "partition")
+_ON_GPU = re.compile(r"\bget_raw_stream\b|\btorch\.cuda\._DeviceGuard\b")
+
+
+@dataclass(frozen=True)
+class Site:
+    """A line of a wrapper that calls a kernel."""
+
+    number: int
+    line: int
+    kernel: str
+
+
+@dataclass(frozen=True)
+class TimedWrapper:
+    """The rewritten code, and where it calls kernels."""
+
+    code: types.CodeType
+    sites: tuple[Site, ...]
+    on_gpu: bool
+
+
+def timed_wrapper(path: str, text: str) -> TimedWrapper | None:
+    """The wrapper with the time taken around kernels; None if it calls none from Python."""
+    rewriting = _Rewriting(on_gpu=_ON_GPU.search(text) is not None)
+    changed = ast.fix_missing_locations(rewriting.visit(ast.parse(text)))
+    if not rewriting.sites:
+        return None
+    code = compile(changed, path, "exec")
+    return TimedWrapper(code, tuple(rewriting.sites), rewriting.on_gpu)
+
+
+class _Rewriting(ast.NodeTransformer):
+    """Adds the clock to every function of the wrapper that calls kernels."""
+
+    def __init__(self, *, on_gpu: bool) -> None:
+        self.on_gpu = on_gpu
+        self.sites: list[Site] = []
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        if not is_run_by_wrapper(node):
+            return node
+        known = len(self.sites)
+        body = self._timed(node.body)
+        if node.name == "call" or len(self.sites) > known:
+            sizes = sorted({n for n in _assigned(node) if _SIZE.fullmatch(n)})
+            handed = ", ".join(f"{name!r}: {name}" for name in sizes)
+            is_entry = node.name == "call"
+            ended = f"{ENDED}({_TIMES}, {_BEGUN}, {{{handed}}}, {is_entry})"
+            node.body = [
+                *_parsed(f"{_TIMES} = []\n{_BEGUN} = {CLOCK}()"),
+                *_before_return(body, ended),
+            ]
+        return node
+
+    def _timed(self, body: list[ast.stmt]) -> list[ast.stmt]:
+        found: list[ast.stmt] = []
+        for statement in body:
+            if isinstance(statement, (ast.With, ast.If, ast.For)):
+                statement.body = self._timed(statement.body)
+                if isinstance(statement, ast.If):
+                    statement.orelse = self._timed(statement.orelse)
+                found.append(statement)
+                continue
+            call = kernel_call(statement)
+            if call is None or call[0].startswith(_PARTS):
+                found.append(statement)
+                continue
+            site = Site(len(self.sites), statement.lineno, call[0])
+            self.sites.append(site)
+            found += self._around(site, statement)
+        return found
+
+    def _around(self, site: Site, statement: ast.stmt) -> list[ast.stmt]:
+        before = f"{BEFORE}({site.number})\n" if self.on_gpu else ""
+        after = f"{AFTER}({site.number})\n" if self.on_gpu else ""
+        noted = f"{_TIMES} += ({site.number}, {_FROM}, {CLOCK}())"
+        return [
+            *_parsed(f"{before}{_FROM} = {CLOCK}()"),
+            statement,
+            *_parsed(noted + (f"\n{after}" if after else "")),
+        ]
+
+
+def _parsed(text: str) -> list[ast.stmt]:
+    return ast.parse(text).body
+
+
+def _assigned(function: ast.FunctionDef) -> set[str]:
+    """Names that a function assigns on its own level, where they always have a value."""
+    targets = [t for s in function.body if isinstance(s, ast.Assign) for t in s.targets]
+    return {target.id for target in targets if isinstance(target, ast.Name)}
+
+
+def _before_return(body: list[ast.stmt], text: str) -> list[ast.stmt]:
+    found: list[ast.stmt] = []
+    for statement in body:
+        if isinstance(statement, (ast.With, ast.If, ast.For)):
+            statement.body = _before_return(statement.body, text)
+        if isinstance(statement, ast.Return):
+            found += _parsed(text)
+        found.append(statement)
+    return found
+
+
+# --- A Python wrapper rewritten so that it says where each of its variables lies in memory --------
+#
+#     buf0 = empty_strided_cpu((1024, 256), (256, 1), torch.float32)
+#     inductoscope_named({'buf0': buf0})
+#
+# What it allocates, in which order, and when it lets go of it stays as it was.
+
+# Names that the rewritten wrapper uses; no generated wrapper has them.
+ENTERED, NAMED, LEFT = "inductoscope_entered", "inductoscope_named", "inductoscope_left"
+_RESULT = "inductoscope_result"
+
+
+def named_wrapper(path: str, text: str) -> types.CodeType | None:
+    """The wrapper that names its memory; None if it runs nothing from Python."""
+    naming = _Naming()
+    changed = ast.fix_missing_locations(naming.visit(ast.parse(text)))
+    return compile(changed, path, "exec") if naming.has_entry else None
+
+
+class _Naming(ast.NodeTransformer):
+    """Adds a note after every assignment in the functions that run kernels."""
+
+    def __init__(self) -> None:
+        self.has_entry = False
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        if not is_run_by_wrapper(node):
+            return node
+        is_entry = node.name == "call"
+        self.has_entry = self.has_entry or is_entry
+        body = _noted(node.body, is_entry=is_entry)
+        node.body = [*_parsed_statements(f"{ENTERED}()"), *body] if is_entry else body
+        return node
+
+
+def _noted(body: list[ast.stmt], *, is_entry: bool) -> list[ast.stmt]:
+    found: list[ast.stmt] = []
+    for statement in body:
+        if isinstance(statement, (ast.With, ast.If, ast.For)):
+            statement.body = _noted(statement.body, is_entry=is_entry)
+            if isinstance(statement, ast.If):
+                statement.orelse = _noted(statement.orelse, is_entry=is_entry)
+        if is_entry and isinstance(statement, ast.Return) and statement.value is not None:
+            kept = ast.Assign([ast.Name(_RESULT, ast.Store())], statement.value)
+            found += [kept, *_parsed_statements(f"{LEFT}({_RESULT})")]
+            statement.value = ast.Name(_RESULT, ast.Load())
+        found.append(statement)
+        names = _assigned_names(statement)
+        if names:
+            found += _parsed_statements(f"{NAMED}({{{', '.join(f'{n!r}: {n}' for n in names)}}})")
+    return found
+
+
+def _assigned_names(statement: ast.stmt) -> list[str]:
+    """Variables that a statement gives a value."""
+    if not isinstance(statement, ast.Assign):
+        return []
+    targets = [
+        part
+        for target in statement.targets
+        for part in (target.elts if isinstance(target, (ast.Tuple, ast.List)) else [target])
+    ]
+    return [target.id for target in targets if isinstance(target, ast.Name)]
+
+
+def _parsed_statements(text: str) -> list[ast.stmt]:
+    return ast.parse(text).body
+
+
+# --- Sizes of memory from what texts say of it ----------------------------------------------------
+
+
+def number_of(text: str, values: Mapping[str, int]) -> int | None:
+    """The number that an expression is with these sizes; None where that is not known."""
+    if text.isdecimal():
+        return int(text)
+    try:
+        return value_of(read_expression(text), values)
+    except (NoValue, NotUnderstood, ValueError):
+        return None
+
+
+def numbers_of(texts: Sequence[str], values: Mapping[str, int]) -> list[int] | None:
+    """The same for each of several; None where one of them is not known."""
+    found = [number_of(text, values) for text in texts]
+    known = [number for number in found if number is not None]
+    return known if len(known) == len(found) else None
+
+
+def extent(size: Sequence[int], stride: Sequence[int]) -> int:
+    """Elements from the first to the last; none if there is none."""
+    if math.prod(size) == 0:
+        return 0
+    return 1 + sum((n - 1) * step for n, step in zip(size, stride, strict=False))
+
+
+# --------------------------------------------------------------------------------------------------
+# What a wrapper says of memory before it runs: which buffers it holds at once, by its text alone.
+#
+# Every statement allocates, takes over, lets go or runs something; the sum of what is held is the
+# memory plan. Measured beside it, the plan says whether this model of memory is right.
+
+# The bytes of a buffer that no statement gives the size of; None where that is not known.
+BytesOf = Callable[[str], int | None]
+
+_ALLOCATES = re.compile(r"empty_strided(?:_\w+)?")
+_LIBRARY = ("extern_kernels.", "torch.ops.", "aten.")
+
+
+@dataclass(frozen=True)
+class PlannedBuffer:
+    """Memory that a wrapper holds: a graph's input, or what it allocates."""
+
+    name: str
+    bytes: int
+    is_input: bool = False
+    shape: str = ""
+
+
+@dataclass(frozen=True)
+class MissedReuse:
+    """A buffer that was allocated while another one, as large, was read for the last time."""
+
+    new: str
+    old: str
+    bytes: int
+    kernel: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class GraphPlan:
+    """What a wrapper holds at once, beyond what it is given."""
+
+    # Bytes above those at its beginning: at its highest and in the end.
+    peak: int = 0
+    at_end: int = 0
+    inputs: tuple[str, ...] = ()
+    # The names of what is held at the peak, its inputs included.
+    at_peak: tuple[str, ...] = ()
+    missed: tuple[MissedReuse, ...] = ()
+    # Buffers whose size the text does not give.
+    unknown: tuple[str, ...] = ()
+
+
+@dataclass
+class _Held:
+    """What a wrapper holds, statement by statement."""
+
+    values: Mapping[str, int]
+    bytes_of: BytesOf
+    # Inputs that nobody else holds: letting go of them frees their memory.
+    own: frozenset[str]
+    # By variable: the memory that it stands for.
+    memory: dict[str, PlannedBuffer] = field(default_factory=dict)
+    now: int = 0
+    peak: int = 0
+    at_peak: tuple[str, ...] = ()
+    inputs: list[str] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
+    missed: list[MissedReuse] = field(default_factory=list)
+    # What the last kernel read and wrote, until the next one runs.
+    last: tuple[str, frozenset[str]] = ("", frozenset())
+    filled: dict[str, PlannedBuffer] = field(default_factory=dict)
+    # Allocated, and not yet seen by any kernel.
+    fresh: dict[str, PlannedBuffer] = field(default_factory=dict)
+
+    def run(self, kernel: str, touched: frozenset[str]) -> None:
+        """A kernel runs on these variables."""
+        self.last = kernel, touched
+        self.filled = {name: self.fresh.pop(name) for name in touched if name in self.fresh}
+
+    def allocate(self, name: str, buffer: PlannedBuffer) -> None:
+        """A variable gets memory of its own."""
+        self.release(name)
+        self.memory[name] = buffer
+        self.fresh[name] = buffer
+        self.now += buffer.bytes
+        if self.now > self.peak:
+            self.peak = self.now
+            self.at_peak = tuple(dict.fromkeys(b.name for b in self.memory.values() if b.bytes))
+
+    def release(self, name: str) -> None:
+        """A variable is let go; its memory is free once no other stands for it."""
+        buffer = self.memory.pop(name, None)
+        if buffer is None or any(other is buffer for other in self.memory.values()):
+            return
+        if not buffer.is_input or buffer.name in self.own:
+            self.now -= buffer.bytes
+
+
+def plan_of(
+    text: str, values: Mapping[str, int], bytes_of: BytesOf, own: frozenset[str] = frozenset()
+) -> GraphPlan | None:
+    """The plan of a Python wrapper with these sizes; None where it cannot be read.
+
+    `own` names inputs that nobody but the graph holds.
+    """
+    try:
+        module = ast.parse(text)
+    except (SyntaxError, ValueError):
+        return None
+    functions = [n for n in ast.walk(module) if isinstance(n, ast.FunctionDef)]
+    entry = next((f for f in functions if f.name == "call" and is_run_by_wrapper(f)), None)
+    if entry is None:
+        return None
+    held = _Held(values, bytes_of, own)
+    _follow(entry.body, held)
+    return GraphPlan(
+        held.peak,
+        held.now,
+        tuple(held.inputs),
+        held.at_peak,
+        tuple(m for m in held.missed if {m.new, m.old} <= set(held.at_peak)),
+        tuple(held.unknown),
+    )
+
+
+def _follow(body: Sequence[ast.stmt], held: _Held) -> None:
+    for statement in body:
+        if isinstance(statement, (ast.With, ast.If)):
+            _follow(statement.body, held)
+        elif isinstance(statement, ast.Delete):
+            for target in statement.targets:
+                if isinstance(target, ast.Name):
+                    _note_missed(held, target.id)
+                    held.release(target.id)
+        elif isinstance(statement, ast.Assign):
+            _assign(statement, held)
+        call = kernel_call(statement)
+        if call is not None:
+            held.run(call[0], frozenset(_names(call[1])))
+
+
+def _assign(statement: ast.Assign, held: _Held) -> None:
+    target, value = statement.targets[0], statement.value
+    if isinstance(target, (ast.Tuple, ast.List)):
+        if isinstance(value, ast.Name) and value.id == "args":
+            _take_inputs(target.elts, held)
+        return
+    if not isinstance(target, ast.Name):
+        return
+    name = target.id
+    if isinstance(value, ast.Name) and value.id == "args":
+        return
+    if isinstance(value, ast.Call) and _ALLOCATES.fullmatch(ast.unparse(value.func)):
+        size = _allocated_bytes(value, held.values)
+        _known(held, name, size, ast.unparse(value.args[0]) if value.args else "")
+        return
+    taken = next((n for n in _names(value) if n in held.memory), None)
+    if taken is not None and not _makes_memory(value):
+        held.memory[name] = held.memory[taken]
+    elif isinstance(value, ast.Call):
+        _known(held, name, held.bytes_of(name), "")
+
+
+def _makes_memory(value: ast.expr) -> bool:
+    """Whether a call makes new memory out of its arguments, as a library's does."""
+    if not isinstance(value, ast.Call):
+        return False
+    return not ast.unparse(value.func).startswith(("reinterpret_tensor", "as_strided"))
+
+
+def _take_inputs(targets: Sequence[ast.expr], held: _Held) -> None:
+    for target in targets:
+        if isinstance(target, ast.Name):
+            held.inputs.append(target.id)
+            size = held.bytes_of(target.id) or 0
+            held.memory[target.id] = PlannedBuffer(target.id, size, is_input=True)
+
+
+def _known(held: _Held, name: str, size: int | None, shape: str) -> None:
+    if size is None:
+        held.unknown.append(name)
+        return
+    held.allocate(name, PlannedBuffer(name, size, shape=shape))
+
+
+def _names(node: ast.AST) -> Iterator[str]:
+    return (part.id for part in ast.walk(node) if isinstance(part, ast.Name))
+
+
+# --- sizes ----------------------------------------------------------------------------------------
+
+
+def _allocated_bytes(call: ast.Call, values: Mapping[str, int]) -> int | None:
+    if len(call.args) < 3:
+        return None
+    size, stride = (numbers_of(_parts(argument), values) for argument in call.args[:2])
+    itemsize = type_width(ast.unparse(call.args[2]))
+    if size is None or stride is None or itemsize is None:
+        return None
+    return extent(size, stride) * itemsize
+
+
+def _parts(node: ast.expr) -> list[str]:
+    parts = node.elts if isinstance(node, (ast.Tuple, ast.List)) else [node]
+    return [ast.unparse(part) for part in parts]
+
+
+# --- reuse that was missed ------------------------------------------------------------------------
+
+
+def _note_missed(held: _Held, old: str) -> None:
+    """A buffer is let go right after a kernel that read it, and that filled one made for it."""
+    kernel, touched = held.last
+    gone = held.memory.get(old)
+    if gone is None or old not in touched or gone.bytes == 0:
+        return
+    for name in touched:
+        new = held.filled.get(name)
+        if new is None or new is gone or new.bytes != gone.bytes or name not in held.memory:
+            continue
+        held.filled.pop(name)
+        reason = _why_not(kernel, gone)
+        held.missed.append(MissedReuse(new.name, gone.name, new.bytes, kernel, reason))
+        return
+
+
+def _why_not(kernel: str, old: PlannedBuffer) -> str:
+    if old.is_input:
+        return "it is an input of the graph, which is not the graph's to overwrite"
+    if kernel.startswith(_LIBRARY):
+        return "a library's kernel does not write over what it reads"
+    return "why torch did not generate the kernel so that it writes over it is not known"
