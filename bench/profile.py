@@ -76,8 +76,7 @@ class _Exchanged:
         """Put the clock in; returns the timed graphs with what undoes it."""
         from inductoscope.inside.profiling.kernel_clock import TimedGraph
         from inductoscope.torch_facts import python_wrappers
-        from inductoscope.torch_facts.python_wrappers import timed_wrapper
-        from inductoscope.torch_facts.python_wrappers import exchange
+        from inductoscope.torch_facts.python_wrappers import exchange, timed_wrapper
 
         found = []
         for module, path in self.loaded:
