@@ -17,7 +17,7 @@ from inductoscope.doctor.failure import WRONG, Failure
 from inductoscope.doctor.instructions import Instructions
 from inductoscope.inside.doctor.checked_packages import Packages
 from inductoscope.inside.doctor.exported_program import CompiledProgram
-from inductoscope.inside.doctor.package_calls import NewConstants
+from inductoscope.inside.doctor.package_calls import CallsFromElsewhere, Demands, NewConstants
 from inductoscope.inside.program_settings import MarkedSize
 from inductoscope.inside.repro.failure_script import script_text
 from inductoscope.inside.search.candidate import Candidate
@@ -252,16 +252,15 @@ def test_a_view_that_torch_writes_past_the_end_of_a_package_is_not_the_programs_
     assert verdict["culprit"]["source"] == "overflows.py:16"
 
 
-class Heard:
+class Heard(CallsFromElsewhere):
     """What is said of new constants."""
 
-    def __init__(self) -> None:
-        self.names: list[tuple[list[str], bool]] = []
-        self.broken: list[str] = []
+    def __init__(self, path: str) -> None:
+        super().__init__("model", Demands(path, "model"), None)
+        self.new: list[NewConstants] = []
 
     def replace_constants(self, new: NewConstants) -> None:
-        self.names.append((sorted(new.given), new.shared))
-        self.broken = [text for texts in new.broken.values() for text in texts]
+        self.new.append(new)
 
 
 def test_new_constants_are_heard_of_whoever_gives_them(tmp_path: Path) -> None:
@@ -272,18 +271,18 @@ def test_new_constants_are_heard_of_whoever_gives_them(tmp_path: Path) -> None:
         exported, package_path=str(tmp_path / "model.pt2")
     )
     model = torch._inductor.aoti_load_package(path)
-    packages, heard = Packages(), Heard()
-    packages.note_loaded(model, path, "model")
-    packages._loaded[model] = heard
+    packages, heard = Packages(), Heard(path)
+    packages.watch_constants(model.loader, heard)
     weight = {"weight": torch.ones(32, 64)}
     model.load_constants(weight, check_full_update=True)
     model.loader.load_constants(weight, False, True, user_managed=True)
-    assert heard.names == [(["weight"], False), (["weight"], True)]
-    assert heard.broken == []
+    assert [(sorted(new.given), new.is_copied, new.texts) for new in heard.new] == [
+        (["weight"], True, []),
+        (["weight"], False, []),
+    ]
     torch.testing.assert_close(model(x), x.sum(1, keepdim=True).expand(3, 32))
     # A view: torch would copy all of the memory behind it, over what lies beside the constant.
-    packages.note_constants(model.loader, {"constants_map": {"weight": torch.ones(33, 64)[:32]}})
-    assert heard.broken == [
+    assert heard.judge_constants(NewConstants({"weight": torch.ones(33, 64)[:32]})).texts == [
         "constant weight: the new one is a view of 8448 bytes; torch copies all of them, and the "
         "package has room for 8192"
     ]

@@ -168,14 +168,11 @@ def test_code_that_was_loaded_before_reports_while_it_is_watched(
     kept = KeptWrappers()
     codegen, load = GraphLowering.codegen, PyCodeCache.__dict__["load_by_key_path"].__func__
 
-    def codegen_kept(lowered: Any, *args: Any) -> Any:
-        kept.note_graph(lowered)
-        return codegen(lowered, *args)
+    def codegen_kept(*args: Any) -> Any:
+        return kept.generate(codegen, *args)
 
-    def load_kept(cls: Any, key: str, path: str, *args: Any, **kwargs: Any) -> Any:
-        module = load(cls, key, path, *args, **kwargs)
-        kept.note_module(module, path)
-        return module
+    def load_kept(*args: Any, **kwargs: Any) -> Any:
+        return kept.load(load, *args, **kwargs)
 
     monkeypatch.setattr(GraphLowering, "codegen", codegen_kept)
     monkeypatch.setattr(PyCodeCache, "load_by_key_path", classmethod(load_kept))

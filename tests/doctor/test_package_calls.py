@@ -16,9 +16,14 @@ import torch
 
 from inductoscope.doctor.instructions import Instructions
 from inductoscope.inside.doctor import package_hooks
-from inductoscope.inside.doctor.checked_packages import PACKAGES, LoaderOnDemand, Packages
+from inductoscope.inside.doctor.checked_packages import PACKAGES, LoaderOnDemand, Packages, run_flat
 from inductoscope.inside.doctor.exported_program import CompiledProgram, compiled_program
-from inductoscope.inside.doctor.package_calls import CheckedCalls, NewConstants
+from inductoscope.inside.doctor.package_calls import (
+    CheckedCalls,
+    Demands,
+    NewConstants,
+    PackageCalls,
+)
 from inductoscope.inside.install import Installer
 from inductoscope.inside.scope import SCOPE
 from inductoscope.model.fold import load
@@ -34,6 +39,8 @@ class Scaled(torch.nn.Module):
         return x * scale + y if mask is None else x
 
 
+# Of a package that does not say what it demands.
+DEMANDS = Demands("no such package", None)
 X, Y = torch.arange(12.0).reshape(3, 4), torch.ones(3, 4)
 Said = Callable[[], list[tuple[str, str]]]
 
@@ -63,14 +70,14 @@ def run(x: torch.Tensor, y: torch.Tensor) -> list[torch.Tensor]:
 
 
 def test_a_loader_is_given_tensors_alone(tmp_path: Path, said: Said) -> None:
-    calls = CheckedCalls(program(tmp_path), None, is_flat=True)
+    calls = CheckedCalls(program(tmp_path), DEMANDS, is_flat=True)
     assert torch.equal(calls(run, (X, Y), {})[0], X * 2 + Y)
     calls(lambda x, y: [x * 3 + y], (X, Y), {})
     assert [verdict for verdict, _ in said()] == ["right", "wrong"]
 
 
 def test_the_program_stands_in_for_what_a_loader_calls(tmp_path: Path, said: Said) -> None:
-    calls = CheckedCalls(program(tmp_path, "eager"), None, is_flat=True)
+    calls = CheckedCalls(program(tmp_path, "eager"), DEMANDS, is_flat=True)
     given: list[Any] = []
 
     def refuse(*inputs: Any) -> None:
@@ -93,14 +100,15 @@ def test_new_constants_are_kept_until_the_first_call(
     tmp_path: Path, said: Said, broken: list[str], is_kept: bool
 ) -> None:
     """And only if a trial with copies of them could show something."""
-    calls = CheckedCalls(program(tmp_path), None, is_flat=True)
+    calls = CheckedCalls(program(tmp_path), DEMANDS, is_flat=True)
     weight = torch.ones(4)
     kept = weakref.ref(weight)
 
     def give(weight: torch.Tensor = weight) -> None: ...
 
-    calls.replace_constants(NewConstants({"weight": weight}, {"weight": broken}, False, give))
-    del weight, give
+    new = NewConstants({"weight": weight}, with_copies=give, broken={"weight": broken})
+    calls.replace_constants(new)
+    del weight, give, new
     gc.collect()
     assert (kept() is not None) == is_kept
     calls(run, (X, Y), {})
@@ -120,19 +128,19 @@ class Loader:
 
 def test_a_call_that_nobody_watches_is_left_alone(tmp_path: Path, said: Said) -> None:
     """Torch's own code calls a loader, too: what it gives away must not be held by anybody."""
-    called, loader, inputs = package_hooks._running(Loader.boxed_run), Loader(), [X, Y]
-    called(loader, inputs)
+    loader, inputs = Loader(), [X, Y]
+    run_flat(Loader.boxed_run, loader, inputs)
     assert loader.inputs is inputs
-    PACKAGES._loaded[loader] = CheckedCalls(program(tmp_path), None, is_flat=True)
+    PACKAGES._calls[loader] = CheckedCalls(program(tmp_path), DEMANDS, is_flat=True)
     inputs = [X, Y]
-    called(loader, inputs)
+    run_flat(Loader.boxed_run, loader, inputs)
     assert inputs == []
     assert [verdict for verdict, _ in said()] == ["right"]
 
 
 def test_a_runner_whose_constants_the_program_changes(tmp_path: Path, said: Said) -> None:
     """They may be anything then, so that a difference would say nothing."""
-    calls = CheckedCalls(program(tmp_path), None, is_flat=True)
+    calls = CheckedCalls(program(tmp_path), DEMANDS, is_flat=True)
     calls.lose_constants()
     calls(lambda x, y: [x], (X, Y), {})
     assert said() == [("skipped", "the program took its constants into its own hands")]
@@ -151,10 +159,11 @@ class TakesConstants:
         self.given = tensor_map
 
 
-class Hears:
+class Hears(PackageCalls):
     """What is said of new constants."""
 
     def __init__(self) -> None:
+        super().__init__("a package", DEMANDS)
         self.new: list[NewConstants] = []
 
     def replace_constants(self, new: NewConstants) -> None:
@@ -165,9 +174,7 @@ def test_a_program_that_stands_in_for_a_package_hears_of_its_new_constants() -> 
     """Otherwise it would go on with the old ones; and torch's way with views would end it."""
     real, heard, packages = TakesConstants(), Hears(), Packages()
     loader = LoaderOnDemand(lambda: real)
-    model = Scaled()
-    packages._watch_constants(model, loader)
-    packages._loaded[model], packages._constants[model] = heard, lambda: ()
+    packages.watch_constants(loader, heard)
     view = torch.ones(9, 4)[:3]
     loader.load_constants({"weight": view}, False, True)
     assert real.given["weight"].untyped_storage().nbytes() == 48

@@ -62,6 +62,26 @@ def watch(
     return replacement
 
 
+def instead(function: Callable[[], Callable[..., Any]], *given: Any) -> Replacement:
+    """A replacement that has another function make the call: that gets the original first, then
+    what is `given` here, then the arguments.
+
+    `function` imports and returns it, because torch is still being imported when hooks are made.
+    While nothing is recorded, and in a fork that runs an experiment, the original is called.
+    """
+
+    def replacement(original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if not SCOPE.active or SCOPE.is_redirected:
+                return original(*args, **kwargs)
+            return function()(original, *given, *args, **kwargs)
+
+        return call
+
+    return replacement
+
+
 class _Due(threading.local):
     """When this thread may be looked at again."""
 

@@ -572,13 +572,25 @@ class KeptWrappers:
         self.called: Callable[..., Any] | None = None
         self._thread = threading.local()
 
-    def note_graph(self, lowered: Any) -> None:
-        """Code was generated for a graph; its wrapper is loaded next, by the same thread."""
+    def generate(self, original: Callable[..., Any], lowered: Any, *args: Any, **more: Any) -> Any:
+        """Generate code for a graph; its wrapper is loaded next, by the same thread."""
+        result = original(lowered, *args, **more)
+        SCOPE.guard(self._note_graph, lowered)
+        return result
+
+    def load(
+        self, original: Callable[..., Any], cls: Any, key: str, path: str, *args: Any, **more: Any
+    ) -> Any:
+        """Load a generated module: a wrapper, or a kernel of one."""
+        module = original(cls, key, path, *args, **more)
+        SCOPE.guard(self._note_module, module, path)
+        return module
+
+    def _note_graph(self, lowered: Any) -> None:
         if not getattr(lowered, "is_const_graph", False):
             self._thread.graph = described(lowered)
 
-    def note_module(self, module: Any, path: str) -> None:
-        """A generated module was loaded: a wrapper, or a kernel of one."""
+    def _note_module(self, module: Any, path: str) -> None:
         graph: WatchedGraph | None = getattr(self._thread, "graph", None)
         if graph is not None and hasattr(module, "call"):
             self._thread.graph = None

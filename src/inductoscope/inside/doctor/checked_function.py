@@ -14,6 +14,7 @@ import io
 import os
 import random
 import threading
+import types
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,17 @@ class _Depth(threading.local):
 
 
 _depth = _Depth()
+
+
+def compile_checked_function(
+    original: Callable[..., Any], place: Path, context: Any, function: Any
+) -> Any:
+    """What torch.compile returns for a function, with its first calls checked."""
+    compiled = original(context, function)
+    is_function = isinstance(compiled, types.FunctionType)
+    if not is_function or type(context).__name__ != "OptimizeContext":
+        return compiled
+    return checked_function(compiled, function, context, place)
 
 
 def checked_function(

@@ -471,11 +471,11 @@ class CallNotes:
 
 def compile_checked_graph(
     original: Callable[..., Any],
+    instructions: Instructions,
+    place: Path,
     output: Any,
     module: GraphModule,
     examples: Any,
-    instructions: Instructions,
-    place: Path,
 ) -> Callable[..., Any]:
     """What replaces the compiled graph."""
     compile_id = current_compile_id() or "?"

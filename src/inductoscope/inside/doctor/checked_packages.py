@@ -9,6 +9,9 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import re
+import tempfile
+import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -28,17 +31,15 @@ from inductoscope.inside.doctor.exported_program import (
 from inductoscope.inside.doctor.package_calls import (
     CallsFromElsewhere,
     CheckedCalls,
+    Demands,
     NewConstants,
-    broken_constants,
-    constants_of,
-    guards_of,
+    PackageCalls,
     stand_in_of,
     structure_of,
 )
 from inductoscope.inside.hooks.aot_inductor import calling_line
 from inductoscope.inside.scope import SCOPE
 from inductoscope.packages import cpp_library
-from inductoscope.packages.constants import is_about_view
 from inductoscope.packages.package import read_package
 from inductoscope.recording.events import CppLibraryTaken
 
@@ -54,65 +55,181 @@ _TOUCHES_CONSTANTS = (
     "update_constant_buffer_from_blob",
     "update_constant_buffer_from_cpu",
 )
-# What AOTInductor returns: the path of a library, or a list of files.
-Files = Any
+# Of the function that compiles.
+_PARAMETERS = ("model_", "example_inputs_", "inner_compile", "config_patches")
+
+Original = Callable[..., Any]
+
+
+# --- in the place of torch's functions ------------------------------------------------------------
+
+
+class _Loads(threading.local):
+    """Whether this thread is loading a package or a library."""
+
+    is_inside = False
+
+    @contextlib.contextmanager
+    def inside(self) -> Iterator[None]:
+        """What torch itself loads in the block is not loaded by the program."""
+        before, self.is_inside = self.is_inside, True
+        try:
+            yield
+        finally:
+            self.is_inside = before
+
+
+_loads = _Loads()
+
+
+def _is_programs_own(path: Any) -> bool:
+    """Whether the program loads this, rather than torch for it.
+
+    Torch writes a package that is given as a stream to a file, which says nothing of it.
+    """
+    folder, name = os.path.split(path) if isinstance(path, str) else ("", "")
+    is_copy = folder == tempfile.gettempdir() and bool(re.fullmatch(r"tmp\w{8}\.pt2", name))
+    return not _loads.is_inside and not is_copy
+
+
+def compile_ahead_of_time(
+    original: Original, instructions: Instructions, place: Path, *args: Any, **kwargs: Any
+) -> Any:
+    """AOTInductor compiles a program."""
+    given = {**dict(zip(_PARAMETERS, args, strict=False)), **kwargs}
+    made: list[CompiledProgram] = []
+
+    def keep() -> None:
+        arguments = given["model_"], given["example_inputs_"], given.get("config_patches")
+        made.append(compiled_program(*arguments, instructions, place))
+        stop_if_asked(made[0])
+
+    SCOPE.guard(keep)
+    try:
+        files = original(*args, **kwargs)
+    except Exception as error:
+        if made and is_compilers_own(error):
+            SCOPE.guard(investigate_error, made[0], error)
+        raise
+    SCOPE.guard(PACKAGES.note_compiled, made, files)
+    return files
+
+
+def write_package(original: Original, archive_file: Any, aoti_files: Any) -> Any:
+    """What AOTInductor has compiled is written as a package."""
+    result = original(archive_file, aoti_files)
+    SCOPE.guard(PACKAGES.note_package, archive_file, aoti_files)
+    return result
+
+
+def load_package(
+    original: Original, path: Any, model_name: str = "model", *args: Any, **kwargs: Any
+) -> Any:
+    """A package is loaded; one of the functions that load it calls the other."""
+
+    def load() -> Any:
+        SCOPE.guard(before_loading, path, model_name)
+        with _loads.inside():
+            return original(path, model_name, *args, **kwargs)
+
+    if not _is_programs_own(path):
+        return original(path, model_name, *args, **kwargs)
+    model = PACKAGES.loaded(load, path, model_name)
+    SCOPE.guard(PACKAGES.note_loaded, model, path, model_name)
+    return model
+
+
+def call_model(original: Original, model: Any, *args: Any, **kwargs: Any) -> Any:
+    """A loaded package is called."""
+    return PACKAGES.called(model, functools.partial(original, model), args, kwargs)
+
+
+def make_loader(
+    original: Original, loader: Any, path: Any, model_name: str = "model", *args: Any, **kwargs: Any
+) -> None:
+    """The program loads a package with torch's loader."""
+    is_own = _is_programs_own(path)
+    if is_own:
+        SCOPE.guard(before_loading, path, model_name)
+    original(loader, path, model_name, *args, **kwargs)
+    if is_own:
+        SCOPE.guard(PACKAGES.note_loader, loader, path, model_name)
+
+
+def make_runner(original: Original, runner: Any, so_path: Any, *args: Any, **kwargs: Any) -> None:
+    """The program loads a library with torch's runner."""
+    is_own = not _loads.is_inside
+    if is_own:
+        SCOPE.guard(before_loading, so_path, None)
+    original(runner, so_path, *args, **kwargs)
+    if is_own:
+        SCOPE.guard(PACKAGES.note_runner, runner, so_path)
+
+
+def run_flat(original: Original, loader: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+    """A loader or a runner is called with a list of tensors."""
+    if not isinstance(inputs, list) or not PACKAGES.is_watched(loader):
+        return original(loader, inputs, *args, **kwargs)
+
+    def call(*flat: Any) -> Any:
+        return original(loader, list(flat), *args, **kwargs)
+
+    # It takes the tensors over, which is seen if nobody else holds them.
+    flat = tuple(inputs)
+    if original.__name__ == "boxed_run":
+        inputs.clear()
+    return PACKAGES.called(loader, call, flat, {})
+
+
+def load_library(original: Original, so_path: str, device: str) -> Any:
+    """A library is loaded, and called through a function."""
+    SCOPE.guard(before_loading, so_path, None)
+    with _loads.inside():
+        function = original(so_path, device)
+    calls = SCOPE.guard(PACKAGES.library, so_path)
+    if not isinstance(calls, CheckedCalls):
+        return function
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return calls(function, args, kwargs)
+
+    return torch._dynamo.disable(call)
+
+
+# --- what the process has made and loaded ---------------------------------------------------------
 
 
 class Packages:
     """What this process has compiled ahead of time, packaged and loaded."""
 
     def __init__(self) -> None:
-        # By the path of the library, and by the path of the package and the name in it.
+        # By the path of the library; by the path of the package and the name in it, with size and
+        # time of the package as it was written.
         self._libraries: dict[str, CompiledProgram] = {}
-        self._packaged: dict[tuple[str, str], CompiledProgram] = {}
-        # Size and time of the packages, as they were written.
-        self._written: dict[str, tuple[int, int]] = {}
-        self._loaded: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
-        # Models by what they are called through.
-        self._models: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
-        # The constants of a loaded package, read when they are replaced.
-        self._constants: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+        self._packaged: dict[tuple[str, str], tuple[CompiledProgram, tuple[int, int]]] = {}
+        # By what is called, and by the loader that is given constants.
+        self._calls: weakref.WeakKeyDictionary[Any, PackageCalls] = weakref.WeakKeyDictionary()
+        self._by_loader: weakref.WeakKeyDictionary[Any, PackageCalls] = weakref.WeakKeyDictionary()
 
-    @contextlib.contextmanager
-    def compiling(
-        self, given: Mapping[str, Any], instructions: Instructions, place: Path
-    ) -> Iterator[Callable[[Files], Files]]:
-        """Keep what is compiled in the block; the function it yields takes what came of it."""
-        made: list[CompiledProgram] = []
-
-        def keep() -> None:
-            arguments = given["model_"], given["example_inputs_"], given.get("config_patches")
-            made.append(compiled_program(*arguments, instructions, place))
-            stop_if_asked(made[0])
-
-        def note(files: Files) -> None:
-            for program in made:
-                program.lifted.note_values()  # The compiler itself may have touched them.
-                self._libraries.update((path, program) for path in _libraries_in(files))
-            after_compiling(_libraries_in(files))
-
-        def done(files: Files) -> Files:
-            SCOPE.guard(note, files)
-            return files
-
-        SCOPE.guard(keep)
-        try:
-            yield done
-        except Exception as error:
-            if made and is_compilers_own(error):
-                SCOPE.guard(investigate_error, made[0], error)
-            raise
+    def note_compiled(self, programs: Sequence[CompiledProgram], files: Any) -> None:
+        """AOTInductor has made these files: the path of a library, or a list."""
+        libraries = _libraries_in(files)
+        for program in programs:
+            program.lifted.note_values()  # The compiler itself may have touched them.
+            self._libraries.update((path, program) for path in libraries)
+        # They may be loaded in a way that is not seen here.
+        if any(cpp_library.file_brings_own(Path(library)) for library in libraries):
+            _take_cpp_library("")
 
     def note_package(self, archive: Any, files: Any) -> None:
         """A package was written."""
-        if not isinstance(archive, (str, os.PathLike)):
+        if not _is_path(archive):
             return
-        named = files if isinstance(files, dict) else {"model": files}
-        for name, own in named.items():
+        for name, own in (files if isinstance(files, dict) else {"model": files}).items():
             for library in _libraries_in(own):
                 if library in self._libraries:
-                    self._packaged[_real(archive), name] = self._libraries[library]
-                    self._written[_real(archive)] = _stamp(archive)
+                    found = self._libraries[library], _stamp(archive)
+                    self._packaged[_real(archive), name] = found
 
     def loaded(self, load: Callable[[], Any], archive: Any, name: str) -> Any:
         """The package that `load` loads; not loaded at all where the program stands in for it.
@@ -122,18 +239,19 @@ class Packages:
         from torch.export.pt2_archive._package import AOTICompiledModel
 
         def stands_in() -> bool:
-            program = self._packaged.get((_real(archive), name))
-            is_as_written = self._written.get(_real(archive)) == _stamp(archive)
-            return program is not None and is_as_written and stand_in_of(program) != ""
+            program, stamp = self._packaged.get((_real(archive), name), (None, None))
+            return program is not None and stamp == _stamp(archive) and bool(stand_in_of(program))
 
-        is_path = isinstance(archive, (str, os.PathLike))
-        if is_path and SCOPE.guard(stands_in) is True:
+        if _is_path(archive) and SCOPE.guard(stands_in) is True:
             return AOTICompiledModel(LoaderOnDemand(lambda: load().loader))
         return load()
 
     def note_loaded(self, model: Any, archive: Any, name: str) -> None:
-        """A package was loaded."""
-        _keep_dynamo_out(type(model))
+        """A package was loaded. In a function that Dynamo compiles it is called as it is: what
+        checks it must not be traced. Torch's own code for the call ends a graph, too."""
+        kind: Any = type(model)
+        if not getattr(kind.__call__, "_torchdynamo_disable", False):
+            kind.__call__ = torch._dynamo.disable(kind.__call__)
         self._watch(model, model.loader, archive, name)
 
     def note_loader(self, loader: Any, archive: Any, name: str) -> None:
@@ -142,103 +260,57 @@ class Packages:
 
     def _watch(self, model: Any, loader: Any, archive: Any, name: str) -> None:
         """Hear of calls and new constants of what is called through `model`."""
-        self._watch_constants(model, loader)
-        if not isinstance(archive, (str, os.PathLike)):
+        if not _is_path(archive):
             return
-        program = self._packaged.get((_real(archive), name))
-        guards, is_flat = guards_of(archive, name), model is loader
-        self._constants[model] = functools.lru_cache(1)(
-            functools.partial(constants_of, archive, name)
-        )
+        program, _ = self._packaged.get((_real(archive), name), (None, None))
+        demands, is_flat = Demands(archive, name), model is loader
+        calls: PackageCalls
         if program is None:
             structure = None if is_flat else structure_of(model)
-            self._loaded[model] = CallsFromElsewhere(os.path.basename(archive), guards, structure)
+            calls = CallsFromElsewhere(os.path.basename(archive), demands, structure)
         else:
-            self._loaded[model] = CheckedCalls(program, guards, is_flat=is_flat)
+            calls = CheckedCalls(program, demands, is_flat=is_flat)
+        self.watch_constants(loader, calls)
+        self._calls[model] = calls
 
-    def _watch_constants(self, model: Any, loader: Any) -> None:
+    def watch_constants(self, loader: Any, calls: PackageCalls) -> None:
         """Hear of new constants, also where the program gives them to the loader itself."""
-        self._models[loader] = weakref.ref(model)
-        kind: Any = type(loader)
-        for name in _SETS_CONSTANTS:
-            original = getattr(kind, name, None)
-            if original is not None and not hasattr(original, "__wrapped__"):
-                setattr(kind, name, self._noting_constants(original))
+        self._by_loader[loader] = calls
+        _wrap_once(type(loader), _SETS_CONSTANTS, self._noting_constants)
 
-    def _noting_constants(self, original: Callable[..., Any]) -> Callable[..., Any]:
+    def _noting_constants(self, original: Original) -> Original:
         @functools.wraps(original)
         def replace_constants(loader: Any, *args: Any, **kwargs: Any) -> Any:
-            given = {**dict(zip(_OF_CONSTANTS, args, strict=False)), **kwargs}
-            taking = SCOPE.guard(self._taking_views, loader, given)
-            try:
-                with taking or contextlib.nullcontext():
-                    result = original(loader, *args, **kwargs)
-            except Exception as error:
-                SCOPE.guard(self.note_rejected, loader, given, error)
-                raise
+            calls = self._by_loader.get(loader)
+            if calls is None:
+                return original(loader, *args, **kwargs)
 
             def with_copies() -> None:
                 own, named = _with_copies(args, kwargs)
                 original(loader, *own, **named)
 
-            SCOPE.guard(self.note_constants, loader, given, with_copies)
+            given = {**dict(zip(_OF_CONSTANTS, args, strict=False)), **kwargs}
+            new = SCOPE.guard(calls.judge_constants, _new_constants(given, with_copies))
+            if not isinstance(new, NewConstants):
+                return original(loader, *args, **kwargs)
+            try:
+                with calls.taking(new):
+                    result = original(loader, *args, **kwargs)
+            except Exception as error:
+                SCOPE.guard(calls.reject_constants, new, error)
+                raise
+            SCOPE.guard(calls.replace_constants, new)
             return result
 
         return replace_constants
 
-    def _calls_through(self, loader: Any) -> tuple[Any, Any]:
-        """The model that has this loader, and its calls; None where nobody watches them."""
-        model = self._models.get(loader, lambda: None)()
-        return model, None if model is None else self._loaded.get(model)
-
-    def _taking_views(
-        self, loader: Any, given: Mapping[str, Any]
-    ) -> contextlib.AbstractContextManager[None] | None:
-        """Says, before torch takes new constants, which of them are views that it takes wrongly.
-
-        It may write past the end of its own, which ends the process at once or some time later.
-        """
-        model, calls = self._calls_through(loader)
-        if calls is None:
-            return None
-        is_copied = not given.get("user_managed")
-        wrong = broken_constants(self._constants[model](), _given(given), is_copied=is_copied)
-        views = [text for texts in wrong.values() for text in texts if is_about_view(text)]
-        return calls.taking_views(views) if views else None
-
-    def note_constants(
-        self,
-        loader: Any,
-        given: Mapping[str, Any],
-        with_copies: Callable[[], None] | None = None,
-    ) -> None:
-        """Constants of a loaded package were replaced; `with_copies` does so with copies."""
-        model, calls = self._calls_through(loader)
-        if calls is not None:
-            constants = _given(given)
-            is_used, is_copied = not given.get("use_inactive"), not given.get("user_managed")
-            own = self._constants[model]() if is_used else ()
-            wrong = broken_constants(own, constants, is_copied=is_copied)
-            shared = not (is_used and is_copied)
-            calls.replace_constants(NewConstants(constants, wrong, shared, with_copies))
-
-    def note_rejected(self, loader: Any, given: Mapping[str, Any], error: Exception) -> None:
-        """Torch does not take new constants, and hardly says why."""
-        model, calls = self._calls_through(loader)
-        if calls is not None:
-            own = self._constants[model]()
-            wrong = broken_constants(own, _given(given), is_copied=not given.get("user_managed"))
-            calls.reject_constants([text for texts in wrong.values() for text in texts], error)
-
     def is_watched(self, model: Any) -> bool:
         """Whether calls of it are noted."""
-        return model in self._loaded
+        return model in self._calls
 
-    def called(
-        self, model: Any, function: Callable[..., Any], args: Any, kwargs: dict[str, Any]
-    ) -> Any:
+    def called(self, model: Any, function: Original, args: Any, kwargs: dict[str, Any]) -> Any:
         """A loaded package is called."""
-        calls = self._loaded.get(model)
+        calls = self._calls.get(model)
         return function(*args, **kwargs) if calls is None else calls(function, args, kwargs)
 
     def library(self, path: str, *, is_flat: bool = False) -> CheckedCalls | None:
@@ -246,25 +318,20 @@ class Packages:
         program = self._libraries.get(_real(path))
         if program is None:
             return None
-        return CheckedCalls(program, guards_of(path, None), is_flat=is_flat)
+        return CheckedCalls(program, Demands(path, None), is_flat=is_flat)
 
     def note_runner(self, runner: Any, path: str) -> None:
         """A library was loaded by a program that uses torch's runner itself."""
         calls = self.library(path, is_flat=True)
-        if calls is None:
-            return
-        kind: Any = type(runner)
-        for name in _TOUCHES_CONSTANTS:
-            original = getattr(kind, name, None)
-            if original is not None and not hasattr(original, "__wrapped__"):
-                setattr(kind, name, self._losing_constants(original))
-        self._loaded[runner] = calls
+        if calls is not None:
+            self._calls[runner] = calls
+            _wrap_once(type(runner), _TOUCHES_CONSTANTS, self._losing_constants)
 
-    def _losing_constants(self, original: Callable[..., Any]) -> Callable[..., Any]:
+    def _losing_constants(self, original: Original) -> Original:
         @functools.wraps(original)
         def touch_constants(runner: Any, *args: Any, **kwargs: Any) -> Any:
-            calls = self._loaded.get(runner)
-            if calls is not None:
+            calls = self._calls.get(runner)
+            if isinstance(calls, CheckedCalls):
                 calls.lose_constants()
             return original(runner, *args, **kwargs)
 
@@ -283,10 +350,10 @@ class LoaderOnDemand:
             self._loader = self._load()
         return getattr(self._loader, name)
 
-    # Of the class, so that new constants are heard of.
+    # Of the class, so that new constants are heard of. Torch says whether it takes them.
 
     def load_constants(self, *args: Any, **kwargs: Any) -> Any:
-        """Have torch say whether it takes these constants."""
+        """Replace constants, as AOTICompiledModel says it."""
         return self._taken_by("load_constants", args, kwargs)
 
     def update_constant_buffer(self, *args: Any, **kwargs: Any) -> Any:
@@ -302,48 +369,42 @@ class LoaderOnDemand:
 PACKAGES = Packages()
 
 
-def checked_library(function: Callable[..., Any], path: str) -> Callable[..., Any]:
-    """The function through which a loaded library is called, with its calls checked."""
-    calls = PACKAGES.library(path)
-    if calls is None:
-        return function
-
-    def call(*args: Any, **kwargs: Any) -> Any:
-        return calls(function, args, kwargs)
-
-    untraced: Callable[..., Any] = torch._dynamo.disable(call)
-    return untraced
+def _wrap_once(kind: Any, names: Sequence[str], wrap: Callable[[Original], Original]) -> None:
+    """Replace functions of a class, unless that is done already."""
+    for name in names:
+        original = getattr(kind, name, None)
+        if original is not None and not hasattr(original, "__wrapped__"):
+            setattr(kind, name, wrap(original))
 
 
-def _keep_dynamo_out(kind: Any) -> None:
-    """In a function that Dynamo compiles, a package is called as it is: what checks it must not be
-    traced. Torch's own code for the call ends a graph, too."""
-    if not getattr(kind.__call__, "_torchdynamo_disable", False):
-        kind.__call__ = torch._dynamo.disable(kind.__call__)
-
-
-def _given(given: Mapping[str, Any]) -> Mapping[str, torch.Tensor]:
-    """The new constants among what a loader is given."""
-    found: Mapping[str, torch.Tensor] = given.get("constants_map", given.get("tensor_map", {}))
-    return found
+def _new_constants(given: Mapping[str, Any], with_copies: Callable[[], None]) -> NewConstants:
+    return NewConstants(
+        given.get("constants_map", given.get("tensor_map", {})),
+        is_used=not given.get("use_inactive"),
+        is_copied=not given.get("user_managed"),
+        with_copies=with_copies,
+    )
 
 
 def _with_copies(args: Any, kwargs: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-    """What a loader is given, with copies of the constants."""
+    """What a loader is given, with copies of the constants, each in memory of its own."""
+
+    def copies(constants: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        return {name: value.detach().clone() for name, value in constants.items()}
+
     names = {"constants_map", "tensor_map"} & kwargs.keys()
-    named = {**kwargs, **{name: _copies(kwargs[name]) for name in names}}
-    return [*map(_copies, args[:1]), *args[1:]], named
+    named = {**kwargs, **{name: copies(kwargs[name]) for name in names}}
+    return [*map(copies, args[:1]), *args[1:]], named
 
 
-def _copies(constants: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """The same values, each in memory of its own."""
-    return {name: value.detach().clone() for name, value in constants.items()}
-
-
-def _libraries_in(files: Files) -> list[str]:
+def _libraries_in(files: Any) -> list[str]:
     """The libraries among the files that AOTInductor has written."""
     every = [files] if isinstance(files, str) else list(files or ())
     return [_real(path) for path in every if isinstance(path, str) and path.endswith(".so")]
+
+
+def _is_path(archive: Any) -> bool:
+    return isinstance(archive, (str, os.PathLike))  # Otherwise it is a buffer.
 
 
 def _stamp(path: Any) -> tuple[int, int]:
@@ -355,33 +416,28 @@ def _real(path: Any) -> str:
     return str(os.path.realpath(os.fspath(path)))
 
 
-# --- Has packages that bring a copy of libstdc++ use the one that torch uses ----------------------
-#
-# Otherwise loading such a package may end the process, and what it computes would never be checked.
-# It is noted, so that the part outside finds out whether the program dies without that.
+# --- a copy of libstdc++ in a package -------------------------------------------------------------
 
 _noted: set[str] = set()
 
 
 def before_loading(path: Any, name: str | None) -> None:
-    """A package, or a library, is about to be loaded."""
-    if not isinstance(path, (str, os.PathLike)):
-        return  # A buffer.
+    """A package, or a library, is about to be loaded: have it use the libstdc++ that torch uses.
+
+    One that brings a copy of its own may end the process, and what it computes would never be
+    checked. It is noted, so that the part outside finds out whether the program dies without that.
+    """
+    if not _is_path(path):
+        return
     try:
         library = read_package(Path(path), verify=False).model(name).library
     except InductoscopeError:
         return  # torch says what is wrong with it.
     if cpp_library.brings_own(library):
-        _take(os.path.basename(path))
+        _take_cpp_library(os.path.basename(path))
 
 
-def after_compiling(libraries: Sequence[str]) -> None:
-    """These libraries are made. They may be loaded in a way that is not seen here."""
-    if any(cpp_library.file_brings_own(Path(library)) for library in libraries):
-        _take("")
-
-
-def _take(package: str) -> None:
+def _take_cpp_library(package: str) -> None:
     if package not in _noted and cpp_library.take_from_torch():
         _noted.add(package)
         file, line = calling_line() if package else ("", 0)

@@ -10,7 +10,6 @@ import functools
 import gc
 import sys
 import threading
-import types
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from inductoscope.inside import private_cache
 from inductoscope.inside.doctor.package_hooks import package_hooks
 from inductoscope.inside.hooks import HOOKS
 from inductoscope.inside.install import Installer
+from inductoscope.inside.observe import instead
 from inductoscope.inside.program_settings import set_by_the_tool
 from inductoscope.inside.scope import SCOPE
 from inductoscope.inside.uncaught import record_until_exit
@@ -100,88 +100,47 @@ _COPYING = Hook(
 
 def checking_hooks(instructions: Instructions, place: Path) -> tuple[Hook, ...]:
     """The hooks around Dynamo's backend and around compiled functions."""
-
-    def replacement(original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def call_user_compiler(output: Any, module: Any, examples: Any) -> Any:
-            if not SCOPE.active or SCOPE.is_redirected:
-                return original(output, module, examples)
-            from inductoscope.inside.doctor.checked_graph import compile_checked_graph
-
-            return compile_checked_graph(original, output, module, examples, instructions, place)
-
-        return call_user_compiler
-
-    def for_functions(original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def compile_function(context: Any, function: Any) -> Any:
-            compiled = original(context, function)
-            is_function = isinstance(compiled, types.FunctionType)
-            if not SCOPE.active or not is_function or type(context).__name__ != "OptimizeContext":
-                return compiled
-            from inductoscope.inside.doctor.checked_function import checked_function
-
-            return checked_function(compiled, function, context, place)
-
-        return compile_function
-
-    name = hooked.CALL_USER_COMPILER
-    context = hooked.TORCH_DYNAMO_CONTEXT_CALL
     return (
         *((KEEPING_WRAPPERS,) if instructions.investigate else ()),
         Hook(
             stage=stages.DYNAMO,
             records="each compiled function, compared with the same Python code in eager",
-            wraps=(Wrap(context, for_functions),),
+            wraps=(Wrap(hooked.TORCH_DYNAMO_CONTEXT_CALL, instead(_function_compiler, place)),),
         ),
         Hook(
             stage=stages.DYNAMO,
             records="each compiled graph, compared with the same graph in eager",
-            wraps=(Wrap(name, replacement),),
+            wraps=(Wrap(hooked.CALL_USER_COMPILER, instead(_graph_compiler, instructions, place)),),
         ),
         *package_hooks(instructions, place),
         *((_COPYING,) if instructions.investigate else ()),
     )
 
 
-# --- Keeps generated wrappers as they are made, so that their kernels can be compared later -------
+def _function_compiler() -> Callable[..., Any]:
+    from inductoscope.inside.doctor.checked_function import compile_checked_function
+
+    return compile_checked_function
 
 
-def _keeping_graphs(original: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def codegen(lowered: Any, *args: Any, **kwargs: Any) -> Any:
-        result = original(lowered, *args, **kwargs)
-        if SCOPE.active and not SCOPE.is_redirected:
-            from inductoscope.inside.compare.kernels import KEPT
+def _graph_compiler() -> Callable[..., Any]:
+    from inductoscope.inside.doctor.checked_graph import compile_checked_graph
 
-            SCOPE.guard(KEPT.note_graph, lowered)
-        return result
-
-    return codegen
+    return compile_checked_graph
 
 
-def _keeping_modules(original: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def load(cls: Any, key: str, path: str, *args: Any, **kwargs: Any) -> Any:
-        module = original(cls, key, path, *args, **kwargs)
-        if SCOPE.active and not SCOPE.is_redirected:
-            from inductoscope.inside.compare.kernels import KEPT
+def _kept() -> Any:
+    from inductoscope.inside.compare.kernels import KEPT
 
-            SCOPE.guard(KEPT.note_module, module, path)
-        return module
-
-    return load
+    return KEPT
 
 
 KEEPING_WRAPPERS = Hook(
     stage=stages.WRAPPER,
     records="generated wrappers, so that their kernels can be compared with eager",
     wraps=(
-        Wrap(hooked.GRAPH_LOWERING_CODEGEN, _keeping_graphs),
-        Wrap(
-            hooked.LOAD_BY_KEY_PATH,
-            _keeping_modules,
-        ),
+        Wrap(hooked.GRAPH_LOWERING_CODEGEN, instead(lambda: _kept().generate)),
+        Wrap(hooked.LOAD_BY_KEY_PATH, instead(lambda: _kept().load)),
     ),
 )
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -31,57 +33,144 @@ from inductoscope.recording.events import (
     GraphCall,
     GraphReturned,
 )
-from inductoscope.torch_facts.package_wrappers import (
-    InputFacts,
-    PackagedConstant,
-    PackageGuards,
-    broken,
-)
+from inductoscope.torch_facts.package_wrappers import InputFacts, broken
 from inductoscope.wording import count_of
-
-# What is wrong with new constants; nothing, if the list is empty.
-BrokenConstants = Mapping[str, list[str]]
-
-
-@dataclass(frozen=True)
-class NewConstants:
-    """Tensors that were put in the place of a package's constants, by name."""
-
-    given: Mapping[str, torch.Tensor]
-    broken: BrokenConstants
-    # Whether the program may change them later on, or they lie beside those in use.
-    shared: bool
-    # Gives the package the same constants once more, as copies. For a fork.
-    with_copies: Callable[[], None] | None = None
-
 
 # A server may call its package for days.
 _MOST_CALLS_NOTED = 1000
 
 
-class CallsFromElsewhere:
-    """The calls of a package that this process has not made, so that only its demands are known."""
+@dataclass(frozen=True)
+class NewConstants:
+    """Tensors that are put in the place of a package's constants, by name."""
 
-    def __init__(self, name: str, guards: PackageGuards | None, structure: Any) -> None:
-        self._name = f"{FROM_ELSEWHERE}{name}"
-        self._notes = CallNotes(self._name)
-        self._guards = guards
-        self._structure = structure
-        self._calls = 0
-        self._has_broken = False
-        self._constants: dict[str, list[str]] = {}
+    given: Mapping[str, torch.Tensor]
+    # Whether the package uses them at once, and copies them.
+    is_used: bool = True
+    is_copied: bool = True
+    # Gives the package the same constants once more, as copies. For a fork.
+    with_copies: Callable[[], None] | None = None
+    # What is wrong with each of them; nothing, if its list is empty.
+    broken: Mapping[str, list[str]] = field(default_factory=dict)
+
+    @property
+    def texts(self) -> list[str]:
+        """All that is wrong with them."""
+        return [text for texts in self.broken.values() for text in texts]
+
+
+class Demands:
+    """What a package demands of its inputs and constants, as its own code says."""
+
+    def __init__(self, path: Any, name: str | None) -> None:
+        self._path, self._name = path, name
+
+    @cached_property
+    def _wrapper(self) -> Any:
+        try:
+            return read_package(Path(self._path), verify=False).model(self._name).wrapper
+        except InductoscopeError:
+            return None
+
+    @property
+    def are_known(self) -> bool:
+        """Whether the package says what inputs it takes."""
+        return self._wrapper is not None and self._wrapper.guards is not None
+
+    def broken_by(self, values: Sequence[Any], names: Sequence[str] = ()) -> list[str]:
+        """What inputs break; `names` are what the program calls them."""
+        if not self.are_known:
+            return []
+        tensors = [n for n, value in enumerate(values) if isinstance(value, torch.Tensor)]
+        own = [names[n] for n in tensors if n < len(names)]
+        return [
+            each.text.replace(f"({each.name})", f"({own[each.input]})")
+            if 0 <= each.input < len(own)
+            else each.text
+            for each in broken(self._wrapper.guards, [_facts(values[n]) for n in tensors])
+            if not each.is_harmless
+        ]
+
+    def judged(self, new: NewConstants) -> NewConstants:
+        """The new constants, with what is wrong with each that the package knows."""
+        constants = () if self._wrapper is None else self._wrapper.constants
+        known = {constant.name: constant for constant in constants}
+        return replace(
+            new,
+            broken={
+                name: list(
+                    broken_demands(known[name], _constant_facts(value), is_copied=new.is_copied)
+                )
+                for name, value in new.given.items()
+                if name in known
+            },
+        )
+
+
+class PackageCalls:
+    """The calls of one loaded package, and the constants that it is given."""
+
+    def __init__(self, name: str, demands: Demands) -> None:
+        self._name = name
+        self._notes = CallNotes(name)
+        self._demands = demands
+        self._broken_constants: dict[str, list[str]] = {}
+
+    @property
+    def calls(self) -> int:
+        """How many there were."""
+        raise NotImplementedError
+
+    def __call__(self, function: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
+        """Call the package, and check or note the call."""
+        raise NotImplementedError
+
+    def judge_constants(self, new: NewConstants) -> NewConstants:
+        """What is wrong with constants that the package is about to be given."""
+        return self._demands.judged(new)
+
+    def taking(self, new: NewConstants) -> AbstractContextManager[None]:
+        """Says, before torch takes new constants, which of them are views that it takes wrongly.
+
+        It may write past the end of its own, which ends the process at once or some time later.
+        """
+        views = [text for text in new.texts if is_about_view(text)]
+        if not views:
+            return contextlib.nullcontext()
+        return self._notes.taking_views(self.calls + 1, _at_call(views))
 
     def replace_constants(self, new: NewConstants) -> None:
         """From now on the package has other constants."""
-        self._constants.update(new.broken)
+        if new.is_used:
+            self._broken_constants.update(new.broken)
 
-    def taking_views(self, texts: Sequence[str]) -> AbstractContextManager[None]:
-        """Torch takes new constants in the block, which it may not survive."""
-        return self._notes.taking_views(self._calls + 1, f"{'; '.join(texts)}{_called_at()}")
+    def reject_constants(self, new: NewConstants, error: Exception) -> None:
+        """Torch has raised an error instead of taking new constants, and hardly says why."""
+        if new.texts:
+            self._notes.checked(self.calls + 1, OUTSIDE, _at_call(new.texts))
+            first = f"{type(error).__name__}: {error}".strip().splitlines()[0]
+            self._notes.checked(self.calls + 1, REJECTED, f"load_constants raised {first[:200]}")
 
-    def reject_constants(self, broken: Sequence[str], error: Exception) -> None:
-        """Torch has raised an error instead of taking new constants."""
-        note_rejected(self._notes, self._calls + 1, broken, error)
+    def _broken(self, values: Sequence[Any], names: Sequence[str] = ()) -> list[str]:
+        """What a call breaks of what the package demands."""
+        return self._demands.broken_by(values, names) + self._texts_of_constants()
+
+    def _texts_of_constants(self) -> list[str]:
+        return [text for texts in self._broken_constants.values() for text in texts]
+
+
+class CallsFromElsewhere(PackageCalls):
+    """The calls of a package that this process has not made, so that only its demands are known."""
+
+    def __init__(self, name: str, demands: Demands, structure: Any) -> None:
+        super().__init__(f"{FROM_ELSEWHERE}{name}", demands)
+        self._structure = structure
+        self._calls = 0
+        self._has_broken = False
+
+    @property
+    def calls(self) -> int:
+        return self._calls
 
     def __call__(self, function: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
         self._calls += 1
@@ -99,28 +188,24 @@ class CallsFromElsewhere:
 
     def _note(self, args: Any, kwargs: dict[str, Any]) -> None:
         if self._calls == 1:
-            self._notes.checked(self._calls, "skipped", self._why())
-        values = flat_inputs(self._structure, args, kwargs)
-        texts = broken_texts(self._guards, values, ()) if values else []
-        texts += _all_texts(self._constants)
+            known = "" if self._demands.are_known else ", and it does not say what it accepts"
+            why = f"it was made elsewhere, so there is no program to compare it with{known}"
+            self._notes.checked(1, "skipped", why)
+        texts = self._broken(flat_inputs(self._structure, args, kwargs))
         if texts and not self._has_broken:
             self._has_broken = True
-            self._notes.checked(self._calls, OUTSIDE, f"{'; '.join(texts)}{_called_at()}")
-
-    def _why(self) -> str:
-        known = "" if self._guards is not None else ", and it does not say what it accepts"
-        return f"it was made elsewhere, so there is no program to compare it with{known}"
+            self._notes.checked(self._calls, OUTSIDE, _at_call(texts))
 
 
-class CheckedCalls:
-    """The calls of one loaded package."""
+class CheckedCalls(PackageCalls):
+    """The calls of a package that this process has made."""
 
     def __init__(
-        self, program: CompiledProgram, guards: PackageGuards | None, *, is_flat: bool = False
+        self, program: CompiledProgram, demands: Demands, *, is_flat: bool = False
     ) -> None:
         """`is_flat`: it is called with a list of tensors, as torch's loader is."""
+        super().__init__(program.compile_id, demands)
         self._program = program
-        self._guards = guards
         self._graph = program.new_graph()
         self._is_flat = is_flat
         self._structures = (None, None) if is_flat else program.structures
@@ -128,7 +213,7 @@ class CheckedCalls:
         self._are_replaced = False
         # Until the first call: it keeps the program's own tensors alive.
         self._with_copies: Callable[[], None] | None = None
-        self._broken_constants: dict[str, list[str]] = {}
+        # Whether a constant is of another kind than it was; why calls are not compared.
         self._is_foreign = False
         self._unchecked = ""
         if program.lifted.changes_itself:
@@ -137,10 +222,13 @@ class CheckedCalls:
                 # It stands in for the package, which has buffers of its own.
                 self._attributes = {k: v.clone() for k, v in self._attributes.items()}
 
+    @property
+    def calls(self) -> int:
+        return self._graph.calls
+
     def replace_constants(self, new: NewConstants) -> None:
-        """From now on the package has other constants."""
-        self._broken_constants.update(new.broken)
-        if self._graph.calls == 0 and any(map(is_about_view, _all_texts(new.broken))):
+        super().replace_constants(new)
+        if self.calls == 0 and new.is_used and any(map(is_about_view, new.texts)):
             self._with_copies = new.with_copies
         names = {target: name for name, target in self._program.lifted.named.items()}
         self._are_replaced = True
@@ -148,24 +236,15 @@ class CheckedCalls:
             if target in names and not _is_alike(value, self._attributes[names[target]]):
                 self._is_foreign = True
                 self._unchecked = f"its constant {target} was replaced by another kind of tensor"
-            elif new.shared or target not in names:
-                self._unchecked = f"its constant {target} was replaced"
-            else:
+            elif target in names and new.is_used and new.is_copied:
                 self._attributes[names[target]] = value.detach().clone()
-
-    def taking_views(self, texts: Sequence[str]) -> AbstractContextManager[None]:
-        """Torch takes new constants in the block, which it may not survive."""
-        notes = CallNotes(self._program.compile_id)
-        return notes.taking_views(self._graph.calls + 1, f"{'; '.join(texts)}{_called_at()}")
+            else:
+                # The program may change it later on, or it lies beside the one in use.
+                self._unchecked = f"its constant {target} was replaced"
 
     def lose_constants(self) -> None:
         """What constants the package has is no longer known."""
         self._unchecked = "the program took its constants into its own hands"
-
-    def reject_constants(self, broken: Sequence[str], error: Exception) -> None:
-        """Torch has raised an error instead of taking new constants."""
-        notes = CallNotes(self._program.compile_id)
-        note_rejected(notes, self._graph.calls + 1, broken, error)
 
     def __call__(self, function: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
         flat: list[Any] = []
@@ -199,17 +278,15 @@ class CheckedCalls:
             self._unchecked = f"{changed} was changed after the package was made"
         if self._unchecked:
             # Other strides alone may do no harm, which only a comparison shows.
-            broken = _all_texts(self._broken_constants) if self._is_foreign else []
-            self._skip(broken, self._unchecked)
+            self._skip(self._texts_of_constants() if self._is_foreign else [], self._unchecked)
             return
         self._graph.compiled = lambda *values: self._on_flat(function, values)
-        texts = broken_texts(self._guards, flat, input_names(self._graph.module))
-        texts += _all_texts(self._broken_constants)
+        texts = self._broken(flat, input_names(self._graph.module))
         self._graph.admits = self._admits
-        self._graph.outside = f"{'; '.join(texts)}{_called_at()}" if texts else ""
+        self._graph.outside = _at_call(texts) if texts else ""
         # A package has its types, and computes no gradients, whatever the program has set.
         with torch.no_grad(), torch._C._DisableAutocast():
-            if texts and all(map(is_about_view, texts)) and self._graph.calls == 0:
+            if texts and all(map(is_about_view, texts)) and self.calls == 0:
                 self._try_copies(self._inputs(flat))
             self._graph.check(self._inputs(flat))
 
@@ -227,13 +304,12 @@ class CheckedCalls:
             return is_right(module, compiled, values) is True
 
         if Forks(workers=1).ask(work).result is True:
-            notes = CallNotes(self._program.compile_id)
-            notes.checked(1, RIGHT_WITH_COPIES, "compared with eager")
+            self._notes.checked(1, RIGHT_WITH_COPIES, "compared with eager")
 
     def _admits(self, values: Sequence[Any]) -> bool:
         """Whether the package's own code says that it takes these inputs."""
         flat = values[: len(values) - len(self._attributes)]
-        return self._guards is not None and not broken_texts(self._guards, flat, ())
+        return self._demands.are_known and not self._demands.broken_by(flat)
 
     def _inputs(self, flat: Sequence[Any]) -> tuple[Any, ...]:
         detached = [v.detach() if isinstance(v, torch.Tensor) else v for v in flat]
@@ -263,20 +339,11 @@ class CheckedCalls:
 
     def _skip(self, broken: list[str], why: str) -> None:
         self._graph.calls += 1
-        if self._graph.calls > self._program.instructions.calls:
+        if self.calls > self._program.instructions.calls:
             return
-        notes = CallNotes(self._program.compile_id)
         if broken:
-            notes.checked(self._graph.calls, OUTSIDE, f"{'; '.join(broken)}{_called_at()}")
-        notes.checked(self._graph.calls, "skipped", why)
-
-
-def note_rejected(notes: CallNotes, call: int, broken: Sequence[str], error: Exception) -> None:
-    """What is wrong with constants that torch does not take, if something is."""
-    if broken:
-        notes.checked(call, OUTSIDE, f"{'; '.join(broken)}{_called_at()}")
-        first = f"{type(error).__name__}: {error}".strip().splitlines()[0]
-        notes.checked(call, REJECTED, f"load_constants raised {first[:200]}")
+            self._notes.checked(self.calls, OUTSIDE, _at_call(broken))
+        self._notes.checked(self.calls, "skipped", why)
 
 
 def stand_in_of(program: CompiledProgram) -> str:
@@ -305,61 +372,7 @@ def structure_of(model: Any) -> Any:
 
 def _as_package(item: Any) -> Any:
     """A package returns numbers as tensors."""
-    is_number = isinstance(item, (bool, int, float))
-    return torch.tensor(item) if is_number else item
-
-
-# --- what a package demands of its inputs ---------------------------------------------------------
-
-
-def broken_texts(
-    guards: PackageGuards | None, values: Sequence[Any], names: Sequence[str]
-) -> list[str]:
-    """What inputs break of what a package demands; `names` are what the program calls them."""
-    tensors = [n for n, value in enumerate(values) if isinstance(value, torch.Tensor)]
-    found = broken(guards, [_facts(values[n]) for n in tensors]) if guards is not None else ()
-    own = [names[n] for n in tensors if n < len(names)]
-    return [
-        each.text.replace(f"({each.name})", f"({own[each.input]})")
-        if 0 <= each.input < len(own)
-        else each.text
-        for each in found
-        if not each.is_harmless
-    ]
-
-
-def guards_of(path: Any, name: str | None) -> PackageGuards | None:
-    """What a package demands of its inputs, as its own code says; None if it does not."""
-    try:
-        wrapper = read_package(Path(path), verify=False).model(name).wrapper
-    except InductoscopeError:
-        return None
-    return None if wrapper is None else wrapper.guards
-
-
-def constants_of(path: Any, name: str | None) -> tuple[PackagedConstant, ...]:
-    """The constants of a package, as its own code has them."""
-    try:
-        wrapper = read_package(Path(path), verify=False).model(name).wrapper
-    except InductoscopeError:
-        return ()
-    return () if wrapper is None else wrapper.constants
-
-
-def broken_constants(
-    constants: Sequence[PackagedConstant], given: Mapping[str, torch.Tensor], *, is_copied: bool
-) -> BrokenConstants:
-    """What is wrong with tensors that are put in the place of a package's constants, by name."""
-    known = {constant.name: constant for constant in constants}
-    return {
-        name: list(broken_demands(known[name], _constant_facts(value), is_copied=is_copied))
-        for name, value in given.items()
-        if name in known
-    }
-
-
-def _all_texts(broken: BrokenConstants) -> list[str]:
-    return [text for texts in broken.values() for text in texts]
+    return torch.tensor(item) if isinstance(item, (bool, int, float)) else item
 
 
 def _constant_facts(value: torch.Tensor) -> ConstantFacts:
@@ -386,6 +399,7 @@ def _facts(value: torch.Tensor) -> InputFacts:
     )
 
 
-def _called_at() -> str:
+def _at_call(texts: Sequence[str]) -> str:
+    """Texts, and the line of the program that makes the call."""
     file, line = calling_line()
-    return f" (called at {file}:{line})" if file else ""
+    return "; ".join(texts) + (f" (called at {file}:{line})" if file else "")

@@ -58,7 +58,6 @@ from inductoscope.inside.sentinel.shadow import (
     Trio,
     Way,
     backward_values,
-    generator_states,
     tap_backward,
     trios_of,
 )
@@ -91,6 +90,17 @@ class Sentinel:
         self._is_working = False
         self._values: dict[tuple[str, str], _Value] = {}
         self.alarms: list[Alarm] = []
+
+    def compile(
+        self, original: Callable[..., Any], output: Any, module: GraphModule, examples: Any
+    ) -> Callable[..., Any]:
+        """Compile a graph of the program, of which calls are shadowed if that is possible."""
+        copy = SCOPE.guard(snapshot, module)
+        compiled: Callable[..., Any] = original(output, module, examples)
+        _, _, other_backend = how_compiled(output)
+        if other_backend or not isinstance(copy, GraphModule):
+            return compiled
+        return ShadowedGraph(copy, current_compile_id() or "?", compiled, self)
 
     # --- which calls --------------------------------------------------------------------------
 
@@ -280,24 +290,6 @@ _TELLING = 3
 _SAME_DROPS = 0.05
 
 
-def shadowed_graph(
-    original: Callable[..., Any],
-    output: Any,
-    module: GraphModule,
-    examples: Any,
-    sentinel: Sentinel,
-) -> Callable[..., Any]:
-    """What replaces the compiled graph; the compiled graph itself if it cannot be copied."""
-    copy = SCOPE.guard(snapshot, module)
-    compiled: Callable[..., Any] = original(output, module, examples)
-    if not isinstance(copy, GraphModule):
-        return compiled
-    options, _, backend = how_compiled(output)
-    if backend:
-        return compiled
-    return ShadowedGraph(copy, current_compile_id() or "?", compiled, options, sentinel)
-
-
 @dataclass
 class ShadowedGraph:
     """Stands in for the compiled graph."""
@@ -305,7 +297,6 @@ class ShadowedGraph:
     module: GraphModule
     compile_id: str
     compiled: Callable[..., Any]
-    options: dict[str, Any]
     sentinel: Sentinel
     calls: int = 0
     shadowed: int = 0
@@ -356,7 +347,7 @@ class ShadowedGraph:
         if not has_room_for_copies(arguments):
             self._turn_off("its inputs are too large to copy")
             return None
-        return ShadowedCall(self.module, arguments, generator_states())
+        return ShadowedCall(self.module, arguments)
 
     def _after(self, call: ShadowedCall, arguments: tuple[Any, ...], result: Any) -> None:
         ways = self._in_other_ways(call)

@@ -8,7 +8,7 @@ import os
 import shlex
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from inductoscope.doctor.alarm import Alarm
 from inductoscope.doctor.instructions import FOLDER, STOPPED
@@ -16,6 +16,7 @@ from inductoscope.doctor.sentinel_options import SentinelOptions, options_from
 from inductoscope.inside import private_cache
 from inductoscope.inside.hooks import HOOKS
 from inductoscope.inside.install import Installer
+from inductoscope.inside.observe import instead
 from inductoscope.inside.scope import SCOPE
 from inductoscope.inside.uncaught import record_until_exit
 from inductoscope.processes.stack_signal import answer_with_stacks
@@ -72,22 +73,10 @@ def sentinel_hooks(options: SentinelOptions, place: Path, on_alarm: OnAlarm) -> 
 
         return Sentinel(options, place, on_alarm)
 
-    def replacement(original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def call_user_compiler(output: Any, module: Any, examples: Any) -> Any:
-            if not SCOPE.active or SCOPE.is_redirected:
-                return original(output, module, examples)
-            from inductoscope.inside.sentinel.sentinel import shadowed_graph
-
-            return shadowed_graph(original, output, module, examples, sentinel())
-
-        return call_user_compiler
-
-    name = hooked.CALL_USER_COMPILER
     return (
         Hook(
             stage=stages.DYNAMO,
             records="calls of compiled graphs, chosen at random, shadowed in eager and float64",
-            wraps=(Wrap(name, replacement),),
+            wraps=(Wrap(hooked.CALL_USER_COMPILER, instead(lambda: sentinel().compile)),),
         ),
     )

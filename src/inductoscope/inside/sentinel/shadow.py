@@ -18,34 +18,11 @@ from inductoscope.inside.compare.reference import float64_mode, usual_rounding
 from inductoscope.inside.compare.values import (
     Surroundings,
     copy_values,
+    generator_states,
     is_plain,
     result_and_drawing,
     same_generators,
 )
-
-# The state of each generator that a graph may draw from.
-States = dict[torch.device, torch.Tensor]
-
-
-def generator_states() -> States:
-    """The states as they are now."""
-    states = {torch.device("cpu"): torch.get_rng_state()}
-    if torch.cuda.is_initialized():
-        device = torch.device("cuda", torch.cuda.current_device())
-        states[device] = torch.cuda.get_rng_state(device)
-    return states
-
-
-@contextlib.contextmanager
-def as_before(states: States) -> Iterator[None]:
-    """The generators in these states; afterwards they are as they were."""
-    with same_generators():
-        for device, state in states.items():
-            if device.type == "cuda":
-                torch.cuda.set_rng_state(state, device)
-            else:
-                torch.set_rng_state(state)
-        yield
 
 
 class _Precision(TorchDispatchMode):
@@ -104,9 +81,9 @@ class Way:
 class ShadowedCall:
     """The inputs of a call, and the call made again in other ways."""
 
-    def __init__(self, module: GraphModule, arguments: Sequence[Any], states: States) -> None:
+    def __init__(self, module: GraphModule, arguments: Sequence[Any]) -> None:
         self._function = as_function(module)
-        self._states = states
+        self._generators = generator_states()
         self._drops: Drops | None = None
         self._surroundings = Surroundings.now()
         # Copied before the call, which may write to its arguments.
@@ -127,7 +104,7 @@ class ShadowedCall:
     def repeat_dropouts(self, dropouts: Dropouts) -> None:
         """From now on, drop what the compiled call drops."""
         if dropouts.count:
-            with as_before(self._states):
+            with same_generators(self._generators):
                 self._drops = Drops(draw_seeds(dropouts.count, torch.device(dropouts.device)))
 
     def in_eager(self) -> Way:
@@ -151,7 +128,7 @@ class ShadowedCall:
     def _call(self, dtype: torch.dtype | None, mode: Any = None) -> Way:
         copies = copy_values(self.inputs, dtype=dtype)
         with contextlib.ExitStack() as stack:
-            stack.enter_context(as_before(self._states))
+            stack.enter_context(same_generators(self._generators))
             stack.enter_context(self._surroundings.entered())
             if mode is not None:
                 stack.enter_context(mode)
