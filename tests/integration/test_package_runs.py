@@ -218,4 +218,4 @@ def test_a_custom_operator_that_keeps_state_leaks_memory_and_files(shop: Shop) -
     leaks = [f["text"] for f in said.data["findings"] if f["name"] == "leaks_operator"]
     assert len(leaks) == 2
     assert all(text.startswith("The custom operator shop::step leaks: alone") for text in leaks)
-    assert "it adds 1 open file (/dev/null) for every call of the model. The container" in leaks[1]
+    assert "it adds 1 open file for every call of the model. The container" in leaks[1]

@@ -13,10 +13,9 @@ import pytest
 
 from inductoscope.packages import cpp_library
 from inductoscope.packages.elf import read_library
-from inductoscope.packages.execution import RunOutcome
+from inductoscope.packages.execution import RunOutcome, findings_of_both, may_be_the_copy
 from inductoscope.packages.fitting import fits, look_at_this_machine
 from inductoscope.packages.package import Package, read_package
-from inductoscope.packages.second_run import findings_of_both, is_worth_it
 
 SMALL = Path(__file__).parents[1] / "data" / "packages" / "small.pt2"
 SOURCE = """
@@ -103,11 +102,11 @@ def test_which_libstdcxx_a_compiler_takes(tmp_path: Path, compilers: dict[str, s
 
 def test_another_compiler_is_recommended_if_it_links_dynamically(compilers: dict[str, str]) -> None:
     static, dynamic = compilers["static"], compilers["dynamic"]
-    text = cpp_library.advice([static], [static, dynamic])
+    text = cpp_library.advice_on([static], [static, dynamic])
     assert f"{static} does not: it takes " in text
     assert text.endswith(f"libstdc++.a. {dynamic} does: set CXX={dynamic}.")
-    assert f"{dynamic} does so: it takes " in cpp_library.advice([dynamic], [])
-    assert cpp_library.advice(None, []) == "This machine has no C++ compiler."
+    assert f"{dynamic} does so: it takes " in cpp_library.advice_on([dynamic], [])
+    assert cpp_library.advice_on(None, []) == "This machine has no C++ compiler."
 
 
 # --- what two runs say ----------------------------------------------------------------------------
@@ -118,9 +117,9 @@ RAN = replace(DIED, outcome="runs", step="run", signal="", exit_code=0)
 
 def test_a_second_run_is_made_only_where_the_copy_may_matter(libraries: dict[str, Path]) -> None:
     copied, shared = (with_library(libraries[name]).models[0] for name in ("copied", "shared"))
-    assert is_worth_it(DIED, copied)
-    assert not is_worth_it(DIED, shared)
-    assert not is_worth_it(RAN, copied)
+    assert may_be_the_copy(DIED, copied)
+    assert not may_be_the_copy(DIED, shared)
+    assert not may_be_the_copy(RAN, copied)
 
 
 @pytest.mark.parametrize(

@@ -8,16 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from inductoscope.packages.cpp_program import build_program
 from inductoscope.packages.execution import RunOutcome, RunRequest
 from inductoscope.packages.fitting import LocalMachine
-from inductoscope.packages.leaks import growths
 from inductoscope.packages.package import read_package
 from inductoscope.packages.serving import (
+    Growth,
+    LeakTrials,
     ServedWay,
     Serving,
+    build_program,
     calls_to_keep,
+    findings_of_leaks,
     findings_of_serving,
+    growths,
 )
 from inductoscope.processes.children import ChildLimits
 from inductoscope.torch_facts.messages import crash_place
@@ -160,3 +163,45 @@ def test_where_a_process_died_is_read_from_its_stack() -> None:
     assert place is not None
     assert place.text == "in the package's kernel cpp_fused_add_0"
     assert crash_place("Segmentation fault", []) is None
+
+
+# --- who leaks ------------------------------------------------------------------------------------
+
+
+def grown(per_call: int) -> Growth:
+    return Growth("allocated", "bytes allocated", per_call * 400, 400)
+
+
+@pytest.mark.parametrize(
+    ("trials", "name", "confidence"),
+    [
+        (LeakTrials("", {"one": (grown(990),), "two": ()}, ()), "leaks_operator", "proven"),
+        # It changes what it is given, so that the model cannot be called without it.
+        (LeakTrials("", {"one": (grown(990),), "two": ()}), "leaks_operator", "likely"),
+        (LeakTrials(), "leaks_container", "proven"),
+        (LeakTrials("", {"one": ()}, (grown(1000),)), "leaks_container", "proven"),
+        (LeakTrials("", {"one": ()}, ()), "leaks_unknown", "unknown"),
+        (LeakTrials("a child process dies"), "leaks_unknown", "unknown"),
+        (
+            LeakTrials("", {"one": (grown(900),), "two": (grown(900),)}, ()),
+            "leaks_unknown",
+            "unknown",
+        ),
+    ],
+    ids=["operator", "not without", "no operators", "too", "neither", "not tried", "two"],
+)
+def test_a_part_that_leaks_as_much_alone_is_named(
+    trials: LeakTrials, name: str, confidence: str
+) -> None:
+    (found,) = findings_of_leaks([grown(1000)], trials)
+    assert (found.name, found.confidence) == (name, confidence)
+
+
+def test_an_operator_that_leaks_less_is_not_called_innocent() -> None:
+    alone = {"shop::step": (grown(750),), "shop::other": (grown(250),), "shop::third": ()}
+    (found,) = findings_of_leaks([grown(1000)], LeakTrials("", alone, without=()))
+    # The trial calls it as often as one call of the model does.
+    assert "alone, it adds 750 bytes allocated for every call of the model" in found.text
+    assert "shop::other alone adds 250 bytes allocated; shop::third alone does not grow" in (
+        found.established
+    )

@@ -14,9 +14,11 @@ from __future__ import annotations
 import ctypes
 import os
 import re
+import shlex
+import shutil
 import struct
 import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from inductoscope.packages.elf import SharedLibrary, mapped
@@ -31,6 +33,7 @@ PRELOAD = f"LD_PRELOAD={NAME}"
 # Of std::locale: what every stream looks up.
 _LOCALE = "_ZNSt6locale10_S_classicE"
 _SECONDS = 30
+_COMPILERS = ("g++", "c++", "clang++")
 
 
 def brings_own(library: SharedLibrary | None) -> bool:
@@ -73,12 +76,29 @@ def linked_by(compiler: Sequence[str]) -> str:
     return found[1] if found else ""
 
 
-def _links_dynamically(compiler: str) -> bool:
-    return ".so" in linked_by([compiler])
+def installed_compiler() -> list[str] | None:
+    """The words that call it. CXX may carry options, or a launcher such as ccache."""
+    for candidate in (os.environ.get("CXX", ""), *_COMPILERS):
+        words = shlex.split(candidate)
+        if words and shutil.which(words[0]):
+            return words
+    return None
 
 
-def advice(compiler: Sequence[str] | None, others: Iterable[str]) -> str:
+def every_compiler() -> list[str]:
+    """All C++ compilers on PATH, in the order in which they are found."""
+    folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    found = (shutil.which(name, path=folder) for name in _COMPILERS for folder in folders if folder)
+    return list(dict.fromkeys(path for path in found if path))
+
+
+def advice() -> str:
     """How packages come to use the shared one, for the compiler that builds them and others."""
+    return advice_on(installed_compiler(), every_compiler())
+
+
+def advice_on(compiler: Sequence[str] | None, others: Iterable[str]) -> str:
+    """The same for given compilers."""
     if compiler is None:
         return "This machine has no C++ compiler."
     name, file = " ".join(compiler), linked_by(compiler)
@@ -87,6 +107,6 @@ def advice(compiler: Sequence[str] | None, others: Iterable[str]) -> str:
     if not file.endswith(".a"):
         return f"On this machine {name} does so: it takes {file}."
     text = f"On this machine {name} does not: it takes {file}"
-    better = next((path for path in others if _links_dynamically(path)), None)
+    better = next((path for path in others if ".so" in linked_by([path])), None)
     cure = f"{better} does: set CXX={better}." if better else "Set CXX to one that does."
     return f"{text}. {cure}"

@@ -3,38 +3,294 @@
 The calls of one thread give the results that are expected, in a process of their own. Whatever the
 order in which several threads call with the same inputs, together they have to give the same
 results; where they do not, calls interfered with each other. Which ways of calling interfere says
-what they share.
+what they share. Where something grows with every call, trials say which part of the model leaks.
 """
 
 from __future__ import annotations
 
 import itertools
+import json
 import math
+import os
 import re
 import statistics
+import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from inductoscope.packages import cpp_library
-from inductoscope.packages.cpp_program import ServerRun, build_program, call_program
 from inductoscope.packages.execution import (
     PackageFinding,
     RunOutcome,
     RunRequest,
+    child_environment,
     limits_for,
+    run_package,
 )
 from inductoscope.packages.fitting import LocalMachine
-from inductoscope.packages.leaks import (
-    Growth,
-    LeakTrials,
-    findings_of_leaks,
-    growths,
-    look_for_leaks,
-)
 from inductoscope.packages.package import Package, PackagedModel
+from inductoscope.processes.children import ChildLimits, run_program
 from inductoscope.wording import count_of
+
+# --- growth ---------------------------------------------------------------------------------------
+#
+# Memory that is set up once, caches that fill, and an allocator that keeps pages all level off.
+# Only what grows steadily, as much in the second half as in the first, is called growth.
+
+# What is sampled, what it is called, and how much of it in all is worth a word.
+_QUANTITIES = (
+    ("allocated", "bytes allocated", 4 << 10),
+    ("resident", "bytes of resident memory", 4 << 20),
+    ("files", "open files", 5),
+    ("threads", "threads", 5),
+)
+_MOST_IDLE = 0.2  # share of the windows that may pass without growth
+_FAR_MORE = 4  # times as much
+_LEAST_LATER = 0.35  # share of the growth that falls into the second half
+
+
+@dataclass(frozen=True)
+class Growth:
+    """One quantity that grows with the calls."""
+
+    quantity: str
+    name: str
+    total: int
+    calls: int
+
+    @property
+    def per_call(self) -> float:
+        """How much each call adds."""
+        return self.total / self.calls
+
+    @property
+    def amount(self) -> str:
+        """What each call adds, as part of a sentence."""
+        name = self.name.removesuffix("s") if self.per_call == 1 else self.name
+        return f"{self.per_call:.6g} {name}"
+
+    @property
+    def text(self) -> str:
+        """What each call adds, in words."""
+        return f"Every call adds {self.amount}, over {self.calls} calls."
+
+
+def growths(samples: Sequence[Mapping[str, int]]) -> tuple[Growth, ...]:
+    """Everything that grows steadily over the samples."""
+    found = [_grown(quantity, name, least, samples) for quantity, name, least in _QUANTITIES]
+    kept = [growth for growth in found if growth is not None]
+    # Allocated bytes are exact; resident memory says the same less exactly. Tensors may lie in
+    # memory that malloc does not know of, and then it says more.
+    by_quantity = {growth.quantity: growth for growth in kept}
+    exact, rough = by_quantity.get("allocated"), by_quantity.get("resident")
+    if exact is not None and rough is not None:
+        kept.remove(exact if rough.total > _FAR_MORE * exact.total else rough)
+    return tuple(kept)
+
+
+def _grown(
+    quantity: str, name: str, least: int, samples: Sequence[Mapping[str, int]]
+) -> Growth | None:
+    values = [sample[quantity] for sample in samples]
+    if len(values) < 5 or min(values) < 0:
+        return None
+    steps = [later - earlier for earlier, later in itertools.pairwise(values)]
+    total = values[-1] - values[0]
+    later = values[-1] - values[len(values) // 2]
+    idle = sum(step <= 0 for step in steps)
+    if total < least or idle > _MOST_IDLE * len(steps) or later < _LEAST_LATER * total:
+        return None
+    calls = samples[-1]["calls"] - samples[0]["calls"]
+    # Less than one file or thread in ten calls may be something else's.
+    if calls <= 0 or (quantity in ("files", "threads") and total < calls / 10):
+        return None
+    return Growth(quantity, name, total, calls)
+
+
+# --- who leaks ------------------------------------------------------------------------------------
+
+# Of what every call adds, this share has to come from one operator for it to be named.
+_MOST_OF_IT = 0.7
+_MEMORY = ("allocated", "resident")
+
+
+@dataclass(frozen=True)
+class LeakTrials:
+    """What the parts of a model add with every call: its custom operators, and the rest."""
+
+    problem: str = ""  # why there were no trials
+    operators: Mapping[str, tuple[Growth, ...]] = field(default_factory=dict)  # each alone
+    without: tuple[Growth, ...] | None = None  # the model without them; None: not tried
+
+
+def _look_for_leaks(
+    package: Package,
+    model: PackagedModel,
+    request: RunRequest,
+    folder: Path,
+    on_step: Callable[[str], None],
+) -> LeakTrials:
+    """Call each custom operator alone, and the model with their earlier results in their place."""
+    if not model.custom_operators:
+        return LeakTrials()
+    folder.mkdir()
+    run = run_package(package, model, replace(request, parts=True), folder, on_step)
+    if run.outcome != "runs":
+        return LeakTrials(f"a child process that looked for it {run.outcome}")
+    grown = {event.get("name", ""): growths(event["samples"]) for event in run.measured}
+    without = grown.pop("", None)
+    return LeakTrials("", grown, without)
+
+
+def findings_of_leaks(grown: Sequence[Growth], trials: LeakTrials) -> Iterator[PackageFinding]:
+    """Who leaks each quantity that grows, as far as the trials show it."""
+    for growth in grown:
+        yield _leaking_operator(growth, trials) or _leaking_rest(growth, trials)
+
+
+def _leaking_operator(growth: Growth, trials: LeakTrials) -> PackageFinding | None:
+    alone = {name: _same(growth, found) for name, found in trials.operators.items()}
+    guilty = {name: found for name, found in alone.items() if _is_most(found, growth)}
+    if len(guilty) != 1:
+        return None
+    name = next(iter(guilty))
+    how = "called it alone with copies of what the model gives it"
+    for other, found in alone.items():
+        said = "does not grow" if found is None else f"adds {found.amount}"
+        how += f"; {other} alone {said}" if other != name else ""
+    amount = alone[name].amount if alone[name] else ""
+    text = f"The custom operator {name} leaks: alone, it adds {amount} for every call of the model."
+    if trials.without is None or _same(growth, trials.without) is not None:
+        return PackageFinding("leaks_operator", text, how, "likely")
+    whose = "their" if len(alone) > 1 else "its"
+    how += f"; with {whose} earlier results in {whose} place the model does not grow"
+    return PackageFinding("leaks_operator", f"{text} The container and the kernels do not.", how)
+
+
+def _leaking_rest(growth: Growth, trials: LeakTrials) -> PackageFinding:
+    if trials.problem:
+        text = f"What leaks {growth.name} was not found: {trials.problem}."
+        return PackageFinding("leaks_unknown", text, "not tried", "unknown", is_problem=False)
+    rest = _same(growth, trials.without or ())
+    if trials.operators and not _is_most(rest, growth):
+        text = f"What leaks {growth.name} was not found: no part of it leaks as much alone."
+        how = "tried: the model without custom operators, each of them alone"
+        return PackageFinding("leaks_unknown", text, how, "unknown", is_problem=False)
+    how = "it calls no custom operator"
+    if trials.operators:
+        how = "the model grows with earlier results in the place of its custom operators, too"
+    text = "The package's own code leaks, or torch's runner: its kernels, its container, or a "
+    return PackageFinding("leaks_container", f"{text}library that they call.", how)
+
+
+def _same(growth: Growth, grown: Sequence[Growth]) -> Growth | None:
+    """The same quantity among others; memory may be seen in either of two ways."""
+    names = _MEMORY if growth.quantity in _MEMORY else (growth.quantity,)
+    return next((one for one in grown if one.quantity in names), None)
+
+
+def _is_most(found: Growth | None, growth: Growth) -> bool:
+    return found is not None and found.per_call >= _MOST_OF_IT * growth.per_call
+
+
+# --- the C++ program ------------------------------------------------------------------------------
+
+_SOURCE = Path(__file__).with_name("serve.cpp")
+_MOST_MESSAGE = 2_000
+
+
+@dataclass(frozen=True)
+class BuiltProgram:
+    """The program, or why there is none."""
+
+    path: Path | None
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class ServerRun:
+    """How one run of the program ended."""
+
+    events: tuple[Mapping[str, Any], ...]
+    exit_code: int | None  # None: its time was up
+    printed: str
+
+    @property
+    def samples(self) -> list[Mapping[str, int]]:
+        """What it measured between calls."""
+        found = [event for event in self.events if event.get("event") == "sample"]
+        return [{k: int(v) for k, v in event.items() if k != "event"} for event in found]
+
+    def event(self, name: str) -> Mapping[str, Any] | None:
+        """The last event of this name."""
+        found = [event for event in self.events if event.get("event") == name]
+        return found[-1] if found else None
+
+
+def build_program(here: LocalMachine, folder: Path, limits: ChildLimits) -> BuiltProgram:
+    """Compile it with the compiler that Inductor would use."""
+    compiler = cpp_library.installed_compiler()
+    if compiler is None:
+        return BuiltProgram(None, "no C++ compiler is installed (set CXX, or install g++)")
+    if here.torch_folder is None:
+        return BuiltProgram(None, "torch is not installed")
+    include, libraries = here.torch_folder / "include", here.torch_folder / "lib"
+    if not (include / "torch").is_dir():
+        return BuiltProgram(None, f"torch's headers are not in {include}")
+    target = folder / "serve"
+    names = [path.name for path in here.torch_libraries]
+    optional = [f"-l{name}" for name in ("torch_cuda", "c10_cuda") if f"lib{name}.so" in names]
+    command = [
+        *compiler,
+        *("-O1", "-std=c++20", "-w", str(_SOURCE), "-o", str(target)),
+        *(f"-I{include}", f"-I{include / 'torch/csrc/api/include'}", f"-L{libraries}"),
+        *("-Wl,--no-as-needed", "-ltorch", "-ltorch_cpu", "-lc10", *optional),
+        *(f"-Wl,-rpath,{libraries}", "-lpthread", "-ldl"),
+    ]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=limits.start_seconds, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return BuiltProgram(None, f"the compiler did not end within {limits.start_seconds:g} s")
+    if done.returncode != 0:
+        return BuiltProgram(None, f"the compiler failed: {first_error(done.stderr)}")
+    return BuiltProgram(target)
+
+
+def first_error(text: str) -> str:
+    """What a compiler says first."""
+    lines = [line for line in text.splitlines() if "error" in line or "No space" in line]
+    return (lines or text.strip().splitlines() or ["it said nothing"])[0][:_MOST_MESSAGE]
+
+
+def call_program(
+    program: Path,
+    words: Sequence[str],
+    limits: ChildLimits,
+    folder: Path,
+    variables: Mapping[str, str],
+) -> ServerRun:
+    """Run it under limits; each of its lines is an event."""
+    environment = {**os.environ, **child_environment(folder), **variables}
+    code = run_program([str(program), *words], limits, folder, environment=environment)
+    lines = (folder / "stdout").read_text("utf-8", "replace").splitlines()
+    events = [event for line in lines if (event := _event(line)) is not None]
+    printed = (folder / "stderr").read_text("utf-8", "replace")[-20_000:]
+    return ServerRun(tuple(events), code, printed)
+
+
+def _event(line: str) -> Mapping[str, Any] | None:
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+# --- calls from several threads -------------------------------------------------------------------
 
 # The ways to call from several threads: what the container is like, and what it is called.
 WAYS = {
@@ -121,7 +377,7 @@ def serve(
     loading = _measured(run, "loading")
     trials = None
     if growth or in_python:
-        trials = look_for_leaks(package, model, request, folder / "leaks", on_step)
+        trials = _look_for_leaks(package, model, request, folder / "leaks", on_step)
     return Serving(
         threads=request.serve["threads"],
         calls=request.serve["calls"],

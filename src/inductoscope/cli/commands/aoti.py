@@ -169,8 +169,13 @@ def _executed(
     file: Path, name: str | None, view: dict[str, Any], request: RunRequest, *, quiet: bool
 ) -> dict[str, Any]:
     """Run the model, unless it is known that it cannot run here."""
-    from inductoscope.packages import second_run
-    from inductoscope.packages.execution import findings_of_run, run_package
+    from inductoscope.packages.execution import (
+        SECOND_RUN,
+        findings_of_both,
+        findings_of_run,
+        may_be_the_copy,
+        run_package,
+    )
     from inductoscope.packages.fitting import look_at_this_machine
     from inductoscope.packages.package import read_package
     from inductoscope.packages.serving import findings_of_serving, serve
@@ -185,12 +190,12 @@ def _executed(
         run = run_package(package, model, request, place, progress.say)
         findings = list(findings_of_run(run, model))
         last = run
-        if second_run.is_worth_it(run, model):
+        if may_be_the_copy(run, model):
             place, request = place / "again", replace(request, cpp_library_first=True)
             place.mkdir()
-            progress.say(second_run.SAID)
+            progress.say(SECOND_RUN)
             last = run_package(package, model, request, place, progress.say)
-            findings += second_run.findings_of_both(run, last, model)
+            findings += findings_of_both(run, last, model)
             view = with_second_run(view, model.name, last)
         if request.serve and last.outcome == "runs":
             here = look_at_this_machine()

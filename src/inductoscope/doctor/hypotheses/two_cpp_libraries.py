@@ -28,7 +28,6 @@ from inductoscope.doctor.instructions import Instructions
 from inductoscope.doctor.program_run import ProgramRun
 from inductoscope.doctor.verdict import Culprit, Verdict, Workaround
 from inductoscope.packages import cpp_library
-from inductoscope.packages.cpp_program import every_compiler, installed_compiler
 from inductoscope.processes.stacks import StackFrame, threads_in
 from inductoscope.recording.layout import signal_name
 from inductoscope.torch_facts import stages
@@ -152,7 +151,7 @@ def _add_evidence(result: Verdict, case: ProgramCase, plain: ProgramRun, again: 
     )
     result.add(
         "to cure it, build the package with a compiler that links libstdc++ dynamically. "
-        f"{cpp_library.advice(installed_compiler(), every_compiler())}",
+        f"{cpp_library.advice()}",
         "the compilers were asked with -Wl,--trace; no other package was built",
     )
 

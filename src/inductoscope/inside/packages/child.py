@@ -2,8 +2,8 @@
 
     python bounded.py LIMITS file child.py ORDER EVENTS_FD
 
-ORDER is a JSON file that `running.py` writes. Every step is announced before it is taken, so that
-the parent knows where a child died.
+ORDER is a JSON file that `packages.execution` writes. Every step is announced before it is taken,
+so that the parent knows where a child died.
 """
 
 from __future__ import annotations
@@ -74,15 +74,11 @@ def _follow(order: Mapping[str, Any], say: Say) -> None:
     say("stage", stage="run")
     outputs = model(inputs)
     say("outputs", outputs=[trials.output_facts(tensor) for tensor in outputs])
-    if order["leaks"]:
-        from inductoscope.inside.packages.trials import try_leaks
-
-        say("stage", stage="leaks")
-        try_leaks(order, inputs, say)
+    if order["parts"]:
+        say("stage", stage="parts")
+        trials.call_parts(order, inputs, say)
     elif order["serve"]:
-        from inductoscope.inside.packages.trials import repeat
-
-        repeat(order, inputs, say)
+        trials.repeat(order, inputs, say)
 
 
 def _admitted(order: Mapping[str, Any], facts: list[Any], say: Say) -> bool:

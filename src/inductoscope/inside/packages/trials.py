@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import array
 import ctypes
-import functools
 import gc
 import os
 import pickle
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -169,7 +169,7 @@ def _load(order: Mapping[str, Any], runners: int) -> Any:
     return torch._C._aoti.AOTIModelPackageLoader(path, name, False, runners, -1)
 
 
-# --- Runs in a child process: calls a package again and again and measures what is left behind ----
+# --- calls a package again and again and measures what is left behind ----
 
 Say = Callable[..., None]
 
@@ -346,45 +346,22 @@ def _same(expected: Sequence[Any], found: Sequence[Any]) -> bool:
     )
 
 
-# --- Runs in a child process: calls parts of a model alone, to find which of them leaks -----------
-#
-# The model is called while every allocation is remembered with its native stack. Then it is
-# called with the results of its custom operators taken from an earlier call, so that all else is
-# left. Then each of those operators is called alone, with copies of what the model gave it.
+# --- parts of a model, to find which of them leaks ------------------------------------------------
 
-SayResult = Callable[..., None]
 # One call of an operator: itself, its arguments and what it returned.
 OperatorCall = tuple[Any, Any, Any, Any]
 
-REMEMBERED_CALLS = 50
 
-
-def try_leaks(order: Mapping[str, Any], inputs: Sequence[Any], say: SayResult) -> None:
-    """All trials, each reported as soon as it is over."""
-    model = LoadedModel(order)
-    calls = order["serve"]["calls"]
-    _remember_allocations(order, model, inputs)
-    say("measured", what="stacks")
+def call_parts(order: Mapping[str, Any], inputs: Sequence[Any], say: Say) -> None:
+    """Each custom operator alone, and the model without them, reported as `name` empty."""
+    model, calls = LoadedModel(order), order["serve"]["calls"]
     recorded = recorded_calls(order["custom_operators"], lambda: model(inputs))
     if recorded and not any(call[0]._schema.is_mutable for call in recorded):
         rows = watch(lambda: with_answers(recorded, lambda: model(inputs)), calls)
-        say("measured", what="without", samples=rows)
+        say("measured", what="parts", name="", samples=rows)
     for name in dict.fromkeys(call[0]._schema.name for call in recorded):
         own = [call for call in recorded if call[0]._schema.name == name]
-        rows = watch(functools.partial(_again, own), calls)
-        say("measured", what="operator", name=name, samples=rows)
-
-
-def _remember_allocations(
-    order: Mapping[str, Any], model: LoadedModel, inputs: Sequence[Any]
-) -> None:
-    preloaded = ctypes.CDLL(None)
-    for _ in range(REMEMBERED_CALLS):  # What is set up once.
-        model(inputs)
-    preloaded.leaks_begin()
-    for _ in range(REMEMBERED_CALLS):
-        model(inputs)
-    preloaded.leaks_end(order["leaks"].encode())
+        say("measured", what="parts", name=name, samples=watch(partial(_again, own), calls))
 
 
 def recorded_calls(names: Sequence[str], call: Callable[[], Any]) -> list[OperatorCall]:

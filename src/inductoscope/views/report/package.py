@@ -9,9 +9,8 @@ from typing import Any
 from inductoscope.packages import cpp_library
 from inductoscope.packages.execution import PackageFinding, RunOutcome
 from inductoscope.packages.fitting import Fit
-from inductoscope.packages.leaks import Growth, LeakTrials
 from inductoscope.packages.package import Package, PackagedModel
-from inductoscope.packages.serving import Serving
+from inductoscope.packages.serving import Growth, LeakTrials, Serving
 from inductoscope.torch_facts.package_wrappers import (
     InputGuard,
     KernelCall,
@@ -271,7 +270,6 @@ def _print_rest(printer: Printer, count: int, most: int | None) -> None:
 
 # --- How a package ran, as data and as text -------------------------------------------------------
 
-RunView = dict[str, Any]
 
 EXECUTED = (
     "The package's native code was executed, in a child process with limits on time and memory, "
@@ -287,7 +285,7 @@ _STATES = {
 }
 
 
-def with_serving(view: RunView, serving: Serving) -> RunView:
+def with_serving(view: View, serving: Serving) -> View:
     """The view of a run with what serving showed."""
     return {
         **view,
@@ -310,26 +308,19 @@ def with_serving(view: RunView, serving: Serving) -> RunView:
     }
 
 
-def _growth(growth: Growth) -> RunView:
+def _growth(growth: Growth) -> View:
     return {**asdict(growth), "per_call": growth.per_call}
 
 
-def _trials(trials: LeakTrials) -> RunView:
-    operators = trials.operators or {}
+def _trials(trials: LeakTrials) -> View:
     return {
         "problem": trials.problem,
-        "stacks_unread": trials.unread,
-        "stacks": [asdict(stack) for stack in trials.stacks],
-        "operators": {name: [_growth(one) for one in grown] for name, grown in operators.items()},
-        "without_operators": None
-        if trials.without is None
-        else [_growth(one) for one in trials.without],
+        "operators": {name: [*map(_growth, grown)] for name, grown in trials.operators.items()},
+        "without_operators": None if trials.without is None else [*map(_growth, trials.without)],
     }
 
 
-def with_run(
-    view: RunView, name: str, run: RunOutcome, findings: Sequence[PackageFinding]
-) -> RunView:
+def with_run(view: View, name: str, run: RunOutcome, findings: Sequence[PackageFinding]) -> View:
     """The view of a package with a run in it."""
     problems = [finding for finding in findings if finding.is_problem]
     verdict = run.outcome if run.outcome != "runs" else ("problems" if problems else "runs")
@@ -343,12 +334,12 @@ def with_run(
     }
 
 
-def with_second_run(view: RunView, name: str, run: RunOutcome) -> RunView:
+def with_second_run(view: View, name: str, run: RunOutcome) -> View:
     """The view with the run that had the C++ library of torch loaded before the package."""
     return {**view, "second_run": _run(name, run)}
 
 
-def _run(name: str, run: RunOutcome) -> RunView:
+def _run(name: str, run: RunOutcome) -> View:
     return {
         "model": name,
         "outcome": run.outcome,
@@ -365,7 +356,7 @@ def _run(name: str, run: RunOutcome) -> RunView:
 
 
 def _run_summary(
-    view: RunView, verdict: str, run: RunOutcome, problems: Sequence[PackageFinding]
+    view: View, verdict: str, run: RunOutcome, problems: Sequence[PackageFinding]
 ) -> str:
     name = view["file"].rpartition("/")[2]
     if verdict == "runs":
@@ -381,11 +372,11 @@ def _run_summary(
     return f"{name} {verdict} {run.where}{after}."
 
 
-def _runs(second: RunView | None) -> bool:
+def _runs(second: View | None) -> bool:
     return second is not None and bool(second["outcome"] == "runs")
 
 
-def print_run(printer: Printer, view: RunView) -> None:
+def print_run(printer: Printer, view: View) -> None:
     """Inputs, outputs, and what was found."""
     run = view["run"]
     printer.line()
@@ -412,12 +403,12 @@ def print_run(printer: Printer, view: RunView) -> None:
     printer.line(EXECUTED if view["executed"] else NOT_LOADED, style=FAINT)
 
 
-def _print_outputs(printer: Printer, run: RunView) -> None:
+def _print_outputs(printer: Printer, run: View) -> None:
     for number, item in enumerate(run["outputs"]):
         printer.pair(f"output {number}", _tensor(item) + _range(item))
 
 
-def _print_serving(printer: Printer, serving: RunView) -> None:
+def _print_serving(printer: Printer, serving: View) -> None:
     printer.line()
     printer.heading(f"Served: {serving['calls']} calls, {serving['threads']} threads")
     if serving["not_in_cpp"]:
@@ -446,7 +437,7 @@ def _print_serving(printer: Printer, serving: RunView) -> None:
     _print_loading(printer, serving)
 
 
-def _print_loading(printer: Printer, serving: RunView) -> None:
+def _print_loading(printer: Printer, serving: View) -> None:
     """What a program would lose that loads the package for every request."""
     left = serving["left_by_loading"]
     if not left:
@@ -466,11 +457,11 @@ def _print_said(printer: Printer, text: str) -> None:
         printer.code("\n".join(lines[-_MOST_LINES:]), indent=4)
 
 
-def _tensor(item: RunView) -> str:
+def _tensor(item: View) -> str:
     return f"{item['dtype']} {list(item['sizes'])}, {item['device']}"
 
 
-def _range(item: RunView) -> str:
+def _range(item: View) -> str:
     text = "" if item["least"] is None else f", {item['least']:.6g} to {item['most']:.6g}"
     for key, noun in (("nan", "NaN"), ("infinite", "infinity")):
         text += f", {item[key]} {noun}" if item[key] else ""
