@@ -18,7 +18,7 @@ import shlex
 import shutil
 import struct
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from inductoscope.packages.elf import SharedLibrary, mapped
