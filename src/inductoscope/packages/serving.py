@@ -152,16 +152,16 @@ def findings_of_leaks(grown: Sequence[Growth], trials: LeakTrials) -> Iterator[P
 
 def _leaking_operator(growth: Growth, trials: LeakTrials) -> PackageFinding | None:
     alone = {name: _same(growth, found) for name, found in trials.operators.items()}
-    guilty = {name: found for name, found in alone.items() if _is_most(found, growth)}
+    guilty = [(name, one) for name, one in alone.items() if one and _is_most(one, growth)]
     if len(guilty) != 1:
         return None
-    name = next(iter(guilty))
+    name, own = guilty[0]
     how = "called it alone with copies of what the model gives it"
     for other, found in alone.items():
         said = "does not grow" if found is None else f"adds {found.amount}"
         how += f"; {other} alone {said}" if other != name else ""
-    amount = alone[name].amount if alone[name] else ""
-    text = f"The custom operator {name} leaks: alone, it adds {amount} for every call of the model."
+    text = f"The custom operator {name} leaks: alone, it adds {own.amount} for every call of the "
+    text += "model."
     if trials.without is None or _same(growth, trials.without) is not None:
         return PackageFinding("leaks_operator", text, how, "likely")
     whose = "their" if len(alone) > 1 else "its"
