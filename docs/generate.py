@@ -31,7 +31,7 @@ import click
 from coverage_table import coverage, coverage_flags
 from guide_pages import left_out, ran, script
 
-from inductoscope.agents.skill import PROCEDURES, procedure_text
+from inductoscope.agents.skill import procedures
 from inductoscope.cli import COMMANDS
 from inductoscope.recording.events import KINDS, Event
 
@@ -143,8 +143,8 @@ def output(lines: str, *words: str) -> str:
 
 def procedure(*words: str) -> str:
     """One procedure of the skill, by its name."""
-    (found,) = (one for one in PROCEDURES if one.name == " ".join(words))
-    return "\n".join(f"    {line}".rstrip() for line in procedure_text(found).splitlines())
+    found = procedures()[" ".join(words)]
+    return "\n".join(f"    {line}".rstrip() for line in found.splitlines())
 
 
 def _printed(*words: str) -> list[str]:

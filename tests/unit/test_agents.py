@@ -17,7 +17,7 @@ from inductoscope.agents.calling import CallEnd
 from inductoscope.agents.command_tools import OFFERED, CommandTool
 from inductoscope.agents.results import at_pointer, cut, size_of
 from inductoscope.agents.server import listed, page_of, read_address
-from inductoscope.agents.skill import PROCEDURES, Procedure
+from inductoscope.agents.skill import procedures
 from inductoscope.analysis.rules import RULES
 from inductoscope.cli import COMMANDS
 from inductoscope.errors import UsageError
@@ -297,30 +297,41 @@ def test_the_skill_says_of_everything_that_executes_code_to_ask_first(text: str)
         assert f"`{typed}`" in rule
 
 
+PROCEDURES = procedures()
+every_procedure = pytest.mark.parametrize("name", PROCEDURES)
+
+
+def commands_of(text: str) -> list[str]:
+    """What a procedure says to type; the first of them writes the JSON that it reads."""
+    return re.findall(r"^    (inductoscope .*?)  # ", text, re.M)
+
+
 def test_every_command_that_finds_something_out_is_in_a_procedure() -> None:
-    typed = {line.split()[1] for one in PROCEDURES for line, _ in one.commands}
+    typed = {line.split()[1] for text in PROCEDURES.values() for line in commands_of(text)}
     assert {one.offered.words[0] for one in TOOLS} - typed == {
         *("report", "export", "recordings", "explain")
     }
 
 
-every_procedure = pytest.mark.parametrize("one", PROCEDURES, ids=lambda one: one.name)
-
-
 @every_procedure
-def test_a_procedure_names_commands_that_the_tool_accepts(one: Procedure) -> None:
+def test_a_procedure_names_commands_that_the_tool_accepts(name: str) -> None:
     values = {"FOLDER": ".", "FILE": "kernel.py", "DIR": "out"}
-    for line, _ in one.commands:
-        _, name, *words = [values.get(word, word) for word in shlex.split(line)]
-        command = importlib.import_module(f"inductoscope.cli.commands.{name}").command
-        with command.make_context(name, words):
+    for line in commands_of(PROCEDURES[name]):
+        _, typed, *words = [values.get(word, word) for word in shlex.split(line)]
+        command = importlib.import_module(f"inductoscope.cli.commands.{typed}").command
+        with command.make_context(typed, words):
             pass
 
 
 @every_procedure
-def test_a_procedure_reads_fields_that_the_command_writes(one: Procedure) -> None:
-    for field in one.fields:
-        assert any(has_field(shape, field.path) for shape in shapes(one.command)), field.path
+def test_a_procedure_reads_fields_that_the_command_writes(name: str) -> None:
+    text = PROCEDURES[name]
+    (command,) = re.findall(r"^Read in the JSON of `(\w+)`:", text, re.M)
+    listed = text.partition("Read in the JSON of")[2].partition("\n\n")[2].partition("\n\n")[0]
+    fields = re.findall(r"^- `([^`]+)`: ", listed, re.M)
+    assert fields
+    for path in fields:
+        assert any(has_field(shape, path) for shape in shapes(command)), path
 
 
 def shapes(command: str) -> list[dict[str, Any]]:
