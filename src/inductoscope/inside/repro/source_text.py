@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import ast
 import builtins
-import copy
 import inspect
 import linecache
 import platform
-import re
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate, count
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import count
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
@@ -184,10 +182,7 @@ def _names(code: CodeType) -> set[str]:
     return found
 
 
-# --- The source of a function, written so that it means the same in another file ------------------
-#
-# Annotations are left out: they may name what only the function's own file knows. A default is
-# written as the value that it has, since what it was computed from may be gone.
+# --- definitions ----------------------------------------------------------------------------------
 
 # What a script can hold as a value.
 PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype)
@@ -205,20 +200,61 @@ def source_of(item: Any) -> str:
 
 
 def definition_text(function: FunctionType, name: str) -> str:
-    """The definition of a function, or of a lambda, under this name and without decorators."""
+    """The definition of a function, or of a lambda, under this name and without decorators.
+
+    Annotations are left out: they may name what only the function's own file knows. A default is
+    written as the value that it has, since what it was computed from may be gone.
+    """
     if function.__code__.co_name == "<lambda>":
         return _lambda_text(function, name)
-    source = source_of(function).encode()
     try:
-        node = ast.parse(source).body[0]
+        node = ast.parse(source_of(function)).body[0]
     except SyntaxError:
         node = None
     if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
         raise ToolFailure("the source of the function cannot be told apart")
     if node.name != name and node.name in function.__code__.co_names:
         raise ToolFailure(f"the program has two definitions of {node.name}")
-    text = _edited(source, node, [*_defaults(function, node.args), *_annotations(node)])
-    return re.sub(rf"\b{node.name}\b", name, text, count=1)
+    node.name, node.decorator_list = name, []
+    _write_defaults(function, node.args)
+    return ast.unparse(_WithoutAnnotations().visit(node)) + "\n"
+
+
+class _WithoutAnnotations(ast.NodeTransformer):
+    """Also of functions inside of it: their definitions are executed."""
+
+    def visit_arg(self, node: ast.arg) -> ast.arg:
+        node.annotation = None
+        return node
+
+    def visit_FunctionDef(self, node: Any) -> Any:
+        node.returns = None
+        return self.generic_visit(node)
+
+    visit_AsyncFunctionDef = visit_FunctionDef
+
+
+def _write_defaults(function: FunctionType, arguments: ast.arguments) -> None:
+    """Put the values of defaults, where they are plain, in the place of their expressions."""
+    values = function.__defaults__ or ()
+    by_name: Mapping[str, Any] = function.__kwdefaults__ or {}
+    names = [each.arg for each in arguments.kwonlyargs]
+    named = {n: node for n, node in zip(names, arguments.kw_defaults, strict=True) if node}
+    if len(values) != len(arguments.defaults) or by_name.keys() != named.keys():
+        raise ToolFailure("the function has other defaults than its source")
+
+    def written(node: ast.expr, value: Any) -> ast.expr:
+        if isinstance(value, PLAIN):
+            return ast.parse(literal(value), mode="eval").body
+        if not _names_in(node) <= {*function.__globals__, *dir(builtins)}:
+            raise ToolFailure(f"the function has a default of type {type(value).__name__}")
+        return node
+
+    arguments.defaults = list(map(written, arguments.defaults, values))
+    arguments.kw_defaults = [
+        node and written(node, by_name[name])
+        for name, node in zip(names, arguments.kw_defaults, strict=True)
+    ]
 
 
 def names_in_defaults(text: str) -> set[str]:
@@ -228,63 +264,8 @@ def names_in_defaults(text: str) -> set[str]:
     return set().union(*map(_names_in, given))
 
 
-def _defaults(function: FunctionType, arguments: ast.arguments) -> Iterator[tuple[ast.expr, str]]:
-    """The expressions of defaults that are plain values, and those values."""
-    values = function.__defaults__ or ()
-    by_name: Mapping[str, Any] = function.__kwdefaults__ or {}
-    names = [arg.arg for arg in arguments.kwonlyargs]
-    named = {n: node for n, node in zip(names, arguments.kw_defaults, strict=True) if node}
-    if len(values) != len(arguments.defaults) or by_name.keys() != named.keys():
-        raise ToolFailure("the function has other defaults than its source")
-    given = {**dict(zip(arguments.defaults, values, strict=True)),
-             **{node: by_name[name] for name, node in named.items()}}  # fmt: skip
-    for node, value in given.items():
-        if isinstance(node, ast.Constant):
-            continue
-        if isinstance(value, PLAIN):
-            yield node, literal(value)
-        elif not _names_in(node) <= {*function.__globals__, *dir(builtins)}:
-            raise ToolFailure(f"the function has a default of type {type(value).__name__}")
-
-
 def _names_in(node: ast.expr) -> set[str]:
     return {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
-
-
-def _annotations(node: ast.AST) -> Iterator[tuple[ast.expr, str | None]]:
-    """Also of functions inside of it: their definitions are executed. No text: left out."""
-    for each in ast.walk(node):
-        if isinstance(each, ast.arg) and each.annotation is not None:
-            yield each.annotation, None
-        elif isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef)) and each.returns is not None:
-            yield each.returns, None
-
-
-# --- text -----------------------------------------------------------------------------------------
-
-
-def _edited(
-    source: bytes, node: ast.FunctionDef | ast.AsyncFunctionDef, edits: list[tuple[Any, Any]]
-) -> str:
-    """The source from `def` on, with other texts in the places of these expressions."""
-    starts = [0, *accumulate(map(len, source.splitlines(keepends=True)))]
-
-    def place(line: int, column: int) -> int:
-        return starts[line - 1] + column
-
-    text = source
-    for each, new in sorted(edits, key=lambda e: (e[0].lineno, e[0].col_offset), reverse=True):
-        start = place(each.lineno, each.col_offset)
-        end = place(each.end_lineno, each.end_col_offset)
-        before = text[:start]
-        if new is None:
-            # With the mark before it, unless the annotation is in brackets.
-            before = before.rstrip().removesuffix(b":").removesuffix(b"->").rstrip()
-        text = before + (new or "").encode() + text[end:]
-    return text[place(node.lineno, node.col_offset) :].decode().rstrip() + "\n"
-
-
-# --- lambdas --------------------------------------------------------------------------------------
 
 
 def _lambda_text(function: FunctionType, name: str) -> str:
@@ -293,22 +274,13 @@ def _lambda_text(function: FunctionType, name: str) -> str:
     alike = [node for node in _lambdas_at(code) if _is_same(_code_of(node), code)]
     # How a call is compiled depends on what else is in the file, so instructions may differ.
     exact = [node for node in alike if _code_of(node).co_code == code.co_code]
-    found = {_as_function(function, node, name) for node in exact or alike}
+    found = set()
+    for node in exact or alike:
+        _write_defaults(function, node.args)
+        found.add(f"def {name}({ast.unparse(node.args)}):\n    return {ast.unparse(node.body)}\n")
     if len(found) != 1:
         raise ToolFailure("the function is a lambda whose source cannot be told apart")
     return found.pop()
-
-
-def _as_function(function: FunctionType, node: ast.Lambda, name: str) -> str:
-    values = dict(_defaults(function, node.args))
-    arguments = copy.copy(node.args)
-    arguments.defaults = [_with_value(each, values) for each in node.args.defaults]
-    arguments.kw_defaults = [each and _with_value(each, values) for each in node.args.kw_defaults]
-    return f"def {name}({ast.unparse(arguments)}):\n    return {ast.unparse(node.body)}\n"
-
-
-def _with_value(node: ast.expr, values: Mapping[ast.expr, str]) -> ast.expr:
-    return ast.parse(values[node], mode="eval").body if node in values else node
 
 
 def _lambdas_at(code: CodeType) -> list[ast.Lambda]:

@@ -11,14 +11,15 @@ from __future__ import annotations
 import io
 import pickle
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch.fx import Graph, GraphModule, Node
 from torch.fx._lazy_graph_module import _use_lazy_graph_module
-from torch.fx.node import _get_qualified_name, map_arg
+from torch.fx.node import _get_qualified_name, map_aggregate, map_arg
 
 from inductoscope.errors import ToolFailure
 from inductoscope.inside.search.candidate import Candidate
@@ -29,8 +30,6 @@ from inductoscope.inside.search.user_kernels import (
     kernels_in,
     register_kernels,
 )
-
-_OPERATIONS = "torch.ops."
 
 
 def write_candidate(candidate: Candidate, path: Path) -> None:
@@ -122,13 +121,7 @@ def _kept_meta(node: Node) -> dict[str, Any]:
 def _attributes(module: GraphModule) -> dict[str, Any]:
     """What the graph itself reads: constants, parameters, graphs inside it, modules it calls."""
     targets = [node.target for node in module.graph.nodes if node.op in ("get_attr", "call_module")]
-    return {str(target): _attribute(module, str(target)) for target in targets}
-
-
-def _attribute(module: Any, path: str) -> Any:
-    for name in path.split("."):
-        module = getattr(module, name)
-    return module
+    return {str(target): attrgetter(str(target))(module) for target in targets}
 
 
 def _made_module(
@@ -141,7 +134,9 @@ def _made_module(
     graph = Graph()
     known: dict[str, Node] = {}
     for op, name, target, args, kwargs, kind, meta in nodes:
-        args, kwargs = _with_nodes((args, kwargs), known.__getitem__)
+        args, kwargs = map_aggregate(
+            (args, kwargs), lambda item: known[item] if isinstance(item, _NodeName) else item
+        )
         if op == "output":
             made = graph.output(args[0])
         else:
@@ -152,24 +147,6 @@ def _made_module(
         return GraphModule(dict(attributes), graph)
 
 
-def _with_nodes(item: Any, node: Callable[[str], Node]) -> Any:
-    """Arguments with nodes in place of their names."""
-    if isinstance(item, _NodeName):
-        return node(item)
-    if isinstance(item, slice):
-        return slice(*(_with_nodes(part, node) for part in (item.start, item.stop, item.step)))
-    if isinstance(item, tuple) and hasattr(item, "_fields"):
-        return type(item)(*(_with_nodes(part, node) for part in item))
-    if isinstance(item, (tuple, list)):
-        return type(item)(_with_nodes(part, node) for part in item)
-    if isinstance(item, Mapping):
-        return {key: _with_nodes(part, node) for key, part in item.items()}
-    return item
-
-
 def _operation(path: str) -> Any:
     """An operation by its name; the one that reads must have registered it too."""
-    found: Any = torch.ops
-    for name in path.removeprefix(_OPERATIONS).split("."):
-        found = getattr(found, name)
-    return found
+    return attrgetter(path.removeprefix("torch.ops."))(torch.ops)

@@ -41,7 +41,6 @@ from inductoscope.inside.search.placement import placed
 from inductoscope.inside.search.program_state import as_when_fresh, settings_with_code
 from inductoscope.inside.search.stack_samples import HotPath, StackSampler, hot_path
 from inductoscope.inside.search.subgraph import record_values, subgraph
-from inductoscope.model.process_position import OpenStages
 from inductoscope.processes.status import thread_delay
 from inductoscope.profiling.compile_growth import (
     CompileCost,
@@ -49,7 +48,7 @@ from inductoscope.profiling.compile_growth import (
     against_plain,
     between,
 )
-from inductoscope.recording.decoding import Entry
+from inductoscope.recording.codec import decode
 from inductoscope.recording.events import (
     Event,
     NativeEnd,
@@ -78,6 +77,7 @@ class Spent:
 
 @dataclass
 class _OpenStage:
+    name: str
     computed: float
     delayed: float | None
     # The same of inner stages.
@@ -91,10 +91,15 @@ class StageClocks:
 
     _open: dict[int, list[_OpenStage]] = field(default_factory=dict)
 
-    def enter(self) -> None:
+    def enter(self, name: str = "") -> None:
         """A stage begins on this thread."""
-        stage = _OpenStage(time.thread_time(), thread_delay())
+        stage = _OpenStage(name, time.thread_time(), thread_delay())
         self._open.setdefault(threading.get_ident(), []).append(stage)
+
+    def innermost(self, thread: int) -> str:
+        """The stage that a thread is in; empty outside of all."""
+        stages = self._open.get(thread)
+        return stages[-1].name if stages else ""
 
     def leave(self, seconds: float) -> Spent | None:
         """The innermost stage of this thread ends; `seconds` are its own, without inner ones."""
@@ -196,7 +201,7 @@ class _CountingWriter:
 
     def _clock(self, event: Event) -> None:
         if isinstance(event, StageStart):
-            self.stages.enter()
+            self.stages.enter(event.stage)
         elif isinstance(event, StageEnd):
             spent = self.stages.leave(event.seconds)
             if spent is not None:
@@ -262,7 +267,7 @@ def measuring(candidate: Candidate, until: str, around: Around) -> Callable[[], 
 
     def work() -> dict[str, Any]:
         writer = _CountingWriter(SCOPE.writer)
-        sampler = StackSampler(threading.get_ident())
+        sampler = StackSampler(threading.get_ident(), writer.stages.innermost)
         there = placed(candidate)
         with contextlib.ExitStack() as stack:
             stack.enter_context(SCOPE.redirected(writer, timing=True))
@@ -277,7 +282,7 @@ def measuring(candidate: Candidate, until: str, around: Around) -> Callable[[], 
         return {
             "lowered": _largest(writer.lowered),
             "passes": _largest(writer.passes),
-            "samples": [[each.time, *each.stack] for each in sampler.samples],
+            "hot": {stage: hot_path(stacks) for stage, stacks in sampler.stacks.items()},
         }
 
     return work
@@ -328,19 +333,18 @@ def measured_in(answer: ForkAnswer, candidate: Candidate, stage: str = "") -> Me
         undelayed,
         computing,
     )
-    samples = result.get("samples") or []
-    slowest = stage or cost.slowest_stage
+    hot = (result.get("hot") or {}).get(stage or cost.slowest_stage)
     error = answer.error
     if answer.timed_out and not ended_in:
         error = "it was ended outside of every stage"  # So what it took belongs to none.
-    return Measured(cost, hot_path(_stacks_in(slowest, samples, answer)), error)
+    return Measured(cost, decode(HotPath, hot) if hot else HotPath(), error)
 
 
 def _stage_seconds(answer: ForkAnswer) -> dict[str, float]:
     found: dict[str, float] = {}
     for event in answer.events:
         if isinstance(event, StageEnd):
-            found[event.stage] = found.get(event.stage, 0.0) + event.seconds
+            _add(found, event.stage, event.seconds)
     return found
 
 
@@ -385,34 +389,6 @@ def _open_natives(answer: ForkAnswer) -> list[float]:
         elif isinstance(entry.event, NativeEnd):
             began.pop(entry.event.source, None)
     return [answer.started + answer.seconds - moment for moment in began.values()]
-
-
-def _stacks_in(stage: str, samples: Sequence[list[Any]], answer: ForkAnswer) -> list[list[str]]:
-    """The samples that were taken while the stage was the innermost one."""
-    entries = _of_compiling_thread(answer)
-    inside, found, place = OpenStages(names_threads=True), [], 0
-    for moment, *stack in samples:
-        while place < len(entries) and entries[place].time <= moment:
-            _follow(inside, entries[place])
-            place += 1
-        if inside.innermost is not None and inside.innermost.stage == stage:
-            found.append(stack)
-    return found
-
-
-def _of_compiling_thread(answer: ForkAnswer) -> list[Entry[Any]]:
-    """Stages of the thread that is looked at; native compilers are waited for on others."""
-    entries: list[Entry[Any]] = [
-        entry for entry in answer.entries if isinstance(entry.event, (StageStart, StageEnd))
-    ]
-    return [e for e in entries if e.event.thread == entries[0].event.thread]
-
-
-def _follow(inside: OpenStages, entry: Entry[Any]) -> None:
-    if isinstance(entry.event, StageStart):
-        inside.enter(entry)
-    else:
-        inside.leave(entry.event)
 
 
 def _parts(data: Any) -> tuple[PartCost, ...]:

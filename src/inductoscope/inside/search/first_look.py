@@ -67,7 +67,7 @@ def look_closely(candidate: Candidate, failure: Failure, oracle: Oracle) -> Look
     found = _with_place(Look(failure.aspect), seen)
     of_memory = seen.get(_MEMORY)
     if isinstance(of_memory, ForkAnswer):
-        found = replace(found, memory=evidence_of(of_memory, candidate))
+        found = replace(found, memory=evidence_of(of_memory))
     return found
 
 

@@ -1,4 +1,4 @@
-"""What more can be said about a failure that memory may be the cause of."""
+"""Evidence that memory is the cause of a failure: reads and writes out of bounds, races."""
 
 from __future__ import annotations
 
@@ -36,6 +36,7 @@ from inductoscope.torch_facts import stages
 
 # What may be wrong because of what lies in memory.
 _OF_VALUES = ("value", "nan")
+_RUNS = 6
 
 
 @dataclass(frozen=True)
@@ -54,21 +55,29 @@ def memory_work(candidate: Candidate, failure: Failure) -> Work | None:
     if failure.kind not in (WRONG, NAN):
         return None
     if candidate.device:
-        return lambda: device_evidence(candidate)
+        return lambda: _device_evidence(placed(candidate))
     if is_for_gpu(candidate) or failure.aspect not in _OF_VALUES:
         return None
-    return lambda: fault_of(candidate)
+    return lambda: _evidence_on_cpu(candidate)
 
 
-def evidence_of(answer: ForkAnswer, candidate: Candidate) -> MemoryEvidence:
+def evidence_of(answer: ForkAnswer) -> MemoryEvidence:
     """What the fork found out."""
-    if candidate.device:
-        return MemoryEvidence(texts=tuple(str(text) for text in answer.result or ()))
     if answer.signal is not None:
         text = f"with other bytes in and around its buffers, {failure_of_signal(answer).text}"
         return MemoryEvidence(texts=(text,))
-    fault = decode(MemoryFault, answer.result) if answer.result else None
-    return MemoryEvidence(fault, () if fault is None else (fault.text,))
+    return decode(MemoryEvidence, answer.result) if answer.result else MemoryEvidence()
+
+
+def may_depend_on_memory(candidate: Candidate, failure: Failure) -> bool:
+    """Whether other bytes around its buffers may show a failure; on a GPU they are there anyway."""
+    is_of_values = failure.kind in (WRONG, NAN) and failure.aspect in _OF_VALUES
+    return is_of_values and not candidate.guarded and not is_for_gpu(candidate)
+
+
+def of_changed_memory(candidate: Candidate, forks: Forks) -> MemoryEvidence:
+    """Whether the result changes with what lies in memory, and which kernel reads that."""
+    return evidence_of(forks.ask(lambda: _evidence_on_cpu(candidate)))
 
 
 def sanitizer_evidence(
@@ -80,22 +89,17 @@ def sanitizer_evidence(
     """
     if is_for_gpu(candidate) or failure.kind != SIGNAL or failure.stage != stages.RUNTIME:
         return ()
-    return _sanitized(candidate, forks, place)
+    report = run_sanitized(candidate, forks, place / f"sanitized-{os.getpid()}")
+    if report.why_not and not report.findings:
+        return (f"AddressSanitizer was not asked: {report.why_not}",)
+    return tuple(f"AddressSanitizer: {finding.text}" for finding in report.findings[:2])
 
 
-def may_depend_on_memory(candidate: Candidate, failure: Failure) -> bool:
-    """Whether other bytes around its buffers may show a failure; on a GPU they are there anyway."""
-    is_of_values = failure.kind in (WRONG, NAN) and failure.aspect in _OF_VALUES
-    return is_of_values and not candidate.guarded and not is_for_gpu(candidate)
+# --- in a fork ------------------------------------------------------------------------------------
 
 
-def of_changed_memory(candidate: Candidate, forks: Forks) -> MemoryEvidence:
-    """Whether the result changes with what lies in memory, and which kernel reads that."""
-    return evidence_of(forks.ask(lambda: fault_of(candidate)), candidate)
-
-
-def fault_of(candidate: Candidate) -> MemoryFault | None:
-    """In a fork: the candidate is compiled once, and called with other bytes in memory.
+def _evidence_on_cpu(candidate: Candidate) -> MemoryEvidence:
+    """The candidate is compiled once, and called with other bytes in memory.
 
     Its weights are inputs, so that they lie in such memory as well.
     """
@@ -108,25 +112,14 @@ def fault_of(candidate: Candidate) -> MemoryFault | None:
         return function
 
     with compiling(plain):
-        return first_memory_fault(prepare, plain.inputs, backward=plain.backward)
+        fault = first_memory_fault(prepare, plain.inputs, backward=plain.backward)
+    return MemoryEvidence(fault, () if fault is None else (fault.text,))
 
 
-def _sanitized(candidate: Candidate, forks: Forks, place: Path) -> tuple[str, ...]:
-    report = run_sanitized(candidate, forks, place / f"sanitized-{os.getpid()}")
-    found = tuple(f"AddressSanitizer: {finding.text}" for finding in report.findings[:2])
-    why_not = f"AddressSanitizer was not asked: {report.why_not}" if report.why_not else ""
-    return found or ((why_not,) if why_not else ())
-
-
-# --- What only shows when a compiled graph is run in guarded memory, or several times -------------
-
-_RUNS = 6
-
-
-def device_evidence(candidate: Candidate) -> list[str]:
-    """In a fork: accesses out of bounds, and results that change from run to run."""
-    candidate = placed(candidate)
-    return [*_in_guarded_memory(candidate), *_of_repeated_runs(candidate)]
+def _device_evidence(candidate: Candidate) -> MemoryEvidence:
+    """Accesses out of bounds, and results that change from run to run."""
+    texts = [*_in_guarded_memory(candidate), *_of_repeated_runs(candidate)]
+    return MemoryEvidence(texts=tuple(texts))
 
 
 def _in_guarded_memory(candidate: Candidate) -> list[str]:
@@ -142,30 +135,33 @@ def _in_guarded_memory(candidate: Candidate) -> list[str]:
         outcome = run_compiled(there, compiled(there))
     if memory.overrun:
         return [f"{memory.overrun} (every buffer lay in guarded memory)"]
-    if _has_new_nan(eager, outcome) and not _has_new_nan(eager, _unguarded(candidate)):
-        return [
-            "it reads memory outside its buffers, or memory that was never written: with NaN "
-            "there, its result becomes NaN"
-        ]
+    if _has_new_nan(eager, outcome):
+        with compiling(candidate, in_filled_memory=False):
+            unguarded = run_compiled(candidate, compiled(candidate))
+        if not _has_new_nan(eager, unguarded):
+            return [
+                "it reads memory outside its buffers, or memory that was never written: with NaN "
+                "there, its result becomes NaN"
+            ]
     return []
 
 
-def _unguarded(candidate: Candidate) -> Outcome:
-    with compiling(candidate, in_filled_memory=False):
-        return run_compiled(candidate, compiled(candidate))
-
-
 def _has_new_nan(eager: Outcome, outcome: Outcome) -> bool:
-    pairs = zip(eager.named_values(), outcome.named_values(), strict=False)
-    return any(_is_nan_in(two) and not _is_nan_in(one) for (_, one), (_, two) in pairs)
+    return any(_has_nan(two) and not _has_nan(one) for one, two in _float_pairs(eager, outcome))
 
 
-def _is_nan_in(value: Any) -> bool:
-    return (
-        isinstance(value, torch.Tensor)
-        and value.dtype.is_floating_point
-        and bool(value.isnan().any())
-    )
+def _has_nan(value: torch.Tensor) -> bool:
+    return bool(value.isnan().any())
+
+
+def _float_pairs(one: Outcome, two: Outcome) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """The values of two runs that are floating point tensors."""
+    pairs = zip(one.named_values(), two.named_values(), strict=False)
+    return [
+        (mine, other)
+        for (_, mine), (_, other) in pairs
+        if all(isinstance(v, torch.Tensor) and v.is_floating_point() for v in (mine, other))
+    ]
 
 
 def _of_repeated_runs(candidate: Candidate) -> list[str]:
@@ -186,16 +182,15 @@ def _of_repeated_runs(candidate: Candidate) -> list[str]:
 
 
 def _different(outcomes: Sequence[Outcome]) -> int:
-    return sum(
-        all(not _is_identical(one, other) for other in outcomes[:number])
-        for number, one in enumerate(outcomes)
-    )
+    """How many different results there are."""
+    first: list[Outcome] = []
+    for outcome in outcomes:
+        if not any(_is_identical(outcome, other) for other in first):
+            first.append(outcome)
+    return len(first)
 
 
 def _is_identical(one: Outcome, two: Outcome) -> bool:
-    pairs: Sequence[Any] = list(zip(one.named_values(), two.named_values(), strict=False))
     return all(
-        torch.equal(mine.nan_to_num(), other.nan_to_num())
-        for (_, mine), (_, other) in pairs
-        if isinstance(mine, torch.Tensor) and mine.dtype.is_floating_point
+        torch.equal(mine.nan_to_num(), other.nan_to_num()) for mine, other in _float_pairs(one, two)
     )

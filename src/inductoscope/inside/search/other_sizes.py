@@ -158,8 +158,8 @@ def other_sizes(module: GraphModule, arguments: Sequence[Any]) -> Iterator[Other
         bounds = environment.var_to_range.get(symbol)
         if bounds is None:
             continue
-        low, high = _number(bounds.lower, 0), _number(bounds.upper, None)
-        for other in _values(low or 0, high, value):
+        low, high = _bound(bounds.lower) or 0, _bound(bounds.upper)
+        for other in _values(low, high, value):
             sizes = {**usual, symbol: other}
             inputs = _made(forms, arguments, sizes) if _is_admitted(environment, sizes) else None
             if inputs is not None:
@@ -209,11 +209,10 @@ def _shape(value: Any) -> Sequence[Any]:
     return tuple(value.shape) if isinstance(value, torch.Tensor) else ()
 
 
-def _number(bound: Any, otherwise: int | None) -> int | None:
-    """A bound of torch's, which may be infinite."""
+def _bound(bound: Any) -> int | None:
+    """A bound of torch's; None if it is infinite, also as a number close to the largest integer."""
     text = str(bound)
-    is_number = text.lstrip("-").isdecimal() and int(text) < 1 << 62
-    return int(text) if is_number else otherwise
+    return int(text) if text.lstrip("-").isdecimal() and int(text) < 1 << 62 else None
 
 
 def _is_admitted(environment: Any, sizes: Mapping[Any, int]) -> bool:
@@ -268,9 +267,6 @@ def _computed(sizes: Any, values: Mapping[Any, int]) -> list[int] | None:
 
 # --- Sizes that an exported program leaves open, as marks on its inputs ---------------------------
 
-# The largest bound that is one: torch writes "no bound" as a number close to the largest integer.
-_LARGEST_BOUND = 2**62
-
 
 def exported_sizes(module: GraphModule) -> tuple[MarkedSize, ...]:
     """A mark for every size that may vary.
@@ -302,11 +298,4 @@ def _bounds(size: torch.SymInt) -> tuple[int | None, int | None]:
     bounds = size.node.shape_env.var_to_range.get(size.node.expr)
     if bounds is None:
         return None, None
-    least, most = _finite_bound(bounds.lower), _finite_bound(bounds.upper)
-    return least, None if most is None or most > _LARGEST_BOUND else most
-
-
-def _finite_bound(bound: Any) -> int | None:
-    """A bound of torch's, which may be infinite."""
-    text = str(bound)
-    return int(text) if text.lstrip("-").isdecimal() else None
+    return _bound(bounds.lower), _bound(bounds.upper)

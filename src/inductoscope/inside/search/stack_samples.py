@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from types import CodeType, FrameType
 
@@ -30,20 +30,18 @@ _DEEPEST = 400
 _AGREE = 0.7
 
 
-@dataclass(frozen=True)
-class StackSample:
-    """A stack at one moment, outermost first: 'function (file:line of its definition)'."""
-
-    time: float
-    stack: tuple[str, ...]
-
-
 @dataclass
 class StackSampler:
-    """Looks at the stack of one thread until it is stopped."""
+    """Looks at the stack of one thread until it is stopped.
+
+    A stack is written outermost first: 'function (file:line of its definition)'.
+    """
 
     thread: int
-    samples: list[StackSample] = field(default_factory=list)
+    # The stage that a thread is in.
+    stage_of: Callable[[int], str]
+    # By stage.
+    stacks: dict[str, list[tuple[str, ...]]] = field(default_factory=dict)
     _stop: threading.Event = field(default_factory=threading.Event)
     _names: dict[CodeType, str] = field(default_factory=dict)
 
@@ -63,7 +61,8 @@ class StackSampler:
         while not self._stop.wait(_OFTEN if time.monotonic() - began < _AT_FIRST else _RARELY):
             frame = sys._current_frames().get(self.thread)
             if frame is not None:
-                self.samples.append(StackSample(time.monotonic(), self._stack(frame)))
+                stage = self.stage_of(self.thread)
+                self.stacks.setdefault(stage, []).append(self._stack(frame))
 
     def _stack(self, frame: FrameType | None) -> tuple[str, ...]:
         found: list[str] = []
