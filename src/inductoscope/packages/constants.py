@@ -1,4 +1,4 @@
-"""What a package demands of its constants, also of tensors that are put in their place.
+"""Demands of a package on its constants, also on tensors that are put in their place.
 
 `load_constants` compares names and, since torch 2.11, kinds of devices. Everything else it takes as
 it is: it copies the memory behind a tensor, as much as there is, and the code reads it with the
@@ -32,7 +32,7 @@ class ConstantFacts:
 def broken_demands(
     constant: PackagedConstant, given: ConstantFacts, *, is_copied: bool
 ) -> Iterator[str]:
-    """What is wrong with a new value. `is_copied`: not used where it lies (user_managed=True)."""
+    """Demands that a new value breaks. `is_copied`: not used in place (user_managed=True)."""
     own = f"constant {constant.name}"
     if constant.device and given.device != constant.device:
         yield f"{own}: the new one is on {given.device}; the package has it on {constant.device}"

@@ -26,7 +26,7 @@ _MOST_NAME = 10_000
 
 @dataclass(frozen=True)
 class SharedLibrary:
-    """What the loader would look at."""
+    """The parts of a library that the dynamic loader goes by."""
 
     machine: str
     needed: tuple[str, ...]  # other libraries
@@ -195,7 +195,7 @@ def mapped(path: Path) -> ElfFile:
 
 
 def read_library(data: memoryview | mmap.mmap, name: str) -> SharedLibrary:
-    """What a library of a package says about itself."""
+    """Read the library of a package."""
     try:
         file = ElfFile(data)
         symbols = tuple(file.symbols())

@@ -51,7 +51,7 @@ STEPS = {
 
 @dataclass(frozen=True)
 class RunRequest:
-    """What the user asks for."""
+    """A run that the user asks for."""
 
     inputs: Path
     operators: tuple[Path, ...] = ()
@@ -225,7 +225,7 @@ def _ending(
 
 
 def first_lines(message: str, most: int = 3) -> str:
-    """What an error says, without the C++ stack below it."""
+    """The message of an error, without the C++ stack below it."""
     text = re.split(r"\n(?:C\+\+ CapturedTraceback|Exception raised from)", message)[0]
     return " ".join(" ".join(text.split("\n")[:most]).split())
 
@@ -254,7 +254,7 @@ class PackageFinding:
 
 
 def findings_of_run(run: RunOutcome, model: PackagedModel) -> Iterator[PackageFinding]:
-    """What a single run shows."""
+    """Findings of a single run."""
     for item in run.broken:
         how = "compared the given inputs with the checks in the package's C++ wrapper"
         if run.message:
@@ -325,7 +325,7 @@ def may_be_the_copy(first: RunOutcome, model: PackagedModel) -> bool:
 def findings_of_both(
     first: RunOutcome, second: RunOutcome, model: PackagedModel
 ) -> Iterator[PackageFinding]:
-    """What the second run says about the first."""
+    """Conclusions from the second run about the first."""
     if not _gets_further(first, second):
         text = f"{_COPY} {_both_fail(first, second)}"
         yield PackageFinding("cpp_library", text, _BOTH_RUNS, is_problem=False)
@@ -363,7 +363,7 @@ def _both_fail(first: RunOutcome, second: RunOutcome) -> str:
 
 
 def _how_it_ended(run: RunOutcome) -> tuple[str, str, str, str]:
-    """What two runs that end the same have in common: addresses are new every time."""
+    """Equal for two runs that end the same, without addresses, which are new every time."""
     message = re.sub(r"0x[0-9a-fA-F]+", "0x", first_lines(run.message))
     return run.outcome, run.step, run.signal, message
 

@@ -25,7 +25,7 @@ _SECONDS = 20
 
 @dataclass(frozen=True)
 class LocalMachine:
-    """What decides whether a package can run here."""
+    """Properties of this machine that decide whether a package can run here."""
 
     platform: str  # as sys.platform calls it
     processor: str  # as platform.machine() calls it
@@ -296,7 +296,7 @@ def _capability(text: str) -> tuple[int, int] | None:
 
 
 def _torch_functions(model: PackagedModel, here: LocalMachine) -> Iterator[Fit]:
-    """What a package of a newer torch calls and this one lacks: loading ends with an error."""
+    """Functions that a package of a newer torch calls and this one lacks: it cannot be loaded."""
     if model.library is None:
         return
     if here.torch_folder is None:

@@ -1,4 +1,4 @@
-"""What is in a package: models, guards, constants, kernels, custom operators, how it was built.
+"""Reads a package: models, guards, constants, kernels, custom operators, how it was built.
 
 Nothing in it is executed, and nothing is unpacked to disk.
 """
@@ -127,7 +127,7 @@ def read_package(path: Path, *, verify: bool = True) -> Package:
 
 
 def _library_alone(path: Path) -> Package:
-    """What aot_compile writes; the wrapper stands beside it where the folder was kept."""
+    """A library of aot_compile; the wrapper stands beside it where the folder was kept."""
     with open(path, "rb") as file:
         library = read_library(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), str(path))
     if not any(name.startswith("AOTInductorModelContainer") for name in library.defined):
@@ -265,7 +265,7 @@ _PACKAGE = "AOTInductorModel::run_impl("
 
 
 def recorded_package(recording: Recording, compile_: Compile) -> WrapperText | None:
-    """What the wrapper of a package says; None for a compile that made no package."""
+    """The wrapper of the package that a compile made; None if it made none."""
     for graph in compile_.inductor:
         found = package_of_wrapper(recording.payload(graph.wrapper))
         if found is not None:

@@ -67,13 +67,13 @@ class Growth:
 
     @property
     def amount(self) -> str:
-        """What each call adds, as part of a sentence."""
+        """The growth per call, as part of a sentence."""
         name = self.name.removesuffix("s") if self.per_call == 1 else self.name
         return f"{self.per_call:.6g} {name}"
 
     @property
     def text(self) -> str:
-        """What each call adds, in words."""
+        """The growth per call, as a sentence."""
         return f"Every call adds {self.amount}, over {self.calls} calls."
 
 
@@ -118,7 +118,7 @@ _MEMORY = ("allocated", "resident")
 
 @dataclass(frozen=True)
 class LeakTrials:
-    """What the parts of a model add with every call: its custom operators, and the rest."""
+    """Growth of the parts of a model: its custom operators, and the rest."""
 
     problem: str = ""  # why there were no trials
     operators: Mapping[str, tuple[Growth, ...]] = field(default_factory=dict)  # each alone
@@ -219,7 +219,7 @@ class ServerRun:
 
     @property
     def samples(self) -> list[Mapping[str, int]]:
-        """What it measured between calls."""
+        """Samples that it took between calls."""
         found = [event for event in self.events if event.get("event") == "sample"]
         return [{k: int(v) for k, v in event.items() if k != "event"} for event in found]
 
@@ -261,7 +261,7 @@ def build_program(here: LocalMachine, folder: Path, limits: ChildLimits) -> Buil
 
 
 def first_error(text: str) -> str:
-    """What a compiler says first."""
+    """The first error that a compiler prints."""
     lines = [line for line in text.splitlines() if "error" in line or "No space" in line]
     return (lines or text.strip().splitlines() or ["it said nothing"])[0][:_MOST_MESSAGE]
 
@@ -316,7 +316,7 @@ class ServedWay:
 
 @dataclass(frozen=True)
 class Serving:
-    """What was seen."""
+    """Observations of a package that was called as by a server."""
 
     threads: int
     calls: int
@@ -462,7 +462,7 @@ def _state(serial: ServerRun, fresh: ServerRun) -> str:
 
 
 def _as_called(name: str, state: str) -> str:
-    """What containers of their own are expected to give depends on where the state is."""
+    """The expected results of separate containers depend on where the state is."""
     return "containers-common" if name == "containers" and state == "process" else name
 
 
@@ -514,7 +514,7 @@ def _measured(run: RunOutcome, what: str) -> Mapping[str, Any]:
 
 
 def _left_by_loading(samples: Sequence[Mapping[str, int]]) -> int | None:
-    """What most loads leave; one of them may find memory that another has given back."""
+    """Bytes that most loads leave; one of them may reuse memory that another has freed."""
     resident = [sample["resident"] for sample in samples]
     steps = [later - earlier for earlier, later in itertools.pairwise(resident)]
     return max(0, int(statistics.median(steps))) if steps else None

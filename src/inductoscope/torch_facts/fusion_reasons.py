@@ -18,7 +18,7 @@ Settings = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Reason:
-    """What torch says (a pattern for the whole text), what that means, and what to change."""
+    """torch's text (a pattern for all of it), its meaning, and what to change."""
 
     pattern: str
     words: str

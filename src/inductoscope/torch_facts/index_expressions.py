@@ -315,7 +315,7 @@ def _with_values(expression: Expression, values: Mapping[str, Expression]) -> Ex
 
 
 def conjuncts(condition: Expression) -> Iterator[Expression]:
-    """What has to hold, one by one, for a condition to hold."""
+    """The parts of a conjunction, one by one."""
     if isinstance(condition, Applied) and condition.operation == "and":
         for operand in condition.operands:
             yield from conjuncts(operand)

@@ -456,7 +456,7 @@ class IndexFromValue:
 
 @dataclass(frozen=True)
 class LoopBody:
-    """What a loop body says of memory."""
+    """The memory accesses of a loop body."""
 
     ranges: Mapping[str, Expression]
     accesses: tuple[MemoryAccess, ...]
@@ -598,7 +598,7 @@ class _BlockReader:
         self.reader.accesses.append(access)
 
     def _asserted(self, node: ast.Call) -> Iterator[Expression]:
-        """What the kernel makes sure of before it goes on."""
+        """Bounds that the kernel asserts before it goes on."""
         index, size = self._value(node.args[0]), self._value(node.args[1])
         given = {keyword.arg: keyword.value for keyword in node.keywords}
         flags = [*node.args[2:4]]

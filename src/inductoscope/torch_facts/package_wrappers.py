@@ -84,7 +84,7 @@ _ANY_SIZE = "any size"
 
 @dataclass(frozen=True)
 class SizeRange:
-    """What one dimension may be; None where there is no limit."""
+    """The sizes that one dimension may have; None where there is no limit."""
 
     least: int | None = None
     most: int | None = None
@@ -105,7 +105,7 @@ class SizeRange:
 
 @dataclass(frozen=True)
 class InputGuard:
-    """What one input has to be."""
+    """The demands on one input."""
 
     index: int
     name: str
@@ -131,12 +131,12 @@ class InputGuard:
 
     @property
     def size_texts(self) -> tuple[str, ...]:
-        """What each dimension may be: `16`, or `s77: 2 to 64`."""
+        """The sizes that each dimension may have: `16`, or `s77: 2 to 64`."""
         return tuple(self._size_text(at) for at in range(self._dimensions))
 
     @property
     def stride_texts(self) -> tuple[str, ...]:
-        """What each stride has to be; `?` where it is not demanded."""
+        """The required strides; `?` where none is demanded."""
         return tuple(
             str(self.strides.get(at, _stated(self.stride_expressions, at)))
             for at in range(self._dimensions)
@@ -187,7 +187,7 @@ class PackageGuards:
 
 @dataclass(frozen=True)
 class InputFacts:
-    """What one given input is."""
+    """Facts about one given input."""
 
     dtype: str
     sizes: tuple[int, ...]
@@ -217,7 +217,7 @@ class BrokenGuard:
 
     @property
     def is_about_inputs(self) -> bool:
-        """Or about what an operator returned."""
+        """Whether it is about inputs, and not about the result of an operator."""
         return self.input >= 0 or self.name in ("", "input")
 
 
@@ -241,7 +241,7 @@ def _wrong_number(guards: PackageGuards, inputs: Sequence[InputFacts]) -> Broken
 
 
 def symbol_values(guards: PackageGuards, inputs: Sequence[InputFacts]) -> dict[str, int]:
-    """What the symbols are for these inputs; one that cannot be computed is left out."""
+    """Values of the symbols for these inputs; one that cannot be computed is left out."""
     values: dict[str, int] = {}
     for guard, given in zip(guards.inputs, inputs, strict=False):
         for name, numbers in (("size", given.sizes), ("stride", given.strides)):
@@ -442,7 +442,7 @@ def _message_on_input(kind: str, match: re.Match[str], inputs: Sequence[InputGua
 
 
 def _of_tensor(text: str) -> list[BrokenGuard]:
-    """What the wrapper asserts of inputs and of what operators return."""
+    """Broken assertions of the wrapper on inputs and on results of operators."""
     operator = _OPERATOR.search(text)
     if operator is None:
         return []
@@ -616,7 +616,7 @@ class PackagedConstant:
 
 @dataclass(frozen=True)
 class WrapperText:
-    """What the wrapper says."""
+    """The parts of a wrapper's text."""
 
     guards: PackageGuards
     outputs: tuple[str, ...]

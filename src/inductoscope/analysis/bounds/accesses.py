@@ -86,7 +86,7 @@ class Purse:
         return time.monotonic() > self.until
 
     def spend(self, points: int, most: int = 1 << 16) -> None:
-        """Take note of so many."""
+        """Count points; raises if there are too many, or if it is late."""
         if points > min(self.points, most):
             raise TooManyPoints
         if self.is_late:
@@ -262,7 +262,7 @@ class Positions:
 
 
 def positions(name: str, sizes: AdmittedSizes) -> Iterator[Positions]:
-    """What a buffer may be addressed at: as a tensor, then as the memory that it is a view of."""
+    """The positions of a buffer: as a tensor, then as the memory that it is a view of."""
     room = _owner(name, sizes)
     lengths = tuple(sizes.read(text) for text in room.size)
     strides = tuple(sizes.read(text) for text in room.stride)
@@ -508,7 +508,7 @@ class BodyJudge:
             self._learn(source)
 
     def judge(self, access: MemoryAccess) -> Verdict:
-        """What can be said of one access."""
+        """The verdict on one access."""
         if self.purse.is_late:
             return OutOfReach(NO_TIME)
         if access.is_search:

@@ -69,7 +69,7 @@ class PlainBody:
 # Several rules look at the bodies of a whole recording, one after the other.
 @lru_cache(maxsize=1 << 16)
 def read_plain_body(text: str) -> PlainBody | None:
-    """What a loop body does with memory; None where that takes more than a look."""
+    """The largest positions that a loop body uses; None where that takes a proof."""
     ranges = _RANGES.findall(text)
     accesses = _ACCESS.findall(text)
     if (
@@ -271,7 +271,7 @@ def judge_graph(
 
 @dataclass(frozen=True)
 class _GraphWork:
-    """What the loop bodies of a graph share."""
+    """State that the loop bodies of a graph share."""
 
     sizes: AdmittedSizes
     purse: Purse

@@ -43,7 +43,7 @@ class Polynomial:
 
     @cached_property
     def key(self) -> frozenset[tuple[Monomial, Coefficient]]:
-        """What two polynomials have in common if they are the same."""
+        """Equal for equal polynomials."""
         return frozenset(self.terms.items())
 
     @cached_property
@@ -92,7 +92,7 @@ class Polynomial:
         return max((dict(monomial).get(atom, 0) for monomial in self.terms), default=0)
 
     def split(self, atom: Atom) -> tuple[Polynomial, Polynomial]:
-        """What the atom is multiplied by, and the rest. The atom must be linear in it."""
+        """The atom's coefficient, and the rest. The atom must be linear in it."""
         slope, rest = {}, {}
         for monomial, value in self.terms.items():
             if (atom, 1) in monomial:
@@ -291,16 +291,16 @@ class NameRange:
 
 @dataclass(frozen=True)
 class Context:
-    """What holds of the names: their ranges, and polynomials that are not negative."""
+    """Facts about the names: their ranges, and polynomials that are not negative."""
 
     spans: Mapping[str, NameRange]
     facts: tuple[Polynomial, ...] = ()
-    # AdmittedSizes come last: the others are bounded by them.
+    # Sizes come last: the others are bounded by them.
     sizes: frozenset[str] = frozenset()
     zeros: frozenset[Atom] = frozenset()
 
     def assuming(self, conditions: Iterable[Expression]) -> Context:
-        """What holds where all of the conditions do."""
+        """The context where all of the conditions hold."""
         conditions = list(conditions)
         facts = [fact for condition in conditions for fact in facts_of(condition)]
         zeros = {atom for condition in conditions for atom in _zeros(condition)}
@@ -598,7 +598,7 @@ def _is_case(atom: Atom) -> bool:
 
 
 def _cases(choice: Applied) -> Iterator[tuple[Expression, list[Expression]]]:
-    """What a choice between operands can be, and what holds then."""
+    """The values of a choice between operands, each with the conditions under which it is taken."""
     if choice.operation == "where":
         condition, first, second = choice.operands
         yield first, list(conjuncts(condition))

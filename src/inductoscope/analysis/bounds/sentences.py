@@ -1,4 +1,4 @@
-"""What is said of an access, in words."""
+"""Sentences about accesses and index types."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def sentence(judged: JudgedGraph, access: JudgedAccess) -> str:
 
 
 def broken_sentence(access: JudgedAccess, found: Broken) -> str:
-    """What is outside, and when."""
+    """The position outside, and the sizes that lead there."""
     positions = (
         f"has the positions {found.first} to {found.end - 1}"
         if found.end > found.first
@@ -89,12 +89,12 @@ def index_sentence(judged: JudgedGraph, found: JudgedIndexType) -> str:
 
 
 def who(access: JudgedAccess) -> str:
-    """What makes the access; a part of a buffer is placed by the graph."""
+    """The kernel or node that makes the access; a part of a buffer is placed by the graph."""
     return access.kernel or access.node or "the graph"
 
 
 def does(access: JudgedAccess) -> str:
-    """What it does to the buffer."""
+    """The verb for the access."""
     return _DONE.get(access.operation, "searches" if access.operation == "bucketize" else "writes")
 
 

@@ -1,4 +1,4 @@
-"""AdmittedSizes that the guards admit: what is known of them, and some to try."""
+"""Sizes that the guards admit: their ranges, and some to try."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class AdmittedSizes:
 
     @cached_property
     def _replacements(self) -> dict[str, Expression | None]:
-        """What torch replaced symbols by; None where that is not understood."""
+        """Replacements of symbols by torch; None where one is not understood."""
         found: dict[str, Expression | None] = {}
         for name, text in self.memory.replaced.items():
             try:
@@ -65,7 +65,7 @@ class AdmittedSizes:
 
     @cached_property
     def assumed(self) -> tuple[Expression, ...]:
-        """What holds of the symbols, as far as it is understood."""
+        """Guards on the symbols, as far as they are understood."""
         return tuple(found for found in self._guards if found is not None)
 
     @cached_property
@@ -103,7 +103,7 @@ class AdmittedSizes:
         return symbol is None or not symbol.value
 
     def tried(self, names: frozenset[str]) -> Iterator[dict[str, int]]:
-        """AdmittedSizes that satisfy every guard: first those of the run, then unusual ones."""
+        """Sizes that satisfy every guard: first those of the run, then unusual ones."""
         wanted = sorted(self.with_neighbours(names))
         if not wanted:
             yield {}

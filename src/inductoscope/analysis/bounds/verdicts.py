@@ -1,4 +1,4 @@
-"""What can be said of one memory access."""
+"""Verdicts on memory accesses."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class OutOfReach:
     """Neither was established, and why."""
 
     why: str
-    # AdmittedSizes at which every point was computed, and is inside.
+    # Sizes at which every point was computed, and is inside.
     sizes_tried: int = 0
 
 

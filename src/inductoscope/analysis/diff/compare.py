@@ -246,7 +246,7 @@ def _captured(recording: Recording, compile_: Compile) -> Hashable:
 
 
 def _ranks(recording: Recording) -> dict[str, str]:
-    """What distinguishes the processes that compile: their rank, or their order."""
+    """Names for the processes that compile: their rank, or their order."""
     compiling = dict.fromkeys(compile_.process for compile_ in recording.compiles)
     known = {process.stream: process.rank for process in recording.processes}
     return {name: known.get(name) or f"#{n}" for n, name in enumerate(compiling)}
@@ -388,7 +388,7 @@ Parts = list[list[ScheduledNode]]
 
 
 def identities(first: Side, second: Side) -> tuple[Identities, Identities, str]:
-    """What tells the scheduler nodes of both runs, and how sure that is.
+    """Identities of the scheduler nodes of both runs, and how sure they are.
 
     Where both runs scheduled the same, a node is told by its place; otherwise by the operations in
     it and which of those it is.
@@ -581,7 +581,7 @@ Pairs = Iterable[tuple[Compile, Compile]]
 
 
 def different_settings(pairs: Pairs) -> tuple[Fact, ...]:
-    """What the compiles of the same functions were told differently; each fact once."""
+    """Settings that differ between compiles of the same functions; each fact once."""
     found = (fact for one, other in pairs for fact in _facts(one, other))
     return tuple(dict.fromkeys(found))
 
@@ -681,7 +681,7 @@ def _devices(recording: Recording) -> list[str]:
 
 
 def notes(recording: Recording, run: str) -> Iterator[str]:
-    """What of a recording cannot be compared, and why."""
+    """Parts of a recording that cannot be compared, and why."""
     if recording.damage:
         where, what = recording.damage[0]
         parts = count_of(len(recording.damage), "part")

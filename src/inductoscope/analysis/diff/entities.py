@@ -1,4 +1,4 @@
-"""What differs between two recordings, as data."""
+"""The difference between two recordings, as data."""
 
 from __future__ import annotations
 

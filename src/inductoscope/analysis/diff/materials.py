@@ -1,4 +1,4 @@
-"""What each stage made of a graph: its lines as they are, and under canonical names.
+"""The output of each stage for a graph: its lines as they are, and under canonical names.
 
 One function per stage, listed in `STAGES`; None means that a run has nothing of that stage. A new
 stage is one function and one line.
@@ -46,7 +46,7 @@ _PATHS = re.compile(r"(?:/[\w.@+-]+){2,}")
 
 @dataclass(frozen=True)
 class Material:
-    """What a stage made: lines to show, the same lines to compare, and the operations in it."""
+    """The output of a stage: lines to show, the same lines to compare, and its operations."""
 
     lines: tuple[str, ...]
     canonical: tuple[str, ...]
@@ -113,7 +113,7 @@ def _renamed(lines: Iterable[str], renaming: Renaming) -> Material | None:
 
 
 def ir(side: Side) -> Material | None:
-    """What each node became. Nodes are told by their order, which is that of the graph."""
+    """The IR of each node. Nodes are told apart by their order, which is that of the graph."""
     lowered = side.graph.lowered if side.graph else ()
     if not lowered:
         return None

@@ -91,7 +91,7 @@ def _node_line(graph: FxGraph, node: FxNode, names: Mapping[str, str], symbols: 
 
 
 def _target(graph: FxGraph, node: FxNode) -> str:
-    """What is called. Inputs and constants are identified by their position and content."""
+    """The called target. Inputs and constants are identified by their position and content."""
     if node.op in ("placeholder", "output"):
         return node.op
     if node.op != "get_attr":
@@ -181,7 +181,7 @@ class Side:
 
     @property
     def unnamed(self) -> tuple[str, ...]:
-        """What `renaming` needs and the recording lacks."""
+        """Inputs of `renaming` that the recording lacks."""
         known = {"the final graph": self.final, "the scheduler's nodes": self.before}
         return tuple(what for what, found in known.items() if not found)
 

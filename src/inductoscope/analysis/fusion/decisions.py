@@ -1,4 +1,4 @@
-"""What torch decided about a pair, each time it considered the pair.
+"""torch's decisions about a pair, each time it considered the pair.
 
 torch decides about groups: 'op0_op1 with op2' in round 2 is a decision about op0 with op2 and about
 op1 with op2. This module traces every decision back to single nodes.
@@ -204,7 +204,7 @@ def _decision(
 
 
 def _guessed(pair: FusionPair, nodes: Mapping[str, ScheduledNode]) -> Mapping[str, Any]:
-    """What the C++ backend looked at, if not recorded; for single nodes only."""
+    """Inputs of the C++ backend's decision, if not recorded; for single nodes only."""
     both = [nodes[name] for name in (pair.first, pair.second) if name in nodes]
     if len(both) != 2 or any(node.device != "cpu" or not node.group for node in both):
         return {}

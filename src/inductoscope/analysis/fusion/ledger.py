@@ -237,7 +237,7 @@ class Evidence:
     _bodies: dict[str, Accesses] = field(default_factory=dict, repr=False)
 
     def values(self, pair: Pair, last: Consideration) -> tuple[str, ...]:
-        """What the last decision about a pair depended on."""
+        """The values that the last decision about a pair depended on."""
         return tuple(dict.fromkeys(self._values(pair, last)))
 
     def _values(self, pair: Pair, last: Consideration) -> Iterator[str]:
@@ -261,7 +261,7 @@ class Evidence:
         return self._bodies[name]
 
     def in_common(self, pair: Pair) -> tuple[Moved, ...]:
-        """What two nodes really both read, as far as their index expressions show."""
+        """The data that both nodes read, as far as their index expressions show."""
         return tuple(self._in_common(pair, moved) for moved in pair.moved)
 
     def _in_common(self, pair: Pair, moved: Moved) -> Moved:
@@ -670,7 +670,7 @@ def _users(nodes: Mapping[str, ScheduledNode]) -> dict[str, dict[str, int]]:
 
 @dataclass(frozen=True)
 class _Scene:
-    """What is known about one graph."""
+    """One graph's schedule, with everything that its rows need."""
 
     graph: InductorGraph
     nodes: Mapping[str, ScheduledNode]

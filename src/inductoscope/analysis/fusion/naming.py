@@ -26,7 +26,7 @@ _UNRELATED = (
 
 @dataclass(frozen=True)
 class Meaning:
-    """What a name stands for in one graph: scheduler nodes, and how it was understood."""
+    """The scheduler nodes that a name stands for in one graph, and how it was understood."""
 
     graph: str
     nodes: tuple[str, ...]

@@ -123,7 +123,7 @@ UNCOMPILED = ("ran_in_eager",)
 
 
 def findings_of(rule: Rule, recording: Recording) -> list[Finding]:
-    """What one rule finds."""
+    """The findings of one rule."""
     return [replace(finding, rule=rule.__name__) for finding in rule(recording)]
 
 

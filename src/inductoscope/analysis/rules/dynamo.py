@@ -98,7 +98,7 @@ def ran_in_eager(recording: Recording) -> Iterator[Finding]:
 
 
 def broken_lines(recording: Recording) -> list[BrokenLine]:
-    """What broke in all compiles: the same line and reason once, with all compiles it broke."""
+    """Breaks of all compiles: the same line and reason once, with all compiles it broke."""
     places: dict[tuple[str, str, str], BrokenLine] = {}
     for compile_ in recording.compiles:
         for found in _places_of(compile_):
@@ -111,7 +111,7 @@ def broken_lines(recording: Recording) -> list[BrokenLine]:
 
 
 def _places_of(compile_: Compile) -> Iterator[BrokenLine]:
-    """What broke in one compile; a break that Dynamo gave up at is the reason why it did."""
+    """Breaks of one compile; a break that Dynamo gave up at is the reason why it did."""
     given_up = [
         error
         for error in compile_.errors

@@ -200,7 +200,7 @@ def _on_exception(error: UncaughtException, raising: Raising, target: str) -> Fi
 
 
 def _limit_of_target(error: UncaughtException, target: str) -> str:
-    """What only a real GPU has: the program is not to blame for asking."""
+    """Advice on something that only a real GPU has: the program is not to blame for asking."""
     asked = asked_in_vain(error.message)
     if wants_a_value(error.type, error.message):
         asked = "the value of a tensor"
@@ -319,7 +319,7 @@ def _innermost(error: CompileError) -> str:
 
 
 def _compiler_complaint(recording: Recording, error: CompileError) -> str:
-    """What the native compiler said, if it was the one that failed."""
+    """The native compiler's message, if it was the one that failed."""
     if error.stage not in (stages.CPP_COMPILE, stages.WRAPPER, stages.TRITON_COMPILE):
         return ""
     failed = [native for native in recording.natives if native.exit_code or native.error]

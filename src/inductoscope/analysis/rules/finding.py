@@ -1,4 +1,4 @@
-"""What a rule reports."""
+"""The finding that a rule reports."""
 
 from __future__ import annotations
 

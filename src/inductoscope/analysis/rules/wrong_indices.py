@@ -215,7 +215,7 @@ def _narrow_lines(
 
 
 def _asked_wide(recording: Recording, place: _KernelNode, operation: str) -> str:
-    """What an operation asks for, if that has 64 bits; empty where it does not."""
+    """The 64-bit type that an operation asks for; empty where it asks for less."""
     if _MEMORY.fullmatch(operation):
         return _ADDRESS if place.is_wide else ""
     if not _VALUE.fullmatch(operation):

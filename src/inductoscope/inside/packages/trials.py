@@ -57,7 +57,7 @@ def load_arguments(path: str) -> tuple[Sequence[Any], Mapping[str, Any]]:
 
 
 def _map_location() -> str | None:
-    """What was saved on a GPU is loaded on the CPU where there is none."""
+    """The CPU where there is no GPU, for tensors that were saved on one."""
     import torch
 
     return None if torch.cuda.is_available() else "cpu"
@@ -102,7 +102,7 @@ def flat_inputs(args: Sequence[Any], kwargs: Mapping[str, Any], in_spec: str) ->
 
 
 def facts_of(tensor: Any) -> InputFacts:
-    """What guards ask of an input."""
+    """Facts about an input that guards check."""
     address = tensor.data_ptr()
     aligned = next((size for size in (64, 32, 16, 8, 4, 2) if address % size == 0), 1)
     return InputFacts(
@@ -115,7 +115,7 @@ def facts_of(tensor: Any) -> InputFacts:
 
 
 def output_facts(tensor: Any) -> dict[str, Any]:
-    """What a user wants to know of an output."""
+    """Type, shape and range of an output, with its NaN and infinities."""
     import torch
 
     facts: dict[str, Any] = {
@@ -210,7 +210,7 @@ def _watch_calls(order: Mapping[str, Any], inputs: Sequence[Any], say: Say) -> N
 
 
 def watch(call: Callable[[], Any], calls: int) -> list[dict[str, int]]:
-    """What was measured between as many calls, after those that set something up once."""
+    """Samples taken between calls, after a warm-up."""
     window = max(1, calls // _WINDOWS)
     samples = _Samples(_WINDOWS + 1)
     for _ in range(2 * window + 10):

@@ -192,7 +192,7 @@ def _counts(accesses: list[dict[str, Any]]) -> str:
 
 
 def _print_open(printer: Printer, view: dict[str, Any]) -> None:
-    """What is not proven."""
+    """Accesses that are not proven."""
     every = [access for graph in view["graphs"] for access in graph["accesses"]]
     for kind, style in ((NAMES[Broken], BAD), ("out-of-reach", ""), ("data-dependent", FAINT)):
         texts = [a["text"] for a in every if a["verdict"] == kind]

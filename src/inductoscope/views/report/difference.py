@@ -62,7 +62,7 @@ def _graph_view(graph: GraphDifference, data: View) -> View:
 
 
 def print_difference(printer: Printer, view: View) -> None:
-    """What differs about the runs first, then the verdict, then graph by graph."""
+    """Differences between the runs first, then the verdict, then graph by graph."""
     printer.pair("first", view["first"], indent=0, width=8)
     printer.pair("second", view["second"], indent=0, width=8)
     if view["surroundings"] or view["settings"]:

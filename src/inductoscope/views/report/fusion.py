@@ -308,7 +308,7 @@ def _conditions(view: View, outcome: str) -> list[Condition]:
 
 
 def print_change(printer: Printer, change: str) -> None:
-    """What to do, or that nothing can be done."""
+    """Print what to do, or that nothing can be done."""
     if change:
         prefix = "" if change.startswith("Nothing") else "To change: "
         printer.line(prefix + change, indent=4, style=GOOD)
@@ -328,7 +328,7 @@ _STYLES = {"fused": GOOD, "refused": BAD, "possible": "", "never tried": WARN}
 def pair_view(
     recording: Recording, found: FoundPair, *, bandwidth: float | None = None
 ) -> PairView:
-    """What is known about a pair; `bandwidth` must be the one passed to `find_pair`."""
+    """Everything known about a pair; `bandwidth` must be the one passed to `find_pair`."""
     row = found.row
     view: PairView = {
         "schema": 1,

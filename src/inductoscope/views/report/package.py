@@ -1,4 +1,4 @@
-"""What a package accepts of its inputs and the constants that it holds, as facts of a section."""
+"""AOTInductor packages as data and as text: contents, fit for this machine, runs, serving."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def _input(guard: InputGuard) -> View:
 
 
 def guard_text(guard: InputGuard) -> str:
-    """What an input has to be, in one line."""
+    """The demands on an input, in one line."""
     sizes, strides = ", ".join(guard.size_texts), ", ".join(guard.stride_texts)
     words = [guard.dtype, f"[{sizes}]", f"strides [{strides}]"]
     if guard.aligned_to:
@@ -184,7 +184,7 @@ def _call(call: KernelCall, model: PackagedModel) -> View:
 
 
 def print_package(printer: Printer, view: View, *, everything: bool) -> None:
-    """What is in the file, then whether it fits."""
+    """Print the contents of the file, then whether it fits."""
     models = f", {count_of(len(view['models']), 'model')}" if view["models"] else ""
     printer.heading(f"{view['file']}: {view['kind']}, {megabytes(view['bytes'])}{models}")
     for program in view["programs"]:
@@ -438,7 +438,7 @@ def _print_serving(printer: Printer, serving: View) -> None:
 
 
 def _print_loading(printer: Printer, serving: View) -> None:
-    """What a program would lose that loads the package for every request."""
+    """Print the memory that a program loses that loads the package for every request."""
     left = serving["left_by_loading"]
     if not left:
         level = "level: a container that is deleted leaves nothing behind"
