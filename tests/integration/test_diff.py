@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from inductoscope.analysis.diff import compare, verdict
-from inductoscope.analysis.diff.compare import likely_cause, match
+from inductoscope.analysis.diff.compare import compare, match
 from inductoscope.analysis.diff.entities import Difference
 from inductoscope.analysis.diff.materials import STAGES
 from inductoscope.analysis.diff.sides import Renaming, graph_lines
 from inductoscope.model.fold import load
 from inductoscope.model.fx import graph_from
+from inductoscope.views.report.difference import likely_cause, verdict
 from support.examples import NAMES, Answer, inductoscope, stored, write_recording
 from support.programs import Workplace
 

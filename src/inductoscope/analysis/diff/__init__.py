@@ -4,8 +4,3 @@ Names that only number things (nodes, buffers, kernels, symbols) are made canoni
 renamed variable is not a difference. What one of the two lacks is not compared, and the difference
 says why.
 """
-
-from inductoscope.analysis.diff.compare import compare
-from inductoscope.analysis.diff.headline import verdict
-
-__all__ = ["compare", "verdict"]

@@ -140,10 +140,13 @@ def _graph_seconds(first: Side, second: Side) -> Seconds:
 
 
 def _only(found: Matched[Compile]) -> Iterator[OnlyIn]:
-    for item in found.only_first:
-        yield OnlyIn("first", item.id, item.function, item.place, item.outcome)
-    for item in found.only_second:
-        yield OnlyIn("second", item.id, item.function, item.place, item.outcome)
+    runs: tuple[tuple[Literal["first", "second"], tuple[Compile, ...]], ...] = (
+        ("first", found.only_first),
+        ("second", found.only_second),
+    )
+    for run, compiles in runs:
+        for item in compiles:
+            yield OnlyIn(run, item.id, item.function, item.place, item.outcome)
 
 
 def _outcomes(found: Matched[Compile]) -> Iterator[Fact]:
@@ -506,7 +509,7 @@ def refusal(side: Side, one: set[str], two: set[str]) -> tuple[str, bool]:
 
 
 def kernel_changes(first: Side, second: Side) -> Iterator[KernelChange]:
-    """Changed ones, then those that are in one run alone."""
+    """Changed kernels, then those that are in one run alone."""
     if not (first.graph and second.graph and first.graph.kernels and second.graph.kernels):
         return
     ours, theirs, _ = identities(first, second)
@@ -517,13 +520,15 @@ def kernel_changes(first: Side, second: Side) -> Iterator[KernelChange]:
         (lambda k: k.name, lambda k: k.name),
     )
     for one, other in found.pairs:
-        yield from _changed(first, second, one, other)
+        diff = _source_diff(first, second, one, other)
+        if diff:
+            yield _kernel_change("changed", first, one, (other.name,), diff)
     if bool(first.before) != bool(second.before):
         return  # Names alone do not tell that a kernel is gone.
     for item in found.only_first:
-        yield _alone("removed", first, item, _doing(item, ours, second, theirs))
+        yield _kernel_change("removed", first, item, _doing(item, ours, second, theirs))
     for item in found.only_second:
-        yield _alone("added", second, item, _doing(item, theirs, first, ours))
+        yield _kernel_change("added", second, item, _doing(item, theirs, first, ours))
 
 
 def _identity(item: Kernel, names: Identities) -> Hashable:
@@ -532,30 +537,25 @@ def _identity(item: Kernel, names: Identities) -> Hashable:
     return (item.language, library, inside) if inside else None
 
 
-def _changed(first: Side, second: Side, one: Kernel, other: Kernel) -> Iterator[KernelChange]:
+def _source_diff(first: Side, second: Side, one: Kernel, other: Kernel) -> str:
     if one.digest and (one.digest, one.name) == (other.digest, other.name):
-        return
+        return ""
     ours, theirs = kernel_material(first, one), kernel_material(second, other)
     if ours is None or theirs is None or ours.canonical == theirs.canonical:
-        return
-    yield KernelChange(
-        what="changed",
-        name=one.name,
-        language=one.language,
-        operations=_operations_of_kernel(first, one),
-        others=(other.name,),
-        diff=unified(ours, theirs),
-    )
+        return ""
+    return unified(ours, theirs)
 
 
-def _alone(what: str, side: Side, item: Kernel, others: tuple[str, ...]) -> KernelChange:
-    return KernelChange(
-        what="removed" if what == "removed" else "added",
-        name=item.name,
-        language=item.language,
-        operations=_operations_of_kernel(side, item),
-        others=others,
-    )
+def _kernel_change(
+    what: Literal["added", "removed", "changed"],
+    side: Side,
+    item: Kernel,
+    others: tuple[str, ...],
+    diff: str = "",
+) -> KernelChange:
+    leaves = [leaf for leaf in side.before if leaf.name in item.nodes]
+    operations = _operations_of_leaves(side, leaves) or item.origins
+    return KernelChange(what, item.name, item.language, operations, others, diff)
 
 
 def _doing(item: Kernel, names: Identities, other: Side, others: Identities) -> tuple[str, ...]:
@@ -563,12 +563,6 @@ def _doing(item: Kernel, names: Identities, other: Side, others: Identities) -> 
     inside = {names[node] for node in item.nodes if node in names}
     kernels = other.graph.kernels if other.graph else ()
     return tuple(k.name for k in kernels if inside & {others.get(node) for node in k.nodes})
-
-
-def _operations_of_kernel(side: Side, item: Kernel) -> tuple[str, ...]:
-    leaves = [leaf for leaf in side.before if leaf.name in item.nodes]
-    words = [word for leaf in leaves for word in side.operations(leaf)]
-    return tuple(dict.fromkeys(words)) or item.origins
 
 
 # --------------------------------------------------------------------------------------------------
@@ -614,22 +608,6 @@ def _marks(settings: Settings) -> str:
 def _place(what: str, compile_: Compile) -> str:
     place = f" ({PurePosixPath(compile_.place).name})" if compile_.place else ""
     return f"{what} {compile_.function or 'a frame'}{place}"
-
-
-def likely_cause(settings: tuple[Fact, ...], surroundings: tuple[Fact, ...]) -> str:
-    """The settings named as the cause, in a sentence; how sure depends on what else differs."""
-    if not settings:
-        return ""
-    changes = "; ".join(
-        f"{fact.name}: {fact.first} in the first run, {fact.second} in the second"
-        for fact in settings[:3]
-    )
-    more = f"; and {len(settings) - 3} more below" if len(settings) > 3 else ""
-    if surroundings:
-        names = ", ".join(fact.name for fact in surroundings[:4])
-        return f"Possible cause, a setting: {changes}{more}. {names} differ too."
-    noun = "setting that differs" if len(settings) == 1 else "settings that differ"
-    return f"Likely cause, the only {noun}: {changes}{more}."
 
 
 # --- What differs about the runs themselves: versions, settings, targets, what each lacks ---------

@@ -44,7 +44,7 @@ def command(
 
     Exit code: 0 no difference, 1 something differs, 2 unreadable input.
     """
-    from inductoscope.analysis.diff import compare
+    from inductoscope.analysis.diff.compare import compare
     from inductoscope.model.fold import load
     from inductoscope.views.report.difference import (
         difference_view,

@@ -7,11 +7,17 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
-from inductoscope.analysis.diff.compare import likely_cause
-from inductoscope.analysis.diff.entities import Difference, GraphDifference
-from inductoscope.analysis.diff.headline import fusion_text, verdict
+from inductoscope.analysis.diff.entities import (
+    Difference,
+    Fact,
+    FusionChange,
+    GraphDifference,
+    OnlyIn,
+)
 from inductoscope.errors import UsageError
+from inductoscope.torch_facts.stages import DYNAMO, PASSES
 from inductoscope.views.report.terminal import BAD, FAINT, GOOD, WARN, Printer
+from inductoscope.wording import count_of
 
 SCHEMA = 1
 View = dict[str, Any]
@@ -56,6 +62,103 @@ def _graph_view(graph: GraphDifference, data: View) -> View:
         "fusions": fusions,
         "seconds": {stage: list(pair) for stage, pair in data["seconds"].items()},
     }
+
+
+# --- sentences ------------------------------------------------------------------------------------
+
+_MOST_NAMES = 4
+
+
+def verdict(difference: Difference) -> str:
+    """The first thing that differs, in the order in which the compiler works."""
+    if not difference.graphs and not difference.only:
+        return "Neither run compiled anything."
+    if not difference.differs:
+        return _nothing_differs(difference)
+    if difference.outcomes:
+        fact = difference.outcomes[0]
+        return f"{fact.name}: {fact.first} in the first run, {fact.second} in the second."
+    changed = [graph for graph in difference.graphs if graph.differs]
+    if not changed:
+        item, *others = difference.only
+        more = f" {len(others)} more have no counterpart." if others else ""
+        return f"Only the {item.run} run compiled {_frame(item)}.{more}"
+    earliest = min(changed, key=_stage_number)
+    more = f" Different too: {count_of(len(changed) - 1, 'more graph')}." if changed[1:] else ""
+    return f"{earliest.label}: {_first_difference(earliest)}.{more}"
+
+
+def _nothing_differs(difference: Difference) -> str:
+    found = {stage.status for graph in difference.graphs for stage in graph.stages}
+    if not found & {"same", "renamed"}:
+        return "Nothing could be compared; the reasons are below."
+    if "not compared" in found:
+        return "The same, as far as both runs recorded it: not every stage could be compared."
+    return "The same: only names differ." if "renamed" in found else "The same in every stage."
+
+
+def _frame(item: OnlyIn) -> str:
+    return f"{item.function or item.compile} ({item.place or 'unknown place'})"
+
+
+def _stage_number(graph: GraphDifference) -> int:
+    names = [stage.stage for stage in graph.stages]
+    return names.index(graph.first_different.stage) if graph.first_different else len(names)
+
+
+def _first_difference(graph: GraphDifference) -> str:
+    """The earliest difference of one graph, without its label and the full stop."""
+    stage = graph.first_different
+    if stage is None:
+        return "the passes or kernels differ, the recorded stages do not"
+    detail = f": {stage.detail}" if stage.detail else ""
+    passes = [item for item in graph.passes if item.stage == stage.stage]
+    lost = tuple(item.name for item in passes if not item.second)
+    gained = tuple(item.name for item in passes if not item.first)
+    if stage.stage == DYNAMO:
+        return f"Dynamo already captured a different graph{detail}"
+    if stage.stage in PASSES and lost:
+        return f"{_names(lost)} no longer changes the graph"
+    if stage.stage in PASSES and gained:
+        return f"{_names(gained)} changes the graph only in the second run"
+    if stage.stage == "fusion" and graph.fusions:
+        change, *others = graph.fusions
+        rest = f", and {count_of(len(others), 'more fusion')} changed" if others else ""
+        return f"the second run {fusion_text(change)}{rest}"
+    if stage.stage == "kernel" and graph.kernels:
+        changed = tuple(kernel.name for kernel in graph.kernels)
+        return f"the same loops became different code, in {_names(changed)}"
+    return f"the runs first differ in stage {stage.stage}{detail}"
+
+
+def fusion_text(change: FusionChange) -> str:
+    """A fusion that was lost or gained, with the reason, in words."""
+    names = f"{_names(change.operations)} with {_names(change.others)}"
+    said = f"torch says '{change.reason}'" if change.in_torchs_words else change.reason
+    if change.what == "lost":
+        return f"lost the fusion of {names} because {said}"
+    return f"gained the fusion of {names} (the first run had none: {said})"
+
+
+def _names(names: tuple[str, ...]) -> str:
+    shown = list(names[:_MOST_NAMES]) + (["…"] if len(names) > _MOST_NAMES else [])
+    return " + ".join(shown) or "?"
+
+
+def likely_cause(settings: tuple[Fact, ...], surroundings: tuple[Fact, ...]) -> str:
+    """The settings named as the cause, in a sentence; how sure depends on what else differs."""
+    if not settings:
+        return ""
+    changes = "; ".join(
+        f"{fact.name}: {fact.first} in the first run, {fact.second} in the second"
+        for fact in settings[:3]
+    )
+    more = f"; and {len(settings) - 3} more below" if len(settings) > 3 else ""
+    if surroundings:
+        names = ", ".join(fact.name for fact in surroundings[:4])
+        return f"Possible cause, a setting: {changes}{more}. {names} differ too."
+    noun = "setting that differs" if len(settings) == 1 else "settings that differ"
+    return f"Likely cause, the only {noun}: {changes}{more}."
 
 
 # --- text -----------------------------------------------------------------------------------------
