@@ -25,7 +25,10 @@ from battery.fault import Fault
 from battery.trial import DOCTOR, make_environment, run_limited, write_files
 from bench.aoti.faults import THE_INPUT, THE_OPERATOR, PackageFault
 
+from inductoscope.doctor.finding import SearchProgress
 from inductoscope.processes.status import PROC
+from inductoscope.recording.events import ClaimMade
+from inductoscope.recording.written import written_events
 
 _GUILTY = re.compile(r"\] the guilty (kernel|operator) is (\S+): ")
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -162,8 +165,9 @@ def count_runs(path: Path) -> int:
 
 def _candidates(folder: Path) -> int:
     """How many candidates the latest investigation has tried."""
-    found = sorted(folder.glob("doctor/**/finding.json"), key=lambda path: path.stat().st_mtime)
-    return int(json.loads(found[-1].read_text())["candidates_tried"]) if found else 0
+    claims = written_events([folder, *folder.glob("doctor/run-*")], ClaimMade.kind)
+    searches = [claim["data"] for claim in claims if claim["fact"] == SearchProgress.__name__]
+    return int(searches[-1]["candidates"]) if searches else 0
 
 
 def _verdict(folder: Path) -> dict[str, Any]:

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from inductoscope.doctor.autotune_hang import find_filter, verdict_on_stuck
+from inductoscope.doctor.hypotheses.stalled import _find_filter as find_filter
+from inductoscope.doctor.hypotheses.stalled import _verdict_on_stuck as verdict_on_stuck
 from inductoscope.doctor.instructions import Instructions
 from inductoscope.doctor.program_run import ProgramRun
 from inductoscope.hangs.choices.analysis import analyse

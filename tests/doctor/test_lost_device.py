@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from inductoscope.doctor.failure import Failure
-from inductoscope.doctor.finding import Found
-from inductoscope.inside.doctor.ending_program import fill_in_from_error, is_device_lost
+from inductoscope.doctor.finding import FailureFinding, Noticed, Script
+from inductoscope.inside.doctor.ending_program import found_in_error, is_device_lost
 from inductoscope.model.fold import load
 from support.examples import stored
 
@@ -36,8 +36,9 @@ def raise_at(path: Path, text: str) -> Exception:
     raise AssertionError
 
 
-def seen() -> Found:
-    return Found("0/0", Failure("error", "device-side assert"))
+def found_in(error: BaseException) -> FailureFinding:
+    failure = Failure("error", "device-side assert")
+    return found_in_error(Noticed("0/0"), failure, graph(), error)
 
 
 def graph() -> torch.fx.GraphModule:
@@ -46,24 +47,24 @@ def graph() -> torch.fx.GraphModule:
 
 def test_the_line_that_launched_names_the_kernel_and_what_is_in_it(wrapper: Path) -> None:
     error = raise_at(wrapper, "triton_per_fused_add_relu_sum_0.run(")
-    found = fill_in_from_error(seen(), graph(), error)
+    found = found_in(error)
     assert found.location.kernel == "triton_per_fused_add_relu_sum_0"
     assert found.location.stage == "runtime"
-    assert set(found.operations) == {"aten.relu", "aten.add", "aten.sum"}
-    assert found.no_script
+    assert set(found.reduction.operations) == {"aten.relu", "aten.add", "aten.sum"}
+    assert found.fact(Script).why_not
 
 
 def test_an_error_while_cleaning_up_does_not_hide_the_first_one(wrapper: Path) -> None:
     later = RuntimeError("the generator cannot be restored")
     later.__context__ = raise_at(wrapper, "triton_per_fused_add_relu_sum_0.run(")
-    found = fill_in_from_error(seen(), graph(), later)
+    found = found_in(later)
     assert found.location.kernel == "triton_per_fused_add_relu_sum_0"
 
 
 def test_an_error_from_elsewhere_names_no_kernel(wrapper: Path) -> None:
-    found = fill_in_from_error(seen(), graph(), RuntimeError("out of nowhere"))
+    found = found_in(RuntimeError("out of nowhere"))
     assert found.location.kernel == ""
-    assert found.operations == []
+    assert found.reduction.operations == ()
 
 
 def test_where_no_gpu_is_used_none_is_lost() -> None:

@@ -21,47 +21,41 @@ from inductoscope.doctor.failure import (
     SuppressingAxis,
 )
 from inductoscope.doctor.finding import (
-    Found,
+    Noticed,
     ReplacedPart,
-    read_found,
-    write_found,
+    ReplacedParts,
+    Repro,
+    Suppressed,
+    Workaround,
 )
-from inductoscope.doctor.finding_verdict import verdict_on
 from inductoscope.doctor.instructions import (
     OWN_VARIABLES,
     VARIABLE,
     Instructions,
     instructions_from,
 )
-from inductoscope.doctor.issue import issue_text
-from inductoscope.doctor.verdict import (
-    Culprit,
-    Repro,
-    Verdict,
-    Workaround,
-)
+from inductoscope.doctor.verdict import Culprit, Verdict
 from inductoscope.inside.search.axes import AXES
 from inductoscope.inside.search.suppressing_axes import suppressing
 from inductoscope.model.entities import NotedDifference
 from inductoscope.verdicts import CLEAN, NOT_A_BUG
 from inductoscope.views.report.terminal import Printer
 from inductoscope.views.report.verdict import print_verdict
+from inductoscope.views.verdict_text import issue_text
+from support.findings import finding, verdict_on
 
 OTHER_STRIDES = "output 3 has strides (1, 2), in eager (2, 1)"
 STRIDES = NotedDifference("0/0", "stride", "output 3", OTHER_STRIDES)
 VALUE = "output 0 is 10 at index [0], in eager 9, in float64 9"
 
 
-def found(failure: Failure, **more: Any) -> Found:
-    return Found("0/0", failure, **{"is_complete": True, "reproduces": True, **more})
-
-
 def suppressed_by(name: str, application: str = "") -> SuppressingAxis:
     return suppressing(next(axis for axis in AXES if axis.name == name), application)
 
 
-WRONG_LOWERING = found(
+WRONG_LOWERING = finding(
     Failure(WRONG, VALUE, aspect="value", texts=(VALUE, "output 1 differs too")),
+    Suppressed((suppressed_by("lowerings", "div"), suppressed_by("fusion"))),
     location=Location(
         stage="lowering",
         operation="aten.div.Tensor_mode",
@@ -69,15 +63,11 @@ WRONG_LOWERING = found(
         text="buf0 differs",
         how="each buffer was compared with its node",
     ),
-    sources=["/elsewhere/model.py:12"],
-    suppressing_axes=[
-        suppressed_by("lowerings", "div"),
-        suppressed_by("fusion"),
-    ],
-    operations=["aten.div.Tensor_mode"],
+    candidates=30,
     nodes=1,
-    nodes_before=12,
-    candidates_tried=30,
+    of=12,
+    operations=("aten.div.Tensor_mode",),
+    sources=("/elsewhere/model.py:12",),
 )
 
 
@@ -123,7 +113,7 @@ def test_every_claim_comes_with_how_it_is_known() -> None:
 
 def test_a_pass_is_named_with_its_patterns_and_with_what_it_changed() -> None:
     verdict = verdict_on(
-        found(
+        finding(
             Failure(WRONG, VALUE, aspect="value"),
             location=Location(
                 stage="joint-pass",
@@ -134,7 +124,7 @@ def test_a_pass_is_named_with_its_patterns_and_with_what_it_changed() -> None:
                 added=("aten.sub.Tensor",),
                 how="the graph before and after each pass was run",
             ),
-            operations=["aten.mul.Tensor", "aten.amax.default"],
+            operations=("aten.mul.Tensor", "aten.amax.default"),
         )
     )
     assert (verdict.verdict, verdict.stage) == ("wrong-result", "joint-pass")
@@ -147,7 +137,7 @@ def test_a_pass_is_named_with_its_patterns_and_with_what_it_changed() -> None:
 
 def test_a_pass_of_the_program_is_named_with_its_line() -> None:
     verdict = verdict_on(
-        found(
+        finding(
             Failure(ERROR, "RuntimeError: mat1 and mat2 must have the same dtype", stage="runtime"),
             location=Location(
                 stage="post-grad-pass",
@@ -164,7 +154,9 @@ def test_a_pass_of_the_program_is_named_with_its_line() -> None:
 
 
 def test_nan_has_a_verdict_of_its_own() -> None:
-    verdict = verdict_on(found(Failure(NAN, "output 0 is nan"), location=Location(stage="codegen")))
+    verdict = verdict_on(
+        finding(Failure(NAN, "output 0 is nan"), location=Location(stage="codegen"))
+    )
     assert (verdict.verdict, verdict.stage) == ("nan", "codegen")
     assert verdict.summary.startswith("The compiled program gives NaN or Inf where eager is finite")
 
@@ -185,10 +177,10 @@ def test_an_error_is_judged_by_the_stage_that_raised_it(stage: str, verdict: str
     failure = Failure(ERROR, "KeyError: 'buf0'", stage=stage, aspect="KeyError", detail="op3")
     functions = ["get (torch/_inductor/a.py:3)", "run (torch/_inductor/b.py:4)"]
     got = verdict_on(
-        found(failure, location=Location(function="get" if stage == "lowering" else ""))
+        finding(failure, location=Location(function="get" if stage == "lowering" else ""))
     )
     assert (got.verdict, got.stage, got.confidence) == (verdict, stage, "proven")
-    got = verdict_on(found(failure, functions=functions))
+    got = verdict_on(finding(replace(failure, functions=tuple(functions))))
     said = [item["what"] for item in got.evidence]
     assert f"raised in {functions[0]}" in said
     assert f"called from {functions[1]}" in said
@@ -197,7 +189,7 @@ def test_an_error_is_judged_by_the_stage_that_raised_it(stage: str, verdict: str
 
 def test_an_error_without_an_operation_is_summed_up_by_the_function_that_raised() -> None:
     failure = Failure(ERROR, "KeyError: 'buf0'\nmore", stage="scheduler")
-    verdict = verdict_on(found(failure, location=Location(function="Scheduler.fuse")))
+    verdict = verdict_on(finding(failure, location=Location(function="Scheduler.fuse")))
     assert verdict.culprit.function == "Scheduler.fuse"
     assert verdict.summary == (
         "The compiler, or a kernel it generated, crashed, in Scheduler.fuse (stage scheduler): "
@@ -208,7 +200,7 @@ def test_an_error_without_an_operation_is_summed_up_by_the_function_that_raised(
 def test_what_the_native_compiler_said_is_cut_down_to_its_complaint() -> None:
     messages = "In file included from x:\nx.cpp:3: error: 'foo' was not declared\n  foo();\n  ^~~"
     failure = Failure(ERROR, "text", stage="cpp-compile", messages=(messages,))
-    evidence = verdict_on(found(failure)).evidence
+    evidence = verdict_on(finding(failure)).evidence
     assert {
         "what": "x.cpp:3: error: 'foo' was not declared\n  foo();\n  ^~~",
         "where": "what the native compiler said",
@@ -218,32 +210,34 @@ def test_what_the_native_compiler_said_is_cut_down_to_its_complaint() -> None:
 @pytest.mark.parametrize(("kind", "verdict"), [(SIGNAL, "crash"), (HANG, "hang")])
 def test_a_process_that_dies_or_stops_is_blamed_on_where_it_was(kind: str, verdict: str) -> None:
     failure = Failure(kind, "the process …", stage="post-grad-pass", detail="reinplace", aspect="x")
-    got = verdict_on(found(failure))
+    got = verdict_on(finding(failure))
     assert (got.verdict, got.stage, got.confidence) == (verdict, "post-grad-pass", "proven")
     assert {"what": "while processing reinplace", "where": "post-grad-pass"} in got.evidence
 
 
 def test_what_hangs_is_named_with_the_function_that_does_not_return() -> None:
-    got = verdict_on(found(Failure(HANG, "not finished", stage="lowering", function="stuck")))
+    got = verdict_on(finding(Failure(HANG, "not finished", stage="lowering", function="stuck")))
     assert "in stuck, which loops or blocks (stage lowering)" in got.summary
 
 
 def test_code_that_the_program_put_in_torchs_place_is_told() -> None:
     """The reproducer has torch's own again, so it cannot fail."""
     own = ReplacedPart("decomposition", "aten.gelu.default", "bad (planted.py:7)")
-    got = verdict_on(found(Failure(WRONG, VALUE, aspect="value"), replaced=[own]))
+    got = verdict_on(finding(Failure(WRONG, VALUE, aspect="value"), ReplacedParts((own,))))
     text = "the decomposition of aten.gelu.default in use is bad (planted.py:7), not torch's"
     assert text in [item["what"] for item in got.evidence]
 
 
 def test_what_goes_wrong_without_inductor_too_is_not_inductors() -> None:
     failure = Failure(WRONG, VALUE, aspect="value")
-    assert verdict_on(found(failure, location=Location(stage="aot"))).verdict == "not-inductor"
+    assert verdict_on(finding(failure, location=Location(stage="aot"))).verdict == "not-inductor"
 
 
 @pytest.mark.parametrize(("backend", "stage"), [("aot_eager", "aot"), ("my_backend", "user")])
 def test_a_backend_that_is_not_inductor_is_named(backend: str, stage: str) -> None:
-    verdict = verdict_on(found(Failure(WRONG, VALUE, aspect="value"), backend=backend))
+    verdict = verdict_on(
+        finding(Failure(WRONG, VALUE, aspect="value"), noticed=Noticed("0/0", backend=backend))
+    )
     assert (verdict.verdict, verdict.stage) == ("not-inductor", stage)
     assert verdict.culprit.function == backend
 
@@ -252,10 +246,10 @@ def test_a_backend_that_is_not_inductor_is_named(backend: str, stage: str) -> No
 def test_a_stage_that_only_a_suppressing_axis_tells_is_likely(kind: str) -> None:
     place = Location(how="each buffer was compared; its loop body could not be told")
     got = verdict_on(
-        found(
+        finding(
             Failure(kind, VALUE, aspect="value"),
+            Suppressed((suppressed_by("fusion"),)),
             location=place,
-            suppressing_axes=[suppressed_by("fusion")],
         )
     )
     assert (got.stage, got.confidence) == ("scheduler", "likely")
@@ -264,7 +258,7 @@ def test_a_stage_that_only_a_suppressing_axis_tells_is_likely(kind: str) -> None
 @pytest.mark.parametrize("axis", AXES, ids=lambda axis: axis.name)
 def test_where_no_stage_is_known_that_of_the_one_suppressing_axis_is_blamed(axis: Any) -> None:
     verdict = verdict_on(
-        found(Failure(WRONG, VALUE, aspect="value"), suppressing_axes=[suppressed_by(axis.name)])
+        finding(Failure(WRONG, VALUE, aspect="value"), Suppressed((suppressed_by(axis.name),)))
     )
     assert (verdict.stage, verdict.culprit.config) == (axis.stage, axis.title)
 
@@ -277,18 +271,18 @@ def test_graphs_that_are_right_are_not_blamed(graphs_are_right: bool, stage: str
     axes = [suppressed_by("fusion"), suppressed_by("decompositions")]
     place = Location(graphs_are_right=graphs_are_right)
     failure = Failure(WRONG, VALUE, aspect="value")
-    assert verdict_on(found(failure, location=place, suppressing_axes=axes)).stage == stage
+    assert verdict_on(finding(failure, Suppressed(tuple(axes)), location=place)).stage == stage
 
 
 @pytest.mark.parametrize(("nodes", "confidence"), [(2, "proven"), (400, "likely")])
 def test_a_large_graph_that_does_not_end_may_be_slow(nodes: int, confidence: str) -> None:
     failure = Failure(HANG, "not finished after 60 s", stage="scheduler")
-    assert verdict_on(found(failure, nodes=nodes)).confidence == confidence
+    assert verdict_on(finding(failure, nodes=nodes)).confidence == confidence
 
 
 def test_of_several_suppressing_axes_the_most_telling_one_is_blamed() -> None:
     axes = [suppressed_by("lowerings"), suppressed_by("vectorisation")]
-    verdict = verdict_on(found(Failure(WRONG, VALUE, aspect="value"), suppressing_axes=axes))
+    verdict = verdict_on(finding(Failure(WRONG, VALUE, aspect="value"), Suppressed(tuple(axes))))
     assert (verdict.stage, verdict.culprit.config) == ("codegen", "vectorisation of C++ loops")
 
 
@@ -297,20 +291,20 @@ def test_of_several_suppressing_axes_the_most_telling_one_is_blamed() -> None:
 
 def test_a_stage_that_only_a_suppressing_axis_points_at_is_likely() -> None:
     verdict = verdict_on(
-        found(Failure(WRONG, VALUE, aspect="value"), suppressing_axes=[suppressed_by("fusion")])
+        finding(Failure(WRONG, VALUE, aspect="value"), Suppressed((suppressed_by("fusion"),)))
     )
     assert verdict.confidence == "likely"
 
 
 def test_without_a_stage_nothing_is_known() -> None:
-    verdict = verdict_on(found(Failure(WRONG, VALUE, aspect="value")))
+    verdict = verdict_on(finding(Failure(WRONG, VALUE, aspect="value")))
     assert (verdict.stage, verdict.confidence) == ("none", "unknown")
     assert "(stage" not in verdict.summary
 
 
 def test_what_did_not_show_again_is_at_most_likely_and_says_so() -> None:
     verdict = verdict_on(
-        found(Failure(ERROR, "text", stage="lowering"), reproduces=False, is_complete=False)
+        finding(Failure(ERROR, "text", stage="lowering"), reproduces=False, is_complete=False)
     )
     assert (verdict.confidence, verdict.partial) == ("likely", True)
     assert "the graph alone did not fail again" in verdict.evidence[-1]["what"]
@@ -320,7 +314,7 @@ def test_a_place_below_the_current_folder_is_seen_from_there(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    verdict = verdict_on(found(Failure(WRONG, VALUE), sources=["x:1", f"{tmp_path}/m/a.py:7"]))
+    verdict = verdict_on(finding(Failure(WRONG, VALUE), sources=("x:1", f"{tmp_path}/m/a.py:7")))
     assert verdict.culprit.source == "m/a.py:7"
 
 
@@ -368,14 +362,6 @@ def test_an_object_of_which_little_is_known_has_the_same_keys() -> None:
     assert data.keys() == whole_verdict().as_data().keys()
     assert data["culprit"].keys() == whole_verdict().as_data()["culprit"].keys()
     assert (data["repro"], data["workaround"], data["culprit"]["pass"]) == (None, None, None)
-
-
-def test_what_was_found_survives_the_way_through_a_file(tmp_path: Path) -> None:
-    assert read_found(tmp_path) is None
-    write_found(WRONG_LOWERING, tmp_path)
-    assert read_found(tmp_path) == WRONG_LOWERING
-    (tmp_path / "finding.json").write_text('{"compile": "0/0", "fail')
-    assert read_found(tmp_path) is None
 
 
 def test_instructions_survive_the_way_through_the_environment() -> None:
@@ -470,7 +456,8 @@ def test_a_bug_report_holds_what_the_tracker_asks_for(tmp_path: Path) -> None:
     )
     verdict = whole_verdict()
     verdict.repro = Repro(str(script), True, 3, 3, 2)
-    text = issue_text(verdict, "AssertionError: not close")
+    (tmp_path / "repro-output.txt").write_text("AssertionError: not close")
+    text = issue_text(verdict)
     assert text.startswith("# [inductor] Wrong: floor division\n")
     for part in (verdict.summary, "x = 1\n```", "AssertionError: not close", "config.x = 1"):
         assert part in text

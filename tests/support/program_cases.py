@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from inductoscope.doctor.case import ProgramCase
-from inductoscope.doctor.finding import Found, write_found
+from inductoscope.doctor.finding import FailureFinding
 from inductoscope.doctor.instructions import FOLDER, MOVED, Instructions
 from inductoscope.doctor.program_run import (
     Listener,
@@ -50,7 +50,7 @@ class End:
     seconds: float = 1.0
     # Events that it leaves in its recording, and what is found inside it.
     events: tuple[Event, ...] = ()
-    found: Found | None = None
+    found: FailureFinding | None = None
 
 
 ENDS_WELL = End()
@@ -78,10 +78,10 @@ def leave_behind(end: End, folder: Path) -> ProgramRun:
     stream = StreamWriter(folder, first_event=lambda: ProcessStart(pid=1))
     for event in end.events:
         stream.emit(event)
+    for claim in end.found.claims if end.found is not None else ():
+        stream.emit(claim.as_event())
     if not end.died:
         stream.close()
-    if end.found is not None:
-        write_found(end.found, folder / FOLDER)
     ending = Ending(end.exit_code, end.signal, end.seconds)
     return ProgramRun(ending, folder, end.stalled, end.over_time, end.calls_done)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from inductoscope.doctor.hypotheses.slower_than_eager import slow_function
+from inductoscope.doctor.hypotheses.slow import slow_function
 from inductoscope.profiling.flip_trials import AgainstEager, against_eager, paired_calls
 from inductoscope.profiling.statistics import SLOWER
 from inductoscope.profiling.turns import TimedRun

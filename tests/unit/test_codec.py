@@ -15,7 +15,7 @@ from inductoscope.doctor.failure import (
     Location,
     SuppressingAxis,
 )
-from inductoscope.doctor.finding import Found, GraphWorkaround
+from inductoscope.doctor.finding import GraphWorkaround, GraphWorkarounds, Suppressed
 from inductoscope.doctor.instructions import Instructions
 from inductoscope.recording.codec import decode, encode
 
@@ -44,15 +44,10 @@ WHOLE = Outer(
 )
 
 HANDED_OVER = (
-    Found("0/0", Failure("wrong", "text")),
-    Found(
-        "1/0",
-        Failure(HANG, "text", functions=("f (a.py:1)",), entered_at=0.0, largest=float("inf")),
-        location=Location("lowering", suspects=("add", "mul"), graphs_are_right=True),
-        suppressing_axes=[SuppressingAxis("fusion", "scheduler", "fusion of kernels", "op0")],
-        workarounds=[GraphWorkaround("text", "a = 1\nb = 'ü'", 1.02)],
-        sources=["model.py:3"],
-    ),
+    Failure(HANG, "text", functions=("f (a.py:1)",), entered_at=0.0, largest=float("inf")),
+    Location("lowering", suspects=("add", "mul"), graphs_are_right=True),
+    Suppressed((SuppressingAxis("fusion", "scheduler", "fusion of kernels", "op0"),)),
+    GraphWorkarounds((GraphWorkaround("text", "a = 1\nb = 'ü'", 1.02),)),
     Instructions(),
     Instructions(calls=0, failure=Failure("signal", "text"), variables={"A": "b"}, stall=5.0),
 )

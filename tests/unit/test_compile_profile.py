@@ -9,11 +9,10 @@ from pathlib import Path
 
 from inductoscope.model.entities import Ending
 from inductoscope.model.fold import load
-from inductoscope.profiling.compile_growth import CompileCost
+from inductoscope.profiling.compile_growth import CompileCost, MeasuredGrowth
 from inductoscope.profiling.compile_times import (
     ColdOrWarmRun,
     CompileProfile,
-    MeasuredGrowth,
     RecordedCosts,
     recorded_costs,
 )

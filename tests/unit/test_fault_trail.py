@@ -24,7 +24,7 @@ from inductoscope.doctor.failure import (
     Failure,
     Location,
 )
-from inductoscope.doctor.finding import Found
+from inductoscope.doctor.finding import PROGRAM, FailureFinding, Flow, Noticed
 from inductoscope.doctor.trail import trail_of, trail_or_nothing
 from inductoscope.doctor.verdict import Verdict, keep_verdict, read_verdict
 from inductoscope.model.fault_trail import FaultTrail, GuiltyPlace, fault_trail
@@ -105,8 +105,9 @@ def test_names_that_the_recorded_graph_does_not_have_give_no_trail(guilty: Guilt
     assert trail(guilty) is None
 
 
-def found_in(place: Location, failure: Failure) -> Found:
-    return Found("aoti/0", failure, flow=AOT_INDUCTOR, in_program=place, first_failure=failure)
+def found_in(place: Location, failure: Failure) -> FailureFinding:
+    found = FailureFinding().claimed(Noticed("aoti/0")).claimed(failure, PROGRAM)
+    return found.claimed(Flow(AOT_INDUCTOR)).claimed(place, PROGRAM)
 
 
 def test_the_doctor_says_what_is_wrong_at_both_ends_and_how_that_is_known(
@@ -165,7 +166,7 @@ def test_what_dies_raises_or_hangs_in_a_kernel_leaves_a_trail_to_it(kind: str) -
     earlier = trail_of(found_in(Location(kernel=ADDMM, buffer="buf1"), failure), recording)
     assert kernels(earlier) == ["cpp_fused_relu_1", "extern_kernels.addmm"]
     if kind == SIGNAL:
-        no_package = replace(found_in(Location(), failure), flow="")
+        no_package = FailureFinding().claimed(Noticed("aoti/0")).claimed(failure, PROGRAM)
         assert kernels(trail_of(no_package, recording)) == ["cpp_fused_relu_1"]
 
 

@@ -12,23 +12,26 @@ from pathlib import Path
 import pytest
 
 from inductoscope.doctor.failure import device_error, why_no_trial
-from inductoscope.doctor.finding import Found
-from inductoscope.doctor.finding_verdict import verdict_on
+from inductoscope.doctor.finding import FailureFinding, Script, claim_of
 from inductoscope.doctor.hypotheses import verdict_of_first
-from inductoscope.recording.codec import decode
 from inductoscope.recording.events import (
+    ClaimMade,
     CompileFailed,
     CompileStart,
     InductorStart,
     KernelDefined,
 )
+from support.findings import verdict_on
 from support.program_cases import COMPILED, ENDS_WELL, PLAIN, End, check, written_case
 
 DATA = Path(__file__).parents[1] / "data" / "h200_failures"
 
 
-def found(name: str) -> Found:
-    return decode(Found, json.loads((DATA / f"{name}.json").read_text()))
+def found(name: str) -> FailureFinding:
+    events = [ClaimMade(**each) for each in json.loads((DATA / f"{name}.json").read_text())]
+    return FailureFinding(
+        tuple(claim for event in events if (claim := claim_of(event)) is not None)
+    )
 
 
 @pytest.mark.parametrize(
@@ -142,8 +145,8 @@ def test_a_failure_on_a_gpu_is_cut_down_and_put_down_to_its_kernel(
     assert (said.verdict, said.stage, said.confidence) == (verdict, stage, "proven")
     assert str(said.culprit.op).startswith(operation)
     assert said.culprit.kernel == kernel
-    assert (what.nodes, what.nodes_before) == nodes
-    assert "on_gpu(" in what.script
+    assert (what.reduction.nodes, what.reduction.of) == nodes
+    assert "on_gpu(" in what.fact(Script).text
 
 
 def test_values_from_memory_that_was_never_written_are_said_to_be() -> None:
@@ -155,8 +158,8 @@ def test_a_kernel_of_the_user_is_part_of_the_script() -> None:
     what = found("users_kernel")
     said = verdict_on(what)
     assert (said.verdict, said.stage) == ("not-inductor", "aot")
-    assert "@triton.jit\ndef add_one(" in what.script
-    assert "add_one[(16, 1, 1)](ptr=total, n=4000, BLOCK=256)" in what.script
+    assert "@triton.jit\ndef add_one(" in what.fact(Script).text
+    assert "add_one[(16, 1, 1)](ptr=total, n=4000, BLOCK=256)" in what.fact(Script).text
 
 
 def test_a_clone_that_a_pass_removed_before_a_kernel_of_the_user_names_the_pass() -> None:
@@ -164,12 +167,12 @@ def test_a_clone_that_a_pass_removed_before_a_kernel_of_the_user_names_the_pass(
     said = verdict_on(what)
     assert (said.verdict, said.stage) == ("wrong-result", "post-grad-pass")
     assert said.culprit.pass_ == "reinplace_inplaceable_ops"
-    assert (what.nodes, what.nodes_before) == (3, 6)
-    assert "add_one[(16, 1, 1)](" in what.script
+    assert (what.reduction.nodes, what.reduction.of) == (3, 6)
+    assert "add_one[(16, 1, 1)](" in what.fact(Script).text
 
 
 def test_a_race_that_is_right_by_chance_has_a_script_that_fills_memory() -> None:
-    script = found("race").script
+    script = found("race").fact(Script).text
     assert "    with torch.no_grad():\n        outputs = function(*arguments)" in script
     assert "    fill_free_memory()\n    compiled = run(function)" in script
 

@@ -2,47 +2,66 @@
 
 from __future__ import annotations
 
-import importlib
+import inspect
 from pathlib import Path
 
 import pytest
 
-from inductoscope.doctor import hypotheses
 from inductoscope.doctor.failure import WRONG, Failure
-from inductoscope.doctor.finding import Found
-from inductoscope.doctor.hypotheses import HYPOTHESES, verdict_of_first
-from inductoscope.doctor.hypotheses.hypothesis import Hypothesis
+from inductoscope.doctor.finding import FailureFinding
+from inductoscope.doctor.hypotheses import (
+    HYPOTHESES,
+    Hypothesis,
+    compiler_levels,
+    ends_well,
+    found,
+    packages,
+    program_itself,
+    slow,
+    stalled,
+    verdict_of_first,
+)
 from inductoscope.doctor.runs import fails_alike
 from inductoscope.recording.location import create_recording
+from inductoscope.views.verdict_text import worded
+from support.findings import finding
 from support.program_cases import COMMAND, End, leave_behind, written_case
 
 # --- the table ------------------------------------------------------------------------------------
 
-FOLDER = Path(hypotheses.__file__).parent
-FILES = sorted(path.stem for path in FOLDER.glob("*.py"))
-HEADINGS = ("When it applies:", "What it runs:", "What it concludes:", "How sure:")
+HEADINGS = ("Applies:", "Runs:", "Concludes:", "How sure:")
+GROUPS = (compiler_levels, ends_well, found, packages, program_itself, slow, stalled)
 
-every_hypothesis = pytest.mark.parametrize("hypothesis", HYPOTHESES, ids=lambda h: h.name)
+every_hypothesis = pytest.mark.parametrize("hypothesis", HYPOTHESES, ids=lambda h: h.__name__)
 
 
-def test_every_file_is_in_the_table_of_hypotheses_once() -> None:
-    files = [name for name in FILES if name not in ("__init__", "hypothesis")]
-    assert sorted(hypothesis.name for hypothesis in HYPOTHESES) == files
+def test_every_hypothesis_is_in_the_table_once() -> None:
+    public = [
+        member
+        for group in GROUPS
+        for name, member in vars(group).items()
+        if getattr(member, "__module__", "") == group.__name__
+        and not name.startswith("_")
+        and "Applies:" in (member.__doc__ or "")
+    ]
+    assert sorted(map(str, public)) == sorted(map(str, HYPOTHESES))
 
 
 @every_hypothesis
 def test_a_hypothesis_is_documented_under_the_same_headings(hypothesis: Hypothesis) -> None:
-    module = importlib.import_module(hypothesis.examine.__module__)
-    assert module.HYPOTHESIS is hypothesis
-    title, *paragraphs = (module.__doc__ or "").strip().split("\n\n")
+    title, rest = inspect.cleandoc(hypothesis.__doc__ or "").split("\n\n")
     assert "\n" not in title
-    found = [next((h for h in HEADINGS if text.startswith(h)), "") for text in paragraphs]
-    assert tuple(found) == HEADINGS
-    assert all(text.partition(":")[2].strip() for text in paragraphs)
+    found = [line.partition(" ")[0] for line in rest.splitlines()]
+    assert [f"{word} sure:" if word == "How" else word for word in found if word in WORDS] == [
+        *HEADINGS
+    ]
+
+
+WORDS = ("Applies:", "Runs:", "Concludes:", "How")
 
 
 def place_of(name: str) -> int:
-    return [hypothesis.name for hypothesis in HYPOTHESES].index(name)
+    return [hypothesis.__name__ for hypothesis in HYPOTHESES].index(name)
 
 
 @pytest.mark.parametrize(
@@ -86,13 +105,15 @@ def test_the_order_of_hypotheses(first: str, then: str) -> None:
 @pytest.mark.parametrize("stalled", [False, True], ids=["", "stalled"])
 @pytest.mark.parametrize("over_time", [False, True], ids=["", "over time"])
 @pytest.mark.parametrize("exit_code", [0, 1, 139])
-@pytest.mark.parametrize("found", [None, Found("0/0", Failure(WRONG, "text"))], ids=["", "found"])
+@pytest.mark.parametrize(
+    "seen", [None, finding(Failure(WRONG, "text"), reproduces=False)], ids=["", "found"]
+)
 def test_there_is_a_verdict_however_a_program_ends(
-    tmp_path: Path, exit_code: int, over_time: bool, stalled: bool, found: Found | None
+    tmp_path: Path, exit_code: int, over_time: bool, stalled: bool, seen: FailureFinding | None
 ) -> None:
-    end = End(exit_code, "text", over_time, stalled, found=found)
+    end = End(exit_code, "text", over_time, stalled, found=seen)
     case, _ = written_case(tmp_path, end)
-    assert verdict_of_first(case).summary
+    assert worded(verdict_of_first(case)).summary
 
 
 # --- whether two runs failed alike ----------------------------------------------------------------

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from inductoscope.doctor.failure import WRONG, Failure
-from inductoscope.doctor.finding import Found
 from inductoscope.doctor.hypotheses import verdict_of_first
 from inductoscope.doctor.instructions import MOVED
 from inductoscope.doctor.verdict import Verdict
@@ -21,6 +20,8 @@ from inductoscope.recording.events import (
     DifferenceNoted,
     Event,
 )
+from inductoscope.views.verdict_text import worded
+from support.findings import finding
 from support.program_cases import (
     COMPILED,
     COMPILED_ONE,
@@ -88,9 +89,10 @@ def strides(number: int) -> DifferenceNoted:
 def test_other_strides_are_to_blame_if_the_program_ends_well_with_those_of_eager(
     decide: Decide,
 ) -> None:
-    found = Found("0/0", Failure(WRONG, strides(1).text, aspect="stride"), is_complete=True)
+    found = finding(Failure(WRONG, strides(1).text, aspect="stride"))
     runs = [ENDS_WELL, FAILS, ENDS_WELL, End(75, found=found)]  # All of them, each, what does it.
     verdict, asked = decide(check(), strides(0), strides(1), compiled=runs)
+    verdict = worded(verdict)
     assert verdict.verdict == "wrong-result"
     assert "output 1 has strides (1, 2), in eager (2, 1), and the program needs" in verdict.summary
     said = [item["what"] for item in verdict.evidence]
@@ -124,7 +126,7 @@ def test_a_function_that_differs_because_of_shared_memory(tmp_path: Path) -> Non
     """The program does not look at the result, so it ends well, and is not clean."""
     differs = CallableChecked(function="f", call=1, verdict="differs", text="value 0 is 2")
     shares = replace(strides(0), aspect="sharing", text="output 0 shares memory with nothing")
-    found = Found("0/0", Failure(WRONG, shares.text, aspect="sharing"), is_complete=True)
+    found = finding(Failure(WRONG, shares.text, aspect="sharing"))
     first = End(events=(COMPILED_ONE, check(), differs, shares))
     case, asked = written_case(tmp_path, first, compiled=[ENDS_WELL, End(75, found=found)])
     assert (verdict_of_first(case).verdict, asked) == ("wrong-result", [COMPILED] * 2)

@@ -15,9 +15,11 @@ from inductoscope.doctor.failure import (
     WRONG,
     Failure,
 )
-from inductoscope.doctor.finding import Found, GraphWorkaround
+from inductoscope.doctor.finding import GraphWorkaround, GraphWorkarounds
 from inductoscope.doctor.hypotheses import verdict_of_first
 from inductoscope.recording.events import StageStart
+from inductoscope.views.verdict_text import worded
+from support.findings import finding
 from support.program_cases import (
     COMPILED,
     ENDS_WELL,
@@ -33,7 +35,7 @@ from support.program_cases import (
 
 
 def test_what_no_reproducer_shows_is_checked_without_the_tool(tmp_path: Path) -> None:
-    found = Found("0/0", Failure(ERROR, "KeyError: 1", stage="lowering"), is_complete=True)
+    found = finding(Failure(ERROR, "KeyError: 1", stage="lowering"), reproduces=False)
     case, asked = written_case(tmp_path, End(75, found=found), plain=[ENDS_WELL])
     verdict = verdict_of_first(case)
     assert (verdict.verdict, asked) == ("unknown", [PLAIN])
@@ -43,20 +45,20 @@ def test_what_no_reproducer_shows_is_checked_without_the_tool(tmp_path: Path) ->
 def test_what_fails_without_the_tool_too_is_told_though_no_reproducer_shows_it(
     tmp_path: Path,
 ) -> None:
-    found = Found("0/0", Failure(ERROR, "KeyError: 1", stage="lowering"), is_complete=True)
+    found = finding(Failure(ERROR, "KeyError: 1", stage="lowering"), reproduces=False)
     case, asked = written_case(tmp_path, End(75, found=found))
     assert (verdict_of_first(case).verdict, asked) == ("crash", [PLAIN])
 
 
 def test_a_wrong_result_needs_no_run_without_the_tool(tmp_path: Path) -> None:
-    found = Found("0/0", Failure(WRONG, "output 0 is 2, in eager 1"), is_complete=True)
+    found = finding(Failure(WRONG, "output 0 is 2, in eager 1"), reproduces=False)
     case, asked = written_case(tmp_path, End(75, found=found))
     assert (verdict_of_first(case).verdict, asked) == ("wrong-result", [])
 
 
 def test_workarounds_are_tried_on_the_program_until_one_works(tmp_path: Path) -> None:
     codes = [GraphWorkaround(f"way {number}", f"x = {number}") for number in range(3)]
-    found = Found("0/0", Failure(WRONG, "text"), is_complete=True, workarounds=codes)
+    found = finding(Failure(WRONG, "text"), GraphWorkarounds(tuple(codes)), reproduces=False)
     helped = replace(ENDS_WELL, events=(check(),))
     still_wrong = replace(ENDS_WELL, events=(check("wrong"),))
     case, asked = written_case(tmp_path, End(75, found=found), compiled=[still_wrong, helped])
@@ -73,25 +75,27 @@ def test_workarounds_are_tried_on_the_program_until_one_works(tmp_path: Path) ->
 def test_a_graph_that_never_ends_is_run_in_eager_as_long(
     tmp_path: Path, eager: End, verdict: str
 ) -> None:
-    found = Found("0/0", Failure(HANG, "text", stage="runtime"), is_complete=True)
+    found = finding(Failure(HANG, "text", stage="runtime"), reproduces=False)
     case, asked = written_case(tmp_path, End(75, found=found), off=[eager])
     assert (verdict_of_first(case).verdict, asked) == (verdict, ["off"])
 
 
 def test_a_machine_that_cannot_compile_is_not_examined_further(tmp_path: Path) -> None:
     failure = Failure(ERROR, "InvalidCxxCompiler: no g++", stage="cpp-compile")
-    found = Found("0/0", failure, advice="Install g++.", is_complete=True)
+    found = finding(failure, reproduces=False)
     case, asked = written_case(tmp_path, End(75, found=found))
     verdict = verdict_of_first(case)
     assert (verdict.verdict, verdict.confidence, asked) == ("compile-error", "proven", [])
-    assert verdict.summary.endswith("Install g++.")
+    assert worded(verdict).summary.endswith(
+        "Install g++ or clang++, or name one that works in CXX."
+    )
 
 
 # --- looking again --------------------------------------------------------------------------------
 
 
 def test_every_call_is_checked_if_not_all_were_and_eager_ends_well(tmp_path: Path) -> None:
-    found = Found("0/0", Failure(WRONG, "text"), is_complete=True)
+    found = finding(Failure(WRONG, "text"), reproduces=False)
     first = replace(FAILS, events=(check(), UNCHECKED))
     case, asked = written_case(tmp_path, first, compiled=[End(75, found=found)])
     verdict = verdict_of_first(case)
@@ -107,7 +111,7 @@ def test_one_run_in_eager_serves_all_hypotheses(tmp_path: Path) -> None:
 
 def test_a_process_that_died_in_a_graph_is_returned_to(tmp_path: Path) -> None:
     entered = StageStart(compile="0/0", stage="lowering", detail="op3")
-    found = Found("0/0", Failure("signal", "died", stage="lowering"), is_complete=True)
+    found = finding(Failure("signal", "died", stage="lowering"), reproduces=False)
     first = replace(FAILS, events=(entered,), died=True)
     case, asked = written_case(tmp_path, first, compiled=[End(75, found=found)])
     verdict = verdict_of_first(case)
@@ -128,6 +132,6 @@ def test_a_graph_that_kills_its_process_is_run_in_eager(
     tmp_path: Path, eager: End, verdict: str, asked_for: list[str]
 ) -> None:
     """The investigation ran the user's operator as well, and died of it."""
-    found = Found("0/0", Failure(SIGNAL, "died", stage="runtime", aspect="SIGSEGV"))
+    found = finding(Failure(SIGNAL, "died", stage="runtime", aspect="SIGSEGV"), reproduces=False)
     case, asked = written_case(tmp_path, End(75, found=found), off=[eager], plain=[FAILS])
     assert (verdict_of_first(case).verdict, asked) == (verdict, asked_for)

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from inductoscope.doctor.common_verdicts import has_cpp_wrapper
-from inductoscope.doctor.hypotheses import refused_nan, verdict_of_first
-from inductoscope.doctor.hypotheses.two_cpp_libraries import note_copies
+from inductoscope.doctor.hypotheses import verdict_of_first
+from inductoscope.doctor.hypotheses.packages import note_copies
+from inductoscope.doctor.hypotheses.program_itself import refused_nan
 from inductoscope.model.fold import load
 from inductoscope.recording.events import (
     NAN_LIKELY,
@@ -382,7 +383,7 @@ def test_nan_that_was_refused_excuses_no_later_failure(tmp_path: Path, end: End)
     """The program caught the error, went on, and failed for another reason."""
     events = MADE_HERE, checked(REFUSED, NAN_TEXT), *end.events
     case, _ = written_case(tmp_path, replace(end, events=events))
-    assert not refused_nan.HYPOTHESIS.applies(case)
+    assert refused_nan(case) is None
 
 
 def test_torchs_check_for_nan_is_told_by_its_line_or_its_message() -> None:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from inductoscope.doctor.failure import SLOW, Failure, Location
 from inductoscope.doctor.finding import (
-    Found,
+    FailureFinding,
     GraphWorkaround,
+    GraphWorkarounds,
     ReplacedPart,
-    SlowCompileFound,
+    ReplacedParts,
+    Script,
+    SlowStage,
 )
 from inductoscope.doctor.hypotheses import verdict_of_first
 from inductoscope.doctor.repro.verify import FreshProcesses, Verification
@@ -27,6 +30,8 @@ from inductoscope.recording.events import (
     TorchImported,
 )
 from inductoscope.torch_facts import stages
+from inductoscope.views.verdict_text import worded
+from support.findings import finding
 from support.program_cases import COMPILED, ENDS_WELL, PLAIN, End, check, written_case
 
 
@@ -69,22 +74,24 @@ class WrittenProofs(FreshProcesses):
         return self._outcome
 
 
-def found(explosion: Explosion | None, script: str = "the reproducer") -> Found:
-    """What an investigation inside the program hands over."""
+def found(
+    explosion: Explosion | None, script: str = "the reproducer", *facts: Any
+) -> FailureFinding:
+    """A finding of the investigation inside the program."""
     if explosion is None:
-        return Found("0/0", Failure(SLOW, "", stages.SCHEDULER), is_complete=True)
-    return Found(
-        "0/0",
+        return finding(Failure(SLOW, "", stages.SCHEDULER), reproduces=False)
+    place = Location(stage=stages.SCHEDULER, function="Scheduler.can_fuse (scheduler.py:9)")
+    helps = GraphWorkaround("max_fusion_size = 8", "pass", before=8.0, after=0.8)
+    return finding(
         Failure(SLOW, "the scheduler takes 21 s", stages.SCHEDULER),
-        is_complete=True,
-        reproduces=True,
-        location=Location(stage=stages.SCHEDULER, function="Scheduler.can_fuse (scheduler.py:9)"),
-        operations=["aten.sin.default"],
-        sources=["model.py:4"],
+        Script(script),
+        GraphWorkarounds((helps,)),
+        SlowStage(explosion, functions=("can_fuse", "fuse"), share=0.9, samples=40),
+        *facts,
+        location=place,
+        operations=("aten.sin.default",),
+        sources=("model.py:4",),
         nodes=8,
-        script=script,
-        workarounds=[GraphWorkaround("max_fusion_size = 8", "pass", before=8.0, after=0.8)],
-        slow=SlowCompileFound(explosion, functions=("can_fuse", "fuse"), share=0.9, samples=40),
     )
 
 
@@ -94,7 +101,7 @@ def test_a_compile_that_explodes_is_slow_with_stage_function_and_growth(tmp_path
     runs = [End(found=found(EXPLOSION)), faster]
     case, asked = written_case(tmp_path, first, compiled=runs, plain=[ENDS_WELL])
     case.proof.fresh = WrittenProofs(slow=3)
-    verdict = verdict_of_first(case)
+    verdict = worded(verdict_of_first(case))
     assert (verdict.verdict, verdict.stage) == ("slow", stages.SCHEDULER)
     assert verdict.confidence == "proven"
     assert verdict.culprit.function == "Scheduler.can_fuse (scheduler.py:9)"
@@ -111,15 +118,13 @@ def test_a_compile_that_explodes_is_slow_with_stage_function_and_growth(tmp_path
 
 
 def test_a_slow_lowering_that_is_the_programs_own_is_called_so(tmp_path: Path) -> None:
-    slow = replace(
-        found(EXPLOSION),
-        location=Location(stage=stages.LOWERING, operation="aten.erf.default"),
-        replaced=[ReplacedPart("lowering", "aten.erf.default", "own_erf (/elsewhere/m.py:7)")],
-    )
+    part = ReplacedPart("lowering", "aten.erf.default", "own_erf (/elsewhere/m.py:7)")
+    place = Location(stage=stages.LOWERING, operation="aten.erf.default")
+    slow = found(EXPLOSION, "the reproducer", ReplacedParts((part,)), place)
     runs = [End(found=slow), End(events=run(2.0))]
     case, _ = written_case(tmp_path, End(events=run(21.0)), compiled=runs, plain=[ENDS_WELL])
     case.proof.fresh = WrittenProofs(slow=3)
-    verdict = verdict_of_first(case)
+    verdict = worded(verdict_of_first(case))
     assert (
         "Lowering aten.erf.default, whose lowering is the program's own, own_erf at "
         "/elsewhere/m.py:7, takes most of it."
@@ -132,7 +137,7 @@ def test_a_program_that_fails_because_it_waited_too_long_is_slow_not_wrong(tmp_p
     runs = [End(found=found(EXPLOSION)), End(events=run(20.0))]
     case, asked = written_case(tmp_path, first, compiled=runs)
     case.proof.fresh = WrittenProofs(slow=2)
-    verdict = verdict_of_first(case)
+    verdict = worded(verdict_of_first(case))
     assert (verdict.verdict, verdict.confidence) == ("slow", "likely")
     # All that is graver is asked first.
     assert asked.index("aot_eager") < asked.index(COMPILED)
@@ -148,7 +153,7 @@ def test_a_reproducer_that_is_not_slow_most_times_accuses_nobody(
     runs = [End(found=found(EXPLOSION, script))]
     case, asked = written_case(tmp_path, End(events=run(21.0)), compiled=runs, plain=[ENDS_WELL])
     case.proof.fresh = WrittenProofs(slow)
-    verdict = verdict_of_first(case)
+    verdict = worded(verdict_of_first(case))
     assert (verdict.verdict, verdict.repro, asked) == ("clean", None, [COMPILED, PLAIN])
 
 
@@ -163,7 +168,7 @@ def test_a_program_that_fails_without_the_tool_is_not_called_slow(tmp_path: Path
 def test_a_level_of_the_compiler_that_fails_comes_before_a_slow_compile(tmp_path: Path) -> None:
     first = End(1, "AssertionError: 3", events=run(21.0))
     case, asked = written_case(tmp_path, first, eager=[End(1, "AssertionError: 3")])
-    verdict = verdict_of_first(case)
+    verdict = worded(verdict_of_first(case))
     assert (verdict.verdict, verdict.stage) != ("slow", stages.SCHEDULER)
     assert COMPILED not in asked
 

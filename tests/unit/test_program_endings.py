@@ -29,13 +29,14 @@ FINDS = """
 import os, sys
 from pathlib import Path
 from inductoscope.doctor.failure import WRONG, Failure
-from inductoscope.doctor.finding import Found, write_found
-from inductoscope.doctor.instructions import FOLDER, INVESTIGATING, STOPPED
+from inductoscope.doctor.finding import PROGRAM, Claim
+from inductoscope.doctor.instructions import STOPPED
+from inductoscope.recording.events import ProcessStart
+from inductoscope.recording.writer import StreamWriter
 
-place = Path(sys.argv[1]) / FOLDER
 def find():
-    (place / INVESTIGATING).write_text(str(os.getpid()))
-    write_found(Found("0/0", Failure(WRONG, "output 0 is 2, in eager 1")), place)
+    stream = StreamWriter(Path(sys.argv[1]), first_event=ProcessStart)
+    stream.emit(Claim(Failure(WRONG, "output 0 is 2, in eager 1"), PROGRAM).as_event())
     os._exit(STOPPED)
 """
 WAITS = "\nimport time\ntime.sleep(100)"

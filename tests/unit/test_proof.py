@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,70 +13,74 @@ from inductoscope.doctor.failure import (
     Failure,
     Location,
 )
-from inductoscope.doctor.finding import Found, GraphWorkaround
-from inductoscope.doctor.proof import Proof
-from inductoscope.doctor.repro.verify import FreshProcesses, Verification
+from inductoscope.doctor.finding import (
+    FailureFinding,
+    GraphWorkaround,
+    GraphWorkarounds,
+    Repro,
+    Script,
+)
+from inductoscope.doctor.repro.verify import FreshProcesses
 from inductoscope.doctor.verdict import Verdict
+from support.findings import finding, verdict_on
 from support.program_cases import COMPILED, ENDS_WELL, FAILS, End, check, written_case
 
 LOCATED = Location(stage="lowering", operation="aten.tanh.default", how="every buffer was compared")
 NOT_LOCATED = Location(stage="lowering", operation="aten.tanh.default")
 
 
-def verdict_after(failed: int, place: Path, location: Location = LOCATED) -> Verdict:
+def verdict_after(failed: int, location: Location = LOCATED) -> Verdict:
     """The verdict on a wrong result whose reproducer failed in so many of three runs."""
-    proof = Proof(FreshProcesses({}, place), place, lambda text: None, times=3)
-    proof.verification = Verification(failed, of=3, output="")
     failure = Failure(WRONG, "output 0 is 2, in eager 1")
-    found = Found("0/0", failure, location=location, is_complete=True, reproduces=True)
-    return proof.verdict_on(found)
+    repro = Repro("repro.py", failed == 3, failed, 3, 1)
+    return verdict_on(finding(failure, repro, location=location))
 
 
 def said_of_reproducer(verdict: Verdict) -> list[tuple[str, str]]:
     return [(e["what"], e["where"]) for e in verdict.evidence if "the reproducer" in e["what"]]
 
 
-def test_a_reproducer_that_fails_every_time_proves_the_verdict(tmp_path: Path) -> None:
-    verdict = verdict_after(3, tmp_path)
+def test_a_reproducer_that_fails_every_time_proves_the_verdict() -> None:
+    verdict = verdict_after(3)
     assert (verdict.confidence, said_of_reproducer(verdict)) == ("proven", [])
     assert verdict.repro is not None
     assert verdict.repro.verified
 
 
 @pytest.mark.parametrize("failed", [0, 1])
-def test_one_that_does_not_makes_it_likely_and_claims_no_cause(tmp_path: Path, failed: int) -> None:
-    verdict = verdict_after(failed, tmp_path)
+def test_one_that_does_not_makes_it_likely_and_claims_no_cause(failed: int) -> None:
+    verdict = verdict_after(failed)
     assert verdict.confidence == "likely"
     said = (
         f"the reproducer failed in {failed} of 3 fresh processes: it may fail now and then, or "
         "need something that is not in the script"
     )
-    assert said_of_reproducer(verdict) == [(said, "so the verdict is likely, not proven")]
+    assert said_of_reproducer(verdict) == [(said, "so the verdict is at most likely")]
 
 
-def test_what_was_likely_before_is_not_said_to_have_become_so(tmp_path: Path) -> None:
-    verdict = verdict_after(0, tmp_path, NOT_LOCATED)
-    assert verdict.confidence == "likely"
-    ((_, where),) = said_of_reproducer(verdict)
-    assert where == ""
+def test_what_was_likely_before_stays_so() -> None:
+    assert verdict_after(0, NOT_LOCATED).confidence == "likely"
 
 
 # --- beside the investigation ---------------------------------------------------------------------
 
 FAILING = "print('the bug'); raise SystemExit(1)"
 HELPED = GraphWorkaround("leave tanh to eager", "pass")
-WRONG_GRAPH = Found(
-    "0/0",
-    Failure(WRONG, "output 0 is 2, in eager 1"),
-    location=LOCATED,
-    reproduces=True,
-    script=FAILING,
-    expected_output=["the bug"],
-    nodes_before=1,
-    nodes=1,
-    operations=["aten.tanh.default"],
-    workarounds=[HELPED],
-)
+
+
+def wrong_graph(script: str = FAILING, kind: str = WRONG) -> FailureFinding:
+    return finding(
+        Failure(kind, "output 0 is 2, in eager 1", stage="lowering"),
+        Script(script, ("the bug",)),
+        GraphWorkarounds((HELPED,)),
+        location=LOCATED,
+        nodes=1,
+        of=1,
+        operations=("aten.tanh.default",),
+    )
+
+
+WRONG_GRAPH = wrong_graph()
 
 
 def case_that(place: Path, *ends: End) -> tuple[ProgramCase, list[str]]:
@@ -124,16 +127,16 @@ def test_a_workaround_that_does_not_help_is_said_not_to(tmp_path: Path) -> None:
 
 def test_what_may_be_slow_is_not_proven_beside_what_measures_it(tmp_path: Path) -> None:
     case, asked = case_that(tmp_path, ENDS_WELL)
-    slow = replace(WRONG_GRAPH, failure=Failure(SLOW, "compile 0/0 took 40 s", stage="lowering"))
+    slow = wrong_graph(kind=SLOW)
     case.proof.begin(slow, case.runs, calls=1)
     case.proof.close()
     assert asked == []
-    assert case.proof.verification is None
+    assert case.proof.repro is None
 
 
 def test_the_next_finding_is_proven_after_one_that_did_not_hold(tmp_path: Path) -> None:
     case, _ = case_that(tmp_path, End(events=(check(),)))
-    case.proof.prove_and_help(replace(WRONG_GRAPH, script="pass"), case.runs, calls=1)
+    case.proof.prove_and_help(wrong_graph("pass"), case.runs, calls=1)
     assert not case.proof.is_verified
     case.proof.forget()
     case.proof.prove_and_help(WRONG_GRAPH, case.runs, calls=1)

@@ -80,7 +80,7 @@ def test_space_reserved_by_the_dead_is_freed(recording: Path) -> None:
 
 
 def test_an_interrupted_examination_loses_only_what_can_be_made_again(recording: Path) -> None:
-    for name in ("journal.jsonl", "stdin", "finding.json"):
+    for name in ("repro.py", "stdin", "output.txt"):
         put(recording / "doctor" / name)
     remove_headers(recording)
     assert {"kernel.so", "candidate.py"} <= cache_of(recording)
@@ -90,7 +90,7 @@ def test_an_interrupted_examination_loses_only_what_can_be_made_again(recording:
 
 def test_a_finished_examination_keeps_what_it_hands_over(recording: Path) -> None:
     doctor = recording / "doctor"
-    kept = ["repro.py", "issue.md", "output.txt", "journal.jsonl", "inputs.pt"]
+    kept = ["repro.py", "issue.md", "output.txt", "inputs.pt"]
     for name in (*kept, "stdin", ".eager-7-1f.pt", "run-1/doctor/.candidate-7.pt"):
         put(doctor / name)
     put(doctor / "kept-1" / "inputs.pt")

@@ -33,8 +33,8 @@ MEANT_OTHERWISE = {
     "inside/private_cache.py": {"inductor"},  # a folder
     "inside/compare/operators.py": {"inductor"},  # a namespace of operators
     "inside/doctor/compile_conditions.py": {"inductor"},  # a backend
-    "doctor/issue.py": {"dynamo", "inductor"},  # labels in torch's tracker
-    "doctor/finding_verdict.py": {"wrapper"},  # a function
+    "views/verdict_text.py": {"dynamo", "inductor"},  # labels in torch's tracker
+    "doctor/judgement.py": {"wrapper"},  # a function
     "inside/search/compiler_imports.py": {"scheduler"},  # a module
     "hangs/choices/stuck_choices.py": {"autotune"},  # a kind of event
     "hangs/watch/stall.py": {"lowering"},  # a kind of event

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from inductoscope.doctor.finding import Found
+from inductoscope.doctor.finding import FailureFinding
 from inductoscope.doctor.instructions import Instructions
 from inductoscope.doctor.program_run import ProgramRun
 from inductoscope.doctor.proof import Proof
@@ -29,7 +29,7 @@ _SHORT_RUN = 600.0
 
 @dataclass
 class ProgramCase:
-    """What hypotheses are tested against. A hypothesis may add to `found` and to `proof`."""
+    """What hypotheses are tested against. A hypothesis may add to `finding`."""
 
     # How the program was run first, and what came of it.
     instructions: Instructions
@@ -37,8 +37,8 @@ class ProgramCase:
     runs: Runs
     proof: Proof
     say: Say
-    # What an investigation inside the program found; None if nothing yet.
-    found: Found | None = None
+    # The failure that was found inside the program; None if none was yet.
+    finding: FailureFinding | None = None
     # Results that the program needs to lie in memory as in eager.
     needed_layout: Sequence[NotedDifference] = ()
 
@@ -92,15 +92,21 @@ class ProgramCase:
         """The line of the function that was compiled last."""
         return self.recording.compiles[-1].place if self.recording.compiles else None
 
+    def prove_and_help(self) -> None:
+        """Prove the reproducer of what was found, and try workarounds on the program."""
+        if self.finding is not None:
+            calls = self.instructions.calls
+            self.finding = self.proof.prove_and_help(self.finding, self.runs, calls=calls)
+
     @property
     def fails_unexplained(self) -> bool:
         """Whether the program fails although nothing is known to be wrong with a graph."""
-        return self.found is None and self.first.failed
+        return self.finding is None and self.first.failed
 
     @property
     def ends_well(self) -> bool:
         """Whether the program went through, and nothing was found."""
-        return self.found is None and self.first.ending.exit_code == 0
+        return self.finding is None and self.first.ending.exit_code == 0
 
 
 # --- Which operations of a program draw random numbers --------------------------------------------

@@ -37,7 +37,7 @@ def not_a_bug(summary: str, checks: Sequence[Check], confidence: Confidence = "p
     return result
 
 
-def fails_in_eager(case: ProgramCase, eager: ProgramRun) -> Verdict:
+def also_fails_in_eager(case: ProgramCase, eager: ProgramRun) -> Verdict:
     """The program fails without torch.compile too."""
     last = last_lines(eager.output, 3)
     said = _how_it_ended(eager, last)
@@ -97,7 +97,7 @@ def _exception_in(output: str) -> str:
     return str(found[-1]["text"]) if found else ""
 
 
-def only_under_the_tool(said: str) -> Verdict:
+def ends_well_without_tool(said: str) -> Verdict:
     """The program ends well on its own."""
     result = Verdict(
         v.UNKNOWN,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from inductoscope import verdicts as v
 from inductoscope.doctor.alarm import read_alarm
+from inductoscope.doctor.failure import Failure
 from inductoscope.doctor.finding import StepClock
 from inductoscope.doctor.instructions import (
     FOLDER,
@@ -24,12 +24,14 @@ from inductoscope.doctor.program_run import Listener, ProgramRun, RunLimits
 from inductoscope.doctor.repro.verify import TIMES, FreshProcesses
 from inductoscope.doctor.runs import Runs, Say
 from inductoscope.inside import private_cache
+from inductoscope.inside.scope import describe_launcher
 from inductoscope.processes.children import with_absolute_path
+from inductoscope.recording.writer import StreamWriter
 
 # What is needed once the program runs is imported then, while that loads torch.
 if TYPE_CHECKING:
     from inductoscope.doctor.case import ProgramCase
-    from inductoscope.doctor.finding import Found
+    from inductoscope.doctor.finding import Claim, FailureFinding
     from inductoscope.doctor.proof import Answers, Proof
     from inductoscope.doctor.verdict import Verdict
 
@@ -51,8 +53,8 @@ class Request:
     # The address of a cluster that the search may use, whatever versions its workers have.
     executor: str = ""
     any_worker: bool = False
-    # Gets the verdict so far whenever more is known.
-    hand_over: Callable[[Verdict], None] = lambda verdict: None
+    # Words and keeps the verdict, whenever more is known and at the end.
+    hand_over: Callable[[Verdict], Verdict] = lambda verdict: verdict
 
 
 def _import_judges() -> None:
@@ -72,9 +74,9 @@ class Doctor:
         self._is_over = False
         listener = Listener(say, _import_judges, self._follow, is_over=lambda: self._is_over)
         self._runs = Runs(request.command, request.folder, request.limits, listener)
-        # What was written of a finding when it was last read.
-        self._seen = b""
-        self._latest: Found | None = None
+        # The failure that is investigated, as far as it is known.
+        self._latest: FailureFinding | None = None
+        self._stream = StreamWriter(request.folder, first_event=describe_launcher)
         self._clock = StepClock("inductoscope, and all that it runs")
         # None until the program has been run once.
         self._case: ProgramCase | None = None
@@ -90,7 +92,7 @@ class Doctor:
             self._say,
             times=request.proofs,
             with_workaround=request.with_workaround,
-            on_shown=self._tell,
+            on_shown=self._shown,
         )
 
     @cached_property
@@ -105,7 +107,7 @@ class Doctor:
 
         try:
             verdict = self._examine()
-            verdict = self._finished(verdict, self._found)
+            verdict = self._finished(verdict, self._finding)
         finally:
             self._is_over = True
             if "_proof" in vars(self):  # Not made only to be closed.
@@ -115,24 +117,20 @@ class Doctor:
             tidy_examination(self._request.folder)
         return verdict
 
-    def _follow(self) -> None:
+    def _follow(self, finding: FailureFinding) -> None:
         """While something is investigated: prove what is known of it, and tell that."""
-        from inductoscope.doctor.finding import bytes_of_finding, read_found
-
-        place = self._runs.looking_in / FOLDER
-        written = bytes_of_finding(place)
-        if written == self._seen:
-            return
-        self._seen, self._latest = written, read_found(place)
-        if self._latest is None:
-            return
+        self._latest = finding
         if not self._request.quick:
-            self._proof.begin(self._latest, self._runs, calls=self._request.calls)
+            self._proof.begin(finding, self._runs, calls=self._request.calls)
+        self._tell()
+
+    def _shown(self, claim: Claim) -> None:
+        self._stream.emit(claim.as_event())
         self._tell()
 
     def _tell(self) -> None:
-        if self._latest is not None:
-            self._answers.take(self._latest, self._proof)
+        if self._latest is not None and self._latest.every(Failure):
+            self._answers.take(self._proof.added_to(self._latest))
 
     def _hand_over_so_far(self, verdict: Verdict) -> None:
         verdict.recording, verdict.output = str(self._request.folder), self._runs.output
@@ -151,30 +149,27 @@ class Doctor:
             return self._examine_kept_call(request.kept, instructions)
         with self._clock.step("the first run of the program, and what was found in it"):
             first = self._runs.first(instructions)
-        from inductoscope.doctor.case import ProgramCase
-        from inductoscope.doctor.finding import read_found
         from inductoscope.doctor.hypotheses import verdict_of_first
 
-        found = read_found(first.folder / FOLDER)
-        if (
-            found is None
-            and not request.quick
-            and (first.folder / FOLDER / FUNCTION_SCRIPT).exists()
-        ):
+        case = self._case = self._new_case(instructions, first)
+        place = first.folder / FOLDER
+        if case.finding is None and not request.quick and (place / FUNCTION_SCRIPT).exists():
             self._proof.fresh.start()
-        case = ProgramCase(instructions, first, self._runs, self._proof, self._say, found)
-        self._case = case
         with self._clock.step("proof, workarounds and further runs"):
             verdict = verdict_of_first(case)
-        if case.found is None and verdict.verdict == v.NOT_INDUCTOR and not request.quick:
-            self._proof.prove_function(verdict, first.folder / FOLDER)
+        if case.finding is None and verdict.verdict == v.NOT_INDUCTOR and not request.quick:
+            verdict.repro = self._proof.prove_function(place)
         return verdict
+
+    def _new_case(self, instructions: Instructions, first: ProgramRun) -> ProgramCase:
+        from inductoscope.doctor.case import ProgramCase
+
+        parts = first, self._runs, self._proof, self._say
+        return ProgramCase(instructions, *parts, first.finding)
 
     def _examine_kept_call(self, kept: Path, instructions: Instructions) -> Verdict:
         """What an alarm of the sentinel is about: proven if one call shows it, otherwise likely."""
-        from inductoscope.doctor.case import ProgramCase
         from inductoscope.doctor.common_verdicts import failure_of_alarm, verdict_on_alarm
-        from inductoscope.doctor.finding import read_found
         from inductoscope.doctor.hypotheses import verdict_of_first
 
         alarm = read_alarm(kept)
@@ -188,12 +183,11 @@ class Doctor:
             first = self._runs.first(
                 instructions, "running the program up to the call that was kept"
             )
-        found = read_found(first.folder / FOLDER)
-        self._case = ProgramCase(instructions, first, self._runs, self._proof, self._say, found)
-        if found is not None and found.reproduces:
-            return verdict_of_first(self._case)
+        case = self._case = self._new_case(instructions, first)
+        if case.finding is not None and case.finding.reproduces:
+            return verdict_of_first(case)
         verdict = verdict_on_alarm(alarm, kept)
-        verdict.add(_why_not_proven(first, found), "the program, run once more")
+        verdict.add(_why_not_proven(first, case.finding), "the program, run once more")
         return verdict
 
     def _plain_environment(self) -> dict[str, str]:
@@ -209,75 +203,63 @@ class Doctor:
         return found
 
     @property
-    def _found(self) -> Found | None:
-        return self._case.found if self._case is not None else None
+    def _finding(self) -> FailureFinding | None:
+        return self._case.finding if self._case is not None else None
 
     def interrupted(self) -> Verdict:
         """The verdict after Ctrl-C: what is known so far, marked as partial."""
         from inductoscope.doctor.common_verdicts import known_so_far, verdict_on_alarm
-        from inductoscope.doctor.finding import read_found
+        from inductoscope.doctor.finding import finding_in
+        from inductoscope.doctor.judgement import verdict_on
 
-        found = self._found or read_found(self._runs.looking_in / FOLDER)
+        finding = self._finding or finding_in(self._runs.looking_in)
         kept = self._request.kept
-        if kept is not None and (found is None or not found.reproduces):
+        if kept is not None and (finding is None or not finding.reproduces):
             verdict = verdict_on_alarm(read_alarm(kept), kept)
-        elif found is None:
+        elif finding is None:
             verdict = known_so_far(self._case_so_far(), "Interrupted")
         else:
-            verdict = self._proof.verdict_on(found)
+            verdict = verdict_on(self._proof.added_to(finding))
         verdict.partial = True
-        return self._finished(verdict, found)
+        return self._finished(verdict, finding)
 
     def _case_so_far(self) -> ProgramCase:
         """What is known of a first run that was interrupted."""
         if self._case is not None:
             return self._case
-        from inductoscope.doctor.case import ProgramCase
         from inductoscope.model.entities import Ending
 
-        ended = ProgramRun(
-            Ending(130, None, time.monotonic() - self._started),
-            self._runs.looking_in,
-            over_time=True,
-        )
-        return ProgramCase(
-            Instructions(calls=self._request.calls), ended, self._runs, self._proof, self._say
-        )
+        ending = Ending(130, None, time.monotonic() - self._started)
+        ended = ProgramRun(ending, self._runs.looking_in, over_time=True)
+        return self._new_case(Instructions(calls=self._request.calls), ended)
 
-    def _finished(self, verdict: Verdict, found: Found | None) -> Verdict:
+    def _finished(self, verdict: Verdict, finding: FailureFinding | None) -> Verdict:
         """The verdict with the fields that every verdict has."""
-        from inductoscope.doctor.hypotheses.two_cpp_libraries import note_copies
-        from inductoscope.doctor.issue import issue_text
+        from inductoscope.doctor.finding import SearchProgress
+        from inductoscope.doctor.hypotheses.packages import note_copies
         from inductoscope.doctor.stall_evidence import add_diagnosis
         from inductoscope.doctor.trail import trail_or_nothing
-        from inductoscope.doctor.verdict import keep_verdict
 
         if verdict.verdict == v.HANG:
             add_diagnosis(verdict, self._request.folder)
         if self._case is not None:
             verdict.notes = list(dict.fromkeys(self._case.noted))
             note_copies(verdict, self._case)
-        if found is not None and verdict.culprit.kernel:
-            verdict.trail = trail_or_nothing(found, self._case_so_far())
-        if self._request.quick and found is not None:
+        if finding is not None and verdict.culprit.kernel:
+            verdict.trail = trail_or_nothing(finding, self._case_so_far())
+        if self._request.quick and finding is not None:
             _stop_at_culprit(verdict)
         verdict.known = self._answers.known_of(verdict)
-        verdict.time = [*self._clock.times, *(found.times if found else [])]
+        search = finding.fact(SearchProgress) if finding is not None else SearchProgress()
+        verdict.time = [*self._clock.times, *search.times]
         verdict.recording = str(self._request.folder)
         verdict.output = self._runs.output
         verdict.seconds = round(time.monotonic() - self._started, 1)
-        tried = found.candidates_tried if found else 0
-        verification = self._proof.verification
-        proofs = verification.of if verification else 0
-        verdict.runs = self._runs.count + tried + proofs
+        proofs = self._proof.repro.of if self._proof.repro is not None else 0
+        verdict.runs = self._runs.count + search.candidates + proofs
         if verdict.repro is not None and verdict.repro.verified and _is_reportable(verdict):
-            path = self._runs.place / "issue.md"
-            output = verification.output if verification else ""
-            with contextlib.suppress(OSError):
-                path.write_text(issue_text(verdict, output), "utf-8")
-                verdict.issue = str(path)
-        keep_verdict(verdict, self._request.folder)
-        return verdict
+            verdict.issue = str(self._runs.place / "issue.md")
+        return self._request.hand_over(verdict)
 
 
 def _stop_at_culprit(verdict: Verdict) -> None:
@@ -289,11 +271,13 @@ def _stop_at_culprit(verdict: Verdict) -> None:
     verdict.add("stopped at the culprit, so nothing is proven by a script", "--quick")
 
 
-def _why_not_proven(run: ProgramRun, found: Found | None) -> str:
+def _why_not_proven(run: ProgramRun, finding: FailureFinding | None) -> str:
     """Why the call that the sentinel kept proves nothing."""
-    if found is not None and found.is_kept_call:
+    from inductoscope.doctor.finding import Noticed
+
+    if finding is not None and finding.fact(Noticed).is_kept_call:
         return "the kept call alone does not show it beyond rounding, not even in float64"
-    if found is not None:
+    if finding is not None:
         return "the kept call was not examined: the graph is another one, or its inputs are missing"
     if not run.ended_well:
         return f"it ended otherwise (exit code {run.ending.exit_code}) before the kept call"

@@ -1,21 +1,132 @@
-"""What an investigation inside the program's process hands over to the doctor outside."""
+"""A finding: what is known of one failure, as claims.
+
+The doctor inside the program makes claims while it investigates. Each is written at once as an
+event of the program's recording, so that whoever follows that stream knows as much: the doctor
+outside, which adds what it shows on the program itself, `serve`, and a resumed examination. A
+finding never changes: a claim makes a new one, and the latest of several claims of a kind counts.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import json
+import functools
 import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, TypeVar
 
-from inductoscope.doctor.failure import Failure, Location, SuppressingAxis
-from inductoscope.doctor.instructions import FINDING, PROGRESS
+from inductoscope.doctor.failure import Failure, Location, SuppressingAxis, advice_on_machine
+from inductoscope.model.entities import NotedDifference
 from inductoscope.profiling.compile_growth import Explosion, PartCost
-from inductoscope.profiling.compile_times import MeasuredGrowth
 from inductoscope.recording.codec import decode, encode
+from inductoscope.recording.events import ClaimMade
+from inductoscope.recording.written import written_events
 from inductoscope.torch_facts import stages
+
+# What shows a claim.
+PROGRAM, WHOLE_GRAPH, SMALLEST_GRAPH = "the program", "the whole graph", "the smallest graph"
+FRESH_PROCESSES = "fresh processes"
+
+
+# --- facts: all fields have defaults, so that an empty fact says nothing --------------------------
+
+
+@dataclass(frozen=True)
+class Noticed:
+    """The compile in which a failure was noticed."""
+
+    compile: str = ""
+    # The process it was seen in, where the program has several.
+    process: str = ""
+    # The backend that failed, if it is not Inductor.
+    backend: str = ""
+    # The size at which it shows, if the program itself never has that size.
+    other_size: str = ""
+    # Whether the inputs are those that the sentinel kept.
+    is_kept_call: bool = False
+
+
+@dataclass(frozen=True)
+class Flow:
+    """The way on which the graph reached Inductor, if it was not plain torch.compile."""
+
+    name: str = ""
+    # What torch.compile makes of the same graph: RIGHT, ALSO_FAILS, or empty if that is not known.
+    with_torch_compile: str = ""
+
+
+RIGHT, ALSO_FAILS = "right", "also fails"
+
+
+@dataclass(frozen=True)
+class NotShownAgain:
+    """The graph alone did not fail in a fork; all searching rests on that."""
+
+    # What it did instead.
+    instead: str = ""
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """The smallest graph so far that still fails."""
+
+    nodes: int = 0
+    # Nodes of the program's own graph.
+    of: int = 0
+    operations: tuple[str, ...] = ()
+    # The same as the program calls them, and its lines that they come from.
+    calls: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+
+    @property
+    def is_cut_down(self) -> bool:
+        """Whether nodes were left out of the graph, or there is nothing to leave out."""
+        return 0 < self.nodes < self.of or self.of == 1
+
+
+@dataclass(frozen=True)
+class ReplacedPart:
+    """A decomposition or lowering of one operation, and the function that is used for it."""
+
+    kind: str
+    operation: str
+    function: str  # name (file:line)
+
+
+@dataclass(frozen=True)
+class ReplacedParts:
+    """Decompositions and lowerings in use that the program has replaced."""
+
+    parts: tuple[ReplacedPart, ...] = ()
+    # Why a script cannot hold them.
+    not_held: str = ""
+
+
+@dataclass(frozen=True)
+class Suppressed:
+    """Axes without which the failure disappears."""
+
+    axes: tuple[SuppressingAxis, ...] = ()
+
+
+@dataclass(frozen=True)
+class SeenInMemory:
+    """What showed only in guarded memory, or in repeated runs."""
+
+    texts: tuple[str, ...] = ()
+    # Which kernel reads memory that is not its own, if that is why it fails.
+    fault: str = ""
+
+
+@dataclass(frozen=True)
+class Script:
+    """The reproducer as it was written, or why there is none."""
+
+    text: str = ""
+    expected_output: tuple[str, ...] = ()
+    why_not: str = ""
 
 
 @dataclass(frozen=True)
@@ -32,8 +143,15 @@ class GraphWorkaround:
 
 
 @dataclass(frozen=True)
-class SlowCompileFound:
-    """What was measured of a compile that takes too long."""
+class GraphWorkarounds:
+    """Workarounds with which the graph is right, the cheapest first."""
+
+    found: tuple[GraphWorkaround, ...] = ()
+
+
+@dataclass(frozen=True)
+class SlowStage:
+    """Measurements of a compile in which one stage takes too long."""
 
     # None if compile time is in proportion after all.
     explosion: Explosion | None = None
@@ -49,124 +167,35 @@ class SlowCompileFound:
 
 
 @dataclass(frozen=True)
-class ReplacedPart:
-    """A decomposition or lowering of one operation, and the function that is used for it."""
+class SlowInProgram:
+    """The same compile in the program: seconds of its slow stage, and of the whole."""
 
-    kind: str
-    operation: str
-    function: str  # name (file:line)
-
-    @property
-    def text(self) -> str:
-        """What is said of it."""
-        return f"the {self.kind} of {self.operation} in use is {self.function}, not torch's"
-
-
-@dataclass
-class Found:
-    """All that is known about one failure; filled in step by step."""
-
-    compile: str
-    failure: Failure
-    # The process it was seen in, where the program has several.
-    process: str = ""
-    is_complete: bool = False
-    # The backend that failed, if it is not Inductor.
-    backend: str = ""
-    # How the graph reached Inductor, and what torch.compile makes of it if that was another way.
-    flow: str = ""
-    shows_with_torch_compile: bool = False
-    is_right_with_torch_compile: bool = False
-    # What to do, where the machine is to blame and not the compiler.
-    advice: str = ""
-    # Whether the failure shows again in a fork of the process; all searching rests on that.
-    reproduces: bool = False
-    # Whether the inputs are those that the sentinel kept.
-    is_kept_call: bool = False
-    # What the graph alone did instead, if it does not.
-    alone: str = ""
-    # The size at which it shows, if the program itself never has that size.
-    other_size: str = ""
-    location: Location = field(default_factory=Location)
-    # The first wrong kernel of the program's own graph, compiled the way the program does.
-    in_program: Location = field(default_factory=Location)
-    # The same before the graph is cut down, if torch.compile is what the program uses.
-    in_whole_graph: Location = field(default_factory=Location)
-    # What the program's own graph did: the outputs that are wrong, or the kernel that fails.
-    first_failure: Failure | None = None
-    operations: list[str] = field(default_factory=list)
-    # The same as the program calls them.
-    calls: list[str] = field(default_factory=list)
-    # What showed only in guarded memory, or in repeated runs.
-    device_evidence: list[str] = field(default_factory=list)
-    # Which kernel reads memory that is not its own, if that is why it fails.
-    memory_fault: str = ""
-    functions: list[str] = field(default_factory=list)
-    # Decompositions and lowerings in use that the program has replaced, and why a script cannot
-    # hold them.
-    replaced: list[ReplacedPart] = field(default_factory=list)
-    not_held: str = ""
-    sources: list[str] = field(default_factory=list)
-    suppressing_axes: list[SuppressingAxis] = field(default_factory=list)
-    nodes_before: int = 0
-    nodes: int = 0
-    script: str = ""
-    no_script: str = ""
-    expected_output: list[str] = field(default_factory=list)
-    # The cheapest first.
-    workarounds: list[GraphWorkaround] = field(default_factory=list)
-    candidates_tried: int = 0
-    notes: list[str] = field(default_factory=list)
-    slow: SlowCompileFound | None = None
-    growth: MeasuredGrowth | None = None
-    times: list[StepTime] = field(default_factory=list)
-
-    @property
-    def is_located(self) -> bool:
-        """Whether it is known where it goes wrong: a stage, and what in it."""
-        at, stage = self.location, self.location.stage or self.failure.stage
-        named = at.operation or at.kernel or at.pass_name or self.failure.detail
-        # What is left of a graph that was cut down is to blame, whatever else is known.
-        is_left = self.is_cut_down and bool(self.operations)
-        return bool(stage and (named or is_left)) and stage != stages.INDUCTOR
-
-    @property
-    def is_cut_down(self) -> bool:
-        """Whether nodes were left out of the graph, or there is nothing to leave out."""
-        return 0 < self.nodes < self.nodes_before or self.nodes_before == 1
+    stage: str = ""
+    seconds: float = 0.0
+    whole: float = 0.0
+    # With the workaround; None if that was not tried, or did not compile.
+    left: float | None = None
+    whole_left: float | None = None
+    # That loop bodies are far larger than the graph, which every stage after it pays for.
+    repeated: str = ""
+    repeated_evidence: tuple[str, ...] = ()
+    # How the program ended, if it failed, and what it printed.
+    exit_code: int = 0
+    output: str = ""
 
 
-def write_found(found: Found, place: Path) -> None:
-    """Write what is known so far; a reader sees the old file or the new one."""
-    unfinished = place / f".{os.getpid()}-{FINDING}"
-    with contextlib.suppress(OSError):
-        unfinished.write_text(json.dumps(encode(found)), "utf-8")
-        os.replace(unfinished, place / FINDING)
+@dataclass(frozen=True)
+class NeededLayout:
+    """Results that the program needs to lie in memory as in eager: it ends well with them."""
+
+    notes: tuple[NotedDifference, ...] = ()
 
 
-def read_found(place: Path) -> Found | None:
-    """The finding of a run, if it has one."""
-    try:
-        return decode(Found, json.loads((place / FINDING).read_text("utf-8")))
-    except (OSError, ValueError):
-        return None
+@dataclass(frozen=True)
+class CheckedAccess:
+    """What compute-sanitizer says of the reproducer."""
 
-
-def bytes_of_finding(place: Path) -> bytes:
-    """The finding as it is written; nothing if there is none."""
-    try:
-        return (place / FINDING).read_bytes()
-    except OSError:
-        return b""
-
-
-def say(place: Path, text: str) -> None:
-    """Tell whoever watches what is being done."""
-    with contextlib.suppress(OSError), (place / PROGRESS).open("a", encoding="utf-8") as file:
-        file.write(json.dumps({"t": time.time(), "text": text}) + "\n")
-
-
-# --- How long each step of an examination took, by process: a profile of the doctor itself --------
+    text: str = ""
 
 
 @dataclass(frozen=True)
@@ -181,14 +210,14 @@ class StepTime:
 
 @dataclass
 class StepClock:
-    """Times the steps of one process."""
+    """Times the steps of one process: a profile of the doctor itself."""
 
     process: str
     times: list[StepTime] = field(default_factory=list)
 
     @contextlib.contextmanager
     def step(self, name: str) -> Iterator[None]:
-        """What runs inside counts as this step, whether or not it succeeds."""
+        """Count what runs inside as this step, whether or not it succeeds."""
         started, used = time.monotonic(), cpu_seconds()
         try:
             yield
@@ -200,3 +229,191 @@ class StepClock:
 def cpu_seconds() -> float:
     """CPU seconds of this process and of its children that have ended."""
     return sum(os.times()[:4])
+
+
+@dataclass(frozen=True)
+class SearchProgress:
+    """How far the investigation got."""
+
+    candidates: int = 0
+    times: tuple[StepTime, ...] = ()
+    is_complete: bool = False
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """An error in the tool itself, which may have hidden something."""
+
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class Repro:
+    """The script that shows the failure, and how often it did in fresh processes."""
+
+    path: str
+    verified: bool
+    failed: int
+    of: int
+    nodes: int
+
+
+def output_of_repro(script: str) -> str:
+    """The file with what a reproducer printed."""
+    return str(Path(script).with_name("repro-output.txt"))
+
+
+@dataclass(frozen=True)
+class Workaround:
+    """A way round the failure, tried on the program."""
+
+    text: str
+    verified: bool
+    slowdown: float | None = None
+    code: str = ""
+    # Of a slow program: seconds that it should save, and those that it saved when it was tried.
+    predicted: float | None = None
+    saved: float | None = None
+
+
+FACTS: tuple[type, ...] = (
+    Noticed,
+    Failure,
+    Location,
+    Flow,
+    NotShownAgain,
+    Reduction,
+    ReplacedParts,
+    Suppressed,
+    SeenInMemory,
+    Script,
+    GraphWorkarounds,
+    SlowStage,
+    SlowInProgram,
+    NeededLayout,
+    CheckedAccess,
+    SearchProgress,
+    Mistake,
+    Repro,
+    Workaround,
+)
+_BY_NAME = {fact.__name__: fact for fact in FACTS}
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A fact about a failure, with what shows it and how that is known."""
+
+    fact: Any  # An instance of one of `FACTS`.
+    shown_by: str = ""
+    how: str = ""
+
+    def as_event(self) -> ClaimMade:
+        """The claim as the recording holds it."""
+        name = type(self.fact).__name__
+        return ClaimMade(fact=name, data=encode(self.fact), shown_by=self.shown_by, how=self.how)
+
+
+def claim_of(event: ClaimMade) -> Claim | None:
+    """The claim that an event holds; None if it is damaged."""
+    return _claim(event.fact, event.data, event.shown_by, event.how)
+
+
+_FIELDS = "fact", "data", "shown_by", "how"
+
+
+def _claim(fact: Any, data: Any, shown_by: Any, how: Any) -> Claim | None:
+    try:
+        return Claim(decode(_BY_NAME[fact], data), str(shown_by or ""), str(how or ""))
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+@dataclass(frozen=True)
+class FailureFinding:
+    """One failure: its kind, its place in the compiler and in the program, and all claims."""
+
+    claims: tuple[Claim, ...] = ()
+
+    def claimed(self, fact: Any, shown_by: str = "", how: str = "") -> FailureFinding:
+        """The finding with one more claim."""
+        return FailureFinding((*self.claims, Claim(fact, shown_by, how)))
+
+    def every(self, kind: type[T], shown_by: str = "") -> list[T]:
+        """All facts of a kind, shown by anything or by this alone; the oldest first."""
+        return [
+            claim.fact
+            for claim in self.claims
+            if isinstance(claim.fact, kind) and shown_by in ("", claim.shown_by)
+        ]
+
+    def latest(self, kind: type[T], shown_by: str = "") -> T | None:
+        """The fact of a kind that counts."""
+        return next(reversed(self.every(kind, shown_by)), None)
+
+    def fact(self, kind: type[T]) -> T:
+        """The same; an empty one if nothing of the kind is claimed."""
+        return self.latest(kind) or kind()
+
+    @functools.cached_property
+    def failure(self) -> Failure:
+        """The failure as the program showed it, with all that smaller graphs add to it."""
+        return functools.reduce(Failure.updated_with, self.every(Failure))
+
+    @property
+    def kind(self) -> str:
+        """The kind of the failure."""
+        return self.failure.kind
+
+    @property
+    def location(self) -> Location:
+        """The place in the compiler."""
+        return self.fact(Location)
+
+    @property
+    def reduction(self) -> Reduction:
+        """The smallest graph so far, with the place in the program."""
+        return self.fact(Reduction)
+
+    @property
+    def suppressing_axes(self) -> tuple[SuppressingAxis, ...]:
+        """The axes without which the failure disappears."""
+        return self.fact(Suppressed).axes
+
+    @property
+    def compile(self) -> str:
+        """The compile in which it was noticed."""
+        return self.fact(Noticed).compile
+
+    @property
+    def reproduces(self) -> bool:
+        """Whether the failure shows again in a fork of the process."""
+        return self.latest(Failure, WHOLE_GRAPH) is not None
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the investigation came to its end."""
+        return self.fact(SearchProgress).is_complete
+
+    @property
+    def advice(self) -> str:
+        """What to do, where the machine is to blame and not the compiler."""
+        return advice_on_machine(self.every(Failure)[0])
+
+    @property
+    def is_located(self) -> bool:
+        """Whether it is known where it goes wrong: a stage, and what in it."""
+        at, stage = self.location, self.location.stage or self.failure.stage
+        named = at.operation or at.kernel or at.pass_name or self.failure.detail
+        # What is left of a graph that was cut down is to blame, whatever else is known.
+        is_left = self.reduction.is_cut_down and bool(self.reduction.operations)
+        return bool(stage and (named or is_left)) and stage != stages.INDUCTOR
+
+
+def finding_in(folder: Path) -> FailureFinding | None:
+    """The finding in the recording of a run; None if it has none."""
+    events = written_events([folder], ClaimMade.kind)
+    claims = (_claim(*(each.get(name) for name in _FIELDS)) for each in events)
+    finding = FailureFinding(tuple(claim for claim in claims if claim is not None))
+    return finding if finding.every(Failure) else None

@@ -18,9 +18,7 @@ INSIDE_VARIABLE = "INDUCTOSCOPE_INSIDE"
 
 # Files in the recording's folder.
 FOLDER = EXAMINATION
-FINDING = "finding.json"
-PROGRESS = "progress.jsonl"
-JOURNAL = "journal.jsonl"
+# A lock: the process that investigates.
 INVESTIGATING = "investigating"
 FUNCTION_SCRIPT = "function.py"
 
@@ -67,8 +65,8 @@ class Instructions:
     stall: float = 60.0
     # Whether a graph may be differentiated more than once, which has to be known when it is first.
     keeps_graphs: bool = False
-    # Where answers to candidates are written down, and read if a run goes on with a search.
-    journal: str = ""
+    # Recordings of this examination: a search goes on with the answers to candidates in them.
+    recordings: tuple[str, ...] = ()
     # The address of a cluster whose workers try candidates, and whether they may have any versions.
     executor: str = ""
     any_worker: bool = False

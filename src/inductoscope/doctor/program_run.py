@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import select
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from inductoscope.doctor.instructions import (
-    FINDING,
-    FOLDER,
-    INVESTIGATING,
-    PROGRESS,
-    STOPPED,
-    Instructions,
-)
+from inductoscope.doctor.finding import FailureFinding, claim_of, finding_in
+from inductoscope.doctor.instructions import FOLDER, STOPPED, Instructions
 from inductoscope.errors import ToolFailure
 from inductoscope.inside import private_cache
 from inductoscope.inside.scope import describe_launcher
@@ -32,9 +26,23 @@ from inductoscope.processes.ending import end_child
 from inductoscope.processes.stack_signal import written_stacks
 from inductoscope.processes.stacks import ask_for_stacks
 from inductoscope.processes.status import is_alive
-from inductoscope.recording.events import Launched
+from inductoscope.recording.events import (
+    CallChecked,
+    CallsUnchecked,
+    ClaimMade,
+    CompileEnd,
+    CompileStart,
+    Event,
+    GraphLeft,
+    Launched,
+    ProcessEnd,
+    Said,
+)
 from inductoscope.recording.privacy import without_secrets
+from inductoscope.recording.reader import StreamReader, stream_paths
 from inductoscope.recording.writer import StreamWriter
+from inductoscope.torch_facts import stages
+from inductoscope.wording import count_of
 
 # What watches and judges a program is imported once that runs, while it loads torch itself.
 if TYPE_CHECKING:
@@ -95,6 +103,11 @@ class ProgramRun:
             return data.decode("utf-8", "replace")
         return ""
 
+    @property
+    def finding(self) -> FailureFinding | None:
+        """The failure that was found inside the program; None if there is none."""
+        return finding_in(self.folder)
+
     def stacks_of(self, pid: int) -> str:
         """The last stacks that one of the program's processes wrote."""
         return written_stacks(self.folder, pid)
@@ -110,19 +123,15 @@ class RunLimits:
     stops_after_calls: bool = False
 
 
-def _do_nothing() -> None:
-    pass
-
-
 @dataclass(frozen=True)
 class Listener:
     """Who wants to know how a run goes on."""
 
     say: Say
     # Called once the program has started.
-    program_runs: Callable[[], None] = _do_nothing
-    # Called again and again while something that was found is investigated.
-    investigation_runs: Callable[[], None] = _do_nothing
+    program_runs: Callable[[], None] = lambda: None
+    # Called whenever something was claimed of the failure that is investigated.
+    finding_grew: Callable[[FailureFinding], None] = lambda finding: None
     # Whether the examination is over, so that a run on another thread has to end.
     is_over: Callable[[], bool] = lambda: False
 
@@ -168,7 +177,8 @@ def run_program(
             why = _watch(child, folder, limits, listener, started, is_checked=instructions.inside)
         finally:
             end_child(child)
-            if why is _Why.ENDED and child.returncode == STOPPED and _has_found(folder):
+            is_stopped = why is _Why.ENDED and child.returncode == STOPPED
+            if is_stopped and finding_in(folder) is not None:
                 why = _Why.FOUND
             seconds = time.monotonic() - started
             ending = record_ending(stream, child.pid, child.returncode, seconds, why.value)
@@ -254,58 +264,38 @@ def _watch(
     is_checked: bool,
 ) -> _Why:
     """Wait; pass on what the program's side says; end it if it stalls or takes too long."""
-    from inductoscope.doctor.checked_so_far import CheckedSoFar
     from inductoscope.doctor.stall_evidence import keep_diagnosis
     from inductoscope.hangs.watch.stall import Stall, StallWatcher, patience_of_doctor
 
-    progress = ProgressFile(folder / FOLDER / PROGRESS, listener.say)
     watcher = StallWatcher(folder, patience_of_doctor(limits.stall))
-    checked, said = CheckedSoFar(folder), time.monotonic()
+    followed = FollowedRun(folder, listener)
     investigated = 0.0
     while child.poll() is None:
         with contextlib.suppress(subprocess.TimeoutExpired):
             child.wait(_TICK)
         if listener.is_over():
             return _Why.INTERRUPTED
-        progress.pass_on()
-        if _is_investigated(folder):
-            listener.investigation_runs()
+        followed.look()
+        if followed.is_investigated:
             investigated = time.monotonic()
             continue  # The investigation has its own limits.
-        if not investigated and _has_found(folder):
+        if not investigated and followed.finding.claims:
             investigated = time.monotonic()  # It was over before anyone looked.
         if investigated and time.monotonic() - investigated > _TIME_TO_END:
             return _Why.FOUND  # It is written; other processes wait for the one that found it.
         if time.monotonic() - started > limits.seconds:
             return _Why.OVER_TIME
-        checked.look()
-        if limits.stops_after_calls and checked.is_complete:
+        if limits.stops_after_calls and followed.is_complete:
             return _Why.CALLS_DONE
-        if not investigated and time.monotonic() - max(said, progress.said) > _SILENCE:
-            said = time.monotonic()
-            listener.say(f"{checked}; the program is still running" if is_checked else _RUNNING)
+        if not investigated and time.monotonic() - followed.said > _SILENCE:
+            followed.say(f"{followed}; {_RUNNING}" if is_checked else _RUNNING)
         stalls = [event for event in watcher.look() if isinstance(event, Stall)]
         if stalls:
             _ask_for_stacks(stalls)
             keep_diagnosis(stalls[0], folder)
             return _Why.STALLED
-    progress.pass_on()
-    if _has_found(folder):
-        listener.investigation_runs()  # What was written last, and what was over before a look.
+    followed.look()  # What was written last, and what was over before a look.
     return _Why.ENDED
-
-
-def _has_found(folder: Path) -> bool:
-    """Whether something was found: a program may use that exit code for itself."""
-    return (folder / FOLDER / FINDING).exists()
-
-
-def _is_investigated(folder: Path) -> bool:
-    """Whether a process of the program investigates now; others may wait for it for ever."""
-    try:
-        return is_alive(int((folder / FOLDER / INVESTIGATING).read_text()))
-    except (OSError, ValueError):
-        return False
 
 
 def _ask_for_stacks(stalls: Sequence[Stall]) -> None:
@@ -319,25 +309,140 @@ def _ask_for_stacks(stalls: Sequence[Stall]) -> None:
         time.sleep(_TIME_TO_WRITE * (1 + look / 7))
 
 
-class ProgressFile:
-    """Lines that the doctor's part inside the program writes while it runs."""
+_AGREE = ("right", "within-rounding")
+_DISAGREE = ("wrong", "error")
 
-    def __init__(self, path: Path, say: Say) -> None:
-        self._path, self._say, self._read = path, say, 0
-        # When something was passed on last.
-        self.said = 0.0
 
-    def pass_on(self) -> None:
-        """Say what was written since the last time."""
-        try:
-            with self._path.open("rb") as file:
-                file.seek(self._read)
-                data = file.read()
-        except OSError:
-            return
-        whole, newline, _ = data.rpartition(b"\n")
-        self._read += len(whole) + len(newline)
-        for line in whole.splitlines():
-            with contextlib.suppress(ValueError, KeyError, TypeError):
-                self._say(str(json.loads(line)["text"]))
-                self.said = time.monotonic()
+class FollowedRun:
+    """What a running program has recorded so far: passes on what it says and finds."""
+
+    def __init__(self, folder: Path, listener: Listener) -> None:
+        self._folder, self._listener = folder, listener
+        self._readers: dict[Path, StreamReader] = {}
+        self._processes: dict[str, _Process] = {}
+        self._verdicts: Counter[str] = Counter()
+        self._investigator = 0
+        self.finding = FailureFinding()
+        # When something was said last.
+        self.said = time.monotonic()
+
+    def look(self) -> None:
+        """Read what was written since the last time."""
+        known = self.finding
+        for path in stream_paths(self._folder):
+            reader = self._readers.setdefault(path, StreamReader(path))
+            process = self._processes.setdefault(reader.name, _Process())
+            for entry in reader.read_new():
+                process.take(entry.event)
+                self._take(entry.event, reader.pid)
+        if self.finding is not known:
+            self._listener.finding_grew(self.finding)
+
+    def _take(self, event: Event, pid: int) -> None:
+        match event:
+            case CallChecked():
+                self._verdicts[event.verdict] += 1
+            case Said():
+                self.say(event.text)
+            case ClaimMade():
+                claim = claim_of(event)
+                if claim is not None:
+                    # The first claim is the program's own; a copy of it may make others.
+                    self._investigator = self._investigator or pid
+                    self.finding = FailureFinding((*self.finding.claims, claim))
+
+    def say(self, text: str) -> None:
+        """Pass something on."""
+        self._listener.say(text)
+        self.said = time.monotonic()
+
+    @property
+    def is_investigated(self) -> bool:
+        """Whether a process of the program investigates now; others may wait for it for ever."""
+        return bool(self._investigator) and is_alive(self._investigator)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the first calls of every graph that is in use have been checked."""
+        running = [each for each in self._processes.values() if not each.has_ended]
+        return any(each.has_gone_on for each in running) and all(
+            each.is_complete for each in running
+        )
+
+    def __str__(self) -> str:
+        checked = self._verdicts.total()
+        if not checked:
+            return "no call of a compiled graph has been checked yet"
+        graphs = sum(len(process.graphs) for process in self._processes.values())
+        said = f"{count_of(checked, 'call')} of {count_of(graphs, 'compiled graph')} checked"
+        agree, disagree = (sum(self._verdicts[name] for name in s) for s in (_AGREE, _DISAGREE))
+        if agree == checked:
+            return f"{said}, all agree"
+        parts = []
+        if agree:
+            parts.append(f"{agree} {'agrees' if agree == 1 else 'agree'}")
+        if disagree:
+            parts.append(f"{disagree} {'does' if disagree == 1 else 'do'} not agree")
+        if uncompared := checked - agree - disagree:
+            parts.append(f"{uncompared} could not be compared")
+        return f"{said}: {', '.join(parts)}"
+
+
+@dataclass
+class _Calls:
+    """When a graph was first and last checked, by the number of the event."""
+
+    first: int
+    last: int
+    # Whether it has been called more often than is checked.
+    has_gone_on: bool = False
+
+
+@dataclass
+class _Process:
+    """What one process of the program has compiled and called."""
+
+    graphs: dict[str, _Calls] = field(default_factory=dict)
+    has_ended: bool = False
+    _compiling: set[str] = field(default_factory=set)
+    # Graphs that are compiled, or being compiled, and have not been called.
+    _new: set[str] = field(default_factory=set)
+    _events: int = 0
+
+    def take(self, event: Event) -> None:
+        """Note what an event says."""
+        self._events += 1
+        match event:
+            case CompileStart():
+                self._compiling.add(event.compile)
+            case GraphLeft(stage=stages.DYNAMO):
+                self._new.add(event.compile)
+            case CompileEnd():
+                self._compiling.discard(event.compile)
+                if event.outcome != "compiled":
+                    self._new.discard(event.compile)
+            case CallChecked():
+                self._new.discard(event.compile)
+                calls = self.graphs.setdefault(event.compile, _Calls(self._events, self._events))
+                calls.last = self._events
+            case CallsUnchecked() if event.compile in self.graphs:
+                self.graphs[event.compile].has_gone_on = True
+            case ProcessEnd():
+                self.has_ended = True
+
+    @property
+    def has_gone_on(self) -> bool:
+        """Whether a graph has been called more often than is checked."""
+        return any(calls.has_gone_on for calls in self.graphs.values())
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether no graph is waited for: none is new, and each has gone on or is out of use.
+
+        One is out of use if another went through all its calls that are checked since: the program
+        calls it once, or Dynamo has compiled the function again for other sizes.
+        """
+        if self._compiling or self._new:
+            return False
+        latest = max((each.first for each in self.graphs.values() if each.has_gone_on), default=0)
+        return all(each.has_gone_on or each.last < latest for each in self.graphs.values())

@@ -14,8 +14,7 @@ from pathlib import Path
 
 from inductoscope.doctor.compute_sanitizer import MemoryCheck, check_memory
 from inductoscope.doctor.failure import SLOW, Failure
-from inductoscope.doctor.finding import read_found
-from inductoscope.doctor.instructions import FOLDER, JOURNAL, Instructions
+from inductoscope.doctor.instructions import FOLDER, Instructions
 from inductoscope.doctor.program_run import (
     Listener,
     ProgramRun,
@@ -28,9 +27,13 @@ from inductoscope.doctor.program_run import (
 from inductoscope.errors import ToolFailure
 from inductoscope.model.entities import CallableCheck, Recording
 from inductoscope.model.fold import load
-from inductoscope.profiling.compile_times import MeasuredGrowth, RecordedCosts
+from inductoscope.profiling.compile_growth import MeasuredGrowth
+from inductoscope.profiling.compile_times import RecordedCosts
+from inductoscope.recording.codec import decode
+from inductoscope.recording.events import GrowthMeasured
 from inductoscope.recording.layout import CACHE
 from inductoscope.recording.location import create_recording
+from inductoscope.recording.written import written_events
 from inductoscope.torch_facts.messages import last_lines
 
 Say = Callable[[str], None]
@@ -186,7 +189,7 @@ class Runs:
         """With what every run under the tool has to know."""
         return replace(
             instructions,
-            journal=str(self.place / JOURNAL),
+            recordings=tuple(map(str, (self.place.parent, *self.place.glob("run-*")))),
             stall=self._limits.stall,
             keeps_graphs=self._keeps_graphs,
         )
@@ -292,8 +295,7 @@ def measure_growth(
     failure = Failure(SLOW, f"compile {largest.compile} is compiled at several sizes")
     instructions = Instructions(calls=0, stop_at=largest.compile, failure=failure, grow=times)
     run = runs.again(instructions, f"running it up to compile {largest.compile}")
-    found = read_found(run.folder / FOLDER)
-    if found is None or found.growth is None:
-        error = "the program did not come to the same compile again"
-        return MeasuredGrowth(largest.compile, "", error=error)
-    return found.growth
+    for event in written_events([run.folder], GrowthMeasured.kind):
+        return decode(MeasuredGrowth, event["growth"])
+    error = "the program did not come to the same compile again"
+    return MeasuredGrowth(largest.compile, "", error=error)

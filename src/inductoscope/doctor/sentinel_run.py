@@ -14,10 +14,10 @@ from inductoscope import verdicts as v
 from inductoscope.doctor.alarm import Alarm, read_alarms
 from inductoscope.doctor.common_verdicts import verdict_on_alarm
 from inductoscope.doctor.examination import Doctor, Request
-from inductoscope.doctor.instructions import FOLDER, PROGRESS, STOPPED
-from inductoscope.doctor.program_run import ProgressFile
+from inductoscope.doctor.instructions import FOLDER, STOPPED
+from inductoscope.doctor.program_run import FollowedRun, Listener
 from inductoscope.doctor.sentinel_options import SentinelOptions
-from inductoscope.doctor.verdict import Verdict, keep_verdict
+from inductoscope.doctor.verdict import Verdict
 from inductoscope.launch.program import run_recorded
 from inductoscope.model.entities import Ending
 from inductoscope.recording.events import BiasFound, CallShadowed, ShadowsEnded
@@ -106,12 +106,12 @@ class LongRun:
     @contextlib.contextmanager
     def _passing_on(self, pid: int) -> Iterator[None]:
         """Say at once what the sentinel says."""
-        progress = ProgressFile(self._request.folder / FOLDER / PROGRESS, self._say)
+        followed = FollowedRun(self._request.folder, Listener(self._say))
         over = threading.Event()
 
         def pass_on() -> None:
             while not over.wait(_TICK):
-                progress.pass_on()
+                followed.look()
 
         thread = threading.Thread(target=pass_on, daemon=True)
         thread.start()
@@ -120,7 +120,7 @@ class LongRun:
         finally:
             over.set()
             thread.join()
-            progress.pass_on()
+            followed.look()
 
     def examine(self) -> Verdict:
         """The verdict on the run; the call that raised the first alarm is examined for it."""
@@ -204,5 +204,4 @@ class LongRun:
         verdict.recording = str(self._request.folder)
         verdict.seconds = round(time.monotonic() - self._started, 1)
         verdict.runs += 1
-        keep_verdict(verdict, self._request.folder)
-        return verdict
+        return self._request.hand_over(verdict)

@@ -16,9 +16,10 @@ from inductoscope.analysis.rules import SLOWNESS, diagnose, findings_of
 from inductoscope.analysis.rules.dynamo import limit_of, main_guard, recompiles
 from inductoscope.analysis.rules.finding import Finding
 from inductoscope.doctor.case import ProgramCase
+from inductoscope.doctor.finding import Workaround
 from inductoscope.doctor.instructions import Instructions
 from inductoscope.doctor.runs import every_check_passed
-from inductoscope.doctor.verdict import Verdict, Workaround
+from inductoscope.doctor.verdict import Verdict
 from inductoscope.model.entities import Check, Compile, Recording
 from inductoscope.profiling.flip_trials import FlipTrial
 from inductoscope.torch_facts.guard_reasons import FailedGuard

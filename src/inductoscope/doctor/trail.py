@@ -14,8 +14,8 @@ from inductoscope.doctor.failure import (
     Failure,
     Location,
 )
-from inductoscope.doctor.finding import Found
-from inductoscope.doctor.finding_verdict import relative_place
+from inductoscope.doctor.finding import PROGRAM, WHOLE_GRAPH, FailureFinding, Flow
+from inductoscope.doctor.judgement import relative_place
 from inductoscope.model.entities import Recording
 from inductoscope.model.fault_trail import (
     FaultTrail,
@@ -28,21 +28,21 @@ from inductoscope.model.fault_trail import (
 _OUTPUT = re.compile(r"output (\d{1,6})$")
 
 
-def trail_or_nothing(found: Found, case: ProgramCase) -> FaultTrail | None:
+def trail_or_nothing(finding: FailureFinding, case: ProgramCase) -> FaultTrail | None:
     """The trail, which is an addition: whatever goes wrong with it, the verdict stands."""
     try:
-        return trail_of(found, case.recording)
+        return trail_of(finding, case.recording)
     except Exception as error:
         what = f"{type(error).__name__}: {error}"
         case.say(f"the way from the fault to its cause could not be looked up: {what}")
         return None
 
 
-def trail_of(found: Found, recording: Recording) -> FaultTrail | None:
+def trail_of(finding: FailureFinding, recording: Recording) -> FaultTrail | None:
     """The trail; None if the kernel is not known by its name in the program's own graph."""
-    failure = found.first_failure or found.failure
-    place = found.in_program if found.flow else _without_package(found, failure)
-    if not place.kernel:
+    failure = finding.latest(Failure, WHOLE_GRAPH) or finding.failure
+    place = _place(finding, failure)
+    if place is None or not place.kernel:
         return None
     guilty = GuiltyPlace(
         kernel=place.kernel,
@@ -51,7 +51,7 @@ def trail_of(found: Found, recording: Recording) -> FaultTrail | None:
         outputs=tuple(_outputs(failure)) if failure.kind in (WRONG, NAN) else (),
         fails=_failing_kernel(failure, place),
     )
-    trail = fault_trail(recording, found.compile, guilty)
+    trail = fault_trail(recording, finding.compile, guilty)
     if trail is None:
         return None
     fault = failure.text.strip().partition("\n")[0][:300]
@@ -75,12 +75,14 @@ def _with_short_places(step: TrailStep) -> TrailStep:
     return replace(step, buffers=shortened(step.buffers), reads=shortened(step.reads))
 
 
-def _without_package(found: Found, failure: Failure) -> Location:
+def _place(finding: FailureFinding, failure: Failure) -> Location | None:
     """The graph that was cut down has other kernels; what is to blame there is only its own."""
+    if finding.fact(Flow).name:
+        return finding.latest(Location, PROGRAM)
     dies_in = failure.function if failure.kind == SIGNAL else ""
-    if dies_in and not found.location.buffer:
+    if dies_in and not finding.location.buffer:
         return Location(kernel=dies_in, text=failure.text, how="the last kernel launched")
-    return found.in_whole_graph
+    return finding.latest(Location, WHOLE_GRAPH)
 
 
 def _outputs(failure: Failure) -> Iterator[int]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from inductoscope.doctor.failure import WrongValue
-from inductoscope.doctor.finding import StepTime
+from inductoscope.doctor.finding import FailureFinding, Repro, StepTime, Workaround
 from inductoscope.model.entities import NotedDifference
 from inductoscope.model.fault_trail import FaultTrail
 from inductoscope.recording.codec import decode
@@ -19,6 +19,32 @@ from inductoscope.recording.verdict_file import stored_verdict
 from inductoscope.verdicts import CLEAN, NOT_CHECKED, Confidence
 
 SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Vote:
+    """One piece of evidence for an operation."""
+
+    operation: str
+    weight: float
+    why: str
+
+
+@dataclass(frozen=True)
+class Headline:
+    """The operation to name, as torch writes it, and what the evidence for it is."""
+
+    operation: str = ""
+    # The operation of the program that it is a part of, if it has another name.
+    part_of: str = ""
+    votes: tuple[Vote, ...] = ()
+    # Others for which just as strong evidence speaks.
+    rivals: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> list[str]:
+        """The operation, and what it is a part of."""
+        return [name for name in (self.operation, self.part_of) if name]
 
 
 @dataclass
@@ -31,30 +57,6 @@ class Culprit:
     function: str | None = None
     config: str | None = None
     source: str | None = None
-
-
-@dataclass
-class Repro:
-    """The script that shows the failure, and how often it did."""
-
-    path: str
-    verified: bool
-    failed: int
-    of: int
-    nodes: int
-
-
-@dataclass
-class Workaround:
-    """A way round the failure."""
-
-    text: str
-    verified: bool
-    slowdown: float | None = None
-    code: str = ""
-    # Of a slow program: seconds that it should save, and those that it saved when it was tried.
-    predicted: float | None = None
-    saved: float | None = None
 
 
 @dataclass
@@ -89,6 +91,10 @@ class Verdict:
     known: dict[str, float] = field(default_factory=dict)
     # Where the time went, by process and step.
     time: list[StepTime] = field(default_factory=list)
+    # What the verdict is based on, if a failure was found inside the program. Its words come last:
+    # see `views.verdict_text`. Not in the JSON.
+    finding: FailureFinding | None = None
+    headline: Headline = Headline()
 
     def add(self, what: str, where: str = "") -> None:
         """One more piece of evidence."""
@@ -102,9 +108,9 @@ class Verdict:
 
     def as_data(self) -> dict[str, Any]:
         """The object as JSON has it."""
-        data = {"schema": SCHEMA, **asdict(self)}
-        culprit = data["culprit"]
-        culprit["pass"] = culprit.pop("pass_")
+        data = {"schema": SCHEMA, **asdict(replace(self, finding=None))}
+        del data["finding"], data["headline"]
+        data["culprit"]["pass"] = data["culprit"].pop("pass_")
         return data
 
 

@@ -17,7 +17,7 @@ from inductoscope.doctor.failure import (
     SIGNAL,
     Location,
 )
-from inductoscope.doctor.finding import Found, GraphWorkaround
+from inductoscope.doctor.finding import FailureFinding, GraphWorkaround
 from inductoscope.inside.compare.values import copy_values
 from inductoscope.inside.search.axes import Axis
 from inductoscope.inside.search.candidate import Candidate, CandidateWork
@@ -133,13 +133,13 @@ _STEADY = 1.25
 
 def try_workarounds(
     candidate: Candidate,
-    found: Found,
+    finding: FailureFinding,
     location: Location,
     suppressing: Sequence[tuple[Axis, str]],
     oracle: Oracle,
 ) -> list[GraphWorkaround]:
     """Workarounds with which the whole graph is right, the least loss first."""
-    operations = [location.operation, *found.operations]
+    operations = [location.operation, *finding.reduction.operations]
     passes = [location.pass_name, *(name for name in location.names if name.isidentifier())]
     passes = passes if location.pass_name else []
     proposals = propose_workarounds(
@@ -160,7 +160,7 @@ def try_workarounds(
                 working.append((proposal, answer.result.get("seconds")))
         if working:
             break
-    ends_without = found.failure.kind not in (HANG, SIGNAL, ERROR)
+    ends_without = finding.kind not in (HANG, SIGNAL, ERROR)
     if working and not forks.is_here:
         # Times of different machines say nothing about each other.
         least, _ = working[0]

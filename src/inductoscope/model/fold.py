@@ -723,6 +723,9 @@ READ_ELSEWHERE: dict[type[Event], str] = {
     events.TracingContinues: "hangs/watch/stall.py",
     **dict.fromkeys(_COSTS, "profiling/compile_times.py"),
     **dict.fromkeys(_SHADOWS, "doctor/sentinel_run.py"),
+    **dict.fromkeys((events.ClaimMade, events.Said), "doctor/program_run.py"),
+    events.GrowthMeasured: "doctor/runs.py",
+    events.CandidateJudged: "inside/search/oracle.py",
     # Only ever sent by a fork to the process that started it.
     events.KernelLaunched: "inside/search/failure_signature.py",
 }

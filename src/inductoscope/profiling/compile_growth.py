@@ -414,3 +414,23 @@ def _import_seconds(recording: Recording) -> float:
     """How long the quickest import of torch took in the run; 0 if that was not recorded."""
     found = [float(process.torch.get("seconds") or 0.0) for process in recording.processes]
     return min(filter(None, found), default=0.0)
+
+
+@dataclass(frozen=True)
+class MeasuredGrowth:
+    """A graph compiled at several sizes."""
+
+    compile: str
+    # How the copies of the graph are joined.
+    joined: str
+    costs: tuple[CompileCost, ...] = ()
+    # What next to nothing costs.
+    least: CompileCost | None = None
+    # Why it could not be measured.
+    error: str = ""
+
+    @property
+    def stages(self) -> list[StageGrowth]:
+        """How each stage grows, the slowest first."""
+        finished = [cost for cost in self.costs if not cost.ended_in]
+        return growth_of_all(finished, self.least)

@@ -27,7 +27,7 @@ from inductoscope.model.fold import load
 from inductoscope.model.join import GraphJoin
 from inductoscope.model.kernels import NativeIndex
 from inductoscope.model.process_position import OpenStages
-from inductoscope.profiling.compile_growth import CompileCost, StageGrowth, growth_of_all
+from inductoscope.profiling.compile_growth import MeasuredGrowth
 from inductoscope.recording.events import (
     CacheKeyMade,
     PassesTimed,
@@ -448,26 +448,6 @@ class ColdOrWarmRun:
     recording: str
     ending: Ending
     costs: RecordedCosts
-
-
-@dataclass(frozen=True)
-class MeasuredGrowth:
-    """A graph compiled at several sizes."""
-
-    compile: str
-    # How the copies of the graph are joined.
-    joined: str
-    costs: tuple[CompileCost, ...] = ()
-    # What next to nothing costs.
-    least: CompileCost | None = None
-    # Why it could not be measured.
-    error: str = ""
-
-    @property
-    def stages(self) -> list[StageGrowth]:
-        """How each stage grows, the slowest first."""
-        finished = [cost for cost in self.costs if not cost.ended_in]
-        return growth_of_all(finished, self.least)
 
 
 @dataclass(frozen=True)

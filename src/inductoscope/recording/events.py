@@ -866,6 +866,45 @@ class KernelLaunched(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ClaimMade(Event):
+    """The doctor claims something of a failure that it has found.
+
+    fact: the kind of the claim; data: what it says; shown_by: what shows it; how: how it is known.
+    """
+
+    kind = "claim"
+    fact: str
+    data: Mapping[str, Any]
+    shown_by: str = ""
+    how: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CandidateJudged(Event):
+    """The search has tried a candidate. failure: how it failed; None if it did not."""
+
+    kind = "judged"
+    candidate: str
+    failure: Any = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class GrowthMeasured(Event):
+    """A graph was compiled at several sizes. growth: what each of them cost."""
+
+    kind = "growth"
+    growth: Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Said(Event):
+    """The doctor inside the program says what it does, for whoever watches."""
+
+    kind = "said"
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class CallShadowed(Event):
     """A call of a compiled graph was also made in eager and float64, by the sentinel.
 

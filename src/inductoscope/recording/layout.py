@@ -11,7 +11,7 @@ SCHEMA = 1
 MANIFEST = "recording.json"
 # The doctor's verdict on the run, with the files that it wrote.
 VERDICT = "verdict.json"
-# What else the doctor writes: its journal, the reproducer, further runs.
+# What else the doctor writes: the reproducer, further runs.
 EXAMINATION = "doctor"
 # What `profile` measured, and the results.
 PROFILE = "profile"

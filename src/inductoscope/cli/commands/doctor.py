@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import sys
 from dataclasses import replace
@@ -138,6 +139,7 @@ def command(
     from inductoscope.launch.program import resolve_command
     from inductoscope.recording.location import command_of, create_recording
     from inductoscope.views.report.progress import ProgressLine
+    from inductoscope.views.verdict_text import worded
 
     # SIGTERM acts like Ctrl-C: nothing is left running, and the verdict so far is printed.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -168,7 +170,7 @@ def command(
         quick=quick,
         executor=executor or "",
         any_worker=any_worker,
-        hand_over=lambda verdict: _write_so_far(verdict, json_path),
+        hand_over=lambda verdict: _kept(worded(verdict), folder, json_path),
     )
     progress = ProgressLine(quiet=quiet)
     doctor: Doctor | LongRun
@@ -187,12 +189,22 @@ def command(
     _hand_over(_better_of(verdict, known, folder), json_path, can_resume=not sentinel)
 
 
-def _write_so_far(verdict: Verdict, json_path: str | None) -> None:
-    """The file grows with what is known; what goes to standard output is written at the end."""
-    from inductoscope.views.report.terminal import replace_json
+def _kept(verdict: Verdict, folder: Path, json_path: str | None) -> Verdict:
+    """Write the verdict into the recording, with its bug report, and into the user's file.
 
+    That file grows with what is known; what goes to standard output is written at the end.
+    """
+    from inductoscope.doctor.verdict import keep_verdict
+    from inductoscope.views.report.terminal import replace_json
+    from inductoscope.views.verdict_text import issue_text
+
+    if verdict.issue:
+        with contextlib.suppress(OSError):
+            Path(verdict.issue).write_text(issue_text(verdict), "utf-8")
+    keep_verdict(verdict, folder)
     if json_path and json_path != "-":
         replace_json(verdict.as_data(), json_path)
+    return verdict
 
 
 def _known_verdict(folder: Path) -> Verdict | None:

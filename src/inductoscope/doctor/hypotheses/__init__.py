@@ -1,113 +1,84 @@
 """What may be wrong with a program, in the order in which it is examined.
 
-A hypothesis is one file that ends with its `HYPOTHESIS`, and one line in `HYPOTHESES`. The first
-that reaches a verdict ends the examination, so the order matters: a hypothesis may assume that
-all before it are ruled out.
+A hypothesis is a function that examines a case: None says that it does not apply, or is not the
+cause. The first that reaches a verdict ends the examination, so the order matters: a hypothesis may
+assume that all before it are ruled out. They stand in files by what they ask, and a docstring says
+when each applies, what it runs, what it concludes and how sure that is.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from inductoscope.doctor.case import ProgramCase
 from inductoscope.doctor.hypotheses import (
-    aot_alone,
-    broken_guards,
-    clean,
-    compile_refused,
-    compiled_for_every_value,
-    cuda_graphs,
-    died_or_stalled,
-    dies_in_eager,
-    dynamo_alone,
-    fails_in_eager,
-    fails_now_and_then,
-    hangs_in_eager,
-    hidden_by_the_tool,
-    inductor_random_numbers,
-    input_withheld,
-    likely_random_numbers,
-    likely_rounding,
-    machine_cannot_compile,
-    memory_layout,
-    never_ends,
-    only_under_the_tool,
-    package_from_elsewhere,
-    package_not_compared,
-    proven_failure,
-    quick_answer,
-    refused_nan,
-    rounding,
-    slow_compile,
-    slow_compile_and_failure,
-    slower_than_eager,
-    stuck_choices,
-    time_limit,
-    two_cpp_libraries,
-    unchecked_call,
-    undetermined_result,
-    unexamined_failure,
-    unknown_cause,
-    unproven_failure,
-    wrong_capture,
+    compiler_levels,
+    ends_well,
+    found,
+    packages,
+    program_itself,
+    slow,
+    stalled,
 )
-from inductoscope.doctor.hypotheses.hypothesis import Hypothesis
 from inductoscope.doctor.verdict import Verdict
 from inductoscope.errors import ToolFailure
 
+Hypothesis = Callable[[ProgramCase], Verdict | None]
+
 HYPOTHESES: tuple[Hypothesis, ...] = (
-    stuck_choices.HYPOTHESIS,
-    time_limit.HYPOTHESIS,
-    broken_guards.HYPOTHESIS,
-    refused_nan.HYPOTHESIS,
-    package_from_elsewhere.HYPOTHESIS,
+    stalled.stuck_choices,
+    stalled.time_limit,
+    packages.broken_guards,
+    program_itself.refused_nan,
+    packages.package_from_elsewhere,
     # The first run found nothing inside the program: investigate where the failure may be.
-    died_or_stalled.HYPOTHESIS,
-    unchecked_call.HYPOTHESIS,
+    found.died_or_stalled,
+    found.unchecked_call,
     # A failure was found inside the program.
-    machine_cannot_compile.HYPOTHESIS,
-    hangs_in_eager.HYPOTHESIS,
-    quick_answer.HYPOTHESIS,
-    proven_failure.HYPOTHESIS,
-    dies_in_eager.HYPOTHESIS,
-    only_under_the_tool.HYPOTHESIS,
-    unproven_failure.HYPOTHESIS,
+    found.machine_cannot_compile,
+    found.hangs_in_eager,
+    found.quick_answer,
+    found.proven_failure,
+    found.dies_in_eager,
+    found.only_under_the_tool,
+    found.unproven_failure,
     # No compiled graph is known to be wrong.
-    input_withheld.HYPOTHESIS,
-    unexamined_failure.HYPOTHESIS,
-    compile_refused.HYPOTHESIS,
-    never_ends.HYPOTHESIS,
-    undetermined_result.HYPOTHESIS,
-    memory_layout.HYPOTHESIS,
-    wrong_capture.HYPOTHESIS,
+    program_itself.input_withheld,
+    compiler_levels.unexamined_failure,
+    compiler_levels.compile_refused,
+    stalled.never_ends,
+    program_itself.undetermined_result,
+    compiler_levels.memory_layout,
+    compiler_levels.wrong_capture,
     # Counted in the first run, so before what has to be measured.
-    compiled_for_every_value.HYPOTHESIS,
+    slow.compiled_for_every_value,
     # The program ended well.
-    two_cpp_libraries.HYPOTHESIS,
-    slow_compile.HYPOTHESIS,
-    slower_than_eager.HYPOTHESIS,
-    clean.HYPOTHESIS,
-    inductor_random_numbers.HYPOTHESIS,
-    cuda_graphs.HYPOTHESIS,
-    hidden_by_the_tool.HYPOTHESIS,
+    packages.two_cpp_libraries,
+    slow.slow_compile,
+    slow.slower_than_eager,
+    ends_well.clean,
+    ends_well.inductor_random_numbers,
+    ends_well.cuda_graphs,
+    ends_well.hidden_by_the_tool,
     # The program fails with every compiled graph right.
-    package_not_compared.HYPOTHESIS,
-    fails_in_eager.HYPOTHESIS,
-    fails_now_and_then.HYPOTHESIS,
+    packages.package_not_compared,
+    program_itself.fails_in_eager,
+    program_itself.fails_now_and_then,
     # Before rounding, whose run uses Dynamo as well.
-    dynamo_alone.HYPOTHESIS,
-    rounding.HYPOTHESIS,
-    aot_alone.HYPOTHESIS,
-    slow_compile_and_failure.HYPOTHESIS,
-    likely_random_numbers.HYPOTHESIS,
-    likely_rounding.HYPOTHESIS,
-    unknown_cause.HYPOTHESIS,
+    compiler_levels.dynamo_alone,
+    program_itself.rounding,
+    compiler_levels.aot_alone,
+    slow.slow_compile_and_failure,
+    program_itself.likely_random_numbers,
+    program_itself.likely_rounding,
+    program_itself.unknown_cause,
 )
 
 
 def verdict_of_first(case: ProgramCase) -> Verdict:
     """The verdict of the first hypothesis that reaches one."""
     for hypothesis in HYPOTHESES:
-        if hypothesis.applies(case):
-            verdict = hypothesis.examine(case)
-            if verdict is not None:
-                return verdict
+        verdict = hypothesis(case)
+        if verdict is not None:
+            return verdict
     raise ToolFailure("No hypothesis fits how the program ended.")

@@ -17,7 +17,7 @@ import torch
 from torch.fx import GraphModule
 
 from inductoscope.doctor.failure import ERROR, Failure
-from inductoscope.doctor.finding import Found
+from inductoscope.doctor.finding import PROGRAM, FailureFinding, Noticed
 from inductoscope.doctor.instructions import MOVED, Instructions
 from inductoscope.inside.compare.beside_eager import call_beside_eager
 from inductoscope.inside.compare.bug_or_rounding import UNINITIALISED, UNREPEATABLE, EagerComparison
@@ -285,7 +285,7 @@ class CheckedGraph:
 
     def _stop_if_device_is_lost(self, failure: Failure, error: BaseException) -> None:
         """At once: freeing any tensor on a lost device kills the process."""
-        from inductoscope.inside.doctor.ending_program import fill_in_from_error, is_device_lost
+        from inductoscope.inside.doctor.ending_program import found_in_error, is_device_lost
 
         if not self.instructions.investigate or not is_device_lost():
             return
@@ -296,11 +296,11 @@ class CheckedGraph:
         )
 
         self._notes.checked(self.calls, "error", failure.text)
-        found = Found(self.compile_id, failure, process=describe_own_process())
-        fill_in_from_error(found, self.module, error)
+        noticed = Noticed(self.compile_id, describe_own_process())
+        finding = found_in_error(noticed, failure, self.module, error)
         if self._spare is None:
-            stop_with(found, self.place)
-        investigate_and_stop(self._spare, failure, found, self.place, self.instructions)
+            stop_with(finding)
+        investigate_and_stop(self._spare, finding, self.place, self.instructions)
 
     def failure_at_run(self, error: BaseException) -> Failure:
         """The backward graph is compiled only when it is first needed, and may fail then."""
@@ -362,21 +362,19 @@ class CheckedGraph:
         from inductoscope.inside.doctor import ending_program
         from inductoscope.inside.search.shrink_passes import with_outputs_that_count
 
-        found = Found(
+        noticed = Noticed(
             self.compile_id,
-            failure,
-            process=ending_program.describe_own_process(),
-            backend=self.backend,
+            ending_program.describe_own_process(),
+            self.backend,
+            other_size,
             is_kept_call=bool(self.instructions.kept) and candidate is not None,
-            other_size=other_size,
         )
+        finding = FailureFinding().claimed(noticed).claimed(failure, PROGRAM)
         # Another candidate is not what the program's own kernels were called with.
         KEPT.called = self.compiled if candidate is None else None
         counted = self.instructions.counts_of(self.compile_id)
         candidate = candidate or with_outputs_that_count(self._candidate(arguments), counted)
-        ending_program.investigate_and_stop(
-            candidate, failure, found, self.place, self.instructions
-        )
+        ending_program.investigate_and_stop(candidate, finding, self.place, self.instructions)
 
     def _kept_call(self, arguments: tuple[Any, ...]) -> Candidate | None:
         if not self.instructions.kept or not self.instructions.investigate:

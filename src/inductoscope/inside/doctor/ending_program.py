@@ -7,6 +7,7 @@ import re
 import sys
 import time
 import traceback
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -14,16 +15,21 @@ import torch
 
 from inductoscope.doctor.failure import SLOW, Failure, Location
 from inductoscope.doctor.finding import (
-    Found,
-    read_found,
-    say,
-    write_found,
+    PROGRAM,
+    FailureFinding,
+    Mistake,
+    Noticed,
+    Reduction,
+    Script,
+    SearchProgress,
+    finding_in,
 )
 from inductoscope.doctor.instructions import INVESTIGATING, STOPPED, Instructions
 from inductoscope.errors import ToolFailure
 from inductoscope.inside.doctor.investigation import Investigation
 from inductoscope.inside.doctor.program_copy import program_copy
 from inductoscope.inside.doctor.slow_investigation import GrowthMeasurement, SlowInvestigation
+from inductoscope.inside.finding_writer import record, say
 from inductoscope.inside.scope import SCOPE
 from inductoscope.inside.search.candidate import Candidate
 from inductoscope.inside.search.error_location import kernel_called_from
@@ -34,41 +40,44 @@ from inductoscope.torch_facts import stages
 
 
 def investigate_and_stop(
-    candidate: Candidate, failure: Failure, found: Found, place: Path, instructions: Instructions
+    candidate: Candidate, finding: FailureFinding, place: Path, instructions: Instructions
 ) -> NoReturn:
-    """Investigate, write the findings, and end the program."""
+    """Investigate, write what is found, and end the program."""
     _wait_for_others(place)
     try:
-        say(place, f"found: {failure.text.partition(chr(10))[0]}")
-        write_found(found, place)
-        found = _investigated(candidate, failure, found, place, instructions)
+        say(f"found: {finding.failure.text.partition(chr(10))[0]}")
+        record(finding)
+        _investigate(candidate, finding, place, instructions)
     except BaseException:
-        found.notes.append("".join(traceback.format_exc())[-3000:])
-    stop_with(found, place)
+        record(FailureFinding().claimed(Mistake("".join(traceback.format_exc())[-3000:])))
+    _stop()
 
 
-def _investigated(
-    candidate: Candidate, failure: Failure, found: Found, place: Path, instructions: Instructions
-) -> Found:
+def _investigate(
+    candidate: Candidate, finding: FailureFinding, place: Path, instructions: Instructions
+) -> None:
     """Here, or in the copy of a program that uses a GPU and so cannot be forked."""
-    arguments = (candidate, failure, found, place, instructions)
     copy = None if can_fork() else program_copy()
     if copy is None:
-        return found if is_device_lost() else investigate(*arguments)
+        if not is_device_lost():
+            investigate(candidate, finding, place, instructions)
+        return
     try:
-        done: Found = copy.run(investigate, *arguments, place=place)
-        return done
+        copy.run(investigate, candidate, finding, place, instructions, place=place)
     except ToolFailure as error:
-        found = read_found(place) or found
-        if not found.reproduces and not is_device_lost():
-            found = investigate(candidate, failure, found, place, instructions)
-        found.notes.insert(0, str(error))
-        return found
+        record(FailureFinding().claimed(Mistake(str(error))))
+        known = finding_in(place.parent) or finding
+        if not known.reproduces and not is_device_lost():
+            investigate(candidate, known, place, instructions)
 
 
-def stop_with(found: Found, place: Path) -> NoReturn:
-    """Write the findings, and end the program."""
-    write_found(found, place)
+def stop_with(finding: FailureFinding) -> NoReturn:
+    """Write what is found, and end the program."""
+    record(finding)
+    _stop()
+
+
+def _stop() -> NoReturn:
     SCOPE.close()
     os._exit(STOPPED)
 
@@ -104,17 +113,16 @@ def _wait_for_others(place: Path) -> None:
 
 
 def investigate(
-    candidate: Candidate, failure: Failure, found: Found, place: Path, instructions: Instructions
-) -> Found:
-    """All that can be found out in this process and its forks."""
-    arguments = candidate, failure, found, place, instructions
-    if failure.kind != SLOW:
+    candidate: Candidate, finding: FailureFinding, place: Path, instructions: Instructions
+) -> None:
+    """Find out all that can be found out in this process and its forks."""
+    arguments = candidate, finding, place, instructions
+    if finding.kind != SLOW:
         Investigation(*arguments).run()
     elif instructions.grow:
         GrowthMeasurement(*arguments).run()
     else:
         SlowInvestigation(*arguments).run()
-    return found
 
 
 # --- A GPU that this process can no longer use: what the error itself says ------------------------
@@ -141,20 +149,25 @@ def is_device_lost() -> bool:
     return False
 
 
-def fill_in_from_error(found: Found, module: torch.fx.GraphModule, error: BaseException) -> Found:
-    """Fill in the kernel that failed, its operations, and their lines in the program."""
+def found_in_error(
+    noticed: Noticed, failure: Failure, module: torch.fx.GraphModule, error: BaseException
+) -> FailureFinding:
+    """The kernel that failed, its operations, and their lines in the program."""
     functions = [name for one in first_to_last(error) for name in raising_functions(one)]
     wrapper, kernel = kernel_called_from(functions)
     nodes, operations = _contents(wrapper, kernel)
     text = f"the launch of {kernel} raised the error" if kernel else ""
     how = "every launch was synchronous" if kernel else ""
-    found.location = Location(stage=stages.RUNTIME, kernel=kernel, text=text, how=how)
-    found.operations = operations
-    found.sources = source_lines_of(module, nodes)
-    found.functions = functions[:6]
-    found.no_script = _NO_SCRIPT
-    found.is_complete = True
-    return found
+    sources = tuple(source_lines_of(module, nodes))
+    return (
+        FailureFinding()
+        .claimed(noticed)
+        .claimed(replace(failure, functions=tuple(functions[:6])), PROGRAM)
+        .claimed(Location(stage=stages.RUNTIME, kernel=kernel, text=text, how=how), PROGRAM)
+        .claimed(Reduction(operations=tuple(operations), sources=sources), PROGRAM)
+        .claimed(Script(why_not=_NO_SCRIPT))
+        .claimed(SearchProgress(is_complete=True))
+    )
 
 
 def _contents(wrapper: str, kernel: str) -> tuple[list[str], list[str]]:

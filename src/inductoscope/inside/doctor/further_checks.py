@@ -23,7 +23,6 @@ from inductoscope.doctor.failure import (
     WRONG,
     Failure,
 )
-from inductoscope.doctor.finding import say
 from inductoscope.errors import ToolFailure
 from inductoscope.inside.compare.bug_or_rounding import is_close, judge, same_values
 from inductoscope.inside.compare.graphs import as_function
@@ -37,6 +36,7 @@ from inductoscope.inside.compare.values import (
     run,
 )
 from inductoscope.inside.doctor.program_copy import program_copy
+from inductoscope.inside.finding_writer import say
 from inductoscope.inside.search.candidate import Candidate, has_transforms
 from inductoscope.inside.search.failure_signature import failure_of_comparison, failure_of_signal
 from inductoscope.inside.search.forks import Forks, can_fork
@@ -256,7 +256,7 @@ def wrong_kernel(
     candidate: Candidate, compiled: Callable[..., Any], place: Path
 ) -> HiddenFault | None:
     """The first wrong kernel of a graph whose results differ from eager's within rounding."""
-    say(place, "differences within rounding; comparing every kernel with eager")
+    say("differences within rounding; comparing every kernel with eager")
     forks = Forks(seconds=_SECONDS_HIDDEN)
     location = location_of_answer(forks.ask(lambda: first_wrong_own_kernel(candidate, compiled)))
     if not location.kernel:

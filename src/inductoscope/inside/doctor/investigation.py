@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from inductoscope.doctor.failure import (
     ERROR,
@@ -22,16 +23,30 @@ from inductoscope.doctor.failure import (
     WRONG,
     Failure,
     Location,
-    advice_on_machine,
 )
 from inductoscope.doctor.finding import (
-    Found,
+    ALSO_FAILS,
+    PROGRAM,
+    RIGHT,
+    SMALLEST_GRAPH,
+    WHOLE_GRAPH,
+    FailureFinding,
+    Flow,
+    GraphWorkarounds,
+    Mistake,
+    Noticed,
+    NotShownAgain,
+    Reduction,
+    ReplacedParts,
+    Script,
+    SearchProgress,
+    SeenInMemory,
     StepClock,
-    say,
-    write_found,
+    Suppressed,
 )
 from inductoscope.doctor.instructions import Instructions
 from inductoscope.errors import InductoscopeError, ToolFailure
+from inductoscope.inside.finding_writer import FindingWriter, say
 from inductoscope.inside.repro.failure_script import (
     expected_output,
     needed_state,
@@ -91,6 +106,7 @@ from inductoscope.wording import count_of
 # The longest that a candidate which does not hang may take, to begin with and for each node.
 _FORK_SECONDS, _FORK_SECONDS_PER_NODE = 120.0, 1.0
 _NICENESS = 5
+_MOST_MISTAKES = 3
 # How long to shrink the graph; a candidate that hangs costs more than one that does not.
 _SHRINK_SECONDS, _SHRINK_SECONDS_HANG = 900.0, 90.0
 
@@ -101,14 +117,13 @@ class Investigation:
     def __init__(
         self,
         candidate: Candidate,
-        failure: Failure,
-        found: Found,
+        finding: FailureFinding,
         place: Path,
         instructions: Instructions,
     ) -> None:
         self._whole = candidate
-        self._failure = failure
-        self._found = found
+        self._failure = failure = finding.failure
+        self._writer = FindingWriter(finding)
         self._place = place
         self._is_native = failure.stage in (
             stages.CPP_COMPILE,
@@ -121,7 +136,7 @@ class Investigation:
         self._clock = StepClock("the program, and forks of it")
         self._oracle = Oracle(
             Forks(seconds=self._longest(), uses_gpu=bool(candidate.device)),
-            Path(instructions.journal),
+            instructions.recordings,
             watch_kernels=failure.kind == SIGNAL or _is_in_kernel(failure),
         )
         self._patience = HangPatience(failure.stage)
@@ -130,38 +145,42 @@ class Investigation:
         self._smallest = candidate
         self._location = Location()
         # How the program itself reaches Inductor, and its graph on that way.
-        self._flow = found.flow = special_flow(candidate)
+        self._flow = special_flow(candidate)
         self._own = replace(candidate, earlier=None)
         # What the first look at a wrong result showed, and sets of nodes to try alone.
         self._look: Look | None = None
         self._suspects: list[Sequence[str]] = []
+        # Whether torch.compile, where that is not the program's way, makes the graph right.
+        self._is_right_plainly = False
+        self._mistakes = 0
 
     def run(self) -> None:
         """All steps."""
-        self._found.advice = advice_on_machine(self._failure)
-        self._found.sources = source_lines(self._whole)
+        self._claim(Flow(self._flow))
+        sources = tuple(source_lines(self._whole))
+        reduction = replace(self._finding.reduction, of=self._whole.size, sources=sources)
+        self._claim(reduction, WHOLE_GRAPH)
         # Where there are no forks, it would hang or die here too.
         hangs_here = self._failure.kind in (HANG, SIGNAL) and not can_fork()
-        if self._found.advice or self._found.backend or hangs_here:
-            self._found.is_complete = True
-            return
+        if not (self._finding.advice or self._finding.fact(Noticed).backend or hangs_here):
+            self._search()
+        self._report(is_complete=True)
+
+    def _search(self) -> None:
         import_compiler()
         if not self._whole.device:
             prepare_passes(self._failure.stage)
-        self._found.nodes_before = self._whole.size
-        self._found.functions = list(self._failure.functions)
         with self._step("showing it again, and locating it"):
             self._reproduce()
-            if self._found.reproduces:
+            if self._finding.reproduces:
                 self._name_kernel()
                 self._locate_roughly()
-        if self._found.reproduces and not (self._is_quick and self._found.is_located):
+        finding = self._finding
+        if finding.reproduces and not (self._is_quick and finding.is_located):
             with searching_on_cluster(
-                self._oracle, self._whole, self._failure, self._instructions, self._say
+                self._oracle, self._whole, self._failure, self._instructions, say
             ):
                 self._shrink_and_prove()
-        self._found.is_complete = True
-        self._save()
 
     def _shrink_and_prove(self) -> None:
         """From the place to the smallest graph, and what can be done with that."""
@@ -187,8 +206,7 @@ class Investigation:
     def _step(self, name: str) -> Iterator[None]:
         with self._clock.step(name):
             yield
-        self._found.times = self._clock.times
-        self._save()
+        self._report()
 
     def _longest(self) -> float:
         """Seconds that a fork may take: a large graph may be slow, a small one is not."""
@@ -196,13 +214,20 @@ class Investigation:
             return _FORK_SECONDS + _FORK_SECONDS_PER_NODE * self._whole.size
         return self._instructions.stall  # One that hangs is ended long before: see `hang_limits`.
 
-    def _say(self, text: str) -> None:
-        say(self._place, text)
+    @property
+    def _finding(self) -> FailureFinding:
+        return self._writer.finding
 
-    def _save(self) -> None:
-        self._found.candidates_tried = self._oracle.forks.count
-        self._found.notes = self._oracle.mistakes[:3]
-        write_found(self._found, self._place)
+    def _claim(self, fact: Any, shown_by: str = "") -> None:
+        self._writer.claim(fact, shown_by)
+
+    def _report(self, *, is_complete: bool = False) -> None:
+        """Claim how far the search got, and what went wrong in the tool itself."""
+        for text in self._oracle.mistakes[self._mistakes : _MOST_MISTAKES]:
+            self._claim(Mistake(text))
+            self._mistakes += 1
+        candidates = self._oracle.forks.count
+        self._claim(SearchProgress(candidates, tuple(self._clock.times), is_complete=is_complete))
 
     # --- steps --------------------------------------------------------------------------------
 
@@ -210,26 +235,27 @@ class Investigation:
         """The failure must show in a fork before the search starts."""
         again = None
         for way in ways_to_show(self._whole, self._flow, self._failure):
-            self._say(way.text)
+            say(way.text)
             again = self._shown_by(way.candidate)
-            self._found.reproduces = again is not None and is_again(again, self._failure)
-            if self._found.reproduces:
+            if again is not None and is_again(again, self._failure):
                 self._whole = way.candidate
                 # What was right in other memory was right by chance.
-                self._found.is_right_with_torch_compile &= not way.candidate.guarded
+                self._is_right_plainly &= not way.candidate.guarded
                 break
             if self._flow and not special_flow(way.candidate):
                 could_not_be_tried = self._oracle.mistakes or self._oracle.eager_error
-                self._found.is_right_with_torch_compile = again is None and not could_not_be_tried
-        if not self._found.reproduces:
-            self._found.alone = self._said_alone(again).partition("\n")[0][:300]
-        if again is not None and self._found.reproduces:
-            self._failure = self._found.first_failure = again
-            self._patience.stage = again.stage
-            if again.kind in (ERROR, HANG) and not self._whole.backward:
-                self._oracle.stage = again.stage  # "" or runtime for all that is not a compile.
-            self._found.failure = self._found.failure.updated_with(again)
-        self._save()
+                self._is_right_plainly = again is None and not could_not_be_tried
+        if self._is_right_plainly:
+            self._claim(Flow(self._flow, RIGHT))
+        if again is None or not is_again(again, self._failure):
+            instead = self._said_alone(again).partition("\n")[0][:300]
+            self._claim(NotShownAgain(instead), WHOLE_GRAPH)
+            return
+        self._claim(again, WHOLE_GRAPH)
+        self._failure = again
+        self._patience.stage = again.stage
+        if again.kind in (ERROR, HANG) and not self._whole.backward:
+            self._oracle.stage = again.stage  # "" or runtime for all that is not a compile.
 
     def _tried(self, candidate: Candidate) -> Failure | None:
         """The failure of a candidate; a healthy one beside it shows what its compiler takes."""
@@ -241,13 +267,12 @@ class Investigation:
         """The guilty kernel by its name in the program; the smallest graph has other ones."""
         if not self._flow or self._failure.stage not in ("", stages.RUNTIME):
             return
-        self._say("comparing every kernel of the program with eager")
-        found = self._found.in_program = guilty_in_program(self._own, self._oracle.forks)
-        self._location = self._found.location = found
-        self._save()
+        say("comparing every kernel of the program with eager")
+        self._location = found = guilty_in_program(self._own, self._oracle.forks)
+        self._claim(found, PROGRAM)
         if found.kernel or found.operation:
             kind = "kernel" if found.kernel else "operator"
-            self._say(f"the guilty {kind} is {found.kernel or found.operation}: {found.text}")
+            say(f"the guilty {kind} is {found.kernel or found.operation}: {found.text}")
 
     def _said_alone(self, again: Failure | None) -> str:
         if again is not None:
@@ -277,9 +302,9 @@ class Investigation:
         """While something else is still looked for."""
         if not is_again(again, self._failure):
             return
-        self._found.reproduces = True
-        self._location = self._found.location = self._found.in_whole_graph = location
-        self._save()
+        self._claim(again, WHOLE_GRAPH)
+        self._claim(location, WHOLE_GRAPH)
+        self._location = location
 
     def _locate_roughly(self) -> None:
         """Where it is made in the whole graph, and which nodes may be enough to show it."""
@@ -293,8 +318,7 @@ class Investigation:
         if self._failure.aspect != look.aspect:
             aspect = self._failure.aspect
             self._location = locate_wrong_result(self._whole, self._oracle.forks, aspect)
-        self._found.location = self._found.in_whole_graph = self._location
-        self._save()
+        self._claim(self._location, WHOLE_GRAPH)
         if self._whole.counts:
             # Many operations lay out results differently on their own; only the outputs count.
             outputs = self._whole.module.graph.output_node()
@@ -311,15 +335,11 @@ class Investigation:
         for progress in shrink(subject, self._oracle, SHRINK_PASSES, at_once):
             self._keep(progress.candidate)
             if progress.text:
-                self._say(progress.text)
+                say(progress.text)
 
     def _keep(self, candidate: Candidate) -> Candidate:
         self._smallest = candidate
-        self._found.nodes = candidate.size
-        self._found.operations = aten_operations(candidate)
-        self._found.calls = [name_of(node) for node in candidate.operations]
-        self._found.sources = source_lines(candidate)
-        self._save()
+        self._claim(reduction_to(candidate, self._finding.reduction.of), SMALLEST_GRAPH)
         return candidate
 
     def _locate(self) -> None:
@@ -330,17 +350,16 @@ class Investigation:
             self._locate_wrong_result()
         else:
             self._locate_failure()
-        if self._found.is_right_with_torch_compile and not self._location.is_known:
+        if self._is_right_plainly and not self._location.is_known:
             how = _ONLY_IN_PACKAGE if self._location.kernel else ""
             self._location = replace(self._location, stage=stages.WRAPPER, how=how)
-        self._found.location = self._location
-        self._found.functions = list(self._failure.functions)
+        self._claim(self._location, SMALLEST_GRAPH)
         named = [self._location.operation, *self._location.names]
-        self._found.replaced = replaced_parts([*named, *self._found.operations])
-        self._save()
+        parts = replaced_parts([*named, *self._finding.reduction.operations])
+        self._claim(ReplacedParts(tuple(parts)))
 
     def _locate_wrong_result(self) -> None:
-        self._say("locating it in the smallest graph")
+        say("locating it in the smallest graph")
         close = look_closely(self._smallest, self._failure, self._oracle)
         if not self._is_shown_by(close.failure):
             close = look_closely(self._smallest, self._failure, self._oracle)
@@ -361,20 +380,20 @@ class Investigation:
             # A slow candidate was mistaken for a hang, or it fails intermittently.
             self._keep(with_exact_inputs(self._whole))
             return False
-        self._found.failure = self._found.failure.updated_with(final)
+        self._claim(final, SMALLEST_GRAPH)
         self._failure = final
         return True
 
     def _take_evidence(self, evidence: MemoryEvidence) -> None:
         """Whether it reads what is not its own; the script then fails in such memory alone."""
-        self._found.device_evidence = list(evidence.texts)
+        self._claim(SeenInMemory(tuple(evidence.texts)), SMALLEST_GRAPH)
         if evidence.fault is None:
             return
         guarded = replace(compiled_plainly(self._smallest), guarded=True)
         again = self._oracle.failure(guarded, label=" in full")
         if again is None or not again.is_same_as(self._failure):
             return  # It may have another cause as well.
-        self._found.memory_fault = evidence.fault.text
+        self._claim(SeenInMemory(tuple(evidence.texts), evidence.fault.text), SMALLEST_GRAPH)
         kernel = evidence.fault.kernel or self._location.kernel
         self._location = replace(self._location, kernel=kernel)
         self._smallest = guarded
@@ -382,34 +401,29 @@ class Investigation:
     def _ask_sanitizer(self) -> None:
         """Last, since it takes longest and the proof does not need it."""
         texts = sanitizer_evidence(self._smallest, self._failure, self._oracle.forks, self._place)
-        self._found.device_evidence += texts
+        seen = self._finding.fact(SeenInMemory)
+        self._claim(replace(seen, texts=(*seen.texts, *texts)), SMALLEST_GRAPH)
 
     def _write_script(self) -> None:
-        write_script(
-            ScriptSubject(self._smallest, self._own, self._flow, self._failure, self._location),
-            self._found,
-            self._oracle,
-            self._say,
+        subject = ScriptSubject(
+            self._smallest, self._own, self._flow, self._failure, self._location
         )
-        self._save()
+        write_script(subject, self._writer, self._oracle)
 
     def _find_suppressing_axes(self) -> None:
         """Axes without which the failure disappears."""
         axes = relevant_axes(self._smallest, self._failure, self._location)
-        self._say(f"trying without: {', '.join(axis.name for axis in axes)}")
-        self._found.suppressing_axes = find_suppressing_axes(
-            self._smallest, self._failure, axes, self._oracle.forks
-        )
-        self._save()
+        say(f"trying without: {', '.join(axis.name for axis in axes)}")
+        found = find_suppressing_axes(self._smallest, self._failure, axes, self._oracle.forks)
+        self._claim(Suppressed(tuple(found)), SMALLEST_GRAPH)
 
     def _find_workarounds(self) -> None:
-        self._say("trying workarounds")
+        say("trying workarounds")
         axes = {axis.name: axis for axis in AXES}
-        known = [(axes[each.axis], each.application) for each in self._found.suppressing_axes]
-        self._found.workarounds = try_workarounds(
-            self._whole, self._found, self._location, known, self._oracle
-        )
-        self._save()
+        suppressed = self._finding.fact(Suppressed).axes
+        known = [(axes[each.axis], each.application) for each in suppressed]
+        found = try_workarounds(self._whole, self._finding, self._location, known, self._oracle)
+        self._claim(GraphWorkarounds(tuple(found)), WHOLE_GRAPH)
 
 
 _ONLY_IN_PACKAGE = (
@@ -465,6 +479,17 @@ def is_again(again: Failure, first: Failure) -> bool:
 # --- Writes the reproducer of the smallest graph --------------------------------------------------
 
 
+def reduction_to(candidate: Candidate, of: int) -> Reduction:
+    """What is left of a graph of so many nodes."""
+    return Reduction(
+        candidate.size,
+        of,
+        tuple(aten_operations(candidate)),
+        tuple(name_of(node) for node in candidate.operations),
+        tuple(source_lines(candidate)),
+    )
+
+
 @dataclass(frozen=True)
 class ScriptSubject:
     """What a script is to show."""
@@ -477,21 +502,22 @@ class ScriptSubject:
     location: Location
 
 
-def write_script(
-    subject: ScriptSubject, found: Found, oracle: Oracle, say: Callable[[str], None]
-) -> None:
-    """Put the script, or why there is none, into what is found."""
+def write_script(subject: ScriptSubject, writer: FindingWriter, oracle: Oracle) -> None:
+    """Claim the script, or why there is none."""
     smallest, failure = subject.smallest, subject.failure
+    text, why_not = "", ""
     try:
         if not all([*smallest.recipes, *smallest.earlier_recipes]):
             raise ToolFailure("a script cannot hold an input of this size or type")
         if subject.location.stage == stages.AUTOTUNE:
             check_tuned_operators(smallest.module)
         passes = own_passes_text() if subject.location.own_pass else ""
-        replaced, found.not_held = replaced_parts_text(found.replaced)
-        candidate = _as_in_program(subject, repeatable(smallest, oracle.forks), found, oracle, say)
-        title = title_of(failure, candidate.flow, found.operations)
-        found.script = script_text(
+        known = writer.finding.fact(ReplacedParts)
+        replaced, not_held = replaced_parts_text(known.parts)
+        writer.claim(replace(known, not_held=not_held))
+        candidate = _as_in_program(subject, repeatable(smallest, oracle.forks), writer, oracle)
+        title = title_of(failure, candidate.flow, writer.finding.reduction.operations)
+        text = script_text(
             candidate,
             failure,
             title,
@@ -499,20 +525,17 @@ def write_script(
             own_passes="\n\n\n".join(filter(None, [passes, replaced])),
         )
     except ToolFailure as error:
-        found.no_script = str(error)
-    found.expected_output = expected_output(failure)
+        why_not = str(error)
+    writer.claim(Script(text, tuple(expected_output(failure)), why_not), SMALLEST_GRAPH)
 
 
 def _as_in_program(
-    subject: ScriptSubject,
-    smallest: Candidate,
-    found: Found,
-    oracle: Oracle,
-    say: Callable[[str], None],
+    subject: ScriptSubject, smallest: Candidate, writer: FindingWriter, oracle: Oracle
 ) -> Candidate:
     """The way that the program takes, if it fails there as well."""
     way = special_flow(smallest)
-    found.shows_with_torch_compile = not way
+    if subject.flow and not way:
+        writer.claim(Flow(subject.flow, ALSO_FAILS))
     if way == subject.flow or smallest.guarded:
         return smallest  # A script cannot fill the buffers of a C++ wrapper.
     candidate = compiled_like(smallest, subject.own)

@@ -7,6 +7,7 @@ those of that call.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,12 +18,12 @@ from torch.fx.node import map_aggregate
 
 from inductoscope.doctor.alarm import GRAPH, INPUTS
 from inductoscope.doctor.failure import NAN, WRONG
-from inductoscope.doctor.finding import say
 from inductoscope.doctor.instructions import Instructions
 from inductoscope.errors import ToolFailure
 from inductoscope.inside.compare.graphs import graph_code, snapshot
 from inductoscope.inside.compare.values import is_plain
 from inductoscope.inside.doctor.program_copy import program_copy
+from inductoscope.inside.finding_writer import say
 from inductoscope.inside.search.candidate import Candidate
 from inductoscope.inside.search.forks import Forks, can_fork
 from inductoscope.inside.search.oracle import Oracle
@@ -46,7 +47,7 @@ def call_to_investigate(
     inputs = _kept_inputs(candidate, Path(instructions.kept))
     if inputs is None:
         return None
-    say(place, "this is the graph of the call that was kept; compiling that call")
+    say("this is the graph of the call that was kept; compiling that call")
     kept = replace(candidate, inputs=inputs, earlier=None, recipes=())
     precision = _telling_precision(kept, instructions, place)
     if precision is None:
@@ -61,20 +62,20 @@ def _telling_precision(
     """Asked here, or in the copy of a program that uses a GPU and so cannot be forked."""
     copy = None if can_fork() else program_copy()
     if copy is None:
-        return precision_that_shows_it(kept, instructions.journal)
+        return precision_that_shows_it(kept, instructions.recordings)
     try:
         found: torch.dtype | None = copy.run(
-            precision_that_shows_it, kept, instructions.journal, place=place
+            precision_that_shows_it, kept, instructions.recordings, place=place
         )
         return found
     except ToolFailure:
         return None
 
 
-def precision_that_shows_it(kept: Candidate, journal: str) -> torch.dtype | None:
+def precision_that_shows_it(kept: Candidate, recordings: Sequence[str]) -> torch.dtype | None:
     """In which precision one call shows what is wrong; None: as it is, or in none."""
-    # The investigation begins with the same question, and finds the answer in the journal.
-    oracle = Oracle(Forks(seconds=_SECONDS, uses_gpu=bool(kept.device)), Path(journal))
+    # The investigation begins with the same question, and finds the answer recorded.
+    oracle = Oracle(Forks(seconds=_SECONDS, uses_gpu=bool(kept.device)), recordings)
     if _is_wrong(oracle, kept):
         return None
     _leave_autocast()

@@ -22,11 +22,12 @@ from pathlib import Path
 from typing import Any
 
 from inductoscope.errors import ToolFailure
-from inductoscope.inside.scope import SCOPE
+from inductoscope.inside.scope import SCOPE, describe_launcher
 from inductoscope.inside.search.candidate_file import read_candidate, write_candidate
 from inductoscope.inside.search.program_state import TorchState, current_state
 from inductoscope.processes.messages import receive_message, send_message
-from inductoscope.recording.events import Event
+from inductoscope.recording.events import CandidateJudged, ClaimMade, Event, GrowthMeasured, Said
+from inductoscope.recording.writer import StreamWriter
 
 Task = Callable[..., Any]
 
@@ -133,13 +134,22 @@ def fork_copy(release: Callable[[], None] = lambda: None) -> None:
 # --- in the copy ----------------------------------------------------------------------------------
 
 
-class Silence:
-    """Takes the recording's place: what the copy does is not what the program does."""
+_OF_FINDINGS = (ClaimMade, CandidateJudged, GrowthMeasured, Said)
+
+
+class FindingsAlone:
+    """Takes the recording's place: of what the copy does, only what it finds is recorded."""
 
     stopped: str | None = None
 
+    def __init__(self, folder: Path | None) -> None:
+        """Nothing is recorded without a folder."""
+        self._stream = StreamWriter(folder, first_event=describe_launcher) if folder else None
+
     def emit(self, event: Event) -> None:
-        """Nothing."""
+        """Write what the program's own process would write of a finding."""
+        if self._stream is not None and isinstance(event, _OF_FINDINGS):
+            self._stream.emit(event)
 
     def payload(self, text: str) -> str:
         """Nothing."""
@@ -155,7 +165,7 @@ def _be_copy(connection: socket.socket) -> None:
     _copy_itself = os.getpid()
     with contextlib.suppress(BaseException):
         _leave_program(connection)
-        SCOPE.redirect(Silence())
+        SCOPE.redirect(FindingsAlone(SCOPE.writer.folder))
         from inductoscope.inside.search.compiler_imports import import_compiler
 
         import_compiler()

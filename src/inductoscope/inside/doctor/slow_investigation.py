@@ -10,19 +10,30 @@ import contextlib
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from inductoscope.doctor.failure import SLOW, Failure, Location
 from inductoscope.doctor.finding import (
-    Found,
-    SlowCompileFound,
-    say,
-    write_found,
+    SMALLEST_GRAPH,
+    WHOLE_GRAPH,
+    FailureFinding,
+    GraphWorkarounds,
+    Noticed,
+    NotShownAgain,
+    Reduction,
+    ReplacedParts,
+    Script,
+    SearchProgress,
+    SlowStage,
 )
 from inductoscope.doctor.instructions import Instructions
 from inductoscope.errors import ToolFailure
+from inductoscope.inside.doctor.investigation import reduction_to
+from inductoscope.inside.finding_writer import FindingWriter, say
 from inductoscope.inside.repro.failure_script import expected_output, script_text, title_of
 from inductoscope.inside.repro.replaced_functions import replaced_functions_text, replaced_parts
-from inductoscope.inside.search.candidate import Candidate, has_transforms, name_of
+from inductoscope.inside.scope import SCOPE
+from inductoscope.inside.search.candidate import Candidate, has_transforms
 from inductoscope.inside.search.compile_costs import (
     TIMES_SMALLEST,
     Measured,
@@ -40,19 +51,21 @@ from inductoscope.inside.search.compiler_imports import import_compiler
 from inductoscope.inside.search.forks import Forks, can_fork
 from inductoscope.inside.search.shrink import Subject, shrink
 from inductoscope.inside.search.shrink_passes import SHRINK_PASSES, with_exact_inputs
-from inductoscope.inside.search.wrong_result_location import aten_operations, source_lines
+from inductoscope.inside.search.wrong_result_location import source_lines
 from inductoscope.inside.workarounds import faster_compiles
 from inductoscope.profiling.compile_growth import (
     TIMES_PLAIN,
     CompileCost,
     Explosion,
+    MeasuredGrowth,
     PartCost,
     against_plain,
     certain_explosion,
     is_out_of_proportion,
     quickest_of,
 )
-from inductoscope.profiling.compile_times import MeasuredGrowth
+from inductoscope.recording.codec import encode
+from inductoscope.recording.events import GrowthMeasured
 from inductoscope.torch_facts import stages
 
 _PLAIN_SECONDS = 120.0
@@ -71,14 +84,13 @@ class SlowInvestigation:
     def __init__(
         self,
         candidate: Candidate,
-        failure: Failure,
-        found: Found,
+        finding: FailureFinding,
         place: Path,
         instructions: Instructions,
     ) -> None:
         self._whole = replace(candidate, earlier=None)
-        self._suspected = failure
-        self._found, self._place = found, place
+        self._suspected = finding.failure
+        self._writer = FindingWriter(finding)
         self._with_workaround = instructions.with_workaround
         # To how many nodes the whole graph is lowered: what plain graphs have to be held against.
         self._lowered = max(instructions.lowered, self._whole.size)
@@ -91,31 +103,30 @@ class SlowInvestigation:
 
     def run(self) -> None:
         """All steps."""
-        self._found.is_complete = True
-        self._found.nodes_before = self._found.nodes = self._whole.size
-        self._found.sources = source_lines(self._whole)
-        if self._found.backend or not can_fork():
-            return
+        size = self._whole.size
+        self._claim(Reduction(size, size, sources=tuple(source_lines(self._whole))), WHOLE_GRAPH)
+        if not self._finding.fact(Noticed).backend and can_fork():
+            self._search()
+        self._claim(SearchProgress(self._forks.count, is_complete=True))
+
+    def _search(self) -> None:
         import_compiler()
         warm_up(self._whole)
         measured = self._measure_growth()
         if measured is None:
             return
-        self._found.is_complete = False
         self._shrink()
         self._locate(measured)
         self._write_script()
         if self._with_workaround:
             self._find_workaround()
-        self._found.is_complete = True
-        self._save()
 
-    def _say(self, text: str) -> None:
-        say(self._place, text)
+    @property
+    def _finding(self) -> FailureFinding:
+        return self._writer.finding
 
-    def _save(self) -> None:
-        self._found.candidates_tried = self._forks.count
-        write_found(self._found, self._place)
+    def _claim(self, fact: Any, shown_by: str = "") -> None:
+        self._writer.claim(fact, shown_by)
 
     # --- steps --------------------------------------------------------------------------------
 
@@ -130,34 +141,31 @@ class SlowInvestigation:
         costs: list[CompileCost] = []
         measured = None
         for part in self._parts():
-            self._say(f"compiling the first {part.size} of {nodes} nodes")
+            say(f"compiling the first {part.size} of {nodes} nodes")
             measured = measure(part, self._forks, seconds=self._limit, until=until)
             if measured.error:
-                self._found.alone = measured.failed
+                self._claim(NotShownAgain(measured.failed))
                 return None
             costs.append(self._counted(measured.cost))
             self._part = part
             if measured.cost.ended_in or self._is_clear(costs):
                 break
         explosion = self._confirmed(costs, until)
-        self._found.slow = SlowCompileFound(explosion, sizes_by="the first nodes of the graph")
+        self._claim(SlowStage(explosion, sizes_by="the first nodes of the graph"), WHOLE_GRAPH)
         if explosion is None:
-            self._found.alone = _in_proportion(costs, self._plain)
+            self._claim(NotShownAgain(_in_proportion(costs, self._plain)))
             return None
-        self._found.reproduces = True
-        self._found.failure = Failure(SLOW, said_of(explosion), stage=explosion.stage)
-        self._save()
+        self._claim(Failure(SLOW, said_of(explosion), stage=explosion.stage), WHOLE_GRAPH)
         return measured
 
     def _measure_plain(self, *sizes: int) -> bool:
         """Compile plain graphs, of which the slowest count; False if they cannot be compiled."""
         text = " and ".join(map(str, sizes))
-        self._say(f"compiling plain graphs of {text} pointwise nodes to compare")
+        say(f"compiling plain graphs of {text} pointwise nodes to compare")
         again = measure_plain(self._whole, sizes, self._forks, seconds=_PLAIN_SECONDS)
         if again[-1].failed:
-            self._found.alone = (
-                f"a plain graph could not be compiled to compare: {again[-1].failed}"
-            )
+            instead = f"a plain graph could not be compiled to compare: {again[-1].failed}"
+            self._claim(NotShownAgain(instead))
             return False
         self._plain += [each.cost for each in again]
         return True
@@ -177,7 +185,7 @@ class SlowInvestigation:
                 return None
             if not self._measure_plain(size):
                 return None
-            self._say(f"compiling the first {self._part.size} nodes once more")
+            say(f"compiling the first {self._part.size} nodes once more")
             again = measure(self._part, self._forks, seconds=self._limit, until=until)
             if again.error:
                 return None
@@ -207,7 +215,7 @@ class SlowInvestigation:
         return [self._whole]
 
     def _shrink(self) -> None:
-        stage = self._found.failure.stage
+        stage = self._finding.failure.stage
         forks = Forks(uses_gpu=bool(self._whole.device))
         forks.seconds = seconds_to_be_slow(self._plain, self._part.size, TIMES_SMALLEST, stage)
         oracle = SlowOracle(forks, stage=stage, plain=self._plain)
@@ -215,23 +223,19 @@ class SlowInvestigation:
         # What is left is made readable, however long the search for few nodes has taken.
         for passes in (SHRINK_PASSES[:1], SHRINK_PASSES[1:-1], SHRINK_PASSES[-1:]):
             oracle.deadline = time.monotonic() + _SHRINK_SECONDS / len(passes)
-            subject = Subject(self._smallest, self._found.failure, [])
+            subject = Subject(self._smallest, self._finding.failure, [])
             for progress in shrink(subject, oracle, passes):
                 self._smallest = progress.candidate
                 if progress.text:
-                    self._say(progress.text)
+                    say(progress.text)
         self._forks.count += forks.count
         if not all(self._smallest.recipes):
             self._smallest = with_exact_inputs(self._smallest)
-        self._found.nodes = self._smallest.size
-        self._found.operations = aten_operations(self._smallest)
-        self._found.calls = [name_of(node) for node in self._smallest.operations]
-        self._found.sources = source_lines(self._smallest)
-        self._save()
+        self._claim(reduction_to(self._smallest, self._whole.size), SMALLEST_GRAPH)
 
     def _locate(self, whole: Measured) -> None:
         """The function, the pass and the node that the stage spends its time on."""
-        stage = self._found.failure.stage
+        stage = self._finding.failure.stage
         until = self._until(stage)
         again = measure(
             self._smallest, self._forks, seconds=2 * self._limit, until=until, stage=stage
@@ -239,9 +243,8 @@ class SlowInvestigation:
         hot = max(whole.hot, again.hot, key=lambda path: path.samples * bool(path.functions))
         self._smallest_lowered = self._counted(again.cost).nodes
         cost = whole.cost if whole.hot.functions and not whole.cost.ended_in else again.cost
-        assert self._found.slow is not None
-        self._found.slow = replace(
-            self._found.slow,
+        slow = replace(
+            self._finding.fact(SlowStage),
             smallest=against_plain(again.cost, self._plain, stage),
             functions=hot.functions[:12],
             share=round(hot.share, 3),
@@ -249,51 +252,53 @@ class SlowInvestigation:
             passes=cost.passes[:4] if stage in stages.PASSES else (),
             lowered=cost.lowered[:4] if stage == stages.LOWERING else (),
         )
+        self._claim(slow, SMALLEST_GRAPH)
         seconds = cost.seconds_of(stage)
         in_passes = stage in stages.PASSES
-        self._found.location = Location(
+        location = Location(
             stage=stage,
             function=hot.function,
             pass_name=_largest(cost.passes, seconds) if in_passes else "",
             operation=_operation(cost, seconds) if stage == stages.LOWERING else "",
-            text=self._found.failure.text,
+            text=self._finding.failure.text,
             how="its compile was timed beside plain graphs, and its stacks were sampled",
         )
-        self._found.functions = list(hot.functions[:12])
-        self._found.replaced = replaced_parts([self._found.location.operation])
-        self._save()
+        self._claim(location, SMALLEST_GRAPH)
+        functions = tuple(hot.functions[:12])
+        self._claim(replace(self._finding.failure, functions=functions), SMALLEST_GRAPH)
+        self._claim(ReplacedParts(tuple(replaced_parts([location.operation]))))
 
     def _write_script(self) -> None:
+        failure, text, why_not = self._finding.failure, "", ""
         try:
             if not all(self._smallest.recipes):
                 raise ToolFailure("a script cannot hold an input of this size or type")
-            self._found.script = script_text(
+            text = script_text(
                 self._smallest,
-                self._found.failure,
-                title_of(self._found.failure, "", self._found.operations),
-                own_passes=replaced_functions_text(self._found.functions),
+                failure,
+                title_of(failure, "", self._finding.reduction.operations),
+                own_passes=replaced_functions_text(failure.functions),
                 lowered=self._smallest_lowered,
             )
         except ToolFailure as error:
-            self._found.no_script = str(error)
-        self._found.expected_output = expected_output(self._found.failure)
-        self._save()
+            why_not = str(error)
+        self._claim(Script(text, tuple(expected_output(failure)), why_not), SMALLEST_GRAPH)
 
     def _find_workaround(self) -> None:
-        smallest = self._found.slow.smallest if self._found.slow else None
+        smallest, location = self._finding.fact(SlowStage).smallest, self._finding.location
         if smallest is None:
             return
-        self._say("trying what may make it faster")
-        self._found.workarounds = faster_compiles(
+        say("trying what may make it faster")
+        found = faster_compiles(
             self._smallest,
-            self._found.location,
-            self._found.operations,
+            location,
+            self._finding.reduction.operations,
             self._forks,
-            until=self._until(self._found.location.stage),
+            until=self._until(location.stage),
             before=smallest.seconds,
             seconds=2 * smallest.plain_seconds,
         )
-        self._save()
+        self._claim(GraphWorkarounds(tuple(found)), SMALLEST_GRAPH)
 
 
 def said_of(explosion: Explosion) -> str:
@@ -342,27 +347,29 @@ class GrowthMeasurement:
     def __init__(
         self,
         candidate: Candidate,
-        failure: Failure,
-        found: Found,
+        finding: FailureFinding,
         place: Path,
         instructions: Instructions,
     ) -> None:
         self._whole = replace(candidate, earlier=None)
-        self._found, self._place = found, place
+        self._noticed = finding.fact(Noticed)
         self._most = instructions.grow
         self._forks = Forks(workers=1, seconds=_SECONDS, uses_gpu=bool(candidate.device))
 
     def run(self) -> None:
         """Compile all sizes, the smallest first."""
-        self._found.is_complete = True
-        result = MeasuredGrowth(self._found.compile, "")
-        if self._found.backend or not can_fork():
-            why = "another backend compiles it" if self._found.backend else "it uses a GPU"
-            self._found.growth = replace(result, error=why)
-            return
-        if has_transforms(self._whole):
-            self._found.growth = replace(result, error="it enters transforms such as vmap")
-            return
+        result = MeasuredGrowth(self._noticed.compile, "")
+        if self._noticed.backend:
+            result = replace(result, error="another backend compiles it")
+        elif not can_fork():
+            result = replace(result, error="it uses a GPU")
+        elif has_transforms(self._whole):
+            result = replace(result, error="it enters transforms such as vmap")
+        else:
+            result = self._measured(result)
+        SCOPE.emit(GrowthMeasured(growth=encode(result)))
+
+    def _measured(self, result: MeasuredGrowth) -> MeasuredGrowth:
         import_compiler()
         warm_up(self._whole)
         least = measure(plain_candidate(1, self._whole), self._forks, seconds=_SECONDS)
@@ -370,7 +377,7 @@ class GrowthMeasurement:
         for times in sizes_up_to(self._most):
             copies = repeated(self._whole, times)
             nodes = copies.candidate.size
-            say(self._place, f"compiling {nodes} nodes: {times} times the graph")
+            say(f"compiling {nodes} nodes: {times} times the graph")
             measured = measure(copies.candidate, self._forks, seconds=_SECONDS)
             result = replace(result, joined=copies.joined)
             if measured.error:
@@ -380,8 +387,7 @@ class GrowthMeasurement:
             costs.append(measured.cost)
             if measured.cost.ended_in:
                 break
-        self._found.growth = replace(result, costs=tuple(costs), least=least.cost)
-        self._found.candidates_tried = self._forks.count
+        return replace(result, costs=tuple(costs), least=least.cost)
 
 
 def sizes_up_to(most: int) -> list[int]:

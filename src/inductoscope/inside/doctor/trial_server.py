@@ -15,7 +15,7 @@ from pathlib import Path
 
 from inductoscope.inside import private_cache
 from inductoscope.inside.doctor.checking_agent import ThreadLimit
-from inductoscope.inside.doctor.program_copy import Silence
+from inductoscope.inside.doctor.program_copy import FindingsAlone
 from inductoscope.inside.hooks import HOOKS
 from inductoscope.inside.install import Installer
 from inductoscope.inside.scope import SCOPE
@@ -52,7 +52,7 @@ def _load() -> None:
         "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
     }
     threads = ThreadLimit()
-    SCOPE.redirect(Silence())
+    SCOPE.redirect(FindingsAlone(None))
     Installer(HOOKS, on_import={**private_cache.on_import(), **threads.on_import()}).start()
     import torch  # noqa: F401
 

@@ -1,6 +1,6 @@
 """Judges candidates: compiles each in a fork and compares it with eager.
 
-A candidate that was judged before is answered from memory, or from the journal of an earlier run.
+A candidate that was judged before is answered from memory, or from the recording of an earlier run.
 Otherwise it is tried, and the answer goes into both.
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import itertools
-import json
 import math
 import os
 import time
@@ -33,6 +32,7 @@ from inductoscope.inside.compare.values import (
     is_plain,
     run,
 )
+from inductoscope.inside.scope import SCOPE
 from inductoscope.inside.search.axes import patched
 from inductoscope.inside.search.candidate import (
     Candidate,
@@ -51,6 +51,8 @@ from inductoscope.inside.search.placement import is_for_gpu, placed
 from inductoscope.inside.search.user_kernels import keeping_kernels, with_kernels_launched
 from inductoscope.packages import cpp_library
 from inductoscope.recording.codec import decode, encode
+from inductoscope.recording.events import CandidateJudged
+from inductoscope.recording.written import written_events
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.stages import AOT_INDUCTOR
 
@@ -205,7 +207,9 @@ class Oracle:
     """Says whether candidates show a failure; tries them in forks and remembers the answers."""
 
     forks: Forks
-    journal: Path | None = None
+    # Recordings of this examination: earlier answers are read there, new ones are added to the
+    # process's own. None: nothing is remembered beyond this process.
+    recordings: Sequence[str] | None = None
     # For an error: its stage.
     stage: str = ""
     # Announce every kernel, so that the last one is known if the process dies.
@@ -218,13 +222,11 @@ class Oracle:
     _known: dict[str, Failure | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.journal is not None and self.journal.exists():
-            for line in self.journal.read_text("utf-8").splitlines():
-                with contextlib.suppress(ValueError, KeyError, TypeError):
-                    entry = json.loads(line)
-                    failure = entry["failure"]
-                    known = None if failure is None else decode(Failure, failure)
-                    self._known[str(entry["candidate"])] = known
+        for entry in written_events(map(Path, self.recordings or ()), CandidateJudged.kind):
+            with contextlib.suppress(ValueError, KeyError):
+                failure = entry.get("failure")
+                known = None if failure is None else decode(Failure, failure)
+                self._known[str(entry["candidate"])] = known
 
     def failure(self, candidate: Candidate, *, label: str = "") -> Failure | None:
         """The failure of one candidate."""
@@ -311,9 +313,8 @@ class Oracle:
 
     def _remember(self, key: str, found: Failure | None) -> None:
         self._known[key] = found
-        if self.journal is not None:
-            with contextlib.suppress(OSError), self.journal.open("a", encoding="utf-8") as file:
-                file.write(json.dumps({"candidate": key, "failure": found}, default=encode) + "\n")
+        if self.recordings is not None:
+            SCOPE.emit(CandidateJudged(candidate=key, failure=encode(found)))
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,6 @@ from inductoscope.doctor.alarm import (
     Alarm,
     write_alarm,
 )
-from inductoscope.doctor.finding import say
 from inductoscope.doctor.sentinel_options import SentinelOptions
 from inductoscope.inside.compare.graphs import graph_code, snapshot
 from inductoscope.inside.doctor.compile_conditions import (
@@ -31,6 +30,7 @@ from inductoscope.inside.doctor.compile_conditions import (
     how_compiled,
     is_traced,
 )
+from inductoscope.inside.finding_writer import say
 from inductoscope.inside.observe import current_compile_id
 from inductoscope.inside.repro.python_text import input_name
 from inductoscope.inside.scope import SCOPE
@@ -233,7 +233,7 @@ class Sentinel:
                 kept=alarm.kept,
             )
         )
-        say(self._place, f"alarm: {alarm.text}")
+        say(f"alarm: {alarm.text}")
         self._on_alarm(alarm)
 
 

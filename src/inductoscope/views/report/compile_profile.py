@@ -7,11 +7,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from inductoscope.profiling.compile_growth import StageGrowth
+from inductoscope.profiling.compile_growth import MeasuredGrowth, StageGrowth
 from inductoscope.profiling.compile_times import (
     ColdOrWarmRun,
     CompileProfile,
-    MeasuredGrowth,
     RecordedCosts,
 )
 from inductoscope.views.report.terminal import FAINT, HEADING, WARN, Printer

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from inductoscope.doctor.checked_so_far import CheckedSoFar
+from inductoscope.doctor.program_run import FollowedRun, Listener
 from inductoscope.recording.events import (
     CallChecked,
     CallsUnchecked,
@@ -21,17 +21,17 @@ from inductoscope.recording.events import (
 from inductoscope.recording.location import create_recording
 from inductoscope.recording.writer import StreamWriter
 
-After = Callable[..., CheckedSoFar]
+After = Callable[..., FollowedRun]
 
 
 @pytest.fixture
 def after(tmp_path: Path) -> After:
     """What is known of a program that has just recorded these events, too."""
     folder = create_recording(["python", "train.py"], output=tmp_path / "r")
-    so_far = CheckedSoFar(folder)
+    so_far = FollowedRun(folder, Listener(lambda text: None))
     streams: dict[str, StreamWriter] = {}
 
-    def after(*events: Event, process: str = "main") -> CheckedSoFar:
+    def after(*events: Event, process: str = "main") -> FollowedRun:
         if process not in streams:
             streams[process] = StreamWriter(folder, first_event=ProcessStart)
         for event in events:

@@ -1,4 +1,4 @@
-"""Choices whose compile never finishes: the condition they share, one of them alone, a filter."""
+"""The program stalled, or was ended by a limit."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from inductoscope import verdicts as v
+from inductoscope.doctor.case import ProgramCase
+from inductoscope.doctor.common_verdicts import verdict_at_limit
+from inductoscope.doctor.finding import Repro, Workaround
 from inductoscope.doctor.instructions import Instructions
+from inductoscope.doctor.last_position import last_position, last_stacks
 from inductoscope.doctor.program_run import ProgramRun
-from inductoscope.doctor.verdict import (
-    Culprit,
-    Repro,
-    Verdict,
-    Workaround,
-)
+from inductoscope.doctor.verdict import Culprit, Verdict
 from inductoscope.errors import InductoscopeError
+from inductoscope.hangs.choices import stuck_choices as choices_in
 from inductoscope.hangs.choices.analysis import Analysis, Analyst, analyse
 from inductoscope.hangs.choices.contrast import ChoiceCondition
 from inductoscope.hangs.choices.filters import (
@@ -26,12 +26,7 @@ from inductoscope.hangs.choices.filters import (
     snippet_for,
     write_filter,
 )
-from inductoscope.hangs.choices.stuck_choices import (
-    KernelFiles,
-    StuckChoices,
-    compiled_choices,
-    stuck_choices,
-)
+from inductoscope.hangs.choices.stuck_choices import KernelFiles, StuckChoices
 from inductoscope.kernels.alone import (
     KernelRequest,
     KernelTrial,
@@ -57,10 +52,87 @@ _MOST_TRIALS = 8
 _MOST_FILTERS = 5
 
 
+def stuck_choices(case: ProgramCase) -> Verdict | None:
+    """Autotuning waits for choices that never finish.
+
+    Applies: The program stalled, and kernels that autotuning compiles or benchmarks have not
+    finished.
+    Runs: A stuck kernel alone, waiting ones if they separate one condition from another, and the
+    program without the stuck choices.
+    Concludes: A hang in autotuning, the condition that stuck choices share, and a filter that
+    excludes them.
+    How sure: Proven if a kernel is stuck alone too, otherwise likely.
+    """
+    if not case.first.stalled:
+        return None
+    stuck = choices_in.stuck_choices(case.first.folder)
+    if stuck is None:
+        return None
+    case.say(f"choices: {len(stuck.stuck)} stuck, {len(stuck.finished)} finished")
+    known = _look_further(analyse(stuck), case.say)
+    trial, why_not = _try_kernel_alone(known, case.proof.place, case.say)
+    result = _verdict_on_stuck(known, trial, why_not)
+    _add_repro(result, trial, case.proof.script)
+    if case.proof.with_workaround:
+        result.workaround, told = _find_filter(known, case.runs.again, case.proof.place)
+        for line in told:
+            result.add(line, "one run of the program")
+    return result
+
+
+def time_limit(case: ProgramCase) -> Verdict | None:
+    """The program was ended by a limit, and not because anything is wrong with it.
+
+    Applies: It ran longer than --time-limit, or had made all calls that were to be checked, and was
+    neither in the compiler nor in a call that is checked.
+    Runs: Nothing.
+    Concludes: Clean so far if calls were compared, not-checked if none was.
+    How sure: Likely: what the program does later is not known.
+    """
+    was_ended = case.first.calls_done or (
+        case.first.over_time and last_position(case.first) is None
+    )
+    # What was seen to be wrong is not forgotten because the program was ended.
+    if case.finding is not None or not was_ended or case.is_seen_wrong:
+        return None
+    return verdict_at_limit(case)
+
+
+def never_ends(case: ProgramCase) -> Verdict | None:
+    """The program does not end, and no smaller program was found that shows it.
+
+    Applies: The program stalled or ran out of time, and nothing was found; nor does a function
+    differ in a program that only ran out of time.
+    Runs: Nothing: where it was is known from its last stacks.
+    Concludes: A hang in the stage that it was in, or in the program itself.
+    How sure: Likely.
+    """
+    is_late = case.first.over_time and not case.functions_that_differ
+    if case.finding is not None or not (case.first.stalled or is_late):
+        return None
+    position = last_position(case.first)
+    if position is None:
+        text = "The program made no progress; it was not inside the compiler."
+        result = Verdict(v.HANG, stages.USER, text, "likely")
+    else:
+        said = f"{position.text[0].upper()}{position.text[1:]}"
+        text = f"{said}; no smaller program was found that shows it."
+        culprit = Culprit(function=position.function or None, source=case.last_compiled)
+        result = Verdict(v.HANG, position.stage, text, "likely", culprit)
+        if case.first.over_time:
+            # A limit is a limit: it may be slow, and not hang.
+            result.verdict, result.confidence, result.partial = v.UNKNOWN, "unknown", True
+            result.summary = f"{said}. Whether it hangs is not known: --time-limit gives it longer."
+        for number, function in enumerate(position.functions[:12]):
+            result.add(f"called from {function}" if number else f"it was in {function}")
+    result.add(last_stacks(case.first)[-1500:], "the last Python stacks")
+    return result
+
+
 # --- more to compare ------------------------------------------------------------------------------
 
 
-def look_further(known: Analysis, say: Say) -> Analysis:
+def _look_further(known: Analysis, say: Say) -> Analysis:
     """Compile waiting choices alone while the conditions disagree on one.
 
     Choices that wait for a thread were not tried yet; only those that would separate one condition
@@ -103,7 +175,7 @@ def _settled(choices: StuckChoices, choice: Choice, trial: KernelTrial | None) -
 # --- one of them alone ----------------------------------------------------------------------------
 
 
-def try_kernel_alone(known: Analysis, folder: Path, say: Say) -> tuple[KernelTrial | None, str]:
+def _try_kernel_alone(known: Analysis, folder: Path, say: Say) -> tuple[KernelTrial | None, str]:
     """Compile a stuck kernel alone as often as a reproducer is run, or say why not."""
     if known.kernel is None:
         return None, "no file of a stuck kernel could be read"
@@ -141,7 +213,9 @@ def _compile_alone(
 # --- workarounds ----------------------------------------------------------------------------------
 
 
-def find_filter(known: Analysis, rerun: Rerun, folder: Path) -> tuple[Workaround | None, list[str]]:
+def _find_filter(
+    known: Analysis, rerun: Rerun, folder: Path
+) -> tuple[Workaround | None, list[str]]:
     """Exclude stuck choices by the narrowest condition, and try that on the program.
 
     Choices that waited for a thread before may be stuck then; the next condition covers them too.
@@ -161,7 +235,7 @@ def find_filter(known: Analysis, rerun: Rerun, folder: Path) -> tuple[Workaround
             told.append(_written(known, condition, folder))
             return Workaround(text, True, None, snippet), [line for line in told if line]
         told.append(f"the program does not end without choices that have {condition.text} either")
-        more = stuck_choices(run.folder) if run.stalled else None
+        more = choices_in.stuck_choices(run.folder) if run.stalled else None
         if more is not None:
             known = analyse(known.choices.joined_with(more))
     return _without_templates(rerun, told)
@@ -193,7 +267,7 @@ def _without_templates(rerun: Rerun, told: list[str]) -> tuple[Workaround | None
 
 def _remaining(run: ProgramRun) -> str:
     """The choices that were compiled instead."""
-    choices = compiled_choices(run.folder)
+    choices = choices_in.compiled_choices(run.folder)
     if not choices:
         return ""
     differing = _differing(choices)
@@ -219,7 +293,7 @@ def _by_variable(known: Analysis, condition: ChoiceCondition, rerun: Rerun) -> s
 # --- the verdict ----------------------------------------------------------------------------------
 
 
-def verdict_on_stuck(known: Analysis, trial: KernelTrial | None, why_not: str) -> Verdict:
+def _verdict_on_stuck(known: Analysis, trial: KernelTrial | None, why_not: str) -> Verdict:
     """What is stuck, what it has in common, and whether it is stuck alone."""
     choices = known.choices
     hangs_alone = trial is not None and trial.outcome == "does not end"
@@ -308,7 +382,7 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(names[:8]) + more
 
 
-def add_repro(result: Verdict, trial: KernelTrial | None, path: Path) -> None:
+def _add_repro(result: Verdict, trial: KernelTrial | None, path: Path) -> None:
     """The kernel alone is the reproducer, if it is stuck alone."""
     if trial is None or not path.exists():
         return

@@ -1,0 +1,359 @@
+"""Dynamo, AOTAutograd or the layout of results is to blame, and no graph that Inductor compiled."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from inductoscope import verdicts as v
+from inductoscope.analysis.rules import diagnose
+from inductoscope.doctor.case import ProgramCase
+from inductoscope.doctor.common_verdicts import (
+    add_own_mistakes,
+    also_fails_in_eager,
+    ends_well_without_tool,
+    not_always,
+    verdict_at_limit,
+)
+from inductoscope.doctor.delta_debugging import smallest_subset
+from inductoscope.doctor.finding import PROGRAM, NeededLayout
+from inductoscope.doctor.instructions import Instructions
+from inductoscope.doctor.judgement import verdict_on
+from inductoscope.doctor.program_run import ProgramRun
+from inductoscope.doctor.runs import fails_alike, functions_that_differ
+from inductoscope.doctor.verdict import Culprit, Verdict
+from inductoscope.model.entities import CompileError, NotedDifference
+from inductoscope.model.fold import load
+from inductoscope.torch_facts import stages
+from inductoscope.torch_facts.frames import frames_in, is_users
+from inductoscope.wording import count_of
+
+
+def unexamined_failure(case: ProgramCase) -> Verdict | None:
+    """A call is wrong, and the search for the cause failed: an error in inductoscope.
+
+    Applies: A check failed, and nothing was handed over about it.
+    Runs: Nothing.
+    Concludes: A wrong result or a crash, without a place.
+    How sure: Unknown.
+    """
+    if not (case.finding is None and bool(case.checks_that_are("wrong", "error"))):
+        return None
+    bad = case.checks_that_are("wrong", "error")
+    is_error = bad[0].verdict == "error"
+    result = Verdict(
+        v.CRASH if is_error else v.WRONG_RESULT,
+        stages.NO_STAGE,
+        f"Compile {bad[0].compile} does not match eager: {bad[0].text}. "
+        "The search for the cause failed, so it is unknown.",
+    )
+    for check in bad[:4]:
+        result.add(check.text, f"compile {check.compile}, compared with eager")
+    add_own_mistakes(result, case)
+    return result
+
+
+def compile_refused(case: ProgramCase) -> Verdict | None:
+    """A compile raised before a graph could be examined: Dynamo or AOTAutograd failed.
+
+    Applies: An exception came out of a compile, and nothing was found.
+    Runs: The program in eager and without the tool, unless it is compiled ahead of time.
+    Concludes: Not Inductor, if Dynamo or AOTAutograd raised, otherwise a crash; not a compiler bug,
+    if the program fails in eager too; nothing, if it ends well without the tool.
+    How sure: Proven by the exception, and by those runs.
+    """
+    if not (case.finding is None and bool(_errors(case))):
+        return None
+    error = _errors(case)[0]
+    if case.runs.uses_packages:
+        return _refused(case, error)  # There is no run without that compile.
+    why = f"{error.type} before any backend ran; running the program without torch.compile"
+    eager = case.runs.in_eager_once(why)
+    if eager.failed:
+        return also_fails_in_eager(case, eager)
+    if case.first.failed and case.runs.without_tool_once().ended_well:
+        return ends_well_without_tool(error.message)
+    return _refused(case, error)
+
+
+# What Dynamo says about an operator that is not torch's.
+_FAKE_RAISED = re.compile(
+    r"with fake tensors: call_function (?P<operator>(?!aten\.|prims\.|prim\.)\w+\.\w+\.\w+)\("
+    r".*: got (?P<raised>\w+\(.*\))"
+)
+
+
+_BEFORE_INDUCTOR = {stages.DYNAMO: "Dynamo, not Inductor", stages.AOT: "AOTAutograd, not Inductor"}
+
+
+def _errors(case: ProgramCase) -> list[CompileError]:
+    return [e for c in case.recording.compiles for e in c.errors if not e.swallowed]
+
+
+def _refused(case: ProgramCase, error: CompileError) -> Verdict:
+    finding = next((f for f in diagnose(case.recording) if f.rule == "compile_error"), None)
+    kind = v.NOT_INDUCTOR if error.stage in _BEFORE_INDUCTOR else v.CRASH
+    functions = [place.partition(" ")[0] for place in error.raised_in]
+    source = _users_line(error.message) or error.source or (finding.source if finding else None)
+    culprit = Culprit(function=functions[0] if functions else None, source=source)
+    result = Verdict(kind, error.stage, _summary(error), "proven", culprit)
+    fake = _FAKE_RAISED.search(error.message)
+    if fake is not None and "no fake impl" not in fake["raised"]:
+        result = _on_fake_implementation(fake, culprit)
+    message = error.message.strip().splitlines()
+    eager = "" if case.runs.uses_packages else "; the same code does not fail in eager"
+    result.add("\n".join(message[:12]), f"the exception{eager}")
+    for number, place in enumerate(dict.fromkeys(error.raised_in[:3])):
+        result.add(f"called from {place}" if number else f"raised in {place}")
+    if finding is not None:
+        result.add(finding.advice)
+    return result
+
+
+def _on_fake_implementation(fake: re.Match[str], culprit: Culprit) -> Verdict:
+    """An operator of the program raised where torch asks it for shapes and types only."""
+    culprit.op = fake["operator"]
+    summary = (
+        f"The fake implementation of the program's operator {fake['operator']} raises "
+        f"{fake['raised'][:200]}. Eager never calls it; torch.compile asks it for shapes and types."
+    )
+    return Verdict(v.NOT_A_BUG, stages.USER, summary, "proven", culprit)
+
+
+def _summary(error: CompileError) -> str:
+    message = error.message.strip().splitlines()
+    who = _BEFORE_INDUCTOR.get(error.stage, f"Inductor, in stage {error.stage}")
+    summary = f"{who}: {error.type}: {message[0] if message else ''}"
+    if "fullgraph" in error.message or "Unsupported" in error.type:
+        summary += " (with fullgraph=True Dynamo raises where it would otherwise break the graph)"
+    if any("register_fake" in text for text in (error.message, *error.causes)):
+        summary += " (a custom operator has no fake implementation: use register_fake)"
+    return summary
+
+
+def _users_line(message: str) -> str | None:
+    """The last line of the program that Dynamo's message names."""
+    _, _, user_code = message.partition("from user code:")
+    own = [frame for frame in frames_in(user_code) if is_users(frame.file)]
+    return str(own[-1]) if own else None
+
+
+def memory_layout(case: ProgramCase) -> Verdict | None:
+    """The program fails because a result lies otherwise in memory than in eager.
+
+    Applies: Some results have other strides than in eager, or share memory with other tensors,
+    though every value is right; and the program fails, or a function gives a different result from
+    its Python code. Not in a program that was ended: no run of it would show that it ends well.
+    Runs: The program in eager, and without the tool. Then the program with those results laid out
+    as in eager, all of them first, then ever fewer. If it ends well with them, once more to
+    investigate the graph that gives the results that matter, and what a failure inside the program
+    is proven with.
+    Concludes: A wrong result, if the program ends well with the results laid out as in eager.
+    How sure: That the program needs eager's layout is proven by these runs. The place is as sure as
+    the way in which it was found.
+    """
+    fails = case.first.failed or bool(case.functions_that_differ)
+    if case.finding is not None or not fails or case.first.was_ended or not _notes(case):
+        return None
+    if case.first.failed and not _fails_compiled_only(case):
+        return None
+    needed = _needed(case)
+    if not needed:
+        return None
+    case.needed_layout = needed
+    run = case.runs.again(
+        replace(case.instructions, counts=tuple(needed)),
+        "it ends well with them; looking for what lays them out differently",
+    )
+    if run.finding is None:
+        return _without_place(case, needed)
+    case.finding = run.finding.claimed(NeededLayout(tuple(needed)), PROGRAM)
+    case.prove_and_help()
+    return verdict_on(case.finding)
+
+
+# Runs of the program to find out which of several results matter.
+_MOST_RUNS = 12
+_ASPECTS = ("stride", "sharing")
+
+
+def _notes(case: ProgramCase) -> list[NotedDifference]:
+    return [note for note in case.noted if note.aspect in _ASPECTS]
+
+
+def _fails_compiled_only(case: ProgramCase) -> bool:
+    """Whether it fails each time when compiled, and not in eager."""
+    in_eager = case.runs.in_eager_once().failed
+    return not in_eager and case.runs.without_tool_once().failed
+
+
+def _needed(case: ProgramCase) -> list[NotedDifference]:
+    """The fewest results that have to be laid out as in eager; none if that does not help."""
+    notes = _notes(case)
+    if not _ends_well(case, notes):
+        return []
+    left = _MOST_RUNS
+
+    def first(attempts: Sequence[Sequence[NotedDifference]]) -> int | None:
+        nonlocal left
+        for number, attempt in enumerate(attempts):
+            left -= 1
+            if left >= 0 and _ends_well(case, attempt):
+                return number
+        return None
+
+    return smallest_subset(notes, first)
+
+
+def _ends_well(case: ProgramCase, notes: Sequence[NotedDifference]) -> bool:
+    instructions = Instructions(calls=0, investigate=False, as_in_eager=tuple(notes))
+    results = count_of(len(notes), "result")
+    return is_well(case.runs.again(instructions, f"running it with {results} laid out as in eager"))
+
+
+def is_well(run: ProgramRun) -> bool:
+    """Whether a run ended well, and every function gave what its Python code gives."""
+    return run.ending.exit_code == 0 and not functions_that_differ(load(run.folder))
+
+
+def _without_place(case: ProgramCase, needed: Sequence[NotedDifference]) -> Verdict:
+    """The investigation did not see the difference again."""
+    result = Verdict(
+        v.WRONG_RESULT,
+        stages.NO_STAGE,
+        "The program fails because a compiled result is laid out in memory differently from eager; "
+        f"the cause is unknown: {needed[0].text}",
+        culprit=Culprit(source=case.last_compiled),
+    )
+    for note in needed[:4]:
+        result.add(note.text, f"compile {note.compile}, compared with eager")
+    result.add("the program ends well if these are as in eager", "a run of the program")
+    return result
+
+
+def wrong_capture(case: ProgramCase) -> Verdict | None:
+    """Dynamo captures something other than what a function computes.
+
+    Applies: A compiled function gave a different result from its Python code, though its graphs are
+    right.
+    Runs: The program with Dynamo alone, each graph in eager.
+    Concludes: Not Inductor, if the function differs with Dynamo alone too, and does not differ by
+    itself. Otherwise nothing, or 'unknown' of a program that was ended by a limit.
+    How sure: Proven by comparing the function with two forks in eager that agree.
+    """
+    if not (case.finding is None and bool(case.functions_that_differ)):
+        return None
+    seen = case.functions_that_differ[0]
+    again = case.runs.again(
+        Instructions(calls=0, backend="eager", investigate=False),
+        f"{seen.function} differs though its graphs are right; running it with Dynamo "
+        "alone, each graph in eager",
+    )
+    still = functions_that_differ(load(again.folder))
+    if not still:
+        return verdict_at_limit(case) if case.first.was_ended else None
+    result = Verdict(
+        v.NOT_INDUCTOR,
+        stages.DYNAMO,
+        f"Dynamo captures something other than what {still[0].function} computes: "
+        f"{still[0].text}, with every graph run in eager.",
+        "proven",
+        Culprit(function=still[0].function, source=case.last_compiled),
+    )
+    for event, how in ((seen, "compiled"), (still[0], "with Dynamo alone")):
+        text = f"{event.function}: {event.text}"
+        result.add(text, f"{how}, compared with eager in a fork")
+    return result
+
+
+def dynamo_alone(case: ProgramCase) -> Verdict | None:
+    """The program fails with Dynamo alone.
+
+    Applies: The program fails with every compiled graph right, with and without the tool, and ends
+    well in eager.
+    Runs: The program with each graph in eager; if it fails the same way, that and the program in
+    eager once more.
+    Concludes: Not Inductor but Dynamo, if it fails the same way twice and ends well in eager twice.
+    If the runs disagree: nothing is known to be wrong.
+    How sure: Proven by four runs.
+    """
+    if not case.fails_unexplained:
+        return None
+    return _verdict_on_level(_DYNAMO, case)
+
+
+@dataclass(frozen=True)
+class CompilerLevel:
+    """How to run the program with this level alone, and what to say if it fails then."""
+
+    stage: str
+    backend: str
+    function: str
+    why: str
+    summary: str
+
+
+_DYNAMO = CompilerLevel(
+    stage=stages.DYNAMO,
+    backend="eager",
+    function="torch._dynamo",
+    why="running it with Dynamo alone, each graph in eager",
+    summary="Dynamo captures something other than what the program computes: it also fails with "
+    "every graph run in eager, and does not fail without torch.compile.",
+)
+
+
+def aot_alone(case: ProgramCase) -> Verdict | None:
+    """The program fails with Dynamo and AOTAutograd, without Inductor.
+
+    Applies: The program fails with every compiled graph right, and ends well in eager and with
+    Dynamo alone.
+    Runs: The program with backend='aot_eager'; if it fails the same way, that and the program in
+    eager once more.
+    Concludes: Not Inductor but AOTAutograd, if it fails the same way twice and ends well in eager
+    twice. If the runs disagree: nothing is known to be wrong.
+    How sure: Proven by four runs.
+    """
+    if not case.fails_unexplained:
+        return None
+    return _verdict_on_level(_AOT, case)
+
+
+_AOT = CompilerLevel(
+    stage=stages.AOT,
+    backend="aot_eager",
+    function="torch._functorch.aot_autograd",
+    why="running it with Dynamo and AOTAutograd, without Inductor",
+    summary="AOTAutograd alone is wrong: the program fails with backend='aot_eager' too, and does "
+    "not fail with Dynamo alone or without torch.compile.",
+)
+
+
+# --- one level of the compiler alone --------------------------------------------------------------
+
+
+def _verdict_on_level(level: CompilerLevel, case: ProgramCase) -> Verdict | None:
+    """Whether the program fails with this level of the compiler and without what comes after it.
+
+    The program is known to end well in eager.
+    """
+    instructions = Instructions(calls=0, backend=level.backend, investigate=False)
+    tried = case.runs.again(instructions, level.why)
+    if not fails_alike(case.first, tried):
+        return None
+    again = case.runs.again(instructions, f"{level.why}, once more")
+    well = case.runs.in_eager_once()
+    eager = case.runs.in_eager("running it without torch.compile once more")
+    if eager.failed:
+        return not_always(eager, well, "both without torch.compile")
+    if not fails_alike(case.first, again):
+        return not_always(tried, again, f"both with backend='{level.backend}'")
+    culprit = Culprit(function=level.function, source=case.last_compiled)
+    result = Verdict(v.NOT_INDUCTOR, level.stage, level.summary, "proven", culprit)
+    result.add(
+        f"fails with backend='{level.backend}' in two runs, not without torch.compile in two",
+        "runs of the program",
+    )
+    result.add(case.first.output[-800:], "what the program printed")
+    return result

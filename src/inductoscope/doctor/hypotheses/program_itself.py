@@ -1,0 +1,265 @@
+"""The compiler is not to blame: the program fails in eager too, or asks for too much."""
+
+from __future__ import annotations
+
+import re
+
+from inductoscope import verdicts as v
+from inductoscope.doctor.case import ProgramCase
+from inductoscope.doctor.common_verdicts import (
+    also_fails_in_eager,
+    not_a_bug,
+    not_always,
+    other_random_numbers,
+)
+from inductoscope.doctor.compute_sanitizer import MemoryCheck
+from inductoscope.doctor.failure import device_error
+from inductoscope.doctor.instructions import MOVED, Instructions
+from inductoscope.doctor.judgement import relative_place
+from inductoscope.doctor.runs import fails_alike
+from inductoscope.doctor.verdict import Culprit, Verdict
+from inductoscope.model.entities import Check
+from inductoscope.recording.events import NAN_LIKELY, NAN_REFUSED
+from inductoscope.torch_facts import stages
+from inductoscope.torch_facts.messages import refused_variable
+from inductoscope.wording import count_of
+
+
+def refused_nan(case: ProgramCase) -> Verdict | None:
+    """The program has asked for errors where there is NaN (`nan_asserts`), and there is.
+
+    Applies: The last call that was checked raised the error of torch's own check, an input of it or
+    its result in eager holds NaN or infinity, and this very error ended the program.
+    Runs: Nothing.
+    Concludes: Not a bug: which input holds it, and where.
+    How sure: Proven, because the values were looked at; likely if it was not seen that these are
+    the values that were refused.
+    """
+    if not case.fails_unexplained or case.first.ending.signal is not None:
+        return None
+    is_last = bool(case.checks) and case.checks[-1].verdict in (NAN_REFUSED, NAN_LIKELY)
+    if not is_last or not _ended_by_refusal(case):
+        return None
+    check = case.checks[-1]
+    is_certain = check.verdict == NAN_REFUSED
+    said = (
+        "compiled code does what it was asked to"
+        if is_certain
+        else "compiled code probably does what it was asked to"
+    )
+    result = Verdict(
+        v.NOT_A_BUG,
+        stages.USER,
+        f"The program has torch check for NaN (nan_asserts), and {check.text}; {said}.",
+        "proven" if is_certain else "likely",
+    )
+    place = next((c.place for c in case.recording.compiles if c.id == check.compile), None)
+    result.culprit.source = relative_place(place) if place else None
+    result.add(check.text, f"call {check.call} of {check.compile}")
+    result.add(
+        "the NaN was there before this call: it was passed in, or eager computes it as well"
+        if is_certain
+        else "whether this is the NaN that was refused was not seen",
+        "torch._inductor.config.nan_asserts, or TORCHINDUCTOR_NAN_ASSERTS=1",
+    )
+    return result
+
+
+def _ended_by_refusal(case: ProgramCase) -> bool:
+    """A program may catch the error, and then fail for another reason."""
+    recording = case.recording
+    ends = [e for one in recording.processes for e in one.uncaught if not e.thread]
+    is_running = any(one.call for one in recording.processes)
+    return not is_running and any(
+        refused_variable(end.type, end.message, _last_frame(recording.payload(end.stack)))
+        for end in ends
+    )
+
+
+def _last_frame(stack: str) -> str:
+    return stack.rpartition('  File "')[2]
+
+
+def input_withheld(case: ProgramCase) -> Verdict | None:
+    """The program asks for input, and the doctor keeps the terminal from it.
+
+    Applies: The program fails because `input()` finds no input, and the doctor, which runs a
+    program several times, gave it neither the terminal nor a pipe.
+    Runs: Nothing.
+    Concludes: Not checked, and how to give the input to every run.
+    How sure: Proven by the exception, and by what the doctor itself withheld.
+    """
+    is_asking = bool(_NO_INPUT.search(case.first.output))
+    if not case.fails_unexplained or not case.runs.withholds_input or not is_asking:
+        return None
+    result = Verdict(
+        v.NOT_CHECKED,
+        stages.USER,
+        "The program asks for input, and the doctor does not pass the terminal on, because it "
+        "runs the program several times. Write the input to a file: inductoscope doctor SCRIPT "
+        "< FILE",
+        "proven",
+    )
+    result.add("EOFError: EOF when reading a line", "what the program printed last")
+    return result
+
+
+# What `input()` raises at the end of standard input.
+_NO_INPUT = re.compile(r"^EOFError: EOF when reading a line$", re.MULTILINE)
+
+
+def undetermined_result(case: ProgramCase) -> Verdict | None:
+    """The program's result is not deterministic in eager either.
+
+    Applies: Eager gave different values when it ran a graph again, or read uninitialised memory,
+    and the program fails or a function differs.
+    Runs: Nothing.
+    Concludes: Not a bug: uninitialised memory or other nondeterminism.
+    How sure: Likely: two runs of the graph in eager differ, which may not be why the program fails.
+    """
+    if case.finding is not None or not case.checks_that_are("unsteady"):
+        return None
+    if case.first.ending.exit_code == 0 and not case.functions_that_differ:
+        return None
+    return not_a_bug(
+        "Uninitialised memory or other nondeterminism: eager's result is not deterministic either",
+        case.checks_that_are("unsteady"),
+        "likely",
+    )
+
+
+def fails_in_eager(case: ProgramCase) -> Verdict | None:
+    """The program fails without torch.compile too.
+
+    Applies: The program fails with every compiled graph right.
+    Runs: The program in eager, without the tool; if it loses the GPU, under compute-sanitizer.
+    Concludes: Not a compiler bug, if it fails in eager.
+    How sure: Proven by that run.
+    """
+    if not case.fails_unexplained:
+        return None
+    eager = case.runs.in_eager_once()
+    if not eager.failed:
+        return None
+    result = also_fails_in_eager(case, eager)
+    if device_error(eager.output):
+        case.say("running it in eager under compute-sanitizer, if that is installed")
+        _add_access(result, case.runs.memory_check_in_eager())
+    return result
+
+
+def _add_access(result: Verdict, check: MemoryCheck) -> None:
+    if check.access is None:
+        result.add(check.why_not, "where the access happens is not known")
+        return
+    result.culprit = Culprit(kernel=check.access.kernel, source=check.access.place or None)
+    result.summary = f"{result.summary.rstrip('.')}. It is in {check.access}."
+    result.add(str(check.access), "compute-sanitizer, on the program in eager")
+
+
+def fails_now_and_then(case: ProgramCase) -> Verdict | None:
+    """The program fails intermittently, or only under the tool.
+
+    Applies: The program fails with every compiled graph right, and ends well in eager.
+    Runs: The program compiled, without the tool.
+    Concludes: Nothing is known to be wrong, if it ends well then.
+    How sure: Unknown.
+    """
+    if not case.fails_unexplained:
+        return None
+    plain = case.runs.without_tool_once("running it compiled, without the tool")
+    if plain.ending.exit_code != 0:
+        return None
+    return not_always(case.first, plain, "one of them without the tool")
+
+
+def rounding(case: ProgramCase) -> Verdict | None:
+    """The program asks for more precision than floating point has.
+
+    Applies: The program fails with every compiled graph right, and some values are not the same to
+    the last bit.
+    Runs: The program in eager, with every inexact operation rounded differently by one unit in the
+    last place.
+    Concludes: Not a bug, if it fails the same way.
+    How sure: Proven by that run.
+    """
+    if not (case.fails_unexplained and bool(_inexact(case))):
+        return None
+    moved = case.runs.again(
+        Instructions(calls=0, backend=MOVED, investigate=False),
+        "running it in eager with other rounding",
+    )
+    if not fails_alike(case.first, moved):
+        return None
+    result = not_a_bug(
+        "Rounding: the program also fails in eager if every inexact operation is rounded "
+        "differently by one unit in the last place. It asks for more precision than floating "
+        "point has (noise)",
+        _inexact(case),
+    )
+    result.add("fails the same way, with every graph in eager and rounded differently", "one run")
+    return result
+
+
+def _inexact(case: ProgramCase) -> list[Check]:
+    rounding = case.checks_that_are("within-rounding")
+    return rounding or [check for check in case.checks if check.is_exact is False]
+
+
+def likely_random_numbers(case: ProgramCase) -> Verdict | None:
+    """Compiled and eager draw different random numbers.
+
+    Applies: The program fails with every compiled graph right, no level of the compiler is to
+    blame, and its graphs draw random numbers.
+    Runs: Nothing.
+    Concludes: Not a bug.
+    How sure: Likely: no run shows it.
+    """
+    if not (case.fails_unexplained and bool(case.random_operations)):
+        return None
+    return other_random_numbers(case, is_shown=False)
+
+
+def likely_rounding(case: ProgramCase) -> Verdict | None:
+    """Compiled and eager differ within rounding, and nothing else is known to be wrong.
+
+    Applies: The program fails with every compiled graph right, and some calls differ by no more
+    than rounding explains.
+    Runs: Nothing.
+    Concludes: Not a bug.
+    How sure: Likely: no run shows it.
+    """
+    if not (case.fails_unexplained and bool(case.checks_that_are("within-rounding"))):
+        return None
+    result = not_a_bug(
+        "Rounding, most likely: compiled and eager differ by no more than rounding explains, "
+        "judged against float64, and nothing else is known to be wrong (noise)",
+        case.checks_that_are("within-rounding"),
+    )
+    result.confidence = "likely"
+    return result
+
+
+def unknown_cause(case: ProgramCase) -> Verdict | None:
+    """What remains: the tool hid the failure, or something that was not compared is wrong.
+
+    Applies: The program fails compiled and not in eager, and no other hypothesis explains it.
+    Runs: Nothing.
+    Concludes: A wrong result, or a crash, without a place.
+    How sure: Unknown.
+    """
+    if not case.fails_unexplained:
+        return None
+    skipped = case.checks_that_are("skipped")
+    compared = count_of(len(case.checks) - len(skipped), "call")
+    died = case.first.ending.signal is not None
+    result = Verdict(
+        v.CRASH if died else v.WRONG_RESULT,
+        stages.NO_STAGE,
+        f"The program {'dies' if died else 'fails'} compiled and not in eager; the cause is "
+        f"unknown. Every compiled graph matches eager (compared: {compared}).",
+    )
+    result.add(case.first.output[-800:], "what the program printed")
+    for check in skipped:
+        result.add(f"not compared: {check.text}", check.compile)
+    return result

@@ -1,0 +1,387 @@
+"""Compiling, or what was compiled, takes longer than it should."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from inductoscope import verdicts as v
+from inductoscope.analysis.rules import SLOWNESS, diagnose, findings_of
+from inductoscope.analysis.rules.finding import Finding as RuleFinding
+from inductoscope.analysis.rules.inductor import repeated_expressions
+from inductoscope.doctor.case import ProgramCase
+from inductoscope.doctor.failure import SLOW, Failure
+from inductoscope.doctor.finding import (
+    PROGRAM,
+    FailureFinding,
+    GraphWorkaround,
+    GraphWorkarounds,
+    NotShownAgain,
+    SlowInProgram,
+    Workaround,
+)
+from inductoscope.doctor.instructions import Instructions
+from inductoscope.doctor.judgement import verdict_on
+from inductoscope.doctor.runs import every_check_passed
+from inductoscope.doctor.slowness import (
+    LONGEST_TO_TIME,
+    TIME_FOR_TRIALS,
+    WastedCompiles,
+    may_be_slower,
+    offer,
+    trials_in,
+    wasted_compiles,
+)
+from inductoscope.doctor.verdict import Verdict
+from inductoscope.model.entities import Compile, Recording
+from inductoscope.model.fold import load
+from inductoscope.profiling.compile_growth import SlowCompile, seconds_in, slow_compiles
+from inductoscope.profiling.flip_trials import (
+    AgainstEager,
+    Budget,
+    FlipTrial,
+    TrialResults,
+    try_cold,
+    try_flips,
+)
+from inductoscope.profiling.flips import Flip, flips_for, predicted_alone
+from inductoscope.profiling.statistics import SLOWER
+from inductoscope.torch_facts import stages
+from inductoscope.wording import count_of
+
+
+def compiled_for_every_value(case: ProgramCase) -> Verdict | None:
+    """A function is compiled again for every value of something that changes in a loop.
+
+    Applies: The program ended well. One line of it called a function that was recompiled at least 8
+    times for a value, the compiled versions were hardly called, and the compiles took most of the
+    run.
+    Runs: The program without the tool. If torch has a setting for it, the program as it is and with
+    the setting, twice each with empty caches, and once more to check its results with the setting.
+    Concludes: Slow, with what changes, where, how many seconds went into the compiles, and the
+    setting if the program compiled less with it.
+    How sure: Proven if the setting helps; otherwise likely, because a longer run may reuse what
+    this one compiled.
+    """
+    if not (case.ends_well and not case.takes_long and any(_wasted(case))):
+        return None
+    if case.runs.without_tool_once().ending.exit_code != 0:
+        return None
+    found = max(_wasted(case), key=lambda one: one.seconds)
+    result = Verdict(v.SLOW, stages.DYNAMO, _summary(found), "likely")
+    result.culprit.function = found.compiles[0].function
+    result.culprit.source = found.finding.source or None
+    for text in found.finding.evidence:
+        result.add(text, "reported by Dynamo in the first run")
+    result.add(
+        f"{count_of(len(found.compiles), 'recompile')}: {found.seconds:.1f} s",
+        "counted in the first run",
+    )
+    flips = [flip for flip in flips_for(case.recording) if flip.avoids_compiles]
+    if flips:
+        _try(case, flips, result)
+    return result
+
+
+def _wasted(case: ProgramCase) -> Iterator[WastedCompiles]:
+    return wasted_compiles(case.recording, case.first.ending.seconds)
+
+
+def _try(case: ProgramCase, flips: Sequence[Flip], result: Verdict) -> None:
+    case.say("a setting may avoid the recompiles; running the program with it")
+    budget = Budget(total=TIME_FOR_TRIALS)
+    with trials_in(case) as folder:
+        tried = try_cold(case.runs.command, flips, folder, budget, case.say, case.runs.stdin)
+    case.runs.count += tried.runs
+    for trial in tried.trials:
+        result.add(f"{trial.flip.change}: {trial.how}", "runs of the program in turns")
+    if tried.advice:
+        result.confidence = "proven"
+        offer(case, tried.advice[0], result)
+
+
+def _summary(found: WastedCompiles) -> str:
+    limit = f" until torch's {found.limit} was reached" if found.limit else ""
+    return (
+        f"{found.compiles[0].function} was compiled again for "
+        f"{count_of(len(found.compiles), 'value')} of {found.guard.about}{limit}, in "
+        f"{found.seconds:.1f} s; {count_of(found.calls, 'call')} ran compiled. "
+        f"{found.guard.what_to_change}"
+    )
+
+
+def slow_compile(case: ProgramCase) -> Verdict | None:
+    """Compiling takes out of all proportion.
+
+    Applies: The program ended well, and a compile took so long, measured by the import of torch and
+    by its other stages, that it is worth to look closer.
+    Runs: The program once more, up to that graph: parts of it and plain graphs are compiled there
+    in forks, in turns. If those show it, the program without the tool and the reproducer, and on
+    the program what made the graph compile faster.
+    Concludes: Slow, with the stage and the function, if the graph's compile takes several times as
+    long as that of as many pointwise nodes, or if a stage that takes most of it grows much faster
+    than the graph, and if the reproducer is slow in most fresh processes. Nothing if the program
+    fails without the tool: that is graver.
+    How sure: Proven if the reproducer is slow every time, likely if it is most times.
+    """
+    if not (case.ends_well and bool(slow_compiles(case.recording))):
+        return None
+    suspect = slow_compiles(case.recording)[0]
+    finding = _measured_in_program(case, suspect)
+    if finding is None or case.runs.without_tool_once().ending.exit_code != 0:
+        return None
+    return _proven_slow(case, finding, suspect)
+
+
+def slower_than_eager(case: ProgramCase) -> Verdict | None:
+    """Compiled code is slower than the same code in eager.
+
+    Applies: The program ended well, and the first run makes one suspicious: a graph took longer
+    than in eager, or many small parts of broken graphs are called often.
+    Runs: The program without checks, half of the calls of a compiled function in eager. On a GPU a
+    call counts as long as it takes to enqueue or to run, whichever is longer. If eager is clearly
+    faster, the program with changes that may help, and all of it once more. Then once more with
+    checks, with the change that helps.
+    Concludes: Slow, if a function takes at least 1.2 times as long as in eager, beyond noise, and
+    what is lost matters: per call, in the run, and in all compiled calls together. A call ends with
+    its backward pass on the CPU; nothing is said about calls that share theirs, nor about a GPU's.
+    How sure: Proven by calls in turns. A cause is named if a change of it helps; otherwise it is
+    not known, and what rules found in the function is evidence.
+    """
+    is_short = case.first.ending.seconds < LONGEST_TO_TIME
+    if not (case.ends_well and is_short and may_be_slower(case.recording)):
+        return None
+    if case.runs.without_tool_once().ending.exit_code != 0:
+        return None
+    case.say("compiled calls may be slower than eager; timing both in turns")
+    possible = flips_for(case.recording)
+    flips = [flip for flip in possible if not flip.is_tried_cold and not flip.warning]
+    predict = functools.partial(predicted_alone, case.recording)
+    budget = Budget(seconds=LONGEST_TO_TIME, total=TIME_FOR_TRIALS, than_eager=_SLOW)
+    with trials_in(case) as folder:
+        results = try_flips(
+            case.runs.command, flips, folder, budget, case.say, case.runs.stdin, predict=predict
+        )
+    case.runs.count += results.runs
+    slow = slow_function(results.base) if results.base is not None else None
+    return None if slow is None else _verdict(case, results, slow)
+
+
+# A function is slow if it takes so many times as long as in eager; nobody minds less.
+_SLOW = 1.2
+
+
+# Nor if it loses less than so many seconds per call and per run, or less of the run than this.
+_LEAST_PER_CALL = 200e-6
+
+
+_LEAST_PER_RUN = 5e-3
+
+
+_LEAST_SHARE = 0.05
+
+
+def slow_function(base: AgainstEager) -> AgainstEager | None:
+    """The function that loses most against eager, if that is beyond noise and matters."""
+    if base.lost <= 0:
+        return None
+    slow = [function for function in base.functions if _is_slow(function, base.span)]
+    return max(slow, key=lambda function: function.lost, default=None)
+
+
+def _is_slow(function: AgainstEager, span: float) -> bool:
+    matters = (
+        function.ratio >= _SLOW
+        and function.lost >= _LEAST_PER_CALL * function.calls
+        and function.lost >= _LEAST_PER_RUN
+        and 0 < _LEAST_SHARE * span <= function.lost
+    )
+    return matters and function.compared().verdict == SLOWER
+
+
+def _verdict(case: ProgramCase, results: TrialResults, slow: AgainstEager) -> Verdict:
+    helps = results.advice[0] if results.advice else None
+    findings = _findings(case, slow)
+    cause = _cause(findings, helps)
+    why = (
+        f"{slow.name} takes {slow.ratio:.1f} times as long compiled as in eager "
+        f"({_milliseconds(slow.per_call * slow.ratio)} per call, in eager "
+        f"{_milliseconds(slow.per_call)})"
+    )
+    why += f". {cause.title}." if cause is not None else ". Why is not known."
+    result = Verdict(v.SLOW, cause.stage if cause else stages.RUNTIME, why, "proven")
+    result.culprit.function = slow.name
+    result.culprit.source = (cause.source if cause else "") or slow.place or None
+    result.add(results.how, "runs of the program without checks")
+    for finding in findings:
+        proof = "changing it helps" if finding is cause else "a rule; not proven to be the cause"
+        for text in (finding.title, *finding.evidence):
+            result.add(text, f"{finding.rule}: {proof}")
+    for trial in results.trials:
+        result.add(f"{trial.flip.change}: {_gain(trial)}", trial.how)
+    if helps is not None:
+        offer(case, helps, result)
+    return result
+
+
+def _findings(case: ProgramCase, slow: AgainstEager) -> Sequence[RuleFinding]:
+    """What rules found in the compiles of the slow function."""
+    # Python names the script as it was called, the recording in full.
+    place = Path(slow.place).absolute()
+    compiles = [each for each in case.recording.compiles if each.place and slow.place]
+    own = {each.id for each in compiles if Path(each.place).absolute() == place}
+    found = [f for f in diagnose(case.recording) if f.rule in SLOWNESS and f.compile in own]
+    return sorted(found, key=lambda finding: SLOWNESS.index(finding.rule))
+
+
+def _cause(findings: Sequence[RuleFinding], helps: FlipTrial | None) -> RuleFinding | None:
+    """What the change that helps is about."""
+    if helps is None:
+        return None
+    about = helps.flip.rule, helps.flip.source
+    return next((each for each in findings if (each.rule, each.source) == about), None)
+
+
+def _gain(trial: FlipTrial) -> str:
+    if not trial.changed.count:
+        return "not measured"
+    return f"saves {1 - trial.ratio:.0%}" if trial.helps else "does not help beyond noise"
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{seconds * 1e3:.3g} ms"
+
+
+def slow_compile_and_failure(case: ProgramCase) -> Verdict | None:
+    """A program that fails for no known reason has a compile that takes out of all proportion.
+
+    Applies: The program fails with every compiled graph right, no level of the compiler and no
+    rounding is to blame, and a compile took so long that it is worth to look closer.
+    Runs: The program in eager, unless that was done. Then as for a program that ends well: its
+    graph and plain graphs in turns, the reproducer, and what made the graph compile faster.
+    Concludes: Slow, under the same conditions. Whether that is why the program fails stays open,
+    and the verdict says so.
+    How sure: Proven if the reproducer is slow every time, likely if it is most times.
+    """
+    is_over = case.first.ending.signal is None
+    if not (case.fails_unexplained and is_over and slow_compiles(case.recording)):
+        return None
+    if not case.runs.in_eager_once().ended_well:
+        return None  # It is not the compiler that it fails for.
+    suspect = slow_compiles(case.recording)[0]
+    finding = _measured_in_program(case, suspect)
+    return _proven_slow(case, finding, suspect) if finding is not None else None
+
+
+# --- a slow compile, measured alone and tried on the program --------------------------------------
+
+# Stages that go through loop bodies, operation by operation.
+_WITH_LOOP_BODIES = (stages.LOWERING, stages.SCHEDULER, stages.CODEGEN, *stages.NATIVE_COMPILES)
+# What is left of the slow stage must be clearly less, on the program too.
+_HELPS = 0.7
+
+
+def _measured_in_program(case: ProgramCase, suspect: SlowCompile) -> FailureFinding | None:
+    """What compiling the graph alone shows; None if it is in proportion."""
+    text = f"compile {suspect.compile} took {suspect.of:.1f} s, {suspect.seconds:.1f} s of it in "
+    failure = Failure(SLOW, f"{text}{suspect.stage}", stage=suspect.stage)
+    stop = replace(
+        case.instructions,
+        stop_at=suspect.compile,
+        failure=failure,
+        calls=0,
+        lowered=suspect.nodes,
+    )
+    run = case.runs.again(stop, f"{failure.text}; running it again up to there", seconds=1800.0)
+    finding = run.finding
+    if finding is None or finding.reproduces:
+        return finding
+    if instead := finding.fact(NotShownAgain).instead:
+        case.say(f"compile time is not judged: {instead}")
+    return None
+
+
+def _proven_slow(
+    case: ProgramCase, finding: FailureFinding, suspect: SlowCompile
+) -> Verdict | None:
+    """The verdict, if the reproducer is slow in most fresh processes; otherwise none.
+
+    A graph that is slow only inside the program, or now and then, accuses nobody.
+    """
+    case.proof.prove(finding)
+    repro = case.proof.repro
+    if repro is None or 2 * repro.failed <= repro.of:
+        case.proof.forget()
+        case.say("no reproducer is slow in most fresh processes: compile time is not judged")
+        return None
+    seen = _seen_in_program(case, finding, suspect)
+    workarounds = finding.fact(GraphWorkarounds).found
+    if workarounds and case.proof.with_workaround:
+        seen = _help_with_slow_compile(case, workarounds[0], seen, suspect)
+    case.finding = case.proof.added_to(finding).claimed(seen, PROGRAM)
+    return verdict_on(case.finding)
+
+
+def _seen_in_program(
+    case: ProgramCase, finding: FailureFinding, suspect: SlowCompile
+) -> SlowInProgram:
+    """What the stage took in the program that is slow; another one may have looked so.
+
+    Code generation does in a program's first compile: torch asks what the C++ compiler can do.
+    """
+    stage, seconds = finding.failure.stage, suspect.seconds
+    compile_ = _compile_of(case.recording, suspect)
+    if compile_ is not None and stage != suspect.stage:
+        seconds = seconds_in(case.recording, compile_, stage)
+    repeated = _repeated_expressions(case, stage, suspect)
+    has_failed = case.first.failed
+    return SlowInProgram(
+        stage,
+        seconds,
+        suspect.of,
+        repeated=repeated.title if repeated else "",
+        repeated_evidence=tuple(repeated.evidence) if repeated else (),
+        exit_code=case.first.ending.exit_code if has_failed else 0,
+        output=case.first.output[-800:] if has_failed else "",
+    )
+
+
+def _compile_of(recording: Recording, suspect: SlowCompile) -> Compile | None:
+    return next((each for each in recording.compiles if each.id == suspect.compile), None)
+
+
+def _repeated_expressions(
+    case: ProgramCase, stage: str, suspect: SlowCompile
+) -> RuleFinding | None:
+    """That its loop bodies are far larger than the graph, which every stage after it pays for."""
+    if stage not in _WITH_LOOP_BODIES:
+        return None
+    found = findings_of(repeated_expressions, case.recording)
+    return next((each for each in found if each.compile == suspect.compile), None)
+
+
+def _help_with_slow_compile(
+    case: ProgramCase, tried: GraphWorkaround, seen: SlowInProgram, suspect: SlowCompile
+) -> SlowInProgram:
+    """Try on the program what made the graph compile faster."""
+    instructions = Instructions(
+        calls=case.instructions.calls, workaround=tried.code, investigate=False
+    )
+    run = case.runs.again(instructions, f"trying on the program: {tried.text}")
+    recording = load(run.folder)
+    changed = _compile_of(recording, suspect)
+    share = 1 - (tried.after or 0.0) / tried.before if tried.before else 0.0
+    predicted = seen.seconds * share
+    if changed is None:
+        case.proof.workaround = Workaround(tried.text, False, tried.slowdown, tried.code, predicted)
+        return seen
+    # Stage against stage: the others vary with what else the machine does.
+    left = seconds_in(recording, changed, seen.stage)
+    helps = left < _HELPS * seen.seconds and every_check_passed(run)
+    saved = seen.seconds - left
+    case.proof.workaround = Workaround(
+        tried.text, helps, tried.slowdown, tried.code, predicted, saved
+    )
+    return replace(seen, left=left, whole_left=changed.seconds)

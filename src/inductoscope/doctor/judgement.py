@@ -1,0 +1,314 @@
+"""Judges a finding: the verdict, the stage and the culprit that its claims add up to.
+
+A kernel computes many operations, and the buffer that is wrong belongs to the last of them. So all
+evidence votes for the one to name: an operation that is wrong on its own, one whose lowering brings
+the failure about, the operations of the smallest graph, and the node of the buffer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from inductoscope import verdicts as v
+from inductoscope.doctor import failure as f
+from inductoscope.doctor.failure import ERROR, SIGNAL, SuppressingAxis, most_telling
+from inductoscope.doctor.finding import (
+    PROGRAM,
+    WHOLE_GRAPH,
+    FailureFinding,
+    Noticed,
+    Repro,
+    Workaround,
+)
+from inductoscope.doctor.verdict import Culprit, Headline, Verdict, Vote
+from inductoscope.torch_facts import stages
+
+# What a run shows counts more than what a place in the graph suggests.
+_SHOWN, _SMALLEST, _PLACE = 3.0, 2.0, 1.0
+# With less, nothing but its place speaks for an operation.
+_ENOUGH = 2.0
+
+
+def headline_of(finding: FailureFinding) -> Headline:
+    """What the evidence says about a failure in a kernel; empty if it decides nothing."""
+    if not finding.location.kernel:
+        return Headline()
+    votes = votes_on(finding)
+    totals: dict[str, float] = {}
+    for vote in votes:
+        totals[short(vote.operation)] = totals.get(short(vote.operation), 0.0) + vote.weight
+    best = max(totals.values(), default=0.0)
+    if best < _ENOUGH:
+        return Headline(votes=tuple(votes))
+    winner = next(name for name, total in totals.items() if total == best)
+    strong = [vote for vote in votes if vote.weight == _SHOWN and short(vote.operation) != winner]
+    rivals = [vote.operation for vote in strong if short(vote.operation) not in _whole(finding)]
+    return Headline(
+        _full_name(winner, finding),
+        _part_of(winner, finding),
+        tuple(vote for vote in votes if short(vote.operation) == winner),
+        tuple(dict.fromkeys(rivals)),
+    )
+
+
+def votes_on(finding: FailureFinding) -> list[Vote]:
+    """All evidence about single operations."""
+    location, operations = finding.location, finding.reduction.operations
+    alone = [
+        Vote(name, _SHOWN / len(location.wrong_alone), "it is wrong on its own")
+        for name in location.wrong_alone
+    ]
+    lowered = [
+        Vote(axis.application, _SHOWN, f"the failure begins with it ({axis.title})")
+        for axis in finding.suppressing_axes
+        if axis.names_operations
+        and axis.application
+        and _may_be_to_blame(axis.application, finding)
+    ]
+    smallest = [
+        Vote(name, _SMALLEST / len(operations), "the smallest graph consists of it")
+        for name in operations
+    ]
+    place = [Vote(location.operation, _PLACE, "the wrong buffer holds its result")]
+    return [*alone, *lowered, *smallest, *(place if location.operation else [])]
+
+
+def _may_be_to_blame(operation: str, finding: FailureFinding) -> bool:
+    """Whether an operation is in the kernel that goes wrong first.
+
+    Without the lowering of one that only reads what that kernel made, it fails another way.
+    """
+    is_crash = finding.kind in (ERROR, SIGNAL)
+    inside = {short(name) for name in finding.location.names}
+    return not is_crash or not inside or short(operation) in inside
+
+
+def short(name: str) -> str:
+    """The name of an operation without its namespace, its overload and the number of its node."""
+    parts = name.split(".")
+    return re.sub(r"_\d+$", "", parts[1] if len(parts) > 1 else parts[0])
+
+
+def _whole(finding: FailureFinding) -> set[str]:
+    """Operations of the smallest graph that stand for all that the kernel computes."""
+    operations = finding.reduction.operations
+    return {short(name) for name in operations} if len(operations) == 1 else set()
+
+
+def _full_name(winner: str, finding: FailureFinding) -> str:
+    known = (*finding.location.wrong_alone, *finding.location.names, *finding.reduction.operations)
+    return next((name for name in known if short(name) == winner and "." in name), winner)
+
+
+def _part_of(winner: str, finding: FailureFinding) -> str:
+    """The one operation of the smallest graph, if it is called otherwise."""
+    names: Sequence[str] = finding.reduction.operations
+    return names[0] if len(names) == 1 and short(names[0]) != winner else ""
+
+
+# --- the verdict -------------------------------------------------------------------------------
+
+
+def verdict_on(finding: FailureFinding) -> Verdict:
+    """The verdict on a failure that was found inside the program, without its words."""
+    if finding.advice:
+        # The machine is at fault, not the compiler: no culprit and nothing to report.
+        stage = finding.failure.stage or stages.NO_STAGE
+        return Verdict(v.COMPILE_ERROR, stage, "", "proven", finding=finding)
+    if finding.fact(Noticed).backend:
+        return _on_another_backend(finding)
+    headline = headline_of(finding)
+    kind, stage = _kind(finding), _stage(finding)
+    if stage in stages.BEFORE_INDUCTOR:
+        kind = v.NOT_INDUCTOR
+    if stage == stages.USER:
+        kind = v.NOT_A_BUG
+    return Verdict(
+        kind,
+        stage or stages.NO_STAGE,
+        "",
+        _confidence_after_proof(finding, _confidence(finding, stage, headline)),
+        _culprit(finding, headline),
+        values=list((finding.latest(f.Failure, WHOLE_GRAPH) or finding.failure).values),
+        repro=finding.latest(Repro),
+        workaround=finding.latest(Workaround),
+        partial=not finding.is_complete,
+        finding=finding,
+        headline=headline,
+    )
+
+
+def _on_another_backend(finding: FailureFinding) -> Verdict:
+    """Another backend compiled the graph, so no cause was searched for."""
+    backend = finding.fact(Noticed).backend
+    stage = stages.AOT if backend.startswith("aot_eager") else stages.USER
+    culprit = Culprit(function=backend, source=_source(finding))
+    partial = not finding.is_complete
+    return Verdict(v.NOT_INDUCTOR, stage, "", "proven", culprit, partial=partial, finding=finding)
+
+
+def _kind(finding: FailureFinding) -> str:
+    kind = finding.kind
+    if kind == f.ERROR:
+        return v.COMPILE_ERROR if _stage(finding) in stages.NATIVE_COMPILES else v.CRASH
+    return {
+        f.WRONG: v.WRONG_RESULT,
+        f.NAN: v.NOT_A_NUMBER,
+        f.SIGNAL: v.CRASH,
+        f.HANG: v.HANG,
+        f.SLOW: v.SLOW,
+    }[kind]
+
+
+def _stage(finding: FailureFinding) -> str:
+    stage = finding.location.stage or finding.failure.stage
+    telling = _most_telling_axis(finding)
+    if stage == stages.INDUCTOR:  # Between its stages.
+        before = finding.failure.after
+        suppressing = {each.stage for each in finding.suppressing_axes}
+        if before and (before in suppressing or telling is None):
+            return before  # What comes between it and the next stage refuses its result.
+        return telling.stage if telling is not None else stages.LOWERING
+    if not stage and telling is not None:
+        return telling.stage
+    functions = finding.failure.functions
+    if finding.kind == f.HANG and any(_CPP_BUILDER in name for name in functions):
+        return stages.CPP_COMPILE  # Entered in the stage that needs what is compiled.
+    return stage
+
+
+_CPP_BUILDER = "(torch/_inductor/cpp_builder.py:"
+
+
+def _most_telling_axis(finding: FailureFinding) -> SuppressingAxis | None:
+    is_right = finding.location.graphs_are_right
+    return most_telling(finding.suppressing_axes, graphs_are_right=is_right)
+
+
+def _culprit(finding: FailureFinding, headline: Headline) -> Culprit:
+    location, failure = finding.location, finding.failure
+    is_compilers = failure.kind in (f.ERROR, f.HANG) and not f.device_error(failure.text)
+    was_in = failure.function if is_compilers else ""
+    pass_name = location.pass_name or _pass_of_error(finding) or None
+    if pass_name:
+        own = location.own_pass.partition(" ")[0]
+        every = dict.fromkeys([pass_name, *location.names, own])
+        pass_name = ", ".join(name for name in every if name)
+    place = "" if _is_one_of_many(finding) else location.operation
+    operation = ", ".join(headline.names) or place
+    if (not operation and not _is_whole(finding)) or pass_name:
+        # If nothing could be reduced: the node that the compiler was processing.
+        left = ", ".join(finding.reduction.operations[:6])
+        operation = left or operation or _node(finding) or _called(finding)
+    return Culprit(
+        op=operation or None,
+        pass_=pass_name,
+        kernel=kernel_of_program(finding) or location.kernel or None,
+        function=location.function or was_in or None,
+        config=_setting(finding),
+        source=_source(finding),
+    )
+
+
+def _is_one_of_many(finding: FailureFinding) -> bool:
+    """Whether a kernel of several operations is to blame that no one has cut down yet.
+
+    Its wrong buffer belongs to the last of them, which need not be the wrong one.
+    """
+    is_of_many = bool(finding.location.kernel) and len(set(finding.location.names)) > 1
+    return is_of_many and _is_whole(finding)
+
+
+def _is_whole(finding: FailureFinding) -> bool:
+    """Whether the program's own graph is all that is known to fail, so far or by request."""
+    is_small = finding.reduction.is_cut_down or finding.is_complete
+    return finding.reproduces and (not finding.reduction.nodes or not is_small)
+
+
+def kernel_of_program(finding: FailureFinding) -> str:
+    """The guilty kernel by its name in the program, unless something before it is to blame."""
+    in_program = finding.latest(f.Location, PROGRAM)
+    is_before = finding.location.pass_name or _stage(finding) in _BEFORE_KERNELS
+    return "" if is_before or in_program is None else in_program.kernel
+
+
+_BEFORE_KERNELS = (stages.USER, *stages.BEFORE_INDUCTOR, stages.DECOMPOSITION, *stages.PASSES)
+
+
+def _setting(finding: FailureFinding) -> str | None:
+    """What to disable; preferably something of the stage that is blamed."""
+    telling = _most_telling_axis(finding)
+    if finding.location.stage == stages.INDUCTOR:
+        stage = _stage(finding)
+        axes = finding.suppressing_axes
+        telling = next((each for each in axes if each.stage == stage), telling)
+    return None if telling is None else telling.title
+
+
+def _called(finding: FailureFinding) -> str:
+    """What the program calls, if eager runs no single operation for it: a loop, a branch."""
+    return ", ".join(name for name in finding.reduction.calls[:6] if name != "getitem")
+
+
+def _pass_of_error(finding: FailureFinding) -> str:
+    """The pass that raised, or whose result made something raise: on the stack, or suppressing."""
+    if finding.kind != f.ERROR or not _stage(finding).endswith("-pass"):
+        return ""
+    on_stack = [name for name in finding.failure.functions if "(torch/_inductor/fx_passes/" in name]
+    named = [name.partition(" ")[0] for name in on_stack]
+    telling = [name for name in named if name not in _AROUND_PASSES]
+    patterns = [each.application for each in finding.suppressing_axes if each.names_passes]
+    return ", ".join(dict.fromkeys([*telling[:1], *patterns]))
+
+
+# Functions that only call passes.
+_AROUND_PASSES = (
+    "<lambda>", "<listcomp>", "<genexpr>", "wrapper", "post_grad_passes", "joint_graph_passes",
+    "_recursive_joint_graph_passes", "_recursive_post_grad_passes", "pre_grad_passes",
+)  # fmt: skip
+
+
+def _node(finding: FailureFinding) -> str:
+    """The node that the compiler was processing."""
+    executing = re.search(r"While executing %\w+ : .*?target=([\w.]+)", finding.failure.text)
+    return finding.failure.detail or (executing[1] if executing else "")
+
+
+def _source(finding: FailureFinding) -> str | None:
+    sources = finding.reduction.sources
+    return relative_place(sources[-1]) if sources else None
+
+
+def relative_place(place: str) -> str:
+    """A place in a file, relative to the current folder if it is below that."""
+    path, _, line = place.rpartition(":")
+    with contextlib.suppress(ValueError):
+        return f"{Path(path).relative_to(Path.cwd())}:{line}"
+    return place
+
+
+def _confidence(finding: FailureFinding, stage: str, headline: Headline) -> v.Confidence:
+    if not stage:
+        return "unknown"
+    if not finding.reproduces:
+        return "likely"
+    if headline.rivals:
+        return "likely"  # The evidence does not agree on the operation.
+    if finding.kind in (f.WRONG, f.NAN):
+        is_located = finding.location.stage and finding.location.how
+        return "proven" if is_located else "likely"  # Otherwise inferred from what suppresses it.
+    if finding.location.stage == stages.INDUCTOR:
+        return "likely"  # Inferred from the stage before it.
+    if finding.kind == f.HANG and finding.reduction.nodes > f.FEW_NODES:
+        return "likely"  # It may be slow.
+    return "proven"
+
+
+def _confidence_after_proof(finding: FailureFinding, before: v.Confidence) -> v.Confidence:
+    """A reproducer that does not fail every time proves less than the program shows."""
+    repro = finding.latest(Repro)
+    is_lowered = before == "proven" and repro is not None and not repro.verified
+    return "likely" if is_lowered else before
