@@ -19,7 +19,7 @@ from inductoscope.views.report.advice import advice_view, print_advice
 from inductoscope.views.report.terminal import Printer
 from support.examples import NAMES, stored, write_recording
 
-KERNELS = Path(__file__).resolve().parents[1] / "data" / "cpp_kernels"
+KERNELS = Path(__file__).parent / "torch_facts/samples/cpp_loops/torch-2.13"
 ABOUT: dict[str, Any] = {"compile": "0/0", "graph": "0/0 inference"}
 GRAPH_TEXT, KERNEL = (f"{n:032x}" for n in range(2))
 

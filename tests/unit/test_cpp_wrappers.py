@@ -9,7 +9,7 @@ import pytest
 
 from inductoscope.torch_facts.cpp_wrappers import ReportingWrapper, with_allocator, with_reports
 
-TEXTS = Path(__file__).parents[1] / "data" / "cpp_wrappers"
+TEXTS = Path(__file__).parent / "torch_facts/samples/cpp_wrappers/torch-2.13"
 every_text = pytest.mark.parametrize("name", ["aot_inductor", "cpp_wrapper", "cpp_wrapper_cuda"])
 
 

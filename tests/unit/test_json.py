@@ -19,7 +19,7 @@ from support.examples import NAMES, RECORDINGS, inductoscope, stored
 from support.json_schema import SCHEMAS, violations
 
 LOGS = RECORDINGS.parent / "recorded_logs"
-KERNELS = RECORDINGS.parent / "kernel_files"
+KERNELS = RECORDINGS.parents[1] / "unit/torch_facts/samples/triton_kernels/torch-2.13"
 PACKAGES = RECORDINGS.parent / "packages"
 CHAIN, TRAINING = stored("relu_add_sum"), stored("training_step")
 TOOL = [sys.executable, "-m", "inductoscope"]

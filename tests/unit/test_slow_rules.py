@@ -15,7 +15,7 @@ from inductoscope.model.fold import load
 from inductoscope.torch_facts.cpp_loops import loop_nests, read_loops
 from support.examples import NAMES, stored, write_recording
 
-KERNELS = Path(__file__).resolve().parents[1] / "data" / "cpp_kernels"
+KERNELS = Path(__file__).parent / "torch_facts/samples/cpp_loops/torch-2.13"
 ABOUT: dict[str, Any] = {"compile": "0/0", "graph": "0/0 inference"}
 STACK = 'File "/model.py", line {line}, in f\n{code}'
 GRAPH, KERNEL, NODES, BODY = (f"{n:032x}" for n in range(4))

@@ -22,7 +22,7 @@ from inductoscope.views.report.sections import fact_text
 from inductoscope.views.report.stage_views import loop_body
 from support.examples import stored
 
-WRAPPERS = Path(__file__).parents[1] / "data" / "cpp_wrappers"
+WRAPPERS = Path(__file__).parent / "torch_facts/samples/cpp_wrappers/torch-2.13"
 
 
 def test_inputs_and_constants_of_a_package() -> None:
