@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 import torch
+from torch.export import Dim
 from torch.fx import GraphModule
 
 from inductoscope.inside.search import other_sizes as sizes_to_try
-from inductoscope.inside.search.other_sizes import call_at_other_sizes, other_sizes
+from inductoscope.inside.search.other_sizes import call_at_other_sizes, exported_sizes, other_sizes
 
 
 class Doubled(torch.nn.Module):
@@ -99,3 +100,26 @@ def test_torchs_own_check_for_nan_is_no_fault_of_the_package() -> None:
     assert (found.called, found.wrong) == ((), None)
     # Without NaN in eager it is.
     assert call_at_other_sizes(module, call, inputs, admits_all).wrong is not None
+
+
+# --- Sizes that an exported program leaves open are kept when its graph is compiled again ---------
+
+
+class Joined(torch.nn.Module):
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return x + y.sum(1, keepdim=True)
+
+
+def test_bounds_are_said_once_for_a_size_that_two_inputs_share() -> None:
+    batch = Dim("batch", min=2, max=64)
+    shapes = {"x": {0: batch}, "y": {0: batch, 1: Dim("width")}}
+    inputs = torch.randn(6, 4), torch.randn(6, 5)
+    program = torch.export.export(Joined(), inputs, dynamic_shapes=shapes)
+    marks = [str(mark) for mark in exported_sizes(program.graph_module)]
+    assert marks[:2] == ["mark_dynamic(x, 0, min=2, max=64)", "maybe_mark_dynamic(y, 0)"]
+    assert marks[2].startswith("mark_dynamic(y, 1")
+
+
+def test_a_program_of_one_size_has_no_marks() -> None:
+    program = torch.export.export(Joined(), (torch.randn(6, 4), torch.randn(6, 5)))
+    assert exported_sizes(program.graph_module) == ()

@@ -38,7 +38,7 @@ _CHILD = INSIDE / "search" / "size_trial_child.py"
 
 @dataclass(frozen=True)
 class SizeTrial:
-    """What came of one size. `fails`: the run shows that the kernel is wrong there."""
+    """The outcome of one size. `fails`: the run shows that the kernel is wrong there."""
 
     graph: str
     kernel: str
@@ -134,7 +134,7 @@ def _environment(scratch: Path) -> dict[str, str]:
 
 
 def _outcome(ended: ChildResult) -> tuple[str, bool, int]:
-    """What is said, whether it shows a fault, and how many sizes were called."""
+    """The outcome in words, whether it shows a fault, and how many sizes were called."""
     calls = sum(event.get("event") == "calling" for event in ended.events)
     said = next((e for e in reversed(ended.events) if e.get("event") == "ran"), None)
     if said is not None:
@@ -218,7 +218,7 @@ def trial_order(
     choices: Sequence[Mapping[str, int]],
     given: Mapping[str, int],
 ) -> TrialOrder:
-    """What the child needs; raises where a size of an input is not known."""
+    """The order for the child; raises where a size of an input is not known."""
     return TrialOrder(graph, tuple(_at(graph, memory, sizes) for sizes in choices), dict(given))
 
 

@@ -171,3 +171,14 @@ def _warning_length(lines: list[str], number: int) -> int:
 def _source_line(path: str, number: int) -> str:
     """Empty if it cannot be read; a pipe that a program names is not waited for."""
     return linecache.getline(path, number).strip() if os.path.isfile(path) else ""
+
+
+# --- errors of kernels and of native code ---------------------------------------------------------
+
+# A C++ kernel that torch.compile calls puts this before its complaint; in a package it does not.
+_PLACE_IN_KERNEL = re.compile(r"^\w+, \S+\.cpp:\d+, ")
+
+
+def plain_message(message: str) -> str:
+    """An error without what differs between runs and packages: generated file, native stack."""
+    return _PLACE_IN_KERNEL.sub("", message.partition("\nException raised from ")[0])

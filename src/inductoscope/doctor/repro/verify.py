@@ -56,7 +56,7 @@ class FreshProcesses:
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """What the scripts run with."""
+        """The environment of the scripts."""
         return self._environment
 
     @property

@@ -86,7 +86,7 @@ def script_text(
 
 
 def expected_output(failure: Failure) -> list[str]:
-    """What the script has to print: that eager is well, and what compiled does."""
+    """Texts that the script has to print: that eager is well, and what compiled does."""
     if failure.kind == ERROR:
         return ["eager: ok", failure.aspect]
     if failure.kind == SIGNAL:
@@ -100,7 +100,7 @@ def expected_output(failure: Failure) -> list[str]:
 
 
 def title_of(failure: Failure, flow: str, operations: Sequence[str]) -> str:
-    """What the script shows, in one line."""
+    """The bug that the script shows, in one line."""
     compiler = flow or "torch.compile"
     kinds = {
         WRONG: f"{compiler} gives a different result from eager",
@@ -170,7 +170,7 @@ def _imports(body: str, *, in_child: bool, is_packaged: bool) -> str:
 
 
 def _state_lines(state: TorchState) -> list[str]:
-    """What the program has set in torch, as far as a fresh process differs."""
+    """The program's settings in torch, as far as a fresh process differs."""
     lines = []
     if state.default_dtype != torch.float32:
         lines.append(f"torch.set_default_dtype({state.default_dtype})")
@@ -651,7 +651,7 @@ def seconds(work):
 
 
 def compile_seconds(function, call, again):
-    """What the first call takes longer than another one."""
+    """Seconds that the first call takes longer than another one."""
     torch._dynamo.reset()
     with fresh_cache():  # Nothing comes from a cache, and torch's own cache stays as it is.
         first = seconds(lambda: call(function))

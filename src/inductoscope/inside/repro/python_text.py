@@ -43,7 +43,7 @@ _DYNAMO_NAME = re.compile(r"^(l_|L_)|(self_|modules_|parameters_|buffers_)|_+$")
 
 
 def input_name(name: str) -> str:
-    """What the program calls an input of a graph, as far as Dynamo's name for it tells."""
+    """The program's name for an input of a graph, as far as Dynamo's name for it tells."""
     return _DYNAMO_NAME.sub("", name) or name
 
 

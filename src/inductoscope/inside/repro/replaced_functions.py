@@ -32,7 +32,7 @@ _TABLES = (
 
 
 def replaced_functions_text(functions: Sequence[str]) -> str:
-    """What puts the program's own functions of these where they are; empty if there are none.
+    """Code that puts the program's own functions of these where they are; empty if there are none.
 
     `functions` are written 'name (file:line)'. Raises `ToolFailure` if one cannot be copied.
     """
@@ -50,7 +50,7 @@ def replaced_functions_text(functions: Sequence[str]) -> str:
 
 
 def replaced_parts_text(parts: Sequence[ReplacedPart]) -> tuple[str, str]:
-    """What puts these into torch's tables again, and does so; and why not, if it cannot be copied.
+    """Code that puts these into torch's tables again; and why not, if they cannot be copied.
 
     A script is tried without, too: they need not be what is wrong.
     """
@@ -120,7 +120,7 @@ def _as_pointwise(value: Any, own: FunctionType, name: str) -> str:
 
 
 def _as_registered(value: Any, own: FunctionType) -> str | None:
-    """What `register_lowering` was told of the program's function: it promotes and broadcasts."""
+    """The arguments of `register_lowering` for the program's function, as text."""
     for layer in takewhile(lambda layer: layer is not own, layers(value)):
         told = told_by_torch(layer, {"type_promotion_kind"})
         if told is not None:
@@ -287,7 +287,7 @@ def layers(function: Any) -> Iterator[Any]:
 
 
 def made_pointwise(function: Any) -> Mapping[str, Any] | None:
-    """What `make_pointwise` was given for this lowering; None if it did not make it."""
+    """The arguments of `make_pointwise` for this lowering; None if it did not make it."""
     return told_by_torch(function, {"fn", "override_return_dtype"})
 
 

@@ -23,7 +23,7 @@ from inductoscope.torch_facts.frames import is_users
 
 
 class SourceParts:
-    """What a script needs so that a function works in it, collected from the function's code."""
+    """The imports, values and functions that a function of the program needs in a script."""
 
     def __init__(self) -> None:
         self.imports: set[str] = set()
@@ -156,7 +156,7 @@ def _import_of(there: str, name: str, module: str) -> str:
 
 
 def _name_in_library(value: Any) -> str:
-    """What an installed package calls the only object of a class of its own; empty if it is none.
+    """The name that an installed package gives the only object of a class; empty if it is none.
 
     Such as the operations that a lowering is made of.
     """
@@ -258,7 +258,7 @@ def _write_defaults(function: FunctionType, arguments: ast.arguments) -> None:
 
 
 def names_in_defaults(text: str) -> set[str]:
-    """What a definition uses at once, and not only when it is called."""
+    """Names that a definition uses at once, and not only when it is called."""
     node: Any = ast.parse(text).body[0]
     given = [*node.args.defaults, *filter(None, node.args.kw_defaults)]
     return set().union(*map(_names_in, given))

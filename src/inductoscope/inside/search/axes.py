@@ -27,7 +27,7 @@ _KERNEL_STAGES = (stages.LOWERING, stages.CODEGEN, stages.LOOP_BODY, stages.SCHE
 
 @dataclass(frozen=True)
 class Situation:
-    """What is known about a failing candidate before any axis is tried on it."""
+    """Facts about a failing candidate, known before any axis is tried on it."""
 
     devices: frozenset[str] = frozenset()
     # As torch writes them, such as 'torch.float16'.

@@ -56,7 +56,7 @@ def as_bytes(item: Any) -> bytes:
 
 
 def from_bytes(data: bytes) -> Any:
-    """What was written."""
+    """Read what `as_bytes` wrote."""
     return torch.load(io.BytesIO(data), weights_only=False, pickle_module=_PICKLE)
 
 
@@ -119,7 +119,7 @@ def _kept_meta(node: Node) -> dict[str, Any]:
 
 
 def _attributes(module: GraphModule) -> dict[str, Any]:
-    """What the graph itself reads: constants, parameters, graphs inside it, modules it calls."""
+    """Attributes that the graph reads: constants, parameters, inner graphs, modules it calls."""
     targets = [node.target for node in module.graph.nodes if node.op in ("get_attr", "call_module")]
     return {str(target): attrgetter(str(target))(module) for target in targets}
 

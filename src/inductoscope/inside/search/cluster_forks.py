@@ -174,7 +174,7 @@ class ClusterForks(Forks):
 
 
 def _environment() -> tuple[tuple[str, str], ...]:
-    """What decides, on any machine, which code is generated and which modules are found."""
+    """Variables that decide which code is generated and which modules are found."""
     import torch
 
     given = sent_environment()
@@ -186,7 +186,7 @@ def _environment() -> tuple[tuple[str, str], ...]:
 
 
 def _answer_in(done: Future[bytes]) -> ForkAnswer:
-    """What a worker has sent; `ToolFailure` says why it has not."""
+    """The answer that a worker has sent; `ToolFailure` says why it has not."""
     if done.cancelled():
         raise ToolFailure("no worker is left")
     if (error := done.exception()) is not None:

@@ -1,7 +1,9 @@
-"""What stages and native compilers compute, and how long they wait for a processor.
+"""Measures what a candidate costs to compile, in a fork: by stage, by pass and by node.
 
-On a busy machine seconds say little: a compile that shares its processor with others takes twice as
-long and is no slower.
+Nothing is compared and nothing comes from a cache. The fork says which stages it enters and leaves,
+so that something is known even of one that has to be ended. On a busy machine seconds say little: a
+compile that shares its processor with others takes twice as long and is no slower. So what stages
+and native compilers compute, and how long they wait for a processor, is measured as well.
 """
 
 from __future__ import annotations
@@ -60,6 +62,8 @@ from inductoscope.recording.events import (
 )
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.stages import JUST_IN_TIME
+
+# --- clocks ---------------------------------------------------------------------------------------
 
 # A machine is calm if stages hardly ever wait for a processor.
 _CALM = 0.8
@@ -120,7 +124,7 @@ class StageClocks:
 
 @dataclass
 class NativeClocks:
-    """What each call of a native compiler computes, several of which may run at once."""
+    """Processor time of each call of a native compiler, several of which may run at once."""
 
     _began: dict[str, tuple[float, float]] = field(default_factory=dict)
     _ended: list[tuple[float, float]] = field(default_factory=list)
@@ -140,7 +144,7 @@ class NativeClocks:
 
 
 def native_spent(seconds: float, used: float, others: float, *, is_calm: bool) -> Spent:
-    """What a call has computed at least, where all that ended meanwhile have `used` so much.
+    """The least that a call has computed, where all that ended meanwhile have `used` so much.
 
     `others` are the seconds of those. One that hardly computes on a calm machine waits.
     """
@@ -162,11 +166,7 @@ def is_calm(seconds: Mapping[str, float], undelayed: Mapping[str, float]) -> boo
     return whole > 0 and sum(undelayed.values()) >= _CALM * whole
 
 
-# --- Measures what a candidate costs to compile, in a fork: by stage, by pass and by node ---------
-#
-# Nothing is compared and nothing comes from a cache. The fork says which stages it enters and
-# leaves, so that something is known even of one that has to be ended.
-
+# --- measuring ------------------------------------------------------------------------------------
 
 # Parts that took less of their stage are not worth a line.
 _SMALLEST_PART = 0.02
@@ -232,7 +232,7 @@ def _add(seconds: dict[str, float], name: str, more: float) -> None:
 
 @dataclass(frozen=True)
 class Measured:
-    """What a compile cost, and where its stacks were in the slowest stage."""
+    """The cost of a compile, and where its stacks were in the slowest stage."""
 
     cost: CompileCost
     hot: HotPath = field(default_factory=HotPath)
@@ -304,7 +304,7 @@ def _largest(parts: Sequence[PartCost]) -> list[list[Any]]:
 
 
 def measured_in(answer: ForkAnswer, candidate: Candidate, stage: str = "") -> Measured:
-    """What an answer says about the candidate's compile."""
+    """The cost of the candidate's compile, from a fork's answer."""
     result = answer.result if isinstance(answer.result, dict) else {}
     spent = _stage_seconds(answer)
     last = answer.last_stage
@@ -365,7 +365,7 @@ def _noted(answer: ForkAnswer) -> tuple[dict[str, float], dict[str, float]]:
 
 
 def _spent_until_ended(answer: ForkAnswer) -> Spent:
-    """What the stage in which a fork was ended has taken at least.
+    """The least that the stage in which a fork was ended has taken.
 
     As if all waiting for a processor had been there, and all computing before it had been.
     """
@@ -449,7 +449,7 @@ def plain_candidate(nodes: int, like: Candidate) -> Candidate:
 def measure_plain(
     like: Candidate, sizes: Sequence[int], forks: Forks, *, seconds: float
 ) -> list[Measured]:
-    """What plain graphs of these sizes cost, up to the first that cannot be compiled in time."""
+    """Costs of plain graphs of these sizes, up to the first that cannot be compiled in time."""
     found: list[Measured] = []
     for size in sizes:
         found.append(measure(plain_candidate(size, like), forks, seconds=seconds))
@@ -504,10 +504,10 @@ def seconds_to_be_slow(plain: Sequence[CompileCost], nodes: int, times: float, s
     return _ROOM * (times + 1) * (python + native) + 1.0
 
 
-# --- A graph at several sizes, to see how its compile time grows ----------------------------------
+# --- a graph at several sizes ---------------------------------------------------------------------
 #
-# Smaller ones are its first nodes. Larger ones are copies of it: one after the other where a result
-# fits as an input, side by side where none does.
+# They show how compile time grows. Smaller ones are its first nodes. Larger ones are copies of it:
+# one after the other where a result fits as an input, side by side where none does.
 
 _SHARES = (0.125, 0.25, 0.5)
 _FEWEST = 2
@@ -536,14 +536,29 @@ SIDE_BY_SIDE = "copies side by side"
 
 def repeated(candidate: Candidate, times: int) -> Copies:
     """The graph so many times: each copy reads a result of the one before, if that fits."""
-    link = _fitting(candidate)
-    copying = _Copying(candidate, link)
-    for _ in range(times):
-        copying.add_copy()
+    link, source, graph = _fitting(candidate), candidate.module.graph, Graph()
+    placeholders = source.find_nodes(op="placeholder")
+    inputs: list[Any] = []
+    copies: list[dict[Node, Node]] = [{} for _ in range(times)]
+    # All inputs first: Dynamo wants them before everything else.
+    for number, new in enumerate(copies):
+        for place, node in enumerate(placeholders):
+            if number == 0 or link is None or link[1] != place:
+                inputs.append(candidate.inputs[place])
+                new[node] = graph.placeholder(f"{node.name}_{len(inputs)}")
+    ends: list[Node] = []
+    outputs: list[Node] = []
+    for new in copies:
+        if link is not None and ends:
+            new[placeholders[link[1]]] = ends[link[0]]
+        graph.graph_copy(source, new)
+        ends = [new[node] for node in source.output_node().all_input_nodes]
+        outputs += ends
+    graph.output(tuple(dict.fromkeys(outputs)))
     made = replace(
         candidate,
-        module=copying.module(),
-        inputs=tuple(copy_values(copying.inputs)),
+        module=GraphModule(candidate.module, graph),
+        inputs=tuple(copy_values(inputs)),
         recipes=(),
         earlier=None,
         marks=(),
@@ -551,78 +566,20 @@ def repeated(candidate: Candidate, times: int) -> Copies:
     return Copies(made, SIDE_BY_SIDE if link is None else CHAINED)
 
 
-class _Copying:
-    """A graph that consists of ever more copies of another."""
-
-    def __init__(self, candidate: Candidate, link: tuple[int, int] | None) -> None:
-        self._candidate, self._link = candidate, link
-        self._graph = Graph()
-        self._outputs: list[Node] = []
-        # What the last copy hands to the next one.
-        self._handed: Node | None = None
-        self.inputs: list[Any] = []
-
-    def add_copy(self) -> None:
-        """One more copy."""
-        new: dict[Node, Node] = {}
-        place = 0
-        for node in self._candidate.module.graph.nodes:
-            if node.op == "output":
-                self._end([new[old] for old in node.all_input_nodes])
-            elif node.op == "placeholder":
-                new[node] = self._given(node, place)
-                place += 1
-            else:
-                new[node] = self._graph.node_copy(node, new.__getitem__)
-
-    def _given(self, node: Node, place: int) -> Node:
-        if self._handed is not None and self._link is not None and self._link[1] == place:
-            return self._handed
-        self.inputs.append(self._candidate.inputs[place])
-        return self._graph.placeholder(f"{node.name}_{len(self.inputs)}")
-
-    def _end(self, outputs: list[Node]) -> None:
-        self._handed = None if self._link is None else outputs[self._link[0]]
-        self._outputs += outputs
-
-    def module(self) -> GraphModule:
-        """All copies."""
-        self._graph.output(tuple(dict.fromkeys(self._outputs)))
-        return GraphModule(self._candidate.module, _placeholders_first(self._graph))
-
-
-def _placeholders_first(graph: Graph) -> Graph:
-    """Dynamo wants a graph's inputs before everything else, in order."""
-    first = next((node for node in graph.nodes if node.op != "placeholder"), None)
-    late = []
-    seen = False
-    for node in graph.nodes:
-        seen = seen or node is first
-        if seen and node.op == "placeholder":
-            late.append(node)
-    for node in late:
-        if first is not None:
-            first.prepend(node)
-    return graph
-
-
 def _fitting(candidate: Candidate) -> tuple[int, int] | None:
     """The first result that has shape and type of an input: its place, and the input's."""
-    module = candidate.module
-    outputs: Sequence[Node] = module.graph.output_node().all_input_nodes
-    for number, node in enumerate(outputs):
+    for number, node in enumerate(candidate.module.graph.output_node().all_input_nodes):
         value = node.meta.get("example_value", node.meta.get("val"))
-        if not isinstance(value, torch.Tensor):
-            continue
         for place, given in enumerate(candidate.inputs):
             if _is_alike(given, value) and not isinstance(given, torch.nn.Parameter):
                 return number, place
     return None
 
 
-def _is_alike(given: Any, value: torch.Tensor) -> bool:
+def _is_alike(given: Any, value: Any) -> bool:
     return (
         isinstance(given, torch.Tensor)
+        and isinstance(value, torch.Tensor)
         and tuple(given.shape) == tuple(value.shape)
         and given.dtype == value.dtype
     )

@@ -83,7 +83,7 @@ def locate_error(candidate: Candidate, failure: Failure, forks: Forks) -> Locati
 def _at_run(
     candidate: Candidate, failure: Failure, forks: Forks, *, is_on_device: bool
 ) -> Location:
-    """What a compiled graph was at when it failed."""
+    """The kernel or the code that was running when a compiled graph failed."""
     place = Location(stage=failure.stage, function=failure.function, text=failure.text)
     if is_on_device or failure.kind in (ERROR, SIGNAL):
         at_kernel = _at_kernel(candidate, failure, forks)
@@ -216,7 +216,7 @@ class WrongKernel:
 
 @dataclass(frozen=True)
 class _Watched:
-    """What one call of the graph showed."""
+    """The findings of one call of the graph."""
 
     location: Location
     # The last kernel that has returned, and what was raised.

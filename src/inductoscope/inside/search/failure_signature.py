@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 import traceback
 from collections.abc import Sequence
@@ -30,6 +29,7 @@ from inductoscope.recording.events import (
 from inductoscope.recording.layout import signal_name
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.frames import is_own, shorten
+from inductoscope.torch_facts.messages import plain_message
 
 
 def failure_of_comparison(comparison: EagerComparison) -> Failure | None:
@@ -54,7 +54,7 @@ def failure_of_error(error: BaseException) -> Failure:
     """An exception of the compiler as a failure."""
     inner = innermost(error)
     functions = raising_functions(inner) or raising_functions(error)
-    message = _shortened(_without_place(_without_frames(str(inner))))
+    message = _shortened(plain_message(str(inner)))
     on_device = device_error(message)
     if on_device:
         # Whichever call happens to notice it, and whatever type of exception that one raises.
@@ -111,20 +111,6 @@ def _telling(functions: Sequence[str]) -> tuple[str, ...]:
     return (*functions[:6], *of_inductor[:8])
 
 
-# What a C++ kernel that torch.compile calls puts before its complaint; in a package it does not.
-_PLACE_IN_KERNEL = re.compile(r"^\w+, \S+\.cpp:\d+, ")
-
-
-def _without_place(message: str) -> str:
-    """An error of a kernel without its generated file, so that it is the same in a package."""
-    return _PLACE_IN_KERNEL.sub("", message)
-
-
-def _without_frames(message: str) -> str:
-    """An error of torch's C++ code without its native stack, which differs between runs."""
-    return message.partition("\nException raised from ")[0]
-
-
 def _shortened(message: str) -> str:
     """The beginning and the end; the long command of a native compiler is in between."""
     return message if len(message) < 2000 else f"{message[:600]}\n…\n{message[-1400:]}"
@@ -158,7 +144,7 @@ def raising_functions(error: BaseException) -> list[str]:
 
 
 def failure_of_answer(answer: ForkAnswer) -> Failure | None:
-    """What a fork's end says about its candidate."""
+    """The failure of a candidate, from how its fork ended."""
     last = answer.last_stage
     stage, detail = (last.event.stage, last.event.detail) if last else ("", "")
     if answer.timed_out:

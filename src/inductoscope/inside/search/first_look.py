@@ -40,7 +40,7 @@ _FEW_NODES = 60
 
 @dataclass(frozen=True)
 class Look:
-    """What one batch of forks showed."""
+    """The findings of one batch of forks."""
 
     aspect: str
     # Of the candidate itself.

@@ -75,7 +75,7 @@ class ForkProgress:
         return innermost.stage if innermost is not None else ""
 
     def take(self, data: bytes) -> None:
-        """What the fork has sent."""
+        """Follow the messages that the fork has sent."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
             with contextlib.suppress(ValueError, KeyError, TypeError):

@@ -79,7 +79,7 @@ def _view_of(owner: int, whole: torch.Tensor, value: torch.Tensor) -> str:
 
 
 def shared_name(number: int) -> str:
-    """What a recipe calls the input that it is a view of."""
+    """The name by which a recipe calls the input that it is a view of."""
     return f"shared_{number}"
 
 
@@ -132,7 +132,7 @@ def _order_of(number: int, recipes: Sequence[str]) -> int:
 
 
 def _fitting(text: str, like: torch.Tensor) -> torch.Tensor | None:
-    """What a text makes, if it has the form of the original."""
+    """The tensor that a text makes, if it has the form of the original."""
     try:
         made: torch.Tensor = make_inputs([text], [like])[0]
     except Exception:

@@ -41,7 +41,7 @@ _RUNS = 6
 
 @dataclass(frozen=True)
 class MemoryEvidence:
-    """What was found out, and sentences for a report."""
+    """A fault in the use of memory, if there is one, and sentences for a report."""
 
     fault: MemoryFault | None = None
     texts: tuple[str, ...] = ()
@@ -62,7 +62,7 @@ def memory_work(candidate: Candidate, failure: Failure) -> Work | None:
 
 
 def evidence_of(answer: ForkAnswer) -> MemoryEvidence:
-    """What the fork found out."""
+    """The evidence in a fork's answer."""
     if answer.signal is not None:
         text = f"with other bytes in and around its buffers, {failure_of_signal(answer).text}"
         return MemoryEvidence(texts=(text,))
@@ -83,7 +83,7 @@ def of_changed_memory(candidate: Candidate, forks: Forks) -> MemoryEvidence:
 def sanitizer_evidence(
     candidate: Candidate, failure: Failure, forks: Forks, place: Path
 ) -> tuple[str, ...]:
-    """What AddressSanitizer says of a kernel that kills its process; nothing about other failures.
+    """AddressSanitizer's findings on a kernel that kills its process; none about other failures.
 
     It compiles the kernel once more, in a process that starts slowly: this takes longest of all.
     """

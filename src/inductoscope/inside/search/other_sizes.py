@@ -57,7 +57,7 @@ class OtherSize:
 
 @dataclass(frozen=True)
 class SizesCalled:
-    """What came of it: the sizes that were called, and the first that is wrong."""
+    """The sizes that were called, and the first that is wrong."""
 
     called: tuple[str, ...] = ()  # names
     wrong: OtherSize | None = None
@@ -68,7 +68,7 @@ class SizesCalled:
         return ", ".join(self.called)
 
     def failure_of(self, candidate: Candidate | None) -> Failure | None:
-        """What is wrong there, if it is wrong as well when the package is made once more."""
+        """The failure there, if it is wrong as well when the package is made once more."""
         if candidate is None:
             return None
         failure = Oracle(Forks(workers=1, seconds=_TO_COMPILE)).failure(candidate)

@@ -106,7 +106,7 @@ _SECONDS = 120.0
 
 
 def eager_values(candidate: Candidate, compute: Callable[[Candidate], Any]) -> Any:
-    """What `compute` returns for the candidate; tensors in it have to be in main memory."""
+    """The result of `compute` for the candidate; tensors in it have to be in main memory."""
     if not candidate.device:
         return compute(candidate)
     with tempfile.TemporaryDirectory() as folder:

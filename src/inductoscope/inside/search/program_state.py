@@ -1,4 +1,4 @@
-"""What a program has set in torch that its compiled code depends on, for another thread or process.
+"""The settings of torch that a program's compiled code depends on, for another thread or process.
 
 Torch keeps gradients and autocast per thread. The rest belongs to the process; a copy of the
 program that was taken before does not have it.

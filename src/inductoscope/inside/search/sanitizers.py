@@ -97,7 +97,7 @@ class SanitizerFinding:
 
 @dataclass(frozen=True)
 class SanitizerReport:
-    """What the sanitizers found; `why_not` if they could not look."""
+    """The findings of the sanitizers; `why_not` if they could not look."""
 
     findings: tuple[SanitizerFinding, ...] = ()
     why_not: str = ""
@@ -183,7 +183,7 @@ def _plain(value: Any) -> Any:
 
 
 def _libraries() -> list[str]:
-    """What has to be loaded before all else; C++ exceptions need the standard library, too."""
+    """Libraries to load before all else; C++ exceptions need the standard library, too."""
     found = []
     for name in ("libasan.so", "libstdc++.so.6"):
         with contextlib.suppress(OSError, subprocess.SubprocessError):
@@ -242,7 +242,7 @@ _UNDEFINED = re.compile(r"^(/\S+\.cpp):(\d+):\d+: runtime error: (.*)$", re.M)
 
 
 def findings_in(printed: str, wrapper: str) -> tuple[SanitizerFinding, ...]:
-    """What the sanitizers printed about generated sources, the access out of bounds first."""
+    """Findings about generated sources in what was printed, the access out of bounds first."""
     found = []
     address = _ADDRESS.search(printed)
     frame = _FRAME.search(printed, address.end()) if address else None

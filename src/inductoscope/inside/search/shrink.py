@@ -128,7 +128,7 @@ def apply_pass(
 def _shrink_at_once(
     subject: Subject, oracle: Oracle, passes: Sequence[ShrinkPass]
 ) -> Candidate | None:
-    """What the passes come to if the failure needs nothing that they change; None if it does.
+    """The result of all passes if the failure needs nothing that they change; None if it does.
 
     One trial instead of several, for a failure of which every trial takes long.
     """

@@ -51,7 +51,7 @@ def main() -> None:
 
 
 def run_trial(order: Any, say: Any = lambda event: None) -> tuple[str, bool]:
-    """What happens when the graph is called at the size, and whether that shows a fault."""
+    """Call the graph at the size: what happens, in words, and whether that shows a fault."""
     import torch
 
     from inductoscope.inside.compare.guarded_memory import GuardedMemory

@@ -32,7 +32,7 @@ def relevant_axes(candidate: Candidate, failure: Failure, location: Location) ->
 
 
 def situation_of(candidate: Candidate, location: Location) -> Situation:
-    """What is known about the candidate."""
+    """The facts about the candidate that decide which axes can matter."""
     tensors = [value for value in candidate.inputs if isinstance(value, torch.Tensor)]
     return Situation(
         devices=_devices(candidate, tensors),
@@ -68,7 +68,7 @@ def find_suppressing_axes(
 
 
 def suppressing(axis: Axis, application: str) -> SuppressingAxis:
-    """What is handed over about an axis that suppresses a failure."""
+    """An axis that suppresses a failure, as data to hand over."""
     return SuppressingAxis(
         axis.name,
         axis.stage,

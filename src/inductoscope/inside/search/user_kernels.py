@@ -85,7 +85,7 @@ def register_kernels(
 
 @contextlib.contextmanager
 def keeping_kernels() -> Iterator[None]:
-    """What is reset meanwhile does not forget the kernels that graphs refer to."""
+    """Keeps the kernels that graphs refer to while torch is reset."""
     table = _table()
     names = ("id_to_kernel", "kernel_to_id", "constant_args") if table is not None else ()
     kept = {name: dict(getattr(table, name)) for name in names}

@@ -124,7 +124,7 @@ def in_custom_operators(candidate: Candidate) -> Location:
 
 
 def wrong_with_backend(candidate: Candidate, backend: str, aspect: str = "value") -> str:
-    """What is wrong with the candidate when another backend compiles it; "" if nothing is."""
+    """Describes the wrong result of the candidate with another backend; "" if it is right."""
     case = Case(as_function(candidate.module), candidate.inputs, candidate.backward)
     with compiling(candidate):
         outcome = run_compiled(candidate, compiled(candidate, backend))
@@ -380,7 +380,7 @@ def _names_in_first_graph(nodes: Iterable[Any]) -> set[str]:
 
 
 def _sources(node: Any) -> list[Any]:
-    """What a node was made from, in all earlier graphs."""
+    """The nodes of all earlier graphs that a node was made from."""
     found = list(node.meta.get("from_node") or ())
     for source in found:
         found.extend(getattr(source, "from_node", None) or ())
@@ -588,7 +588,7 @@ def _other_strides(found: KernelDivergence) -> str:
 
 
 def _loop_body_value(found: KernelDivergence, widened: bool) -> torch.Tensor | None:
-    """What the loop body stores into the buffer; None if it cannot be evaluated."""
+    """The value that the loop body stores into the buffer; None if it cannot be evaluated."""
     from torch._inductor.scheduler import SchedulerNode
 
     values = _known_buffers(found)
