@@ -33,16 +33,12 @@ SECONDS = 20.0
 
 # A child of a worker, which answers every question in this way.
 CHILD = """
-import os, socket, time
-from inductoscope.processes.messages import receive_message, send_message
-connection = socket.socket(fileno=os.dup(0))
-while True:
-    try:
-        receive_message(connection)
-    except OSError:
-        break
-    began = time.monotonic()
-    send_message(connection, ANSWER)
+import time
+from base64 import b64encode
+def serve(channel, folder):
+    for request in channel.requests():
+        began = time.monotonic()
+        channel.say("answer", data=b64encode(ANSWER).decode())
 """
 # After a moment, with the time when it began and the time when it ended.
 SLOW_ANSWER = 'time.sleep(0.2) or f"{began} {time.monotonic()}".encode()'
@@ -51,7 +47,7 @@ SLOW_ANSWER = 'time.sleep(0.2) or f"{began} {time.monotonic()}".encode()'
 @pytest.fixture
 def child_kind(tmp_path: Path) -> Iterator[ChildKind]:
     (tmp_path / "slow_echo.py").write_text(CHILD.replace("ANSWER", SLOW_ANSWER))
-    yield ChildKind("slow_echo", (("PYTHONPATH", str(tmp_path)),))
+    yield ChildKind("slow_echo:serve", (("PYTHONPATH", str(tmp_path)),))
     end_idle_children()
 
 
@@ -77,7 +73,7 @@ def test_a_child_that_was_just_taken_survives_when_another_client_cleans_up(
 
 
 def test_of_children_that_share_a_gpu_only_some_are_busy_at_once(child_kind: ChildKind) -> None:
-    limited = ChildKind(child_kind.module, child_kind.environment, at_once=2)
+    limited = ChildKind(child_kind.function, child_kind.environment, at_once=2)
     with ThreadPoolExecutor(5) as threads:
         answers = list(threads.map(lambda _: ask_child(limited, b"?", SECONDS), range(8)))
         spans = [tuple(map(float, answer.split())) for answer in answers]

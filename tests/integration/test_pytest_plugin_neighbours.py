@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from inductoscope.processes.tree import processes_below
+from inductoscope.processes.ending import processes_below
 from support.programs import Workplace
 from support.running import is_running
 from support.suites import BARE, PYTEST, recordings_left, run_suite, written

@@ -12,10 +12,9 @@ from inductoscope.doctor.verdict import (
     keep_verdict,
     read_verdict,
 )
-from inductoscope.inside.scope import describe_launcher
 from inductoscope.launch.program import record_ending
 from inductoscope.recording.location import create_recording
-from inductoscope.recording.writer import StreamWriter
+from inductoscope.recording.writer import StreamWriter, describe_launcher
 from support.examples import inductoscope
 
 SUMMARY = "The compiled program gives a wrong result at x.py:3, because of aten.tanh.default."

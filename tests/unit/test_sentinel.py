@@ -24,7 +24,6 @@ from inductoscope.doctor.failure import WRONG
 from inductoscope.doctor.sentinel_options import SentinelOptions, options_from
 from inductoscope.doctor.sentinel_run import read_shadows
 from inductoscope.errors import UsageError
-from inductoscope.inside.scope import describe_process
 from inductoscope.inside.sentinel.bias_test import (
     ROUNDINGS,
     Bet,
@@ -35,7 +34,7 @@ from inductoscope.inside.sentinel.bias_test import (
 from inductoscope.inside.sentinel.sentinel import TimeShare
 from inductoscope.recording.events import CallShadowed, ShadowsEnded
 from inductoscope.recording.location import create_recording
-from inductoscope.recording.writer import StreamWriter
+from inductoscope.recording.writer import StreamWriter, describe_process
 
 UNIT = 1e-7
 MARGIN = 64 * UNIT

@@ -83,7 +83,7 @@ async def run_command(
         command = GuardedCommand(tool_command(words), folder=folder, environment=tool_environment())
     except OSError as error:
         raise ToolFailure(f"The command cannot be started: {error.strerror}.") from error
-    printed, said = _Heard(command.child.stdout), _Heard(command.child.stderr)
+    printed, said = _Heard(command.process.stdout), _Heard(command.process.stderr)
     code = 0
     try:
         await _follow(command, printed, said, _News(said, json_path, say))
@@ -103,7 +103,7 @@ async def _follow(command: GuardedCommand, printed: _Heard, said: _Heard, news: 
     async with anyio.create_task_group() as listening:
         listening.start_soon(printed.listen)
         listening.start_soon(said.listen)
-        while command.child.poll() is None:
+        while command.process.poll() is None:
             await anyio.sleep(_LOOK_EVERY)
             await news.tell()
         # What it started may still have the pipes open, so their end is not waited for.

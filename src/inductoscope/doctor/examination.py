@@ -25,6 +25,11 @@ from inductoscope.doctor.repro.verify import TIMES, FreshProcesses
 from inductoscope.doctor.runs import Runs, Say
 from inductoscope.inside import private_cache
 from inductoscope.inside.scope import describe_launcher
+from inductoscope.launch.environment import (
+    CACHE_VARIABLE,
+    private_cache,
+    private_cache_without_scope,
+)
 from inductoscope.processes.children import with_absolute_path
 from inductoscope.recording.writer import StreamWriter
 
@@ -194,9 +199,9 @@ class Doctor:
         """The user's environment, with compiled binaries shared and no results from a cache."""
         own = {k: val for k, val in os.environ.items() if k not in OWN_VARIABLES}
         found = with_absolute_path(own)
-        found.update(private_cache.environment(self._runs.cache))
-        found.pop(private_cache.PRIVATE_CACHE_VARIABLE)
-        found.update(private_cache.without_scope(self._runs.cache))
+        found.update(private_cache(self._runs.cache))
+        found.pop(CACHE_VARIABLE)
+        found.update(private_cache_without_scope(self._runs.cache))
         found.update(TORCHINDUCTOR_FX_GRAPH_CACHE="0", TORCHINDUCTOR_AUTOGRAD_CACHE="0")
         # A reproducer may start child processes that use the GPU.
         found.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")

@@ -8,13 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from inductoscope.doctor.failure import Failure
+from inductoscope.launch.environment import PARTS_VARIABLE, with_parts
 from inductoscope.model.entities import NotedDifference
 from inductoscope.recording.codec import decode, encode
 from inductoscope.recording.layout import EXAMINATION
 
 VARIABLE = "INDUCTOSCOPE_DOCTOR"
-# Which module of the tool the start-up hook starts inside a process.
-INSIDE_VARIABLE = "INDUCTOSCOPE_INSIDE"
 
 # Files in the recording's folder.
 FOLDER = EXAMINATION
@@ -99,7 +98,7 @@ class Instructions:
         return {
             **without,
             VARIABLE: json.dumps(encode(self)),
-            INSIDE_VARIABLE: "inside.doctor.checking_agent",
+            **with_parts("record", "check"),
             # A kernel that fails is then the one that is named.
             "CUDA_LAUNCH_BLOCKING": "1",
             # Otherwise to ask whether there is a GPU would make forks useless.
@@ -110,7 +109,7 @@ class Instructions:
 
 
 # Not for a run without the doctor. Limits on threads that the user has set are the user's own.
-OWN_VARIABLES = (VARIABLE, INSIDE_VARIABLE)
+OWN_VARIABLES = (VARIABLE, PARTS_VARIABLE)
 
 
 def instructions_from(environment: Mapping[str, str] = os.environ) -> Instructions:

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any
 from inductoscope.doctor.finding import FailureFinding, claim_of, finding_in
 from inductoscope.doctor.instructions import FOLDER, STOPPED, Instructions
 from inductoscope.errors import ToolFailure
-from inductoscope.inside import private_cache
-from inductoscope.inside.scope import describe_launcher
+from inductoscope.launch.environment import private_cache, private_cache_without_scope
 from inductoscope.launch.program import environment_for, record_ending, start_or_discard
 from inductoscope.processes.children import start_group
 from inductoscope.processes.ending import end_child
@@ -43,6 +42,7 @@ from inductoscope.recording.reader import StreamReader, stream_paths
 from inductoscope.recording.writer import StreamWriter
 from inductoscope.torch_facts import stages
 from inductoscope.wording import count_of
+from inductoscope.recording.writer import StreamWriter, describe_launcher
 
 # What watches and judges a program is imported once that runs, while it loads torch itself.
 if TYPE_CHECKING:
@@ -156,12 +156,12 @@ def run_program(
     )
     environment = {
         **scope,
-        **private_cache.environment(cache),
+        **private_cache(cache),
         # A workaround may change what is compiled without changing the keys of a cache.
         "TORCHINDUCTOR_FX_GRAPH_CACHE": "0",
         "TORCHINDUCTOR_AUTOGRAD_CACHE": "0",
         **instructions.environment(),
-        **({} if instructions.inside else private_cache.without_scope(cache)),
+        **({} if instructions.inside else private_cache_without_scope(cache)),
     }
     stream = StreamWriter(folder, first_event=describe_launcher)
     started = time.monotonic()

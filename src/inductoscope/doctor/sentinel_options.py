@@ -7,7 +7,8 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from inductoscope.doctor.instructions import INSIDE_VARIABLE, VARIABLE
+from inductoscope.doctor.instructions import VARIABLE
+from inductoscope.launch.environment import with_parts
 from inductoscope.recording.codec import decode, encode
 
 
@@ -26,7 +27,7 @@ class SentinelOptions:
         """The variables that bring the sentinel into the program; all else stays as it is."""
         return {
             VARIABLE: json.dumps(encode(self)),
-            INSIDE_VARIABLE: "inside.sentinel.sentinel_agent",
+            **with_parts("record", "sentinel"),
         }
 
 

@@ -8,7 +8,6 @@ them.
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,19 +20,11 @@ from inductoscope.analysis.bounds.sizes import AdmittedSizes, EdgeSize, edge_siz
 from inductoscope.analysis.bounds.verdicts import Broken, JudgedAccess
 from inductoscope.model.entities import Recording
 from inductoscope.model.memory import GraphMemory
-from inductoscope.processes.children import (
-    INSIDE,
-    ChildLimits,
-    ChildProgram,
-    ChildResult,
-    run_child,
-)
+from inductoscope.processes.children import ChildCall, ChildLimits, ChildResult, run_child
 from inductoscope.recording.values import members
 from inductoscope.targets.work_list import GraphOrder, captured_graphs
 from inductoscope.torch_facts.index_expressions import NotUnderstood, NoValue, value_of
 from inductoscope.wording import count_of
-
-_CHILD = INSIDE / "search" / "size_trial_child.py"
 
 
 @dataclass(frozen=True)
@@ -58,13 +49,9 @@ class TrialOrder:
     # Values that inputs must hold somewhere, by the input's name.
     values: Mapping[str, int]
 
-    def to_json(self) -> str:
-        return json.dumps(asdict(self))
 
-
-def trial_order_from(text: str) -> TrialOrder:
-    """The order that `to_json` wrote."""
-    data = json.loads(text)
+def trial_order_from(data: Mapping[str, Any]) -> TrialOrder:
+    """The order that was sent as plain data."""
     sized = tuple(GraphOrder(**graph) for graph in data["sized"])
     return TrialOrder(GraphOrder(**data["recorded"]), sized, data["values"])
 
@@ -112,13 +99,13 @@ def _try(
 
 def _ended(order: TrialOrder, seconds: float) -> ChildResult:
     with tempfile.TemporaryDirectory(prefix="inductoscope-size-") as name:
-        (path := Path(name, "order.json")).write_text(order.to_json(), "utf-8")
-        return run_child(
-            ChildProgram(_CHILD, (str(path),), _environment(Path(name))),
-            ChildLimits(seconds=seconds),
+        call = ChildCall(
+            "inductoscope.inside.search.size_trial_child:try_sizes",
+            {"order": asdict(order)},
+            _environment(Path(name)),
             Path(name),
-            lambda event: None,
         )
+        return run_child(call, ChildLimits(seconds=seconds))
 
 
 def _environment(scratch: Path) -> dict[str, str]:
@@ -136,9 +123,9 @@ def _environment(scratch: Path) -> dict[str, str]:
 def _outcome(ended: ChildResult) -> tuple[str, bool, int]:
     """The outcome in words, whether it shows a fault, and how many sizes were called."""
     calls = sum(event.get("event") == "calling" for event in ended.events)
-    said = next((e for e in reversed(ended.events) if e.get("event") == "ran"), None)
+    said = ended.find("ran")
     if said is not None:
-        return str(said.get("text", "")), said.get("fails") is True, calls
+        return said["text"], said["fails"], calls
     if ended.signal and calls:
         return f"the compiled graph dies of {ended.signal} at this size", True, calls
     if ended.exit_code is None:

@@ -1,71 +1,118 @@
-"""Runs in a child process: sets limits, then runs a Python file here, or becomes a program.
+"""Runs in a child process: calls one function of the tool, under limits.
 
-    python bounded.py LIMITS file FILE ARGUMENTS...
-    python bounded.py LIMITS program PROGRAM ARGUMENTS...
-    python bounded.py LIMITS guarded DESCRIPTOR PROGRAM ARGUMENTS...
+    python child.py REQUESTS EVENTS
 
-LIMITS is JSON, the keywords of `limit_resources`.
+Both are descriptors of pipes that carry JSON, one message a line. The first request says what to
+call, with what, and under which limits; `processes.children` writes it. The function gets the
+`Channel` and reports through it. The last event is `done`, or `error` with what was raised.
 
-For a file, standard input is a pipe that the parent holds and never writes to, so it ends when the
-parent does, for whatever reason. A small fork waits for that and then ends the whole process group.
-A thread could not: a compiler that never gives Python's lock back would keep it from running.
+The requests end when the parent does, for whatever reason. A small fork waits for that and then
+ends the whole process group. A thread could not: a compiler that never gives Python's lock back
+would keep it from running.
 
-A guarded program has this process as its parent, and so has what it leaves behind: see guard.py.
+Any Python may run this file. It loads the package from where it is, so that whatever is installed
+beside the package stays out of sight.
 """
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import json
 import os
-import runpy
+import select
 import signal
 import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_LONGEST_MESSAGE = 20_000
+
+
+class Channel:
+    """The child's end of both pipes."""
+
+    def __init__(self, requests: int, events: int) -> None:
+        self.descriptors: tuple[int, ...] = (requests, events)
+        for descriptor in self.descriptors:
+            os.set_inheritable(descriptor, False)
+
+    def say(self, event: str, **facts: Any) -> None:
+        """Report an event."""
+        if not self.descriptors:
+            return
+        line = json.dumps({"event": event, "at": time.monotonic(), **facts}, default=str)
+        os.write(self.descriptors[1], line.encode() + b"\n")
+
+    def ready(self) -> None:
+        """Report that everything is loaded: from now on the time limit counts."""
+        self.say("ready")
+
+    def requests(self) -> Iterator[Any]:
+        """Requests as they arrive, until the parent sends no more."""
+        rest = b""
+        while data := os.read(self.descriptors[0], 1 << 16):
+            *whole, rest = (rest + data).split(b"\n")
+            yield from map(json.loads, whole)
+
+    def close(self) -> None:
+        """Give the pipes up: called in a fork that goes its own way."""
+        for descriptor in self.descriptors:
+            os.close(descriptor)
+        self.descriptors = ()
 
 
 def main() -> None:
-    """Run what the command line names, bound by the limits."""
-    limits, kind, name, *arguments = sys.argv[1:]
-    _limit(json.loads(limits), alone=kind == "program")
-    if kind == "guarded":
-        _guarded(int(name), arguments)
-    if kind == "program":
-        # Python ignores the signal of a file that gets too large, and so would the program.
-        signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
-        os.execvp(name, [name, *arguments])
-    if os.fork() == 0:
-        _guard()
-    # The folder of this file is first on the path of a script: its names must not hide others.
-    sys.path[:] = [folder for folder in sys.path if folder != os.path.dirname(__file__)]
-    sys.argv = [name, *arguments]
-    runpy.run_path(name, run_name="__main__")
+    """Call what the first request names."""
+    # The folder of a script is first on the path: its names must not hide others.
+    sys.path[:] = [place for place in sys.path if place != os.path.dirname(__file__)]
+    channel = Channel(*map(int, sys.argv[1:3]))
+    order = next(channel.requests())
+    _load("inductoscope.processes.limits:limit_resources")(**order["limits"])
+    if order["ends_group"] and os.fork() == 0:
+        _end_group_with_parent(channel)
+    try:
+        _load(order["function"])(channel, **order["given"])
+    except SystemExit:
+        raise
+    except BaseException as error:
+        channel.say("error", kind=type(error).__name__, message=_message(error))
+        raise
+    channel.say("done")
 
 
-# The package may be on the path of the parent alone.
-_ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+def _load(name: str) -> Callable[..., None]:
+    module, _, function = name.partition(":")
+    if "inductoscope" not in sys.modules:
+        spec: Any = importlib.util.spec_from_file_location(
+            "inductoscope",
+            os.path.join(_PACKAGE, "__init__.py"),
+            submodule_search_locations=[_PACKAGE],
+        )
+        package = sys.modules["inductoscope"] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(package)
+    found: Callable[..., None] = getattr(importlib.import_module(module), function)
+    return found
 
 
-def _limit(limits: dict[str, int], *, alone: bool) -> None:
-    sys.path.insert(0, _ROOT)
-    from inductoscope.processes.limits import die_with_parent, limit_resources
-
-    sys.path.remove(_ROOT)
-    if alone:
-        die_with_parent()
-    limit_resources(**limits)
-
-
-def _guarded(descriptor: int, command: list[str]) -> None:
-    sys.path.insert(0, _ROOT)
-    from inductoscope.inside.guard import run_guarded
-
-    run_guarded(descriptor, command)
-
-
-def _guard() -> None:
-    os.closerange(1, 256)
-    while os.read(0, 1):
-        pass
+def _end_group_with_parent(channel: Channel) -> None:
+    requests, events = channel.descriptors
+    os.dup2(requests, 0)
+    os.closerange(1, max(events, requests, 256) + 1)
+    ended = select.poll()
+    ended.register(0, 0)  # Nothing is read: requests are for the function.
+    ended.poll()
     os.kill(0, signal.SIGKILL)  # Everything in its own process group.
+
+
+def _message(error: BaseException) -> str:
+    text = str(error) or repr(error)
+    cause = error.__cause__ or error.__context__
+    if cause is not None and str(cause) and str(cause) not in text:
+        text += f"\n{type(cause).__name__}: {cause}"
+    return text[-_LONGEST_MESSAGE:]
 
 
 if __name__ == "__main__":

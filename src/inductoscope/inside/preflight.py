@@ -20,8 +20,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
-from inductoscope.inside import private_cache
-from inductoscope.inside.install import Installer
+from inductoscope.inside.start import Part
+from inductoscope.launch.environment import TARGET_VARIABLE
 from inductoscope.preflight import (
     ANY_RANK,
     CALLS,
@@ -387,29 +387,22 @@ _ANSWERS: dict[str, Callable[[_ObjectCall, _KeptObjects], None]] = {
 }
 
 
-# --- Starts inside the user's process, in place of the recorder: see `capture/bootstrap` ----------
+# --- the rank -------------------------------------------------------------------------------------
 
-# What the start-up hook imports.
-MODULE = "inside.preflight"
-TARGET_VARIABLE = "INDUCTOSCOPE_TARGET"
 _KEPT_ALIVE: list[Any] = []
 
 
-def start(folder: str) -> Installer:
-    """Pretend to be one rank of a job. Called before torch is imported."""
-    on_import = {
-        **private_cache.on_import(),
-        GROUPS_MODULE: lambda: _or_give_up(lambda: pretend_group(Path(folder))),
-    }
+def pretended_rank(folder: Path) -> Part:
+    """Have the program be one rank of a job. Made before torch is imported."""
+    groups = functools.partial(_or_give_up, lambda: pretend_group(folder))
+    on_import = {GROUPS_MODULE: groups}
     target = os.environ.get(TARGET_VARIABLE)
     if target:
-        on_import["torch"] = _device(target)
-    installer = Installer((), on_import=on_import)
-    installer.start()
-    return installer
+        on_import["torch"] = functools.partial(_or_give_up, _device(target))
+    return Part(on_import=on_import)
 
 
-def _device(target: str) -> Any:
+def _device(target: str) -> Callable[[], None]:
     from inductoscope.inside.pretend import (
         make_every_tensor_fake,
         prepare,
@@ -426,10 +419,10 @@ def _device(target: str) -> Any:
         pretend_devices(stand_in, int(os.environ["LOCAL_WORLD_SIZE"]))
         _KEPT_ALIVE.append(make_every_tensor_fake())
 
-    return lambda: _or_give_up(begin)
+    return begin
 
 
-def _or_give_up(work: Any) -> None:
+def _or_give_up(work: Callable[[], None]) -> None:
     """The program must not run as something else: with a real group it would wait for others."""
     try:
         work()

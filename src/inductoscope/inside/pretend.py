@@ -9,27 +9,25 @@ import importlib.util
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from types import ModuleType, SimpleNamespace, TracebackType
 from typing import Any, NoReturn
 
 from inductoscope.errors import ToolFailure
-from inductoscope.inside import private_cache
-from inductoscope.inside.hooks import HOOKS
-from inductoscope.inside.install import Installer
 from inductoscope.inside.observe import current_compile_id
 from inductoscope.inside.program_settings import set_by_the_tool
 from inductoscope.inside.scope import SCOPE
 from inductoscope.inside.stand_in import StandIn, load_stand_in
-from inductoscope.inside.uncaught import record_until_exit
-from inductoscope.processes.stack_signal import answer_with_stacks
+from inductoscope.inside.start import Part
+from inductoscope.launch.environment import TARGET_VARIABLE
 from inductoscope.recording.events import TargetNoted
 from inductoscope.torch_facts.gpu_targets import (
     Architecture,
     Target,
     architecture,
+    has_triton,
     parse_target,
 )
 from inductoscope.torch_facts.messages import (
@@ -41,11 +39,6 @@ from inductoscope.torch_facts.messages import (
 from inductoscope.torch_facts.triton_kernels import Resources, amd_resources, nvidia_resources
 
 _OWN_SETTINGS = ("compile_threads", "shape_padding")
-
-
-def has_triton() -> bool:
-    """Whether kernels can be compiled, without importing anything."""
-    return importlib.util.find_spec("triton") is not None
 
 
 def pretend(target: Target, *, machine_code: bool = True) -> None:
@@ -84,29 +77,6 @@ def take_over(stand_in: StandIn, target: Target, *, precompiles: bool = True) ->
         time_nothing(precompiles=precompiles)
     else:
         write_kernels_only()
-
-
-def devices_for_graphs(graphs: Iterable[Any]) -> dict[str, str]:
-    """Where recorded devices go: everything that computed moves to the device that exists.
-
-    Graphs of a program on a GPU keep what they have on the CPU there; graphs of a program on the
-    CPU go as a whole.
-    """
-    kinds = {kind for graph in graphs for kind in _kinds(graph.graph)}
-    accelerators = kinds - {"cpu", "meta"}
-    return dict.fromkeys(accelerators or {"cpu"}, "cuda:0")
-
-
-def _kinds(data: Any) -> Iterable[str]:
-    if isinstance(data, list):
-        for item in data:
-            yield from _kinds(item)
-    elif isinstance(data, dict):
-        device = data.get("device")
-        if "dtype" in data and isinstance(device, str):
-            yield device.partition(":")[0]
-        for item in data.values():
-            yield from _kinds(item)
 
 
 # --- What torch does otherwise than on a real device, noted in the recording ----------------------
@@ -706,33 +676,21 @@ def _apply(module: Any, function: Callable[[Any], Any], recurse: bool = True) ->
     return module
 
 
-# --- Starts recording inside a whole program that is to see a device which does not exist ---------
+# --- a whole program that is to see the device ----------------------------------------------------
 #
 # Everything the program computes is fake from its first tensor on: it has shapes and no values.
-
-TARGET_VARIABLE = "INDUCTOSCOPE_TARGET"
-# What the start-up hook imports instead of the recorder alone.
-MODULE = "inside.pretend"
 
 _KEPT: list[Any] = []
 
 
-def start(folder: str) -> Installer:
-    """Record this process and pretend that the device exists. Called before torch is imported."""
+def pretended_device(folder: Path) -> Part:
+    """Have the program see the device. Made before torch is imported."""
     target = parse_target(os.environ[TARGET_VARIABLE])
     try:
         stand_in = prepare(target)
     except Exception as error:
         _give_up(error)
-    on_import = {**private_cache.on_import(), "torch": lambda: _begin(stand_in, target)}
-    installer = Installer(HOOKS, on_import=on_import)
-    if SCOPE.active:
-        return installer
-    SCOPE.open(Path(folder))
-    installer.start()
-    record_until_exit()
-    answer_with_stacks(Path(folder))
-    return installer
+    return Part(on_import={"torch": lambda: _begin(stand_in, target)})
 
 
 def _begin(stand_in: StandIn, target: Target) -> None:

@@ -7,15 +7,18 @@ keeps its id. Inputs are fake, nothing is run.
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from inductoscope.inside.confinement import stay_inside
 from inductoscope.inside.observe import enter_stage, leave_stage, record_error
 from inductoscope.inside.private_cache import trust_compiler
 from inductoscope.inside.rebuilding import Rebuilder, Rebuilt, Unbuildable
 from inductoscope.inside.scope import SCOPE
+from inductoscope.launch.environment import RECORDING_VARIABLE
 from inductoscope.model.fx import graph_from
 from inductoscope.recording.events import (
     CompileEnd,
@@ -23,9 +26,49 @@ from inductoscope.recording.events import (
     GraphLeft,
     TargetNoted,
 )
-from inductoscope.targets.work_list import GraphOrder
+from inductoscope.targets.work_list import GraphOrder, Order, devices_for_graphs, order_from
 from inductoscope.torch_facts import stages
+from inductoscope.torch_facts.gpu_targets import parse_target
 from inductoscope.torch_facts.messages import asked_in_vain
+
+if TYPE_CHECKING:
+    from inductoscope.inside.child import Channel
+
+
+def compile_graphs(channel: Channel, order: dict[str, Any]) -> None:
+    """Runs in a child process: compile the graphs of an order, and report the outcome of each.
+
+    The scope is inside this process, as in a recorded program, and writes the new recording.
+    """
+    wanted = order_from(order)
+    devices = _prepare(wanted)
+    stay_inside(_own_folders())
+    channel.ready()
+    for number, graph in enumerate(wanted.graphs):
+        channel.say("graph-start", number=number, compile=graph.compile)
+        result = compile_graph(graph, wanted.settings, devices)
+        channel.say("graph", number=number, compile=graph.compile, **result)
+
+
+def _own_folders() -> list[str]:
+    """Where this process may write: its recording, its caches, its temporary files."""
+    names = (RECORDING_VARIABLE, "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "TMPDIR")
+    return [os.environ[name] for name in names if os.environ.get(name)]
+
+
+def _prepare(order: Order) -> dict[str, str]:
+    """Load torch, with a pretended device if one is asked for."""
+    if order.target:
+        from inductoscope.inside.pretend import pretend
+
+        pretend(parse_target(order.target), machine_code=order.machine_code)
+    import torch  # noqa: F401  (the scope begins)
+
+    write_cpp_only()
+    if not order.target:
+        time_nothing()
+        return {}
+    return devices_for_graphs(order.graphs)
 
 
 def compile_graph(

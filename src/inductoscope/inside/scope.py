@@ -9,9 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import platform
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -20,9 +18,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from inductoscope.recording.events import Event, HookError, ProcessStart
-from inductoscope.recording.privacy import storable, without_secrets
-from inductoscope.recording.writer import StreamWriter
+from inductoscope.recording.events import Event, HookError
+from inductoscope.recording.writer import StreamWriter, describe_process
 from inductoscope.torch_facts.frames import is_compilers
 from inductoscope.torch_facts.stage_lookup import stage_that_raised
 from inductoscope.torch_facts.stages import NO_STAGE
@@ -293,26 +290,6 @@ def _raised_by_signal_handler(error: BaseException) -> bool:
             return True
         entry = entry.tb_next
     return False
-
-
-def describe_process(role: str = "") -> ProcessStart:
-    """The first event of a stream: who writes it."""
-    return ProcessStart(
-        role=role,
-        pid=os.getpid(),
-        parent=os.getppid(),
-        argv=tuple(without_secrets(getattr(sys, "orig_argv", sys.argv))),
-        executable=sys.executable,
-        python=platform.python_version(),
-        rank=os.environ.get("RANK", ""),
-        environment=storable(os.environ),
-        names_threads=True,
-    )
-
-
-def describe_launcher() -> ProcessStart:
-    """The first event of the stream that the tool itself writes."""
-    return describe_process(role="launcher")
 
 
 SCOPE = Scope()

@@ -1,38 +1,120 @@
-"""Starts the scope inside a process of the recorded program."""
+"""Starts the parts of the tool inside a process of the user's program.
+
+A part is data: hooks, work to do when a module is imported, and settings of torch. The environment
+names the parts of a process; without names it is recorded. A new part is a line in `PARTS`.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import functools
+import importlib
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from inductoscope.errors import UsageError
 from inductoscope.inside import private_cache
 from inductoscope.inside.hooks import HOOKS
 from inductoscope.inside.install import Installer
+from inductoscope.inside.program_settings import set_by_the_tool
 from inductoscope.inside.scope import SCOPE
 from inductoscope.inside.uncaught import record_uncaught, record_until_exit
-from inductoscope.launch.environment import RECORDING_VARIABLE
+from inductoscope.launch.environment import PARTS_VARIABLE, RECORDING_VARIABLE, PartName
 from inductoscope.processes.stack_signal import answer_with_stacks
 from inductoscope.recording.location import create_recording
 from inductoscope.torch_facts.torch_names import Hook
 
+# For each part, the function that makes it; it is given the folder of the recording.
+PARTS: dict[PartName, str] = {
+    "record": "inductoscope.inside.start:recorder",
+    "check": "inductoscope.inside.doctor.checking_agent:checker",
+    "sentinel": "inductoscope.inside.sentinel.sentinel_agent:sentinel",
+    "values": "inductoscope.inside.doctor.kernel_values_agent:value_saver",
+    "pretend": "inductoscope.inside.pretend:pretended_device",
+    "rank": "inductoscope.inside.preflight:pretended_rank",
+    "call-times": "inductoscope.inside.profiling.call_clock:call_profiler",
+    "kernel-times": "inductoscope.inside.profiling.kernel_clock:kernel_profiler",
+    "memory": "inductoscope.inside.profiling.memory_agent:memory_profiler",
+    "eager-memory": "inductoscope.inside.profiling.eager_memory_agent:eager_memory_profiler",
+    "alternate": "inductoscope.inside.profiling.alternating_calls:alternating_profiler",
+}
 
-def start(folder: str, *, on_import: dict[str, Callable[[], None]] | None = None) -> Installer:
-    """Record this process, and those that it forks, into `folder`. Called on import of torch.
 
-    `on_import` names what else to do once modules are imported.
-    """
-    installer = Installer(HOOKS, on_import={**private_cache.on_import(), **(on_import or {})})
-    if SCOPE.active:
-        return installer  # Another of our start-up hooks came first.
-    SCOPE.open(Path(folder))
+@dataclass(frozen=True)
+class Part:
+    """What one part of the tool puts into a process."""
+
+    hooks: tuple[Hook, ...] = ()
+    # By the name of a module: what to do once it has been imported.
+    on_import: Mapping[str, Callable[[], None]] = field(default_factory=dict)
+    # Settings of torch's config modules, by their full names.
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    # Called before the first hook is installed.
+    begin: Callable[[], None] = lambda: None
+
+
+def recorder(folder: Path) -> Part:
+    """Record what the compiler does in this process, and in those that it forks."""
+
+    def begin() -> None:
+        SCOPE.open(folder)
+        record_until_exit()
+        answer_with_stacks(folder)
+
+    return Part(hooks=HOOKS, begin=begin)
+
+
+_started: list[Installer] = []
+
+
+def start(folder: str) -> Installer:
+    """Start the parts that the environment names. Called when torch is about to be imported."""
+    if _started:
+        return _started[0]  # Another of our start-up hooks came first.
+    names: Any = (os.environ.get(PARTS_VARIABLE) or "record").split(",")
+    parts = [Part(on_import=private_cache.on_import()), *(_made(n, Path(folder)) for n in names)]
+    installer = Installer(
+        [hook for part in parts for hook in part.hooks], on_import=_joined_work(parts)
+    )
+    _started.append(installer)
+    for part in parts:
+        part.begin()
     installer.start()
-    record_until_exit()
-    answer_with_stacks(Path(folder))
     return installer
+
+
+def _made(name: PartName, folder: Path) -> Part:
+    module, _, function = PARTS[name].partition(":")
+    part: Part = getattr(importlib.import_module(module), function)(folder)
+    return part
+
+
+def _joined_work(parts: Sequence[Part]) -> dict[str, Callable[[], None]]:
+    """For each module, the work of all parts in their order; settings come first."""
+    work: dict[str, list[Callable[[], None]]] = defaultdict(list)
+    for part in parts:
+        for name, value in part.settings.items():
+            work[name.rpartition(".")[0]].append(functools.partial(_set, name, value))
+    for part in parts:
+        for module, each in part.on_import.items():
+            work[module].append(each)
+    return {module: functools.partial(_do_all, found) for module, found in work.items()}
+
+
+def _set(name: str, value: Any) -> None:
+    set_by_the_tool(name)
+    module, _, setting = name.rpartition(".")
+    setattr(sys.modules[module], setting, value)
+
+
+def _do_all(work: Sequence[Callable[[], None]]) -> None:
+    for each in work:
+        SCOPE.guard(each)
 
 
 # --- Recording from inside a program or a notebook: `with inductoscope.record() as recording:` ----

@@ -1,8 +1,6 @@
-"""What the torch of one Python reports about itself. Runs in its own process.
+"""Runs in a child process: what the torch of one Python reports about itself.
 
-That Python need not have inductoscope: this file is run by its path and imports only the standard
-library and torch. It reads one JSON object, the question, from standard input and writes one JSON
-object, the answer, to standard output. It must also answer if torch is missing or broken, so the
+That Python need not have inductoscope. It must also answer if torch is missing or broken, so the
 parts are independent, and a part that fails is named in "notes".
 """
 
@@ -10,21 +8,19 @@ from __future__ import annotations
 
 import difflib
 import importlib
-import json
 import os
 import platform
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from inductoscope.inside.child import Channel
 
 
-def main() -> None:
-    answers = _private_stdout()
-    # Running a file puts its folder in front: `import flags` must not find ours.
-    sys.path.pop(0)
-    question = json.load(sys.stdin)
-    with os.fdopen(answers, "w", encoding="utf-8") as stream:
-        json.dump(answer(question), stream)
+def describe_torch(channel: Channel, question: dict[str, Any]) -> None:
+    """Report what was asked for."""
+    channel.say("answer", answer=answer(question))
 
 
 def answer(question: dict[str, Any]) -> dict[str, Any]:
@@ -58,13 +54,6 @@ def answer(question: dict[str, Any]) -> dict[str, Any]:
         "artifacts": part("TORCH_LOGS", lambda: _artifacts(question["artifacts"])),
         "notes": notes,
     }
-
-
-def _private_stdout() -> int:
-    """Keep standard output for the answer: what torch prints on import goes to standard error."""
-    kept = os.dup(1)
-    os.dup2(2, 1)
-    return kept
 
 
 def _short(error: BaseException) -> str:
@@ -207,7 +196,3 @@ def _artifact(registry: Any, state: Any, name: str) -> dict[str, Any]:
 def _level(level: int | None) -> str:
     logging = importlib.import_module("logging")
     return "off" if level is None else str(logging.getLevelName(level))
-
-
-if __name__ == "__main__":
-    main()

@@ -28,10 +28,9 @@ from inductoscope.kernels.plan import (
     with_settings,
 )
 from inductoscope.processes.children import (
-    INSIDE,
+    ChildCall,
     ChildEvent,
     ChildLimits,
-    ChildProgram,
     ChildResult,
     run_child,
 )
@@ -54,7 +53,6 @@ _OUT_OF_MEMORY = re.compile(
     r"|failed to map segment",
     re.IGNORECASE,
 )
-_OUTSIDE_TRITON = ("import", "preparation")
 
 
 @dataclass(frozen=True)
@@ -161,114 +159,91 @@ def _keep(folder: Path, output: Path) -> dict[str, Path]:
 def _attempt(plan: Plan, limits: ChildLimits, folder: Path, say: Callable[[str], None]) -> Attempt:
     script = folder / "alone.py"
     script.write_text(script_text(plan), "utf-8")
-    script.with_suffix(".target").write_text(plan.target.kind)
-    program = ChildProgram(
-        INSIDE / "triton_probe.py",
-        (str(script), str(folder)),
+    call = ChildCall(
+        "inductoscope.inside.triton_kernels:compile_alone",
+        {"script": str(script), "folder": str(folder), "device": plan.target.kind},
         {
+            **os.environ,
             "TRITON_CACHE_DIR": str(folder / "cache"),
             "TRITON_ALWAYS_COMPILE": "1",
             "TRITON_DUMP_PTXAS_LOG": "1",
             "TMPDIR": str(folder),  # What ptxas leaves when it is killed goes with the folder.
         },
+        folder,
     )
-    ended = run_child(program, limits, folder, lambda event: _tell(event, say))
+
+    def tell(event: ChildEvent) -> None:
+        if event["event"] == "start":
+            say(f"stage {event['stage']}")
+
+    ended = run_child(call, limits, tell)
     _check_start(plan, limits, ended)
     return _judged(plan, ended, folder)
 
 
-def _tell(event: ChildEvent, say: Callable[[str], None]) -> None:
-    if event.get("event") == "start" and event.get("stage") not in _OUTSIDE_TRITON:
-        say(f"stage {event.get('stage')}")
-
-
 def _check_start(plan: Plan, limits: ChildLimits, ended: ChildResult) -> None:
     """Raise if the child never started compiling: that says nothing about the kernel."""
-    said = {str(event.get("event")): event for event in ended.events}
-    if "no backend" in said:
+    if ended.find("ready"):
+        return
+    if ended.find("no backend"):
         raise ToolFailure(
             f"The installed Triton {_version(ended)} has no backend for {plan.target.kind}. "
             "Give another --target, or install a Triton that supports it."
         )
-    if any(event.get("stage") == "preparation" for event in ended.events):
-        return
-    error = said.get("error") or said.get("missing")
-    if error is not None:
-        message = f"{error.get('kind')}: {error.get('message')}"
-    elif ended.exit_code is None:
+    message = ended.problem
+    if ended.exit_code is None:
         message = f"it did not finish within {limits.start_seconds:g} s"
-    else:
-        message = f"exit code {ended.exit_code}: {ended.output[-500:].strip()}"
     advice = " Give more with --memory." if _OUT_OF_MEMORY.search(message + ended.output) else ""
-    raise ToolFailure(f"The kernel's script could not be loaded: {message}.{advice}")
+    raise ToolFailure(f"The kernel's script could not be loaded: {message[:500]}.{advice}")
 
 
 def _version(ended: ChildResult) -> str:
-    return next((str(e.get("version")) for e in ended.events if e.get("event") == "triton"), "")
+    return str((ended.find("triton") or {}).get("version", ""))
 
 
 def _judged(plan: Plan, ended: ChildResult, folder: Path) -> Attempt:
     stages, began = _stages(ended)
-    compiled = next((e for e in ended.events if e.get("event") == "compiled"), None)
-    finished = _moment(compiled) if compiled else ended.stopped_at
+    compiled = ended.find("compiled")
+    finished = compiled["at"] if compiled else ended.stopped_at
     seconds = round(max(0.0, finished - began), 3)
-    version = _version(ended)
+    attempt = Attempt("fails", seconds, stages, triton=_version(ended))
     if compiled is not None:
-        resources = _resources(plan, compiled, ended.output, folder)
-        return Attempt("compiles", seconds, stages, resources=resources, triton=version)
+        resources = _resources(plan, compiled["shared"], ended.output, folder)
+        return replace(attempt, outcome="compiles", resources=resources)
     if ended.exit_code is None:
         group = waiting_processes(ended.observed) if ended.observed is not None else []
-        return Attempt(
-            "does not end",
-            seconds,
-            stages,
+        return replace(
+            attempt,
+            outcome="does not end",
             waits_for=blocking_child(group),
             itself=group[0] if group else None,
-            triton=version,
         )
-    return Attempt("fails", seconds, stages, message=_failure(ended), triton=version)
-
-
-def _moment(event: ChildEvent) -> float:
-    value = event.get("at")
-    return float(value) if isinstance(value, (int, float)) else 0.0
+    message = ended.problem
+    if _OUT_OF_MEMORY.search(message):
+        message = f"it ran out of the memory that --memory allows. {message}"
+    return replace(attempt, message=message)
 
 
 def _stages(ended: ChildResult) -> tuple[tuple[TritonStage, ...], float]:
-    """The stages with their seconds, and when the first began."""
+    """The stages with their seconds, and when the first began.
+
+    What comes before the first stage is preparation: the versions of tools, the cache's key.
+    """
     started: dict[str, float] = {}
     seconds: dict[str, float | None] = {}
     for event in ended.events:
-        name = str(event.get("stage"))
-        if event.get("event") == "start" and name != "import":
-            started[name] = _moment(event)
-            seconds[name] = None
-            if name != "preparation" and seconds.get("preparation", 0.0) is None:
-                # What comes before the first stage: the versions of the tools, the cache's key.
-                seconds["preparation"] = round(_moment(event) - started["preparation"], 4)
-        elif event.get("event") == "end" and name in started:
-            seconds[name] = round(_moment(event) - started[name], 4)
+        name = "preparation" if event["event"] == "ready" else str(event.get("stage"))
+        if event["event"] in ("ready", "start"):
+            if seconds.get("preparation", 0.0) is None:
+                seconds["preparation"] = round(event["at"] - started["preparation"], 4)
+            started[name], seconds[name] = event["at"], None
+        elif event["event"] == "end":
+            seconds[name] = round(event["at"] - started[name], 4)
     stages = tuple(TritonStage(name, value) for name, value in seconds.items())
     return stages, min(started.values(), default=ended.stopped_at)
 
 
-def _failure(ended: ChildResult) -> str:
-    error = next((e for e in ended.events if e.get("event") == "error"), None)
-    if error is not None:
-        text = f"{error.get('kind')}: {error.get('message')}"
-    elif ended.signal:
-        text = f"{ended.signal} killed the compiler. {ended.output[-2000:].strip()}"
-    else:
-        text = f"exit code {ended.exit_code}. {ended.output[-2000:].strip()}"
-    if _OUT_OF_MEMORY.search(text):
-        text = f"it ran out of the memory that --memory allows. {text}"
-    return text.strip()
-
-
-def _resources(plan: Plan, compiled: ChildEvent, output: str, folder: Path) -> Resources:
-    metadata: Any = compiled.get("metadata")
-    shared = metadata.get("shared") if isinstance(metadata, dict) else None
-    shared = shared if isinstance(shared, int) else None
+def _resources(plan: Plan, shared: int | None, output: str, folder: Path) -> Resources:
     if plan.target.kind == "hip":
         return amd_resources(read_form(folder, "amdgcn"), shared)
     return nvidia_resources(output, read_form(folder, "usage"), shared)
@@ -312,30 +287,24 @@ def ask_torch(kernel: KernelFile, limits: ChildLimits, folder: Path) -> tuple[li
         return [], "torch is not installed"
     module = folder / "asked.py"
     module.write_text(module_text(kernel), "utf-8")
-    answers: list[ChildEvent] = []
-    program = ChildProgram(
-        INSIDE / "torch_configs.py",
-        (str(module),),
-        {"TRITON_CACHE_DIR": str(folder / "cache"), "TORCHINDUCTOR_CACHE_DIR": str(folder)},
+    caches = {"TRITON_CACHE_DIR": str(folder / "cache"), "TORCHINDUCTOR_CACHE_DIR": str(folder)}
+    call = ChildCall(
+        "inductoscope.inside.triton_kernels:torch_configs",
+        {"module": str(module)},
+        {**os.environ, **caches},
+        folder,
     )
-    bound = ChildLimits(_SECONDS, _SECONDS, limits.memory_gib)
-    ended = run_child(program, bound, folder, answers.append)
-    for answer in (*answers, *ended.events):
-        if answer.get("event") == "configs":
-            return _configs_from(kernel, answer), ""
-        if answer.get("event") == "error":
-            return [], f"torch could not answer ({str(answer.get('message'))[:300]})"
-    if ended.exit_code is None:
-        return [], f"torch did not answer within {_SECONDS:g} s"
-    return [], f"torch did not answer ({ended.output[-300:].strip() or ended.exit_code})"
+    ended = run_child(call, ChildLimits(_SECONDS, _SECONDS, limits.memory_gib))
+    answer = ended.find("configs")
+    if answer is None:
+        return [], f"torch did not answer ({ended.problem[:300]})"
+    return _configs_from(kernel, answer), ""
 
 
 def _configs_from(kernel: KernelFile, answer: ChildEvent) -> list[Config]:
-    origin = f"the heuristics of the installed torch {answer.get('torch')}"
-    found = answer.get("configs")
-    given = [c for c in found if isinstance(c, Mapping)] if isinstance(found, list) else []
+    origin = f"the heuristics of the installed torch {answer['torch']}"
     own = (*kernel.body.constexpr_arguments, "num_warps", "num_stages")
-    return [Config(_ordered(config, own), origin) for config in given]
+    return [Config(_ordered(config, own), origin) for config in answer["configs"]]
 
 
 def _ordered(config: Mapping[str, Any], first: tuple[str, ...]) -> dict[str, Any]:

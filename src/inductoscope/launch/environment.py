@@ -1,15 +1,75 @@
-"""How the scope reaches a process: a start-up hook on PYTHONPATH, and the recording's folder."""
+"""The variables through which the tool reaches the processes of the user's program."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
+from typing import Literal
+
+from inductoscope.launch import vector_probes
 
 RECORDING_VARIABLE = "INDUCTOSCOPE_RECORDING"
+# Which parts of the tool run in a process; see the table in `inside.start`.
+PARTS_VARIABLE = "INDUCTOSCOPE_INSIDE"
+# The GPU that the parts `pretend` and `rank` pretend.
+TARGET_VARIABLE = "INDUCTOSCOPE_TARGET"
+# The private cache that a process is to use.
+CACHE_VARIABLE = "INDUCTOSCOPE_PRIVATE_CACHE"
+
+# Below a private cache.
+HEADERS = "precompiled_headers"
+TEMPORARY = "tmp"
+
 BOOTSTRAP = Path(__file__).resolve().parents[1] / "inside" / "bootstrap"
+
+PartName = Literal[
+    "record",
+    "check",
+    "sentinel",
+    "values",
+    "pretend",
+    "rank",
+    "call-times",
+    "kernel-times",
+    "memory",
+    "eager-memory",
+    "alternate",
+]
 
 
 def with_scope(environment: dict[str, str]) -> dict[str, str]:
-    """An environment with the scope's start-up hook in front of PYTHONPATH."""
+    """An environment with the start-up hook in front of PYTHONPATH."""
     paths = [str(BOOTSTRAP), *filter(None, [environment.get("PYTHONPATH")])]
     return {**environment, "PYTHONPATH": os.pathsep.join(paths)}
+
+
+def with_parts(*names: PartName) -> dict[str, str]:
+    """The variable that starts these parts; without it, a process is only recorded."""
+    return {PARTS_VARIABLE: ",".join(names)}
+
+
+def private_cache(folder: Path) -> dict[str, str]:
+    """Variables that make torch and Triton use the private cache in `folder`."""
+    return {
+        CACHE_VARIABLE: str(folder),
+        "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
+        "TRITON_CACHE_DIR": str(folder / "triton"),
+    }
+
+
+def private_cache_without_scope(folder: Path) -> dict[str, str]:
+    """Variables for a process without the scope: its headers are in the private cache too.
+
+    torch puts them under the folder for temporary files; they are found there through a link.
+    What the compiler can do for the processor is not asked again where it is known.
+    """
+    import getpass
+
+    temporary = folder / TEMPORARY
+    owner = temporary / f"torchinductor_{getpass.getuser()}"
+    owner.mkdir(parents=True, exist_ok=True)
+    (folder / HEADERS).mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        (owner / HEADERS).symlink_to(folder / HEADERS)
+    return {"TMPDIR": str(temporary), **vector_probes.variables(os.environ)}

@@ -22,15 +22,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from inductoscope.errors import ToolFailure, UsageError
-from inductoscope.inside import private_cache
-from inductoscope.inside.scope import describe_launcher
-from inductoscope.launch.environment import RECORDING_VARIABLE, with_scope
+from inductoscope.launch.environment import RECORDING_VARIABLE, private_cache, with_scope
 from inductoscope.model.process_position import OPTIONS_WITH_VALUE
 from inductoscope.recording.events import Exited, Launched
 from inductoscope.recording.layout import CACHE
 from inductoscope.recording.location import discard_recording
 from inductoscope.recording.privacy import without_secrets
-from inductoscope.recording.writer import StreamWriter
+from inductoscope.recording.writer import StreamWriter, describe_launcher
 
 if TYPE_CHECKING:
     from inductoscope.model.entities import Ending
@@ -136,7 +134,7 @@ def environment_for(folder: Path, base: Mapping[str, str], *, fresh: bool) -> di
     environment = with_scope(dict(base))
     environment[RECORDING_VARIABLE] = str(folder)
     if fresh:
-        environment.update(private_cache.environment(folder / CACHE))
+        environment.update(private_cache(folder / CACHE))
     return environment
 
 

@@ -16,7 +16,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from inductoscope.inside.private_cache import HEADERS, TEMPORARY
+from inductoscope.launch.environment import HEADERS, TEMPORARY
 from inductoscope.processes.status import read_status
 from inductoscope.recording.layout import (
     CACHE,

@@ -6,7 +6,6 @@ inputs for, and never in the tool's own process.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -19,10 +18,10 @@ from inductoscope.errors import ToolFailure, UsageError
 from inductoscope.packages import cpp_library
 from inductoscope.packages.package import Package, PackagedModel
 from inductoscope.processes.children import (
-    INSIDE,
+    NO_LIMIT,
+    ChildCall,
     ChildEvent,
     ChildLimits,
-    ChildProgram,
     ChildResult,
     run_child,
 )
@@ -31,7 +30,6 @@ from inductoscope.torch_facts.package_wrappers import BrokenGuard, InputFacts, t
 from inductoscope.wording import count_of
 
 # CUDA reserves more addresses than any machine has memory.
-_NO_LIMIT_GIB = float(1 << 20)
 
 # What torch raises where a file of a package cannot be written.
 _NOT_UNPACKED = "Failed to extract zip file"
@@ -94,16 +92,19 @@ def run_package(
     for path in (request.inputs, *request.operators):
         if not path.is_file():
             raise UsageError(f"{path} does not exist, or is not a file.")
-    order = folder / "order.json"
-    order.write_text(json.dumps(_order(package, model, request, folder)), "utf-8")
     environment = child_environment(folder)
-    program = ChildProgram(INSIDE / "packages" / "child.py", (str(order),), environment)
+    call = ChildCall(
+        "inductoscope.inside.packages.child:run_package",
+        {"order": _order(package, model, request, folder)},
+        {**os.environ, **environment},
+        folder,
+    )
 
     def on_event(event: ChildEvent) -> None:
-        if event.get("event") == "stage":
-            on_step(STEPS.get(str(event.get("stage")), "working"))
+        if event["event"] == "stage":
+            on_step(STEPS.get(event["stage"], "working"))
 
-    ended = run_child(program, limits_for(model, request.limits), folder, on_event)
+    ended = run_child(call, limits_for(model, request.limits), on_event)
     _raise_if_full(package, ended, folder)
     return _outcome(ended, model)
 
@@ -134,7 +135,7 @@ def child_environment(folder: Path) -> dict[str, str]:
 def limits_for(model: PackagedModel, limits: ChildLimits) -> ChildLimits:
     """A limit of addresses only where addresses mean memory."""
     wide = replace(limits, cores=os.cpu_count() or 1)
-    return wide if model.device in ("", "cpu") else replace(wide, memory_gib=_NO_LIMIT_GIB)
+    return wide if model.device in ("", "cpu") else replace(wide, memory_gib=NO_LIMIT)
 
 
 def _order(
@@ -142,7 +143,6 @@ def _order(
 ) -> dict[str, Any]:
     wrapper = model.wrapper
     return {
-        "search_path": str(Path(__file__).parents[2]),
         "package": str(package.path.absolute()),
         "kind": package.kind,
         "model": model.name,

@@ -17,8 +17,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from inductoscope.errors import ToolFailure
-from inductoscope.inside import preflight, private_cache
-from inductoscope.launch.environment import RECORDING_VARIABLE, with_scope
+from inductoscope.launch.environment import (
+    RECORDING_VARIABLE,
+    TARGET_VARIABLE,
+    private_cache,
+    with_parts,
+    with_scope,
+)
 from inductoscope.preflight import OBJECTS, OUTPUT, TRACE
 from inductoscope.preflight.rank_files import rank_folder
 from inductoscope.processes.children import start_group
@@ -154,9 +159,9 @@ def environment_of(job: PretendedJob, rank: int, base: Mapping[str, str]) -> dic
         # As torchrun sets it where several ranks share a host; it becomes part of compiled code.
         "OMP_NUM_THREADS": "1",
         **with_scope(dict(base)),
-        **private_cache.environment(job.folder / "cache"),
+        **private_cache(job.folder / "cache"),
         RECORDING_VARIABLE: str(own),
-        "INDUCTOSCOPE_INSIDE": preflight.MODULE,
+        **with_parts("rank"),
         "TORCH_TRACE": str(own / TRACE),
         "RANK": str(rank),
         "LOCAL_RANK": str(rank % job.on_each_host),
@@ -169,7 +174,7 @@ def environment_of(job: PretendedJob, rank: int, base: Mapping[str, str]) -> dic
         "MASTER_PORT": "29500",
     }
     if job.target:
-        found[preflight.TARGET_VARIABLE] = job.target
+        found[TARGET_VARIABLE] = job.target
     return found
 
 

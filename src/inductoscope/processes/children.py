@@ -1,4 +1,8 @@
-"""Runs a child in a process group of its own, under limits, and leaves nothing behind."""
+"""Starts children, limits them, follows what they report, and leaves nothing of them behind.
+
+A child calls one function below `inductoscope.inside`: see `inside/child.py` for what it is given
+and how it answers. Each leads a process group of its own.
+"""
 
 from __future__ import annotations
 
@@ -9,28 +13,34 @@ import select
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
-from inductoscope.processes.ending import end_child
+from inductoscope.errors import ToolFailure
+from inductoscope.processes.ending import end_child, end_started, processes_below
 from inductoscope.processes.limits import die_with_parent
-from inductoscope.processes.tree import (
-    Observation,
-    end_what_is_left,
-    observe_group,
-    processes_below,
-)
+
+if TYPE_CHECKING:
+    from inductoscope.processes.tree import Observation
 
 ChildEvent = dict[str, Any]
+Stream = int | IO[bytes]
 
+_CHILD = str(Path(__file__).resolve().parents[1] / "inside" / "child.py")
 _LOOK_EVERY = 0.25  # seconds
+_AT_ONCE = 1 << 16
 _MOST_OUTPUT = 200_000  # characters kept of what the child printed
-# The place of all that imports torch.
-INSIDE = Path(__file__).parents[1] / "inside"
-_BOUNDED = str(INSIDE / "child.py")
+_OUTPUT = "output.txt"
+# For what is no part of the tool: its Python loads nothing that a user has installed.
+_ISOLATED = (sys.executable, "-I", "-S")
+
+
+# Where addresses do not mean memory, as with a GPU.
+NO_LIMIT = float("inf")
 
 
 @dataclass(frozen=True)
@@ -38,15 +48,207 @@ class ChildLimits:
     """What one child may take."""
 
     seconds: float = 60.0
-    start_seconds: float = 300.0  # until Triton, and torch where needed, are imported
+    start_seconds: float = 300.0  # until it says that it is ready
     memory_gib: float = 16.0
     file_bytes: int = 4 << 30
     cores: int = 1  # that a program may keep busy all the time
 
-    def as_json(self, **more: int) -> str:
-        """For `bounded.py`."""
-        memory = int(self.memory_gib * 2**30)
-        return json.dumps({"memory": memory, "file_size": self.file_bytes, **more})
+    @property
+    def resources(self) -> dict[str, int]:
+        """For `limit_resources`."""
+        memory = {"memory": int(self.memory_gib * 2**30)} if self.memory_gib != NO_LIMIT else {}
+        return {**memory, "file_size": self.file_bytes}
+
+
+@dataclass(frozen=True)
+class ChildCall:
+    """A function as "module:name", what it is given, and how its process is set up."""
+
+    function: str
+    given: Mapping[str, Any] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    folder: Path | None = None
+    resources: Mapping[str, int] = field(default_factory=dict)
+    python: Sequence[str] = (sys.executable,)
+    # Whether the whole group is ended with the parent; else the function sees to that itself.
+    ends_group: bool = True
+
+
+class Child:
+    """A started child: requests go to it, events come from it."""
+
+    def __init__(
+        self, call: ChildCall, *, stdin: Stream = subprocess.DEVNULL, stdout: Stream, stderr: Stream
+    ) -> None:
+        reading, self._requests = os.pipe()
+        self._events, writing = os.pipe()
+        self._rest = b""
+        try:
+            self.process = subprocess.Popen(
+                [*call.python, _CHILD, str(reading), str(writing)],
+                stdin=stdin,
+                stdout=stdout,
+                stderr=stderr,
+                pass_fds=(reading, writing),
+                start_new_session=True,
+                cwd=call.folder,
+                env=dict(call.environment),
+            )
+        except BaseException:
+            self._close()
+            raise
+        finally:
+            os.close(reading)
+            os.close(writing)
+        self.send(
+            {
+                "function": call.function,
+                "given": call.given,
+                "limits": call.resources,
+                "ends_group": call.ends_group,
+            }
+        )
+
+    def send(self, request: Any) -> None:
+        """Send a request; a child that has died shows by its silence."""
+        data = memoryview(json.dumps(request, default=str).encode() + b"\n")
+        with contextlib.suppress(BrokenPipeError):
+            while data:
+                data = data[os.write(self._requests, data) :]
+
+    def wait(self, seconds: float) -> Iterator[ChildEvent]:
+        """Events that have arrived; waits for the first of them for at most this long."""
+        while select.select([self._events], [], [], seconds)[0]:
+            data = os.read(self._events, _AT_ONCE)
+            if not data:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self.process.wait(min(seconds, 0.05))
+                return
+            *whole, self._rest = (self._rest + data).split(b"\n")
+            for line in whole:
+                with contextlib.suppress(ValueError):
+                    event = json.loads(line)
+                    if isinstance(event, dict):
+                        yield event
+            seconds = 0
+
+    def answer(self, event: str, seconds: float) -> ChildEvent:
+        """The next event of this name; ToolFailure if it does not come in time."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            ended = self.process.poll() is not None
+            for found in self.wait(_LOOK_EVERY):
+                if found["event"] == event:
+                    return found
+            if ended:
+                raise ToolFailure(f"the process has ended with exit code {self.process.returncode}")
+        raise ToolFailure(f"the process did not answer within {seconds:g} s")
+
+    def end(self, *, grace: float = 0.0) -> int:
+        """End its whole group, and return its exit code."""
+        code = end_child(self.process, grace=grace)
+        self._close()
+        return code
+
+    def _close(self) -> None:
+        for pipe in (self._requests, self._events):
+            with contextlib.suppress(OSError):
+                os.close(pipe)
+
+
+# --- a call that is followed to its end -----------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ChildResult:
+    """How a child ended, and what it reported."""
+
+    events: tuple[ChildEvent, ...]
+    output: str
+    exit_code: int | None  # None: it was stopped because its time was up
+    # What it and its children did when its time was up.
+    observed: Observation | None = None
+    stopped_at: float = 0.0
+
+    def find(self, event: str) -> ChildEvent | None:
+        """The first event of this name."""
+        return next((found for found in self.events if found.get("event") == event), None)
+
+    @property
+    def signal(self) -> str:
+        """The name of the signal that ended it, if one did."""
+        if self.exit_code is None or self.exit_code >= 0:
+            return ""
+        with contextlib.suppress(ValueError):
+            return signal.Signals(-self.exit_code).name
+        return f"signal {-self.exit_code}"
+
+    @property
+    def problem(self) -> str:
+        """Why it did not come to its end; empty if it did."""
+        error = self.find("error")
+        if error is not None:
+            return f"{error.get('kind')}: {error.get('message')}"
+        if self.exit_code is None:
+            return "its time was up"
+        if self.signal:
+            return f"{self.signal} killed it. {self.output[-2000:]}".strip()
+        if self.exit_code:
+            return f"exit code {self.exit_code}. {self.output[-2000:]}".strip()
+        return ""
+
+
+def run_child(
+    call: ChildCall,
+    limits: ChildLimits,
+    on_event: Callable[[ChildEvent], None] = lambda event: None,
+) -> ChildResult:
+    """Follow a call until it ends or its time is up; until it says that it is ready, another limit
+    holds. What it prints goes to a file in its folder, which is temporary if it has none.
+    """
+    if call.folder is None:
+        with tempfile.TemporaryDirectory(prefix="inductoscope-child-") as folder:
+            return run_child(replace(call, folder=Path(folder)), limits, on_event)
+    with open(call.folder / _OUTPUT, "wb") as output:
+        limited = replace(call, resources=limits.resources)
+        child = Child(limited, stdout=output, stderr=subprocess.STDOUT)
+    try:
+        return _follow(child, limits, call.folder, on_event)
+    finally:
+        child.end()
+
+
+def _follow(
+    child: Child, limits: ChildLimits, folder: Path, on_event: Callable[[ChildEvent], None]
+) -> ChildResult:
+    events: list[ChildEvent] = []
+    deadline = time.monotonic() + limits.start_seconds
+    observed: Observation | None = None
+    while child.process.poll() is None:
+        for event in child.wait(_LOOK_EVERY):
+            events.append(event)
+            on_event(event)
+            if event["event"] == "ready":
+                deadline = time.monotonic() + limits.seconds
+        if time.monotonic() >= deadline and child.process.poll() is None:
+            from inductoscope.processes.tree import observe_group
+
+            observed = observe_group(child.process.pid)
+            break
+    stopped_at = time.monotonic()
+    exit_code = child.process.poll()
+    for event in child.wait(0):
+        events.append(event)
+        on_event(event)
+    return ChildResult(tuple(events), _output(folder), exit_code, observed, stopped_at)
+
+
+def _output(folder: Path) -> str:
+    with contextlib.suppress(OSError), open(folder / _OUTPUT, "rb") as file:
+        file.seek(0, os.SEEK_END)
+        file.seek(max(0, file.tell() - _MOST_OUTPUT))
+        return file.read().decode("utf-8", "replace")
+    return ""
 
 
 # --- a program ------------------------------------------------------------------------------------
@@ -64,165 +266,38 @@ def run_program(
 
     Returns its exit code, or None if its time was up. `given` is the file that it reads.
     """
-    bounds = limits.as_json(cpu_seconds=int(limits.seconds * limits.cores))
+    call = ChildCall(
+        "inductoscope.inside.programs:become",
+        {"command": list(command)},
+        environment,
+        folder,
+        {**limits.resources, "cpu_seconds": int(limits.seconds * limits.cores)},
+        _ISOLATED,
+        ends_group=False,
+    )
     with (
         open(folder / given, "rb") as read,
         open(folder / "stdout", "wb") as out,
         open(folder / "stderr", "wb") as err,
     ):
-        # The limits are set in a process of its own, which is safe beside threads.
-        child = subprocess.Popen(
-            [sys.executable, "-I", "-S", _BOUNDED, bounds, "program", *command],
-            cwd=folder,
-            env=dict(environment),
-            stdin=read,
-            stdout=out,
-            stderr=err,
-            start_new_session=True,
-        )
+        child = Child(call, stdin=read, stdout=out, stderr=err)
         try:
-            return child.wait(timeout=limits.seconds)
+            return child.process.wait(timeout=limits.seconds)
         except subprocess.TimeoutExpired:
             return None
         finally:
-            end_child(child)
-
-
-# --- a Python file that reports what it does ------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class ChildProgram:
-    """What to run: a Python file, its arguments, and settings of the environment."""
-
-    file: Path
-    arguments: tuple[str, ...]
-    environment: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class ChildResult:
-    """How a child ended, and what it reported."""
-
-    events: tuple[ChildEvent, ...]
-    output: str
-    exit_code: int | None  # None: it was stopped because its time was up
-    # What it and its children did when its time was up.
-    observed: Observation | None = None
-    stopped_at: float = 0.0
-
-    @property
-    def signal(self) -> str:
-        """The name of the signal that ended it, if one did."""
-        if self.exit_code is None or self.exit_code >= 0:
-            return ""
-        with contextlib.suppress(ValueError):
-            return signal.Signals(-self.exit_code).name
-        return f"signal {-self.exit_code}"
-
-
-def run_child(
-    program: ChildProgram,
-    limits: ChildLimits,
-    folder: Path,
-    on_event: Callable[[ChildEvent], None],
-) -> ChildResult:
-    """Run it until it ends or its time is up. Its whole process group is ended in any case."""
-    reading, writing = os.pipe()
-    words = (str(program.file), *program.arguments, str(writing))
-    with open(folder / "output.txt", "wb") as output:
-        child = subprocess.Popen(
-            [sys.executable, _BOUNDED, limits.as_json(), "file", *words],
-            stdin=subprocess.PIPE,  # Ends when this process does; see bounded.py.
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            pass_fds=(writing,),
-            start_new_session=True,
-            cwd=folder,
-            env={**os.environ, **program.environment},
-        )
-    os.close(writing)
-    try:
-        return _follow(child, _Lines(reading), limits, folder, on_event)
-    finally:
-        end_child(child)
-        os.close(reading)
-
-
-def _follow(
-    child: subprocess.Popen[bytes],
-    lines: _Lines,
-    limits: ChildLimits,
-    folder: Path,
-    on_event: Callable[[ChildEvent], None],
-) -> ChildResult:
-    events: list[ChildEvent] = []
-    deadline = time.monotonic() + limits.start_seconds
-    observed: Observation | None = None
-    while True:
-        for event in lines.wait(_LOOK_EVERY):
-            events.append(event)
-            on_event(event)
-            if event.get("event") == "start" and event.get("stage") == "preparation":
-                deadline = time.monotonic() + limits.seconds
-        if child.poll() is not None:
-            break
-        if time.monotonic() >= deadline:
-            observed = observe_group(child.pid)
-            break
-    stopped_at = time.monotonic()
-    exit_code = child.poll()
-    events += lines.wait(0)
-    return ChildResult(tuple(events), _output(folder), exit_code, observed, stopped_at)
-
-
-def _output(folder: Path) -> str:
-    with contextlib.suppress(OSError), open(folder / "output.txt", "rb") as file:
-        file.seek(0, os.SEEK_END)
-        file.seek(max(0, file.tell() - _MOST_OUTPUT))
-        return file.read().decode("utf-8", "replace")
-    return ""
-
-
-class _Lines:
-    """Events from a pipe, as they arrive."""
-
-    def __init__(self, reading: int) -> None:
-        self._reading = reading
-        self._rest = b""
-        self._ended = False
-
-    def wait(self, seconds: float) -> Iterator[ChildEvent]:
-        """What has arrived; waits for at most this long."""
-        if self._ended:
-            time.sleep(min(seconds, 0.05))
-            return
-        while select.select([self._reading], [], [], seconds)[0]:
-            data = os.read(self._reading, 65536)
-            if not data:
-                self._ended = True
-                return
-            *whole, self._rest = (self._rest + data).split(b"\n")
-            for line in whole:
-                with contextlib.suppress(ValueError):
-                    event = json.loads(line)
-                    if isinstance(event, dict):
-                        yield event
-            seconds = 0
-
-
-# --- the user's program, and scripts made for it --------------------------------------------------
+            child.end()
 
 
 def start_group(
     command: Sequence[str],
     *,
     environment: Mapping[str, str],
-    stdin: int | IO[bytes],
-    stdout: int | IO[bytes],
+    stdin: Stream,
+    stdout: Stream,
     folder: Path | None = None,
 ) -> subprocess.Popen[bytes]:
-    """Start a child that leads a process group and dies with this process; it has no limits."""
+    """Start a program that leads a process group and dies with this process; it has no limits."""
     return subprocess.Popen(
         command,
         env=dict(environment),
@@ -235,62 +310,39 @@ def start_group(
     )
 
 
-# --- A command in a process group of its own that ends with the call that started it --------------
-#
-# However the call ends, nothing of the command is left: not if it is cancelled, and not if this
-# process is killed.
-
-_GUARD_LOOKS_EVERY = 0.25  # seconds
-_AT_ONCE = 65_536
-_GUARD_SCRIPT = str(INSIDE / "child.py")
-
-
 class GuardedCommand:
-    """Starts a command with both outputs in pipes and nothing to read."""
+    """A command of which nothing is left however the call that started it ends.
+
+    Not if that is cancelled, and not if this process is killed. Both its outputs are pipes.
+    """
 
     def __init__(
         self, command: Sequence[str], *, folder: Path, environment: Mapping[str, str]
     ) -> None:
-        reading, self._held = os.pipe()
-        try:
-            # A process between them does what must be done in it: see guard.py.
-            self.child = subprocess.Popen(
-                [
-                    sys.executable,
-                    "-I",
-                    "-S",
-                    _GUARD_SCRIPT,
-                    "{}",
-                    "guarded",
-                    str(reading),
-                    *command,
-                ],
-                cwd=folder,
-                env=dict(environment),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                pass_fds=(reading,),
-                start_new_session=True,
-            )
-        except BaseException:
-            os.close(self._held)
-            raise
-        finally:
-            os.close(reading)
+        # A process between them does what must be done in it.
+        call = ChildCall(
+            "inductoscope.inside.programs:guard",
+            {"command": list(command)},
+            environment,
+            folder,
+            python=_ISOLATED,
+            ends_group=False,
+        )
+        self._child = Child(call, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.process = self._child.process
 
     def lines(self) -> Iterator[str]:
         """What it writes to standard error, line by line, until it ends. Other output is dropped.
 
         Processes that it leaves behind may still have the pipes open: they are not waited for.
         """
-        assert self.child.stdout is not None
-        assert self.child.stderr is not None
-        said, rest = self.child.stderr.fileno(), b""
-        open_pipes = {said, self.child.stdout.fileno()}
+        assert self.process.stdout is not None
+        assert self.process.stderr is not None
+        said, rest = self.process.stderr.fileno(), b""
+        open_pipes = {said, self.process.stdout.fileno()}
         while open_pipes:
-            ended = self.child.poll() is not None
-            ready = select.select(open_pipes, [], [], 0.0 if ended else _GUARD_LOOKS_EVERY)[0]
+            ended = self.process.poll() is not None
+            ready = select.select(open_pipes, [], [], 0.0 if ended else _LOOK_EVERY)[0]
             if ended and not ready:
                 break
             for pipe in ready:
@@ -305,30 +357,22 @@ class GuardedCommand:
 
     def end(self, *, grace: float) -> int:
         """End what is left of it, and return its exit code. While it runs it gets the grace."""
-        running = self.child.poll() is None
-        left = processes_below(self.child.pid)
-        code = end_child(self.child, grace=grace if running else 0.0)
-        end_what_is_left(left, grace=grace)
-        os.close(self._held)
+        running = self.process.poll() is None
+        left = processes_below(self.process.pid)
+        code = self._child.end(grace=grace if running else 0.0)
+        end_started(left, grace=grace)
         return code
 
 
-# --- The tool's own command line, to be run in a child process ------------------------------------
+# --- the tool's own command line ------------------------------------------------------------------
 
 # Not `-m inductoscope`: that would import from the folder it is started in, which is the user's.
 _START = (
     "import sys; sys.path[:] = [place for place in sys.path if place]; "
     "from inductoscope.cli import main; main()"
 )
-
-
 # They say that a pipe is a terminal, as Jupyter does of what its kernels print.
 _COLOURS = ("FORCE_COLOR", "CLICOLOR_FORCE", "TTY_COMPATIBLE", "TTY_INTERACTIVE")
-
-
-def tool_environment() -> dict[str, str]:
-    """The environment for it: what it prints is read line by line, not shown on a terminal."""
-    return {name: value for name, value in os.environ.items() if name not in _COLOURS}
 
 
 def tool_command(words: Sequence[str]) -> list[str]:
@@ -336,15 +380,16 @@ def tool_command(words: Sequence[str]) -> list[str]:
     return [sys.executable, "-c", _START, *words]
 
 
-# --- Where Python looks for modules, for a process that is started in another folder --------------
-
-_PATH = "PYTHONPATH"
+def tool_environment() -> dict[str, str]:
+    """The environment for it: what it prints is read line by line, not shown on a terminal."""
+    return {name: value for name, value in os.environ.items() if name not in _COLOURS}
 
 
 def with_absolute_path(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment with every folder of PYTHONPATH as it is named from here."""
+    """The environment for another folder: every folder of PYTHONPATH as it is named from here."""
     found = dict(environment)
-    if found.get(_PATH):
+    if found.get("PYTHONPATH"):
         # An empty one is the folder that Python is started in.
-        found[_PATH] = os.pathsep.join(map(os.path.abspath, found[_PATH].split(os.pathsep)))
+        places = map(os.path.abspath, found["PYTHONPATH"].split(os.pathsep))
+        found["PYTHONPATH"] = os.pathsep.join(places)
     return found

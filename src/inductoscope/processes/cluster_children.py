@@ -10,26 +10,20 @@ import atexit
 import contextlib
 import os
 import shutil
-import socket
 import subprocess
-import sys
 import tempfile
 import threading
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from inductoscope.errors import ToolFailure
-from inductoscope.processes.children import start_group, with_absolute_path
-from inductoscope.processes.ending import end_child
-from inductoscope.processes.messages import receive_message, send_message
+from inductoscope.processes.children import Child, ChildCall, with_absolute_path
 
 # What is taken from the one who asks: settings of the compiler, and where modules are found. Which
 # GPU to use, and where temporary files belong, are the worker's own affair.
 _SENT = ("TORCH", "PYTORCH", "TRITON", "OMP_", "MKL_", "KMP_", "OPENBLAS_", "PYTHONPATH")
 _KEPT_HERE = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "TRITON_HOME")
-# Tells the child where it may write.
-FOLDER_VARIABLE = "INDUCTOSCOPE_WORKPLACE"
 
 
 def sent_environment(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
@@ -43,9 +37,9 @@ def sent_environment(environment: Mapping[str, str] = os.environ) -> dict[str, s
 
 @dataclass(frozen=True)
 class ChildKind:
-    """Which child to ask: the module that it runs, and its environment."""
+    """Which child to ask: the function that serves in it, and its environment."""
 
-    module: str
+    function: str
     environment: tuple[tuple[str, str], ...]
     # Of the children that have such a limit, no more of this worker are busy at the same time.
     at_once: int | None = None
@@ -59,38 +53,26 @@ class WarmChild:
         # Somebody asks it something; changed only by who has `_turn`.
         self.is_busy = False
         self._folder = Path(tempfile.mkdtemp(prefix="inductoscope-worker-"))
-        ours, theirs = socket.socketpair()
-        self._connection = ours
-        with theirs:
-            self._process = start_group(
-                [sys.executable, "-m", kind.module],
-                environment=self._environment(),
-                folder=self._folder,
-                stdin=theirs.fileno(),
-                stdout=subprocess.DEVNULL,
-            )
-
-    def _environment(self) -> dict[str, str]:
         own = {name: value for name, value in os.environ.items() if not name.startswith(_SENT)}
-        # The package may be on the path of this process alone.
-        root = str(Path(__file__).resolve().parents[2])
-        sent = dict(self.kind.environment)
-        path = os.pathsep.join([*filter(None, [sent.get("PYTHONPATH")]), root])
-        return {**own, **sent, "PYTHONPATH": path, FOLDER_VARIABLE: str(self._folder)}
+        self._child = Child(
+            ChildCall(
+                kind.function,
+                {"folder": str(self._folder)},
+                {**own, **dict(kind.environment)},
+                self._folder,
+            ),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
 
     def ask(self, request: bytes, seconds: float) -> bytes:
         """Its answer; `ToolFailure` if there is none in time."""
-        self._connection.settimeout(seconds)
-        try:
-            send_message(self._connection, request)
-            return receive_message(self._connection)
-        except OSError as error:
-            raise ToolFailure(f"the process that tries candidates is gone: {error}") from error
+        self._child.send(b64encode(request).decode())
+        return b64decode(self._child.answer("answer", seconds)["data"])
 
     def end(self) -> None:
         """End it, and remove what it wrote."""
-        self._connection.close()
-        end_child(self._process)
+        self._child.end()
         shutil.rmtree(self._folder, ignore_errors=True)
 
 

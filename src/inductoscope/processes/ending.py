@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Collection
 from typing import Any
 
-from inductoscope.processes.status import group_members, is_alive
+from inductoscope.processes.status import children_of, group_members, is_alive, read_status
 
 _LOOK_EVERY = 0.05
 
@@ -49,6 +49,29 @@ def end_processes(pids: Collection[int], *, grace: float) -> list[int]:
         if _wait(lambda: not any(map(is_alive, pids)), grace):
             break
     return denied
+
+
+# A process may leave its group. Pid and start tell it from another that gets its number later.
+Started = dict[int, float]
+
+
+def processes_below(root: int) -> Started:
+    """The descendants of a process: when each of them started, by pid."""
+    found: Started = {}
+    queue = children_of(root)
+    while queue:
+        status = read_status(queue.pop())
+        if status is not None and status.pid not in found:
+            found[status.pid] = status.started
+            queue += children_of(status.pid)
+    return found
+
+
+def end_started(processes: Started, *, grace: float) -> None:
+    """End those that are still there."""
+    found = ((pid, read_status(pid)) for pid in processes)
+    left = [pid for pid, now in found if now and now.is_alive and now.started == processes[pid]]
+    end_processes(left, grace=grace)
 
 
 def _end_group(leader: int, grace: float) -> None:

@@ -24,19 +24,22 @@ _MOST_TEXT = 1_000_000
 _LOWEST_DESCRIPTOR = 700
 
 
-def answer_with_stacks(folder: Path, *, on_crash: bool = False) -> None:
+def answer_with_stacks(folder: Path) -> None:
     """Write the stacks of all threads into a file of the recording whenever asked.
 
-    With `on_crash` they are written when a signal kills the process, too. Never every few seconds
-    from a thread: reading the stack of a thread that runs may crash it.
+    Never every few seconds from a thread: reading the stack of a thread that runs may crash it.
     """
     with contextlib.suppress(OSError, ValueError, ImportError, RuntimeError):
-        file = _opened(folder / FOLDER)
-        if on_crash and not faulthandler.is_enabled():
-            faulthandler.enable(file)
         # A program that uses the signal itself keeps it.
         if STACK_SIGNAL is not None and signal.getsignal(STACK_SIGNAL) == signal.SIG_DFL:
-            faulthandler.register(STACK_SIGNAL, file=file, all_threads=True)
+            faulthandler.register(STACK_SIGNAL, file=_opened(folder / FOLDER), all_threads=True)
+
+
+def write_stacks_on_crash(folder: Path) -> None:
+    """Write them when a signal kills the process, too."""
+    with contextlib.suppress(OSError, ValueError, ImportError, RuntimeError):
+        if not faulthandler.is_enabled():
+            faulthandler.enable(_opened(folder / FOLDER))
 
 
 def written_stacks(folder: Path, pid: int) -> str:

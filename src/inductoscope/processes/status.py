@@ -101,6 +101,16 @@ def group_members(leader: int) -> Iterator[ProcessStatus]:
             yield status
 
 
+def children_of(pid: int) -> list[int]:
+    """The processes that any thread of a process has started."""
+    try:
+        threads = os.listdir(PROC / str(pid) / "task")
+    except OSError:
+        return []
+    texts = (read_text(pid, f"task/{thread}/children") for thread in threads)
+    return sorted(int(word) for text in texts for word in text.split())
+
+
 def read_text(pid: int, name: str) -> str:
     """A file of /proc/PID; empty if it cannot be read."""
     with contextlib.suppress(OSError):

@@ -11,10 +11,9 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from inductoscope.processes.ending import end_processes
 from inductoscope.processes.status import (
-    PROC,
     all_pids,
+    children_of,
     command_of,
     group_members,
     read_status,
@@ -262,7 +261,7 @@ def sample_tree(root: int) -> Tree:
         process = read_process(queue.pop(0), now)
         if process is not None:
             found.append(process)
-            queue += _children(process.pid)
+            queue += children_of(process.pid)
     if found and found[0].pid == root:
         found += _orphans(found, now)
         return Tree(time.monotonic(), tuple(found))
@@ -307,31 +306,3 @@ def _switches(pid: int) -> int:
         if name == "voluntary_ctxt_switches":
             return int(value)
     return 0
-
-
-def _children(pid: int) -> list[int]:
-    """The children of all threads of a process."""
-    try:
-        threads = os.listdir(PROC / str(pid) / "task")
-    except OSError:
-        return []
-    texts = (read_text(pid, f"task/{thread}/children") for thread in threads)
-    return sorted(int(word) for text in texts for word in text.split())
-
-
-# --- What a process has started, and its end ------------------------------------------------------
-
-# A process may leave its group. Pid and start tell it from another that gets its number later.
-Started = dict[int, float]
-
-
-def processes_below(root: int) -> Started:
-    """The descendants of a process: when each of them started, by pid."""
-    return {process.pid: process.started for process in sample_tree(root).processes[1:]}
-
-
-def end_what_is_left(processes: Started, *, grace: float) -> None:
-    """End those that are still there."""
-    found = ((pid, read_status(pid)) for pid in processes)
-    left = [pid for pid, now in found if now and now.is_alive and now.started == processes[pid]]
-    end_processes(left, grace=grace)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from inductoscope.inside import private_cache
+from inductoscope.launch.environment import private_cache
 from inductoscope.launch.program import run_recorded
 from inductoscope.model.entities import (
     Compile,
@@ -481,7 +481,7 @@ def profile_compile(
     The second run's output is not shown: it is the same program.
     """
     with tempfile.TemporaryDirectory(prefix="inductoscope-cache-") as cache:
-        variables = private_cache.environment(Path(cache))
+        variables = private_cache(Path(cache))
         cold = _run(command, folder, variables, stdout)
         if cold.ending.exit_code != 0 or not cold.costs.compiles:
             return _with_load(CompileProfile(cold))

@@ -13,10 +13,10 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from inductoscope.inside.profiling.alternating_calls import AGENT, DIFFERENTIATED, IN_EAGER
+from inductoscope.inside.profiling.alternating_calls import DIFFERENTIATED, IN_EAGER
 from inductoscope.inside.profiling.alternating_calls import INPUTS_FOLDER as INPUTS
+from inductoscope.launch.environment import PartName
 from inductoscope.profiling.flips import Flip
-from inductoscope.profiling.orders import AGENT as TIMES
 from inductoscope.profiling.statistics import (
     FEWEST_RUNS,
     Sample,
@@ -368,7 +368,7 @@ class _TrialRuns:
                 say = f"{variant.name}: run {turn + 1} of {self._budget.runs}"
                 cache = self._folder / f"cache-{number}"
                 name, is_first = f"{number}-{turn}", number == turn == 0
-                run = self._run(variant, name, cache, say, AGENT, keeps_inputs=is_first)
+                run = self._run(variant, name, cache, say, "alternate", keeps_inputs=is_first)
                 runs[number].append(run)
                 base = against_eager(runs[0])
                 if number == 0 and (base is None or base.slowest < self._budget.than_eager):
@@ -397,7 +397,7 @@ class _TrialRuns:
                     name = f"cold-{number}-{turn}"
                     say = f"{variant.name}: from scratch, run {turn + 1} of {COLD_RUNS}"
                     cache = self._folder / name / "cache"
-                    runs[number].append(self._run(variant, name, cache, say, TIMES))
+                    runs[number].append(self._run(variant, name, cache, say, "call-times"))
         rows = zip(runs[1:], flips, strict=True)
         return [_cold_trial(runs[0], made, flip) for made, flip in rows]
 
@@ -411,7 +411,7 @@ class _TrialRuns:
         name: str,
         cache: Path,
         say: str,
-        agent: str,
+        profiler: PartName,
         *,
         keeps_inputs: bool = False,
     ) -> TimedRun:
@@ -423,7 +423,7 @@ class _TrialRuns:
             self._folder / name,
             cache=cache,
             seconds=self._budget.seconds,
-            agent=agent,
+            profiler=profiler,
             stdin=self._stdin,
             keeps_inputs=keeps_inputs,
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import json
 import math
 import os
 import re
@@ -20,10 +19,14 @@ from inductoscope.analysis.rules.dynamo import SKIPPED_GUARDS
 from inductoscope.analysis.rules.finding import Finding
 from inductoscope.analysis.rules.inductor import LIMITS
 from inductoscope.inside import private_cache
+from inductoscope.analysis.rules.kept_apart import LIMITS
+from inductoscope.analysis.rules.scalar_loop import FEWEST, SIMDLEN
+from inductoscope.analysis.rules.slow_guards import SKIPPED_GUARDS
+from inductoscope.launch.environment import private_cache
 from inductoscope.model.entities import Compile, Recording
 from inductoscope.model.fx import bare_operation
 from inductoscope.model.join import KernelPlace, kernel_places
-from inductoscope.processes.children import INSIDE, ChildLimits, ChildProgram, run_child
+from inductoscope.processes.children import ChildCall, ChildLimits, run_child
 from inductoscope.profiling.evidence import RecordedEvidence
 from inductoscope.profiling.kernel_profile import KernelProfile, Profile, floor_for
 from inductoscope.profiling.kernel_work import KernelWork
@@ -755,21 +758,21 @@ def _timed_alone(
         "inputs": str(inputs),
     }
     with tempfile.TemporaryDirectory(prefix="inductoscope-prediction-") as folder:
-        order["environment"] = {
-            **private_cache.environment(Path(folder) / "cache"),
+        environment = {
+            **os.environ,
+            **private_cache(Path(folder) / "cache"),
             # Statements change what is compiled without changing the keys of a cache.
             "TORCHINDUCTOR_FX_GRAPH_CACHE": "0",
             "TORCHINDUCTOR_AUTOGRAD_CACHE": "0",
         }
-        path = Path(folder) / "order.json"
-        path.write_text(json.dumps(order), "utf-8")
-        program = ChildProgram(
-            INSIDE / "profiling" / "prediction_child.py",
-            (str(path), "0"),
+        call = ChildCall(
+            "inductoscope.inside.profiling.prediction_child:time_variants",
+            {"order": order},
+            environment,
+            Path(folder),
         )
-        limits = ChildLimits(_SECONDS_ALONE, memory_gib=1024.0)
-        ended = run_child(program, limits, Path(folder), lambda event: None)
-    timed = [event["variants"] for event in ended.events if event.get("event") == "timed"]
+        ended = run_child(call, ChildLimits(_SECONDS_ALONE, memory_gib=1024.0))
+    timed = [event["variants"] for event in ended.events if event["event"] == "timed"]
     if len(timed) < len(orders):
         return [None for _ in flips]  # Not all graphs are known: then nothing is predicted.
     seconds = [[quantile(times, 0.5) for times in variants] for variants in timed]

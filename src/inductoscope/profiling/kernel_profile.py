@@ -5,8 +5,6 @@ Kernels are sorted by the time that they lost against their floor, over all call
 
 from __future__ import annotations
 
-import json
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -15,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from inductoscope.errors import ToolFailure
-from inductoscope.inside.profiling.kernel_clock import AGENT
 from inductoscope.launch.program import run_recorded
 from inductoscope.model.entities import (
     Compile,
@@ -29,6 +26,7 @@ from inductoscope.model.fx import FxNode
 from inductoscope.model.join import GraphJoin
 from inductoscope.model.wrapper_lines import kernels_by_call, kernels_by_line
 from inductoscope.processes.children import INSIDE, ChildLimits, ChildProgram, run_child
+from inductoscope.processes.children import ChildCall, ChildLimits, run_child
 from inductoscope.profiling.kernel_work import FUNCTIONS, GraphWork, KernelWork
 from inductoscope.profiling.machine import (
     TOLERANCE,
@@ -415,20 +413,16 @@ def measure_eager(recording: Recording, threads: int, notes: list[str]) -> tuple
     if not orders:
         return ()
     found: list[EagerTimes] = []
-    with tempfile.TemporaryDirectory(prefix="inductoscope-eager-") as folder:
-        path = Path(folder) / "order.json"
-        path.write_text(json.dumps([asdict(order) for order in orders]), "utf-8")
-        program = ChildProgram(
-            INSIDE / "profiling" / "eager_child.py",
-            (str(path), str(threads)),
-        )
-        limits = ChildLimits(_SECONDS, memory_gib=1024.0)
-        ended = run_child(program, limits, Path(folder), lambda event: None)
+    call = ChildCall(
+        "inductoscope.inside.profiling.eager_child:time_eager",
+        {"graphs": [asdict(order) for order in orders], "threads": threads},
+    )
+    ended = run_child(call, ChildLimits(_SECONDS, memory_gib=1024.0))
     for event in ended.events:
-        if event.get("event") == "eager":
+        if event["event"] == "eager":
             found.append(_times(event))
-        elif event.get("event") == "left-out":
-            notes.append(f"{event.get('compile')} was not timed in eager: {event.get('why')}")
+        elif event["event"] == "left-out":
+            notes.append(f"{event['compile']} was not timed in eager: {event['why']}")
     if ended.exit_code is None:
         notes.append("Eager took too long and was not timed to its end.")
     return tuple(found)
@@ -540,7 +534,7 @@ class ProfiledRun:
 
 def run_profiled(command: Sequence[str], folder: Path, *, stdout: int | None = None) -> Ending:
     """Run the program as `run --fresh` does, with its calls and kernels timed."""
-    variables = {**_NO_CACHES, **QUIET, **Orders(records=True).environment(AGENT)}
+    variables = {**_NO_CACHES, **QUIET, **Orders(records=True).environment("kernel-times")}
     return run_recorded(command, folder, fresh=True, variables=variables, stdout=stdout)
 
 

@@ -14,14 +14,13 @@ import itertools
 import json
 import math
 import os
-import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from inductoscope.errors import ToolFailure
-from inductoscope.processes.children import INSIDE, ChildLimits, ChildProgram, run_child
+from inductoscope.processes.children import ChildCall, ChildLimits, run_child
 from inductoscope.processes.status import own_cores
 from inductoscope.recording.codec import decode, encode
 
@@ -242,19 +241,13 @@ def _read(path: Path) -> MachineLimits | None:
 
 
 def _measure(device: str, threads: int, functions: tuple[str, ...]) -> MachineLimits:
-    program = ChildProgram(
-        INSIDE / "profiling" / "machine_child.py",
-        (device, str(threads), ",".join(functions)),
+    call = ChildCall(
+        "inductoscope.inside.profiling.machine_child:measure_machine",
+        {"device": device, "threads": threads, "functions": functions},
     )
-    limits = ChildLimits(_SECONDS, _SECONDS, memory_gib=256.0)
-    with tempfile.TemporaryDirectory(prefix="inductoscope-machine-") as folder:
-        ended = run_child(program, limits, Path(folder), lambda event: None)
-    for answer in ended.events:
-        if answer.get("event") == "limits":
-            name = answer.get("name") or processor()
-            when = time.strftime("%Y-%m-%d %H:%M")
-            return decode(MachineLimits, {**answer, "device": device, "name": name, "when": when})
-        if answer.get("event") == "error":
-            raise ToolFailure(f"The machine cannot be measured: {answer.get('message')}")
-    why = "it took too long" if ended.exit_code is None else ended.output[-300:].strip()
-    raise ToolFailure(f"The machine cannot be measured: {why or ended.exit_code}")
+    ended = run_child(call, ChildLimits(_SECONDS, _SECONDS, memory_gib=256.0))
+    answer = ended.find("limits")
+    if answer is None:
+        raise ToolFailure(f"The machine cannot be measured: {ended.problem[:2000]}")
+    name, when = answer["name"] or processor(), time.strftime("%Y-%m-%d %H:%M")
+    return decode(MachineLimits, {**answer, "device": device, "name": name, "when": when})

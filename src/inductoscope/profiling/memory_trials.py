@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from inductoscope.inside.profiling import eager_memory_agent, memory_agent
-from inductoscope.inside.profiling.memory_agent import AGENT
 from inductoscope.launch.program import run_recorded
 from inductoscope.model.entities import Ending, Recording
 from inductoscope.model.fold import load
@@ -259,7 +257,7 @@ class _MemoryRuns:
         self._caches[variant.name] = cache
         quiet = replace(variant, variables={**QUIET, **variant.variables})
         seconds = self._limits.seconds
-        run = run_once(self._command, quiet, place, cache=cache, seconds=seconds, agent=AGENT)
+        run = run_once(self._command, quiet, place, cache=cache, seconds=seconds, profiler="memory")
         return run, read_observed(place / FOLDER)
 
     def measure(
@@ -429,7 +427,7 @@ def profile_memory(
     say: SayProgress,
 ) -> MemoryProfile:
     """Run the program recorded with its memory traced, then what it is compared with."""
-    variables = {**_NO_CACHES, **QUIET, **Orders(records=True).environment(memory_agent.AGENT)}
+    variables = {**_NO_CACHES, **QUIET, **Orders(records=True).environment("memory")}
     ending = run_recorded(command, folder, fresh=True, variables=variables, stdout=stdout)
     recording = load(folder)
     seen = read_observed(folder / FOLDER)
@@ -459,7 +457,7 @@ def _in_eager(
         place / "eager",
         cache=place / "eager-cache",
         seconds=limits.seconds,
-        agent=eager_memory_agent.AGENT,
+        profiler="eager-memory",
     )
     if run.exit_code != 0:
         how = "took too long" if run.exit_code is None else f"ended with code {run.exit_code}"

@@ -9,11 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from inductoscope.launch.environment import PartName, with_parts
 from inductoscope.recording.codec import decode, encode
 
 VARIABLE = "INDUCTOSCOPE_PROFILE"
-INSIDE_VARIABLE = "INDUCTOSCOPE_INSIDE"
-AGENT = "inside.profiling.call_clock"
 # torch's profiler says on standard error that it starts and stops, unless it is told not to.
 QUIET = {"KINETO_LOG_LEVEL": "99"}
 
@@ -31,9 +30,10 @@ class Orders:
     # Whether to keep the arguments of compiled functions, for timing their graphs alone.
     keeps_inputs: bool = False
 
-    def environment(self, agent: str = AGENT) -> dict[str, str]:
-        """The variables that carry the orders; `agent` is the part of the tool that gets them."""
-        return {VARIABLE: json.dumps(encode(self)), INSIDE_VARIABLE: agent}
+    def environment(self, profiler: PartName = "call-times") -> dict[str, str]:
+        """The variables that carry the orders, and start the profiler that gets them."""
+        parts = with_parts("record", profiler) if self.records else with_parts(profiler)
+        return {VARIABLE: json.dumps(encode(self)), **parts}
 
 
 def orders_from(environment: Mapping[str, str] = os.environ) -> Orders:

@@ -11,7 +11,6 @@ import ast
 import contextlib
 import os
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,17 +18,16 @@ from pathlib import Path
 from typing import Any
 
 from inductoscope.errors import ToolFailure, UsageError
-from inductoscope.inside import private_cache
+from inductoscope.launch.environment import PartName, private_cache
 from inductoscope.launch.program import environment_for
 from inductoscope.processes.children import (
-    INSIDE,
+    ChildCall,
     ChildLimits,
-    ChildProgram,
     run_child,
     start_group,
 )
 from inductoscope.processes.ending import end_child
-from inductoscope.profiling.orders import AGENT, Orders
+from inductoscope.profiling.orders import Orders
 from inductoscope.profiling.statistics import Sample, TimeComparison, compare
 from inductoscope.profiling.timings import (
     FOLDER,
@@ -38,7 +36,6 @@ from inductoscope.profiling.timings import (
     all_calls,
     read_times,
 )
-from inductoscope.recording.values import members
 from inductoscope.wording import did_you_mean
 
 Say = Callable[[str], None]
@@ -174,11 +171,11 @@ def run_once(
     *,
     cache: Path,
     seconds: float,
-    agent: str = AGENT,
+    profiler: PartName = "call-times",
     stdin: Path | None = None,
     keeps_inputs: bool = False,
 ) -> TimedRun:
-    """Run the program once, with its compiled calls timed by `agent`. Nothing is recorded.
+    """Run the program once, with its compiled calls timed by `profiler`. Nothing is recorded.
 
     It reads what `stdin` holds, and nothing without it.
     """
@@ -186,8 +183,8 @@ def run_once(
     orders = Orders(settings=variant.settings, code=variant.code, keeps_inputs=keeps_inputs)
     environment = {
         **environment_for(folder, os.environ, fresh=False),
-        **private_cache.environment(cache),
-        **orders.environment(agent),
+        **private_cache(cache),
+        **orders.environment(profiler),
         **variant.variables,
     }
     started = time.monotonic()
@@ -341,17 +338,13 @@ _WHERE = "torch._inductor.config"
 
 def known_settings() -> Mapping[str, Mapping[str, Any]]:
     """Every setting of the installed torch, with its default."""
-    program = ChildProgram(INSIDE / "profiling" / "settings_child.py", ())
-    with tempfile.TemporaryDirectory(prefix="inductoscope-settings-") as folder:
-        ended = run_child(
-            program, ChildLimits(_SECONDS, _SECONDS), Path(folder), lambda event: None
-        )
-    for answer in ended.events:
-        if answer.get("event") == "settings":
-            return members(answer.get("names"))
-        if answer.get("event") == "error":
-            raise ToolFailure(f"torch does not say what its settings are: {answer.get('message')}")
-    raise ToolFailure(f"torch does not say what its settings are: {ended.output[-300:].strip()}")
+    call = ChildCall("inductoscope.inside.profiling.settings_child:name_settings")
+    ended = run_child(call, ChildLimits(_SECONDS, _SECONDS))
+    answer = ended.find("settings")
+    if answer is None:
+        raise ToolFailure(f"torch does not say what its settings are: {ended.problem[:2000]}")
+    names: Mapping[str, Mapping[str, Any]] = answer["names"]
+    return names
 
 
 def variants_of(texts: Sequence[str], known: Mapping[str, Mapping[str, Any]]) -> list[Variant]:

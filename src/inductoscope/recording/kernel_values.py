@@ -19,7 +19,6 @@ MOST_CALLS = 4
 MOST_GIB = 4
 # The environment of the program says which kernels are wanted, and where from.
 VARIABLE = "INDUCTOSCOPE_VALUES"
-MODULE = "inside.doctor.kernel_values_agent"
 
 
 @dataclass(frozen=True)

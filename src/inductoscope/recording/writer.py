@@ -20,6 +20,8 @@ import hashlib
 import itertools
 import json
 import os
+import platform
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -28,6 +30,7 @@ from pathlib import Path
 from inductoscope.recording.events import (
     Event,
     ProcessEnd,
+    ProcessStart,
     RecordingStopped,
     written_fields,
 )
@@ -40,6 +43,7 @@ from inductoscope.recording.layout import (
     STREAMS,
     payload_path,
 )
+from inductoscope.recording.privacy import storable, without_secrets
 
 # Unlike a full disk, these errors pass: only the current event is dropped.
 _PASSING_ERRORS = frozenset({errno.EMFILE, errno.ENFILE, errno.EINTR, errno.EAGAIN})
@@ -190,3 +194,23 @@ def _write_file(path: str, data: bytes) -> None:
             data = data[os.write(descriptor, data) :]
     finally:
         os.close(descriptor)
+
+
+def describe_process(role: str = "") -> ProcessStart:
+    """The first event of a stream: who writes it."""
+    return ProcessStart(
+        role=role,
+        pid=os.getpid(),
+        parent=os.getppid(),
+        argv=tuple(without_secrets(getattr(sys, "orig_argv", sys.argv))),
+        executable=sys.executable,
+        python=platform.python_version(),
+        rank=os.environ.get("RANK", ""),
+        environment=storable(os.environ),
+        names_threads=True,
+    )
+
+
+def describe_launcher() -> ProcessStart:
+    """The first event of the stream that the tool itself writes."""
+    return describe_process(role="launcher")

@@ -17,22 +17,20 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from inductoscope.errors import ToolFailure, UsageError
-from inductoscope.inside.pretend import devices_for_graphs, has_triton
-from inductoscope.inside.scope import describe_launcher
+from inductoscope.launch.environment import with_parts
 from inductoscope.launch.program import environment_for, record_ending
 from inductoscope.model.entities import Recording
 from inductoscope.model.fold import load
 from inductoscope.model.target import recording_target
 from inductoscope.processes.children import (
-    INSIDE,
+    ChildCall,
     ChildEvent,
     ChildLimits,
-    ChildProgram,
     ChildResult,
     run_child,
 )
@@ -43,6 +41,10 @@ from inductoscope.recording.writer import StreamWriter
 from inductoscope.targets.work_list import Order, captured_graphs
 from inductoscope.torch_facts.gpu_targets import Target, read_target
 from inductoscope.torch_facts.messages import last_lines
+from inductoscope.recording.writer import StreamWriter, describe_launcher
+from inductoscope.targets.work_list import Order, captured_graphs, devices_for_graphs
+from inductoscope.torch_facts.gpu_targets import Target, has_triton, read_target
+from inductoscope.torch_facts.program_output import last_lines
 from inductoscope.version import __version__
 
 __all__ = ["RecompileLimits", "recompile"]
@@ -164,19 +166,22 @@ def _run(
     results: dict[int, ChildEvent] = {}
 
     def heard(event: ChildEvent) -> None:
-        if event.get("event") == "graph-start":
-            say(f"compiling graph {event.get('compile')}")
-        elif event.get("event") == "graph" and isinstance(event.get("number"), int):
+        if event["event"] == "graph-start":
+            say(f"compiling graph {event['compile']}")
+        elif event["event"] == "graph":
             results[event["number"]] = event
 
     stream = StreamWriter(folder, first_event=describe_launcher)
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="inductoscope-recompile-") as name:
-        (path := Path(name, "order.json")).write_text(order.to_json(), "utf-8")
-        program = INSIDE / "recompile_child.py"
-        child = ChildProgram(program, (str(path),), _environment(folder, Path(name)))
+        call = ChildCall(
+            "inductoscope.inside.recompiling:compile_graphs",
+            {"order": asdict(order)},
+            _environment(folder, Path(name)),
+            Path(name),
+        )
         bounds = ChildLimits(seconds=limits.seconds, memory_gib=limits.memory_gib)
-        ended = run_child(child, bounds, Path(name), heard)
+        ended = run_child(call, bounds, heard)
     status = -9 if ended.exit_code is None else ended.exit_code
     record_ending(stream, 0, status, time.monotonic() - started)
     return ended, results
@@ -186,6 +191,7 @@ def _environment(folder: Path, scratch: Path) -> dict[str, str]:
     """Recorded, with a private cache that stays with the recording: it holds the binaries."""
     return {
         **environment_for(folder, os.environ, fresh=True),
+        **with_parts("record"),
         "TORCHINDUCTOR_COMPILE_THREADS": "1",  # Workers would be other processes.
         "TMPDIR": str(scratch),
     }
@@ -195,9 +201,8 @@ def _left_out(
     order: Order, ended: ChildResult, results: Mapping[int, ChildEvent]
 ) -> dict[str, str]:
     """The graphs that were not compiled, and why."""
-    failure = next((e for e in ended.events if e.get("event") == "error"), None)
-    if failure is not None:
-        raise ToolFailure(f"The graphs could not be compiled: {failure.get('message')}")
+    if ended.find("error") and not ended.find("ready"):
+        raise ToolFailure(f"The graphs could not be compiled: {ended.problem[:1000]}")
     left_out = {}
     for number, graph in enumerate(order.graphs):
         result = results.get(number, {})

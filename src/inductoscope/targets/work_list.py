@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from inductoscope.model.entities import Compile, Recording, Settings
-from inductoscope.recording.values import members, parse
+from inductoscope.recording.values import members
 from inductoscope.torch_facts.stages import AOT_INDUCTOR, DYNAMO
 
 # Arguments of torch.compile that Dynamo passes on to the backend.
@@ -53,11 +53,9 @@ class Order:
         return json.dumps(asdict(self))
 
 
-def order_from(text: str) -> Order:
-    """The order that `to_json` wrote."""
-    data = parse(text)
-    graphs = tuple(GraphOrder(**item) for item in data["graphs"])
-    return Order(**{**data, "graphs": graphs})
+def order_from(data: Mapping[str, Any]) -> Order:
+    """The order that was sent as plain data."""
+    return Order(**{**data, "graphs": tuple(GraphOrder(**item) for item in data["graphs"])})
 
 
 def captured_graphs(recording: Recording, *, exported: bool = False) -> Iterator[GraphOrder]:
@@ -111,3 +109,26 @@ def _learns(compile_: Compile, data: dict[str, Any]) -> bool:
         if str(members(node).get("op")).startswith("call_")
     ]
     return any(value.get("requires_grad") is True for value in computed)
+
+
+def devices_for_graphs(graphs: Iterable[GraphOrder]) -> dict[str, str]:
+    """Where recorded devices go: everything that computed moves to the device that exists.
+
+    Graphs of a program on a GPU keep what they have on the CPU there; graphs of a program on the
+    CPU go as a whole.
+    """
+    kinds = {kind for graph in graphs for kind in _kinds(graph.graph)}
+    accelerators = kinds - {"cpu", "meta"}
+    return dict.fromkeys(accelerators or {"cpu"}, "cuda:0")
+
+
+def _kinds(data: Any) -> Iterator[str]:
+    if isinstance(data, list):
+        for item in data:
+            yield from _kinds(item)
+    elif isinstance(data, dict):
+        device = data.get("device")
+        if "dtype" in data and isinstance(device, str):
+            yield device.partition(":")[0]
+        for item in data.values():
+            yield from _kinds(item)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -164,3 +165,8 @@ def target_of_device(device: Mapping[str, Any]) -> Target | None:
     if isinstance(warp_size, int) and warp_size in (16, 32, 64):
         return Target(target.kind, target.architecture, warp_size)
     return target
+
+
+def has_triton() -> bool:
+    """Whether kernels can be compiled, without importing anything."""
+    return importlib.util.find_spec("triton") is not None

@@ -135,10 +135,10 @@ def _wanted_target(target: str | None, pretend: bool) -> Target | None:
 
 def _pretend(target: str) -> dict[str, Any]:
     """Have the program start with the device; what its recording is to say of itself."""
-    from inductoscope.inside.pretend import MODULE, TARGET_VARIABLE, has_triton
+    from inductoscope.launch.environment import TARGET_VARIABLE, with_parts
+    from inductoscope.torch_facts.gpu_targets import has_triton
 
-    os.environ["INDUCTOSCOPE_INSIDE"] = MODULE
-    os.environ[TARGET_VARIABLE] = target
+    os.environ.update(with_parts("record", "pretend"), **{TARGET_VARIABLE: target})
     return {"target": target, "ran_on_gpu": False, "machine_code": has_triton(), "pretended": True}
 
 
@@ -169,12 +169,12 @@ def _compile_for(target: Target, folder: Path, *, quiet: bool, failed: bool) -> 
 def _save_values(kernels: str, *, pretend: bool) -> None:
     """Have the program save what its kernels compute."""
     from inductoscope.errors import UsageError
-    from inductoscope.recording.kernel_values import MODULE, VARIABLE
+    from inductoscope.launch.environment import with_parts
+    from inductoscope.recording.kernel_values import VARIABLE
 
     if pretend:
         raise UsageError("--values has nothing to save: with --pretend, tensors have no values.")
-    os.environ["INDUCTOSCOPE_INSIDE"] = MODULE
-    os.environ[VARIABLE] = kernels
+    os.environ.update(with_parts("record", "values"), **{VARIABLE: kernels})
 
 
 def _print_values(folder: Path, kernels: str) -> None:

@@ -6,7 +6,6 @@ while something else runs: it loads torch, waits for the script, and runs it in 
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -15,12 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from inductoscope.errors import ToolFailure
-from inductoscope.processes.children import start_group
+from inductoscope.processes.children import Child, ChildCall, start_group
 from inductoscope.processes.ending import end_child
 
 TIMES = 3
 
-_SERVER = str(Path(__file__).with_name("script_server.py"))
+_SERVER = "inductoscope.inside.repro.script_server:serve"
 _SECONDS_TO_LOAD = 300.0
 # How long the server has to end the runs that are under way.
 _GRACE = 1.0
@@ -50,8 +49,9 @@ class FreshProcesses:
         self._environment = dict(environment)
         self._folder = folder
         self._times = times
-        # What runs now: the server, or scripts.
-        self._children: list[subprocess.Popen[bytes]] = []
+        # The process that has torch loaded, and scripts that run now.
+        self._server: Child | None = None
+        self._scripts: list[subprocess.Popen[bytes]] = []
         self._is_closed = False
 
     @property
@@ -62,12 +62,15 @@ class FreshProcesses:
     @property
     def is_busy(self) -> bool:
         """Whether a process loads torch, or runs a script."""
-        return bool(self._children)
+        return self._server is not None or bool(self._scripts)
 
     def start(self) -> None:
         """Have torch loaded for the runs to come, unless that was begun already."""
-        if not self.is_busy:
-            self._start(_SERVER, stdin=subprocess.PIPE)
+        self._raise_if_closed()
+        if self._server is None:
+            call = ChildCall(_SERVER, environment=self._environment, folder=self._folder)
+            quiet = subprocess.DEVNULL
+            self._server = Child(call, stdout=quiet, stderr=quiet)
 
     def verify(
         self,
@@ -98,15 +101,24 @@ class FreshProcesses:
     def _in_forks(self, script: Path, seconds: float, at_once: int) -> list[_Run]:
         """The runs in forks of a process that has torch loaded; none if it cannot make them."""
         self.start()
+        server = self._server
+        assert server is not None
+        most = seconds * self._times / at_once + _SECONDS_TO_LOAD
         request = {
             "script": str(script),
             "times": self._times,
             "at_once": at_once,
             "seconds": seconds,
         }
-        most = seconds * self._times / at_once + _SECONDS_TO_LOAD
-        code, answer = self._finish(self._children[0], most, json.dumps(request).encode())
-        runs = json.loads(answer) if code == 0 else None
+        try:
+            server.send(request)
+            runs = server.answer("runs", most)["runs"]
+        except (ToolFailure, OSError, ValueError):  # Another thread may have ended it.
+            self._raise_if_closed()
+            return []
+        finally:
+            self._server = None
+            server.end()
         return [(code, output) for code, output in runs or ()]
 
     def _each_loading(self, script: Path, seconds: float, at_once: int) -> list[_Run]:
@@ -115,44 +127,35 @@ class FreshProcesses:
             return list(pool.map(lambda _: self._alone(script, seconds), range(self._times)))
 
     def _alone(self, script: Path, seconds: float) -> _Run:
-        return self._finish(self._start(str(script)), seconds)
-
-    def _start(self, script: str, stdin: int = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
-        if self._is_closed:
-            raise self._over()
+        self._raise_if_closed()
         child = start_group(
-            [sys.executable, script],
+            [sys.executable, str(script)],
             environment=self._environment,
             folder=self._folder,
-            stdin=stdin,
+            stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
         )
-        self._children.append(child)
-        return child
-
-    def _finish(
-        self, child: subprocess.Popen[bytes], seconds: float, given: bytes | None = None
-    ) -> _Run:
-        """Wait for a child to end, and end all that it started."""
+        self._scripts.append(child)
         try:
-            output, _ = child.communicate(given, timeout=seconds)
+            output, _ = child.communicate(timeout=seconds)
             return child.returncode, output.decode("utf-8", "replace")
         except subprocess.TimeoutExpired:
             return None, ""
         except (ValueError, OSError):  # Another thread has closed the pipes, before or meanwhile.
-            if not self._is_closed:
-                raise
-            raise self._over() from None
+            self._raise_if_closed()
+            raise
         finally:
             end_child(child)
-            self._children.remove(child)
+            self._scripts.remove(child)
 
-    @staticmethod
-    def _over() -> ToolFailure:
-        return ToolFailure("The reproducer was not run to the end: the examination was over.")
+    def _raise_if_closed(self) -> None:
+        if self._is_closed:
+            raise ToolFailure("The reproducer was not run to the end: the examination was over.")
 
     def close(self) -> None:
         """End all processes; no more are started."""
         self._is_closed = True
-        for child in list(self._children):
+        if self._server is not None:
+            self._server.end(grace=_GRACE)
+        for child in list(self._scripts):
             end_child(child, grace=_GRACE)

@@ -51,9 +51,7 @@ class _WaitForTorch:
 
 def _start(root, folder):
     """Begin to record."""
-    # Recording is what is done if nothing else is asked for; what is asked for is part of the tool.
-    inside = os.environ.get("INDUCTOSCOPE_INSIDE") or "inside.start"
-    return _load(root, inside).start(folder)
+    return _load(root, "inside.start").start(folder)
 
 
 def _start_late(root, folder):

@@ -15,56 +15,33 @@ from pathlib import Path
 from typing import Any
 
 from inductoscope.doctor.instructions import FOLDER, Instructions, instructions_from
-from inductoscope.inside import private_cache
 from inductoscope.inside.doctor.package_hooks import package_hooks
 from inductoscope.inside.hooks import HOOKS
 from inductoscope.inside.install import Installer
 from inductoscope.inside.observe import instead
 from inductoscope.inside.program_settings import set_by_the_tool
 from inductoscope.inside.scope import SCOPE
-from inductoscope.inside.uncaught import record_until_exit
-from inductoscope.processes.stack_signal import answer_with_stacks
+from inductoscope.inside.start import Part
+from inductoscope.processes.stack_signal import write_stacks_on_crash
 from inductoscope.torch_facts import private_names as hooked
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.torch_names import Hook, TorchName, Wrap
 
 
-def start(folder: str) -> Installer:
-    """Start recording and checking. Called when torch is imported."""
+def checker(folder: Path) -> Part:
+    """Check every compiled graph, function and package against eager."""
     instructions = instructions_from()
-    place = Path(folder) / FOLDER
+    place = folder / FOLDER
     place.mkdir(exist_ok=True)
     threads = ThreadLimit()
-    on_import = {
-        **private_cache.on_import(),
-        **threads.on_import(),
-        **_settings(instructions, threads, collects=gc.isenabled()),
-    }
-    hooks = (*HOOKS, *checking_hooks(instructions, place))
-    installer = Installer(hooks, on_import=on_import)
-    if SCOPE.active:
-        return installer
-    # While torch is imported there are ever more objects to go through, and none to free.
-    gc.disable()
-    SCOPE.open(Path(folder))
-    installer.start()
-    record_until_exit()
-    answer_with_stacks(Path(folder), on_crash=True)
-    return installer
-
-
-def _settings(
-    instructions: Instructions, threads: ThreadLimit, *, collects: bool
-) -> dict[str, Callable[[], None]]:
-    """What to set once torch's settings exist."""
-
-    def settle() -> None:
-        # The same random numbers in eager and compiled, so that only the compiler can differ.
-        if instructions.random_as_eager:
-            set_by_the_tool("torch._inductor.config.fallback_random")
-            sys.modules["torch._inductor.config"].fallback_random = True  # type: ignore[attr-defined]
+    collects = gc.isenabled()
 
     def begin() -> None:
+        # While torch is imported there are ever more objects to go through, and none to free.
+        gc.disable()
+        write_stacks_on_crash(folder)
+
+    def torch_imported() -> None:
         if collects:
             gc.enable()
         gc.freeze()
@@ -72,7 +49,14 @@ def _settings(
         # Where a user would put it: first.
         exec(f"import torch\n{instructions.workaround}", {})
 
-    return {"torch": begin, "torch._inductor.config": settle}
+    # The same random numbers in eager and compiled, so that only the compiler can differ.
+    random = {"torch._inductor.config.fallback_random": True}
+    return Part(
+        hooks=checking_hooks(instructions, place),
+        on_import={**threads.on_import(), "torch": torch_imported},
+        settings=random if instructions.random_as_eager else {},
+        begin=begin,
+    )
 
 
 def _copying_first(original: Callable[[], None]) -> Callable[[], None]:

@@ -1,4 +1,4 @@
-"""Records a process, and saves what its kernels leave in their buffers: `run --values`.
+"""Saves what the kernels of a process leave in their buffers: `run --values`.
 
 Wrappers are rewritten as the doctor rewrites them, in Python and in C++, so that they hand over the
 buffers of every kernel call.
@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from inductoscope.inside.gpu_use import is_capturing
-from inductoscope.inside.install import Installer
 from inductoscope.inside.scope import SCOPE
-from inductoscope.inside.start import start as start_scope
+from inductoscope.inside.start import Part
 from inductoscope.recording.kernel_values import (
     FOLDER,
     MOST_CALLS,
@@ -31,10 +30,10 @@ from inductoscope.recording.kernel_values import (
 _KEPT = contextlib.ExitStack()
 
 
-def start(folder: str) -> Installer:
-    """Record, and save values. Called when torch is imported."""
-    saver = ValueSaver(Path(folder), os.environ.get(VARIABLE, "*"))
-    return start_scope(folder, on_import={"torch._inductor.compile_fx": saver.begin})
+def value_saver(folder: Path) -> Part:
+    """Save what kernels leave in their buffers."""
+    saver = ValueSaver(folder, os.environ.get(VARIABLE, "*"))
+    return Part(on_import={"torch._inductor.compile_fx": saver.begin})
 
 
 class ValueSaver:

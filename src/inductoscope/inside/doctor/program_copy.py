@@ -13,11 +13,11 @@ import contextlib
 import os
 import pickle
 import signal
-import socket
 import sys
 import traceback
 import warnings
 from collections.abc import Callable
+from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from inductoscope.inside.search.program_state import TorchState, current_state
 from inductoscope.processes.messages import receive_message, send_message
 from inductoscope.recording.events import CandidateJudged, ClaimMade, Event, GrowthMeasured, Said
 from inductoscope.recording.writer import StreamWriter
+from inductoscope.recording.events import Event
 
 Task = Callable[..., Any]
 
@@ -35,7 +36,7 @@ Task = Callable[..., Any]
 class ProgramCopy:
     """The waiting copy, as the program sees it."""
 
-    def __init__(self, connection: socket.socket) -> None:
+    def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     def run(self, task: Task, candidate: Any, *arguments: Any, place: Path) -> Any:
@@ -48,7 +49,7 @@ class ProgramCopy:
             write_candidate(candidate, path)
             _send(self._connection, (task, str(path), arguments, current_state()))
             found, error = _received(self._connection)
-        except OSError as problem:
+        except (OSError, EOFError) as problem:
             raise ToolFailure(f"the copy of the program is gone: {problem}") from problem
         finally:
             path.unlink(missing_ok=True)
@@ -115,7 +116,7 @@ def fork_copy(release: Callable[[], None] = lambda: None) -> None:
     """Fork this process; the copy calls `release`, and waits for tasks."""
     global _copy, _owner
     _owner = os.getpid()
-    ours, theirs = socket.socketpair()
+    ours, theirs = Pipe()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Of forks where there are threads.
         child = os.fork()
@@ -159,7 +160,7 @@ class FindingsAlone:
         """Nothing to close."""
 
 
-def _be_copy(connection: socket.socket) -> None:
+def _be_copy(connection: Connection) -> None:
     """Wait for tasks until the program is gone; this never returns into the program."""
     global _copy_itself
     _copy_itself = os.getpid()
@@ -185,7 +186,7 @@ def _done(task: Task, path: Path, arguments: tuple[Any, ...], state: TorchState)
         return None, text
 
 
-def _leave_program(connection: socket.socket) -> None:
+def _leave_program(connection: Connection) -> None:
     """Let go of what the program has open, so that it ends when the program closes it."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
@@ -198,9 +199,10 @@ def _leave_program(connection: socket.socket) -> None:
     sys.stdin = open(os.devnull)  # noqa: SIM115
 
 
-def _send(connection: socket.socket, message: Any) -> None:
-    send_message(connection, pickle.dumps(message))
+def _send(connection: Connection, message: Any) -> None:
+    # Not `send`: its pickler shares memory where torch.multiprocessing is loaded.
+    connection.send_bytes(pickle.dumps(message))
 
 
-def _received(connection: socket.socket) -> Any:
-    return pickle.loads(receive_message(connection))
+def _received(connection: Connection) -> Any:
+    return pickle.loads(connection.recv_bytes())

@@ -1,17 +1,15 @@
 """Runs in a child of a cluster's worker: loads torch, then tries candidates in forks of itself.
 
-    python -m inductoscope.inside.doctor.trial_server
-
-Standard input is a connection: a request comes in, its answer goes out, until the other side is
-gone. The child is as the program is under the doctor: hooks that say which stage is at work, one
-thread, random numbers as in eager, a private cache.
+It is as the program is under the doctor: hooks that say which stage is at work, one thread, random
+numbers as in eager, a private cache.
 """
 
 from __future__ import annotations
 
 import os
-import socket
+from base64 import b64decode, b64encode
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from inductoscope.inside import private_cache
 from inductoscope.inside.doctor.checking_agent import ThreadLimit
@@ -19,31 +17,24 @@ from inductoscope.inside.doctor.program_copy import FindingsAlone
 from inductoscope.inside.hooks import HOOKS
 from inductoscope.inside.install import Installer
 from inductoscope.inside.scope import SCOPE
-from inductoscope.processes.cluster_children import FOLDER_VARIABLE
-from inductoscope.processes.messages import receive_message, send_message
+from inductoscope.launch.environment import private_cache as private_cache_variables
+
+if TYPE_CHECKING:
+    from inductoscope.inside.child import Channel
 
 
-def main() -> None:
-    """Answer requests until nobody asks any more."""
-    connection = socket.socket(fileno=os.dup(0))
-    quiet = os.open(os.devnull, os.O_RDWR)
-    for descriptor in (0, 1, 2):
-        os.dup2(quiet, descriptor)
-    _load()
+def serve(channel: Channel, folder: str) -> None:
+    """Answer requests until nobody asks any more; `folder` is for what is written."""
+    _load(Path(folder) / "cache")
     from inductoscope.inside.search.cluster_forks import answered
 
-    while True:
-        try:
-            request = receive_message(connection)
-            send_message(connection, answered(request))
-        except OSError:
-            return
+    for request in channel.requests():
+        channel.say("answer", data=b64encode(answered(b64decode(request))).decode())
 
 
-def _load() -> None:
+def _load(cache: Path) -> None:
     """Load torch and its compiler, with the hooks in them."""
-    cache = Path(os.environ[FOLDER_VARIABLE]) / "cache"
-    os.environ.update(private_cache.environment(cache))
+    os.environ.update(private_cache_variables(cache))
     # As for the program itself; see `Instructions.environment`.
     os.environ |= {
         "OMP_THREAD_LIMIT": "1",
@@ -63,7 +54,3 @@ def _load() -> None:
     from inductoscope.inside.search.compiler_imports import import_compiler
 
     import_compiler()
-
-
-if __name__ == "__main__":
-    main()

@@ -1,57 +1,43 @@
 """Runs in a child process: loads inputs, checks them, loads the package and runs it.
 
-    python bounded.py LIMITS file child.py ORDER EVENTS_FD
-
-ORDER is a JSON file that `packages.execution` writes. Every step is announced before it is taken,
-so that the parent knows where a child died.
+Every step is announced before it is taken, so that the parent knows where a child died.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import sys
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from inductoscope.inside.child import Channel
 
 Say = Callable[..., None]
 
 
-def main() -> None:
+def run_package(channel: Channel, order: Mapping[str, Any]) -> None:
     """Do what the order says."""
-    order_path, events = sys.argv[1:3]
-    order = json.loads(Path(order_path).read_text("utf-8"))
-    sys.path.insert(0, order["search_path"])
     from inductoscope.inside.packages.trials import InputsRefused
 
-    say = _speaker(int(events))
-    say("stage", stage="torch")
+    channel.say("stage", stage="torch")
     import torch
 
     # Says where the native code was, should a signal end this process.
     torch._C._set_print_stack_traces_on_fatal_signal(True)
-    say("start", stage="preparation")
+    channel.ready()
     try:
-        _follow(order, say)
+        _follow(order, channel.say)
     except InputsRefused as error:
-        say("refused", message=str(error))
+        channel.say("refused", message=str(error))
     except BaseException as error:
-        say("error", message=f"{type(error).__name__}: {error}"[:20_000])
-    say("done")
+        channel.say("error", message=f"{type(error).__name__}: {error}"[:20_000])
+    channel.say("done")
     # Ending may crash in libraries that are unloaded in the wrong order: that is not the question.
     sys.stdout.flush()
     os._exit(0)
-
-
-def _speaker(events: int) -> Say:
-    def say(event: str, **more: Any) -> None:
-        line = json.dumps({"event": event, "at": time.monotonic(), **more}, default=str)
-        os.write(events, line.encode() + b"\n")
-
-    return say
 
 
 def _follow(order: Mapping[str, Any], say: Say) -> None:
@@ -97,7 +83,3 @@ def _admitted(order: Mapping[str, Any], facts: list[Any], say: Say) -> bool:
         # The package would refuse what is harmless, too.
         os.environ["AOTI_RUNTIME_CHECK_INPUTS"] = "1"
     return True
-
-
-if __name__ == "__main__":
-    main()

@@ -20,15 +20,14 @@ from pathlib import Path
 from typing import Any
 
 from inductoscope.inside.gpu_use import uses_cuda
-from inductoscope.inside.install import Installer
 from inductoscope.inside.profiling.call_clock import (
     Agent,
     CallClock,
     TimedCalls,
     is_traced,
-    start_agent,
 )
 from inductoscope.inside.scope import SCOPE
+from inductoscope.inside.start import Part
 from inductoscope.profiling.orders import orders_from
 from inductoscope.profiling.timings import FUNCTION, ProcessTimes
 
@@ -355,18 +354,17 @@ IN_EAGER = "function in eager"
 DIFFERENTIATED = "function without its backward pass"
 # What follows the label of calls that end with their backward pass.
 _WITH_BACKWARD = " with backward"
-AGENT = "inside.profiling.alternating_calls"
 
 # Kinds of arguments of one function; calls with more than that are made as they are.
 _MOST_GROUPS = 64
 
 
-def start(folder: str) -> Installer:
-    """Time compiled calls and uncompiled ones in turns. Called on import of torch."""
-    agent = Agent(orders_from(), Path(folder))
-    kept = KeptInputs(Path(folder) / INPUTS_FOLDER) if agent.orders.keeps_inputs else None
+def alternating_profiler(folder: Path) -> Part:
+    """Time compiled calls and uncompiled ones in turns."""
+    agent = Agent(orders_from(), folder)
+    kept = KeptInputs(folder / INPUTS_FOLDER) if agent.orders.keeps_inputs else None
     agent.clock = AlternatingClock(kept=kept)
-    return start_agent(agent)
+    return agent.part()
 
 
 @dataclass

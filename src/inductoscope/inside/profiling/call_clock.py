@@ -19,14 +19,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from inductoscope.inside import private_cache
 from inductoscope.inside.gpu_use import uses_cuda
-from inductoscope.inside.hooks import HOOKS
-from inductoscope.inside.install import Installer
 from inductoscope.inside.program_settings import set_by_the_tool
 from inductoscope.inside.scope import SCOPE
-from inductoscope.inside.uncaught import record_until_exit
-from inductoscope.processes.stack_signal import answer_with_stacks
+from inductoscope.inside.start import Part
 from inductoscope.profiling.orders import Orders, orders_from
 from inductoscope.profiling.timings import (
     FOLDER,
@@ -242,8 +238,8 @@ def is_traced() -> bool:
 
 # --- The profiler inside a process of the user's program ------------------------------------------
 #
-# It is started by the start-up hook when the program imports torch, times compiled calls, and
-# writes what it measured when the program ends, and now and then before that.
+# It times compiled calls, and writes what it measured when the program ends, and now and then
+# before that.
 
 _CONFIG = "torch._inductor.config"
 _CONTEXT = hooked.TORCH_DYNAMO_CONTEXT_CALL
@@ -256,26 +252,9 @@ _WRITE_EVERY = 5.0
 _LONGEST_ERROR = 300
 
 
-def start(folder: str) -> Installer:
-    """Time compiled calls. Called on import of torch."""
-    return start_agent(Agent(orders_from(), Path(folder)))
-
-
-def start_agent(agent: Agent) -> Installer:
-    """Start measuring, and recording where that was asked for."""
-    records = agent.orders.records
-    hooks = (*(HOOKS if records else ()), *agent.hooks())
-    installer = Installer(hooks, on_import={**private_cache.on_import(), **agent.on_import()})
-    if agent.is_started():
-        return installer
-    if records:
-        SCOPE.open(agent.folder)
-    installer.start()
-    if records:
-        record_until_exit()
-        answer_with_stacks(agent.folder)
-    agent.write_at_exit()
-    return installer
+def call_profiler(folder: Path) -> Part:
+    """Time compiled calls."""
+    return Agent(orders_from(), folder).part()
 
 
 class Agent:
@@ -290,12 +269,9 @@ class Agent:
         # Why a change of the program could not be made.
         self.not_applied = ""
 
-    def is_started(self) -> bool:
-        """Whether another of our start-up hooks came first in this process."""
-        if getattr(sys, "inductoscope_profiles", None) == os.getpid():
-            return True
-        sys.inductoscope_profiles = os.getpid()  # type: ignore[attr-defined]
-        return False
+    def part(self) -> Part:
+        """What it puts into the process."""
+        return Part(self.hooks(), self.on_import(), begin=self._write_at_exit)
 
     # --- what was asked for -----------------------------------------------------------------------
 
@@ -402,8 +378,7 @@ class Agent:
 
     # --- what is written --------------------------------------------------------------------------
 
-    def write_at_exit(self) -> None:
-        """Write what was measured when the program ends."""
+    def _write_at_exit(self) -> None:
         atexit.register(self._end)
 
     def _end(self) -> None:

@@ -1,19 +1,18 @@
 """Runs in a child process: times recorded graphs in eager, operation by operation.
 
-    python bounded.py LIMITS file eager_child.py ORDER THREADS EVENTS_FD
-
 A graph is rebuilt as Dynamo captured it, before anything was decomposed, and called with made-up
 inputs of the recorded shapes: times of most operations do not depend on values.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import sys
 import time
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from inductoscope.targets.work_list import GraphOrder
+
+if TYPE_CHECKING:
+    from inductoscope.inside.child import Channel
 
 # Calls of a graph, unless they take too long.
 _CALLS = 20
@@ -21,27 +20,19 @@ _SECONDS = 2.0
 _WARM_UP = 2
 
 
-def main() -> None:
-    """Time every graph of the order and report each."""
-    order_path, threads, events = sys.argv[1:4]
-
-    def say(event: str, **more: Any) -> None:
-        os.write(int(events), json.dumps({"event": event, **more}).encode() + b"\n")
-
-    from inductoscope.targets.work_list import GraphOrder
-
-    orders = [GraphOrder(**item) for item in json.loads(Path(order_path).read_text("utf-8"))]
+def time_eager(channel: Channel, graphs: list[dict[str, Any]], threads: int) -> None:
+    """Time every graph and report each."""
     import torch
 
-    if int(threads):
-        torch.set_num_threads(int(threads))
-    say("start", stage="preparation")
-    for order in orders:
+    if threads:
+        torch.set_num_threads(threads)
+    channel.ready()
+    for order in (GraphOrder(**graph) for graph in graphs):
         try:
-            say("eager", compile=order.compile, **_timed(order))
+            channel.say("eager", compile=order.compile, **_timed(order))
         except Exception as error:
             why = f"{type(error).__name__}: {str(error)[:200]}"
-            say("left-out", compile=order.compile, why=why)
+            channel.say("left-out", compile=order.compile, why=why)
 
 
 def _timed(order: Any) -> dict[str, Any]:
@@ -129,7 +120,3 @@ def made_up(example: Any) -> Any:
     else:
         made.zero_()
     return made.requires_grad_(example.requires_grad and made.is_floating_point())
-
-
-if __name__ == "__main__":
-    main()

@@ -8,19 +8,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from inductoscope.inside.install import Installer
-from inductoscope.inside.profiling.call_clock import start_agent
 from inductoscope.inside.profiling.memory_agent import MemoryAgent
 from inductoscope.inside.scope import SCOPE
+from inductoscope.inside.start import Part
 from inductoscope.profiling.orders import orders_from
 from inductoscope.torch_facts.frames import is_users
 
-AGENT = "inside.profiling.eager_memory_agent"
 
-
-def start(folder: str) -> Installer:
-    """Trace memory without compiling. Called on import of torch."""
-    return start_agent(EagerMemoryAgent(orders_from(), Path(folder)))
+def eager_memory_profiler(folder: Path) -> Part:
+    """Trace memory without compiling."""
+    return EagerMemoryAgent(orders_from(), folder).part()
 
 
 class EagerMemoryAgent(MemoryAgent):

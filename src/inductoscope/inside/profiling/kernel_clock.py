@@ -11,8 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from inductoscope.inside.install import Installer
-from inductoscope.inside.profiling.call_clock import Agent, Reservoir, start_agent
+from inductoscope.inside.profiling.call_clock import Agent, Reservoir
 from inductoscope.inside.profiling.kernel_traces import (
     CallRange,
     DeviceTimes,
@@ -22,6 +21,7 @@ from inductoscope.inside.profiling.kernel_traces import (
 )
 from inductoscope.inside.profiling.profiled_packages import JIT_WRAPPERS, ProfiledPackages
 from inductoscope.inside.profiling.torch_profiler import ProgramProfilers
+from inductoscope.inside.start import Part
 from inductoscope.profiling.orders import Orders, orders_from
 from inductoscope.profiling.timings import (
     CLOCK,
@@ -405,12 +405,10 @@ def _usual_on_gpu(
 
 # --- The kernel profiler inside a process of the user's program -----------------------------------
 
-AGENT = "inside.profiling.kernel_clock"
 
-
-def start(folder: str) -> Installer:
-    """Time compiled calls, and every kernel in them. Called on import of torch."""
-    return start_agent(KernelAgent(orders_from(), Path(folder)))
+def kernel_profiler(folder: Path) -> Part:
+    """Time compiled calls, and every kernel in them."""
+    return KernelAgent(orders_from(), folder).part()
 
 
 class KernelAgent(Agent):

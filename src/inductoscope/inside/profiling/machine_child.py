@@ -1,19 +1,17 @@
 """Runs in a child process: measures what the machine can do.
 
-    python bounded.py LIMITS file child.py DEVICE THREADS FUNCTIONS EVENTS_FD
-
 Every figure is the best of several rounds, because whatever else runs can only make it worse.
 """
 
 from __future__ import annotations
 
 import functools
-import json
-import os
-import sys
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from inductoscope.inside.child import Channel
 
 # A measurement goes on for so long, and for so many calls, in each of so many rounds.
 _SECONDS = 0.015
@@ -30,33 +28,24 @@ _LARGEST_MATRIX = 8192
 _ELEMENTS = 1 << 17
 
 
-def main() -> None:
+def measure_machine(channel: Channel, device: str, threads: int, functions: list[str]) -> None:
     """Measure and report."""
-    device, threads, functions, events = sys.argv[1:5]
-    answer = json.dumps(_answer(device, int(threads), functions.split(","))).encode()
-    os.write(int(events), answer + b"\n")
+    import torch
 
-
-def _answer(device: str, threads: int, functions: list[str]) -> dict[str, Any]:
-    try:
-        import torch
-
-        if threads:
-            torch.set_num_threads(threads)
-        measuring = _Measuring(torch, device)
-        rounds = [measuring.bandwidths() for _ in range(_ROUNDS)]
-        return {
-            "event": "limits",
-            "name": measuring.name(),
-            "threads": torch.get_num_threads(),
-            "torch": torch.__version__,
-            "bandwidths": _best(rounds),
-            "spread": _spread(rounds),
-            "matrix": _best_rates(measuring.matrix, _MATRIX),
-            "functions": _best_rates(measuring.function, functions),
-        }
-    except BaseException as error:
-        return {"event": "error", "message": f"{type(error).__name__}: {error}"[:2000]}
+    if threads:
+        torch.set_num_threads(threads)
+    measuring = _Measuring(torch, device)
+    rounds = [measuring.bandwidths() for _ in range(_ROUNDS)]
+    channel.say(
+        "limits",
+        name=measuring.name(),
+        threads=torch.get_num_threads(),
+        torch=torch.__version__,
+        bandwidths=_best(rounds),
+        spread=_spread(rounds),
+        matrix=_best_rates(measuring.matrix, _MATRIX),
+        functions=_best_rates(measuring.function, functions),
+    )
 
 
 def _best_rates(measure: Callable[[str], float | None], names: Sequence[str]) -> dict[str, float]:
@@ -183,7 +172,3 @@ def _shortest(call: Callable[[], Any]) -> float:
         best, calls = min(best, now - started), calls + 1
         if now > ends and (calls >= _LEAST_CALLS or now > ends + _PATIENCE):
             return best
-
-
-if __name__ == "__main__":
-    main()

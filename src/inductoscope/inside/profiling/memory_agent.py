@@ -7,16 +7,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from inductoscope.inside.install import Installer
 from inductoscope.inside.profiling import memory_steps
 from inductoscope.inside.profiling.call_clock import (
     Agent,
     CallClock,
     is_traced,
-    start_agent,
 )
 from inductoscope.inside.profiling.memory_steps import PROGRAM_ENDED, StepTracer
 from inductoscope.inside.scope import SCOPE
+from inductoscope.inside.start import Part
 from inductoscope.profiling.memory_trace import write_memory
 from inductoscope.profiling.orders import Orders, orders_from
 from inductoscope.profiling.timings import FUNCTION, GRAPH
@@ -24,12 +23,10 @@ from inductoscope.torch_facts import python_wrappers
 from inductoscope.torch_facts.python_wrappers import exchange
 from inductoscope.torch_facts.torch_names import Hook
 
-AGENT = "inside.profiling.memory_agent"
 
-
-def start(folder: str) -> Installer:
-    """Trace the memory of compiled calls. Called on import of torch."""
-    return start_agent(MemoryAgent(orders_from(), Path(folder)))
+def memory_profiler(folder: Path) -> Part:
+    """Trace the memory of compiled calls."""
+    return MemoryAgent(orders_from(), folder).part()
 
 
 class MemoryAgent(Agent):

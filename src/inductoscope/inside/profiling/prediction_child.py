@@ -1,7 +1,5 @@
 """Runs in a child process: times recorded graphs as they are, and with each of some settings.
 
-    python bounded.py LIMITS file prediction_child.py ORDER THREADS EVENTS_FD
-
 A graph is rebuilt as Dynamo captured it, compiled with each variant of the settings, and called
 with the program's own arguments, the variants in turns, and eager between them, as it is when the
 program is measured: what a call finds in the caches and in free memory depends on the one before.
@@ -11,47 +9,39 @@ Inputs that were no arguments, such as parameters, are made up.
 from __future__ import annotations
 
 import contextlib
-import json
-import os
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from inductoscope.inside.profiling.alternating_calls import kept_inputs
+from inductoscope.targets.work_list import GraphOrder
+
+if TYPE_CHECKING:
+    from inductoscope.inside.child import Channel
 
 # Calls of each variant of a graph, unless they take too long.
 _CALLS = 15
 _SECONDS = 4.0
 
 
-def main() -> None:
-    """Time every graph of the order, and report each."""
-    order_path, threads, events = sys.argv[1:4]
+def time_variants(channel: Channel, order: Mapping[str, Any]) -> None:
+    """Time every graph of the order with each variant of the settings, and report each graph."""
+    import torch  # noqa: F401
 
-    def say(event: str, **more: Any) -> None:
-        os.write(int(events), json.dumps({"event": event, **more}).encode() + b"\n")
-
-    from inductoscope.inside.profiling.alternating_calls import kept_inputs
-    from inductoscope.targets.work_list import GraphOrder
-
-    order = json.loads(Path(order_path).read_text("utf-8"))
-    os.environ.update(order["environment"])
-    import torch
-
-    if int(threads):
-        torch.set_num_threads(int(threads))
     known = kept_inputs(Path(order["inputs"]))
-    say("start", stage="preparation")
+    channel.ready()
     for graph, settings in zip(order["graphs"], order["settings"], strict=True):
         found = GraphOrder(**graph)
         try:
             variants = [_Variant(settings)]
             for change in order["changes"]:
                 variants.append(_Variant({**settings, **change["settings"]}, change["code"]))
-            say("timed", compile=found.compile, variants=_timed(found, variants, known))
+            channel.say("timed", compile=found.compile, variants=_timed(found, variants, known))
         except Exception as error:
-            say("left-out", compile=found.compile, why=f"{type(error).__name__}: {error}"[:200])
+            why = f"{type(error).__name__}: {error}"[:200]
+            channel.say("left-out", compile=found.compile, why=why)
 
 
 @dataclass(frozen=True)
@@ -138,7 +128,3 @@ def _tables_as_before() -> Iterator[None]:
             table.clear()
             table.update(copy)
         decomposition.fast_random_decomps.cache_clear()
-
-
-if __name__ == "__main__":
-    main()

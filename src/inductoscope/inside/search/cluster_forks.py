@@ -36,7 +36,7 @@ from inductoscope.processes.cluster_children import (
     sent_environment,
 )
 
-TRIAL_SERVER = "inductoscope.inside.doctor.trial_server"
+TRIAL_SERVER = "inductoscope.inside.doctor.trial_server:serve"
 # Until a child on a worker has loaded torch and its compiler.
 _SECONDS_TO_LOAD = 300.0
 

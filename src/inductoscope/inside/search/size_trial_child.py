@@ -1,15 +1,15 @@
-"""Runs in a child process: compiles one graph, calls it at a size, and compares with eager.
-
-python bounded.py LIMITS file size_trial_child.py ORDER EVENTS_FD
-"""
+"""Runs in a child process: compiles one graph, calls it at a size, and compares with eager."""
 
 from __future__ import annotations
 
-import json
 import os
-import sys
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from inductoscope.inside.confinement import stay_inside
+from inductoscope.inside.private_cache import trust_compiler
+
+if TYPE_CHECKING:
+    from inductoscope.inside.child import Channel
 
 
 class WatchedCompiler:
@@ -28,26 +28,19 @@ class WatchedCompiler:
             raise
 
 
-def main() -> None:
-    """Run what the command line names."""
-    order_path, events = sys.argv[1:3]
-
-    def say(event: str, **more: Any) -> None:
-        os.write(int(events), json.dumps({"event": event, **more}).encode() + b"\n")
-
-    say("start", stage="preparation")
+def try_sizes(channel: Channel, order: dict[str, Any]) -> None:
+    """Run the trial that was ordered, and report what came of it."""
+    channel.ready()
     from inductoscope.doctor.size_trials import trial_order_from
-    from inductoscope.inside.confinement import stay_inside
-    from inductoscope.inside.private_cache import trust_compiler
 
-    order = trial_order_from(Path(order_path).read_text("utf-8"))
+    wanted = trial_order_from(order)
     import torch  # noqa: F401  (it reads what it is installed with before it is confined)
 
     trust_compiler()
     names = ("TORCHINDUCTOR_CACHE_DIR", "TMPDIR")
     stay_inside([os.environ[name] for name in names], compiles_cpp=True)
-    text, fails = run_trial(order, say)
-    say("ran", text=text, fails=fails)
+    text, fails = run_trial(wanted, channel.say)
+    channel.say("ran", text=text, fails=fails)
 
 
 def run_trial(order: Any, say: Any = lambda event: None) -> tuple[str, bool]:
@@ -173,7 +166,3 @@ def _copy(value: Any) -> Any:
     if not isinstance(value, torch.Tensor):
         return value
     return value.detach().clone().requires_grad_(value.requires_grad)
-
-
-if __name__ == "__main__":
-    main()

@@ -18,8 +18,7 @@ from inductoscope.inside.hooks import HOOKS
 from inductoscope.inside.install import Installer
 from inductoscope.inside.observe import instead
 from inductoscope.inside.scope import SCOPE
-from inductoscope.inside.uncaught import record_until_exit
-from inductoscope.processes.stack_signal import answer_with_stacks
+from inductoscope.inside.start import Part
 from inductoscope.torch_facts import private_names as hooked
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.torch_names import Hook, Wrap
@@ -30,20 +29,12 @@ if TYPE_CHECKING:
 OnAlarm = Callable[[Alarm], None]
 
 
-def start(folder: str) -> Installer:
-    """Start recording and watching. Called when torch is imported."""
+def sentinel(folder: Path) -> Part:
+    """Shadow some calls of compiled graphs."""
     options = options_from()
-    place = Path(folder) / FOLDER
+    place = folder / FOLDER
     place.mkdir(exist_ok=True)
-    hooks = (*HOOKS, *sentinel_hooks(options, place, _stop if options.stop else _go_on))
-    installer = Installer(hooks, on_import=private_cache.on_import())
-    if SCOPE.active:
-        return installer
-    SCOPE.open(Path(folder))
-    installer.start()
-    record_until_exit()
-    answer_with_stacks(Path(folder))
-    return installer
+    return Part(hooks=sentinel_hooks(options, place, _stop if options.stop else _go_on))
 
 
 def _go_on(alarm: Alarm) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import mmap
 import os
 import platform
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from inductoscope.inside.hooks import HOOKS
-from inductoscope.processes.ending import end_child
+from inductoscope.processes.children import NO_LIMIT, ChildCall, ChildLimits, run_child
 from inductoscope.processes.status import own_cores
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.log_lines import (
@@ -210,8 +209,6 @@ def _holds(library: Path, name: str) -> bool:
 
 SECONDS = 120.0
 
-_PROBE = Path(__file__).parents[2] / "inside" / "torch_probe.py"
-
 
 @dataclass(frozen=True)
 class Question:
@@ -223,26 +220,29 @@ class Question:
 
 
 def ask(python: str, question: Question, *, seconds: float = SECONDS) -> dict[str, Any]:
-    """The answer of `python`, as `probe.py` gives it.
+    """The answer of `python`, as `inside.torch_probe` gives it.
 
     If there is no answer, "problem" says why, and there are no other keys.
     """
     # Importing Inductor creates its cache folder; we must not create the user's.
     with tempfile.TemporaryDirectory(prefix="inductoscope-env-") as cache:
+        call = ChildCall(
+            "inductoscope.inside.torch_probe:describe_torch",
+            {"question": asdict(question)},
+            _environment(cache),
+            python=(python,),
+        )
         try:
-            process = subprocess.Popen(
-                [python, str(_PROBE)],
-                env=_environment(cache),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                encoding="utf-8",
-                errors="replace",
-                start_new_session=True,
-            )
+            ended = run_child(call, ChildLimits(seconds, seconds, memory_gib=NO_LIMIT))
         except OSError as error:
             return {"problem": f"it cannot be started: {error.strerror}"}
-        return _converse(process, json.dumps(asdict(question)), seconds)
+    said = ended.find("answer")
+    if said is not None:
+        answer: dict[str, Any] = said["answer"]
+        return answer
+    if ended.exit_code is None:
+        return {"problem": f"importing torch did not end within {seconds:g} s"}
+    return {"problem": _ending(ended.exit_code, ended.output)}
 
 
 def _environment(cache: str) -> dict[str, str]:
@@ -250,20 +250,6 @@ def _environment(cache: str) -> dict[str, str]:
     # A trace of this process would end up among those of the user's program.
     environment.pop("TORCH_TRACE", None)
     return environment
-
-
-def _converse(process: subprocess.Popen[str], question: str, seconds: float) -> dict[str, Any]:
-    try:
-        output, errors = process.communicate(question, timeout=seconds)
-    except subprocess.TimeoutExpired:
-        return {"problem": f"importing torch did not end within {seconds:g} s"}
-    finally:
-        end_child(process)
-    try:
-        answer = json.loads(output)
-    except ValueError:
-        return {"problem": _ending(process.returncode, errors)}
-    return answer if isinstance(answer, dict) else {"problem": "its answer is not valid"}
 
 
 def _ending(returncode: int, errors: str) -> str:

@@ -1,19 +1,17 @@
-"""Runs in a child process: starts a program, ends as it ends, and ends it when the parent is gone.
-
-The descriptor is a pipe that the parent holds and never writes to, so it ends when the parent does,
-for whatever reason. Processes that lose their parent become children of this one, so that whatever
-the program has started can be found, also what has left its process group.
-"""
+"""Runs in a child process: becomes a program, or stands guard over one."""
 
 from __future__ import annotations
 
 import os
 import select
 import signal
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
-from inductoscope.processes.limits import adopt_orphans
-from inductoscope.processes.tree import end_what_is_left, processes_below
+from inductoscope.processes.ending import end_started, processes_below
+from inductoscope.processes.limits import adopt_orphans, die_with_parent
+
+if TYPE_CHECKING:
+    from inductoscope.inside.child import Channel
 
 # For those that are to end, before they are killed.
 _GRACE = 1.0
@@ -21,18 +19,32 @@ _GRACE = 1.0
 _MOST_ROUNDS = 5
 
 
-def run_guarded(descriptor: int, command: list[str]) -> NoReturn:
-    """Become the guard of a program; does not return."""
+def become(channel: Channel, command: list[str]) -> NoReturn:
+    """Become a program that dies with the parent; the limits of this process are its limits."""
+    die_with_parent()
+    _execute(command)
+
+
+def _execute(command: list[str]) -> NoReturn:
+    # Python ignores these two, and so would the program.
+    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    os.execvp(command[0], command)
+
+
+def guard(channel: Channel, command: list[str]) -> NoReturn:
+    """Start a program, end as it ends, and end it when the parent is gone.
+
+    Processes that lose their parent become children of this one, so that whatever the program has
+    started can be found, also what has left its process group.
+    """
     adopt_orphans()
+    lifeline = channel.descriptors[0]
     woken, waking = os.pipe()
     os.set_blocking(waking, False)
     child = os.fork()
     if child == 0:
-        os.close(descriptor)
-        # Python ignores these two, and so would the program.
-        signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
-        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-        os.execvp(command[0], command)
+        _execute(command)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)  # It ends after the program, not before it.
     signal.set_wakeup_fd(waking, warn_on_full_buffer=False)
@@ -41,11 +53,11 @@ def run_guarded(descriptor: int, command: list[str]) -> NoReturn:
     while True:
         ended = _reaped(child)
         # Looked at first: a program may end because its parent is gone, and leave others behind.
-        if select.select([descriptor], [], [], 0)[0]:
+        if select.select([lifeline], [], [], 0)[0]:
             _end_all()
         if ended is not None:
             _end_as(ended)
-        if woken in select.select([descriptor, woken], [], [])[0]:
+        if woken in select.select([lifeline, woken], [], [])[0]:
             os.read(woken, 4096)
 
 
@@ -82,5 +94,5 @@ def _end_all() -> NoReturn:
         below = processes_below(os.getpid())
         if not below:
             break
-        end_what_is_left(below, grace=_GRACE)
+        end_started(below, grace=_GRACE)
     os._exit(1)

@@ -1,10 +1,8 @@
 """Runs in a child process: loads torch and its compiler, waits for a script, runs it in forks.
 
-    python script_server.py <REQUEST >ANSWER
-
-REQUEST is JSON: the script, how often to run it and how often at once, and its seconds. ANSWER is
-JSON: exit code and output of each run, with null as the exit code of one that did not end in time;
-or null if a process like this one cannot be forked.
+A request says which script, how often to run it and how often at once, and its seconds. The answer
+has exit code and output of each run, with null as the exit code of one that did not end in time; it
+is null if a process like this one cannot be forked.
 
 Loading takes longer than most scripts, so it happens once, before the script is known. To the
 script each fork looks like `python SCRIPT`. Unlike processes that are started one by one, forks
@@ -18,7 +16,6 @@ import builtins
 import contextlib
 import ctypes
 import gc
-import json
 import os
 import signal
 import sys
@@ -28,7 +25,10 @@ import types
 import warnings
 from collections.abc import Callable
 from importlib.machinery import SourceFileLoader
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from inductoscope.inside.child import Channel
 
 _LOOK_EVERY = 0.02
 # torch asks the driver's management library whether there is a GPU, rather than start the driver,
@@ -37,28 +37,21 @@ _ASK_WITHOUT_STARTING = "PYTORCH_NVML_BASED_CUDA_CHECK"
 _NOT_INITIALIZED = 3  # CUDA_ERROR_NOT_INITIALIZED
 
 
-def main() -> None:
+def serve(channel: Channel) -> None:
     """Load, serve one request, end. A fork returns from serving to run the script."""
-    answers = os.dup(1)
-    quiet = os.open(os.devnull, os.O_RDWR)
-    for descriptor in (1, 2):
-        os.dup2(quiet, descriptor)  # What is said while torch loads is not the script's output.
     own = _load()
-    # Not through sys.stdin, which a fork finds untouched.
-    text = b"".join(iter(lambda: os.read(0, 1 << 16), b""))
-    if not text:
+    request = next(channel.requests(), None)
+    if request is None:
         return
-    request = json.loads(text)
     if not _can_fork():
-        _send(answers, None)
+        channel.say("runs", runs=None)
         return
-    output = _serve(request, answers, own)
+    output = _serve(request, channel, own)
     if output is not None:
-        os.dup2(quiet, 0)
-        os.dup2(output, 1)
-        os.dup2(output, 2)
-        for descriptor in (answers, quiet, output):
-            os.close(descriptor)
+        channel.close()
+        for stream in (1, 2):
+            os.dup2(output, stream)
+        os.close(output)
         _run(request["script"])
 
 
@@ -74,18 +67,11 @@ class _Own:
 
 def _load() -> _Own:
     """Load all that a script might need. If torch cannot be loaded, the script will show that."""
-    here = os.path.dirname(os.path.abspath(__file__))
-    # The folder of this file is first on the path: its names must not hide others.
-    sys.path[:] = [folder for folder in sys.path if folder != here]
-    # The package may be on the path of the parent alone.
-    root = os.path.dirname(os.path.dirname(os.path.dirname(here)))
-    sys.path.insert(0, root)
     from inductoscope.inside import private_cache
     from inductoscope.inside.search.compiler_imports import import_compiler
     from inductoscope.processes.ending import end_fork
     from inductoscope.processes.limits import die_with_parent
 
-    sys.path.remove(root)
     is_own = _ASK_WITHOUT_STARTING not in os.environ
     os.environ.setdefault(_ASK_WITHOUT_STARTING, "1")
     gc.disable()  # There are ever more objects to go through, and none to free.
@@ -119,7 +105,7 @@ def _has_started_driver() -> bool:
     return bool(driver.cuDeviceGetCount(ctypes.byref(ctypes.c_int())) != _NOT_INITIALIZED)
 
 
-def _serve(request: dict[str, Any], answers: int, own: _Own) -> int | None:
+def _serve(request: dict[str, Any], channel: Channel, own: _Own) -> int | None:
     """Fork, wait and answer. Returns in each fork, with the file for its output."""
     outputs: dict[int, int] = {}
     runs: list[tuple[int | None, str]] = []
@@ -137,7 +123,7 @@ def _serve(request: dict[str, Any], answers: int, own: _Own) -> int | None:
                     return output
                 outputs[fork] = output
             runs += _ended(outputs, time.monotonic() + request["seconds"], own)
-        _send(answers, runs)
+        channel.say("runs", runs=runs)
         return None
     finally:
         for fork in outputs:
@@ -169,11 +155,6 @@ def _text(output: int) -> str:
     with open(output, "rb") as file:
         file.seek(0)
         return file.read().decode("utf-8", "replace")
-
-
-def _send(answers: int, what: Any) -> None:
-    with open(answers, "w", encoding="utf-8") as file:
-        json.dump(what, file)
 
 
 # --- a fork ---------------------------------------------------------------------------------------
@@ -209,6 +190,7 @@ def _run(script: str) -> None:
             sys.stdout.flush()
         sys.excepthook(type(error), error, error.__traceback__)
         sys.exit(1)
+    sys.exit()
 
 
 def _end_quietly() -> None:
@@ -217,7 +199,3 @@ def _end_quietly() -> None:
     So modules go in another order than usual, and finalizers may complain of missing ones.
     """
     sys.unraisablehook = lambda _: None
-
-
-if __name__ == "__main__":
-    main()

@@ -1,0 +1,120 @@
+"""Runs in a child process: compiles one Triton kernel, or asks torch how it would configure it."""
+
+from __future__ import annotations
+
+import contextlib
+import runpy
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from inductoscope.inside.child import Channel
+
+_TEXTS = ("ttir", "ttgir", "llir", "ptx", "amdgcn", "spv")
+_BACKENDS = {"cuda": "nvidia", "hip": "amd", "xpu": "intel"}
+
+
+def torch_configs(channel: Channel, module: str) -> None:
+    """Report which configurations the installed torch would try.
+
+    The module has the kernel's functions under torch's own heuristic: importing it makes torch
+    choose, and nothing is compiled.
+    """
+    import torch
+    from torch._inductor.runtime.triton_heuristics import CachingAutotuner, config_to_dict
+
+    names = runpy.run_path(module)
+    tuners = [value for value in names.values() if isinstance(value, CachingAutotuner)]
+    configs = [config_to_dict(config) for config in tuners[0].configs]
+    channel.say("configs", torch=torch.__version__, configs=configs)
+
+
+def compile_alone(channel: Channel, script: str, folder: str, device: str) -> None:
+    """Run a kernel's script; `folder` receives what each stage of Triton made.
+
+    A stage is announced before it begins and after it has ended, so that the parent knows the stage
+    even of a process that never answers again.
+    """
+    probe = _Probe(channel, Path(folder))
+    probe.watch()
+    from triton.backends import backends
+
+    if _BACKENDS.get(device, device) not in backends:
+        channel.say("no backend")
+        return
+    module = runpy.run_path(script)  # Its functions only: the compile is behind a guard.
+    channel.ready()
+    module["compile_alone"]()
+    _disassemble(Path(folder))
+
+
+class _Probe:
+    """Reports the stages of Triton, and keeps what they made."""
+
+    def __init__(self, channel: Channel, folder: Path) -> None:
+        self._say = channel.say
+        self._folder = folder
+
+    def watch(self) -> None:
+        """Have every stage of every backend report when it begins and ends."""
+        import triton
+        from triton.backends import backends
+        from triton.compiler import ASTSource
+
+        self._say("triton", version=triton.__version__)
+        for backend in backends.values():
+            self._watch_stages(backend.compiler)
+        ASTSource.make_ir = self._staged("source", ASTSource.make_ir)
+        compile_kernel = triton.compile
+
+        def compile_and_say(*args: Any, **kwargs: Any) -> Any:
+            made = compile_kernel(*args, **kwargs)
+            self._say("compiled", shared=getattr(made.metadata, "shared", None))
+            return made
+
+        triton.compile = compile_and_say
+
+    def _watch_stages(self, compiler: Any) -> None:
+        original = compiler.add_stages
+
+        def add_stages(backend: Any, stages: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
+            answer = original(backend, stages, *args, **kwargs)
+            for name, function in list(stages.items()):
+                stages[name] = self._staged(name, function)
+            return answer
+
+        compiler.add_stages = add_stages
+
+    def _staged(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def stage(*args: Any, **kwargs: Any) -> Any:
+            self._say("start", stage=name)
+            made = function(*args, **kwargs)
+            self._say("end", stage=name)
+            self._keep(name, made)
+            return made
+
+        return stage
+
+    def _keep(self, name: str, made: Any) -> None:
+        path = self._folder / f"kernel.{name}"
+        if name in _TEXTS:
+            path.write_text(str(made), "utf-8", "backslashreplace")
+        elif isinstance(made, bytes):
+            path.write_bytes(made)
+
+
+def _disassemble(folder: Path) -> None:
+    """Machine code as text and its use of registers, with the tools that Triton brings along."""
+    cubin = folder / "kernel.cubin"
+    if not cubin.exists():
+        return
+    from triton import knobs
+
+    with contextlib.suppress(OSError, RuntimeError, AttributeError, subprocess.SubprocessError):
+        tool = knobs.nvidia.cuobjdump.path
+        for name, option in (("sass", "-sass"), ("usage", "-res-usage")):
+            made = subprocess.run([tool, option, cubin], capture_output=True, timeout=30)
+            if made.returncode == 0:
+                (folder / f"kernel.{name}").write_bytes(made.stdout)
