@@ -36,7 +36,7 @@ CHILD = """
 import time
 from base64 import b64encode
 def serve(channel, folder):
-    for request in channel.requests():
+    for request in channel.requests:
         began = time.monotonic()
         channel.say("answer", data=b64encode(ANSWER).decode())
 """
@@ -168,7 +168,7 @@ def test_an_answer_that_cannot_be_read_is_looked_for_here(
 ) -> None:
     (tmp_path / "broken_child.py").write_text(CHILD.replace("ANSWER", repr(sent)))
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    monkeypatch.setattr(cluster_forks, "TRIAL_SERVER", "broken_child")
+    monkeypatch.setattr(cluster_forks, "TRIAL_SERVER", "broken_child:serve")
     said: list[str] = []
     forks = ClusterForks(Forks(workers=1), connected_to(local), said.append)
     answer = answer_to(forks)

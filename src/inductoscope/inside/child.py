@@ -38,6 +38,8 @@ class Channel:
         self.descriptors: tuple[int, ...] = (requests, events)
         for descriptor in self.descriptors:
             os.set_inheritable(descriptor, False)
+        # Requests as they arrive, until the parent sends no more.
+        self.requests = self._incoming()
 
     def say(self, event: str, **facts: Any) -> None:
         """Report an event."""
@@ -50,8 +52,7 @@ class Channel:
         """Report that everything is loaded: from now on the time limit counts."""
         self.say("ready")
 
-    def requests(self) -> Iterator[Any]:
-        """Requests as they arrive, until the parent sends no more."""
+    def _incoming(self) -> Iterator[Any]:
         rest = b""
         while data := os.read(self.descriptors[0], 1 << 16):
             *whole, rest = (rest + data).split(b"\n")
@@ -69,7 +70,7 @@ def main() -> None:
     # The folder of a script is first on the path: its names must not hide others.
     sys.path[:] = [place for place in sys.path if place != os.path.dirname(__file__)]
     channel = Channel(*map(int, sys.argv[1:3]))
-    order = next(channel.requests())
+    order = next(channel.requests)
     _load("inductoscope.processes.limits:limit_resources")(**order["limits"])
     if order["ends_group"] and os.fork() == 0:
         _end_group_with_parent(channel)

@@ -20,7 +20,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
-from inductoscope.inside.start import Part
+from inductoscope.inside.start import InsidePart
 from inductoscope.launch.environment import TARGET_VARIABLE
 from inductoscope.preflight import (
     ANY_RANK,
@@ -392,14 +392,14 @@ _ANSWERS: dict[str, Callable[[_ObjectCall, _KeptObjects], None]] = {
 _KEPT_ALIVE: list[Any] = []
 
 
-def pretended_rank(folder: Path) -> Part:
+def pretended_rank(folder: Path) -> InsidePart:
     """Have the program be one rank of a job. Made before torch is imported."""
     groups = functools.partial(_or_give_up, lambda: pretend_group(folder))
     on_import = {GROUPS_MODULE: groups}
     target = os.environ.get(TARGET_VARIABLE)
     if target:
         on_import["torch"] = functools.partial(_or_give_up, _device(target))
-    return Part(on_import=on_import)
+    return InsidePart(on_import=on_import)
 
 
 def _device(target: str) -> Callable[[], None]:

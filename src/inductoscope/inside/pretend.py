@@ -20,7 +20,7 @@ from inductoscope.inside.observe import current_compile_id
 from inductoscope.inside.program_settings import set_by_the_tool
 from inductoscope.inside.scope import SCOPE
 from inductoscope.inside.stand_in import StandIn, load_stand_in
-from inductoscope.inside.start import Part
+from inductoscope.inside.start import InsidePart
 from inductoscope.launch.environment import TARGET_VARIABLE
 from inductoscope.recording.events import TargetNoted
 from inductoscope.torch_facts.gpu_targets import (
@@ -683,14 +683,14 @@ def _apply(module: Any, function: Callable[[Any], Any], recurse: bool = True) ->
 _KEPT: list[Any] = []
 
 
-def pretended_device(folder: Path) -> Part:
+def pretended_device(folder: Path) -> InsidePart:
     """Have the program see the device. Made before torch is imported."""
     target = parse_target(os.environ[TARGET_VARIABLE])
     try:
         stand_in = prepare(target)
     except Exception as error:
         _give_up(error)
-    return Part(on_import={"torch": lambda: _begin(stand_in, target)})
+    return InsidePart(on_import={"torch": lambda: _begin(stand_in, target)})
 
 
 def _begin(stand_in: StandIn, target: Target) -> None:

@@ -46,7 +46,7 @@ PARTS: dict[PartName, str] = {
 
 
 @dataclass(frozen=True)
-class Part:
+class InsidePart:
     """What one part of the tool puts into a process."""
 
     hooks: tuple[Hook, ...] = ()
@@ -58,7 +58,7 @@ class Part:
     begin: Callable[[], None] = lambda: None
 
 
-def recorder(folder: Path) -> Part:
+def recorder(folder: Path) -> InsidePart:
     """Record what the compiler does in this process, and in those that it forks."""
 
     def begin() -> None:
@@ -66,7 +66,7 @@ def recorder(folder: Path) -> Part:
         record_until_exit()
         answer_with_stacks(folder)
 
-    return Part(hooks=HOOKS, begin=begin)
+    return InsidePart(hooks=HOOKS, begin=begin)
 
 
 _started: list[Installer] = []
@@ -77,7 +77,10 @@ def start(folder: str) -> Installer:
     if _started:
         return _started[0]  # Another of our start-up hooks came first.
     names: Any = (os.environ.get(PARTS_VARIABLE) or "record").split(",")
-    parts = [Part(on_import=private_cache.on_import()), *(_made(n, Path(folder)) for n in names)]
+    parts = [
+        InsidePart(on_import=private_cache.on_import()),
+        *(_made(n, Path(folder)) for n in names),
+    ]
     installer = Installer(
         [hook for part in parts for hook in part.hooks], on_import=_joined_work(parts)
     )
@@ -88,13 +91,13 @@ def start(folder: str) -> Installer:
     return installer
 
 
-def _made(name: PartName, folder: Path) -> Part:
+def _made(name: PartName, folder: Path) -> InsidePart:
     module, _, function = PARTS[name].partition(":")
-    part: Part = getattr(importlib.import_module(module), function)(folder)
+    part: InsidePart = getattr(importlib.import_module(module), function)(folder)
     return part
 
 
-def _joined_work(parts: Sequence[Part]) -> dict[str, Callable[[], None]]:
+def _joined_work(parts: Sequence[InsidePart]) -> dict[str, Callable[[], None]]:
     """For each module, the work of all parts in their order; settings come first."""
     work: dict[str, list[Callable[[], None]]] = defaultdict(list)
     for part in parts:

@@ -21,14 +21,14 @@ from inductoscope.inside.install import Installer
 from inductoscope.inside.observe import instead
 from inductoscope.inside.program_settings import set_by_the_tool
 from inductoscope.inside.scope import SCOPE
-from inductoscope.inside.start import Part
+from inductoscope.inside.start import InsidePart
 from inductoscope.processes.stack_signal import write_stacks_on_crash
 from inductoscope.torch_facts import private_names as hooked
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.torch_names import Hook, TorchName, Wrap
 
 
-def checker(folder: Path) -> Part:
+def checker(folder: Path) -> InsidePart:
     """Check every compiled graph, function and package against eager."""
     instructions = instructions_from()
     place = folder / FOLDER
@@ -51,7 +51,7 @@ def checker(folder: Path) -> Part:
 
     # The same random numbers in eager and compiled, so that only the compiler can differ.
     random = {"torch._inductor.config.fallback_random": True}
-    return Part(
+    return InsidePart(
         hooks=checking_hooks(instructions, place),
         on_import={**threads.on_import(), "torch": torch_imported},
         settings=random if instructions.random_as_eager else {},

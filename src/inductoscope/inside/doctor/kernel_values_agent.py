@@ -16,7 +16,7 @@ from typing import Any
 
 from inductoscope.inside.gpu_use import is_capturing
 from inductoscope.inside.scope import SCOPE
-from inductoscope.inside.start import Part
+from inductoscope.inside.start import InsidePart
 from inductoscope.recording.kernel_values import (
     FOLDER,
     MOST_CALLS,
@@ -30,10 +30,10 @@ from inductoscope.recording.kernel_values import (
 _KEPT = contextlib.ExitStack()
 
 
-def value_saver(folder: Path) -> Part:
+def value_saver(folder: Path) -> InsidePart:
     """Save what kernels leave in their buffers."""
     saver = ValueSaver(folder, os.environ.get(VARIABLE, "*"))
-    return Part(on_import={"torch._inductor.compile_fx": saver.begin})
+    return InsidePart(on_import={"torch._inductor.compile_fx": saver.begin})
 
 
 class ValueSaver:

@@ -28,7 +28,7 @@ def serve(channel: Channel, folder: str) -> None:
     _load(Path(folder) / "cache")
     from inductoscope.inside.search.cluster_forks import answered
 
-    for request in channel.requests():
+    for request in channel.requests:
         channel.say("answer", data=b64encode(answered(b64decode(request))).decode())
 
 

@@ -27,7 +27,7 @@ from inductoscope.inside.profiling.call_clock import (
     is_traced,
 )
 from inductoscope.inside.scope import SCOPE
-from inductoscope.inside.start import Part
+from inductoscope.inside.start import InsidePart
 from inductoscope.profiling.orders import orders_from
 from inductoscope.profiling.timings import FUNCTION, ProcessTimes
 
@@ -359,7 +359,7 @@ _WITH_BACKWARD = " with backward"
 _MOST_GROUPS = 64
 
 
-def alternating_profiler(folder: Path) -> Part:
+def alternating_profiler(folder: Path) -> InsidePart:
     """Time compiled calls and uncompiled ones in turns."""
     agent = Agent(orders_from(), folder)
     kept = KeptInputs(folder / INPUTS_FOLDER) if agent.orders.keeps_inputs else None

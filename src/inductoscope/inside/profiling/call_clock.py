@@ -22,7 +22,7 @@ from typing import Any
 from inductoscope.inside.gpu_use import uses_cuda
 from inductoscope.inside.program_settings import set_by_the_tool
 from inductoscope.inside.scope import SCOPE
-from inductoscope.inside.start import Part
+from inductoscope.inside.start import InsidePart
 from inductoscope.profiling.orders import Orders, orders_from
 from inductoscope.profiling.timings import (
     FOLDER,
@@ -252,7 +252,7 @@ _WRITE_EVERY = 5.0
 _LONGEST_ERROR = 300
 
 
-def call_profiler(folder: Path) -> Part:
+def call_profiler(folder: Path) -> InsidePart:
     """Time compiled calls."""
     return Agent(orders_from(), folder).part()
 
@@ -269,9 +269,9 @@ class Agent:
         # Why a change of the program could not be made.
         self.not_applied = ""
 
-    def part(self) -> Part:
+    def part(self) -> InsidePart:
         """What it puts into the process."""
-        return Part(self.hooks(), self.on_import(), begin=self._write_at_exit)
+        return InsidePart(self.hooks(), self.on_import(), begin=self._write_at_exit)
 
     # --- what was asked for -----------------------------------------------------------------------
 

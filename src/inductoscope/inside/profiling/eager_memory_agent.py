@@ -10,12 +10,12 @@ from typing import Any
 
 from inductoscope.inside.profiling.memory_agent import MemoryAgent
 from inductoscope.inside.scope import SCOPE
-from inductoscope.inside.start import Part
+from inductoscope.inside.start import InsidePart
 from inductoscope.profiling.orders import orders_from
 from inductoscope.torch_facts.frames import is_users
 
 
-def eager_memory_profiler(folder: Path) -> Part:
+def eager_memory_profiler(folder: Path) -> InsidePart:
     """Trace memory without compiling."""
     return EagerMemoryAgent(orders_from(), folder).part()
 

@@ -21,7 +21,7 @@ from inductoscope.inside.profiling.kernel_traces import (
 )
 from inductoscope.inside.profiling.profiled_packages import JIT_WRAPPERS, ProfiledPackages
 from inductoscope.inside.profiling.torch_profiler import ProgramProfilers
-from inductoscope.inside.start import Part
+from inductoscope.inside.start import InsidePart
 from inductoscope.profiling.orders import Orders, orders_from
 from inductoscope.profiling.timings import (
     CLOCK,
@@ -406,7 +406,7 @@ def _usual_on_gpu(
 # --- The kernel profiler inside a process of the user's program -----------------------------------
 
 
-def kernel_profiler(folder: Path) -> Part:
+def kernel_profiler(folder: Path) -> InsidePart:
     """Time compiled calls, and every kernel in them."""
     return KernelAgent(orders_from(), folder).part()
 

@@ -15,7 +15,7 @@ from inductoscope.inside.profiling.call_clock import (
 )
 from inductoscope.inside.profiling.memory_steps import PROGRAM_ENDED, StepTracer
 from inductoscope.inside.scope import SCOPE
-from inductoscope.inside.start import Part
+from inductoscope.inside.start import InsidePart
 from inductoscope.profiling.memory_trace import write_memory
 from inductoscope.profiling.orders import Orders, orders_from
 from inductoscope.profiling.timings import FUNCTION, GRAPH
@@ -24,7 +24,7 @@ from inductoscope.torch_facts.python_wrappers import exchange
 from inductoscope.torch_facts.torch_names import Hook
 
 
-def memory_profiler(folder: Path) -> Part:
+def memory_profiler(folder: Path) -> InsidePart:
     """Trace the memory of compiled calls."""
     return MemoryAgent(orders_from(), folder).part()
 

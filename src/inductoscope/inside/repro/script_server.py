@@ -40,7 +40,7 @@ _NOT_INITIALIZED = 3  # CUDA_ERROR_NOT_INITIALIZED
 def serve(channel: Channel) -> None:
     """Load, serve one request, end. A fork returns from serving to run the script."""
     own = _load()
-    request = next(channel.requests(), None)
+    request = next(channel.requests, None)
     if request is None:
         return
     if not _can_fork():

@@ -18,7 +18,7 @@ from inductoscope.inside.hooks import HOOKS
 from inductoscope.inside.install import Installer
 from inductoscope.inside.observe import instead
 from inductoscope.inside.scope import SCOPE
-from inductoscope.inside.start import Part
+from inductoscope.inside.start import InsidePart
 from inductoscope.torch_facts import private_names as hooked
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.torch_names import Hook, Wrap
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 OnAlarm = Callable[[Alarm], None]
 
 
-def sentinel(folder: Path) -> Part:
+def sentinel(folder: Path) -> InsidePart:
     """Shadow some calls of compiled graphs."""
     options = options_from()
     place = folder / FOLDER
     place.mkdir(exist_ok=True)
-    return Part(hooks=sentinel_hooks(options, place, _stop if options.stop else _go_on))
+    return InsidePart(hooks=sentinel_hooks(options, place, _stop if options.stop else _go_on))
 
 
 def _go_on(alarm: Alarm) -> None:
