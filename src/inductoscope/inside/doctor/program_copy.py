@@ -50,7 +50,8 @@ class ProgramCopy:
             _send(self._connection, (task, str(path), arguments, current_state()))
             found, error = _received(self._connection)
         except (OSError, EOFError) as problem:
-            raise ToolFailure(f"the copy of the program is gone: {problem}") from problem
+            why = str(problem) or "it has ended"
+            raise ToolFailure(f"the copy of the program is gone: {why}") from problem
         finally:
             path.unlink(missing_ok=True)
         if error:
