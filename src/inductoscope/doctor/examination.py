@@ -23,15 +23,13 @@ from inductoscope.doctor.instructions import (
 from inductoscope.doctor.program_run import Listener, ProgramRun, RunLimits
 from inductoscope.doctor.repro.verify import TIMES, FreshProcesses
 from inductoscope.doctor.runs import Runs, Say
-from inductoscope.inside import private_cache
-from inductoscope.inside.scope import describe_launcher
 from inductoscope.launch.environment import (
     CACHE_VARIABLE,
     private_cache,
     private_cache_without_scope,
 )
 from inductoscope.processes.children import with_absolute_path
-from inductoscope.recording.writer import StreamWriter
+from inductoscope.recording.writer import StreamWriter, describe_launcher
 
 # What is needed once the program runs is imported then, while that loads torch.
 if TYPE_CHECKING:

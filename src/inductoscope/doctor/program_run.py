@@ -39,10 +39,9 @@ from inductoscope.recording.events import (
 )
 from inductoscope.recording.privacy import without_secrets
 from inductoscope.recording.reader import StreamReader, stream_paths
-from inductoscope.recording.writer import StreamWriter
+from inductoscope.recording.writer import StreamWriter, describe_launcher
 from inductoscope.torch_facts import stages
 from inductoscope.wording import count_of
-from inductoscope.recording.writer import StreamWriter, describe_launcher
 
 # What watches and judges a program is imported once that runs, while it loads torch itself.
 if TYPE_CHECKING:

@@ -18,10 +18,6 @@ from inductoscope.analysis.rules.cpp_kernels import FEWEST, SIMDLEN
 from inductoscope.analysis.rules.dynamo import SKIPPED_GUARDS
 from inductoscope.analysis.rules.finding import Finding
 from inductoscope.analysis.rules.inductor import LIMITS
-from inductoscope.inside import private_cache
-from inductoscope.analysis.rules.kept_apart import LIMITS
-from inductoscope.analysis.rules.scalar_loop import FEWEST, SIMDLEN
-from inductoscope.analysis.rules.slow_guards import SKIPPED_GUARDS
 from inductoscope.launch.environment import private_cache
 from inductoscope.model.entities import Compile, Recording
 from inductoscope.model.fx import bare_operation

@@ -25,7 +25,6 @@ from inductoscope.model.fold import load
 from inductoscope.model.fx import FxNode
 from inductoscope.model.join import GraphJoin
 from inductoscope.model.wrapper_lines import kernels_by_call, kernels_by_line
-from inductoscope.processes.children import INSIDE, ChildLimits, ChildProgram, run_child
 from inductoscope.processes.children import ChildCall, ChildLimits, run_child
 from inductoscope.profiling.kernel_work import FUNCTIONS, GraphWork, KernelWork
 from inductoscope.profiling.machine import (

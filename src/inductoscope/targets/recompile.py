@@ -37,14 +37,10 @@ from inductoscope.processes.children import (
 from inductoscope.recording.layout import MANIFEST
 from inductoscope.recording.location import create_recording, recordings_folder
 from inductoscope.recording.values import texts
-from inductoscope.recording.writer import StreamWriter
-from inductoscope.targets.work_list import Order, captured_graphs
-from inductoscope.torch_facts.gpu_targets import Target, read_target
-from inductoscope.torch_facts.messages import last_lines
 from inductoscope.recording.writer import StreamWriter, describe_launcher
 from inductoscope.targets.work_list import Order, captured_graphs, devices_for_graphs
 from inductoscope.torch_facts.gpu_targets import Target, has_triton, read_target
-from inductoscope.torch_facts.program_output import last_lines
+from inductoscope.torch_facts.messages import last_lines
 from inductoscope.version import __version__
 
 __all__ = ["RecompileLimits", "recompile"]

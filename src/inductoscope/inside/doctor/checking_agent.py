@@ -16,10 +16,7 @@ from typing import Any
 
 from inductoscope.doctor.instructions import FOLDER, Instructions, instructions_from
 from inductoscope.inside.doctor.package_hooks import package_hooks
-from inductoscope.inside.hooks import HOOKS
-from inductoscope.inside.install import Installer
 from inductoscope.inside.observe import instead
-from inductoscope.inside.program_settings import set_by_the_tool
 from inductoscope.inside.scope import SCOPE
 from inductoscope.inside.start import InsidePart
 from inductoscope.processes.stack_signal import write_stacks_on_crash

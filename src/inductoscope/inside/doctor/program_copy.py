@@ -22,13 +22,11 @@ from pathlib import Path
 from typing import Any
 
 from inductoscope.errors import ToolFailure
-from inductoscope.inside.scope import SCOPE, describe_launcher
+from inductoscope.inside.scope import SCOPE
 from inductoscope.inside.search.candidate_file import read_candidate, write_candidate
 from inductoscope.inside.search.program_state import TorchState, current_state
-from inductoscope.processes.messages import receive_message, send_message
 from inductoscope.recording.events import CandidateJudged, ClaimMade, Event, GrowthMeasured, Said
-from inductoscope.recording.writer import StreamWriter
-from inductoscope.recording.events import Event
+from inductoscope.recording.writer import StreamWriter, describe_launcher
 
 Task = Callable[..., Any]
 

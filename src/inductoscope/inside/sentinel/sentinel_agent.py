@@ -13,9 +13,6 @@ from typing import TYPE_CHECKING
 from inductoscope.doctor.alarm import Alarm
 from inductoscope.doctor.instructions import FOLDER, STOPPED
 from inductoscope.doctor.sentinel_options import SentinelOptions, options_from
-from inductoscope.inside import private_cache
-from inductoscope.inside.hooks import HOOKS
-from inductoscope.inside.install import Installer
 from inductoscope.inside.observe import instead
 from inductoscope.inside.scope import SCOPE
 from inductoscope.inside.start import InsidePart
