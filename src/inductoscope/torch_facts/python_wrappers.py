@@ -1,4 +1,9 @@
-"""The code of a loaded Python wrapper: which statements call kernels, and how to exchange it."""
+"""The code of a Python wrapper: which statements call kernels, and how it is rewritten.
+
+A rewritten wrapper calls functions of ours between its own statements: it reports what kernels
+compute, takes the time around them, or says where its variables lie in memory. What it says of
+memory before it runs is read from its text alone.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +12,7 @@ import contextlib
 import math
 import re
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -49,6 +54,45 @@ def kernel_call(statement: ast.stmt) -> tuple[str, ast.Call] | None:
     return name.removesuffix(".run"), statement.value
 
 
+class _Rewriter(ast.NodeTransformer):
+    """Changes the statements of every function that runs kernels, those in blocks included."""
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        if is_run_by_wrapper(node):
+            self.change(node)
+        return node
+
+    def change(self, function: ast.FunctionDef) -> None:
+        """Change one of these functions."""
+        function.body = self.changed(function.body)
+
+    def changed(self, body: list[ast.stmt]) -> list[ast.stmt]:
+        """The statements, each with what stands around it."""
+        found: list[ast.stmt] = []
+        for statement in body:
+            if isinstance(statement, (ast.With, ast.If, ast.For)):
+                statement.body = self.changed(statement.body)
+                if isinstance(statement, ast.If):
+                    statement.orelse = self.changed(statement.orelse)
+                found.append(statement)
+            else:
+                found += self.around(statement)
+        return found
+
+    def around(self, statement: ast.stmt) -> list[ast.stmt]:
+        """A statement with what is added before and after it."""
+        raise NotImplementedError
+
+
+def _parsed(text: str) -> list[ast.stmt]:
+    return ast.parse(text).body
+
+
+def _by_name(names: Iterable[str]) -> str:
+    """The text of a dictionary of variables."""
+    return f"{{{', '.join(f'{name!r}: {name}' for name in names)}}}"
+
+
 @contextlib.contextmanager
 def exchanged(module: Any, code: types.CodeType, names: dict[str, Any]) -> Iterator[None]:
     """While this is active, the functions of a loaded wrapper have the code of a rewritten one.
@@ -77,6 +121,33 @@ def exchange(
     return found
 
 
+def replace_functions(module: Any, path: str, code: types.CodeType, names: dict[str, Any]) -> None:
+    """Execute the rewritten wrapper and let a module that was just loaded call it."""
+    fresh = types.ModuleType(module.__name__)
+    fresh.__dict__.update(names, __file__=path)
+    exec(code, fresh.__dict__)
+    for name in ("call", "runner", "Runner", "recursively_apply_fns"):
+        if name in fresh.__dict__:
+            setattr(module, name, fresh.__dict__[name])
+
+
+@contextlib.contextmanager
+def exchanged_entry(module: Any, path: str, text: str) -> Iterator[None]:
+    """While this is active, a loaded module calls the C++ code in `text`, which is compiled."""
+    fresh = types.ModuleType(module.__name__)
+    fresh.__dict__["__file__"] = path
+    exec(compile(text, path, "exec"), fresh.__dict__)
+    cells = module.call.__closure__ or ()
+    own = [cell for cell in cells if cell.cell_contents is module.inductor_entry]
+    for cell in own:
+        cell.cell_contents = fresh.inductor_entry
+    try:
+        yield
+    finally:
+        for cell in own:
+            cell.cell_contents = module.inductor_entry
+
+
 def _codes_of_functions(code: types.CodeType) -> dict[str, types.CodeType]:
     """The code of every function of a module, by its qualified name."""
     found: dict[str, types.CodeType] = {}
@@ -99,6 +170,74 @@ def _functions_of(module: Any) -> dict[str, types.FunctionType]:
     }
 
 
+# --- A Python wrapper rewritten so that it reports what it does -----------------------------------
+#
+#     inductoscope_before('cpp_fused_0')
+#     cpp_fused_0(arg0_1, buf0)
+#     inductoscope_after('cpp_fused_0', {'buf0': buf0})
+
+# Names that a rewritten wrapper uses; no generated wrapper has them.
+BEGIN, BEFORE, AFTER = "inductoscope_begin", "inductoscope_before", "inductoscope_after"
+
+
+@dataclass(frozen=True)
+class ReportingCode:
+    """A wrapper that reports what it does."""
+
+    code: types.CodeType
+    # How often it reports each buffer, and the buffers that each kernel gets or makes.
+    mentions: dict[str, int]
+    buffers: dict[str, list[str]]
+
+
+def reporting_wrapper(path: str, text: str, written: Sequence[str] = ()) -> ReportingCode:
+    """A wrapper, changed to report. Inputs that are `written` are reported like buffers."""
+    reporting = _Reporting(written)
+    changed = ast.fix_missing_locations(reporting.visit(ast.parse(text)))
+    return ReportingCode(compile(changed, path, "exec"), reporting.mentions, reporting.buffers)
+
+
+class _Reporting(_Rewriter):
+    """Announces every kernel call, and hands over every buffer that the kernel got."""
+
+    def __init__(self, written: Sequence[str]) -> None:
+        self.mentions: dict[str, int] = {}
+        self.buffers: dict[str, list[str]] = {}
+        self._written = written
+        self._last_kernel = ""
+
+    def change(self, function: ast.FunctionDef) -> None:
+        begin = _parsed(f"{BEGIN}(args)") if function.name == "call" else []
+        function.body = [*begin, *self.changed(function.body)]
+
+    def around(self, statement: ast.stmt) -> list[ast.stmt]:
+        kernel, buffers = self._call(statement)
+        before = _parsed(f"{BEFORE}({kernel!r})") if kernel else []
+        if kernel:
+            self._last_kernel = kernel
+            self.buffers.setdefault(kernel, []).extend(buffers)
+        for name in buffers:
+            self.mentions[name] = self.mentions.get(name, 0) + 1
+        after = f"{AFTER}({self._last_kernel!r}, {_by_name(buffers)})"
+        return [*before, statement, *(_parsed(after) if buffers else [])]
+
+    def _call(self, statement: ast.stmt) -> tuple[str, list[str]]:
+        """The kernel that a statement calls, and the buffers that it gets or returns."""
+        targets = statement.targets if isinstance(statement, ast.Assign) else []
+        if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Subscript):
+            return "", self._buffers(targets)  # One of several results.
+        found = kernel_call(statement)
+        if found is None:
+            return "", []
+        name, call = found
+        given = [*call.args, *(keyword.value for keyword in call.keywords)]
+        return name, self._buffers([*given, *targets])
+
+    def _buffers(self, parts: Iterable[ast.AST]) -> list[str]:
+        names = {name for part in parts for name in _names(part)}
+        return sorted(name for name in names if name.startswith("buf") or name in self._written)
+
+
 # --- A Python wrapper rewritten so that it takes the time around every kernel that it calls -------
 #
 #     inductoscope_from = inductoscope_clock()
@@ -107,13 +246,7 @@ def _functions_of(module: Any) -> dict[str, types.FunctionType]:
 #
 # Nothing else is done between kernels: what was noted is handed over when the wrapper returns.
 
-# Names that the rewritten wrapper uses; no generated wrapper has them.
-CLOCK, ENDED, BEFORE, AFTER = (
-    "inductoscope_clock",
-    "inductoscope_ended",
-    "inductoscope_before",
-    "inductoscope_after",
-)
+CLOCK, ENDED = "inductoscope_clock", "inductoscope_ended"
 _TIMES, _FROM, _BEGUN = "inductoscope_times", "inductoscope_from", "inductoscope_begun"
 
 _SIZE = re.compile(r"[su]\d+")
@@ -142,7 +275,7 @@ class TimedWrapper:
 
 def timed_wrapper(path: str, text: str) -> TimedWrapper | None:
     """The wrapper with the time taken around kernels; None if it calls none from Python."""
-    rewriting = _Rewriting(on_gpu=_ON_GPU.search(text) is not None)
+    rewriting = _Timing(on_gpu=_ON_GPU.search(text) is not None)
     changed = ast.fix_missing_locations(rewriting.visit(ast.parse(text)))
     if not rewriting.sites:
         return None
@@ -150,60 +283,39 @@ def timed_wrapper(path: str, text: str) -> TimedWrapper | None:
     return TimedWrapper(code, tuple(rewriting.sites), rewriting.on_gpu)
 
 
-class _Rewriting(ast.NodeTransformer):
+class _Timing(_Rewriter):
     """Adds the clock to every function of the wrapper that calls kernels."""
 
     def __init__(self, *, on_gpu: bool) -> None:
         self.on_gpu = on_gpu
         self.sites: list[Site] = []
 
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
-        if not is_run_by_wrapper(node):
-            return node
+    def change(self, function: ast.FunctionDef) -> None:
         known = len(self.sites)
-        body = self._timed(node.body)
-        if node.name == "call" or len(self.sites) > known:
-            sizes = sorted({n for n in _assigned(node) if _SIZE.fullmatch(n)})
-            handed = ", ".join(f"{name!r}: {name}" for name in sizes)
-            is_entry = node.name == "call"
-            ended = f"{ENDED}({_TIMES}, {_BEGUN}, {{{handed}}}, {is_entry})"
-            node.body = [
+        body = self.changed(function.body)
+        is_entry = function.name == "call"
+        if is_entry or len(self.sites) > known:
+            sizes = sorted({n for n in _assigned(function) if _SIZE.fullmatch(n)})
+            ended = f"{ENDED}({_TIMES}, {_BEGUN}, {_by_name(sizes)}, {is_entry})"
+            function.body = [
                 *_parsed(f"{_TIMES} = []\n{_BEGUN} = {CLOCK}()"),
                 *_before_return(body, ended),
             ]
-        return node
 
-    def _timed(self, body: list[ast.stmt]) -> list[ast.stmt]:
-        found: list[ast.stmt] = []
-        for statement in body:
-            if isinstance(statement, (ast.With, ast.If, ast.For)):
-                statement.body = self._timed(statement.body)
-                if isinstance(statement, ast.If):
-                    statement.orelse = self._timed(statement.orelse)
-                found.append(statement)
-                continue
-            call = kernel_call(statement)
-            if call is None or call[0].startswith(_PARTS):
-                found.append(statement)
-                continue
-            site = Site(len(self.sites), statement.lineno, call[0])
-            self.sites.append(site)
-            found += self._around(site, statement)
-        return found
-
-    def _around(self, site: Site, statement: ast.stmt) -> list[ast.stmt]:
+    def around(self, statement: ast.stmt) -> list[ast.stmt]:
+        call = kernel_call(statement)
+        if call is None or call[0].startswith(_PARTS):
+            return [statement]
+        site = Site(len(self.sites), statement.lineno, call[0])
+        self.sites.append(site)
         before = f"{BEFORE}({site.number})\n" if self.on_gpu else ""
-        after = f"{AFTER}({site.number})\n" if self.on_gpu else ""
+        after = f"\n{AFTER}({site.number})" if self.on_gpu else ""
         noted = f"{_TIMES} += ({site.number}, {_FROM}, {CLOCK}())"
         return [
             *_parsed(f"{before}{_FROM} = {CLOCK}()"),
             statement,
-            *_parsed(noted + (f"\n{after}" if after else "")),
+            *_parsed(f"{noted}{after}"),
         ]
-
-
-def _parsed(text: str) -> list[ast.stmt]:
-    return ast.parse(text).body
 
 
 def _assigned(function: ast.FunctionDef) -> set[str]:
@@ -230,7 +342,6 @@ def _before_return(body: list[ast.stmt], text: str) -> list[ast.stmt]:
 #
 # What it allocates, in which order, and when it lets go of it stays as it was.
 
-# Names that the rewritten wrapper uses; no generated wrapper has them.
 ENTERED, NAMED, LEFT = "inductoscope_entered", "inductoscope_named", "inductoscope_left"
 _RESULT = "inductoscope_result"
 
@@ -242,38 +353,25 @@ def named_wrapper(path: str, text: str) -> types.CodeType | None:
     return compile(changed, path, "exec") if naming.has_entry else None
 
 
-class _Naming(ast.NodeTransformer):
+class _Naming(_Rewriter):
     """Adds a note after every assignment in the functions that run kernels."""
 
     def __init__(self) -> None:
-        self.has_entry = False
+        self.has_entry = self._is_entry = False
 
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
-        if not is_run_by_wrapper(node):
-            return node
-        is_entry = node.name == "call"
-        self.has_entry = self.has_entry or is_entry
-        body = _noted(node.body, is_entry=is_entry)
-        node.body = [*_parsed_statements(f"{ENTERED}()"), *body] if is_entry else body
-        return node
+    def change(self, function: ast.FunctionDef) -> None:
+        self._is_entry = function.name == "call"
+        self.has_entry |= self._is_entry
+        entered = _parsed(f"{ENTERED}()") if self._is_entry else []
+        function.body = [*entered, *self.changed(function.body)]
 
-
-def _noted(body: list[ast.stmt], *, is_entry: bool) -> list[ast.stmt]:
-    found: list[ast.stmt] = []
-    for statement in body:
-        if isinstance(statement, (ast.With, ast.If, ast.For)):
-            statement.body = _noted(statement.body, is_entry=is_entry)
-            if isinstance(statement, ast.If):
-                statement.orelse = _noted(statement.orelse, is_entry=is_entry)
-        if is_entry and isinstance(statement, ast.Return) and statement.value is not None:
+    def around(self, statement: ast.stmt) -> list[ast.stmt]:
+        if self._is_entry and isinstance(statement, ast.Return) and statement.value is not None:
             kept = ast.Assign([ast.Name(_RESULT, ast.Store())], statement.value)
-            found += [kept, *_parsed_statements(f"{LEFT}({_RESULT})")]
             statement.value = ast.Name(_RESULT, ast.Load())
-        found.append(statement)
+            return [kept, *_parsed(f"{LEFT}({_RESULT})"), statement]
         names = _assigned_names(statement)
-        if names:
-            found += _parsed_statements(f"{NAMED}({{{', '.join(f'{n!r}: {n}' for n in names)}}})")
-    return found
+        return [statement, *(_parsed(f"{NAMED}({_by_name(names)})") if names else [])]
 
 
 def _assigned_names(statement: ast.stmt) -> list[str]:
@@ -286,10 +384,6 @@ def _assigned_names(statement: ast.stmt) -> list[str]:
         for part in (target.elts if isinstance(target, (ast.Tuple, ast.List)) else [target])
     ]
     return [target.id for target in targets if isinstance(target, ast.Name)]
-
-
-def _parsed_statements(text: str) -> list[ast.stmt]:
-    return ast.parse(text).body
 
 
 # --- Sizes of memory from what texts say of it ----------------------------------------------------

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from inductoscope.inside.compare import cpp_reports
-from inductoscope.inside.compare.kernels import KernelWatch
+from inductoscope.inside.compare.kernels import KernelWatch, told_of_code
 from inductoscope.inside.compare.values import copy_values, is_plain, run
 from inductoscope.torch_facts import cpp_wrappers
 
@@ -28,8 +28,13 @@ from inductoscope.torch_facts import cpp_wrappers
 ZONE = 4096
 # Every float type reads it as NaN, every signed integer type as -1.
 _PATTERN = 0xFF
-# What generated wrappers call their allocators.
-_ALLOCATORS = {"empty_strided_cpu": "cpu", "empty_strided_cuda": "cuda"}
+# What torch and generated wrappers call the functions that allocate buffers.
+_ALLOCATORS = {
+    "_empty_strided_cpu": "cpu",
+    "_empty_strided_cuda": "cuda",
+    "empty_strided_cpu": "cpu",
+    "empty_strided_cuda": "cuda",
+}
 
 
 @dataclass(frozen=True)
@@ -83,36 +88,26 @@ class GuardedMemory:
     @contextlib.contextmanager
     def active(self) -> Iterator[GuardedMemory]:
         """While this is active, code that is loaded gets its buffers here."""
-        from torch._inductor.graph import GraphLowering
-
         guards: Any = torch._C._dynamo.guards
-        codegen = GraphLowering.codegen
-
-        def codegen_guarded(lowered: Any, *args: Any, **kwargs: Any) -> Any:
-            result = codegen(lowered, *args, **kwargs)
-            is_const_graph = getattr(lowered, "is_const_graph", False)
-            if getattr(lowered, "cpp_wrapper", False) and not is_const_graph:
-                self._guard_cpp(result[0])
-            return result
-
-        before = guards._empty_strided_cpu, guards._empty_strided_cuda
-        try:
-            guards._empty_strided_cpu = self._allocator("cpu")
-            guards._empty_strided_cuda = self._allocator("cuda")
-            GraphLowering.codegen = codegen_guarded
+        with told_of_code(self._guard_cpp), self._allocating(guards):
             yield self
+
+    @contextlib.contextmanager
+    def _allocating(self, module: Any) -> Iterator[None]:
+        """While this is active, a module's functions that allocate buffers are these."""
+        before = {name: value for name, value in vars(module).items() if name in _ALLOCATORS}
+        vars(module).update((name, self._allocator(_ALLOCATORS[name])) for name in before)
+        try:
+            yield
         finally:
-            GraphLowering.codegen = codegen
-            guards._empty_strided_cpu, guards._empty_strided_cuda = before
+            vars(module).update(before)
 
     @contextlib.contextmanager
     def active_in(self, modules: Iterable[Any]) -> Iterator[GuardedMemory]:
         """While this is active, wrappers in Python that were loaded before get buffers here."""
         with contextlib.ExitStack() as stack:
-            for names in (module.__dict__ for module in modules):
-                for name in _ALLOCATORS.keys() & names.keys():
-                    stack.callback(names.__setitem__, name, names[name])
-                    names[name] = self._allocator(_ALLOCATORS[name])
+            for module in modules:
+                stack.enter_context(self._allocating(module))
             yield self
 
     def guarded(self, value: torch.Tensor, name: str) -> torch.Tensor:
@@ -134,11 +129,12 @@ class GuardedMemory:
         if broken is not None:
             self.overrun = f"kernel {kernel} writes outside {broken.name}"
 
-    def _guard_cpp(self, code: Any) -> None:
+    def _guard_cpp(self, lowered: Any, code: Any) -> None:
         """The code of a wrapper in C++ is changed before it is compiled."""
-        wrapper = cpp_wrappers.with_allocator(code.value)
+        is_cpp = getattr(lowered, "cpp_wrapper", False)
+        wrapper = cpp_wrappers.with_allocator(code[0].value) if is_cpp else None
         if wrapper is not None:
-            code.value = wrapper.text
+            code[0].value = wrapper.text
             cpp_reports.allocate_with(self._for_cpp, wrapper.name)
 
     def _for_cpp(self, wanted: cpp_reports.WantedBuffer) -> torch.Tensor:

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 
-from inductoscope.inside.compare import cpp_reports, python_wrappers
+from inductoscope.inside.compare import cpp_reports
 from inductoscope.inside.compare.bug_or_rounding import is_close, judge_tensor
 from inductoscope.inside.compare.graphs import (
     NodeValues,
@@ -30,8 +30,7 @@ from inductoscope.inside.compare.reference import FEW_SAMPLES_FIRST
 from inductoscope.inside.compare.values import copy_values, is_plain
 from inductoscope.inside.scope import SCOPE
 from inductoscope.recording.events import KernelLaunched
-from inductoscope.torch_facts import cpp_wrappers
-from inductoscope.torch_facts.python_wrappers import exchanged
+from inductoscope.torch_facts import cpp_wrappers, python_wrappers
 
 
 class EnoughSeen(Exception):
@@ -76,16 +75,8 @@ class KernelWatch:
     def watching(self) -> Iterator[KernelWatch]:
         """While this is active, wrappers are rewritten as they are made."""
         from torch._inductor.codecache import PyCodeCache
-        from torch._inductor.graph import GraphLowering
 
-        codegen = GraphLowering.codegen
         load = PyCodeCache.__dict__["load_by_key_path"].__func__
-
-        def codegen_watched(lowered: Any, *args: Any, **kwargs: Any) -> Any:
-            result = codegen(lowered, *args, **kwargs)
-            if not getattr(lowered, "is_const_graph", False):
-                self._note_code(lowered, result)
-            return result
 
         def load_watched(cls: Any, key: str, path: str, *args: Any, **kwargs: Any) -> Any:
             module = load(cls, key, path, *args, **kwargs)
@@ -96,8 +87,9 @@ class KernelWatch:
             return module
 
         with contextlib.ExitStack() as stack:
-            _set(stack, GraphLowering, "codegen", codegen_watched)
-            _set(stack, PyCodeCache, "load_by_key_path", classmethod(load_watched))
+            stack.enter_context(told_of_code(self._note_code))
+            PyCodeCache.load_by_key_path = classmethod(load_watched)
+            stack.callback(setattr, PyCodeCache, "load_by_key_path", classmethod(load))
             stack.enter_context(cpp_reports.original_errors())
             yield self
 
@@ -116,7 +108,7 @@ class KernelWatch:
         """While it is entered, a wrapper that was loaded before reports what it does."""
         module, path, graph = wrapper.module, wrapper.path, wrapper.graph
         if not hasattr(module, "inductor_entry"):
-            return exchanged(module, *self._reporting(path, graph))
+            return python_wrappers.exchanged(module, *self._reporting(path, graph))
         text = Path(path).read_text("utf-8")
         reporting = cpp_wrappers.with_reports(text, graph.written)
         if reporting is None:
@@ -147,10 +139,13 @@ class KernelWatch:
 
     def _reporting(self, path: str, graph: WatchedGraph) -> tuple[Any, dict[str, Any]]:
         """The code of a Python wrapper that reports what it does, and the functions it calls."""
-        wrapper = python_wrappers.with_reports(path, graph.written)
+        text = Path(path).read_text("utf-8")
+        wrapper = python_wrappers.reporting_wrapper(path, text, graph.written)
         self.on_graph(graph, wrapper.buffers)
         reports = _GraphReports(self, graph, wrapper.mentions)
-        return wrapper.code, python_wrappers.names_for(reports)
+        names = (python_wrappers.BEGIN, python_wrappers.BEFORE, python_wrappers.AFTER)
+        functions = (reports.begin, reports.before, reports.after)
+        return wrapper.code, dict(zip(names, functions, strict=True))
 
     def _change(self, module: Any, path: str, graph: WatchedGraph) -> None:
         code, names = self._reporting(path, graph)
@@ -226,10 +221,24 @@ def _list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []  # Outside of AOTInductor it may be unset.
 
 
-def _set(stack: contextlib.ExitStack, owner: Any, name: str, value: Any) -> None:
-    original = owner.__dict__[name]
-    setattr(owner, name, value)
-    stack.callback(setattr, owner, name, original)
+@contextlib.contextmanager
+def told_of_code(note: Callable[[Any, Any], None]) -> Iterator[None]:
+    """While this is active, `note` gets every graph that is lowered, and the code made of it."""
+    from torch._inductor.graph import GraphLowering
+
+    codegen = GraphLowering.codegen
+
+    def codegen_told(lowered: Any, *args: Any, **kwargs: Any) -> Any:
+        result = codegen(lowered, *args, **kwargs)
+        if not getattr(lowered, "is_const_graph", False):
+            note(lowered, result)
+        return result
+
+    GraphLowering.codegen = codegen_told
+    try:
+        yield
+    finally:
+        GraphLowering.codegen = codegen
 
 
 # --- What is known of a lowered graph, and whether a buffer holds what its node computes ----------

@@ -24,7 +24,7 @@ from sympy.logic.boolalg import BooleanAtom
 from torch import Tensor
 from torch._inductor import ir
 from torch._inductor.virtualized import V
-from torch.utils._sympy import functions as sizes
+from torch.utils._sympy import functions as sympy_functions
 
 from inductoscope.inside.compare.values import plain_torch
 
@@ -624,25 +624,25 @@ _INDEX_FUNCTIONS: dict[type, Callable[..., Tensor]] = {
     sympy.Pow: _power,
     sympy.ceiling: lambda x: torch.ceil(x).long(),
     sympy.floor: lambda x: torch.floor(x).long(),
-    sizes.CeilToInt: lambda x: torch.ceil(x).long(),
-    sizes.CleanDiv: _floor_divide,
-    sizes.FloatTrueDiv: _true_divide,
-    sizes.FloorDiv: _floor_divide,
-    sizes.FloorToInt: lambda x: torch.floor(x).long(),
-    sizes.Identity: lambda x: x,
-    sizes.IntTrueDiv: _true_divide,
-    sizes.LShift: torch.bitwise_left_shift,
-    sizes.Max: _chain(torch.maximum),
-    sizes.Min: _chain(torch.minimum),
-    sizes.Mod: _modulus,
-    sizes.ModularIndexing: lambda x, y, z: torch.remainder(_floor_divide(x, y), z),
-    sizes.PowByNatural: _power,
-    sizes.PythonMod: torch.remainder,
-    sizes.RShift: torch.bitwise_right_shift,
-    sizes.RoundToInt: lambda x: torch.round(x).long(),
-    sizes.ToFloat: lambda x: x.double(),
-    sizes.TruncToInt: lambda x: torch.trunc(x).long(),
-    sizes.Where: torch.where,
+    sympy_functions.CeilToInt: lambda x: torch.ceil(x).long(),
+    sympy_functions.CleanDiv: _floor_divide,
+    sympy_functions.FloatTrueDiv: _true_divide,
+    sympy_functions.FloorDiv: _floor_divide,
+    sympy_functions.FloorToInt: lambda x: torch.floor(x).long(),
+    sympy_functions.Identity: lambda x: x,
+    sympy_functions.IntTrueDiv: _true_divide,
+    sympy_functions.LShift: torch.bitwise_left_shift,
+    sympy_functions.Max: _chain(torch.maximum),
+    sympy_functions.Min: _chain(torch.minimum),
+    sympy_functions.Mod: _modulus,
+    sympy_functions.ModularIndexing: lambda x, y, z: torch.remainder(_floor_divide(x, y), z),
+    sympy_functions.PowByNatural: _power,
+    sympy_functions.PythonMod: torch.remainder,
+    sympy_functions.RShift: torch.bitwise_right_shift,
+    sympy_functions.RoundToInt: lambda x: torch.round(x).long(),
+    sympy_functions.ToFloat: lambda x: x.double(),
+    sympy_functions.TruncToInt: lambda x: torch.trunc(x).long(),
+    sympy_functions.Where: torch.where,
 }
 
 
