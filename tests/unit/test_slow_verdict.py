@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from inductoscope.doctor import slowness
-from inductoscope.doctor.hypotheses import slower_than_eager, verdict_of_first
+from inductoscope.doctor.hypotheses import slow, verdict_of_first
 from inductoscope.doctor.slowness import may_be_slower, wasted_compiles
 from inductoscope.doctor.verdict import exit_code
 from inductoscope.profiling.flip_trials import (
@@ -148,7 +148,7 @@ def verdict_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """What is concluded where the measurement comes out so."""
 
     def conclude(measured: TrialResults, with_change: End = CHECKED) -> Any:
-        monkeypatch.setattr(slower_than_eager, "try_flips", lambda *_, **__: measured)
+        monkeypatch.setattr(slow, "try_flips", lambda *_, **__: measured)
         end = End(events=(COMPILED_ONE, *calls(0.002, 0.006)))
         case, _ = written_case(tmp_path, end, plain=[ENDS_WELL], compiled=[with_change])
         return verdict_of_first(case)
@@ -180,7 +180,7 @@ def test_what_torch_calls_unsafe_is_no_workaround(
         tried.extend(flips)
         return results(ratio=3.0, with_change=3.0)
 
-    monkeypatch.setattr(slower_than_eager, "try_flips", try_flips)
+    monkeypatch.setattr(slow, "try_flips", try_flips)
     guards = GuardsBuilt(compile="0/0", count=748, payload="", microseconds=900.0, costly=())
     end = End(events=(COMPILED_ONE, guards, *calls(0.002, 0.006)))
     case, _ = written_case(tmp_path, end, plain=[ENDS_WELL], compiled=[])

@@ -8,7 +8,9 @@ from operator import attrgetter
 from typing import Any, Generic, Literal, NewType, TypeVar
 
 from inductoscope.analysis.fusion.ledger import LedgerRow
+from inductoscope.doctor.failure import WrongValue
 from inductoscope.model.entities import CacheLookup, GraphBreak, Recompile
+from inductoscope.model.fault_trail import TrailStep
 from inductoscope.recording.codec import json_keys
 from inductoscope.verdicts import Confidence
 
@@ -833,50 +835,16 @@ class PageWorkaround:
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class PageTrailBuffer:
-    """A buffer, and the operation and line of the program that it comes from."""
-
-    name: str
-    node: str
-    operation: str
-    source: str
-    made_by: str
-
-
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class PageTrailStep:
-    """A kernel, what it reads, and the buffers that pass the value on, the last first."""
-
-    kernel: str
-    call: int
-    buffers: tuple[PageTrailBuffer, ...]
-    reads: tuple[PageTrailBuffer, ...]
-
-
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class PageTrail:
     """From the fault back to the kernel that is to blame. `graph` is a position in the index."""
 
     graph: int | None
     calls: int
-    steps: tuple[PageTrailStep, ...]
+    steps: tuple[TrailStep, ...]
     reaches_fault: bool
     fault: str
     wrong: str
     how: str
-
-
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class PageWrongValue:
-    """An element of a result, as it is and as it should be."""
-
-    where: str
-    index: tuple[int, ...]
-    actual: str
-    expected: str
-    float64: str
-    wrong: int
-    elements: int
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -889,7 +857,7 @@ class PageVerdict:
     confidence: Confidence
     culprit: Mapping[str, str]
     # An element of each output that is wrong.
-    values: tuple[PageWrongValue, ...]
+    values: tuple[WrongValue, ...]
     evidence: tuple[PageEvidence, ...]
     # Differences from eager that are not failures.
     notes: tuple[PageEvidence, ...]

@@ -2,139 +2,69 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, get_args
 
+from inductoscope.doctor.verdict import Verdict, read_verdict
 from inductoscope.model.entities import Recording
-from inductoscope.recording.values import (
-    maybe_real,
-    maybe_whole,
-    members,
-    objects,
-    text,
-    texts,
-    whole,
-    wholes,
-)
+from inductoscope.model.fault_trail import FaultTrail
+from inductoscope.recording.values import text
 from inductoscope.recording.verdict_file import stored_verdict
-from inductoscope.verdicts import Confidence
 from inductoscope.views.page.contract import (
     PageEvidence,
     PageTrail,
-    PageTrailBuffer,
-    PageTrailStep,
     PageVerdict,
     PageWorkaround,
-    PageWrongValue,
     Reproducer,
 )
 
 
 def verdict_view(recording: Recording) -> PageVerdict | None:
-    """What the doctor concluded; None if it did not run or the file is damaged."""
-    found = stored_verdict(Path(recording.path))
-    return _view(found, recording) if found else None
-
-
-def _view(found: Mapping[str, Any], recording: Recording) -> PageVerdict:
-    culprit = members(found.get("culprit"))
+    """The verdict as the page shows it; None if the doctor did not run or the file is damaged."""
+    folder = Path(recording.path)
+    found, texts = read_verdict(folder), stored_verdict(folder)
+    if found is None:
+        return None
+    culprit = found.as_data()["culprit"]
+    work = found.workaround
     return PageVerdict(
-        verdict=text(found.get("verdict")),
-        stage=text(found.get("stage")),
-        summary=text(found.get("summary")),
-        confidence=_confidence(found.get("confidence")),
-        culprit={str(name): str(value) for name, value in culprit.items() if value},
+        verdict=found.verdict,
+        stage=found.stage,
+        summary=found.summary,
+        confidence=found.confidence,
+        culprit={name: value for name, value in culprit.items() if value},
+        values=tuple(found.values),
         evidence=tuple(
-            PageEvidence(text(item.get("what")), text(item.get("where")))
-            for item in objects(found.get("evidence"))
+            PageEvidence(item.get("what", ""), item.get("where", "")) for item in found.evidence
         ),
-        values=tuple(map(_value, objects(found.get("values")))),
-        notes=tuple(
-            PageEvidence(text(item.get("text")), f"compile {text(item.get('compile'))}")
-            for item in objects(found.get("notes"))
+        notes=tuple(PageEvidence(note.text, f"compile {note.compile}") for note in found.notes),
+        not_checked=tuple(found.not_checked),
+        partial=found.partial,
+        repro=_reproducer(found, text(texts.get("repro_text"))),
+        workaround=None
+        if work is None
+        else PageWorkaround(
+            text=work.text, code=work.code, verified=work.verified, slowdown=work.slowdown
         ),
-        not_checked=texts(found.get("not_checked")),
-        partial=found.get("partial") is True,
-        repro=_reproducer(members(found.get("repro")), text(found.get("repro_text"))),
-        workaround=_workaround(members(found.get("workaround"))),
-        issue=text(found.get("issue_text")),
-        trail=_trail(members(found.get("trail")), recording),
+        issue=text(texts.get("issue_text")),
+        trail=_trail(found.trail, recording),
     )
 
 
-def _trail(found: Mapping[str, Any], recording: Recording) -> PageTrail | None:
-    steps = tuple(map(_step, objects(found.get("steps"))))
-    if not steps:
+def _reproducer(found: Verdict, script: str) -> Reproducer | None:
+    return None if found.repro is None else Reproducer(**vars(found.repro), text=script)
+
+
+def _trail(found: FaultTrail | None, recording: Recording) -> PageTrail | None:
+    if found is None or not found.steps:
         return None
     graphs = [(c.id, graph.key) for c in recording.compiles for graph in c.inductor]
-    place = (text(found.get("compile")), text(found.get("graph")))
+    place = found.compile, found.graph
     return PageTrail(
         graph=graphs.index(place) if place in graphs else None,
-        calls=whole(found.get("calls")),
-        steps=steps,
-        reaches_fault=found.get("reaches_fault") is True,
-        fault=text(found.get("fault")),
-        wrong=text(found.get("wrong")),
-        how=text(found.get("how")),
-    )
-
-
-def _step(found: Mapping[str, Any]) -> PageTrailStep:
-    return PageTrailStep(
-        kernel=text(found.get("kernel")),
-        call=whole(found.get("call")),
-        buffers=tuple(map(_buffer, objects(found.get("buffers")))),
-        reads=tuple(map(_buffer, objects(found.get("reads")))),
-    )
-
-
-def _buffer(found: Mapping[str, Any]) -> PageTrailBuffer:
-    return PageTrailBuffer(
-        name=text(found.get("name")),
-        node=text(found.get("node")),
-        operation=text(found.get("operation")),
-        source=text(found.get("source")),
-        made_by=text(found.get("made_by")),
-    )
-
-
-def _value(found: Mapping[str, Any]) -> PageWrongValue:
-    return PageWrongValue(
-        where=text(found.get("where")),
-        index=wholes(found.get("index")),
-        actual=text(found.get("actual")),
-        expected=text(found.get("expected")),
-        float64=text(found.get("float64")),
-        wrong=whole(found.get("wrong")),
-        elements=whole(found.get("elements")),
-    )
-
-
-def _confidence(value: Any) -> Confidence:
-    known: tuple[Confidence, ...] = get_args(Confidence)
-    return next((word for word in known if word == value), "unknown")
-
-
-def _reproducer(repro: Mapping[str, Any], script: str) -> Reproducer | None:
-    if not repro:
-        return None
-    return Reproducer(
-        path=text(repro.get("path")),
-        verified=repro.get("verified") is True,
-        failed=maybe_whole(repro.get("failed")),
-        of=maybe_whole(repro.get("of")),
-        nodes=maybe_whole(repro.get("nodes")),
-        text=script,
-    )
-
-
-def _workaround(found: Mapping[str, Any]) -> PageWorkaround | None:
-    if not found:
-        return None
-    return PageWorkaround(
-        text=text(found.get("text")),
-        code=text(found.get("code")),
-        verified=found.get("verified") is True,
-        slowdown=maybe_real(found.get("slowdown")),
+        calls=found.calls,
+        steps=found.steps,
+        reaches_fault=found.reaches_fault,
+        fault=found.fault,
+        wrong=found.wrong,
+        how=found.how,
     )
