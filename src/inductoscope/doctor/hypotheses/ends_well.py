@@ -136,11 +136,7 @@ def cuda_graphs(case: ProgramCase) -> Verdict | None:
 
 
 _OVERWRITTEN = "overwritten by a subsequent run"
-
-
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
-
-
 _WRAPPED = """\
 import functools
 import torch._inductor

@@ -64,11 +64,7 @@ _TO_SEE_IT = (
     "with AOTI_RUNTIME_CHECK_INPUTS=1 in the environment torch raises an error instead; to accept "
     "such an input, export the program with it as the example, or with wider dynamic_shapes"
 )
-
-
 _CONSTANT = "constant "
-
-
 _OF_CONSTANTS = (
     "give load_constants a tensor with memory of its own and the device, type, shape and strides "
     "of the constant, such as torch.empty_like(constant).copy_(value)"
@@ -200,20 +196,14 @@ def two_cpp_libraries(case: ProgramCase) -> Verdict | None:
 
 # What the verdict blames.
 STATIC = "libstdc++ linked statically"
-
-
 # Where only the library was seen, before it was packaged.
 _COMPILED_HERE = "a package that was compiled here"
-
-
 # What torch calls so in the error that it raises.
 _CREATE, _CREATE_FAILED = "AOTInductorModelContainerCreateWithDevice", "create_func_("
 
 
 # How Python begins the stack of the thread that a signal ended.
 _ENDED = "Current thread "
-
-
 _LOADING = re.compile(r"torch/(_inductor/package/package|export/pt2_archive/_package|_export/)")
 
 

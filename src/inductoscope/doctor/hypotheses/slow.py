@@ -171,15 +171,9 @@ def slower_than_eager(case: ProgramCase) -> Verdict | None:
 
 # A function is slow if it takes so many times as long as in eager; nobody minds less.
 _SLOW = 1.2
-
-
 # Nor if it loses less than so many seconds per call and per run, or less of the run than this.
 _LEAST_PER_CALL = 200e-6
-
-
 _LEAST_PER_RUN = 5e-3
-
-
 _LEAST_SHARE = 0.05
 
 
