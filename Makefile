@@ -1,6 +1,8 @@
 # make demo   sets everything up and runs the main job on a bundled misbehaving script
-# make test   sets everything up; lint, types and all tests
+# make test   sets everything up; lint, types, and a suite that uses every part of the product once
+# make test-all        lint, types and all tests: half an hour on two cores
 # make test-quick      the tests to run while you work: 90 seconds on two cores
+# make snapshots       writes down anew the texts that users read, as the tests hold them
 # make bench           how fast it all is, beside its peers; writes docs/benchmarks.md
 # make bench-logs      one part of that: doctor, hang, real_models, growth, report, capture, logs, cli
 # make bench-aoti      a faulty package, beside AOTInductor's debugging guide done by hand
@@ -23,7 +25,7 @@ PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 
 BENCHES := doctor hang real_models growth report capture logs cli
 
-.PHONY: demo test test-quick all-tests check docs guides site web bench $(BENCHES:%=bench-%) bench-aoti bench-sentinel bench-profile bench-slow battery cases models endings recordings clean
+.PHONY: demo test test-all test-quick all-tests everyday-tests snapshots check docs guides site web bench $(BENCHES:%=bench-%) bench-aoti bench-sentinel bench-profile bench-slow battery cases models endings recordings clean
 
 demo: $(VENV)/.installed
 	@bash examples/demo.sh $(BIN)/inductoscope
@@ -33,13 +35,20 @@ PYTEST := $(BIN)/python -m pytest --no-loadscope-reorder
 
 # What mypy leaves idle of a small machine is for the first tests.
 test: $(VENV)/.installed-dev
+	@$(MAKE) --no-print-directory --jobs 2 check everyday-tests
+
+test-all: $(VENV)/.installed-dev
 	@$(MAKE) --no-print-directory --jobs 2 check all-tests
 
 # One more at a time than a small machine has cores: many tests wait for something to stall.
 # Compiled first: each of the hundreds of processes would otherwise compile what it imports.
-all-tests: $(VENV)/.installed-dev
+all-tests everyday-tests: $(VENV)/.installed-dev
 	$(BIN)/python -m compileall -q src
-	$(PYTEST) -n 3
+	$(PYTEST) -n 3 $(if $(filter everyday-tests,$@),--everyday)
+
+# Rewrites what tests/**/__snapshots__ hold of the texts that users read; look at the diff.
+snapshots: $(VENV)/.installed-dev
+	$(PYTEST) -n 2 --snapshot-update tests/unit tests/torch_facts
 
 # Only files that have such a test: collecting the others imports torch.
 test-quick: $(VENV)/.installed-dev

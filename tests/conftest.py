@@ -18,6 +18,7 @@ import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
+from everyday import is_everyday
 from inductoscope.views.env import Environment, collect_environment
 from support.programs import QUICK_PYTHON, SEARCH_PATH, Workplace, install_compiler
 from support.samples import DATE_VARIABLE, sample_date
@@ -31,7 +32,7 @@ settings.load_profile("repeatable")
 
 # In the order in which they run: what needs no torch answers first; the longest tests come next,
 # for begun last they would run while other workers have nothing left to do.
-FOLDERS = ("unit", "doctor", "integration", "browser", "fuzz")
+FOLDERS = ("unit", "torch_facts", "doctor", "integration", "browser", "fuzz")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -66,8 +67,18 @@ def _restore_default_signals() -> None:
             signal.signal(number, handler)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests by folder, and order them."""
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--everyday", action="store_true", help="only the tests of `make test`: see everyday.py"
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark tests by folder, choose, and order them."""
+    if config.getoption("everyday"):
+        others = [item for item in items if not is_everyday(item.nodeid)]
+        items[:] = [item for item in items if is_everyday(item.nodeid)]
+        config.hook.pytest_deselected(items=others)
     for item in items:
         item.add_marker(_folder(item))
     items.sort(key=lambda item: (FOLDERS.index(_folder(item)), not _is_spread(item)))
