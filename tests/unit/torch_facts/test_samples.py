@@ -190,7 +190,7 @@ def facts(path: Path) -> Facts:
     return plain(READERS[path.parts[-3]](path))
 
 
-@pytest.mark.parametrize("path", samples(), ids=lambda path: "/".join(path.parts[-3:]))
+@pytest.mark.parametrize("path", list(samples()), ids=lambda path: "/".join(path.parts[-3:]))
 def test_a_sample_is_read(path: Path) -> None:
     assert facts(path) == json.loads(path.with_suffix(".json").read_text())
 
