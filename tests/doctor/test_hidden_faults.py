@@ -20,7 +20,7 @@ from inductoscope.inside.compare.kernels import KEPT
 from inductoscope.inside.compare.reference import Case
 from inductoscope.inside.compare.values import run
 from inductoscope.inside.doctor.checking_agent import checking_hooks
-from inductoscope.inside.doctor.further_checks import wrong_kernel
+from inductoscope.inside.doctor.further_checks import hidden_fault
 from inductoscope.inside.scope import SCOPE
 from inductoscope.inside.search.candidate import Candidate
 
@@ -83,12 +83,11 @@ def test_a_wrong_kernel_is_found_though_rounding_explains_the_results(
     comparison = judge(case, run(compiled, candidate.inputs, backward=False))
     assert comparison.is_right
     assert comparison.explained
-    found = wrong_kernel(candidate, compiled, tmp_path)
+    found = hidden_fault(candidate, compiled, tmp_path)
     assert found is not None
     assert found.kernel.startswith("cpp_fused_gelu")
-    assert found.failure is not None, "what the kernel computes is wrong on its own, too"
-    assert found.part is not None
-    assert [node.name for node in found.part.operations] == ["gelu"]
+    (alone,) = found.failures  # What the kernel computes is wrong on its own, too.
+    assert [node.name for node in alone.candidate.operations] == ["gelu"]
     assert run(compiled, candidate.inputs, backward=False), "and the wrapper is as it was"
 
 
@@ -98,4 +97,4 @@ def test_nothing_is_found_in_a_healthy_graph(tmp_path: Path) -> None:
     x, w = (value.bfloat16().requires_grad_() for value in inputs())
     compiled, candidate = compiled_and_candidate(chaotic, x, w)
     assert len(KEPT.wrappers) == 2
-    assert wrong_kernel(candidate, compiled, tmp_path) is None
+    assert hidden_fault(candidate, compiled, tmp_path) is None

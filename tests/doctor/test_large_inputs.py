@@ -18,7 +18,7 @@ from torch._inductor.lowering import lowerings
 from torch.fx import symbolic_trace
 
 from inductoscope.doctor.failure import WRONG
-from inductoscope.inside.doctor.further_checks import compared, smaller_failure
+from inductoscope.inside.doctor.further_checks import compared_in_fork, failure_of_smaller
 from inductoscope.inside.search.candidate import Candidate
 from inductoscope.inside.search.forks import Forks
 from inductoscope.inside.search.oracle import Oracle
@@ -53,13 +53,13 @@ def two_results(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     ids=["the same", "rounding", "another value", "an error", "a crash"],
 )
 def test_a_large_call_is_compared_with_eager(compiled: Callable[..., Any], said: str) -> None:
-    assert compared(symbolic_trace(two_results), compiled, (numbers(8),)) == said
+    assert compared_in_fork(symbolic_trace(two_results), compiled, (numbers(8),)) == said
 
 
 def test_a_call_that_writes_to_its_inputs_cannot_be_made_twice() -> None:
     x = torch.zeros(3)
     module = symbolic_trace(lambda x: x.add_(1))
-    assert "it mutates its inputs" in compared(module, module, (x,))
+    assert "it mutates its inputs" in compared_in_fork(module, module, (x,))
     assert x.tolist() == [0, 0, 0], "nor was it, where the program is"
 
 
@@ -84,14 +84,14 @@ def product() -> Candidate:
 
 def test_a_part_that_is_wrong_too_stands_for_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch, lambda size: True)
-    smaller, failure = smaller_failure(product())
-    assert failure is not None
-    assert (failure.kind, failure.aspect) == (WRONG, "value")
-    assert [tuple(value.shape) for value in smaller.inputs] == [(33, 33), (33, 33)]
+    found = failure_of_smaller(product())
+    assert found is not None
+    assert (found.failure.kind, found.failure.aspect) == (WRONG, "value")
+    assert [tuple(value.shape) for value in found.candidate.inputs] == [(33, 33), (33, 33)]
 
 
 def test_where_the_part_is_right_nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch, lambda size: size > 33)
     whole = product()
     assert Oracle(Forks()).failure(whole) is not None
-    assert smaller_failure(whole) == (whole, None)
+    assert failure_of_smaller(whole) is None

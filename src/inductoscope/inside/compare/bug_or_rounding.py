@@ -73,6 +73,11 @@ class EagerComparison:
         return not self.wrong
 
     @property
+    def is_within_rounding(self) -> bool:
+        """Whether there are differences, and rounding explains them."""
+        return bool(self.explained) and self.reason not in (UNINITIALISED, UNREPEATABLE)
+
+    @property
     def kind(self) -> str:
         """The most telling kind among the wrong differences."""
         return min((item.kind for item in self.wrong), key=_KINDS.index, default="")

@@ -1,14 +1,12 @@
-"""A call in a fork, with NaN around every buffer, before the program makes it.
+"""Looks at a call beyond the comparison with eager: in forks, in other circumstances.
 
-What lies beside a buffer differs from process to process, so that a kernel which reads it may be
-right here and wrong without this tool. A kernel that kills its process kills the fork, and the
-program is still there to be examined. Nothing is compiled for that. Buffers of wrappers in C++ stay
-where they are; only their inputs are guarded.
+A call may be right by chance, or because this tool changes what surrounds it. Each look gives the
+graph as it fails, or nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +21,6 @@ from inductoscope.doctor.failure import (
     WRONG,
     Failure,
 )
-from inductoscope.errors import ToolFailure
 from inductoscope.inside.compare.bug_or_rounding import is_close, judge, same_values
 from inductoscope.inside.compare.graphs import as_function
 from inductoscope.inside.compare.guarded_memory import GuardedMemory
@@ -35,11 +32,11 @@ from inductoscope.inside.compare.values import (
     nodes_that_draw,
     run,
 )
-from inductoscope.inside.doctor.program_copy import program_copy
+from inductoscope.inside.doctor.program_copy import run_forking
 from inductoscope.inside.finding_writer import say
 from inductoscope.inside.search.candidate import Candidate, has_transforms
 from inductoscope.inside.search.failure_signature import failure_of_comparison, failure_of_signal
-from inductoscope.inside.search.forks import Forks, can_fork
+from inductoscope.inside.search.forks import Forks
 from inductoscope.inside.search.memory_evidence import of_changed_memory
 from inductoscope.inside.search.oracle import Oracle, examine
 from inductoscope.inside.search.placement import placed
@@ -51,6 +48,23 @@ from inductoscope.inside.search.wrong_result_location import (
     nodes_wrong_alone,
 )
 
+
+@dataclass(frozen=True)
+class FailingCandidate:
+    """A graph as it fails; with the size at which it does, if that is not the program's own."""
+
+    candidate: Candidate
+    failure: Failure
+    other_size: str = ""
+
+
+# --- A call in a fork, with NaN around every buffer, before the program makes it ------------------
+#
+# What lies beside a buffer differs from process to process, so that a kernel which reads it may be
+# right here and wrong without this tool. A kernel that kills its process kills the fork, and the
+# program is still there to be examined. Nothing is compiled for that. Buffers of wrappers in C++
+# stay where they are; only their inputs are guarded.
+
 _SECONDS = 120.0
 # How long the trial of a call may take: it is skipped where eager itself takes long.
 _LEAST_SECONDS, _TIMES_EAGER = 5.0, 20.0
@@ -61,7 +75,7 @@ class CallTrial:
     """What a call did in a fork, before the program itself makes it."""
 
     # With other bytes in memory its values may not be close to eager's, or it dies.
-    may_differ_in_filled_memory: bool = False
+    may_differ: bool = False
     # The failure, if it kills its process with any bytes.
     death: Failure | None = None
     # The failure, if the forward pass alone is wrong already.
@@ -107,16 +121,15 @@ def _differs_in_filled_memory(case: Case, compiled: Callable[..., Any]) -> bool:
 
 def failure_in_filled_memory(
     case: Case, compiled: Callable[..., Any], candidate: Candidate
-) -> tuple[Candidate, Failure | None]:
-    """The graph in such memory, and its failure then, if it is proven to depend on that."""
-    guarded = replace(candidate, guarded=True)
+) -> Iterator[FailingCandidate]:
+    """The graph in such memory, if it is proven to depend on that."""
     if not _is_wrong(case, compiled):
-        return guarded, None
+        return
     # Compiled once more, and called with several bytes in memory.
     fault = of_changed_memory(candidate, Forks(workers=1, seconds=_SECONDS)).fault
-    if fault is None:
-        return guarded, None
-    return guarded, Failure(WRONG, fault.text, aspect="value", memory_was_filled=True)
+    if fault is not None:
+        failure = Failure(WRONG, fault.text, aspect="value", memory_was_filled=True)
+        yield FailingCandidate(replace(candidate, guarded=True), failure)
 
 
 def _is_wrong(case: Case, compiled: Callable[..., Any]) -> bool:
@@ -145,11 +158,10 @@ _SECONDS_LARGE = 300.0
 _SIZES = (33, 257, 2049)
 
 
-def compared(
-    module: GraphModule, compiled: Callable[..., Any] | None, arguments: tuple[Any, ...]
+def compared_in_fork(
+    module: GraphModule, compiled: Callable[..., Any], arguments: tuple[Any, ...]
 ) -> str:
     """How the compiled outputs differ from eager's; "" if they are close."""
-    assert compiled is not None
 
     def work() -> str:
         with torch.no_grad():
@@ -176,15 +188,15 @@ def _versions(arguments: tuple[Any, ...]) -> list[int]:
     return [value._version for value in arguments if isinstance(value, torch.Tensor)]
 
 
-def smaller_failure(candidate: Candidate) -> tuple[Candidate, Failure | None]:
+def failure_of_smaller(candidate: Candidate) -> FailingCandidate | None:
     """The same graph on smaller inputs, if it is wrong there too."""
     oracle = Oracle(Forks(seconds=_SECONDS_LARGE))
     for size in _SIZES:
         smaller = all_resized(candidate, size)
         failure = None if smaller is None else oracle.failure(smaller)
         if smaller is not None and failure is not None and failure.kind in (WRONG, NAN):
-            return smaller, failure
-    return candidate, None
+            return FailingCandidate(smaller, failure)
+    return None
 
 
 # --- Checks a graph that draws random numbers the way it is compiled without this tool ------------
@@ -193,30 +205,30 @@ def smaller_failure(candidate: Candidate) -> tuple[Candidate, Failure | None]:
 # Otherwise Inductor uses its own operations, which may fail too: give a wrong type or shape, or
 # not compile.
 
-_SECONDS_RANDOM = 120.0
 # In a graph with more nodes, first only those that draw random numbers are compiled.
 _FEW_NODES = 100
 
 
 def failure_with_inductor_random_numbers(
     candidate: Candidate, *, always_whole: bool = False
-) -> tuple[Candidate, Failure | None]:
-    """The graph with Inductor's random numbers, and its failure then.
+) -> Iterator[FailingCandidate]:
+    """The graph with Inductor's random numbers, if it fails then.
 
     To compile a large graph once more takes long, and what may be wrong is hardly ever more than
     the operations that draw the numbers: unless it is asked for, a large graph is compiled whole
     only if these fail.
     """
     own = replace(candidate, config={**candidate.config, "fallback_random": False})
-    forks = Forks(workers=1, seconds=_SECONDS_RANDOM, uses_gpu=bool(candidate.device))
+    forks = Forks(workers=1, seconds=_SECONDS, uses_gpu=bool(candidate.device))
     function = as_function(candidate.module)
     if not forks.ask(lambda: draws_random_numbers(function, placed(candidate).inputs)).result:
-        return own, None
+        return
     is_large = candidate.size > _FEW_NODES and not has_transforms(candidate)
     if is_large and not always_whole and forks.ask(lambda: _are_well_alone(own)).result is True:
-        return own, None
+        return
     failure = Oracle(forks).failure(own)
-    return own, failure if failure is not None and failure.kind in (WRONG, ERROR) else None
+    if failure is not None and failure.kind in (WRONG, ERROR):
+        yield FailingCandidate(own, failure)
 
 
 def _are_well_alone(candidate: Candidate) -> bool:
@@ -236,8 +248,6 @@ def _are_well_alone(candidate: Candidate) -> bool:
 # compared with the node that it should hold. Nothing is compiled for that, unless the wrapper is
 # C++.
 
-_SECONDS_HIDDEN = 120.0
-
 
 @dataclass(frozen=True)
 class HiddenFault:
@@ -248,38 +258,24 @@ class HiddenFault:
 
     kernel: str
     text: str
-    part: Candidate | None = None
-    failure: Failure | None = None
+    failures: tuple[FailingCandidate, ...] = ()
 
 
-def wrong_kernel(
+def hidden_fault(
     candidate: Candidate, compiled: Callable[..., Any], place: Path
 ) -> HiddenFault | None:
     """The first wrong kernel of a graph whose results differ from eager's within rounding."""
     say("differences within rounding; comparing every kernel with eager")
-    forks = Forks(seconds=_SECONDS_HIDDEN)
+    forks = Forks(seconds=_SECONDS)
     location = location_of_answer(forks.ask(lambda: first_wrong_own_kernel(candidate, compiled)))
     if not location.kernel:
         return None
-    names, failure = _wrong_nodes(candidate, location.suspects, place)
+    names, failure = run_forking(
+        nodes_that_are_wrong, candidate, location.suspects, place=place, otherwise=([], None)
+    )
     part = subgraph(record_values(candidate), names) if failure is not None else None
-    return HiddenFault(location.kernel, location.text, part, failure)
-
-
-def _wrong_nodes(
-    candidate: Candidate, suspects: Sequence[str], place: Path
-) -> tuple[list[str], Failure | None]:
-    """Here, or in the copy of a program that uses a GPU and so cannot be forked."""
-    copy = None if can_fork() else program_copy()
-    if copy is None:
-        return nodes_that_are_wrong(candidate, suspects)
-    try:
-        found: tuple[list[str], Failure | None] = copy.run(
-            nodes_that_are_wrong, candidate, suspects, place=place
-        )
-        return found
-    except ToolFailure:
-        return [], None
+    failures = () if part is None else (FailingCandidate(part, failure),)
+    return HiddenFault(location.kernel, location.text, failures)
 
 
 def nodes_that_are_wrong(
@@ -288,7 +284,7 @@ def nodes_that_are_wrong(
     """The nodes that the kernel computes, or one other, if they are wrong by themselves."""
     if has_transforms(candidate):
         return [], None
-    oracle = Oracle(Forks(seconds=_SECONDS_HIDDEN, uses_gpu=bool(candidate.device)))
+    oracle = Oracle(Forks(seconds=_SECONDS, uses_gpu=bool(candidate.device)))
     recorded = record_values(candidate)
     computed = [list(suspects)] if suspects else []
     for names in (*computed, *nodes_wrong_alone(recorded, oracle)):

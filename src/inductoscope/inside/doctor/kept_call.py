@@ -19,13 +19,12 @@ from torch.fx.node import map_aggregate
 from inductoscope.doctor.alarm import GRAPH, INPUTS
 from inductoscope.doctor.failure import NAN, WRONG
 from inductoscope.doctor.instructions import Instructions
-from inductoscope.errors import ToolFailure
 from inductoscope.inside.compare.graphs import graph_code, snapshot
 from inductoscope.inside.compare.values import is_plain
-from inductoscope.inside.doctor.program_copy import program_copy
+from inductoscope.inside.doctor.program_copy import run_forking
 from inductoscope.inside.finding_writer import say
 from inductoscope.inside.search.candidate import Candidate
-from inductoscope.inside.search.forks import Forks, can_fork
+from inductoscope.inside.search.forks import Forks
 from inductoscope.inside.search.oracle import Oracle
 
 _SECONDS = 120.0
@@ -49,27 +48,13 @@ def call_to_investigate(
         return None
     say("this is the graph of the call that was kept; compiling that call")
     kept = replace(candidate, inputs=inputs, earlier=None, recipes=())
-    precision = _telling_precision(kept, instructions, place)
+    precision: torch.dtype | None = run_forking(
+        precision_that_shows_it, kept, instructions.recordings, place=place
+    )
     if precision is None:
         return kept
     _leave_autocast()
     return in_precision(kept, precision)
-
-
-def _telling_precision(
-    kept: Candidate, instructions: Instructions, place: Path
-) -> torch.dtype | None:
-    """Asked here, or in the copy of a program that uses a GPU and so cannot be forked."""
-    copy = None if can_fork() else program_copy()
-    if copy is None:
-        return precision_that_shows_it(kept, instructions.recordings)
-    try:
-        found: torch.dtype | None = copy.run(
-            precision_that_shows_it, kept, instructions.recordings, place=place
-        )
-        return found
-    except ToolFailure:
-        return None
 
 
 def precision_that_shows_it(kept: Candidate, recordings: Sequence[str]) -> torch.dtype | None:

@@ -30,8 +30,6 @@ from inductoscope.recording.events import (
     OUTSIDE,
     REJECTED,
     RIGHT_WITH_COPIES,
-    GraphCall,
-    GraphReturned,
 )
 from inductoscope.torch_facts.package_wrappers import InputFacts, broken
 from inductoscope.wording import count_of
@@ -130,14 +128,15 @@ class PackageCalls:
         return self._demands.judged(new)
 
     def taking(self, new: NewConstants) -> AbstractContextManager[None]:
-        """Says, before torch takes new constants, which of them are views that it takes wrongly.
+        """Say, before torch takes new constants, which of them are views that it takes wrongly.
 
         It may write past the end of its own, which ends the process at once or some time later.
         """
         views = [text for text in new.texts if is_about_view(text)]
         if not views:
             return contextlib.nullcontext()
-        return self._notes.taking_views(self.calls + 1, _at_call(views))
+        self._notes.checked(self.calls + 1, OUTSIDE, _at_call(views))
+        return self._notes.calling(self.calls + 1)
 
     def replace_constants(self, new: NewConstants) -> None:
         """From now on the package has other constants."""
@@ -177,14 +176,12 @@ class CallsFromElsewhere(PackageCalls):
         if self._calls > _MOST_CALLS_NOTED:
             return function(*args, **kwargs)
         SCOPE.guard(self._note, args, kwargs)
-        SCOPE.emit(GraphCall(compile=self._name, call=self._calls))
         try:
-            return function(*args, **kwargs)
+            with self._notes.calling(self._calls):
+                return function(*args, **kwargs)
         except Exception as error:
             self._notes.checked(self._calls, "error", f"{type(error).__name__}: {error}")
             raise
-        finally:
-            SCOPE.emit(GraphReturned(compile=self._name, call=self._calls))
 
     def _note(self, args: Any, kwargs: dict[str, Any]) -> None:
         if self._calls == 1:

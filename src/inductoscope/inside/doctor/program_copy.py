@@ -24,6 +24,7 @@ from typing import Any
 from inductoscope.errors import ToolFailure
 from inductoscope.inside.scope import SCOPE
 from inductoscope.inside.search.candidate_file import read_candidate, write_candidate
+from inductoscope.inside.search.forks import can_fork
 from inductoscope.inside.search.program_state import TorchState, current_state
 from inductoscope.recording.events import CandidateJudged, ClaimMade, Event, GrowthMeasured, Said
 from inductoscope.recording.writer import StreamWriter, describe_launcher
@@ -66,6 +67,22 @@ _copy_itself = 0
 def program_copy() -> ProgramCopy | None:
     """The copy of this process; None if there is none."""
     return _copy if _owner == os.getpid() else None
+
+
+def run_forking(
+    task: Task, candidate: Any, *arguments: Any, place: Path, otherwise: Any = None
+) -> Any:
+    """The result of a task that forks: here, or in the copy of a program that uses a GPU.
+
+    `otherwise`, if the copy fails.
+    """
+    copy = None if can_fork() else program_copy()
+    if copy is None:
+        return task(candidate, *arguments)
+    try:
+        return copy.run(task, candidate, *arguments, place=place)
+    except ToolFailure:
+        return otherwise
 
 
 def take_copy() -> None:
