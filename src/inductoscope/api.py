@@ -36,12 +36,12 @@ class LiveRecording:
 
     @property
     def model(self) -> Recording:
-        """What has been recorded, as frozen dataclasses."""
+        """The recording so far, as frozen dataclasses."""
         return load(self.path)
 
     @property
     def findings(self) -> list[Finding]:
-        """What is wrong, or worth knowing."""
+        """Findings: what is wrong, or worth knowing."""
         return diagnose(self.model)
 
     def text(self, *, stage: str = "", op: str = "", source: str = "", kernel: str = "") -> str:

@@ -1,4 +1,4 @@
-"""What the doctor can conclude, and how sure a statement is: each word with its one definition.
+"""Verdicts of the doctor and confidence levels, each word with its one definition.
 
 `explain`, the doctor's summaries and the page all take their words from here.
 """

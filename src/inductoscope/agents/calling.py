@@ -130,7 +130,7 @@ def _read(path: Path) -> dict[str, Any] | None:
 
 
 class _Heard:
-    """What comes out of a pipe: the end of it is kept, and what is new."""
+    """A pipe's output: its end is kept, and the lines that are new."""
 
     def __init__(self, pipe: IO[bytes] | None) -> None:
         assert pipe is not None
@@ -149,7 +149,7 @@ class _Heard:
             await anyio.wait_readable(self._descriptor)
 
     def take_rest(self) -> None:
-        """What was written and not read yet; whoever still writes is not waited for."""
+        """Read what is left in the pipe; whoever still writes is not waited for."""
         for _ in range(_MOST_READS):
             if not self._take():
                 return

@@ -121,7 +121,7 @@ class CommandTool:
 
     @property
     def schema(self) -> dict[str, Any]:
-        """What a call may have, as a JSON Schema."""
+        """The parameters of a call as a JSON Schema."""
         found = self.parameters
         return {
             "type": "object",

@@ -93,7 +93,7 @@ def _escaped(key: str) -> str:
 
 
 def at_pointer(value: Any, pointer: str) -> Any:
-    """What a JSON Pointer names in a value."""
+    """The part of a value that a JSON Pointer names."""
     if pointer and not pointer.startswith("/"):
         raise UsageError(f"pointer is {pointer!r}. A JSON Pointer begins with /, such as /rows/3.")
     for number, part in enumerate(pointer.split("/")[1:], start=1):
@@ -196,7 +196,7 @@ def _whole(given: Mapping[str, Any], name: str) -> int:
 
 
 def _part(value: Any, start: int) -> dict[str, Any]:
-    """What of the value is to be read next; `left_out` counts from what is shown."""
+    """The part of the value to read next; `left_out` counts from what is shown."""
     if isinstance(value, (list, str)):
         shown, cuts = cut(value[start:])
         whole = {"start": start, "of": len(value), "value": shown}

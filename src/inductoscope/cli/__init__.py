@@ -140,7 +140,7 @@ def main() -> None:
 
 
 def _open_closed_streams() -> None:
-    """What is closed, as by `>&-`, takes what is printed and drops it.
+    """Open streams that are closed, as by `>&-`, so that output to them is dropped.
 
     Otherwise the next file that is opened would get its number, and what is printed with it. A
     program that is started finds it closed all the same: no child inherits these.
@@ -170,7 +170,7 @@ def _leave_unwritten(error: OSError, code: str | int | None = None) -> NoReturn:
 
 
 def _drop_output() -> None:
-    """What is still to be written goes nowhere, or Python would complain when it ends."""
+    """Discard buffered output, which Python would otherwise complain about at exit."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

@@ -104,7 +104,7 @@ class SuiteGraph:
 
 @dataclass(frozen=True)
 class CallSituation:
-    """What a call depends on besides its inputs."""
+    """State that a call depends on besides its inputs."""
 
     surroundings: Surroundings
     is_inference: bool
@@ -160,7 +160,7 @@ class KeptSuiteCall:
 
 
 def said_by(error: BaseException) -> str:
-    """What an exception says, in one line; what a kept call `raised`."""
+    """An exception's message in one line; the form of a kept call's `raised`."""
     return f"{type(error).__name__}: {error}".partition("\n")[0][:300]
 
 
@@ -304,7 +304,7 @@ def chain_of(error: BaseException) -> Iterator[BaseException]:
 
 
 def finding_of_exception(error: BaseException, recording: str) -> SuiteFinding:
-    """What the recording of the test says about it; what the exception says, if that is all."""
+    """The finding of the test's recording, or of the exception alone if there is no other."""
     said = f"{type(error).__name__}: {error}".partition("\n")[0][:400]
     finding = SuiteFinding(
         CRASH,
@@ -361,7 +361,7 @@ def check_calls(
 
 @contextlib.contextmanager
 def _unnoticed() -> Iterator[None]:
-    """What the checks print, warn of and count is not the suite's."""
+    """Keep what the checks print, warn of and count out of the suite."""
     import torch._dynamo.utils as utils
 
     before = copy.deepcopy(dict(utils.counters))

@@ -38,7 +38,7 @@ _BROKEN = "inductoscope itself failed"
 
 @dataclass
 class SeenInTest:
-    """What one test has compiled and called so far."""
+    """The graphs that one test has compiled and called so far."""
 
     graphs: list[SuiteGraphData] = field(default_factory=list)
     calls: list[KeptSuiteCall] = field(default_factory=list)
@@ -63,7 +63,7 @@ class SeenInTest:
 
 
 class GraphWatch:
-    """What has been compiled, and by which test. One for each process that runs tests."""
+    """Keeps compiled graphs by test. One for each process that runs tests."""
 
     def __init__(self, calls: int, prefix: str, on_graph: Callable[[], bool]) -> None:
         """`on_graph` is called for every graph; it says whether a new recording begins with it."""

@@ -1,4 +1,4 @@
-"""What a cell shows below itself: text for every front end, and the page where HTML is shown."""
+"""`%%inductoscope`: runs a cell recorded or examined, and shows the result below it."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ _ALONE = (
 
 @dataclass(frozen=True)
 class Examination:
-    """What was asked for: cells to put before the cell, and options for the doctor."""
+    """A request: cells to put before the cell, and options for the doctor."""
 
     cells: str
     options: tuple[str, ...]

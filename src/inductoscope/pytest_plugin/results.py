@@ -1,4 +1,4 @@
-"""What came of checking one test: graphs, calls and findings, as plain data.
+"""Results of checking one test: graphs, calls and findings, as plain data.
 
 A worker of pytest-xdist sends it with the test's report, so it can be made from JSON again.
 """
@@ -75,13 +75,13 @@ class SuiteFinding:
 
     @property
     def identity(self) -> tuple[str, str]:
-        """What is the same if the test is run again, and finds it again."""
+        """The fields that stay the same when the test is run again and finds it again."""
         return (self.verdict, self.summary)
 
 
 @dataclass
 class SuiteTest:
-    """What one test compiled, and what came of checking it."""
+    """The graphs that one test compiled, and the results of checking them."""
 
     test: str
     graphs: list[SuiteGraphData] = field(default_factory=list)
@@ -181,7 +181,7 @@ def _not_checked(tests: Sequence[SuiteTest], checked: set[str]) -> dict[str, int
 
 
 def sentences_about(totals: SuiteTotals) -> list[str]:
-    """What the end of pytest's output says."""
+    """Lines for the end of pytest's output."""
     if not totals.graphs and not totals.findings:
         return ["no test compiled anything"]
     lines = [
@@ -272,7 +272,7 @@ def _lines_of_doctor(finding: SuiteFinding) -> list[str]:
 
 
 def _facts_of(said: dict[str, Any]) -> list[tuple[str, str]]:
-    """What the doctor named, in the order of its own report."""
+    """Names from the doctor's verdict, in the order of its own report."""
     culprit, repro = members(said.get("culprit")), members(said.get("repro"))
     workaround = members(said.get("workaround"))
     shown = [

@@ -1,4 +1,4 @@
-"""What the user asked for on pytest's command line."""
+"""The part of the plugin that runs beside the tests, in pytest itself or in a worker of it."""
 
 from __future__ import annotations
 
@@ -288,7 +288,7 @@ def name_for_pytest(config: pytest.Config, nodeid: str) -> str:
 
 
 def command_to_type(config: pytest.Config, nodeid: str) -> str:
-    """What finds the cause of what was found in a test."""
+    """The command that finds the cause of a finding."""
     return f"inductoscope doctor -m pytest {shlex.quote(name_for_pytest(config, nodeid))}"
 
 
@@ -341,7 +341,7 @@ class DoctorChild:
         return tool_command([*words, *self._kept_apart(own), test])
 
     def _kept_apart(self, own: str) -> list[str]:
-        """What lets the child run in one process, and touch nothing that this run writes."""
+        """Options that keep the child in one process and away from what this run writes."""
         config = self._item.config
         words = ["-o", f"cache_dir={own}/cache"]
         words += [
@@ -503,7 +503,7 @@ class SuiteChecks:
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[Any]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """What is known goes with the report of the phase in which it is known."""
+        """Attach findings to the report of the phase in which they are known."""
         report = yield
         if report.when == "call" or (report.when == "setup" and call.excinfo is not None):
             if self._seen is not None and not self._test.graphs:

@@ -53,7 +53,7 @@ class SuiteSummary:
         self._unwritten = ""
 
     def pytest_report_header(self) -> str:
-        """What the user sees first."""
+        """The line at the top of pytest's output."""
         if self._why_not:
             return f"inductoscope: nothing is checked: {self._why_not}"
         return "inductoscope: checks every graph that Inductor compiles against eager"
@@ -131,7 +131,7 @@ class SuiteSummary:
             terminalreporter.write_line(f"recordings of these tests: {self._root}")
 
     def pytest_unconfigure(self) -> None:
-        """What was recorded stays only if something was found."""
+        """Remove recordings unless something was found."""
         if self._root is not None and not any(test.findings for test in self._tests):
             shutil.rmtree(self._root, ignore_errors=True)
 

@@ -1,1 +1,1 @@
-"""What users see: terminal, JSON, page, exports. Views render what others computed."""
+"""Terminal, JSON, page and exports. Views render what others computed."""

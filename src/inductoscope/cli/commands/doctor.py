@@ -214,7 +214,7 @@ def _known_verdict(folder: Path) -> Verdict | None:
 
 
 def _better_of(verdict: Verdict, known: Verdict | None, folder: Path) -> Verdict:
-    """What an earlier part of the examination proved is not lost if this part was interrupted."""
+    """The better of two verdicts: a proof from before an interruption is not lost."""
     if known is None or not verdict.partial or verdict.is_problem or not known.is_problem:
         return verdict
     from inductoscope.doctor.verdict import keep_verdict

@@ -58,7 +58,7 @@ def _server() -> Any:
 
 
 def _found() -> str:
-    """What there is instead of the package."""
+    """The state of the mcp package: absent, or another version."""
     from importlib import metadata
 
     try:

@@ -80,7 +80,7 @@ def command(
 
 
 def _for_target(path: Path, target: str) -> Path:
-    """What was recorded, compiled once more for that GPU, in a child process."""
+    """The recording, compiled once more for that GPU in a child process."""
     from inductoscope.targets.recompile import recording_for_target
     from inductoscope.torch_facts.gpu_targets import read_target
     from inductoscope.views.report.progress import ProgressLine

@@ -204,7 +204,7 @@ def _watch(folder: Path, stall: float | None, kill_stuck: bool) -> Observer:
 
 
 def _stuck_choices(folder: Path, event: Any) -> Analysis | None:
-    """What is known about the choices that the program waits for, if it does."""
+    """Facts about the autotuning choices that the program waits for, if it does."""
     from inductoscope.hangs.choices.analysis import analyse
     from inductoscope.hangs.choices.stuck_choices import stuck_choices
     from inductoscope.hangs.watch.stall import Stall

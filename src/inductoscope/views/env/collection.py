@@ -212,7 +212,7 @@ SECONDS = 120.0
 
 @dataclass(frozen=True)
 class Question:
-    """What the other Python is asked, besides its versions and devices."""
+    """A question for another Python, besides its versions and devices."""
 
     names: Sequence[tuple[str, str]] = ()  # module and dotted path of private names
     settings: Sequence[tuple[str, str]] = ()  # module and dotted path of config keys
@@ -331,7 +331,7 @@ class FlagCheck:
 
 @dataclass(frozen=True)
 class Environment:
-    """What was found. Without torch, `problem` says why, and the checks are empty."""
+    """Everything that `env` found. Without torch, `problem` says why, and the checks are empty."""
 
     python: str
     python_version: str | None
@@ -348,7 +348,7 @@ class Environment:
 
     @property
     def missing(self) -> tuple[NameCheck | PatternCheck | FlagCheck, ...]:
-        """What we rely on and this torch lacks."""
+        """Names, log lines and flags that this torch lacks."""
         checks: tuple[NameCheck | PatternCheck | FlagCheck, ...] = (
             *self.names,
             *self.patterns,

@@ -1,4 +1,4 @@
-"""What one switch of torch is, and when it acts."""
+"""The switches of torch that people are told to set when they debug Inductor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each stage of the compiler does, when to look at it, and which symptoms live there.
+"""Explanations of each stage: what it does, when to look at it, which symptoms live there.
 
 The texts are data, in the order of the compiler: one entry per stage in `STAGES`. Findings and
 stalls are not here: the docstrings of their rules explain them.

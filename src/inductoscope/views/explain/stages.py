@@ -1,4 +1,4 @@
-"""What `explain` explains: stages of the compiler, verdicts, views of the page."""
+"""The texts of `explain`: stages of the compiler, verdicts, views of the page."""
 
 from __future__ import annotations
 

@@ -251,7 +251,7 @@ _NEXT = {
 
 
 def export_view(recording: str, folder: Path, written: Iterable[Written]) -> View:
-    """What was written, as data."""
+    """The files that were written, as data."""
     return {
         "schema": VIEW_SCHEMA,
         "recording": recording,

@@ -1,4 +1,4 @@
-"""What `inductoscope env` found: as plain data, and on a terminal."""
+"""The result of `inductoscope env`, as plain data and on a terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a stage, a finding, a verdict, a stall or a view means: `inductoscope explain`.
+"""`inductoscope explain`: the meaning of a stage, finding, verdict, stall or view.
 
 `views.explain` has the texts of stages, verdicts and views. For findings and stalls, the docstrings
 of their rules are the explanation.
