@@ -74,19 +74,15 @@ class _Exchanged:
 
     def timed(self) -> list[Any]:
         """Put the clock in; returns the timed graphs with what undoes it."""
-        from inductoscope.inside.profiling.kernel_clock import TimedGraph
-        from inductoscope.torch_facts import python_wrappers
+        from inductoscope.inside.profiling.kernel_clock import KernelClock, TimedGraph
         from inductoscope.torch_facts.python_wrappers import exchange, timed_wrapper
 
         found = []
         for module, path in self.loaded:
             wrapper = timed_wrapper(path, Path(path).read_text("utf-8"))
             assert wrapper is not None
-            graph = TimedGraph(path, wrapper, time.perf_counter_ns)
-            names = {
-                python_wrappers.CLOCK: time.perf_counter_ns,
-                python_wrappers.ENDED: graph.ended,
-            }
+            graph = TimedGraph(0, path, wrapper)
+            names = KernelClock().names_for(graph)
             found.append((graph, exchange(module, wrapper.code, names)))
         return found
 
@@ -136,8 +132,8 @@ def agreement(calls: int) -> dict[str, Any]:
         seen.setdefault(event.name, []).append(event.cpu_time_total / 1e6)
     (times,) = graph.as_data()
     return {
-        site.kernel: {"wrapper": site.seconds.median, "profiler": statistics.median(found)}
-        for site in times.sites
+        site.kernel: {"wrapper": seconds.median, "profiler": statistics.median(found)}
+        for site, seconds in zip(times.sites, times.seconds_of_sites, strict=True)
         for name in [_name_in_trace(site.kernel, seen)]
         if name and (found := seen[name])
     }
@@ -155,7 +151,7 @@ def floor(calls: int) -> dict[str, Any]:
     import torch
 
     from inductoscope.profiling.kernel_work import FUNCTIONS
-    from inductoscope.profiling.machine import limits_of, memory_seconds
+    from inductoscope.profiling.machine import known_limits, memory_seconds
 
     size = 1 << 27
     # Into memory that is there: fresh pages of a new result would cost more than the copy.
@@ -172,11 +168,15 @@ def floor(calls: int) -> dict[str, Any]:
     for _ in range(calls):
         function()
     (times,) = graph.as_data()
-    machine, _ = limits_of("cpu", torch.get_num_threads(), torch.__version__, FUNCTIONS, anew=True)
+    threads = torch.get_num_threads()
+    machine, note = known_limits(
+        "cpu", threads, torch.__version__, FUNCTIONS, anew=True, say=lambda text: None
+    )
+    assert machine is not None, note
     least = memory_seconds(machine, size, size)
     return {
-        "kernel": quartiles(times.sites[0].seconds.values),
-        "fastest": min(times.sites[0].seconds.values),
+        "kernel": quartiles(times.seconds_of_sites[0].values),
+        "fastest": min(times.seconds_of_sites[0].values),
         "floor": least,
         "rounds_apart": machine.spread,
     }

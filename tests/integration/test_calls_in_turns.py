@@ -8,18 +8,22 @@ from typing import Any
 import pytest
 import torch
 
+from inductoscope.inside.profiling.agent import Agent
 from inductoscope.inside.profiling.alternating_calls import (
-    DIFFERENTIATED,
-    IN_EAGER,
     NOT_MEASURED,
     AlternatingClock,
     kind_of_call,
     requires_grad,
 )
-from inductoscope.inside.profiling.call_clock import Agent
 from inductoscope.profiling.flip_trials import AgainstEager, against_eager
 from inductoscope.profiling.orders import Orders
-from inductoscope.profiling.timings import FUNCTION, read_times
+from inductoscope.profiling.timings import (
+    DIFFERENTIATED,
+    FUNCTION,
+    IN_EAGER,
+    ProcessTimes,
+    read_measured,
+)
 from inductoscope.profiling.turns import TimedRun
 
 
@@ -226,5 +230,5 @@ def test_a_change_that_cannot_be_made_is_written_down(tmp_path: Path) -> None:
     agent = Agent(Orders(code="torch.no_such_setting.x = 1"), tmp_path)
     agent.on_import()["torch"]()
     agent.write_files()
-    (times,) = read_times(agent.place)
+    (times,) = read_measured(ProcessTimes, agent.place)
     assert "no_such_setting" in times.not_applied

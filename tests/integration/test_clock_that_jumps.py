@@ -32,12 +32,11 @@ int clock_gettime(clockid_t which, struct timespec *found) {
 # Two buffers of which the second takes over the memory of the first; the clock is set in between.
 PROGRAM = """\
 import ctypes, os, time, torch
-from inductoscope.profiling.memory_blocks import allocations
 from inductoscope.profiling.memory_blocks import devices_of
-from inductoscope.inside.profiling.memory_steps import NEXT_CALL, StepTracer
+from inductoscope.inside.profiling.memory_steps import NEXT_CALL, StepTracer, keep_table
 
 set_clock = ctypes.CDLL(os.environ["LD_PRELOAD"]).set_clock
-has_table = allocations.keep_table()
+has_table = keep_table()
 thing = "function", "f", ""
 for jump in 3600, -3600, 0:
     before = time.time()

@@ -7,12 +7,11 @@ import time
 import pytest
 
 from inductoscope.inside.profiling.alternating_calls import (
-    IN_EAGER,
     NOT_MEASURED,
     AlternatingClock,
     GpuStopwatch,
 )
-from inductoscope.profiling.timings import FUNCTION
+from inductoscope.profiling.timings import FUNCTION, IN_EAGER
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from inductoscope.inside.profiling.profiler_clock import OWN_PROFILER
+from inductoscope.inside.profiling.kernel_tracer import OWN_PROFILER
 
 # A profiler on another thread: before the first traced call, in the middle of one, and one that
 # begins and ends inside a call.

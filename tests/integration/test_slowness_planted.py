@@ -12,7 +12,7 @@ from inductoscope.model.fold import load
 from inductoscope.profiling.evidence import RecordedEvidence, costs_of
 from inductoscope.profiling.flips import more_compile_threads, static_sizes, wrapper_in_cpp
 from inductoscope.profiling.kernel_profile import build_profile, run_profiled
-from inductoscope.profiling.timings import FOLDER, read_kernel_times, read_times
+from inductoscope.profiling.timings import FOLDER, KernelTimes, ProcessTimes, read_measured
 from inductoscope.recording.location import create_recording
 
 PROGRAM = """\
@@ -102,7 +102,10 @@ def evidence(tmp_path_factory: pytest.TempPathFactory) -> RecordedEvidence:
         patched.setitem(os.environ, "TORCHINDUCTOR_VEC_ISA_OK", "1")
         assert run_profiled(command, recording, stdout=subprocess.DEVNULL).exit_code == 0
     known = load(recording)
-    times = read_times(recording / FOLDER), read_kernel_times(recording / FOLDER)
+    times = (
+        read_measured(ProcessTimes, recording / FOLDER),
+        read_measured(KernelTimes, recording / FOLDER),
+    )
     return RecordedEvidence(known, build_profile(known, *times, lambda device: None))
 
 

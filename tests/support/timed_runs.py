@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from inductoscope.inside.profiling.alternating_calls import IN_EAGER
-from inductoscope.profiling.timings import FUNCTION, CallTimes, ProcessTimes
+from inductoscope.profiling.timings import FUNCTION, IN_EAGER, CallTimes, ProcessTimes
 from inductoscope.profiling.turns import TimedRun
 
 

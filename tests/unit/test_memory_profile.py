@@ -23,10 +23,9 @@ from inductoscope.profiling.memory_trace import (
     TensorSummary,
     TracedStep,
     WrapperCall,
-    read_observed,
-    write_memory,
 )
 from inductoscope.profiling.memory_trials import alternatives_for, compare_results
+from inductoscope.profiling.timings import read_measured, write_measured
 from inductoscope.profiling.turns import TimedRun
 from inductoscope.torch_facts.python_wrappers import named_wrapper, plan_of
 from inductoscope.views.report.memory_profile import print_memory
@@ -163,9 +162,9 @@ def test_blocks_say_what_they_are() -> None:
 
 def test_what_a_process_writes_is_read_back(tmp_path: Path) -> None:
     found = ProcessMemory(7, (traced(),), notes=("a note",))
-    write_memory(found, tmp_path)
-    (tmp_path / "8.memory.json").write_text('{"pid": ')
-    assert read_observed(tmp_path) == (found,)
+    write_measured(found, tmp_path)
+    (tmp_path / "8.ProcessMemory.json").write_text('{"pid": ')
+    assert read_measured(ProcessMemory, tmp_path) == (found,)
 
 
 def test_a_step_whose_memory_was_not_seen_counts_as_none() -> None:

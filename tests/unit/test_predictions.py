@@ -25,6 +25,9 @@ from inductoscope.profiling.timings import (
     FUNCTION,
     PROFILER,
     CallTimes,
+    GraphTimes,
+    Site,
+    TimedCall,
 )
 from support.examples import write_recording
 
@@ -32,21 +35,22 @@ PLACE = "/model.py:1"
 MACHINE = MachineLimits("cpu", "a", 2, "2.13", (Bandwidths(1 << 30, 1e10, 1e10, 1e10),))
 
 
-def kernel(seconds: float, floor: float, **about: Any) -> KernelProfile:
+def kernel(seconds: float, floor: float, of: GraphProfile | None = None, **more: Any) -> Any:
     """A kernel that was called 100 times."""
-    known = {"graph": "0/0 inference", "function": "f", "kernel": "k", "language": "C++",
-             "line": 1, "device": "cpu", "sizes": {}, "how": "wrapper", "calls": 100,
-             "places": ("/model.py:6",), "operations": ("sin",), "phase": "inference"}  # fmt: skip
+    known = {"language": "C++", "places": ("/model.py:6",), "operations": ("sin",), **more}
     floor_ = Floor(floor, "memory")
-    return KernelProfile(**{**known, **about}, seconds=Sample((seconds,) * 5), floor=floor_)  # type: ignore[arg-type]
+    sample = Sample((seconds,) * 5)
+    return KernelProfile(of or graph(), "k", 1, 100, sample, floor=floor_, **known)  # type: ignore[arg-type]
 
 
-def graph(calls: int = 100, sizes: dict[str, int] | None = None, other: int = 0) -> GraphProfile:
-    """A graph, with 20 µs between its kernels."""
-    return GraphProfile(
-        "0/0 inference", "f", PLACE, "inference", sizes or {}, "wrapper", "cpu", calls,
-        Sample((1e-3,) * 5), 0.1, 9e-4, Sample((2e-5,) * 5), other_sizes=other,
-    )  # fmt: skip
+def graph(
+    calls: int = 100, seconds: float = 1e-3, between: float = 2e-5, **times: Any
+) -> GraphProfile:
+    """A graph whose calls take a millisecond, with 20 µs between its kernels."""
+    whole, busy = round(seconds * 1e9), round((seconds - between) * 1e9)
+    kept = (TimedCall(whole, ((0, 0, busy),)),) * 5
+    measured = GraphTimes("w.py", sites=(Site("k"),), count=calls, kept=kept, **times)
+    return GraphProfile(measured, "0/0 inference", "f", PLACE, "inference", compile="0/0")
 
 
 def evidence(
@@ -84,7 +88,7 @@ def test_what_is_predicted(tmp_path: Path, rule: str, why: str, left: float) -> 
 
 def test_a_break_is_predicted_from_what_calls_take_outside_of_their_graphs(tmp_path: Path) -> None:
     """Four graphs of 100 µs in a call of 1 ms: a quarter of the other 600 µs is left."""
-    graphs = [replace(graph(), graph=f"0/{n} inference", seconds=Sample((1e-4,))) for n in range(4)]
+    graphs = [replace(graph(seconds=1e-4), graph=f"0/{n} inference") for n in range(4)]
     flip = predicted(Flip("a change", "", "graph_breaks"), evidence(tmp_path / "r", graphs=graphs))
     assert flip.left == pytest.approx(0.4 + 0.6 / 4)
     assert flip.prediction == "what a call takes outside of its graphs, for one graph instead of 4"
@@ -133,7 +137,7 @@ def test_a_graph_for_any_size_that_is_always_called_with_one(tmp_path: Path) -> 
     [
         [graph()],  # Compiled for one size.
         [graph(sizes={"s0": 64}), graph(sizes={"s0": 65})],  # Called with two.
-        [graph(sizes={"s0": 64}, other=3)],  # And with more than are kept apart.
+        [graph(sizes={"s0": 64}, other_sizes=3)],  # And with more than are kept apart.
     ],
 )
 def test_sizes_that_vary_are_left_alone(tmp_path: Path, graphs: list[GraphProfile]) -> None:
@@ -223,7 +227,7 @@ OTHER = {"kind": "compile-start", "compile": "2/0", "function": "g", "file": "/m
 
 def part(compile_id: str) -> GraphProfile:
     """A graph that takes 0.1 ms."""
-    return replace(graph(), compile=compile_id, seconds=Sample((1e-4,) * 5))
+    return replace(graph(seconds=1e-4), compile=compile_id)
 
 
 def test_a_graph_break_is_counted_per_call(tmp_path: Path) -> None:
@@ -239,20 +243,25 @@ def test_a_whole_graph_costs_nothing_more(tmp_path: Path) -> None:
     assert costs_of(evidence(tmp_path / "r", graphs=[part("0/0")])) == ()
 
 
-def with_gaps(between: float, **about: Any) -> GraphProfile:
+def with_gaps(between: float, **times: Any) -> GraphProfile:
     """A graph of a millisecond per call, of which so much lies between its kernels."""
-    return replace(graph(), **{"how": CLOCK, "between": Sample((between,) * 5), **about})
+    return graph(between=between, **times)
+
+
+def tiny(of: GraphProfile, *microseconds: int) -> list[KernelProfile]:
+    """Small kernels of a graph."""
+    return [kernel(n * 1e-6, 1e-6, of) for n in microseconds]
 
 
 def test_kernels_too_small_for_their_launch_cost_what_lies_between_them(tmp_path: Path) -> None:
-    tiny = [kernel(2e-6, 1e-6), kernel(5e-6, 1e-6), kernel(6e-6, 1e-6)]
-    known = evidence(tmp_path / "r", kernels=tiny, graphs=[with_gaps(6e-4)])
+    whole = with_gaps(6e-4)
+    known = evidence(tmp_path / "r", kernels=tiny(whole, 2, 5, 6), graphs=[whole])
     (cost,) = costs_of(known)
     assert cost.seconds == pytest.approx(0.06)
     assert "60% of a call" in cost.what
     assert "between its kernels" in cost.what
     assert "most of its 3 kernels take 5 µs or less" in cost.what
-    alone = evidence(tmp_path / "one", kernels=tiny[:1], graphs=[with_gaps(6e-4)])
+    alone = evidence(tmp_path / "one", kernels=tiny(whole, 2), graphs=[whole])
     assert "its graph; its kernel takes 2 µs" in next(iter(costs_of(alone))).what
     (flip,) = wrapper_in_cpp(known)
     assert flip.settings == {"cpp_wrapper": True}
@@ -270,8 +279,8 @@ def test_kernels_too_small_for_their_launch_cost_what_lies_between_them(tmp_path
 def test_what_lies_between_kernels_is_named_for_what_it_is(
     tmp_path: Path, device: str, how: str, what: str
 ) -> None:
-    gaps = [with_gaps(6e-4, device=device, how=how)]
-    (cost,) = costs_of(evidence(tmp_path / "r", kernels=[kernel(2e-6, 1e-6)], graphs=gaps))
+    whole = with_gaps(6e-4, device=device, how=how)
+    (cost,) = costs_of(evidence(tmp_path / "r", kernels=tiny(whole, 2), graphs=[whole]))
     assert f"f besides its kernel: {what} 60% of a call of its graph" in cost.what
 
 

@@ -152,7 +152,6 @@ def offer(case: ProgramCase, trial: FlipTrial, result: Verdict) -> None:
     instructions = Instructions(
         calls=case.instructions.calls,
         workaround=flip.statements,
-        variables=flip.variables,
         investigate=False,
     )
     run = case.runs.again(instructions, f"checking the program's results with {flip.change}")

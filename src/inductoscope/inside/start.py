@@ -37,10 +37,10 @@ PARTS: dict[PartName, str] = {
     "values": "inductoscope.inside.doctor.kernel_values_agent:value_saver",
     "pretend": "inductoscope.inside.pretend:pretended_device",
     "rank": "inductoscope.inside.preflight:pretended_rank",
-    "call-times": "inductoscope.inside.profiling.call_clock:call_profiler",
+    "call-times": "inductoscope.inside.profiling.agent:call_profiler",
     "kernel-times": "inductoscope.inside.profiling.kernel_clock:kernel_profiler",
     "memory": "inductoscope.inside.profiling.memory_agent:memory_profiler",
-    "eager-memory": "inductoscope.inside.profiling.eager_memory_agent:eager_memory_profiler",
+    "eager-memory": "inductoscope.inside.profiling.memory_agent:eager_memory_profiler",
     "alternate": "inductoscope.inside.profiling.alternating_calls:alternating_profiler",
 }
 

@@ -1,4 +1,8 @@
-"""What is known of a program before a trial: a recording, and its profile if it has one."""
+"""Evidence about a slow program before a trial: a recording, and its profile if it has one.
+
+Besides the work of its kernels a program pays for guards, graph breaks, gaps and fallbacks. Each
+was measured in the profiled run.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,8 @@ from inductoscope.analysis.rules.dynamo import broken_lines
 from inductoscope.analysis.rules.finding import Finding
 from inductoscope.model.entities import Compile, Recording
 from inductoscope.profiling.kernel_profile import GraphProfile, KernelProfile, Profile
-from inductoscope.profiling.timings import FUNCTION, what_is_between
+from inductoscope.profiling.machine import MachineLimits
+from inductoscope.profiling.timings import FUNCTION, CallTimes, gaps_text
 from inductoscope.wording import count_of
 
 # What makes compiles slow, not the code that comes of them.
@@ -46,6 +51,16 @@ class RecordedEvidence:
         return self.profile.graphs if self.profile is not None else ()
 
     @property
+    def functions(self) -> Sequence[CallTimes]:
+        """The compiled calls that were timed."""
+        return self.profile.functions if self.profile is not None else ()
+
+    @property
+    def machines(self) -> Sequence[MachineLimits]:
+        """The limits of the devices that it ran on."""
+        return self.profile.machines if self.profile is not None else ()
+
+    @property
     def timed_seconds(self) -> float:
         """All calls of graphs that were timed kernel by kernel: some of those of a run."""
         return sum(graph.seconds.median * graph.calls for graph in self.graphs)
@@ -57,15 +72,12 @@ class RecordedEvidence:
 
     def calls_of(self, place: str) -> int:
         """How often the program calls a compiled function after its warm-up; by its first line."""
-        functions = self.profile.functions if self.profile is not None else ()
-        return sum(f.count for f in functions if f.kind == FUNCTION and f.place == place)
+        return sum(f.count for f in self.functions if f.kind == FUNCTION and f.place == place)
 
 
-# --------------------------------------------------------------------------------------------------
-# What a program pays for beside the work of its kernels: guards, graph breaks, gaps, fallbacks.
-#
-# Each was measured in the profiled run; what is less than a hundredth of the calls is left out.
+# --- costs beside the kernels ---------------------------------------------------------------------
 
+# What is less of the calls than this is left out.
 _LEAST_SHARE = 0.01
 # A fallback is the usual way for attention and the like; it is named where it is much of the time.
 _MUCH = 0.2
@@ -103,8 +115,7 @@ def costs_of(evidence: RecordedEvidence) -> tuple[Cost, ...]:
 
 
 def _seconds_in_calls(evidence: RecordedEvidence) -> float:
-    functions = evidence.profile.functions if evidence.profile is not None else ()
-    return sum(calls.seconds.median * calls.count for calls in functions)
+    return sum(calls.seconds.median * calls.count for calls in evidence.functions)
 
 
 def _guards(evidence: RecordedEvidence) -> Iterator[Cost]:
@@ -128,9 +139,8 @@ def _guards(evidence: RecordedEvidence) -> Iterator[Cost]:
 
 def _breaks(evidence: RecordedEvidence) -> Iterator[Cost]:
     """Functions whose graph breaks: what their calls take outside of their graphs."""
-    functions = evidence.profile.functions if evidence.profile is not None else ()
     lines = broken_lines(evidence.recording)
-    for calls in (each for each in functions if each.kind == FUNCTION and each.count):
+    for calls in (each for each in evidence.functions if each.kind == FUNCTION and each.count):
         own = _frames_of(calls.place, evidence.recording.compiles)
         broken = [line for line in lines if own & set(line.compiles)]
         graphs = [graph for graph in evidence.graphs if graph.compile in own]
@@ -159,7 +169,7 @@ def _frames_of(place: str, compiles: Iterable[Compile]) -> set[str]:
 def _gaps(evidence: RecordedEvidence) -> Iterator[Cost]:
     """Graphs whose kernels are so small that what is between them shows."""
     for graph in evidence.graphs:
-        rows = [row for row in evidence.kernels if row.graph == graph.graph and row.calls]
+        rows = [row for row in evidence.kernels if row.of is graph and row.calls]
         if graph.idle < _MUCH or not graph.calls or not rows:
             continue
         usual = f"{sorted(row.seconds.median for row in rows)[len(rows) // 2] * 1e6:.3g} µs"
@@ -167,11 +177,11 @@ def _gaps(evidence: RecordedEvidence) -> Iterator[Cost]:
         where = "between its kernels"
         if len(rows) == 1:
             kernels, where = f"its kernel takes {usual}", "besides its kernel"
+        gaps = gaps_text(graph.times.device, graph.times.how)
         yield Cost(
             graph.between.median * graph.calls,
-            f"{graph.function or graph.graph} {where}: "
-            f"{what_is_between(graph.device, graph.how)} take {graph.idle:.0%} of a call of its "
-            f"graph; {kernels}",
+            f"{graph.function or graph.graph} {where}: {gaps} take {graph.idle:.0%} of a call of "
+            f"its graph; {kernels}",
             graph.place,
             f"{count_of(graph.calls, 'call')} timed kernel by kernel",
         )
@@ -188,7 +198,7 @@ def _fallbacks(evidence: RecordedEvidence) -> Iterator[Cost]:
     }
     whole = sum(row.total for row in evidence.kernels)
     for row in evidence.kernels:
-        is_left = any((row.graph, node) in left for node in row.nodes)
+        is_left = any((row.of.graph, node) in left for node in row.nodes)
         if is_left and row.calls and row.total >= _MUCH * whole:
             yield Cost(
                 row.total,

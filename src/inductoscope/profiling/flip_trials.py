@@ -1,9 +1,14 @@
-"""How the compiled calls of a program compare with the same calls in eager.
+"""Tries flips in the user's program: compiled again, timed in turns, kept if beyond noise.
+
+Every trial is a run of the whole program in a process and a cache of its own, in which half of the
+calls of a compiled function are made in eager. What is compared between runs is the time of
+compiled calls as a multiple of those in eager, because that does not depend on what else the
+machine does. A change that is not faster in its first run is given up.
 
 A program is as slow as its calls are together: of each group of calls that do the same work, the
 median in eager and the median compiled are taken as often as the program made such calls, and the
-sums are compared. Each block of neighbouring calls gives one such ratio, so that a
-difference can be told from noise.
+sums are compared. Each block of neighbouring calls gives one such ratio, so that a difference can
+be told from noise.
 """
 
 from __future__ import annotations
@@ -13,8 +18,6 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from inductoscope.inside.profiling.alternating_calls import DIFFERENTIATED, IN_EAGER
-from inductoscope.inside.profiling.alternating_calls import INPUTS_FOLDER as INPUTS
 from inductoscope.launch.environment import PartName
 from inductoscope.profiling.flips import Flip
 from inductoscope.profiling.statistics import (
@@ -24,7 +27,13 @@ from inductoscope.profiling.statistics import (
     blocks_of,
     compare,
 )
-from inductoscope.profiling.timings import FUNCTION, CallTimes, ProcessTimes
+from inductoscope.profiling.timings import (
+    DIFFERENTIATED,
+    FUNCTION,
+    IN_EAGER,
+    CallTimes,
+    ProcessTimes,
+)
 from inductoscope.profiling.turns import TimedRun, Variant, run_once
 
 # Blocks of one run, and the fewest calls of each side that a group must have in it.
@@ -114,16 +123,11 @@ def against_eager(
     for key in dict.fromkeys(pair.function for run in pairs for pair in run):
         own = _together([[pair for pair in run if pair.function == key] for run in pairs])
         if own is not None:
-            name, place, _ = key
-            functions.append(AgainstEager(own.compiled, own.eager, own.seconds, own.calls,
-                                          name=name, place=place))  # fmt: skip
+            functions.append(replace(own, name=key[0], place=key[1]))
     processes = [process for run in runs for process in run.processes]
-    return AgainstEager(
-        whole.compiled,
-        whole.eager,
-        whole.seconds,
-        whole.calls,
-        tuple(functions),
+    return replace(
+        whole,
+        functions=tuple(functions),
         span=sum(process.span for process in processes) / 1e9 / len(runs),
         waited_for_gpu=any(process.waited_for_gpu for process in processes),
     )
@@ -176,17 +180,9 @@ def _together(runs: Sequence[Sequence[PairedCalls]]) -> AgainstEager | None:
     )
 
 
-# --- Tries changes in the user's program: compiled again, timed in turns, kept if beyond noise ----
-#
-# Every trial is a run of the whole program in a process and a cache of its own, in which half of
-# the calls of a compiled function are made in eager. What is compared between runs is the time of
-# compiled calls as a multiple of those in eager, because that does not depend on what else the
-# machine does. A change that is not faster in its first run is given up.
+# --- trials ---------------------------------------------------------------------------------------
 
 Say = Callable[[str], None]
-# The same changes, with what is left of the time of their graphs alone; the program's arguments
-# lie in the folder.
-Predict = Callable[[Sequence[Flip], Path], Sequence[Flip]]
 
 BASE = Variant("as it is")
 
@@ -306,26 +302,19 @@ def try_flips(
     budget: Budget,
     say: Say,
     stdin: Path | None = None,
-    *,
-    predict: Predict = lambda flips, _: flips,
 ) -> TrialResults:
-    """Time the program as it is, and with each change.
-
-    `predict` is asked what changes should save, once the program as it is turns out worth it.
-    """
+    """Time the program as it is, and with each change."""
     trials = _TrialRuns(command, folder, budget, say, stdin)
     safe = [flip for flip in flips if not flip.warning]
-    results = trials.steady([flip for flip in safe if not flip.is_tried_cold], predict)
+    results = trials.steady([flip for flip in safe if not flip.is_tried_cold])
     cold = [flip for flip in safe if flip.is_tried_cold]
     found = (*results.trials, *trials.cold(cold)) if cold else results.trials
-    shown = [_only_shown(flip) for flip in flips if flip.warning]
+    shown = [
+        _not_measured(flip, f'not tried, because torch warns: "{flip.warning}"')
+        for flip in flips
+        if flip.warning
+    ]
     return TrialResults(_ranked((*found, *shown)), results.base, results.error, trials.made)
-
-
-def _only_shown(flip: Flip) -> FlipTrial:
-    return FlipTrial(
-        flip, Sample(()), Sample(()), error=f'not tried, because torch warns: "{flip.warning}"'
-    )
 
 
 def try_cold(
@@ -339,6 +328,10 @@ def try_cold(
     """Changes that avoid compiles: each run compiles everything, so that one sees how much."""
     trials = _TrialRuns(command, folder, budget, say, stdin)
     return TrialResults(_ranked(trials.cold(flips)), None, runs=trials.made)
+
+
+def _not_measured(flip: Flip, why: str) -> FlipTrial:
+    return FlipTrial(flip, Sample(()), Sample(()), error=why)
 
 
 def _ranked(trials: Sequence[FlipTrial]) -> tuple[FlipTrial, ...]:
@@ -356,7 +349,7 @@ class _TrialRuns:
         self._end = time.monotonic() + budget.total
         self.made = 0
 
-    def steady(self, flips: Sequence[Flip], predict: Predict) -> TrialResults:
+    def steady(self, flips: Sequence[Flip]) -> TrialResults:
         """Every variant in turns, compiled calls against eager; what does not help is given up."""
         variants = [BASE, *(flip.variant for flip in flips)]
         runs: list[list[TimedRun]] = [[] for _ in variants]
@@ -367,25 +360,14 @@ class _TrialRuns:
                     continue
                 say = f"{variant.name}: run {turn + 1} of {self._budget.runs}"
                 cache = self._folder / f"cache-{number}"
-                name, is_first = f"{number}-{turn}", number == turn == 0
-                run = self._run(variant, name, cache, say, "alternate", keeps_inputs=is_first)
+                run = self._run(variant, f"{number}-{turn}", cache, say, "alternate")
                 runs[number].append(run)
                 base = against_eager(runs[0])
                 if number == 0 and (base is None or base.slowest < self._budget.than_eager):
                     return _results(runs[:1], ())
-                if is_first:
-                    flips = self._predicted(flips, predict, self._folder / name / INPUTS)
                 if number and not _is_promising(base, runs[number], flips[number - 1]):
                     given_up.add(number)
         return _results(runs, flips)
-
-    def _predicted(self, flips: Sequence[Flip], predict: Predict, inputs: Path) -> Sequence[Flip]:
-        """The time for trials is not spent on it."""
-        begun = time.monotonic()
-        try:
-            return predict(flips, inputs)
-        finally:
-            self._end += time.monotonic() - begun
 
     def cold(self, flips: Sequence[Flip]) -> list[FlipTrial]:
         """Every variant in turns, each time with an empty cache."""
@@ -406,14 +388,7 @@ class _TrialRuns:
         return time.monotonic() > self._end
 
     def _run(
-        self,
-        variant: Variant,
-        name: str,
-        cache: Path,
-        say: str,
-        profiler: PartName,
-        *,
-        keeps_inputs: bool = False,
+        self, variant: Variant, name: str, cache: Path, say: str, profiler: PartName
     ) -> TimedRun:
         self._say(say)
         self.made += 1
@@ -425,7 +400,6 @@ class _TrialRuns:
             seconds=self._budget.seconds,
             profiler=profiler,
             stdin=self._stdin,
-            keeps_inputs=keeps_inputs,
         )
 
 
@@ -460,7 +434,7 @@ def _results(runs: Sequence[Sequence[TimedRun]], flips: Sequence[Flip]) -> Trial
 def _why_not_compared(runs: Sequence[TimedRun]) -> str:
     failed = [run for run in runs if run.exit_code != 0]
     if failed:
-        return f"The program fails: {failed[0].output or 'it did not end in time'}"
+        return f"The program {failed[0].failure}."
     if is_differentiated(runs):
         return (
             "Results of compiled functions are differentiated, but no call has a backward pass of "
@@ -482,7 +456,7 @@ def _trial(base_runs: Sequence[TimedRun], runs: Sequence[TimedRun], flip: Flip) 
     base, changed = against_eager(base_runs, both), against_eager(runs, both)
     if base is None or changed is None:
         why = _why_not_tried(base_runs, runs, "too few calls were compiled")
-        return FlipTrial(flip, Sample(()), Sample(()), error=why)
+        return _not_measured(flip, why)
     after = _compiled_after(base, changed, flip)
     flip = _with_seconds(flip, base)
     saved = (base.ratio - after.median) * base.seconds
@@ -491,8 +465,6 @@ def _trial(base_runs: Sequence[TimedRun], runs: Sequence[TimedRun], flip: Flip) 
 
 def _with_seconds(flip: Flip, base: AgainstEager) -> Flip:
     """With the seconds per run that it should save, by what was known before it was tried."""
-    if flip.of_eager is not None:
-        return replace(flip, predicted=(base.ratio - flip.of_eager) * base.seconds)
     if flip.left is not None:
         return replace(flip, predicted=(1 - flip.left) * base.ratio * base.seconds)
     if flip.leaves_to_eager:
@@ -508,19 +480,16 @@ def _why_not_tried(base: Sequence[TimedRun], runs: Sequence[TimedRun], otherwise
         return f"could not be applied: {next(r.not_applied for r in runs if r.not_applied)}"
     if any(run.exit_code != 0 for run in base):
         return "not measured: the program fails without it, too"
-    if any(run.exit_code is None for run in runs):
-        return "not measured: with it the program did not end in time"
-    if any(run.exit_code != 0 for run in runs):
-        words = [line for run in runs if run.exit_code for line in run.output.splitlines()]
-        return f"not measured: with it the program fails: {words[-1] if words else ''}"
+    failure = next((run.failure for run in runs if run.failure), "")
+    if failure:
+        return f"not measured: with it the program {failure}"
     return f"not measured: {otherwise}"
 
 
 def _cold_trial(base: Sequence[TimedRun], changed: Sequence[TimedRun], flip: Flip) -> FlipTrial:
     is_whole = len(base) == len(changed) == COLD_RUNS
     if not is_whole or any(run.exit_code != 0 or run.not_applied for run in (*base, *changed)):
-        why = _why_not_tried(base, changed, _TIME_UP)
-        return FlipTrial(flip, Sample(()), Sample(()), error=why)
+        return _not_measured(flip, _why_not_tried(base, changed, _TIME_UP))
     before = Sample(tuple(map(_all_seconds, base)))
     after = Sample(tuple(map(_all_seconds, changed)))
     return FlipTrial(

@@ -1,80 +1,98 @@
 """The kernel profile: what was measured, joined with what was recorded and what the machine can do.
 
-Kernels are sorted by the time that they lost against their floor, over all calls.
+Kernels are sorted by the time that they lost against their floor, over all calls. The same graphs
+are timed in eager besides, to say where compiled code is slower than that.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from inductoscope.errors import ToolFailure
 from inductoscope.launch.program import run_recorded
-from inductoscope.model.entities import (
-    Compile,
-    Ending,
-    InductorGraph,
-    Kernel,
-    Recording,
-)
+from inductoscope.model.entities import Compile, Ending, InductorGraph, Kernel, Recording
 from inductoscope.model.fold import load
 from inductoscope.model.fx import FxNode
 from inductoscope.model.join import GraphJoin
 from inductoscope.model.wrapper_lines import kernels_by_call, kernels_by_line
 from inductoscope.processes.children import ChildCall, ChildLimits, run_child
 from inductoscope.profiling.kernel_work import FUNCTIONS, GraphWork, KernelWork
-from inductoscope.profiling.machine import (
-    TOLERANCE,
-    Floor,
-    MachineLimits,
-    floor_of,
-    is_measured,
-    limits_of,
-)
+from inductoscope.profiling.machine import TOLERANCE, Floor, MachineLimits, floor_of, known_limits
 from inductoscope.profiling.orders import QUIET, Orders
 from inductoscope.profiling.statistics import Sample
 from inductoscope.profiling.timings import (
-    EVENTS,
     FOLDER,
-    PROFILER,
     CallTimes,
     GraphTimes,
     KernelTimes,
     ProcessTimes,
-    SiteTimes,
-    WholeCall,
+    Site,
     all_calls,
-    read_kernel_times,
-    read_times,
+    read_measured,
 )
 from inductoscope.recording.values import members
 from inductoscope.targets.work_list import captured_graphs
 from inductoscope.torch_facts.stages import AOT_INDUCTOR
 
-# The limits of a device with so many threads; None where they cannot be measured.
+Say = Callable[[str], None]
+# The limits of a device with the program's number of threads; None where they cannot be measured.
 LimitsOf = Callable[[str], MachineLimits | None]
+
+# Cached graphs have no IR to compute floors from.
+NO_CACHES = {"TORCHINDUCTOR_FX_GRAPH_CACHE": "0", "TORCHINDUCTOR_AUTOGRAD_CACHE": "0"}
+
+
+@dataclass(frozen=True)
+class GraphProfile:
+    """One compiled graph with one set of sizes."""
+
+    times: GraphTimes
+    # Its key in the recording; the file of its wrapper if it was not recorded.
+    graph: str
+    function: str = ""
+    place: str = ""
+    phase: str = ""
+    compile: str = ""
+    # Whether the sizes are those that the graph was compiled with.
+    has_recorded_sizes: bool = True
+    # The places that call kernels, with the names and lines that the recording knows them by.
+    sites: tuple[Site, ...] = ()
+
+    @property
+    def calls(self) -> int:
+        """Calls after the first one; 0 if there was only that, which is then the sample."""
+        return self.times.count
+
+    @cached_property
+    def seconds(self) -> Sample:
+        """The whole wrapper: kernels, and the gaps between them."""
+        return self.times.seconds
+
+    @cached_property
+    def between(self) -> Sample:
+        """The time of a call in which no kernel runs."""
+        return self.times.seconds_between
+
+    @property
+    def idle(self) -> float:
+        """The part of a call in which none of its kernels runs."""
+        whole = self.seconds.median
+        return self.between.median / whole if self.between.count and whole > 0 else 0.0
 
 
 @dataclass(frozen=True)
 class KernelProfile:
     """One call of a kernel in a wrapper, with one set of sizes."""
 
-    graph: str
-    function: str
+    of: GraphProfile
     kernel: str
-    language: str
-    # The line of the wrapper.
     line: int
-    device: str
-    sizes: Mapping[str, int]
-    how: str
-    # Calls after the first one; 0 if there was only that, which is then the sample.
     calls: int
     seconds: Sample
+    language: str = ""
     work: KernelWork = field(default_factory=KernelWork)
     floor: Floor | None = None
     operations: tuple[str, ...] = ()
@@ -83,10 +101,11 @@ class KernelProfile:
     places: tuple[str, ...] = ()
     # The operations of the graph that Dynamo captured.
     captured: tuple[str, ...] = ()
-    compile: str = ""
-    phase: str = ""
-    # Whether the sizes are those that the graph was compiled with.
-    has_recorded_sizes: bool = True
+
+    @property
+    def device(self) -> str:
+        """Where it runs."""
+        return self.of.times.device
 
     @property
     def total(self) -> float:
@@ -113,39 +132,8 @@ class KernelProfile:
 
 
 @dataclass(frozen=True)
-class GraphProfile:
-    """One compiled graph with one set of sizes: the whole wrapper, and its kernels."""
-
-    graph: str
-    function: str
-    place: str
-    phase: str
-    sizes: Mapping[str, int]
-    how: str
-    device: str
-    calls: int
-    seconds: Sample
-    first: float
-    # The medians of all its kernels together, and the time of a call in which none runs.
-    kernel_seconds: float
-    between: Sample
-    threads: int = 1
-    other_sizes: int = 0
-    compile: str = ""
-    has_recorded_sizes: bool = True
-    # A call that took about as long as most, kernel by kernel.
-    usual: WholeCall | None = None
-
-    @property
-    def idle(self) -> float:
-        """The part of a call in which none of its kernels runs."""
-        whole = self.seconds.median
-        return self.between.median / whole if self.between.count and whole > 0 else 0.0
-
-
-@dataclass(frozen=True)
 class Profile:
-    """Everything that is known of where time goes in a program."""
+    """Where time goes in a program."""
 
     functions: tuple[CallTimes, ...]
     graphs: tuple[GraphProfile, ...]
@@ -183,9 +171,9 @@ def build_profile(
         known = loaded.get(times.path) or _package_of(times, loaded.values())
         if times.device not in machines:
             machines[times.device] = limits_of(times.device)
-        found = list(_kernels(times, known, machines[times.device]))
-        rows += found
-        graphs.append(_graph(times, known, found))
+        graph = GraphProfile(times, times.path, sites=times.sites)
+        graphs.append(known.profile(times) if known else graph)
+        rows += _kernels(graphs[-1], known, machines[times.device])
     return Profile(
         all_calls(calls),
         tuple(graphs),
@@ -213,88 +201,57 @@ class _LoadedGraph:
     def _by_call(self) -> Mapping[tuple[str, int], tuple[int, Kernel]]:
         return kernels_by_call(self._recording, self.graph)
 
-    @property
-    def has_unknown_sizes(self) -> bool:
-        """Whether its sizes vary, and its wrapper does not say which ones a call has."""
-        return bool(self._by_call) and bool(self.work.hints)
-
     @cached_property
     def _nodes(self) -> Mapping[int, list[FxNode]]:
-        """The FX nodes that each kernel computes."""
         join, found = self.work.join, dict[int, list[FxNode]]()
         for node in join.final.calls if join.final else ():
             for kernel in join.kernels(join.leaves(node)):
                 found.setdefault(id(kernel), []).append(node)
         return found
 
-    def has_recorded_sizes(self, sizes: Mapping[str, int]) -> bool:
-        """Whether these are the sizes that the graph was compiled with."""
-        recorded = all(self.work.hints.get(name) == size for name, size in sizes.items())
-        return recorded and not self.has_unknown_sizes
+    @property
+    def has_unknown_sizes(self) -> bool:
+        """Whether its sizes vary, and its wrapper does not say which ones a call has."""
+        return bool(self._by_call) and bool(self.work.hints)
 
-    def place_of(self, site: SiteTimes) -> tuple[int, Kernel] | None:
+    def profile(self, times: GraphTimes) -> GraphProfile:
+        """Its profile with these times."""
+        recorded = all(self.work.hints.get(name) == size for name, size in times.sizes.items())
+        return GraphProfile(
+            times,
+            self.graph.key,
+            self.compile.function,
+            self.compile.place,
+            self.graph.phase,
+            self.compile.id,
+            recorded and not self.has_unknown_sizes,
+            tuple(self._with_line(site) for site in times.sites),
+        )
+
+    def _with_line(self, site: Site) -> Site:
+        line, kernel = self.place_of(site) or (site.line, None)
+        return Site(kernel.name if kernel else site.kernel, line, site.occurrence)
+
+    def place_of(self, site: Site) -> tuple[int, Kernel] | None:
         """The line of the wrapper that calls a kernel, and that kernel."""
         if not site.line and self._by_call:
             return self._by_call.get((site.kernel, site.occurrence))
-        found = self._kernel_at(site)
-        return None if found is None else (site.line, found)
-
-    def with_lines(self, call: WholeCall) -> WholeCall:
-        """A call with the lines and names of its kernels; a C++ wrapper was traced without."""
-        if not self._by_call:
-            return call
-        seen: Counter[str] = Counter()
-        spans = []
-        for span in call.kernels:
-            line, kernel = self._by_call.get((span.kernel, seen[span.kernel]), (span.line, None))
-            seen[span.kernel] += 1
-            spans.append(replace(span, line=line, kernel=kernel.name if kernel else span.kernel))
-        return replace(call, kernels=tuple(spans))
-
-    def _kernel_at(self, site: SiteTimes) -> Kernel | None:
         found = self._by_line.get(site.line)
-        if found is not None and found.name == site.kernel:
-            return found
-        named = [kernel for kernel in self.graph.kernels if kernel.name == site.kernel]
-        return named[0] if len(named) == 1 else None
+        if found is None or found.name != site.kernel:
+            named = [kernel for kernel in self.graph.kernels if kernel.name == site.kernel]
+            found = named[0] if len(named) == 1 else None
+        return None if found is None else (site.line, found)
 
     def nodes_of(self, kernel: Kernel) -> list[FxNode]:
         """The FX nodes that a kernel computes."""
         return self._nodes.get(id(kernel), [])
 
-
-def _kernels(
-    times: GraphTimes, known: _LoadedGraph | None, machine: MachineLimits | None
-) -> Iterator[KernelProfile]:
-    for site in times.sites:
-        if not site.sample:
-            continue
-        line, kernel = (known.place_of(site) if known else None) or (site.line, None)
-        nodes = known.nodes_of(kernel) if known is not None and kernel is not None else []
-        work = KernelWork()
-        if known is not None and kernel is not None:
-            work = _work(known, kernel, times)
-        yield KernelProfile(
-            graph=known.graph.key if known else times.path,
-            function=known.compile.function if known else "",
-            kernel=kernel.name if kernel else site.kernel,
-            language=kernel.language if kernel else "",
-            line=line,
-            device=times.device,
-            sizes=times.sizes,
-            how=times.how,
-            calls=site.count,
-            seconds=site.seconds,
-            work=work,
-            floor=floor_for(work, machine),
-            operations=tuple(dict.fromkeys(node.operation for node in nodes)),
-            nodes=tuple(node.name for node in nodes),
-            places=tuple(dict.fromkeys(_place(node) for node in nodes if node.place)),
-            captured=tuple(dict.fromkeys(name for node in nodes for name in node.origins)),
-            compile=known.compile.id if known else "",
-            phase=known.graph.phase if known else "",
-            has_recorded_sizes=known is None or known.has_recorded_sizes(times.sizes),
-        )
+    def work_of(self, kernel: Kernel, times: GraphTimes) -> KernelWork:
+        """The least that a kernel has to do in these calls."""
+        if self.has_unknown_sizes:
+            return KernelWork(missing="the sizes of its calls are not known in a C++ wrapper")
+        # What torch allows there says nothing about a CPU.
+        return self.work.of(kernel, times.sizes, () if times.device == "cpu" else times.in_tf32)
 
 
 def _package_of(times: GraphTimes, graphs: Iterable[_LoadedGraph]) -> _LoadedGraph | None:
@@ -306,17 +263,31 @@ def _package_of(times: GraphTimes, graphs: Iterable[_LoadedGraph]) -> _LoadedGra
     return found[0] if len(found) == 1 else None
 
 
-def _work(known: _LoadedGraph, kernel: Kernel, times: GraphTimes) -> KernelWork:
-    if known.has_unknown_sizes:
-        return KernelWork(missing="the sizes of its calls are not known in a C++ wrapper")
-    # What torch allows there says nothing about a CPU.
-    in_tf32 = () if times.device == "cpu" else times.in_tf32
-    return known.work.of(kernel, times.sizes, in_tf32)
-
-
-def _place(node: FxNode) -> str:
-    frame = node.place
-    return f"{frame.file}:{frame.line}" if frame else ""
+def _kernels(
+    graph: GraphProfile, known: _LoadedGraph | None, machine: MachineLimits | None
+) -> Iterator[KernelProfile]:
+    times = graph.times
+    for site, shown, seconds in zip(times.sites, graph.sites, times.seconds_of_sites, strict=True):
+        if not seconds.count:
+            continue
+        calls = round(times.count * seconds.count / len(times.kept)) if times.kept else 0
+        row = KernelProfile(graph, shown.kernel, shown.line, calls, seconds)
+        place = known.place_of(site) if known else None
+        if known is None or place is None:
+            yield row
+            continue
+        kernel = place[1]
+        nodes, work = known.nodes_of(kernel), known.work_of(kernel, times)
+        yield replace(
+            row,
+            language=kernel.language,
+            work=work,
+            floor=floor_for(work, machine),
+            operations=tuple(dict.fromkeys(node.operation for node in nodes)),
+            nodes=tuple(node.name for node in nodes),
+            places=tuple(dict.fromkeys(f"{n.place.file}:{n.place.line}" for n in nodes if n.place)),
+            captured=tuple(dict.fromkeys(name for node in nodes for name in node.origins)),
+        )
 
 
 def floor_for(work: KernelWork, machine: MachineLimits | None) -> Floor | None:
@@ -329,38 +300,9 @@ def floor_for(work: KernelWork, machine: MachineLimits | None) -> Floor | None:
     return floor_of(machine, moved, work.matrix, work.operations, work.functions)
 
 
-def _graph(
-    times: GraphTimes, known: _LoadedGraph | None, kernels: Sequence[KernelProfile]
-) -> GraphProfile:
-    whole = times.seconds if times.sample else Sample((times.first / 1e9,))
-    return GraphProfile(
-        graph=known.graph.key if known else times.path,
-        function=known.compile.function if known else "",
-        place=known.compile.place if known else "",
-        phase=known.graph.phase if known else "",
-        sizes=times.sizes,
-        how=times.how,
-        device=times.device,
-        calls=len(times.sample) if times.how in (PROFILER, EVENTS) else max(0, times.calls - 1),
-        seconds=whole,
-        first=times.first / 1e9,
-        kernel_seconds=sum(row.seconds.median for row in kernels),
-        between=times.seconds_between,
-        threads=times.threads,
-        other_sizes=times.other_sizes,
-        compile=known.compile.id if known else "",
-        has_recorded_sizes=known is None or known.has_recorded_sizes(times.sizes),
-        usual=known.with_lines(times.usual) if known and times.usual else times.usual,
-    )
+# --- the same graphs in eager ---------------------------------------------------------------------
 
-
-# --- The same graphs in eager, and where compiled code is slower than that ------------------------
-#
-# Operations of the program and kernels are many to many: a kernel computes several operations,
-# and an operation may become several kernels. A region is the least set of both that belong
-# together, so that the time of its kernels and the time of its operations are of the same work.
-
-_SECONDS = 120.0
+_EAGER_SECONDS = 120.0
 # Eager and compiled ran in different processes: a smaller difference says nothing.
 _CLEARLY = 1.1
 # Fewer calls have no quartiles worth the name.
@@ -380,7 +322,11 @@ class EagerTimes:
 
 @dataclass(frozen=True)
 class ComparedRegion:
-    """Kernels and operations that do the same work."""
+    """Kernels and operations that do the same work.
+
+    They are many to many: a kernel computes several operations, and an operation may become several
+    kernels. A region is the least set of both that belong together.
+    """
 
     graph: str
     kernels: tuple[str, ...]
@@ -406,25 +352,22 @@ class ComparedRegion:
         return _is_clearly_slower(self.compiled_times, self.eager_times)
 
 
-def measure_eager(recording: Recording, threads: int, notes: list[str]) -> tuple[EagerTimes, ...]:
+def _measure_eager(recording: Recording, threads: int, notes: list[str]) -> tuple[EagerTimes, ...]:
     """Time every captured graph in eager, in a child; adds a note for what could not be timed."""
-    orders = list(captured_graphs(recording, exported=True))
+    orders = [asdict(order) for order in captured_graphs(recording, exported=True)]
     if not orders:
         return ()
-    found: list[EagerTimes] = []
     call = ChildCall(
         "inductoscope.inside.profiling.eager_child:time_eager",
-        {"graphs": [asdict(order) for order in orders], "threads": threads},
+        {"graphs": orders, "threads": threads},
     )
-    ended = run_child(call, ChildLimits(_SECONDS, memory_gib=1024.0))
+    ended = run_child(call, ChildLimits(_EAGER_SECONDS, memory_gib=1024.0))
     for event in ended.events:
-        if event["event"] == "eager":
-            found.append(_times(event))
-        elif event["event"] == "left-out":
+        if event["event"] == "left-out":
             notes.append(f"{event['compile']} was not timed in eager: {event['why']}")
     if ended.exit_code is None:
         notes.append("Eager took too long and was not timed to its end.")
-    return tuple(found)
+    return tuple(_times(event) for event in ended.events if event["event"] == "eager")
 
 
 def _times(event: Mapping[str, Any]) -> EagerTimes:
@@ -480,22 +423,23 @@ def regions_of(
         rows = [
             row
             for row in kernels
-            if row.compile == eager.compile and row.phase != "backward" and row.has_recorded_sizes
+            if row.of.compile == eager.compile
+            and row.of.phase != "backward"
+            and row.of.has_recorded_sizes
         ]
         for group in _groups(rows):
             names = list(dict.fromkeys(name for row in group for name in row.captured))
-            if not names or not all(name in eager.operations for name in names):
-                continue
-            found.append(
-                ComparedRegion(
-                    group[0].graph,
-                    tuple(row.kernel for row in group),
-                    tuple(names),
-                    tuple(dict.fromkeys(place for row in group for place in row.places)),
-                    tuple(row.seconds for row in group),
-                    tuple(eager.operations[name] for name in names),
+            if names and all(name in eager.operations for name in names):
+                found.append(
+                    ComparedRegion(
+                        group[0].of.graph,
+                        tuple(row.kernel for row in group),
+                        tuple(names),
+                        tuple(dict.fromkeys(place for row in group for place in row.places)),
+                        tuple(row.seconds for row in group),
+                        tuple(eager.operations[name] for name in names),
+                    )
                 )
-            )
     return tuple(sorted(found, key=lambda region: region.eager - region.compiled))
 
 
@@ -503,24 +447,19 @@ def _groups(rows: Sequence[KernelProfile]) -> list[list[KernelProfile]]:
     """Kernels that share an operation of the captured graph, directly or through others."""
     groups: list[tuple[set[str], list[KernelProfile]]] = []
     for row in rows:
-        names, members_ = set(row.captured), [row]
+        names, together = set(row.captured), [row]
         apart = []
         for known, others in groups:
             if known & names:
                 names |= known
-                members_ = [*others, *members_]
+                together = [*others, *together]
             else:
                 apart.append((known, others))
-        groups = [*apart, (names, members_)]
-    return [members_ for _, members_ in groups]
+        groups = [*apart, (names, together)]
+    return [together for _, together in groups]
 
 
-# --- Runs the program with its kernels timed, and profiles what was measured ----------------------
-
-Say = Callable[[str], None]
-
-# Cached graphs have no IR to compute floors from.
-_NO_CACHES = {"TORCHINDUCTOR_FX_GRAPH_CACHE": "0", "TORCHINDUCTOR_AUTOGRAD_CACHE": "0"}
+# --- running the program --------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -533,44 +472,27 @@ class ProfiledRun:
 
 def run_profiled(command: Sequence[str], folder: Path, *, stdout: int | None = None) -> Ending:
     """Run the program as `run --fresh` does, with its calls and kernels timed."""
-    variables = {**_NO_CACHES, **QUIET, **Orders(records=True).environment("kernel-times")}
+    variables = {**NO_CACHES, **QUIET, **Orders(records=True).environment("kernel-times")}
     return run_recorded(command, folder, fresh=True, variables=variables, stdout=stdout)
 
 
 def profile_of(folder: Path, *, measure_anew: bool, with_eager: bool, say: Say) -> ProfiledRun:
     """The profile of a run; measures the machine if its limits are not known yet."""
-    calls = read_times(folder / FOLDER)
-    kernels = read_kernel_times(folder / FOLDER)
+    calls = read_measured(ProcessTimes, folder / FOLDER)
+    kernels = read_measured(KernelTimes, folder / FOLDER)
+    threads = max((process.threads for process in calls), default=0)
+    torch = next((process.torch for process in calls), "")
     notes: list[str] = []
-    limits = _Limits(calls, measure_anew, say, notes)
+
+    def limits_of(device: str) -> MachineLimits | None:
+        limits, note = known_limits(device, threads, torch, FUNCTIONS, anew=measure_anew, say=say)
+        notes.extend(filter(None, [note]))
+        return limits
+
     recording = load(folder)
-    profile = build_profile(recording, calls, kernels, limits.of)
+    profile = build_profile(recording, calls, kernels, limits_of)
     eager: tuple[EagerTimes, ...] = ()
     if with_eager and profile.graphs:
         say("timing the same graphs in eager")
-        eager = measure_eager(recording, limits.threads, notes)
+        eager = _measure_eager(recording, threads, notes)
     return ProfiledRun(replace(profile, notes=(*profile.notes, *notes)), eager)
-
-
-class _Limits:
-    """The limits of this machine's devices, with the program's number of threads."""
-
-    def __init__(
-        self, calls: Sequence[ProcessTimes], anew: bool, say: Say, notes: list[str]
-    ) -> None:
-        self.threads = max((process.threads for process in calls), default=0)
-        self._torch = next((process.torch for process in calls), "")
-        self._anew, self._say, self._notes = anew, say, notes
-
-    def of(self, device: str) -> MachineLimits | None:
-        """The limits of a device; None if they cannot be measured, with a note."""
-        if self._anew or not is_measured(device, self.threads, self._torch):
-            self._say(f"measuring what this machine can do ({device}), once")
-        try:
-            found, path = limits_of(device, self.threads, self._torch, FUNCTIONS, anew=self._anew)
-        except ToolFailure as failure:
-            self._notes.append(str(failure))
-            return None
-        if path is None:
-            self._notes.append("The limits of the machine cannot be kept: its folder is read-only.")
-        return found

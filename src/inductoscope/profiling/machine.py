@@ -15,7 +15,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -171,8 +171,7 @@ def _rate(machine: MachineLimits, dtype: str) -> float | None:
     return rate
 
 
-# --------------------------------------------------------------------------------------------------
-# Measures the machine's limits in a child process, and keeps them in the user's cache folder.
+# --- measuring ------------------------------------------------------------------------------------
 
 _SECONDS = 180.0
 # Measured anew when what is measured changes.
@@ -185,37 +184,37 @@ def limits_folder() -> Path:
     return Path(cache) / "inductoscope" / "machine"
 
 
-def limits_of(
+def known_limits(
     device: str,
     threads: int,
     torch: str,
     functions: tuple[str, ...],
     *,
     anew: bool = False,
-) -> tuple[MachineLimits, Path | None]:
-    """The limits of a device with so many threads, and the file that they are kept in.
+    say: Callable[[str], None],
+) -> tuple[MachineLimits | None, str]:
+    """The limits of a device with so many threads, and a note where something went wrong.
 
-    They are measured if they are not known yet, or if `anew` asks for it. The file is None if it
-    cannot be written: the user's cache folder may be read-only.
+    They are measured in a child process if they are not known yet, or if `anew` asks for it, and
+    kept in the user's cache folder.
     """
     path = limits_folder() / f"{device.replace(':', '-')}-{_key(device, threads, torch)}.json"
-    known = None if anew else _read(path)
-    if known is not None:
-        return known, path
-    found = _measure(device, threads, functions)
-    with contextlib.suppress(OSError):
+    if not anew:
+        with contextlib.suppress(OSError, ValueError):
+            return decode(MachineLimits, json.loads(path.read_text("utf-8"))), ""
+    say(f"measuring what this machine can do ({device}), once")
+    try:
+        found = _measure(device, threads, functions)
+    except ToolFailure as failure:
+        return None, str(failure)
+    try:
         path.parent.mkdir(parents=True, exist_ok=True)
         unfinished = path.with_suffix(f".{os.getpid()}")
         unfinished.write_text(json.dumps(encode(found), indent=1) + "\n", "utf-8")
         unfinished.replace(path)
-        return found, path
-    return found, None
-
-
-def is_measured(device: str, threads: int, torch: str) -> bool:
-    """Whether the limits are known already."""
-    path = limits_folder() / f"{device.replace(':', '-')}-{_key(device, threads, torch)}.json"
-    return _read(path) is not None
+    except OSError:
+        return found, "The limits of the machine cannot be kept: its folder is read-only."
+    return found, ""
 
 
 def _key(device: str, threads: int, torch: str) -> str:
@@ -232,12 +231,6 @@ def processor() -> str:
         found = {line.partition(":")[0].strip(): line.partition(":")[2].strip() for line in lines}
         return next((found[name] for name in names if found.get(name)), "")
     return ""
-
-
-def _read(path: Path) -> MachineLimits | None:
-    with contextlib.suppress(OSError, ValueError):
-        return decode(MachineLimits, json.loads(path.read_text("utf-8")))
-    return None
 
 
 def _measure(device: str, threads: int, functions: tuple[str, ...]) -> MachineLimits:

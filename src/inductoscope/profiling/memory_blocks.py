@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from inductoscope.inside.profiling.memory_steps import bytes_before
 from inductoscope.model.entities import Compile, InductorGraph, Recording
 from inductoscope.model.fx import FxGraph, FxNode, read_graph
 from inductoscope.model.join import GraphJoin
@@ -121,7 +120,7 @@ def _device(step: TracedStep, device: str, events: Sequence[AllocationEvent]) ->
     held = [block for block in step.before if block.device == device]
     for block in held:
         lives.open[block.address] = Block(0, block.address, block.bytes, before=block)
-    base = now = peak = bytes_before(step, events[0])
+    base = now = peak = step.bytes_before(events[0])
     peak_at = 0
     for event in events:
         at = max(0, event.at - step.begin)
@@ -500,18 +499,23 @@ def _profile(
         if call.graph in graphs and graphs[call.graph].graph.phase == BACKWARD
     ]
     again = {id(graph): graph for graph in backward}.values()
-    peaks = {
-        peak.number: peak.peaks[device.device]
-        for peak in process.peaks
-        if peak.function == step.function and device.device in peak.peaks
-    }
     return StepProfile(
         device,
         {block.number: labels.label(block) for block in device.blocks},
         calls,
         tuple(node for graph in again for node in recomputed_nodes(graph)),
-        peaks,
+        peaks_of([process], step.function, device.device),
     )
+
+
+def peaks_of(processes: Sequence[ProcessMemory], function: str, device: str) -> dict[int, int]:
+    """The peaks of the steps of a function on a device, by the number of the call."""
+    return {
+        peak.number: peak.peaks[device]
+        for process in processes
+        for peak in process.peaks
+        if peak.function == function and device in peak.peaks
+    }
 
 
 def _planned(device: DeviceSteps, call: WrapperCall, graph: LabelledGraph | None) -> PlannedCall:

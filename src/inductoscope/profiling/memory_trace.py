@@ -1,18 +1,15 @@
-"""What a process of the program writes about memory, and the tool reads."""
+"""The memory of a step as a process of the program writes it and the tool reads it.
+
+A step lies between one call of a compiled function and its next one. Times are nanoseconds of the
+monotonic clock.
+"""
 
 from __future__ import annotations
 
-import contextlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
-from inductoscope.recording.codec import decode, encode
-
-SUFFIX = ".memory.json"
-
-# What holds a block of memory that is there before a step begins.
+# Holders of a block of memory that is there before a step begins.
 WEIGHT, GRADIENT, STATE, CONSTANT, INPUT, HELD = (
     "weight", "gradient", "optimizer state", "buffer of a module", "input", "held",
 )  # fmt: skip
@@ -20,12 +17,12 @@ WEIGHT, GRADIENT, STATE, CONSTANT, INPUT, HELD = (
 
 @dataclass(frozen=True)
 class AllocationEvent:
-    """Memory was allocated (bytes above 0) or freed, at a time of the system's clock."""
+    """Memory was allocated (bytes above 0) or freed."""
 
     at: int
     address: int
     bytes: int
-    # What the allocator has handed out on this device after it.
+    # Bytes that the allocator has handed out on this device after it.
     total: int
     device: str
     # The innermost operation of torch in which it happened.
@@ -69,26 +66,6 @@ class HeldMemory:
 
 
 @dataclass(frozen=True)
-class TensorSummary:
-    """A tensor in a few numbers, to compare it with another run's."""
-
-    shape: tuple[int, ...]
-    dtype: str
-    total: float
-    norm: float
-    some: tuple[float, ...] = ()
-
-
-@dataclass(frozen=True)
-class CallResult:
-    """What one call of a compiled function, or of a backward graph, returned."""
-
-    thing: str
-    number: int
-    tensors: tuple[TensorSummary, ...]
-
-
-@dataclass(frozen=True)
 class TracedStep:
     """From one call of a compiled function to its next one."""
 
@@ -111,10 +88,27 @@ class TracedStep:
     # Whether the allocator's totals say what was there before.
     has_totals: bool = True
 
+    def bytes_before(self, first: AllocationEvent) -> int:
+        """Bytes that were in use on a device before its first event."""
+        if self.has_totals or first.device != "cpu":
+            return first.total - first.bytes
+        return sum(block.bytes for block in self.before if block.device == first.device)
+
+    @property
+    def peaks(self) -> dict[str, int]:
+        """The most bytes on each device while it ran."""
+        found: dict[str, int] = {}
+        now: dict[str, int] = {}
+        for event in self.events:
+            before = now.setdefault(event.device, self.bytes_before(event))
+            now[event.device] = before + event.bytes
+            found[event.device] = max(found.get(event.device, before), now[event.device])
+        return found
+
 
 @dataclass(frozen=True)
 class StepPeak:
-    """The most memory of a step that is not kept: only its peak is."""
+    """The peak of a step on each device, also of a step that is not kept."""
 
     function: str
     number: int
@@ -122,28 +116,31 @@ class StepPeak:
 
 
 @dataclass(frozen=True)
+class TensorSummary:
+    """A tensor in a few numbers, to compare it with another run's."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    total: float
+    norm: float
+    some: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class CallResult:
+    """The tensors that one call of a compiled function, or of a backward graph, returned."""
+
+    thing: str
+    number: int
+    tensors: tuple[TensorSummary, ...]
+
+
+@dataclass(frozen=True)
 class ProcessMemory:
-    """What one process of the program saw of memory."""
+    """The steps that one process of the program was traced for."""
 
     pid: int
     steps: tuple[TracedStep, ...] = ()
     peaks: tuple[StepPeak, ...] = ()
     results: tuple[CallResult, ...] = ()
     notes: tuple[str, ...] = ()
-
-
-def write_memory(found: ProcessMemory, folder: Path) -> None:
-    """Write it so that a reader sees the old file or the new one, never a part."""
-    path = folder / f"{found.pid}{SUFFIX}"
-    unfinished = path.with_suffix(".new")
-    unfinished.write_text(json.dumps(encode(found)), "utf-8")
-    unfinished.replace(path)
-
-
-def read_observed(folder: Path) -> tuple[ProcessMemory, ...]:
-    """What all processes of a run saw; what is damaged is left out."""
-    found = []
-    for path in sorted(folder.glob(f"*{SUFFIX}")):
-        with contextlib.suppress(OSError, ValueError):
-            found.append(decode(ProcessMemory, json.loads(path.read_text("utf-8"))))
-    return tuple(found)

@@ -1,6 +1,8 @@
-"""Ways to compile the same program so that it may need less memory, each for a reason.
+"""Runs a program to see where its memory goes: compiled, in eager, and with what may need less.
 
-A function per kind of way, listed in `ALTERNATIVES`.
+Ways that may need less memory are proposed each for a reason, by the functions in `ALTERNATIVES`.
+Each is tried in its own process; one that lowers the peak and gives the same results is then timed
+in turns with the program as it is.
 """
 
 from __future__ import annotations
@@ -14,22 +16,23 @@ from pathlib import Path
 from inductoscope.launch.program import run_recorded
 from inductoscope.model.entities import Ending, Recording
 from inductoscope.model.fold import load
+from inductoscope.profiling.kernel_profile import NO_CACHES
 from inductoscope.profiling.memory_blocks import (
     OUTPUT,
     SAVED,
     TEMPORARY,
     StepProfile,
+    peaks_of,
     profiles_of,
 )
 from inductoscope.profiling.memory_trace import (
     CallResult,
     ProcessMemory,
     TensorSummary,
-    read_observed,
 )
 from inductoscope.profiling.orders import QUIET, Orders, overruling
 from inductoscope.profiling.statistics import Sample, TimeComparison, compare
-from inductoscope.profiling.timings import FOLDER
+from inductoscope.profiling.timings import FOLDER, read_measured
 from inductoscope.profiling.turns import (
     TimedRun,
     Variant,
@@ -43,6 +46,7 @@ _BUDGETS = (0.75, 0.5, 0.25, 0.0)
 # Less than this, or this part of the peak, is not worth a trial.
 _LEAST_BYTES = 1 << 20
 _LEAST_SHARE = 0.03
+_CONFIG = "torch._inductor.config"
 
 
 @dataclass(frozen=True)
@@ -71,9 +75,13 @@ def _recompute(profile: StepProfile, settings: Mapping[str, str]) -> Iterator[Al
     if not profile.has_backward or not _is_worth_it(profile, SAVED):
         return
     why = "the partitioner saves tensors for the backward pass that can be computed again"
-    for budget in _BUDGETS:
-        yield _with_code(f"torch._functorch.config.activation_memory_budget = {budget}", why)
-    yield _with_code("torch._functorch.config.aggressive_recomputation = True", why)
+    config = "torch._functorch.config"
+    for name, value in (
+        *(("activation_memory_budget", budget) for budget in _BUDGETS),
+        ("aggressive_recomputation", True),
+    ):
+        change = f"{config}.{name} = {value}"
+        yield Alternative(Variant(change, code=f"import {config}\n{change}"), why)
 
 
 def _reuse(profile: StepProfile, settings: Mapping[str, str]) -> Iterator[Alternative]:
@@ -81,35 +89,26 @@ def _reuse(profile: StepProfile, settings: Mapping[str, str]) -> Iterator[Altern
     if not _is_worth_it(profile, TEMPORARY, OUTPUT, SAVED):
         return
     for name in ("allow_buffer_reuse", "inplace_buffers", "reorder_for_peak_memory"):
-        if settings.get(f"torch._inductor.config.{name}") == "False":
-            yield _with_overruling(name, "the program has switched it off")
+        if settings.get(f"{_CONFIG}.{name}") == "False":
+            change = f"{_CONFIG}.{name} = True"
+            why = "the program has switched it off"
+            yield Alternative(Variant(change, code=overruling({name: True})), why)
 
 
 def _plan(profile: StepProfile, settings: Mapping[str, str]) -> Iterator[Alternative]:
     """Place temporaries otherwise."""
     if not _is_worth_it(profile, TEMPORARY):
         return
-    why = "temporaries are alive at the peak"
     for name, value in (("memory_planning", True), ("reorder_for_peak_memory", False)):
-        if f"torch._inductor.config.{name}" not in settings:
-            change = f"torch._inductor.config.{name} = {value}"
-            yield Alternative(Variant(change, {name: value}), why)
-
-
-def _with_code(change: str, why: str) -> Alternative:
-    module = change.partition(" ")[0].rpartition(".")[0]
-    return Alternative(Variant(change, code=f"import {module}\n{change}"), why)
-
-
-def _with_overruling(name: str, why: str) -> Alternative:
-    change = f"torch._inductor.config.{name} = True"
-    return Alternative(Variant(change, code=overruling({name: True})), why)
+        if f"{_CONFIG}.{name}" not in settings:
+            change = f"{_CONFIG}.{name} = {value}"
+            yield Alternative(Variant(change, {name: value}), "temporaries are alive at the peak")
 
 
 ALTERNATIVES: tuple[Proposer, ...] = (_recompute, _reuse, _plan)
 
 
-# --- Whether two runs of a program computed the same, by what their calls returned ----------------
+# --- the results of two runs ----------------------------------------------------------------------
 
 # How far results may lie apart that were computed in another order, by type.
 _TOLERANCES = {"torch.float64": 1e-9, "torch.float32": 1e-4, "torch.float16": 2e-2}
@@ -170,9 +169,7 @@ def _apart(first: float, second: float, scale: float) -> float:
     return abs(first - second) / scale if scale else math.inf
 
 
-# --- Tries other ways to compile the program, each in its own process, and says what they need ----
-#
-# A way that lowers the peak is then timed in turns with the program as it is.
+# --- trials ---------------------------------------------------------------------------------------
 
 Say = Callable[[str], None]
 
@@ -258,7 +255,7 @@ class _MemoryRuns:
         quiet = replace(variant, variables={**QUIET, **variant.variables})
         seconds = self._limits.seconds
         run = run_once(self._command, quiet, place, cache=cache, seconds=seconds, profiler="memory")
-        return run, read_observed(place / FOLDER)
+        return run, read_measured(ProcessMemory, place / FOLDER)
 
     def measure(
         self, alternative: Alternative, profile: StepProfile, base: Sequence[ProcessMemory]
@@ -266,19 +263,19 @@ class _MemoryRuns:
         """Run the program once with this way."""
         run, seen = self._run(alternative.variant)
         trial = MemoryTrial(alternative, base=profile.device.peak)
-        if run.exit_code != 0 or run.not_applied:
-            return replace(trial, error=_why_not(run))
-        peaks = peaks_like(profile, seen)
+        if run.not_applied:
+            return replace(trial, error=f"could not be applied: {run.not_applied}")
+        if run.failure:
+            return replace(trial, error=f"with it the program {run.failure}")
+        peaks = peaks_of(seen, profile.step.function, profile.device.device)
         if not peaks:
             return replace(trial, error="no step of the same function was traced")
-        known = profile.peaks or {}
-        numbers = [number for number in peaks if number in known] or list(peaks)
-        results = compare_results(_results(base), _results(seen))
+        like = {n: peaks[n] for n in peaks if n in (profile.peaks or {})} or peaks
         return replace(
             trial,
-            peak=peaks.get(profile.step.number, max(peaks[number] for number in numbers)),
-            peaks=tuple(peaks[number] for number in numbers),
-            results=results,
+            peak=peaks.get(profile.step.number, max(like.values())),
+            peaks=tuple(like.values()),
+            results=compare_results(_results(base), _results(seen)),
         )
 
     def why_results_say_nothing(self, base: Sequence[ProcessMemory]) -> str:
@@ -288,17 +285,11 @@ class _MemoryRuns:
         """
         run, seen = self._run(BASE)
         noise = compare_results(_results(base), _results(seen))
-        if run.exit_code == 0 and noise.is_same:
+        if not run.failure and noise.is_same:
             return ""
-        if run.exit_code == 0 and noise.different:
+        if not run.failure and noise.different:
             return "the program's results differ from run to run, so they could not be compared"
-        how = (
-            "gave no results to compare"
-            if run.exit_code == 0
-            else "did not end in time"
-            if run.exit_code is None
-            else f"ended with exit code {run.exit_code}"
-        )
+        how = run.failure or "gave no results to compare"
         return f"the program as it is {how} when it was run again, so results could not be judged"
 
     def time(self, trials: Sequence[MemoryTrial]) -> list[MemoryTrial]:
@@ -340,36 +331,11 @@ def _worth_timing(trials: Sequence[MemoryTrial]) -> list[MemoryTrial]:
     return sorted(chosen, key=lambda trial: trial.ratio)[:_MOST_TIMED]
 
 
-def peaks_like(profile: StepProfile, seen: Sequence[ProcessMemory]) -> dict[int, int]:
-    """The peaks of the same function on the same device, by the number of the call."""
-    return {
-        peak.number: peak.peaks[profile.device.device]
-        for process in seen
-        for peak in process.peaks
-        if peak.function == profile.step.function and profile.device.device in peak.peaks
-    }
-
-
 def _results(processes: Sequence[ProcessMemory]) -> list[CallResult]:
     return [result for process in processes for result in process.results]
 
 
-def _why_not(run: TimedRun) -> str:
-    if run.not_applied:
-        return f"could not be applied: {run.not_applied}"
-    if run.exit_code is None:
-        return "with it the program did not end in time"
-    words = run.output.strip().splitlines()
-    return f"with it the program fails: {words[-1][:200] if words else run.exit_code}"
-
-
-# --------------------------------------------------------------------------------------------------
-# Runs a program to see where its memory goes: compiled, in eager, and with what may need less.
-
-SayProgress = Callable[[str], None]
-
-# Cached graphs have no IR to name buffers from.
-_NO_CACHES = {"TORCHINDUCTOR_FX_GRAPH_CACHE": "0", "TORCHINDUCTOR_AUTOGRAD_CACHE": "0"}
+# --- the profile ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -382,12 +348,8 @@ class EagerSteps:
 
     def like(self, profile: StepProfile) -> StepProfile | None:
         """The step of the same function."""
-        same = (
-            step
-            for step in self.steps
-            if (step.step.function, step.device.device)
-            == (profile.step.function, profile.device.device)
-        )
+        wanted = profile.step.function, profile.device.device
+        same = (s for s in self.steps if (s.step.function, s.device.device) == wanted)
         return next(same, None)
 
     def peak_like(self, profile: StepProfile) -> int | None:
@@ -424,18 +386,17 @@ def profile_memory(
     stdout: int | None,
     limits: TrialLimits,
     with_eager: bool,
-    say: SayProgress,
+    say: Say,
 ) -> MemoryProfile:
     """Run the program recorded with its memory traced, then what it is compared with."""
-    variables = {**_NO_CACHES, **QUIET, **Orders(records=True).environment("memory")}
+    variables = {**NO_CACHES, **QUIET, **Orders(records=True).environment("memory")}
     ending = run_recorded(command, folder, fresh=True, variables=variables, stdout=stdout)
     recording = load(folder)
-    seen = read_observed(folder / FOLDER)
+    seen = read_measured(ProcessMemory, folder / FOLDER)
     steps = profiles_of(seen, recording)
     notes = tuple(dict.fromkeys(note for process in seen for note in process.notes))
-    found = MemoryProfile(ending, str(folder), steps, notes=notes)
     if not steps or ending.exit_code != 0:
-        return found
+        return MemoryProfile(ending, str(folder), steps, notes=notes)
     with tempfile.TemporaryDirectory(prefix="inductoscope-memory-") as place:
         eager = _in_eager(command, Path(place), limits, say) if with_eager else EagerSteps()
         alternatives = alternatives_for(steps[0], _settings_made(recording))
@@ -447,22 +408,19 @@ def profile_memory(
     return MemoryProfile(ending, str(folder), steps, eager, trials, not alternatives, notes)
 
 
-def _in_eager(
-    command: Sequence[str], place: Path, limits: TrialLimits, say: SayProgress
-) -> EagerSteps:
+def _in_eager(command: Sequence[str], place: Path, limits: TrialLimits, say: Say) -> EagerSteps:
     say("measuring memory in eager")
     run = run_once(
         command,
-        type(BASE)("in eager", variables=QUIET),
+        Variant("in eager", variables=QUIET),
         place / "eager",
         cache=place / "eager-cache",
         seconds=limits.seconds,
         profiler="eager-memory",
     )
-    if run.exit_code != 0:
-        how = "took too long" if run.exit_code is None else f"ended with code {run.exit_code}"
-        return EagerSteps(error=f"the program {how} in eager")
-    steps = profiles_of(read_observed(place / "eager" / FOLDER))
+    if run.failure:
+        return EagerSteps(error=f"in eager the program {run.failure}")
+    steps = profiles_of(read_measured(ProcessMemory, place / "eager" / FOLDER))
     return EagerSteps(steps, "" if steps else "no step was traced in eager")
 
 

@@ -1,4 +1,4 @@
-"""What a profiler asks of a run of the program, handed over through the environment."""
+"""Orders for a run of the program that is measured, handed over through the environment."""
 
 from __future__ import annotations
 
@@ -27,8 +27,6 @@ class Orders:
     settings: Mapping[str, Any] = field(default_factory=dict)
     # Statements to execute once torch is imported.
     code: str = ""
-    # Whether to keep the arguments of compiled functions, for timing their graphs alone.
-    keeps_inputs: bool = False
 
     def environment(self, profiler: PartName = "call-times") -> dict[str, str]:
         """The variables that carry the orders, and start the profiler that gets them."""
@@ -41,7 +39,7 @@ def orders_from(environment: Mapping[str, str] = os.environ) -> Orders:
     return decode(Orders, json.loads(environment[VARIABLE]))
 
 
-# --- Settings and arguments that hold whatever the program sets: statements for a run of it -------
+# --- statements for a run of the program, which hold whatever the program itself sets -------------
 
 # At the last moment before a graph is compiled, forward or backward, whatever the program has set.
 _STATEMENTS = """

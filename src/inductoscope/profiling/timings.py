@@ -1,4 +1,7 @@
-"""Times of compiled calls, as a process of the program writes them and the tool reads them."""
+"""Measurements as a process of the program writes them and the tool reads them.
+
+Compiled calls, and kernels in calls of generated wrappers. All times are in nanoseconds.
+"""
 
 from __future__ import annotations
 
@@ -7,36 +10,54 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, TypeVar
 
 from inductoscope.profiling.statistics import Sample
 from inductoscope.recording.codec import decode, encode
 from inductoscope.recording.layout import PROFILE
 
-# In the folder of a run; one file per process that made a compiled call.
+# In the folder of a run; each process writes files of its own there.
 FOLDER = PROFILE
-TIMES_SUFFIX = ".times.json"
 
-# What a call was of.
+# Kinds of calls: of a compiled function, of a graph that no function calls, of a package.
 FUNCTION, GRAPH, PACKAGE = "function", "graph", "package"
+# A compiled function called uncompiled, and one whose result is differentiated: without its
+# backward pass it is half of a call.
+IN_EAGER, DIFFERENTIATED = "function in eager", "function without its backward pass"
+
+# How kernels were timed: by the clock around every kernel call of the wrapper; by torch.profiler,
+# on the GPU itself or in a C++ wrapper; between two CUDA events; or only the graph as a whole.
+CLOCK, PROFILER, EVENTS, WHOLE = "clock", "profiler", "events", "whole"
+
+# Operations on float32 that torch may do in TF32.
+PRODUCTS, CONVOLUTIONS = "products", "convolutions"
+
+# Sets of sizes of one graph that are kept apart.
+MOST_SIZES = 16
+
+T = TypeVar("T")
+
+
+# --- compiled calls -------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class CallTimes:
-    """The outermost calls of one compiled function, graph or package; times in nanoseconds."""
+    """The outermost calls of one compiled function, graph or package."""
 
     name: str
     kind: str
     # The user's line where it is defined, or the file of a package.
     place: str = ""
-    # Calls that did no more than run, after one more that warmed up: how many, and of these some
-    # chosen at random.
+    # Calls that did no more than run, after one more that warmed up: how many, their sum, and of
+    # these some chosen at random.
     count: int = 0
     total: int = 0
     sample: tuple[int, ...] = ()
     # Calls in which something was compiled, and the first after each.
     compiling: tuple[int, ...] = ()
     warming: tuple[int, ...] = ()
-    # Calls during which the clock went backwards.
+    # Calls whose time could not be measured.
     dropped: int = 0
     # Which calls these are, where the calls of one function are told apart by their arguments.
     group: str = ""
@@ -44,12 +65,12 @@ class CallTimes:
     @property
     def seconds(self) -> Sample:
         """The calls that did no more than run."""
-        return Sample(tuple(value / 1e9 for value in self.sample))
+        return _in_seconds(self.sample)
 
 
 @dataclass(frozen=True)
 class ProcessTimes:
-    """What one process of the program measured."""
+    """The calls that one process of the program made."""
 
     pid: int
     calls: tuple[CallTimes, ...] = ()
@@ -68,23 +89,6 @@ class ProcessTimes:
     settings: Mapping[str, str] = field(default_factory=dict)
 
 
-def write_times(times: ProcessTimes, folder: Path) -> None:
-    """Write them so that a reader sees the old file or the new one, never a part."""
-    path = folder / f"{times.pid}{TIMES_SUFFIX}"
-    unfinished = path.with_suffix(".new")
-    unfinished.write_text(json.dumps(encode(times)), "utf-8")
-    unfinished.replace(path)
-
-
-def read_times(folder: Path) -> tuple[ProcessTimes, ...]:
-    """The times of all processes of a run; what is damaged is left out."""
-    found = []
-    for path in sorted(folder.glob(f"*{TIMES_SUFFIX}")):
-        with contextlib.suppress(OSError, ValueError):
-            found.append(decode(ProcessTimes, json.loads(path.read_text("utf-8"))))
-    return tuple(found)
-
-
 def all_calls(processes: Sequence[ProcessTimes]) -> tuple[CallTimes, ...]:
     """The calls of all processes, those of the same thing together."""
     found: dict[tuple[str, str, str, str], CallTimes] = {}
@@ -95,122 +99,93 @@ def all_calls(processes: Sequence[ProcessTimes]) -> tuple[CallTimes, ...]:
 
 
 def _together(first: CallTimes, second: CallTimes) -> CallTimes:
+    same = {"name", "kind", "place", "group"}
+    own, other = vars(first), vars(second)
     return CallTimes(
-        first.name,
-        first.kind,
-        first.place,
-        first.count + second.count,
-        first.total + second.total,
-        first.sample + second.sample,
-        first.compiling + second.compiling,
-        first.warming + second.warming,
-        first.dropped + second.dropped,
-        first.group,
+        **{name: own[name] if name in same else own[name] + other[name] for name in own}
     )
 
 
-# --- Times of kernels, as a process of the program writes them and the tool reads them ------------
-#
-# A graph with sizes that vary has its times kept apart for each set of sizes.
-
-KERNELS_SUFFIX = ".kernels.json"
-
-# How the times were measured.
-CLOCK = "clock"  # around every kernel call of the wrapper
-PROFILER = "profiler"  # by torch.profiler: on the GPU itself, or in a C++ wrapper
-EVENTS = "events"  # between two CUDA events
-WHOLE = "whole"  # the whole graph alone
-
-PRODUCTS, CONVOLUTIONS = "products", "convolutions"
-
-# Sets of sizes of one graph that are kept apart.
-MOST_SIZES = 16
+# --- kernels --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class SiteTimes:
-    """One line of a wrapper that calls a kernel; times in nanoseconds."""
+class Site:
+    """A place in a wrapper that calls a kernel."""
 
-    line: int
     kernel: str
-    count: int = 0
-    total: int = 0
-    sample: tuple[int, ...] = ()
-    # In a C++ wrapper the line is not known: how many calls of the same name come before it.
+    # 0 in a C++ wrapper, where a call is known by how many of the same name come before it.
+    line: int = 0
     occurrence: int = 0
 
-    @property
-    def seconds(self) -> Sample:
-        """The calls after the first one."""
-        return Sample(tuple(value / 1e9 for value in self.sample))
-
 
 @dataclass(frozen=True)
-class KernelSpan:
-    """One call of a kernel, from the beginning of the wrapper's call on; in nanoseconds."""
-
-    line: int
-    kernel: str
-    start: int
-    duration: int
-
-
-@dataclass(frozen=True)
-class WholeCall:
-    """One call of a wrapper as it was, with its kernels in the order in which they ran."""
+class TimedCall:
+    """One call of a wrapper, with its kernels in the order in which they ran."""
 
     duration: int
-    kernels: tuple[KernelSpan, ...] = ()
+    # Of each kernel: the number of its site, when it began after the call, how long it took. Work
+    # that belongs to no site has the number -1.
+    spans: tuple[tuple[int, int, int], ...] = ()
 
 
 @dataclass(frozen=True)
 class GraphTimes:
-    """The calls of one wrapper with one set of sizes; times in nanoseconds."""
+    """The calls of one wrapper with one set of sizes."""
 
-    # The file of the wrapper.
+    # The file of the wrapper, or of a package.
     path: str
     sizes: Mapping[str, int] = field(default_factory=dict)
     how: str = CLOCK
     device: str = "cpu"
-    # All calls, and of those after the first the times of the whole wrapper.
-    calls: int = 0
-    sample: tuple[int, ...] = ()
-    # The time of a call in which no kernel runs: see `what_is_between`.
-    between: tuple[int, ...] = ()
-    # The first call, which nothing else may follow.
-    first: int = 0
-    sites: tuple[SiteTimes, ...] = ()
+    sites: tuple[Site, ...] = ()
+    # The first call, which is cold; how many came after it, and of these some chosen at random.
+    first: TimedCall | None = None
+    count: int = 0
+    kept: tuple[TimedCall, ...] = ()
     # Threads of the program that called it.
     threads: int = 1
     # Calls with sizes beyond the most that are kept apart.
     other_sizes: int = 0
-    # A call that took about as long as most.
-    usual: WholeCall | None = None
-    # Operations on float32 that torch was allowed to do in TF32: of PRODUCTS, CONVOLUTIONS.
+    # Of PRODUCTS and CONVOLUTIONS, those that torch was allowed to do in TF32.
     in_tf32: tuple[str, ...] = ()
 
     @property
+    def calls(self) -> tuple[TimedCall, ...]:
+        """The calls after the first one; that one if there is no other."""
+        return self.kept or ((self.first,) if self.first is not None else ())
+
+    @property
     def seconds(self) -> Sample:
-        """The whole wrapper: kernels, and what is between them."""
-        return Sample(tuple(value / 1e9 for value in self.sample))
+        """The whole wrapper: kernels, and the gaps between them."""
+        return _in_seconds(call.duration for call in self.calls)
 
     @property
     def seconds_between(self) -> Sample:
-        """The time of a call in which no kernel runs."""
-        return Sample(tuple(value / 1e9 for value in self.between))
+        """The time of a call in which no kernel runs; empty if kernels were not timed."""
+        gaps = (call.duration - sum(took for _, _, took in call.spans) for call in self.kept)
+        return _in_seconds(max(0, gap) for gap in gaps) if self.sites else Sample(())
 
+    @property
+    def seconds_of_sites(self) -> list[Sample]:
+        """The times of each site."""
+        found: list[list[int]] = [[] for _ in self.sites]
+        for call in self.calls:
+            for number, _, took in call.spans:
+                if 0 <= number < len(found):
+                    found[number].append(took)
+        return [_in_seconds(times) for times in found]
 
-def what_is_between(device: str, how: str) -> str:
-    """What a call does while none of its kernels runs."""
-    if device != "cpu":
-        return "gaps on the device"
-    # On the CPU, wrappers in C++ are traced; those in Python look at the clock themselves.
-    return f"allocations and {'C++ code' if how == PROFILER else 'Python'}"
+    @property
+    def usual(self) -> TimedCall | None:
+        """The call in the middle, by time."""
+        ordered = sorted(self.kept, key=lambda call: call.duration)
+        return ordered[len(ordered) // 2] if ordered and self.sites else None
 
 
 @dataclass(frozen=True)
 class KernelTimes:
-    """What one process measured."""
+    """The graphs whose kernels one process timed."""
 
     pid: int
     graphs: tuple[GraphTimes, ...] = ()
@@ -218,18 +193,34 @@ class KernelTimes:
     notes: tuple[str, ...] = ()
 
 
-def write_kernel_times(times: KernelTimes, folder: Path) -> None:
-    """Write them so that a reader sees the old file or the new one, never a part."""
-    path = folder / f"{times.pid}{KERNELS_SUFFIX}"
+def gaps_text(device: str, how: str) -> str:
+    """A call while none of its kernels runs, in words."""
+    if device != "cpu":
+        return "gaps on the device"
+    # On the CPU, wrappers in C++ are traced; those in Python look at the clock themselves.
+    return f"allocations and {'C++ code' if how == PROFILER else 'Python'}"
+
+
+def _in_seconds(times: Any) -> Sample:
+    return Sample(tuple(time / 1e9 for time in times))
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+def write_measured(found: Any, folder: Path) -> None:
+    """Write what a process measured so that a reader sees the old file or the new one."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{found.pid}.{type(found).__name__}.json"
     unfinished = path.with_suffix(".new")
-    unfinished.write_text(json.dumps(encode(times)), "utf-8")
+    unfinished.write_text(json.dumps(encode(found)), "utf-8")
     unfinished.replace(path)
 
 
-def read_kernel_times(folder: Path) -> tuple[KernelTimes, ...]:
-    """The times of all processes of a run; what is damaged is left out."""
+def read_measured(kind: type[T], folder: Path) -> tuple[T, ...]:
+    """The measurements of all processes of a run; what is damaged is left out."""
     found = []
-    for path in sorted(folder.glob(f"*{KERNELS_SUFFIX}")):
+    for path in sorted(folder.glob(f"*.{kind.__name__}.json")):
         with contextlib.suppress(OSError, ValueError):
-            found.append(decode(KernelTimes, json.loads(path.read_text("utf-8"))))
+            found.append(decode(kind, json.loads(path.read_text("utf-8"))))
     return tuple(found)

@@ -34,7 +34,7 @@ from inductoscope.profiling.timings import (
     CallTimes,
     ProcessTimes,
     all_calls,
-    read_times,
+    read_measured,
 )
 from inductoscope.wording import did_you_mean
 
@@ -69,6 +69,18 @@ class TimedRun:
     def not_applied(self) -> str:
         """Why the change of this variant could not be made; empty if it was made."""
         return next((each.not_applied for each in self.processes if each.not_applied), "")
+
+    @property
+    def failure(self) -> str:
+        """How it ended, with its last words; empty if it ended well."""
+        if self.exit_code == 0:
+            return ""
+        if self.exit_code is None:
+            return "did not end in time"
+        code = self.exit_code
+        how = f"ended with signal {-code}" if code < 0 else f"ended with exit code {code}"
+        words = self.output.strip().splitlines()
+        return f"{how}: {words[-1][:200]}" if words else how
 
     @property
     def calls(self) -> tuple[CallTimes, ...]:
@@ -173,14 +185,13 @@ def run_once(
     seconds: float,
     profiler: PartName = "call-times",
     stdin: Path | None = None,
-    keeps_inputs: bool = False,
 ) -> TimedRun:
-    """Run the program once, with its compiled calls timed by `profiler`. Nothing is recorded.
+    """Run the program once and measure it. Nothing is recorded.
 
     It reads what `stdin` holds, and nothing without it.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    orders = Orders(settings=variant.settings, code=variant.code, keeps_inputs=keeps_inputs)
+    orders = Orders(settings=variant.settings, code=variant.code)
     environment = {
         **environment_for(folder, os.environ, fresh=False),
         **private_cache(cache),
@@ -197,7 +208,9 @@ def run_once(
         finally:
             end_child(child)
     took = time.monotonic() - started
-    return TimedRun(code, took, read_times(folder / FOLDER), _last_words(folder, code))
+    return TimedRun(
+        code, took, read_measured(ProcessTimes, folder / FOLDER), _last_words(folder, code)
+    )
 
 
 def _last_words(folder: Path, code: int | None) -> str:
@@ -208,7 +221,7 @@ def _last_words(folder: Path, code: int | None) -> str:
     return ""
 
 
-# --- Runs the program with each setting in turns, and says which of them change its speed ---------
+# --- which settings change its speed --------------------------------------------------------------
 
 BASE = "as it is"
 
@@ -267,12 +280,13 @@ def try_settings(
 def _not_compared(
     base: VariantRuns, others: Sequence[VariantRuns], seconds: float
 ) -> SettingTrials:
-    """What is said where the program fails as it is."""
+    """The trials of a program that fails as it is."""
+    how = f"the program {base.failed[0].failure}"
     if base.failed[0].exit_code is None:
-        raise ToolFailure(f"{_why_failed(base)}. Give it more than {seconds:g} s: --time-limit.")
+        raise ToolFailure(f"{how}. Give it more than {seconds:g} s: --time-limit.")
     why = "it is not compared, because the program fails as it is"
     return SettingTrials(
-        SettingTrial(base.variant, Sample(()), None, len(base.runs), _why_failed(base)),
+        SettingTrial(base.variant, Sample(()), None, len(base.runs), how),
         tuple(SettingTrial(o.variant, Sample(()), None, len(o.runs), why) for o in others),
         (),
         base.failed[0],
@@ -298,7 +312,7 @@ def _not_applied(runs: VariantRuns) -> str:
 
 def _note(runs: VariantRuns, sample: Sample) -> str:
     if runs.failed:
-        return _why_failed(runs)
+        return f"it {runs.failed[0].failure}"
     if _not_applied(runs):
         return f"it could not be applied: {_not_applied(runs)}"
     if not sample.count:
@@ -315,22 +329,7 @@ def _note(runs: VariantRuns, sample: Sample) -> str:
     return "its runs vary too much to say much" if sample.is_noisy else ""
 
 
-def _why_failed(runs: VariantRuns) -> str:
-    run = runs.failed[0]
-    words = run.output.strip().splitlines()
-    if run.exit_code is None:
-        how = "took too long"
-    elif run.exit_code < 0:
-        how = f"ended with signal {-run.exit_code}"
-    else:
-        how = f"ended with exit code {run.exit_code}"
-    name = "the program" if runs.variant.name == BASE else "it"
-    last = f": {words[-1][:200]}" if words else ""
-    return f"{name} {how}{last}"
-
-
-# --------------------------------------------------------------------------------------------------
-# Settings as a user types them: `max_autotune`, `cpp.simdlen=1`; checked against torch's own.
+# --- settings as a user types them ----------------------------------------------------------------
 
 _SECONDS = 120.0
 _WHERE = "torch._inductor.config"

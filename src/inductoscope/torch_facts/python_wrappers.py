@@ -246,8 +246,8 @@ class _Reporting(_Rewriter):
 #
 # Nothing else is done between kernels: what was noted is handed over when the wrapper returns.
 
-CLOCK, ENDED = "inductoscope_clock", "inductoscope_ended"
-_TIMES, _FROM, _BEGUN = "inductoscope_times", "inductoscope_from", "inductoscope_begun"
+CLOCK, OPENED, ENDED = "inductoscope_clock", "inductoscope_opened", "inductoscope_ended"
+_TIMES, _FROM = "inductoscope_times", "inductoscope_from"
 
 _SIZE = re.compile(r"[su]\d+")
 # Parts of a graph, which take the time of their kernels themselves.
@@ -256,10 +256,9 @@ _ON_GPU = re.compile(r"\bget_raw_stream\b|\btorch\.cuda\._DeviceGuard\b")
 
 
 @dataclass(frozen=True)
-class Site:
+class KernelLine:
     """A line of a wrapper that calls a kernel."""
 
-    number: int
     line: int
     kernel: str
 
@@ -269,70 +268,54 @@ class TimedWrapper:
     """The rewritten code, and where it calls kernels."""
 
     code: types.CodeType
-    sites: tuple[Site, ...]
+    lines: tuple[KernelLine, ...]
     on_gpu: bool
 
 
 def timed_wrapper(path: str, text: str) -> TimedWrapper | None:
-    """The wrapper with the time taken around kernels; None if it calls none from Python."""
-    rewriting = _Timing(on_gpu=_ON_GPU.search(text) is not None)
-    changed = ast.fix_missing_locations(rewriting.visit(ast.parse(text)))
-    if not rewriting.sites:
+    """The wrapper with the time taken around kernels; None if it calls none from Python.
+
+    Each function that runs kernels asks `OPENED(is_entry)` for the list to note times in. The entry
+    hands it over: `ENDED(times, sizes)`.
+    """
+    timing = _Timing(on_gpu=_ON_GPU.search(text) is not None)
+    changed = ast.fix_missing_locations(timing.visit(ast.parse(text)))
+    if not timing.lines:
         return None
-    code = compile(changed, path, "exec")
-    return TimedWrapper(code, tuple(rewriting.sites), rewriting.on_gpu)
+    return TimedWrapper(compile(changed, path, "exec"), tuple(timing.lines), timing.on_gpu)
 
 
 class _Timing(_Rewriter):
-    """Adds the clock to every function of the wrapper that calls kernels."""
+    """Adds the clock to every function of the wrapper that runs kernels."""
 
     def __init__(self, *, on_gpu: bool) -> None:
         self.on_gpu = on_gpu
-        self.sites: list[Site] = []
+        self.lines: list[KernelLine] = []
+        self._ended = ""
 
     def change(self, function: ast.FunctionDef) -> None:
-        known = len(self.sites)
-        body = self.changed(function.body)
         is_entry = function.name == "call"
-        if is_entry or len(self.sites) > known:
-            sizes = sorted({n for n in _assigned(function) if _SIZE.fullmatch(n)})
-            ended = f"{ENDED}({_TIMES}, {_BEGUN}, {_by_name(sizes)}, {is_entry})"
-            function.body = [
-                *_parsed(f"{_TIMES} = []\n{_BEGUN} = {CLOCK}()"),
-                *_before_return(body, ended),
-            ]
+        # On the function's own level, where they always have a value.
+        names = {name for statement in function.body for name in _assigned_names(statement)}
+        sizes = sorted(name for name in names if _SIZE.fullmatch(name))
+        self._ended = f"{ENDED}({_TIMES}, {_by_name(sizes)})" if is_entry else ""
+        opened = _parsed(f"{_TIMES} = {OPENED}({is_entry})")
+        function.body = [*opened, *self.changed(function.body)]
 
     def around(self, statement: ast.stmt) -> list[ast.stmt]:
+        if isinstance(statement, ast.Return):
+            return [*_parsed(self._ended), statement]
         call = kernel_call(statement)
         if call is None or call[0].startswith(_PARTS):
             return [statement]
-        site = Site(len(self.sites), statement.lineno, call[0])
-        self.sites.append(site)
-        before = f"{BEFORE}({site.number})\n" if self.on_gpu else ""
-        after = f"\n{AFTER}({site.number})" if self.on_gpu else ""
-        noted = f"{_TIMES} += ({site.number}, {_FROM}, {CLOCK}())"
+        number = len(self.lines)
+        self.lines.append(KernelLine(statement.lineno, call[0]))
+        before, after = (f"{name}({number})\n" * self.on_gpu for name in (BEFORE, AFTER))
         return [
             *_parsed(f"{before}{_FROM} = {CLOCK}()"),
             statement,
-            *_parsed(f"{noted}{after}"),
+            *_parsed(f"{_TIMES} += ({number}, {_FROM}, {CLOCK}())\n{after}"),
         ]
-
-
-def _assigned(function: ast.FunctionDef) -> set[str]:
-    """Names that a function assigns on its own level, where they always have a value."""
-    targets = [t for s in function.body if isinstance(s, ast.Assign) for t in s.targets]
-    return {target.id for target in targets if isinstance(target, ast.Name)}
-
-
-def _before_return(body: list[ast.stmt], text: str) -> list[ast.stmt]:
-    found: list[ast.stmt] = []
-    for statement in body:
-        if isinstance(statement, (ast.With, ast.If, ast.For)):
-            statement.body = _before_return(statement.body, text)
-        if isinstance(statement, ast.Return):
-            found += _parsed(text)
-        found.append(statement)
-    return found
 
 
 # --- A Python wrapper rewritten so that it says where each of its variables lies in memory --------

@@ -1,12 +1,16 @@
-"""What `inductoscope profile` runs several times over: --try, --advise, --autotune."""
+"""`inductoscope profile`."""
 
 from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
@@ -17,166 +21,11 @@ from inductoscope.errors import UsageError
 
 if TYPE_CHECKING:
     from inductoscope.model.entities import Ending
-    from inductoscope.profiling.flips import Flip
     from inductoscope.profiling.turns import TimedRun
-    from inductoscope.views.report.progress import ProgressLine
-
+    from inductoscope.views.report.terminal import Printer
 
 # The program ran, and nothing in it could be measured.
 NOTHING_MEASURED = 4
-
-
-def advise_on(
-    to_run: list[str], output: Path | None, time_limit: float, json_path: str | None, *, quiet: bool
-) -> None:
-    """Run the program once, then with each change that may help, and print what it saves."""
-    import tempfile
-
-    from inductoscope.model.fold import load
-    from inductoscope.profiling.evidence import RecordedEvidence, costs_of
-    from inductoscope.profiling.flip_trials import Budget, TrialResults, try_flips
-    from inductoscope.profiling.flips import flips_for, predicted_alone
-    from inductoscope.profiling.kernel_profile import profile_of, run_profiled
-    from inductoscope.recording.location import create_recording
-    from inductoscope.recording.profile_file import ADVICE, profile_path
-    from inductoscope.views.report.advice import advice_view, print_advice
-    from inductoscope.views.report.profile import headline
-    from inductoscope.views.report.progress import ProgressLine
-    from inductoscope.views.report.terminal import Printer, write_json
-
-    folder = create_recording(to_run, output=output, fresh=True).absolute()
-    stdout = STANDARD_ERROR if json_path == "-" else None
-    ending = run_profiled(to_run, folder, stdout=stdout)
-    recording = load(folder)
-    with (
-        tempfile.TemporaryDirectory(prefix="inductoscope-advice-") as trials,
-        ProgressLine(quiet=quiet) as progress,
-    ):
-        profile = profile_of(folder, measure_anew=False, with_eager=False, say=progress.say).profile
-        flips, budget = flips_for(recording, profile), Budget(seconds=time_limit)
-
-        def predict(flips: Sequence[Flip], inputs: Path) -> Sequence[Flip]:
-            progress.say("compiling its graphs alone, with and without what may help")
-            return predicted_alone(recording, flips, inputs)
-
-        if ending.exit_code != 0:
-            results = TrialResults((), None, _fails(ending))
-        elif profile.is_empty:
-            results = TrialResults((), None, headline(profile))
-        else:
-            results = try_flips(to_run, flips, Path(trials), budget, progress.say, predict=predict)
-    costs = costs_of(RecordedEvidence(recording, profile))
-    view = advice_view(results, to_run, str(folder), costs)
-    if json_path != "-":
-        print_advice(Printer(sys.stderr), view)
-    for path in filter(None, (json_path, str(profile_path(folder, ADVICE)))):
-        write_json(view, path)
-    if ending.exit_code != 0:
-        end_as(ending.exit_code, ending.signal)
-    if results.base is None and not results.trials:
-        sys.exit(NOTHING_MEASURED)
-
-
-def _fails(ending: Ending) -> str:
-    how = f"signal {ending.signal}" if ending.signal else f"exit code {ending.exit_code}"
-    return f"The program ended with {how}, so nothing was tried."
-
-
-def _end_if_failed(run: TimedRun | None) -> None:
-    """End as a run of the program did that failed; what it said last was not shown yet."""
-    from inductoscope.launch.program import ending_from
-    from inductoscope.views.report.terminal import Printer
-
-    if run is None or run.exit_code is None:
-        return
-    ending, printer = ending_from(run.exit_code, run.seconds), Printer(sys.stderr)
-    printer.code(run.output, indent=0)
-    printer.line(_fails(ending))
-    end_as(ending.exit_code, ending.signal)
-
-
-def examine_autotuning(
-    to_run: list[str],
-    output: Path | None,
-    limits: tuple[int, float],
-    json_path: str | None,
-    *,
-    quiet: bool,
-) -> None:
-    """Run the program once profiled, then with and without autotuning, and print what it gains."""
-    import tempfile
-
-    from inductoscope.model.fold import load
-    from inductoscope.profiling.autotuning import TuningResult, examine_tuning, searches_of
-    from inductoscope.profiling.kernel_profile import profile_of, run_profiled
-    from inductoscope.recording.location import create_recording
-    from inductoscope.views.report.progress import ProgressLine
-    from inductoscope.views.report.setting_trials import print_tuning, tuning_view
-    from inductoscope.views.report.terminal import Printer, write_json
-
-    folder = create_recording(to_run, output=output, fresh=True).absolute()
-    stdout = STANDARD_ERROR if json_path == "-" else None
-    ending = run_profiled(to_run, folder, stdout=stdout)
-    turns, seconds = limits
-    with (
-        tempfile.TemporaryDirectory(prefix="inductoscope-tuning-") as runs,
-        ProgressLine(quiet=quiet) as progress,
-    ):
-        profile = profile_of(folder, measure_anew=False, with_eager=False, say=progress.say).profile
-        searches = searches_of(load(folder), profile)
-        result = TuningResult(searches)
-        if ending.exit_code == 0:
-            result = examine_tuning(
-                to_run, searches, Path(runs), turns=turns, seconds=seconds, say=progress.say
-            )
-    view = tuning_view(result, to_run, str(folder), turns)
-    if json_path:
-        write_json(view, json_path)
-    if json_path != "-":
-        print_tuning(Printer(sys.stderr), view)
-    if ending.exit_code != 0:
-        Printer(sys.stderr).line(_fails(ending))
-        end_as(ending.exit_code, ending.signal)
-    _end_if_failed(result.trials.failed if result.trials else None)
-    if profile.is_empty:
-        sys.exit(NOTHING_MEASURED)
-
-
-def compare_settings(
-    to_run: list[str],
-    tries: tuple[str, ...],
-    turns: int,
-    time_limit: float,
-    json_path: str | None,
-    *,
-    quiet: bool,
-) -> None:
-    """Run the program with each setting in turns, and print how they compare."""
-    import tempfile
-
-    from inductoscope.profiling.turns import known_settings, try_settings, variants_of
-    from inductoscope.views.report.progress import ProgressLine
-    from inductoscope.views.report.setting_trials import print_trials, trials_view
-    from inductoscope.views.report.terminal import Printer, write_json
-
-    variants = variants_of(tries, known_settings())
-    with (
-        tempfile.TemporaryDirectory(prefix="inductoscope-tries-") as folder,
-        ProgressLine(quiet=quiet) as progress,
-    ):
-        trials = try_settings(
-            to_run, variants, Path(folder), turns=turns, seconds=time_limit, say=progress.say
-        )
-    view = trials_view(trials, to_run, turns)
-    if json_path:
-        write_json(view, json_path)
-    if json_path != "-" and trials.failed is None:
-        print_trials(Printer(sys.stdout), view)
-    _end_if_failed(trials.failed)
-    sys.exit(0 if view["calls"] else NOTHING_MEASURED)
-
-
-# --- `inductoscope profile` -----------------------------------------------------------------------
 
 # What there is to profile, by the parameter that asks for it, and what else that heeds.
 _MODES = {
@@ -325,51 +174,25 @@ def command(
     Exit code: the program's; 4 if it ended well and no compiled call was made.
     """
     from inductoscope.launch.program import resolve_command
-    from inductoscope.profiling.kernel_profile import profile_of, run_profiled
-    from inductoscope.recording.location import create_recording
-    from inductoscope.recording.profile_file import KERNELS, profile_path
-    from inductoscope.views.report.profile import print_profile, profile_view
-    from inductoscope.views.report.progress import ProgressLine
-    from inductoscope.views.report.terminal import Printer, write_json
 
     _refuse_what_would_be_ignored(context)
-    to_run = resolve_command(words)
+    request = _Request(
+        resolve_command(words), output, json_path, turns, time_limit, not no_eager, quiet
+    )
     # Children and temporary folders go when the tool does; the program gets the signal itself.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if tries:
-        compare_settings(to_run, tries, turns, time_limit, json_path, quiet=quiet)
-        return
-    if advise:
-        advise_on(to_run, output, time_limit, json_path, quiet=quiet)
-        return
-    if memory:
-        limits = (turns, time_limit)
-        _profile_memory(to_run, output, limits, json_path, with_eager=not no_eager, quiet=quiet)
-        return
-    if tuning:
-        examine_autotuning(to_run, output, (turns, time_limit), json_path, quiet=quiet)
-        return
-    if compile_time:
-        _profile_compile(to_run, output, grow or 0, json_path, quiet=quiet)
-        return
-    folder = create_recording(to_run, output=output, fresh=True).absolute()
-    # With --json -, standard output is for the JSON alone.
-    stdout = STANDARD_ERROR if json_path == "-" else None
-    ending = run_profiled(to_run, folder, stdout=stdout)
-    progress: ProgressLine
-    with ProgressLine(quiet=quiet) as progress:
-        found = profile_of(
-            folder, measure_anew=measure_machine, with_eager=not no_eager, say=progress.say
-        )
-    view = profile_view(found, str(folder), ending)
-    if json_path != "-":
-        print_profile(Printer(sys.stderr), view)
-    # Last, because the disk may be full.
-    for path in filter(None, (json_path, str(profile_path(folder, KERNELS)))):
-        write_json(view, path)
-    if found.profile.is_empty and ending.exit_code == 0:
-        sys.exit(NOTHING_MEASURED)
-    end_as(ending.exit_code, ending.signal)
+        _compare_settings(request, tries)
+    elif advise:
+        _advise(request)
+    elif memory:
+        _profile_memory(request)
+    elif tuning:
+        _examine_autotuning(request)
+    elif compile_time:
+        _profile_compile(request, grow or 0)
+    else:
+        _profile_kernels(request, measure_machine=measure_machine)
 
 
 def _refuse_what_would_be_ignored(context: click.Context) -> None:
@@ -394,75 +217,214 @@ def _refuse_what_would_be_ignored(context: click.Context) -> None:
         raise UsageError(f"{option} is for {listed}: give that, too.")
 
 
-def _profile_compile(
-    to_run: list[str], output: Path | None, grow: int, json_path: str | None, *, quiet: bool
-) -> None:
-    """Run the program cold and warm, and print where its compile time goes."""
-    from dataclasses import replace
+@dataclass(frozen=True)
+class _Request:
+    """The program to profile, and how."""
 
-    from inductoscope.doctor.runs import measure_growth
-    from inductoscope.profiling.compile_times import profile_compile
-    from inductoscope.recording.location import create_recording
-    from inductoscope.recording.profile_file import COMPILE, profile_path
-    from inductoscope.views.report.compile_profile import (
-        compile_profile_view,
-        print_compile_profile,
-    )
-    from inductoscope.views.report.progress import ProgressLine
-    from inductoscope.views.report.terminal import Printer, write_json
+    command: list[str]
+    output: Path | None
+    json_path: str | None
+    turns: int
+    time_limit: float
+    with_eager: bool
+    quiet: bool
 
-    folder = create_recording(to_run, output=output, fresh=True).absolute()
-    stdout = STANDARD_ERROR if json_path == "-" else None
-    with ProgressLine(quiet=quiet) as progress:
-        profile = profile_compile(to_run, folder, stdout=stdout, say=progress.say)
-        if grow and profile.warm is not None:
-            growth = measure_growth(to_run, folder, profile.cold.costs, grow, progress.say)
-            profile = replace(profile, growth=growth)
-    view = compile_profile_view(profile)
-    if json_path != "-":
-        print_compile_profile(Printer(sys.stderr), profile)
-    for path in filter(None, (json_path, str(profile_path(folder, COMPILE)))):
-        write_json(view, path)
-    ending = profile.cold.ending
-    if profile.is_empty and ending.exit_code == 0:
+    @cached_property
+    def folder(self) -> Path:
+        """The recording."""
+        from inductoscope.recording.location import create_recording
+
+        return create_recording(self.command, output=self.output, fresh=True).absolute()
+
+    @property
+    def stdout(self) -> int | None:
+        """Where the program writes to: with --json -, standard output is for the JSON alone."""
+        return STANDARD_ERROR if self.json_path == "-" else None
+
+    @contextmanager
+    def progress(self) -> Iterator[tuple[Callable[[str], None], Path]]:
+        """A function that shows progress, and a folder for trials."""
+        from inductoscope.views.report.progress import ProgressLine
+
+        with (
+            tempfile.TemporaryDirectory(prefix="inductoscope-profile-") as trials,
+            ProgressLine(quiet=self.quiet) as progress,
+        ):
+            yield progress.say, Path(trials)
+
+    def show(
+        self,
+        view: Mapping[str, Any],
+        print_view: Callable[[Printer, Mapping[str, Any]], None] | None,
+        kept_as: str = "",
+    ) -> None:
+        """Print a view, and write it as JSON; also into the recording, for the page."""
+        from inductoscope.recording.profile_file import profile_path
+        from inductoscope.views.report.terminal import Printer, write_json
+
+        if self.json_path != "-" and print_view is not None:
+            # Settings that were tried are the result; else that is what the program prints.
+            print_view(Printer(sys.stderr if "recording" in view else sys.stdout), view)
+        # Last, because the disk may be full.
+        if self.json_path:
+            write_json(view, self.json_path)
+        if kept_as:
+            write_json(view, str(profile_path(self.folder, kept_as)))
+
+
+def _end(ending: Ending, *, is_empty: bool) -> None:
+    """End as the program did, unless there was nothing to measure."""
+    if is_empty and ending.exit_code == 0:
         sys.exit(NOTHING_MEASURED)
     end_as(ending.exit_code, ending.signal)
 
 
-def _profile_memory(
-    to_run: list[str],
-    output: Path | None,
-    limits: tuple[int, float],
-    json_path: str | None,
-    *,
-    with_eager: bool,
-    quiet: bool,
-) -> None:
+def _profile_kernels(request: _Request, *, measure_machine: bool) -> None:
+    """Run the program with every kernel timed, and print how near each is to its floor."""
+    from inductoscope.profiling.kernel_profile import profile_of, run_profiled
+    from inductoscope.recording.profile_file import KERNELS
+    from inductoscope.views.report.profile import print_profile, profile_view
+
+    ending = run_profiled(request.command, request.folder, stdout=request.stdout)
+    with request.progress() as (say, _):
+        found = profile_of(
+            request.folder, measure_anew=measure_machine, with_eager=request.with_eager, say=say
+        )
+    request.show(profile_view(found, str(request.folder), ending), print_profile, KERNELS)
+    _end(ending, is_empty=found.profile.is_empty)
+
+
+def _profile_compile(request: _Request, grow: int) -> None:
+    """Run the program cold and warm, and print where its compile time goes."""
+    from inductoscope.doctor.runs import measure_growth
+    from inductoscope.profiling.compile_times import profile_compile
+    from inductoscope.recording.profile_file import COMPILE
+    from inductoscope.views.report.compile_profile import (
+        compile_profile_view,
+        print_compile_profile,
+    )
+
+    command, folder = request.command, request.folder
+    with request.progress() as (say, _):
+        profile = profile_compile(command, folder, stdout=request.stdout, say=say)
+        if grow and profile.warm is not None:
+            growth = measure_growth(command, folder, profile.cold.costs, grow, say)
+            profile = replace(profile, growth=growth)
+    request.show(
+        compile_profile_view(profile),
+        lambda printer, view: print_compile_profile(printer, profile),
+        COMPILE,
+    )
+    _end(profile.cold.ending, is_empty=profile.is_empty)
+
+
+def _profile_memory(request: _Request) -> None:
     """Run the program with its memory traced, and print what is alive at the peak."""
     from inductoscope.profiling.memory_trials import TrialLimits, profile_memory
-    from inductoscope.recording.location import create_recording
-    from inductoscope.recording.profile_file import MEMORY, profile_path
+    from inductoscope.recording.profile_file import MEMORY
     from inductoscope.views.report.memory_profile import memory_view, print_memory
-    from inductoscope.views.report.progress import ProgressLine
-    from inductoscope.views.report.terminal import Printer, write_json
 
-    folder = create_recording(to_run, output=output, fresh=True).absolute()
-    stdout = STANDARD_ERROR if json_path == "-" else None
-    with ProgressLine(quiet=quiet) as progress:
+    with request.progress() as (say, _):
         profile = profile_memory(
-            to_run,
-            folder,
-            stdout=stdout,
-            limits=TrialLimits(*limits),
-            with_eager=with_eager,
-            say=progress.say,
+            request.command,
+            request.folder,
+            stdout=request.stdout,
+            limits=TrialLimits(request.turns, request.time_limit),
+            with_eager=request.with_eager,
+            say=say,
         )
-    view = memory_view(profile)
-    write_json(view, str(profile_path(folder, MEMORY)))
-    if json_path:
-        write_json(view, json_path)
-    if json_path != "-":
-        print_memory(Printer(sys.stderr), view)
-    if profile.is_empty and profile.ending.exit_code == 0:
+    request.show(memory_view(profile), print_memory, MEMORY)
+    _end(profile.ending, is_empty=profile.is_empty)
+
+
+def _advise(request: _Request) -> None:
+    """Run the program once, then with each change that may help, and print what it saves."""
+    from inductoscope.model.fold import load
+    from inductoscope.profiling.evidence import RecordedEvidence, costs_of
+    from inductoscope.profiling.flip_trials import Budget, TrialResults, try_flips
+    from inductoscope.profiling.flips import flips_for
+    from inductoscope.profiling.kernel_profile import profile_of, run_profiled
+    from inductoscope.recording.profile_file import ADVICE
+    from inductoscope.views.report.advice import advice_view, print_advice
+    from inductoscope.views.report.profile import headline
+
+    ending = run_profiled(request.command, request.folder, stdout=request.stdout)
+    with request.progress() as (say, trials):
+        profile = profile_of(request.folder, measure_anew=False, with_eager=False, say=say).profile
+        recording = load(request.folder)
+        if ending.exit_code != 0:
+            results = TrialResults((), None, _fails(ending))
+        elif profile.is_empty:
+            results = TrialResults((), None, headline(profile))
+        else:
+            flips, budget = flips_for(recording, profile), Budget(seconds=request.time_limit)
+            results = try_flips(request.command, flips, trials, budget, say)
+    costs = costs_of(RecordedEvidence(recording, profile))
+    view = advice_view(results, request.command, str(request.folder), costs)
+    request.show(view, print_advice, ADVICE)
+    if ending.exit_code != 0:
+        end_as(ending.exit_code, ending.signal)
+    if results.base is None and not results.trials:
         sys.exit(NOTHING_MEASURED)
-    end_as(profile.ending.exit_code, profile.ending.signal)
+
+
+def _examine_autotuning(request: _Request) -> None:
+    """Run the program once profiled, then with and without autotuning, and print what it gains."""
+    from inductoscope.model.fold import load
+    from inductoscope.profiling.autotuning import TuningResult, examine_tuning, searches_of
+    from inductoscope.profiling.kernel_profile import profile_of, run_profiled
+    from inductoscope.views.report.setting_trials import print_tuning, tuning_view
+    from inductoscope.views.report.terminal import Printer
+
+    turns, seconds = request.turns, request.time_limit
+    ending = run_profiled(request.command, request.folder, stdout=request.stdout)
+    with request.progress() as (say, trials):
+        profile = profile_of(request.folder, measure_anew=False, with_eager=False, say=say).profile
+        searches = searches_of(load(request.folder), profile)
+        result = TuningResult(searches)
+        if ending.exit_code == 0:
+            result = examine_tuning(
+                request.command, searches, trials, turns=turns, seconds=seconds, say=say
+            )
+    request.show(tuning_view(result, request.command, str(request.folder), turns), print_tuning)
+    if ending.exit_code != 0:
+        Printer(sys.stderr).line(_fails(ending))
+        end_as(ending.exit_code, ending.signal)
+    _end_if_failed(result.trials.failed if result.trials else None)
+    if profile.is_empty:
+        sys.exit(NOTHING_MEASURED)
+
+
+def _compare_settings(request: _Request, tries: tuple[str, ...]) -> None:
+    """Run the program with each setting in turns, and print how they compare."""
+    from inductoscope.profiling.turns import known_settings, try_settings, variants_of
+    from inductoscope.views.report.setting_trials import print_trials, trials_view
+
+    turns, seconds = request.turns, request.time_limit
+    variants = variants_of(tries, known_settings())
+    with request.progress() as (say, folder):
+        trials = try_settings(
+            request.command, variants, folder, turns=turns, seconds=seconds, say=say
+        )
+    view = trials_view(trials, request.command, turns)
+    request.show(view, print_trials if trials.failed is None else None)
+    _end_if_failed(trials.failed)
+    sys.exit(0 if view["calls"] else NOTHING_MEASURED)
+
+
+def _fails(ending: Ending) -> str:
+    how = f"signal {ending.signal}" if ending.signal else f"exit code {ending.exit_code}"
+    return f"The program ended with {how}, so nothing was tried."
+
+
+def _end_if_failed(run: TimedRun | None) -> None:
+    """End as a run of the program did that failed; what it said last was not shown yet."""
+    from inductoscope.launch.program import ending_from
+    from inductoscope.views.report.terminal import Printer
+
+    if run is None or run.exit_code is None:
+        return
+    ending, printer = ending_from(run.exit_code, run.seconds), Printer(sys.stderr)
+    printer.code(run.output, indent=0)
+    printer.line(_fails(ending))
+    end_as(ending.exit_code, ending.signal)

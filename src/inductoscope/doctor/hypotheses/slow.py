@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -46,7 +45,7 @@ from inductoscope.profiling.flip_trials import (
     try_cold,
     try_flips,
 )
-from inductoscope.profiling.flips import Flip, flips_for, predicted_alone
+from inductoscope.profiling.flips import Flip, flips_for
 from inductoscope.profiling.statistics import SLOWER
 from inductoscope.torch_facts import stages
 from inductoscope.wording import count_of
@@ -158,12 +157,9 @@ def slower_than_eager(case: ProgramCase) -> Verdict | None:
     case.say("compiled calls may be slower than eager; timing both in turns")
     possible = flips_for(case.recording)
     flips = [flip for flip in possible if not flip.is_tried_cold and not flip.warning]
-    predict = functools.partial(predicted_alone, case.recording)
     budget = Budget(seconds=LONGEST_TO_TIME, total=TIME_FOR_TRIALS, than_eager=_SLOW)
     with trials_in(case) as folder:
-        results = try_flips(
-            case.runs.command, flips, folder, budget, case.say, case.runs.stdin, predict=predict
-        )
+        results = try_flips(case.runs.command, flips, folder, budget, case.say, case.runs.stdin)
     case.runs.count += results.runs
     slow = slow_function(results.base) if results.base is not None else None
     return None if slow is None else _verdict(case, results, slow)

@@ -1,4 +1,10 @@
-"""Inside the program: looks at tensors in a way that the program's own modes do not see."""
+"""The memory profiler inside a process of the user's program.
+
+It traces memory from one call of a compiled function to its next one. A forward pass, its backward
+pass and the optimizer lie between two calls, so a step holds all of them. torch's allocators report
+every allocation and free to torch.profiler; rewritten wrappers say which buffer lies where. Some
+calls of each function are traced, and of these the step with the highest peak is kept.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +20,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
@@ -45,6 +50,36 @@ from inductoscope.profiling.memory_trace import (
     WrapperCall,
 )
 
+# The kind, name and place of a function.
+Thing = tuple[str, str, str]
+
+# Calls that are traced: the first only until a later one is, then some of all that follow.
+_EARLY = 4
+_MOST_STEPS = 8
+# Calls whose results are kept to compare them with another run.
+_COMPARED = 3
+# A step that takes longer is ended.
+LONGEST = 60.0
+# How deep arguments and states are searched for tensors.
+_DEPTH = 4
+
+NEXT_CALL, PROGRAM_ENDED, TIME_UP = "next call", "end of the program", "time limit"
+OWN_PROFILER = (
+    "The program uses torch.profiler itself: memory was not traced while it did, because only one "
+    "profiler can run at a time."
+)
+THREADS = (
+    "The program calls compiled functions from several threads. Only what the thread of the first "
+    "call allocates is traced."
+)
+NO_TABLE = (
+    "torch does not say how much memory it had handed out on the CPU: what was there before a step "
+    "is counted from tensors that Python can reach, and frees of it are not seen."
+)
+
+
+# --- looking at tensors ---------------------------------------------------------------------------
+
 
 @contextlib.contextmanager
 def unseen() -> Iterator[None]:
@@ -70,17 +105,20 @@ def _storage(tensor: Any) -> tuple[int, int]:
         return storage.data_ptr(), storage.nbytes()
 
 
-def is_plain(tensor: Any) -> bool:
-    """Whether it is torch's own tensor: what a program's own kind answers is its business."""
-    import torch
-
-    return type(tensor) in (torch.Tensor, torch.nn.Parameter)
-
-
-# --- Inside the program: who holds memory now. Weights, their gradients, states of optimizers -----
-
-# How deep arguments and states are searched for tensors.
-_DEPTH = 4
+def tensors_in(value: Any, name: str = "", depth: int = _DEPTH) -> Iterator[tuple[str, Any]]:
+    """Tensors in lists, tuples and dictionaries, with the way to each."""
+    torch: Any = sys.modules["torch"]
+    if isinstance(value, torch.Tensor):
+        yield name, value
+        return
+    parts: Iterator[tuple[Any, Any]] = iter(())
+    if depth and isinstance(value, Mapping):
+        parts = iter(value.items())
+    elif depth and isinstance(value, (list, tuple)):
+        parts = enumerate(value)
+    for key, part in parts:
+        way = f"{name} {key}".strip() if isinstance(key, (str, int)) else name
+        yield from tensors_in(part, way, depth - 1)
 
 
 def held_memory(arguments: Mapping[Any, Any] | None = None) -> tuple[HeldMemory, ...]:
@@ -100,13 +138,24 @@ def held_memory(arguments: Mapping[Any, Any] | None = None) -> tuple[HeldMemory,
 
 def _holders(arguments: Mapping[Any, Any]) -> Iterator[tuple[Any, str, str]]:
     torch: Any = sys.modules["torch"]
-    plain = (torch.Tensor, torch.nn.Parameter)
     # By their types alone: what a program's own objects answer when asked is theirs to say.
     objects = [(thing, type(thing)) for thing in gc.get_objects()]
+    tensors = [thing for thing, cls in objects if cls in (torch.Tensor, torch.nn.Parameter)]
     modules = [thing for thing, cls in objects if issubclass(cls, torch.nn.Module)]
-    tensors = [thing for thing, cls in objects if cls in plain]
-    yield from _of_modules(modules)
-    yield from _of_weights(tensors, torch.nn.Parameter)
+    # Those of the outermost modules have the longest names, which say most.
+    for module in sorted(modules, key=lambda module: -len(list(module.modules()))):
+        for name, weight in module.named_parameters():
+            yield weight, WEIGHT, name
+            if weight.grad is not None:
+                yield weight.grad, GRADIENT, f"gradient of {name}"
+        for name, constant in module.named_buffers():
+            yield constant, CONSTANT, name
+    for tensor in tensors:
+        # Learned outside of a module.
+        if tensor.is_leaf and tensor.requires_grad:
+            yield tensor, WEIGHT, ""
+            if tensor.grad is not None:
+                yield tensor.grad, GRADIENT, ""
     for thing, cls in objects:
         if issubclass(cls, torch.optim.Optimizer):
             for name, tensor in tensors_in(getattr(thing, "state", None)):
@@ -117,45 +166,7 @@ def _holders(arguments: Mapping[Any, Any]) -> Iterator[tuple[Any, str, str]]:
         yield tensor, HELD, ""
 
 
-def _of_modules(modules: Sequence[Any]) -> Iterator[tuple[Any, str, str]]:
-    """Those of the outermost modules have the longest names, which say most."""
-    for module in sorted(modules, key=lambda module: -len(list(module.modules()))):
-        for name, weight in module.named_parameters():
-            yield weight, WEIGHT, name
-            if weight.grad is not None:
-                yield weight.grad, GRADIENT, f"gradient of {name}"
-        for name, constant in module.named_buffers():
-            yield constant, CONSTANT, name
-
-
-def _of_weights(tensors: Sequence[Any], parameter: type) -> Iterator[tuple[Any, str, str]]:
-    """What is learned outside of a module."""
-    for tensor in tensors:
-        if tensor.is_leaf and tensor.requires_grad:
-            if isinstance(tensor, parameter):
-                yield tensor, WEIGHT, ""
-            if tensor.grad is not None:
-                yield tensor.grad, GRADIENT, ""
-            if not isinstance(tensor, parameter):
-                yield tensor, WEIGHT, ""
-
-
-def tensors_in(value: Any, name: str = "", depth: int = _DEPTH) -> Iterator[tuple[str, Any]]:
-    """Tensors in lists, tuples and dictionaries, with the way to each."""
-    torch: Any = sys.modules["torch"]
-    if isinstance(value, torch.Tensor):
-        yield name, value
-    elif depth and isinstance(value, (list, tuple)):
-        for number, part in enumerate(value):
-            yield from tensors_in(part, f"{name} {number}".strip(), depth - 1)
-    elif depth and isinstance(value, Mapping):
-        for key, part in value.items():
-            is_named = isinstance(key, (str, int))
-            yield from tensors_in(part, f"{name} {key}".strip() if is_named else name, depth - 1)
-
-
-# --------------------------------------------------------------------------------------------------
-# Inside the program: what a call returned, in a few numbers, to compare it with another run.
+# --- the results of calls -------------------------------------------------------------------------
 
 _MOST_TENSORS = 256
 _MOST_VALUES = 16
@@ -163,8 +174,11 @@ _MOST_VALUES = 16
 
 def summaries_of(result: Any) -> tuple[TensorSummary, ...]:
     """Every plain tensor of a result; those that cannot be added up are left out."""
+    import torch
+
+    # A program's own kind of tensor may answer anything.
+    plain = (t for _, t in tensors_in(result) if type(t) in (torch.Tensor, torch.nn.Parameter))
     with unseen():
-        plain = (tensor for _, tensor in tensors_in(result) if is_plain(tensor))
         found = [SCOPE.attempt(_summary, tensor) for tensor in islice(plain, _MOST_TENSORS)]
     return tuple(summary for summary in found if summary is not BROKEN)
 
@@ -172,97 +186,28 @@ def summaries_of(result: Any) -> tuple[TensorSummary, ...]:
 def _summary(tensor: Any) -> TensorSummary:
     torch: Any = sys.modules["torch"]
     real = torch.view_as_real(tensor) if tensor.is_complex() else tensor
-    if not real.is_floating_point():
-        total = float(real.sum(dtype=torch.int64))
-        norm = math.fabs(total)
-    else:
+    if real.is_floating_point():
         total = float(real.sum(dtype=torch.float64))
         norm = float(torch.linalg.vector_norm(real, dtype=torch.float64))
-    some = [float(real[place]) for place in _places(tuple(real.shape))]
-    return TensorSummary(tuple(tensor.shape), str(tensor.dtype), total, norm, tuple(some))
+    else:
+        total = float(real.sum(dtype=torch.int64))
+        norm = math.fabs(total)
+    count = min(real.numel(), _MOST_VALUES)
+    places = (number * real.numel() // count for number in range(count))
+    some = tuple(float(real[_position(place, real.shape)]) for place in places)
+    return TensorSummary(tuple(tensor.shape), str(tensor.dtype), total, norm, some)
 
 
-def _places(shape: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-    """Some places all over a tensor."""
-    count = math.prod(shape)
-    for number in range(min(count, _MOST_VALUES)):
-        flat = number * count // min(count, _MOST_VALUES)
-        place = []
-        for size in reversed(shape):
-            flat, at = divmod(flat, size)
-            place.append(at)
-        yield tuple(reversed(place))
+def _position(place: int, shape: Sequence[int]) -> tuple[int, ...]:
+    """The indices of an element, by its number."""
+    found: list[int] = []
+    for size in reversed(shape):
+        place, at = divmod(place, size)
+        found.insert(0, at)
+    return tuple(found)
 
 
-# --- Inside the program: has the main thread do something soon, whatever it is doing --------------
-#
-# Python runs the handlers of signals in the main thread, between two steps of the program. What
-# is asked for here looks to Python like such a signal, but none is sent: no system call is
-# interrupted.
-
-# One that programs hardly ever use; only Linux has them.
-_NUMBER: Any = signal.SIGRTMAX - 4 if hasattr(signal, "SIGRTMAX") else None
-# Seconds between two times that it is asked for the same.
-_ASK_EVERY = 0.05
-
-
-class MainThread:
-    """Runs `work` in the main thread when it is asked to."""
-
-    def __init__(self, work: Callable[[], None]) -> None:
-        self._work = work
-
-    def _asked(self, number: int, frame: Any) -> None:
-        self._work()
-
-    def prepare(self) -> None:
-        """To be called once in the main thread; a program that uses the signal itself keeps it."""
-        is_main = threading.get_ident() == threading.main_thread().ident
-        if _NUMBER is not None and is_main and signal.getsignal(_NUMBER) == signal.SIG_DFL:
-            signal.signal(_NUMBER, self._asked)
-
-    def ask(self) -> bool:
-        """Ask for it, from any thread; False if it cannot be asked."""
-        if _NUMBER is None or signal.getsignal(_NUMBER) != self._asked:
-            return False
-        _thread.interrupt_main(_NUMBER)
-        return True
-
-    def ask_until(self, is_done: Callable[[], bool], seconds: float) -> bool:
-        """Ask again and again until it is done; whether it is, after so many seconds at most."""
-        end = time.monotonic() + seconds
-        while not is_done() and time.monotonic() < end and self.ask():
-            time.sleep(_ASK_EVERY)
-        return is_done()
-
-
-class Deadline:
-    """Calls something on a thread of its own once the time is up, unless it is met before.
-
-    The thread is none of those that the program can count.
-    """
-
-    def __init__(self, seconds: float, missed: Callable[[], None]) -> None:
-        self._seconds, self._missed = seconds, missed
-        self._met = _thread.allocate_lock()
-        self._met.acquire()
-        _thread.start_new_thread(self._wait, ())
-
-    def _wait(self) -> None:
-        if not self._met.acquire(timeout=self._seconds):
-            self._missed()
-
-    def meet(self) -> None:
-        """It was done in time."""
-        if self._met.locked():
-            self._met.release()
-
-
-# --- Inside the program: what torch allocates and frees while it is traced, on every device -------
-#
-# torch's allocators report to torch.profiler. On the CPU they know the size of a block only if it
-# was allocated while they kept a table, which a switch in torch's library keeps from its import
-# on.
+# --- the trace ------------------------------------------------------------------------------------
 
 _SWITCH = "FLAGS_caffe2_report_cpu_memory_usage"
 # Moments that both clocks know.
@@ -270,7 +215,10 @@ _BEGUN, _ENDED = "inductoscope: trace begun", "inductoscope: trace ended"
 
 
 def keep_table() -> bool:
-    """Have the CPU allocator remember the size of every block; False if it cannot be told to."""
+    """Have the CPU allocator remember the size of every block; False if it cannot be told to.
+
+    It knows the size of a block that is freed only if it was allocated while the table was kept.
+    """
     import torch
 
     path = os.path.join(os.path.dirname(torch.__file__), "lib", "libc10.so")
@@ -287,8 +235,14 @@ class AllocationTrace:
     be set meanwhile; two moments that are known by both clocks say how far.
     """
 
-    def __init__(self, profiler: Any) -> None:
-        self._profiler = profiler
+    def __init__(self) -> None:
+        import torch
+
+        self._profiler = torch.profiler.profile(
+            activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True, acc_events=True
+        )
+        with used_by_the_tool():
+            self._profiler.start()
         self.begun = _mark(_BEGUN)
 
     def end(self) -> None:
@@ -297,7 +251,7 @@ class AllocationTrace:
             self._profiler.stop()
 
     def stop(self) -> tuple[AllocationEvent, ...]:
-        """End the trace; what was allocated and freed, in the order of time."""
+        """End the trace; the allocations and frees in the order of time."""
         ended = _mark(_ENDED)
         self.end()
         tree = self._profiler.profiler.kineto_results.experimental_event_tree()
@@ -321,27 +275,8 @@ def _mark(name: str) -> int:
         return time.monotonic_ns()
 
 
-def start_trace() -> AllocationTrace:
-    """Begin to trace."""
-    import torch
-
-    profiler = torch.profiler.profile(
-        activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True, acc_events=True
-    )
-    with used_by_the_tool():
-        profiler.start()
-    return AllocationTrace(profiler)
-
-
-def is_in_backward() -> bool:
-    """Whether autograd runs on this thread: what is then switched off, it switches on again."""
-    import torch
-
-    return bool(torch._C._current_graph_task_id() != -1)
-
-
 def _read(tree: Sequence[Any]) -> tuple[list[AllocationEvent], dict[str, int]]:
-    """What was allocated and freed, and when the marks were made, by the profiler's clock."""
+    """The allocations and frees, and when the marks were made, by the profiler's clock."""
     from torch._C._profiler import _EventType
 
     found, marks = [], {}
@@ -351,16 +286,8 @@ def _read(tree: Sequence[Any]) -> tuple[list[AllocationEvent], dict[str, int]]:
         event, operation = left.pop()
         kind, fields = event.typed
         if kind == _EventType.Allocation:
-            found.append(
-                AllocationEvent(
-                    event.start_time_ns,
-                    fields.ptr,
-                    fields.alloc_size,
-                    fields.total_allocated,
-                    str(fields.device),
-                    operation,
-                )
-            )
+            about = fields.ptr, fields.alloc_size, fields.total_allocated, str(fields.device)
+            found.append(AllocationEvent(event.start_time_ns, *about, operation))
         if kind == _EventType.TorchOp:
             operation = event.name
             if operation in (_BEGUN, _ENDED):
@@ -369,35 +296,48 @@ def _read(tree: Sequence[Any]) -> tuple[list[AllocationEvent], dict[str, int]]:
     return found, marks
 
 
-# --- Inside the program: traces memory from one call of a compiled function to its next one -------
-#
-# A forward pass, its backward pass and the optimizer lie between two calls, so a step holds all of
-# them. Some calls of each function are traced, and of these the step with the highest peak is kept.
+def _is_in_backward() -> bool:
+    """Whether autograd runs on this thread: what is then switched off, it switches on again."""
+    import torch
 
-# The kind, name and place of a function.
-Thing = tuple[str, str, str]
+    return bool(torch._C._current_graph_task_id() != -1)
 
-# Calls that are traced: the first only until a later one is, then some of all that follow.
-_EARLY = 4
-_MOST_STEPS = 8
-# Calls whose results are kept to compare them with another run.
-_COMPARED = 3
-# A step that takes longer is ended.
-LONGEST = 60.0
 
-NEXT_CALL, PROGRAM_ENDED, TIME_UP = "next call", "end of the program", "time limit"
-OWN_PROFILER = (
-    "The program uses torch.profiler itself: memory was not traced while it did, because only one "
-    "profiler can run at a time."
-)
-THREADS = (
-    "The program calls compiled functions from several threads. Only what the thread of the first "
-    "call allocates is traced."
-)
-NO_TABLE = (
-    "torch does not say how much memory it had handed out on the CPU: what was there before a step "
-    "is counted from tensors that Python can reach, and frees of it are not seen."
-)
+class _MainThread:
+    """Has the main thread do something soon, whatever it is doing.
+
+    A trace ends only on the thread that began it. Python runs the handlers of signals in the main
+    thread, between two steps of the program. A request looks to Python like such a signal, but none
+    is sent: no system call is interrupted.
+    """
+
+    # One that programs hardly ever use; only Linux has them.
+    _number: Any = signal.SIGRTMAX - 4 if hasattr(signal, "SIGRTMAX") else None
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        self._work = work
+
+    def prepare(self) -> None:
+        """To be called once in the main thread; a program that uses the signal itself keeps it."""
+        is_main = threading.get_ident() == threading.main_thread().ident
+        if self._number and is_main and signal.getsignal(self._number) == signal.SIG_DFL:
+            signal.signal(self._number, self._asked)
+
+    def _asked(self, number: int, frame: Any) -> None:
+        self._work()
+
+    def ask_until(self, is_done: Callable[[], bool], seconds: float) -> bool:
+        """Ask again and again until it is done; whether it is, after so many seconds at most."""
+        end = time.monotonic() + seconds
+        while not is_done() and time.monotonic() < end:
+            if not self._number or signal.getsignal(self._number) != self._asked:
+                break
+            _thread.interrupt_main(self._number)
+            time.sleep(0.05)
+        return is_done()
+
+
+# --- steps ----------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -406,7 +346,6 @@ class _OpenStep:
 
     thing: Thing
     number: int
-    begin: int
     trace: AllocationTrace
     before: tuple[HeldMemory, ...]
     compiles: int
@@ -414,7 +353,13 @@ class _OpenStep:
     calls: list[WrapperCall] = field(default_factory=list)
     # Times in which the tool itself allocated.
     own: list[tuple[int, int]] = field(default_factory=list)
-    deadline: Deadline | None = None
+    # Set when it has ended.
+    is_over: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def begin(self) -> int:
+        """When it began."""
+        return self.trace.begun
 
 
 class StepTracer:
@@ -423,13 +368,14 @@ class StepTracer:
     def __init__(self, longest: float = LONGEST) -> None:
         """`longest` is how many seconds a step may take."""
         self._longest = longest
-        self._main_thread = MainThread(self._end_at_once)
+        self._main_thread = _MainThread(self._end_at_once)
         self.profilers = ProgramProfilers(self._make_way)
         self.has_table = False
         # Raised whenever something is compiled.
         self.compiles = 0
         self._counts: Counter[Thing] = Counter()
         self._traced: Counter[Thing] = Counter()
+        # Functions that are called in steps of others.
         self._covered: set[Thing] = set()
         self._open: _OpenStep | None = None
         # The first call of a function that is under way, and its arguments.
@@ -495,18 +441,19 @@ class StepTracer:
 
     def call_ended(self, thing: Thing, result: Any) -> None:
         """An outermost call has returned."""
-        if not self._is_own_thread():
-            return
-        number = self._counts[thing]
-        if number <= _COMPARED:
-            self.note_result(thing[0] + " " + thing[1], number, result)
+        if self._is_own_thread() and self._counts[thing] <= _COMPARED:
+            self.note_result(f"{thing[0]} {thing[1]}", self._counts[thing], result)
 
     def note_result(self, thing: str, number: int, result: Any) -> None:
-        """What a call returned, in a few numbers; not while a CUDA graph is captured."""
+        """Keep what a call returned in a few numbers; not while a CUDA graph is captured."""
         if is_capturing():
             return
-        with self._own_work():
+        step, begun = self._open, time.monotonic_ns()
+        try:
             self._results.append(CallResult(thing, number, summaries_of(result)))
+        finally:
+            if step is not None:
+                step.own.append((begun, time.monotonic_ns()))
 
     # --- steps ------------------------------------------------------------------------------------
 
@@ -515,40 +462,38 @@ class StepTracer:
         if not self.profilers.leave_it_free:
             self.notes[OWN_PROFILER] = None
             return
-        trace = start_trace()
-        step = _OpenStep(thing, number, trace.begun, trace, before, self.compiles)
         self._main_thread.prepare()
-        self._open = step
-        step.deadline = Deadline(self._longest, lambda: self._time_is_up(step))
+        self._open = step = _OpenStep(thing, number, AllocationTrace(), before, self.compiles)
+        # None of the threads that the program can count.
+        _thread.start_new_thread(self._watch, (step,))
+
+    def _watch(self, step: _OpenStep) -> None:
+        """Have a step ended whose time is up.
+
+        One that began on another thread than the main one is ended by the next call there.
+        """
+        if not step.is_over.wait(self._longest):
+            self._main_thread.ask_until(lambda: self._open is not step, math.inf)
 
     def _taken(self) -> _OpenStep | None:
         """The step that was open until now: nobody else ends it."""
         step, self._open = self._open, None
-        if step is not None and step.deadline is not None:
-            step.deadline.meet()
+        if step is not None:
+            step.is_over.set()
         return step
 
     def _is_late(self, step: _OpenStep) -> bool:
         return time.monotonic_ns() - step.begin >= self._longest * 1e9
 
-    def _time_is_up(self, step: _OpenStep) -> None:
-        """On a thread of its own: a trace ends only on the thread on which it began.
-
-        Where that is not the main thread, the next call that is seen there ends it.
-        """
-        self._main_thread.ask_until(lambda: self._open is not step, math.inf)
-
     def _end_at_once(self) -> None:
         """On the main thread, which may be anywhere in the program."""
         step = self._open
-        if step is None or self._thread != threading.get_ident() or is_in_backward():
+        if step is None or self._thread != threading.get_ident() or _is_in_backward():
             return
         if self.profilers.are_used:
             SCOPE.guard(self._drop)
         elif self._is_late(step):
             SCOPE.guard(self.close, TIME_UP)
-
-    # --- profilers of the program's own -----------------------------------------------------------
 
     def _make_way(self) -> None:
         """The program is about to use torch's profiler: ours ends, and nothing of it is kept."""
@@ -571,7 +516,11 @@ class StepTracer:
         if step is None:
             return
         end = time.monotonic_ns()
-        events = tuple(event for event in step.trace.stop() if not _is_in(event.at, step.own))
+        events = (
+            event
+            for event in step.trace.stop()
+            if not any(begin <= event.at <= end for begin, end in step.own)
+        )
         kind, name, place = step.thing
         self._traced[step.thing] += 1
         found = TracedStep(
@@ -583,27 +532,18 @@ class StepTracer:
             end,
             step.compiles != self.compiles,
             ended_by,
-            events,
+            tuple(events),
             tuple(step.names),
             tuple(step.calls),
             step.before,
             held_memory(),
             self.has_table,
         )
-        if events:  # Without one, nothing is known of its memory.
-            self._peaks.append(StepPeak(name, step.number, peaks_of(found)))
+        if found.events:  # Without one, nothing is known of its memory.
+            self._peaks.append(StepPeak(name, step.number, found.peaks))
         known = self._kept.get(step.thing)
         if known is None or _rank(found) > _rank(known):
             self._kept[step.thing] = found
-
-    @contextmanager
-    def _own_work(self) -> Any:
-        step, begun = self._open, time.monotonic_ns()
-        try:
-            yield
-        finally:
-            if step is not None:
-                step.own.append((begun, time.monotonic_ns()))
 
     # --- calls of wrappers ------------------------------------------------------------------------
 
@@ -621,18 +561,18 @@ class StepTracer:
         step = self._open_here
         if step is None or not step.calls:
             return
-        now = time.monotonic_ns()
-        sizes: dict[str, int] = {}
+        sizes = {name: value for name, value in values.items() if type(value) is int}
         for name, value in values.items():
-            if type(value) is int:
-                sizes[name] = value
-                continue
-            address, size = memory_of(value)
-            if size:
-                step.names.append(NamedMemory(now, address, size, name, graph))
-        call = step.calls[-1]
+            if name not in sizes:
+                self._name(step, value, name, graph)
         if sizes:
-            step.calls[-1] = _changed(call, sizes={**call.sizes, **sizes})
+            call = step.calls[-1]
+            step.calls[-1] = replace(call, sizes={**call.sizes, **sizes})
+
+    def _name(self, step: _OpenStep, tensor: Any, name: str, graph: str, place: str = "") -> None:
+        address, size = memory_of(tensor)
+        if size:
+            step.names.append(NamedMemory(time.monotonic_ns(), address, size, name, graph, place))
 
     def graph_left(self, graph: str, result: Any) -> None:
         """A wrapper is about to return."""
@@ -642,22 +582,20 @@ class StepTracer:
         for number, call in reversed(list(enumerate(step.calls))):
             if call.graph == graph and not call.end:
                 returned = tuple(memory_of(tensor)[0] for _, tensor in tensors_in(result))
-                step.calls[number] = _changed(call, end=time.monotonic_ns(), returned=returned)
+                step.calls[number] = replace(call, end=time.monotonic_ns(), returned=returned)
                 return
 
     def operation_made(self, name: str, place: str, result: Any) -> None:
         """An operation in eager returned."""
         step = self._open_here
         if step is not None:
-            now = time.monotonic_ns()
             for _, tensor in tensors_in(result):
-                address, size = memory_of(tensor)
-                step.names.append(NamedMemory(now, address, size, name, "", place))
+                self._name(step, tensor, name, "", place)
 
     # --- what was seen ----------------------------------------------------------------------------
 
     def as_data(self, pid: int) -> ProcessMemory:
-        """Everything that was seen so far."""
+        """The steps so far."""
         if not self.has_table:
             self.notes[NO_TABLE] = None
         steps = tuple(self._kept.values())
@@ -666,35 +604,9 @@ class StepTracer:
         )
 
 
-def _is_in(at: int, spans: Sequence[tuple[int, int]]) -> bool:
-    return any(begin <= at <= end for begin, end in spans)
-
-
-def _changed(call: WrapperCall, **values: Any) -> WrapperCall:
-    return WrapperCall(**{**vars(call), **values})
-
-
-def peaks_of(step: TracedStep) -> dict[str, int]:
-    """The most bytes on each device while a step ran."""
-    found: dict[str, int] = {}
-    now: dict[str, int] = {}
-    for event in step.events:
-        before = now.setdefault(event.device, bytes_before(step, event))
-        now[event.device] = before + event.bytes
-        found[event.device] = max(found.get(event.device, before), now[event.device])
-    return found
-
-
-def bytes_before(step: TracedStep, first: AllocationEvent) -> int:
-    """Bytes that were in use on a device before its first event."""
-    if step.has_totals or first.device != "cpu":
-        return first.total - first.bytes
-    return sum(block.bytes for block in step.before if block.device == first.device)
-
-
 def _rank(step: TracedStep) -> tuple[bool, bool, int]:
     """Steps that show memory come first, then those in which nothing was compiled, then those with
     the highest peak.
     """
-    peak = max(peaks_of(step).values(), default=0)
+    peak = max(step.peaks.values(), default=0)
     return bool(step.events), not step.compiled and step.number > 1, peak

@@ -1,13 +1,13 @@
-"""The kernel profile as data: what was measured, and what can be said of it."""
+"""The kernel profile as data and on the terminal."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from inductoscope.model.entities import Ending
 from inductoscope.profiling.kernel_profile import (
-    ComparedRegion,
     EagerTimes,
     GraphProfile,
     KernelProfile,
@@ -17,26 +17,19 @@ from inductoscope.profiling.kernel_profile import (
     is_slower_than_eager,
     regions_of,
 )
-from inductoscope.profiling.machine import (
-    FUNCTIONS,
-    MATRIX,
-    TF32,
-    MachineLimits,
-)
-from inductoscope.profiling.statistics import NOISY, Sample, TimeComparison
-from inductoscope.profiling.timings import (
-    FUNCTION,
-    WHOLE,
-    CallTimes,
-    WholeCall,
-    what_is_between,
-)
+from inductoscope.profiling.machine import FUNCTIONS, MATRIX, TF32, MachineLimits
+from inductoscope.profiling.statistics import NOISY
+from inductoscope.profiling.timings import FUNCTION, GRAPH, WHOLE, CallTimes, gaps_text
 from inductoscope.views.report.terminal import BAD, FAINT, WARN, Printer
-from inductoscope.views.report.times import seconds_text, time_text
+from inductoscope.views.report.times import picked, sample_view, seconds_text, short, time_text
 from inductoscope.wording import count_of
 
 # With fewer calls, a median says little.
 _FEW = 5
+_MOST_PRINTED = 20
+_MOST_SLOWER = 5
+# Kernels that take less of the time than this are left out of what is printed.
+_NEGLIGIBLE = 0.001
 
 
 def profile_view(found: ProfiledRun, folder: str, ending: Ending) -> dict[str, Any]:
@@ -47,144 +40,86 @@ def profile_view(found: ProfiledRun, folder: str, ending: Ending) -> dict[str, A
         "exit_code": ending.exit_code,
         "headline": headline(profile),
         "functions": [_call_view(calls) for calls in profile.functions],
-        "graphs": [_graph_view(graph, found.eager) for graph in profile.graphs],
+        "graphs": [_graph_view(graph, profile, found.eager) for graph in profile.graphs],
         "kernels": [_kernel_view(row, profile) for row in profile.kernels],
-        "regions": [_region_view(r) for r in regions_of(profile.kernels, found.eager)],
+        "regions": [
+            {
+                **picked(region, "graph", "kernels", "operations", "places", "compiled", "eager"),
+                "slower_than_eager": region.is_slower,
+            }
+            for region in regions_of(profile.kernels, found.eager)
+        ],
         "machines": [_machine_view(machine) for machine in profile.machines],
-        "notes": [*profile.notes, *_notes(profile)],
-    }
-
-
-def sample_view(sample: Sample) -> dict[str, Any]:
-    """A sample: its median, its quartiles, and how far they are apart."""
-    low, high = sample.quartiles
-    return {
-        "median": sample.median,
-        "low": low,
-        "high": high,
-        "spread": round(sample.spread, 4),
-        "values": sample.count,
-        "noisy": sample.is_noisy,
-    }
-
-
-def comparison_view(found: TimeComparison) -> dict[str, Any]:
-    """How two samples compare."""
-    return {
-        "verdict": found.verdict,
-        "ratio": found.ratio,
-        "low": found.low,
-        # JSON has no infinity.
-        "high": min(found.high, 1e300),
-        "chance": found.chance,
-        "how": found.how,
+        "notes": [*profile.notes, *dict.fromkeys(_notes(profile))],
     }
 
 
 def _call_view(calls: CallTimes) -> dict[str, Any]:
     return {
-        "name": calls.name,
-        "kind": calls.kind,
-        "place": calls.place,
+        **picked(calls, "name", "kind", "place", "dropped"),
         "calls": calls.count,
         "seconds": sample_view(calls.seconds),
         "compiling": [value / 1e9 for value in calls.compiling],
         "warming": [value / 1e9 for value in calls.warming],
-        "dropped": calls.dropped,
     }
 
 
-def _region_view(region: ComparedRegion) -> dict[str, Any]:
+def _graph_view(
+    graph: GraphProfile, profile: Profile, eager_times: Sequence[EagerTimes]
+) -> dict[str, Any]:
+    times, eager = graph.times, eager_of(graph, eager_times)
     return {
-        "graph": region.graph,
-        "kernels": list(region.kernels),
-        "operations": list(region.operations),
-        "places": list(region.places),
-        "compiled": region.compiled,
-        "eager": region.eager,
-        "slower_than_eager": region.is_slower,
-    }
-
-
-def _eager_view(graph: GraphProfile, times: Sequence[EagerTimes]) -> dict[str, Any] | None:
-    eager = eager_of(graph, times)
-    if eager is None:
-        return None
-    return {**sample_view(eager), "slower_than_eager": is_slower_than_eager(graph, eager)}
-
-
-def _graph_view(graph: GraphProfile, times: Sequence[EagerTimes]) -> dict[str, Any]:
-    return {
-        "graph": graph.graph,
-        "function": graph.function,
-        "place": graph.place,
-        "phase": graph.phase,
-        "device": graph.device,
-        "sizes": dict(graph.sizes),
-        "measured_by": graph.how,
-        "calls": graph.calls,
+        **picked(graph, "graph", "function", "place", "phase", "calls"),
+        **picked(times, "device", "sizes", "threads"),
+        "measured_by": times.how,
         "seconds": sample_view(graph.seconds),
-        "first_call": graph.first,
-        "kernel_seconds": graph.kernel_seconds,
+        "first_call": times.first.duration / 1e9 if times.first else 0.0,
+        "kernel_seconds": sum(k.seconds.median for k in profile.kernels if k.of is graph),
         "between_kernels": sample_view(graph.between) if graph.between.count else None,
-        "eager": _eager_view(graph, times),
-        "threads": graph.threads,
-        "calls_with_other_sizes": graph.other_sizes,
-        "usual_call": _usual_view(graph.usual) if graph.usual else None,
+        "eager": eager
+        and {**sample_view(eager), "slower_than_eager": is_slower_than_eager(graph, eager)},
+        "calls_with_other_sizes": times.other_sizes,
+        "usual_call": _usual_view(graph),
     }
 
 
-def _usual_view(call: WholeCall) -> dict[str, Any]:
+def _usual_view(graph: GraphProfile) -> dict[str, Any] | None:
+    call = graph.times.usual
+    if call is None:
+        return None
     return {
         "seconds": call.duration / 1e9,
         "kernels": [
             {
-                "kernel": span.kernel,
-                "wrapper_line": span.line,
-                "start": span.start / 1e9,
-                "seconds": span.duration / 1e9,
+                "kernel": graph.sites[number].kernel,
+                "wrapper_line": graph.sites[number].line,
+                "start": start / 1e9,
+                "seconds": duration / 1e9,
             }
-            for span in call.kernels
+            for number, start, duration in call.spans
+            if number >= 0
         ],
     }
 
 
 def _kernel_view(row: KernelProfile, profile: Profile) -> dict[str, Any]:
-    median = row.seconds.median
+    work, median = row.work, row.seconds.median
     return {
-        "kernel": row.kernel,
-        "language": row.language,
-        "graph": row.graph,
-        "function": row.function,
+        **picked(row, "kernel", "language", "device", "calls", "total", "lost"),
+        **picked(row.of, "graph", "function"),
         "wrapper_line": row.line,
-        "device": row.device,
-        "sizes": dict(row.sizes),
-        "measured_by": row.how,
-        "calls": row.calls,
+        "sizes": row.of.times.sizes,
+        "measured_by": row.of.times.how,
         "seconds": sample_view(row.seconds),
-        "total": row.total,
-        "lost": row.lost,
-        "read": row.work.read,
-        "written": row.work.written,
-        "flops": row.work.flops,
-        "matrix_flops": dict(row.work.matrix),
-        "functions": dict(row.work.functions),
-        "gb_per_second": _rate(row.work.bytes, median),
-        "gflop_per_second": _rate(row.work.flops, median),
-        "floor": None
-        if row.floor is None
-        else {
-            "seconds": row.floor.seconds,
-            "limit": row.floor.limit,
-            "parts": dict(row.floor.parts),
-            "working_set": row.floor.working_set,
-        },
+        **picked(work, "read", "written", "flops", "functions"),
+        "matrix_flops": work.matrix,
+        "gb_per_second": _rate(work.bytes, median),
+        "gflop_per_second": _rate(work.flops, median),
+        "floor": asdict(row.floor) if row.floor else None,
         "share_of_limit": row.share,
-        "why_above_limit": why_above(row, profile) if row.beats_limit else "",
-        "not_counted": row.work.missing,
-        "operations": list(row.operations),
-        "nodes": list(row.nodes),
-        "places": list(row.places),
+        "why_above_limit": _why_above(row, profile) if row.beats_limit else "",
+        "not_counted": work.missing,
+        **picked(row, "operations", "nodes", "places"),
     }
 
 
@@ -194,23 +129,9 @@ def _rate(amount: int | None, seconds: float) -> float | None:
 
 def _machine_view(machine: MachineLimits) -> dict[str, Any]:
     return {
-        "device": machine.device,
-        "name": machine.name,
-        "threads": machine.threads,
-        "torch": machine.torch,
+        **picked(machine, "device", "name", "threads", "torch", "spread", "matrix", "functions"),
         "measured": machine.when,
-        "spread": machine.spread,
-        "bandwidths": [
-            {
-                "working_set": item.working_set,
-                "read": item.read,
-                "copy": item.copy,
-                "fill": item.fill,
-            }
-            for item in machine.steady_bandwidths
-        ],
-        "matrix": dict(machine.matrix),
-        "functions": dict(machine.functions),
+        "bandwidths": [asdict(item) for item in machine.steady_bandwidths],
     }
 
 
@@ -224,7 +145,6 @@ def headline(profile: Profile) -> str:
             "The program made no compiled call: nothing in it was compiled by Inductor, or it "
             "ended before that was called."
         )
-    steady = [row for row in profile.kernels if row.calls]
     if not profile.has_graphs and all(calls.kind == FUNCTION for calls in profile.functions):
         return (
             "What is called ran in eager: Dynamo gave no graph of it to Inductor, as where a graph "
@@ -235,12 +155,14 @@ def headline(profile: Profile) -> str:
             "Only whole calls could be timed: what is called is C++ code that was compiled without "
             "kernel profiling."
         )
+    steady = [row for row in profile.kernels if row.calls]
     if not steady:
         return (
             "Every kernel ran once, right after it was compiled: these times are cold. Have the "
             "program make more calls."
         )
-    if is_too_noisy(profile):
+    noisy = sum(row.total for row in profile.kernels if row.seconds.is_noisy)
+    if noisy > sum(row.total for row in profile.kernels) / 2:
         return (
             f"The machine is too noisy to say much: half of the calls of most kernels differ by "
             f"more than {NOISY:.0%} from each other. Run it again while nothing else runs."
@@ -253,26 +175,18 @@ def headline(profile: Profile) -> str:
     )
 
 
-def is_too_noisy(profile: Profile) -> bool:
-    """Whether kernels that vary too much have most of the time."""
-    total = sum(row.total for row in profile.kernels)
-    noisy = sum(row.total for row in profile.kernels if row.seconds.is_noisy)
-    return total > 0 and noisy > total / 2
-
-
-def why_above(row: KernelProfile, profile: Profile) -> str:
+def _why_above(row: KernelProfile, profile: Profile) -> str:
     """Why a kernel may be faster than what was measured as the machine's limit."""
-    if row.floor is None:
-        return ""
     machine = next((m for m in profile.machines if m.device == row.device), None)
     if machine is not None and machine.spread > NOISY:
         return (
             f"the machine was busy when it was measured (rounds {machine.spread:.0%} apart): "
             "--measure-machine does it again"
         )
-    if row.floor.limit == FUNCTIONS:
+    limit = row.floor.limit if row.floor else ""
+    if limit == FUNCTIONS:
         return "the generated code may compute its functions faster than torch's own kernels do"
-    if row.floor.limit == MATRIX:
+    if limit == MATRIX:
         return (
             "its shape may suit the machine better than the square products that were measured, or "
             "the program allows products of less precision"
@@ -280,55 +194,43 @@ def why_above(row: KernelProfile, profile: Profile) -> str:
     return "its data may stay in a nearer cache than data of its size usually does"
 
 
-def _notes(profile: Profile) -> list[str]:
-    found = []
+def _notes(profile: Profile) -> Iterator[str]:
     for graph in profile.graphs:
-        name = f"{graph.function or 'a graph'}, {graph.graph}"
-        if graph.how == WHOLE:
-            found.append(
+        name, times = f"{graph.function or 'a graph'}, {graph.graph}", graph.times
+        if times.how == WHOLE:
+            yield (
                 f"{name}: only whole calls are timed. A package, or another C++ wrapper, has its "
                 "kernels timed if it was compiled with "
                 "torch._inductor.config.cpp.enable_kernel_profile = True. Compile it again."
             )
-        if graph.threads > 1:
-            found.append(
-                f"{name}: called by {graph.threads} threads; a kernel's time includes waiting for "
+        if times.threads > 1:
+            yield (
+                f"{name}: called by {times.threads} threads; a kernel's time includes waiting for "
                 "the other threads."
             )
-        if graph.other_sizes:
-            found.append(
-                f"{name}: {count_of(graph.other_sizes, 'call')} with further sizes not shown."
-            )
+        if times.other_sizes:
+            yield f"{name}: {count_of(times.other_sizes, 'call')} with further sizes not shown."
     if profile.processes > 1:
-        found.append(
+        yield (
             f"{profile.processes} processes made compiled calls and shared this machine: a graph "
             "and a kernel have a row for each, and the calls of a function are counted together."
         )
     if any(0 < row.calls < _FEW for row in profile.kernels):
-        found.append(f"Some kernels have fewer than {_FEW} calls: their times say little.")
-    dropped = sum(calls.dropped for calls in profile.functions)
-    if dropped:
-        found.append(f"The clock went backwards during {count_of(dropped, 'call')}: left out.")
+        yield f"Some kernels have fewer than {_FEW} calls: their times say little."
     for calls in profile.functions:
         if not calls.count and (calls.compiling or calls.warming):
-            found.append(
+            yield (
                 f"{calls.name}: no call without compiling or warming up; call it more often for a "
                 "time that lasts."
             )
         if len(calls.compiling) > profile.processes:
-            found.append(
+            yield (
                 f"{calls.name}: {len(calls.compiling)} calls compiled something; their "
                 f"{seconds_text(sum(calls.compiling) / 1e9)} are kept apart."
             )
-    return list(dict.fromkeys(found))
 
 
-# --- The kernel profile on the terminal -----------------------------------------------------------
-
-_MOST_PRINTED = 20
-_MOST_SLOWER = 5
-# Kernels that take less of the time than this are left out of what is printed.
-_NEGLIGIBLE = 0.001
+# --- on the terminal ------------------------------------------------------------------------------
 
 
 def print_profile(printer: Printer, view: Mapping[str, Any]) -> None:
@@ -353,10 +255,11 @@ def _print_calls(printer: Printer, view: Mapping[str, Any]) -> None:
     if view["functions"]:
         printer.line()
         printer.heading("compiled calls")
+    by_autograd = any(graph["phase"] == "backward" for graph in view["graphs"])
     for calls in view["functions"]:
-        place = f" ({calls['place']})" if calls["kind"] == "function" and calls["place"] else ""
-        name = _graph_name(calls, view["graphs"]) if calls["kind"] == "graph" else calls["name"]
-        printer.line(f"{name}{place}", indent=2)
+        place = f" ({calls['place']})" if calls["kind"] == FUNCTION and calls["place"] else ""
+        caller = ", called by autograd" if calls["kind"] == GRAPH and by_autograd else ""
+        printer.line(f"{calls['name']}{caller}{place}", indent=2)
         if calls["calls"]:
             times = time_text(calls["seconds"])
             printer.line(f"{count_of(calls['calls'], 'call')}, {times} each", indent=4)
@@ -366,18 +269,12 @@ def _print_calls(printer: Printer, view: Mapping[str, Any]) -> None:
     for graph in view["graphs"]:
         if graph["between_kernels"] and graph["seconds"]["median"]:
             share = graph["between_kernels"]["median"] / graph["seconds"]["median"]
-            between = what_is_between(graph["device"], graph["measured_by"])
+            gaps = gaps_text(graph["device"], graph["measured_by"])
             printer.line(
-                f"{graph['function']} {graph['graph']}{_sizes_text(graph['sizes'])}: kernels "
-                f"{seconds_text(graph['kernel_seconds'])}, {between} between them "
-                f"{time_text(graph['between_kernels'])} ({_percent(share)} of it)",
+                f"{_named(graph)}: kernels {seconds_text(graph['kernel_seconds'])}, {gaps} "
+                f"between them {time_text(graph['between_kernels'])} ({_percent(share)} of it)",
                 indent=2,
             )
-
-
-def _graph_name(calls: Mapping[str, Any], graphs: Sequence[Mapping[str, Any]]) -> str:
-    backward = [g for g in graphs if g["phase"] == "backward"]
-    return f"{calls['name']}, called by autograd" if backward else str(calls["name"])
 
 
 def _print_kernels(printer: Printer, kernels: Sequence[Mapping[str, Any]]) -> None:
@@ -390,19 +287,18 @@ def _print_kernels(printer: Printer, kernels: Sequence[Mapping[str, Any]]) -> No
         style=FAINT,
     )
     for row in shown:
-        printer.line(_numbers(row), style=BAD if _is_far(row) else "")
-        where = ", ".join(_short(place) for place in row["places"][:3])
-        operations = ", ".join(row["operations"][:6])
-        more = f" and {len(row['operations']) - 6} more" if len(row["operations"]) > 6 else ""
+        is_far = row["share_of_limit"] is not None and row["share_of_limit"] < 0.1 and row["calls"]
+        printer.line(_numbers(row), style=BAD if is_far else "")
         printer.line(f"{row['kernel']}{_sizes_text(row['sizes'])}", indent=4)
-        about = " · ".join(part for part in (operations + more, where) if part)
+        more = len(row["operations"]) - 6
+        operations = ", ".join(row["operations"][:6]) + (f" and {more} more" if more > 0 else "")
+        about = " · ".join(filter(None, (operations, _places_text(row))))
         if about:
             printer.line(about, indent=4, style=FAINT)
         if row["why_above_limit"]:
             printer.line(f"above the limit: {row['why_above_limit']}", indent=4, style=FAINT)
-    rest = len(kernels) - len(shown)
-    if rest:
-        printer.line(f"and {rest} more: --json has them all", indent=2)
+    if len(kernels) > len(shown):
+        printer.line(f"and {len(kernels) - len(shown)} more: --json has them all", indent=2)
 
 
 def _print_slower(printer: Printer, view: Mapping[str, Any]) -> None:
@@ -412,80 +308,68 @@ def _print_slower(printer: Printer, view: Mapping[str, Any]) -> None:
         printer.line()
         printer.heading("the same graphs in eager, with made-up inputs of the same shapes")
     for graph in timed:
-        eager = graph["eager"]
-        ratio = graph["seconds"]["median"] / eager["median"] if eager["median"] else 0.0
+        seconds, eager = graph["seconds"], graph["eager"]
         is_slower = eager["slower_than_eager"]
+        ratio = seconds["median"] / eager["median"] if eager["median"] else 0.0
         about = "slower than eager" if is_slower else f"{ratio:.2f} of eager's time"
-        if graph["seconds"]["noisy"] or eager["noisy"]:
+        if seconds["noisy"] or eager["noisy"]:
             about = "too noisy to compare"
-        printer.line(
-            f"{graph['function']} {graph['graph']}{_sizes_text(graph['sizes'])}: "
-            f"{time_text(graph['seconds'])} compiled, {time_text(eager)} in eager: {about}",
-            indent=2,
-            style=BAD if is_slower else "",
-        )
+        text = f"{time_text(seconds)} compiled, {time_text(eager)} in eager: {about}"
+        printer.line(f"{_named(graph)}: {text}", indent=2, style=BAD if is_slower else "")
     for region in [r for r in view["regions"] if r["slower_than_eager"]][:_MOST_SLOWER]:
-        where = ", ".join(_short(place) for place in region["places"][:3])
         printer.line(
             f"slower than eager: {', '.join(region['kernels'])}, "
             f"{seconds_text(region['compiled'])}; eager needs {seconds_text(region['eager'])} for "
-            f"{', '.join(region['operations'])} ({where})",
+            f"{', '.join(region['operations'])} ({_places_text(region)})",
             indent=2,
             style=WARN,
         )
 
 
 def _numbers(row: Mapping[str, Any]) -> str:
-    gigabytes = "" if row["gb_per_second"] is None else f"{row['gb_per_second']:.1f}"
-    flops = "" if row["gflop_per_second"] is None else f"{row['gflop_per_second']:.1f}"
-    calls = str(row["calls"]) if row["calls"] else "cold"
+    rates = (row["gb_per_second"], row["gflop_per_second"])
+    gigabytes, flops = ("" if rate is None else f"{rate:.1f}" for rate in rates)
     return (
-        f"{seconds_text(row['lost']):>9} {time_text(row['seconds']):>16} {calls:>6} "
-        f"{gigabytes:>7} {flops:>8}  {_limit_text(row)}"
+        f"{seconds_text(row['lost']):>9} {time_text(row['seconds']):>16} "
+        f"{row['calls'] or 'cold':>6} {gigabytes:>7} {flops:>8}  {_limit_text(row)}"
     )
 
 
 def _limit_text(row: Mapping[str, Any]) -> str:
-    floor = row["floor"]
+    floor, seconds = row["floor"], row["seconds"]
     if floor is None:
         return "unknown"
-    seconds, limit = row["seconds"], floor["limit"]
-    if limit == MATRIX and TF32 in row["matrix_flops"]:
-        limit = f"{limit} in TF32"
+    is_tf32 = floor["limit"] == MATRIX and TF32 in row["matrix_flops"]
+    limit = f"{floor['limit']} in TF32" if is_tf32 else floor["limit"]
     if seconds["noisy"] and seconds["low"] > 0:
         low, high = floor["seconds"] / seconds["high"], floor["seconds"] / seconds["low"]
         return f"{_percent(low)} to {_percent(high)}, {limit}"
-    share = row["share_of_limit"]
-    return f"{_percent(share)}, {limit}"
+    return f"{_percent(row['share_of_limit'])}, {limit}"
 
 
 def _percent(share: float) -> str:
     return "< 1%" if share < 0.01 else f"{share:.0%}"
 
 
-def _is_far(row: Mapping[str, Any]) -> bool:
-    return row["share_of_limit"] is not None and row["share_of_limit"] < 0.1 and row["calls"] > 0
-
-
 def _machine_text(machine: Mapping[str, Any]) -> str:
-    last = machine["bandwidths"][-1] if machine["bandwidths"] else None
-    rate = machine["matrix"].get("float32")
     parts = [f"{machine['device']} {machine['name']}, {count_of(machine['threads'], 'thread')}"]
-    if last:
-        parts.append(
-            f"copy {last['copy'] / 1e9:.0f} GB/s beyond the caches, "
-            f"{machine['bandwidths'][0]['copy'] / 1e9:.0f} GB/s in them"
-        )
+    if machine["bandwidths"]:
+        near, far = (machine["bandwidths"][place]["copy"] / 1e9 for place in (0, -1))
+        parts.append(f"copy {far:.0f} GB/s beyond the caches, {near:.0f} GB/s in them")
+    rate, tf32 = (machine["matrix"].get(name) for name in ("float32", TF32))
     if rate:
-        tf32 = machine["matrix"].get(TF32)
         less = f", in TF32 {tf32 / 1e9:.0f} GFLOP/s" if tf32 else ""
         parts.append(f"float32 products {rate / 1e9:.0f} GFLOP/s{less}")
     return f"Limits, measured {machine['measured']}: {'; '.join(parts)}."
+
+
+def _named(graph: Mapping[str, Any]) -> str:
+    return f"{graph['function']} {graph['graph']}{_sizes_text(graph['sizes'])}"
 
 
 def _sizes_text(sizes: Mapping[str, int]) -> str:
     return f" [{', '.join(f'{name}={value}' for name, value in sizes.items())}]" if sizes else ""
 
 
-def _short(place: str) -> str:
-    return place.rpartition("/")[2]
+def _places_text(row: Mapping[str, Any]) -> str:
+    return ", ".join(short(place) for place in row["places"][:3])

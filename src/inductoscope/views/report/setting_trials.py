@@ -13,9 +13,14 @@ from inductoscope.profiling.statistics import (
     TOO_FEW,
 )
 from inductoscope.profiling.turns import SettingTrial, SettingTrials
-from inductoscope.views.report.profile import comparison_view, sample_view
-from inductoscope.views.report.terminal import BAD, FAINT, GOOD, WARN, Printer
-from inductoscope.views.report.times import time_text
+from inductoscope.views.report.terminal import (
+    BAD,
+    FAINT,
+    GOOD,
+    WARN,
+    Printer,
+)
+from inductoscope.views.report.times import comparison_view, sample_view, time_text
 from inductoscope.wording import count_of
 
 _STYLES = {FASTER: GOOD, SLOWER: BAD}

@@ -1,9 +1,38 @@
-"""Times as readable text, with their spread."""
+"""Times as data and as readable text, with their spread."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+
+from inductoscope.profiling.statistics import Sample, TimeComparison
+
+
+def picked(data: Any, *names: str) -> dict[str, Any]:
+    """Some attributes of an object, by their names."""
+    return {name: getattr(data, name) for name in names}
+
+
+def sample_view(sample: Sample) -> dict[str, Any]:
+    """A sample: its median, its quartiles, and how far they are apart."""
+    low, high = sample.quartiles
+    return {
+        "median": sample.median,
+        "low": low,
+        "high": high,
+        "spread": round(sample.spread, 4),
+        "values": sample.count,
+        "noisy": sample.is_noisy,
+    }
+
+
+def comparison_view(found: TimeComparison) -> dict[str, Any]:
+    """How two samples compare."""
+    return {
+        **picked(found, "verdict", "ratio", "low", "chance", "how"),
+        # JSON has no infinity.
+        "high": min(found.high, 1e300),
+    }
 
 
 def time_text(seconds: Mapping[str, Any]) -> str:
@@ -20,3 +49,8 @@ def seconds_text(seconds: float) -> str:
         if value >= 1:
             return f"{value:.3g} {unit}" if value < 1000 else f"{value:.0f} {unit}"
     return f"{seconds * 1e9:.0f} ns"
+
+
+def short(place: str) -> str:
+    """A place without its folder."""
+    return place.rpartition("/")[2]

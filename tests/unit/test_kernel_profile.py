@@ -1,27 +1,28 @@
-"""Kernels timed and held against the machine's limits: the parts that need no torch."""
+"""Kernels timed, and held against the machine's limits."""
 
 from __future__ import annotations
 
+import io
 import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
-from inductoscope.inside.profiling.kernel_clock import KernelClock, TimedGraph
-from inductoscope.inside.profiling.kernel_traces import (
-    SiteRange,
-    TraceEvent,
-    device_times,
-    times_of_sites,
-)
-from inductoscope.model.entities import Ending
+from inductoscope.inside.profiling.kernel_clock import KernelClock
+from inductoscope.inside.profiling.kernel_tracer import allowed_in_tf32
+from inductoscope.model.entities import Ending, Recording
 from inductoscope.model.fold import load
 from inductoscope.model.fx import FxGraph, FxNode
 from inductoscope.model.join import GraphJoin
+from inductoscope.model.wrapper_lines import kernels_by_line
+from inductoscope.profiling.evidence import RecordedEvidence
+from inductoscope.profiling.flips import Flip, products_in_tf32
 from inductoscope.profiling.kernel_profile import (
     EagerTimes,
+    GraphProfile,
     KernelProfile,
     Profile,
     ProfiledRun,
@@ -40,20 +41,23 @@ from inductoscope.profiling.machine import (
 )
 from inductoscope.profiling.statistics import Sample
 from inductoscope.profiling.timings import (
+    CONVOLUTIONS,
     FUNCTION,
     MOST_SIZES,
+    PRODUCTS,
     WHOLE,
     CallTimes,
     GraphTimes,
     KernelTimes,
     ProcessTimes,
-    SiteTimes,
-    read_kernel_times,
-    write_kernel_times,
+    Site,
+    TimedCall,
+    read_measured,
+    write_measured,
 )
-from inductoscope.torch_facts import python_wrappers
-from inductoscope.torch_facts.python_wrappers import exchange, timed_wrapper
-from inductoscope.views.report.profile import headline, profile_view
+from inductoscope.torch_facts.python_wrappers import timed_wrapper
+from inductoscope.views.report.profile import headline, print_profile, profile_view
+from inductoscope.views.report.terminal import Printer
 from inductoscope.views.report.times import seconds_text
 from support.examples import stored
 from support.json_schema import violations
@@ -108,11 +112,13 @@ class Guard:
     def __exit__(self, *details: object) -> None: ...
 
 
-def loaded(text: str, clock: Clock, graph_path: str = "wrapper.py") -> tuple[Any, TimedGraph]:
+def loaded(folder: Path, clock: Clock) -> tuple[Any, KernelClock]:
     """A wrapper as torch loads it, with its kernels timed; they take 10 and 100 nanoseconds."""
     import types
 
     module: Any = types.ModuleType("wrapper")
+    path = folder / "wrapper.py"
+    path.write_text(WRAPPER)
 
     def work(nanoseconds: int) -> str:
         clock.now += nanoseconds
@@ -124,37 +130,34 @@ def loaded(text: str, clock: Clock, graph_path: str = "wrapper.py") -> tuple[Any
         extern_kernels=types.SimpleNamespace(mm=lambda *arguments: work(100)),
         torch_guard=Guard(),
     )
-    exec(compile(text, graph_path, "exec"), module.__dict__)
-    wrapper = timed_wrapper(graph_path, text)
-    assert wrapper is not None
-    graph = TimedGraph(graph_path, wrapper, clock)
-    names = {python_wrappers.CLOCK: clock, python_wrappers.ENDED: graph.ended}
-    exchange(module, wrapper.code, names)
-    return module, graph
+    exec(compile(WRAPPER, str(path), "exec"), module.__dict__)
+    kernels = KernelClock(clock)
+    kernels.note_module(module, str(path))
+    return module, kernels
 
 
-def test_a_rewritten_wrapper_returns_the_same_and_times_every_kernel() -> None:
-    module, graph = loaded(WRAPPER, Clock())
+def test_a_rewritten_wrapper_returns_the_same_and_times_every_kernel(tmp_path: Path) -> None:
+    module, kernels = loaded(tmp_path, Clock())
     call = module.call  # Whoever holds the function already calls the rewritten one.
     assert [call([4, "x"]) for _ in range(3)] == [("result",)] * 3
-    (times,) = graph.as_data()
-    assert [(s.line, s.kernel, s.count, s.sample) for s in times.sites] == [
-        (6, "cpp_fused_add_0", 2, (10, 10)),
-        (8, "extern_kernels.mm", 2, (100, 100)),
-    ]
-    assert (times.calls, times.sample, times.between, times.first) == (3, (111, 111), (1, 1), 111)
+    (times,) = kernels.as_data()
+    assert times.sites == (Site("cpp_fused_add_0", 6), Site("extern_kernels.mm", 8))
+    one = TimedCall(111, ((0, 1, 10), (1, 11, 100)))
+    assert (times.sizes, times.first, times.count, times.kept) == ({"s77": 4}, one, 2, (one, one))
+    assert times.seconds_between.values == (1e-9, 1e-9)
+    assert [sample.count for sample in times.seconds_of_sites] == [2, 2]
 
 
-def test_times_of_different_sizes_are_kept_apart_up_to_a_limit() -> None:
-    module, graph = loaded(WRAPPER, Clock())
+def test_times_of_different_sizes_are_kept_apart_up_to_a_limit(tmp_path: Path) -> None:
+    module, kernels = loaded(tmp_path, Clock())
     for size in (*range(MOST_SIZES + 3), 0, 1, 0):
         module.call([size, "x"])
-    found = graph.as_data()
+    found = kernels.as_data()
     assert len(found) == MOST_SIZES
-    assert [times.calls for times in found[:3]] == [3, 2, 1]
+    assert [times.count for times in found[:3]] == [2, 1, 0]
     assert found[0].other_sizes == 3
     # The only call there was is given, and said to be no more than that.
-    assert [(site.count, len(site.sample)) for site in found[2].sites] == [(0, 1), (0, 1)]
+    assert [sample.count for sample in found[2].seconds_of_sites] == [1, 1]
 
 
 def test_a_wrapper_in_cpp_is_timed_as_a_whole(tmp_path: Path) -> None:
@@ -170,14 +173,14 @@ def test_a_wrapper_in_cpp_is_timed_as_a_whole(tmp_path: Path) -> None:
     for _ in range(3):
         module.call([])
     (times,) = kernels.as_data()
-    assert (times.how, times.sites, times.sample) == (WHOLE, (), (7, 7))
+    assert (times.how, times.sites, times.kept) == (WHOLE, (), (TimedCall(7), TimedCall(7)))
 
 
 def test_kernel_times_are_read_back(tmp_path: Path) -> None:
-    times = KernelTimes(3, (GraphTimes("a.py", {"s0": 4}, sites=(SiteTimes(1, "k", 1, 9, (9,)),)),))
-    write_kernel_times(times, tmp_path)
-    (tmp_path / "4.kernels.json").write_text("[]")
-    assert read_kernel_times(tmp_path) == (times,)
+    times = KernelTimes(3, (GraphTimes("a.py", {"s0": 4}, first=TimedCall(9, ((0, 1, 2),))),))
+    write_measured(times, tmp_path)
+    (tmp_path / "4.KernelTimes.json").write_text("[]")
+    assert read_measured(KernelTimes, tmp_path) == (times,)
 
 
 # --- floors ---------------------------------------------------------------------------------------
@@ -252,16 +255,22 @@ def test_products_of_a_recorded_step_read_their_operands() -> None:
 # --- what is said ---------------------------------------------------------------------------------
 
 
-def profile_with(*sites: SiteTimes, functions: tuple[CallTimes, ...] = ()) -> Any:
+def graph_times(path: str, *kernels: tuple[str, tuple[int, ...]], **more: Any) -> GraphTimes:
+    """A graph whose calls take 9 µs, with the times of its kernels in each call."""
+    calls = zip(*(times for _, times in kernels), strict=True)
+    kept = tuple(TimedCall(9000, tuple((n, 0, t) for n, t in enumerate(call))) for call in calls)
+    sites = tuple(Site(name) for name, _ in kernels)
+    return GraphTimes(path, sites=sites, count=len(kept), kept=kept, **more)
+
+
+def profile_with(
+    *kernels: tuple[str, tuple[int, ...]], functions: tuple[CallTimes, ...] = (), **more: Any
+) -> Any:
     recording = load(stored("relu_add_sum"))
     (graph,) = recording.compiles[0].inductor
-    times = GraphTimes(graph.wrapper_path, calls=4, sample=(9000, 9000, 9000), sites=sites)
+    times = graph_times(graph.wrapper_path, *kernels, **more)
     calls = (ProcessTimes(1, functions),)
     return build_profile(recording, calls, (KernelTimes(1, (times,)),), lambda device: MACHINE)
-
-
-def site(name: str, *sample: int) -> SiteTimes:
-    return SiteTimes(0, name, len(sample), sum(sample), sample)
 
 
 def kernel_name() -> str:
@@ -270,7 +279,7 @@ def kernel_name() -> str:
 
 
 def test_a_kernel_is_joined_with_its_operations_lines_and_floor() -> None:
-    profile = profile_with(site(kernel_name(), 5000, 5000, 5000))
+    profile = profile_with((kernel_name(), (5000,) * 3))
     (row,) = profile.kernels
     assert "relu" in row.operations
     assert row.places
@@ -282,13 +291,12 @@ def test_a_kernel_is_joined_with_its_operations_lines_and_floor() -> None:
 
 def test_the_json_is_as_the_schema_says() -> None:
     calls = CallTimes("f", "function", "a.py:1", 3, 27000, (9000,) * 3, (10**9,), (20000,), 1)
-    profile = profile_with(site(kernel_name(), 10, 10, 10), site("unknown", 7), functions=(calls,))
+    profile = profile_with((kernel_name(), (10,) * 3), ("unknown", (7,) * 3), functions=(calls,))
     view = profile_view(ProfiledRun(profile), "folder", Ending(0, None, 1.0))
     assert violations("profile", json.loads(json.dumps({"schema": 1, **view}))) == []
     beaten = next(row for row in view["kernels"] if row["kernel"] == kernel_name())
     assert beaten["share_of_limit"] > 1
     assert "may stay in a nearer cache" in beaten["why_above_limit"]
-    assert any("clock went backwards" in note for note in view["notes"])
 
 
 def test_what_cannot_be_said_is_said() -> None:
@@ -296,16 +304,16 @@ def test_what_cannot_be_said_is_said() -> None:
     assert "no compiled call" in headline(nothing)
     called = (CallTimes("f", FUNCTION, count=9, sample=(1000,) * 9),)
     assert "ran in eager" in headline(Profile(called, (), (), has_graphs=False))
-    cold = profile_with(SiteTimes(0, kernel_name(), sample=(5000,)))
+    cold = profile_with((kernel_name(), ()), first=TimedCall(9000, ((0, 0, 5000),)))
     assert "cold" in headline(cold)
-    noisy = profile_with(site(kernel_name(), 1000, 9000, 2000, 30000))
+    noisy = profile_with((kernel_name(), (1000, 9000, 2000, 30000)))
     assert "too noisy" in headline(noisy)
 
 
 def test_ranks_are_told_apart_and_are_no_recompiles() -> None:
     recording = load(stored("relu_add_sum"))
     (graph,) = recording.compiles[0].inductor
-    times = GraphTimes(graph.wrapper_path, calls=4, sample=(9000,) * 3, sites=(site("k", 5, 5),))
+    times = graph_times(graph.wrapper_path, ("k", (5, 5)))
     calls = CallTimes("f", "function", "a.py:1", 3, 27000, (9000,) * 3, (10**9,), (20000,))
     profile = build_profile(
         recording,
@@ -327,37 +335,6 @@ def test_times_are_short() -> None:
     ]
 
 
-# --- a GPU, as its traces show it -----------------------------------------------------------------
-
-
-def test_what_ran_on_the_device_is_found_by_what_launched_it() -> None:
-    where, other = SiteRange(0, 3, 0), SiteRange(0, 3, 1)
-    found = device_times(
-        [
-            TraceEvent(where.name, 100, 50, 0, on_device=False),
-            TraceEvent("cuLaunchKernelEx", 120, 5, 7, on_device=False),
-            TraceEvent(other.name, 200, 50, 0, on_device=False),
-            TraceEvent("cudaLaunchKernel", 210, 5, 8, on_device=False),
-            TraceEvent("cudaLaunchKernel", 220, 5, 9, on_device=False),
-            TraceEvent("triton_poi_fused_0", 1000, 40, 7, on_device=True),
-            TraceEvent("gemm", 1100, 300, 8, on_device=True),
-            TraceEvent("splitK_reduce", 1400, 20, 9, on_device=True),
-            TraceEvent(where.name, 1000, 40, 7, on_device=True),
-            TraceEvent("elsewhere", 5000, 1, 99, on_device=True),
-        ]
-    )
-    assert found.busy == {where: 40, other: 320}
-    assert found.others == {"elsewhere": [1]}
-    sites, spans, gaps = times_of_sites(found, 0, [3], ["triton_poi_fused_0", "extern_kernels.mm"])
-    assert (sites, spans, gaps) == ({0: [40], 1: [320]}, [420], [60])
-
-
-def test_what_a_cuda_graph_replays_is_known_by_name() -> None:
-    found = device_times([TraceEvent("triton_poi_fused_0", 10, 4, 1, on_device=True)] * 2)
-    names = ["triton_poi_fused_0", "extern_kernels.mm"]
-    assert times_of_sites(found, 0, [], names) == ({0: [4, 4]}, [], [])
-
-
 def test_a_wrapper_for_a_gpu_says_when_it_launches() -> None:
     recording = load(stored("h200_seed"))
     texts = [recording.payload(graph.wrapper) for graph in recording.graphs if graph.wrapper]
@@ -366,19 +343,15 @@ def test_a_wrapper_for_a_gpu_says_when_it_launches() -> None:
     for wrapper in wrappers:
         assert wrapper is not None
         assert wrapper.on_gpu
-        assert all(s.kernel.startswith(("triton_", "extern_kernels.")) for s in wrapper.sites)
-        assert not any("get_raw_stream" in site.kernel for site in wrapper.sites)
+        assert all(s.kernel.startswith(("triton_", "extern_kernels.")) for s in wrapper.lines)
 
 
 # --- eager ----------------------------------------------------------------------------------------
 
 
 def row_of(kernel: str, nanoseconds: int, *captured: str) -> KernelProfile:
-    sample = Sample((nanoseconds / 1e9,) * 5)
-    return KernelProfile(
-        "0/0 inference", "f", kernel, "C++", 1, "cpu", {}, "clock", 5, sample,
-        captured=captured, compile="0/0", phase="inference",
-    )  # fmt: skip
+    graph = GraphProfile(GraphTimes("w.py"), "0/0 inference", "f", compile="0/0")
+    return KernelProfile(graph, kernel, 1, 5, Sample((nanoseconds / 1e9,) * 5), captured=captured)
 
 
 def test_kernels_and_operations_of_the_same_work_are_compared_with_eager() -> None:
@@ -420,3 +393,114 @@ def test_quartiles_that_overlap_accuse_no_kernel() -> None:
     # Three calls are too few to have quartiles.
     few = replace(row_of("k", 0, "mm"), seconds=Sample((300e-9,) * 3))
     assert not regions_of([few], [eager])[0].is_slower
+
+
+# --- products of float32 on a GPU -----------------------------------------------------------------
+
+GPU = MachineLimits(
+    "cuda",
+    "a test",
+    2,
+    "2.13",
+    (Bandwidths(1 << 20, 4e12, 4e12, 4e12),),
+    {"float32": 1e9, "tf32": 8e9, "bfloat16": 16e9},
+)
+
+
+def timed(*in_tf32: str, machine: MachineLimits = GPU, slower: float = 1.2) -> Profile:
+    """A recorded training step, its products a bit slower than the machine in full precision."""
+    recording = load(stored("training_step"))
+    compile_ = recording.compiles[0]
+    (graph,) = [graph for graph in compile_.inductor if graph.phase == "forward"]
+    lines = kernels_by_line(recording, graph)
+    line = next(line for line, kernel in lines.items() if kernel.language == "extern")
+    place = line, lines[line].name
+    plain = _profile(recording, graph.wrapper_path, place, 1.0, (), machine)
+    (row,) = plain.kernels
+    assert row.floor is not None
+    return _profile(
+        recording, graph.wrapper_path, place, row.floor.seconds * slower, in_tf32, machine
+    )
+
+
+def _profile(
+    recording: Recording,
+    path: str,
+    place: tuple[int, str],
+    seconds: float,
+    in_tf32: tuple[str, ...],
+    machine: MachineLimits,
+) -> Profile:
+    took = round(seconds * 1e9)
+    times = GraphTimes(
+        path,
+        device="cuda",
+        sites=(Site(place[1], place[0]),),
+        count=10,
+        kept=(TimedCall(took, ((0, 0, took),)),) * 10,
+        in_tf32=in_tf32,
+    )
+    return build_profile(recording, (), (KernelTimes(1, (times,)),), lambda device: machine)
+
+
+def proposed(profile: Profile) -> list[Flip]:
+    return list(products_in_tf32(RecordedEvidence(load(stored("training_step")), profile)))
+
+
+def test_the_floor_is_that_of_the_precision_the_program_allows() -> None:
+    (full,), (less,) = timed().kernels, timed(PRODUCTS).kernels
+    assert full.work.matrix.keys() == {"float32"}
+    assert less.work.matrix.keys() == {"tf32"}
+    assert full.floor is not None
+    assert less.floor is not None
+    assert full.floor.limit == less.floor.limit == MATRIX
+    assert full.floor.seconds == pytest.approx(8 * less.floor.seconds)
+    (other,) = timed(CONVOLUTIONS).kernels
+    assert other.work.matrix.keys() == {"float32"}, "what holds for convolutions says nothing here"
+
+
+def test_a_gpu_without_tensor_cores_has_the_same_floor_for_both() -> None:
+    old = replace(GPU, matrix={"float32": 1e9})
+    (full,), (less,) = timed(machine=old).kernels, timed(PRODUCTS, machine=old).kernels
+    assert full.floor is not None
+    assert less.floor is not None
+    assert full.floor.seconds == less.floor.seconds
+
+
+def test_tf32_is_proposed_with_what_it_should_save() -> None:
+    profile = timed()
+    (flip,) = proposed(profile)
+    assert flip.change == 'torch.set_float32_matmul_precision("high")'
+    assert flip.rule == "tensor_cores_unused"
+    assert flip.changes_eager
+    (row,) = profile.kernels
+    assert row.floor is not None
+    saved = row.total - 10 * row.floor.seconds / 8
+    whole = sum(graph.seconds.median * graph.calls for graph in profile.graphs)
+    assert flip.left == pytest.approx(1 - saved / whole, rel=0.01)
+    assert flip.source == row.places[0]
+
+
+def test_tf32_is_not_proposed_where_it_is_on_or_would_not_help() -> None:
+    assert not proposed(timed(PRODUCTS))
+    assert not proposed(timed(machine=replace(GPU, matrix={"float32": 1e9, "tf32": 1.1e9})))
+    assert not proposed(timed(machine=replace(GPU, matrix={"float32": 1e9})))
+
+
+def test_what_the_program_allows_is_asked_from_torch() -> None:
+    before = torch.get_float32_matmul_precision()
+    try:
+        torch.set_float32_matmul_precision("high")
+        assert PRODUCTS in allowed_in_tf32()
+        torch.set_float32_matmul_precision("highest")
+        assert PRODUCTS not in allowed_in_tf32()
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+def test_a_floor_in_tf32_is_shown_as_such() -> None:
+    page = io.StringIO()
+    run = ProfiledRun(timed(PRODUCTS))
+    print_profile(Printer(page), profile_view(run, "folder", Ending(0, None, 1.0)))
+    assert "10%, matrix units in TF32" in page.getvalue()
+    assert "float32 products 1 GFLOP/s, in TF32 8 GFLOP/s" in " ".join(page.getvalue().split())

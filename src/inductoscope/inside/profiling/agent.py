@@ -1,0 +1,211 @@
+"""The profiler inside a process of the user's program.
+
+It times compiled calls, and writes what it measured when the program ends, and now and then before
+that. Other profilers derive from it to measure more.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import os
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from inductoscope.inside.profiling.call_clock import CallClock
+from inductoscope.inside.program_settings import set_by_the_tool
+from inductoscope.inside.scope import SCOPE
+from inductoscope.inside.start import InsidePart
+from inductoscope.profiling.orders import Orders, orders_from
+from inductoscope.profiling.timings import FOLDER, FUNCTION, GRAPH, PACKAGE, write_measured
+from inductoscope.torch_facts import private_names as hooked
+from inductoscope.torch_facts import stages
+from inductoscope.torch_facts.torch_names import Hook, Wrap
+
+_CONFIG = "torch._inductor.config"
+
+# Seconds between two times that what was measured is written.
+_WRITE_EVERY = 5.0
+_LONGEST_ERROR = 300
+
+
+def call_profiler(folder: Path) -> InsidePart:
+    """Time compiled calls."""
+    return Agent(orders_from(), folder).part()
+
+
+class Agent:
+    """Measures in one process."""
+
+    def __init__(self, orders: Orders, folder: Path) -> None:
+        self.orders, self.folder = orders, folder
+        self.place = folder / FOLDER
+        self.clock = CallClock(after_call=self._write_now_and_then)
+        self._written = time.monotonic()
+        self.pid = os.getpid()
+        # Why a change of the program could not be made.
+        self.not_applied = ""
+
+    def part(self) -> InsidePart:
+        """The part of the tool that it puts into the process."""
+        return InsidePart(self.hooks(), self.on_import(), begin=self._write_at_exit)
+
+    # --- what was asked for -----------------------------------------------------------------------
+
+    def on_import(self) -> dict[str, Callable[[], None]]:
+        """Make the changes that were asked for once torch, and its settings, are there."""
+        return {"torch": self._noting(self._execute), _CONFIG: self._noting(self._settle)}
+
+    def _noting(self, change: Callable[[], None]) -> Callable[[], None]:
+        """A change of the program; that it failed is written down, and the program goes on."""
+
+        def make() -> None:
+            try:
+                change()
+            except Exception as error:
+                self.not_applied = f"{type(error).__name__}: {error}"[:_LONGEST_ERROR]
+
+        return make
+
+    def _execute(self) -> None:
+        if self.orders.code:
+            exec(f"import torch\n{self.orders.code}", {})
+
+    def _settle(self) -> None:
+        for name, value in self.orders.settings.items():
+            set_by_the_tool(f"{_CONFIG}.{name}")
+            owner, last = _owner(name)
+            setattr(owner, last, value)
+
+    def _settings_now(self) -> dict[str, str]:
+        if _CONFIG not in sys.modules:
+            return {}
+        found = {}
+        for name in self.orders.settings:
+            owner, last = _owner(name)
+            found[name] = repr(getattr(owner, last, None))
+        return found
+
+    # --- what is measured -------------------------------------------------------------------------
+
+    def hooks(self) -> tuple[Hook, ...]:
+        """The hooks around compiled functions, graphs and packages."""
+        return (
+            Hook(
+                stage=stages.DYNAMO,
+                records="seconds of every call of a compiled function",
+                wraps=(
+                    Wrap(hooked.TORCH_DYNAMO_CONTEXT_CALL, self._around_functions),
+                    Wrap(hooked.RUN_START_CALLBACKS, self._counting),
+                ),
+            ),
+            Hook(
+                stage=stages.WRAPPER,
+                records="seconds of every call of a compiled graph",
+                wraps=(Wrap(hooked.LOAD_BY_KEY_PATH, self._around_graphs),),
+            ),
+            Hook(
+                stage=stages.RUNTIME,
+                records="seconds of every call of a package of AOTInductor",
+                wraps=(Wrap(hooked.AOTICOMPILED_MODEL_CALL, self.around_packages),),
+            ),
+        )
+
+    def _around_functions(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def compile_function(context: Any, function: Any) -> Any:
+            compiled = original(context, function)
+            if type(context).__name__ != "OptimizeContext" or isinstance(compiled, type):
+                return compiled
+            if not isinstance(compiled, type(compile_function)):
+                return compiled  # A module, whose call comes through here by itself.
+            return self.clock.timed(compiled, *_described(function))
+
+        return compile_function
+
+    def _counting(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def run_start_callbacks(*args: Any, **kwargs: Any) -> Any:
+            self.clock.compile_begins()
+            return original(*args, **kwargs)
+
+        return run_start_callbacks
+
+    def _around_graphs(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def load(cls: Any, key: str, path: str, *args: Any, **kwargs: Any) -> Any:
+            module = original(cls, key, path, *args, **kwargs)
+            if callable(getattr(module, "call", None)):
+                SCOPE.guard(self.graph_loaded, module, path)
+            return module
+
+        return load
+
+    def graph_loaded(self, module: Any, path: str) -> None:
+        """A wrapper was loaded: its calls are timed."""
+        module.call = self.clock.timed(module.call, "graph", GRAPH, path)
+
+    def around_packages(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Calls of packages are timed."""
+        timed = self.clock.timed(original, "package", PACKAGE)
+
+        @functools.wraps(original)
+        def call(model: Any, *args: Any, **kwargs: Any) -> Any:
+            return timed(model, *args, **kwargs)
+
+        return call
+
+    # --- what is written --------------------------------------------------------------------------
+
+    def _write_at_exit(self) -> None:
+        atexit.register(self._end)
+
+    def _end(self) -> None:
+        if os.getpid() == self.pid:
+            SCOPE.guard(self.ends)
+        self._write()
+
+    def ends(self) -> None:
+        """The program ends: the last chance to measure."""
+
+    def _write_now_and_then(self) -> None:
+        if time.monotonic() - self._written > _WRITE_EVERY:
+            self._write()
+
+    def _write(self) -> None:
+        if os.getpid() == self.pid:
+            SCOPE.guard(self.write_files)
+
+    def write_files(self) -> None:
+        """Write what was measured so far."""
+        self._written = time.monotonic()
+        found = self.clock.as_data(self.pid, self._settings_now())
+        found = replace(found, not_applied=self.not_applied)
+        if found.calls or found.not_applied or found.several_threads:
+            write_measured(found, self.place)
+
+
+def _owner(name: str) -> tuple[Any, str]:
+    """The object that holds a setting, and its name there: `cpp.simdlen` is one of `cpp`."""
+    *path, last = name.split(".")
+    owner: Any = sys.modules[_CONFIG]
+    for part in path:
+        owner = getattr(owner, part)
+    return owner, last
+
+
+def _described(function: Any) -> tuple[str, str, str]:
+    """The name, kind and place of a compiled function."""
+    holder = getattr(function, "__self__", None)
+    if holder is not None and hasattr(type(holder), "forward"):
+        code = getattr(getattr(type(holder), "forward", None), "__code__", None)
+        name = type(holder).__name__
+    else:
+        code = getattr(function, "__code__", None)
+        name = getattr(function, "__qualname__", type(function).__name__)
+    place = f"{code.co_filename}:{code.co_firstlineno}" if code is not None else ""
+    return name, FUNCTION, place
