@@ -7,16 +7,13 @@ findings are written after every step, so that an interruption loses one step.
 from __future__ import annotations
 
 import contextlib
-import math
 import os
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from inductoscope.doctor.failure import (
-    ERROR,
     HANG,
     NAN,
     SIGNAL,
@@ -64,51 +61,34 @@ from inductoscope.inside.search.axes import AXES
 from inductoscope.inside.search.candidate import (
     Candidate,
     compiled_like,
-    compiled_plainly,
-    healthy_candidate,
     name_of,
     special_flow,
 )
 from inductoscope.inside.search.compiler_imports import import_compiler, prepare_passes
-from inductoscope.inside.search.error_location import (
-    guilty_in_program,
-    kernel_work,
-    locate_error,
-    wrong_kernel_in,
+from inductoscope.inside.search.error_location import guilty_in_program
+from inductoscope.inside.search.forks import Forks, can_fork
+from inductoscope.inside.search.front import (
+    Located,
+    Verified,
+    in_filled_memory,
+    locate,
+    place_of,
+    shrink,
+    verify,
 )
-from inductoscope.inside.search.first_look import Look, first_look, look_closely
-from inductoscope.inside.search.forks import ForkAnswer, Forks, can_fork
 from inductoscope.inside.search.hang_limits import HangPatience
-from inductoscope.inside.search.memory_evidence import (
-    MemoryEvidence,
-    may_depend_on_memory,
-    sanitizer_evidence,
-)
+from inductoscope.inside.search.memory_evidence import sanitizer_evidence
 from inductoscope.inside.search.oracle import Oracle, TriedCandidate
-from inductoscope.inside.search.shrink import Subject, shrink
-from inductoscope.inside.search.shrink_passes import (
-    PASSES_AROUND_GRAPH,
-    SHRINK_PASSES,
-    with_exact_inputs,
-)
 from inductoscope.inside.search.suppressing_axes import find_suppressing_axes, relevant_axes
-from inductoscope.inside.search.wrong_result_location import (
-    aten_operations,
-    locate_wrong_result,
-    source_lines,
-    worth_trying,
-)
+from inductoscope.inside.search.wrong_result_location import aten_operations, source_lines
 from inductoscope.inside.workarounds import try_workarounds
 from inductoscope.torch_facts import stages
-from inductoscope.torch_facts.stages import PLAIN
 from inductoscope.wording import count_of
 
 # The longest that a candidate which does not hang may take, to begin with and for each node.
 _FORK_SECONDS, _FORK_SECONDS_PER_NODE = 120.0, 1.0
 _NICENESS = 5
 _MOST_MISTAKES = 3
-# How long to shrink the graph; a candidate that hangs costs more than one that does not.
-_SHRINK_SECONDS, _SHRINK_SECONDS_HANG = 900.0, 90.0
 
 
 class Investigation:
@@ -125,12 +105,6 @@ class Investigation:
         self._failure = failure = finding.failure
         self._writer = FindingWriter(finding)
         self._place = place
-        self._is_native = failure.stage in (
-            stages.CPP_COMPILE,
-            stages.TRITON_COMPILE,
-            stages.WRAPPER,
-            stages.RUNTIME,
-        )
         self._instructions = instructions
         self._is_quick = instructions.quick
         self._clock = StepClock("the program, and forks of it")
@@ -139,17 +113,14 @@ class Investigation:
             instructions.recordings,
             watch_kernels=failure.kind == SIGNAL or _is_in_kernel(failure),
         )
-        self._patience = HangPatience(failure.stage)
         if failure.kind == HANG:
-            self._oracle.forks.patience = self._patience
+            self._oracle.forks.patience = HangPatience(failure.stage)
         self._smallest = candidate
         self._location = Location()
         # How the program itself reaches Inductor, and its graph on that way.
         self._flow = special_flow(candidate)
         self._own = replace(candidate, earlier=None)
-        # What the first look at a wrong result showed, and sets of nodes to try alone.
-        self._look: Look | None = None
-        self._suspects: list[Sequence[str]] = []
+        self._verified = Verified(candidate)
         # Whether torch.compile, where that is not the program's way, makes the graph right.
         self._is_right_plainly = False
         self._mistakes = 0
@@ -171,7 +142,7 @@ class Investigation:
         if not self._whole.device:
             prepare_passes(self._failure.stage)
         with self._step("showing it again, and locating it"):
-            self._reproduce()
+            self._verify()
             if self._finding.reproduces:
                 self._name_kernel()
                 self._locate_roughly()
@@ -231,37 +202,18 @@ class Investigation:
 
     # --- steps --------------------------------------------------------------------------------
 
-    def _reproduce(self) -> None:
+    def _verify(self) -> None:
         """The failure must show in a fork before the search starts."""
-        again = None
-        for way in ways_to_show(self._whole, self._flow, self._failure):
-            say(way.text)
-            again = self._shown_by(way.candidate)
-            if again is not None and is_again(again, self._failure):
-                self._whole = way.candidate
-                # What was right in other memory was right by chance.
-                self._is_right_plainly &= not way.candidate.guarded
-                break
-            if self._flow and not special_flow(way.candidate):
-                could_not_be_tried = self._oracle.mistakes or self._oracle.eager_error
-                self._is_right_plainly = again is None and not could_not_be_tried
-        if self._is_right_plainly:
+        found = verify(self._whole, self._failure, self._oracle, say, self._tell_place)
+        self._is_right_plainly = found.is_right_plainly
+        if found.is_right_plainly:
             self._claim(Flow(self._flow, RIGHT))
-        if again is None or not is_again(again, self._failure):
-            instead = self._said_alone(again).partition("\n")[0][:300]
+        if found.failure is None or not found.is_shown:
+            instead = self._said_alone(found.failure).partition("\n")[0][:300]
             self._claim(NotShownAgain(instead), WHOLE_GRAPH)
             return
-        self._claim(again, WHOLE_GRAPH)
-        self._failure = again
-        self._patience.stage = again.stage
-        if again.kind in (ERROR, HANG) and not self._whole.backward:
-            self._oracle.stage = again.stage  # "" or runtime for all that is not a compile.
-
-    def _tried(self, candidate: Candidate) -> Failure | None:
-        """The failure of a candidate; a healthy one beside it shows what its compiler takes."""
-        healthy = healthy_candidate(candidate) if self._is_native else None
-        beside = [healthy] if self._failure.kind == HANG and healthy is not None else []
-        return next(self._oracle.failures([candidate, *beside]))
+        self._claim(found.failure, WHOLE_GRAPH)
+        self._verified, self._whole, self._failure = found, found.candidate, found.failure
 
     def _name_kernel(self) -> None:
         """The guilty kernel by its name in the program; the smallest graph has other ones."""
@@ -281,58 +233,20 @@ class Investigation:
             return "it could not be tried"
         return self._oracle.eager_error or "it is right"
 
-    def _shown_by(self, candidate: Candidate) -> Failure | None:
-        """What a candidate does; of a wrong result also where it is made."""
-        if self._failure.kind == SIGNAL and self._failure.stage == stages.RUNTIME:
-            return self._dies_in_kernel(candidate)
-        if self._failure.kind not in (WRONG, NAN):
-            return self._tried(candidate)
-        self._look = first_look(candidate, self._failure, self._oracle, self._tell_place)
-        return self._look.failure
-
-    def _dies_in_kernel(self, candidate: Candidate) -> Failure | None:
-        """The kernel that kills the process, and whether an earlier one is to blame."""
-        answers = dict(self._oracle.as_known([candidate, kernel_work(candidate)]))
-        again, watched = answers[0], answers[1]
-        if isinstance(watched, ForkAnswer) and isinstance(again, Failure):
-            self._tell_place(again, wrong_kernel_in(watched).location)
-        return again if isinstance(again, Failure) else None
-
     def _tell_place(self, again: Failure, location: Location) -> None:
         """While something else is still looked for."""
-        if not is_again(again, self._failure):
-            return
         self._claim(again, WHOLE_GRAPH)
         self._claim(location, WHOLE_GRAPH)
         self._location = location
 
     def _locate_roughly(self) -> None:
-        """Where it is made in the whole graph, and which nodes may be enough to show it."""
-        look = self._look
-        if look is None:
-            names = [node.name for node in self._whole.operations]
-            self._suspects += [[name] for name in names if name == self._failure.detail][:1]
-            self._suspects += [self._location.suspects] if self._location.suspects else []
-            return
-        self._location = look.location
-        if self._failure.aspect != look.aspect:
-            aspect = self._failure.aspect
-            self._location = locate_wrong_result(self._whole, self._oracle.forks, aspect)
-        self._claim(self._location, WHOLE_GRAPH)
-        if self._whole.counts:
-            # Many operations lay out results differently on their own; only the outputs count.
-            outputs = self._whole.module.graph.output_node()
-            self._suspects = [[node.name for node in outputs.all_input_nodes]]
-        self._suspects += [[name] for name in worth_trying(self._whole, look.wrong_alone)]
-        self._suspects += [self._location.suspects] if self._location.suspects else []
+        """Where a wrong result is made in the whole graph."""
+        if self._verified.look is not None:
+            self._location = place_of(self._verified.look, self._verified, self._oracle)
+            self._claim(self._location, WHOLE_GRAPH)
 
     def _shrink(self) -> None:
-        longest = _SHRINK_SECONDS_HANG if self._failure.kind == HANG else _SHRINK_SECONDS
-        self._oracle.deadline = time.monotonic() + longest
-        subject = Subject(self._whole, self._failure, self._suspects, self._location.of_kernel)
-        # A trial that hangs takes longer than one that fails.
-        at_once = PASSES_AROUND_GRAPH if self._failure.kind == HANG else ()
-        for progress in shrink(subject, self._oracle, SHRINK_PASSES, at_once):
+        for progress in shrink(self._verified, self._location, self._oracle):
             self._keep(progress.candidate)
             if progress.text:
                 say(progress.text)
@@ -344,12 +258,18 @@ class Investigation:
 
     def _locate(self) -> None:
         """Locate the failure in the smallest graph, where little is left to be wrong."""
-        self._oracle.deadline = math.inf
-        self._oracle.stage = ""
-        if self._failure.kind in (WRONG, NAN):
-            self._locate_wrong_result()
+        say("locating it in the smallest graph")
+        located = locate(self._smallest, self._whole, self._failure, self._oracle)
+        if located.failure is None:
+            self._keep(located.candidate)
         else:
-            self._locate_failure()
+            self._claim(located.failure, SMALLEST_GRAPH)
+            self._failure = located.failure
+        is_wrong = self._failure.kind in (WRONG, NAN)
+        if not is_wrong or located.location.is_known or located.location.operation:
+            self._location = located.location
+        if is_wrong:
+            self._take_evidence(located)
         if self._is_right_plainly and not self._location.is_known:
             how = _ONLY_IN_PACKAGE if self._location.kernel else ""
             self._location = replace(self._location, stage=stages.WRAPPER, how=how)
@@ -358,40 +278,12 @@ class Investigation:
         parts = replaced_parts([*named, *self._finding.reduction.operations])
         self._claim(ReplacedParts(tuple(parts)))
 
-    def _locate_wrong_result(self) -> None:
-        say("locating it in the smallest graph")
-        close = look_closely(self._smallest, self._failure, self._oracle)
-        if not self._is_shown_by(close.failure):
-            close = look_closely(self._smallest, self._failure, self._oracle)
-        if close.location.is_known or close.location.operation:
-            self._location = close.location
-        self._take_evidence(close.memory)
-
-    def _locate_failure(self) -> None:
-        """Of an error, a crash or a hang."""
-        with self._patience.to_be_sure():
-            final = self._oracle.failure(self._smallest, label=" in full")
-        self._is_shown_by(final)
-        self._location = locate_error(self._smallest, self._failure, self._oracle.forks)
-
-    def _is_shown_by(self, final: Failure | None) -> bool:
-        """Whether the smallest graph, compiled in full, still shows it; otherwise take it back."""
-        if final is None or not final.is_same_as(self._failure):
-            # A slow candidate was mistaken for a hang, or it fails intermittently.
-            self._keep(with_exact_inputs(self._whole))
-            return False
-        self._claim(final, SMALLEST_GRAPH)
-        self._failure = final
-        return True
-
-    def _take_evidence(self, evidence: MemoryEvidence) -> None:
+    def _take_evidence(self, located: Located) -> None:
         """Whether it reads what is not its own; the script then fails in such memory alone."""
+        evidence = located.memory
         self._claim(SeenInMemory(tuple(evidence.texts)), SMALLEST_GRAPH)
-        if evidence.fault is None:
-            return
-        guarded = replace(compiled_plainly(self._smallest), guarded=True)
-        again = self._oracle.failure(guarded, label=" in full")
-        if again is None or not again.is_same_as(self._failure):
+        guarded = in_filled_memory(located, self._failure, self._oracle)
+        if guarded is None or evidence.fault is None:
             return  # It may have another cause as well.
         self._claim(SeenInMemory(tuple(evidence.texts), evidence.fault.text), SMALLEST_GRAPH)
         kernel = evidence.fault.kernel or self._location.kernel
@@ -435,45 +327,6 @@ _ONLY_IN_PACKAGE = (
 def _is_in_kernel(failure: Failure) -> bool:
     """Whether a kernel never returns, rather than the compiler."""
     return failure.kind == HANG and failure.stage == stages.RUNTIME
-
-
-# --- The ways in which a failure that the program showed may show again ---------------------------
-
-
-@dataclass(frozen=True)
-class WayToShow:
-    """A candidate that may show the failure, and what to say while it is tried."""
-
-    text: str
-    candidate: Candidate
-
-
-def ways_to_show(whole: Candidate, flow: str, failure: Failure) -> Iterator[WayToShow]:
-    """The candidate as it may fail alone, the cheapest to try first."""
-    alone = replace(whole, earlier=None)
-    if flow:
-        text = f"trying the same graph with {PLAIN[flow]} ({alone.size} nodes)"
-        yield WayToShow(text, compiled_plainly(alone))
-        yield WayToShow(f"reproducing it with {flow} in a fork", alone)
-    else:
-        yield WayToShow(f"reproducing it in a fork ({alone.size} nodes)", alone)
-    if whole.earlier is not None:
-        yield WayToShow("it may need an earlier call; trying with that call", whole)
-    if may_depend_on_memory(whole, failure):
-        text = "it may depend on what lies in memory; trying with NaN around every buffer"
-        yield WayToShow(text, replace(compiled_plainly(alone), guarded=True))
-
-
-def is_again(again: Failure, first: Failure) -> bool:
-    """Whether the graph alone shows what the program showed.
-
-    An exception has to be the same one: the graph may not be one that Dynamo takes. A kernel that
-    Triton refuses may be refused with another exception, depending on which process compiles it.
-    """
-    if first.kind == again.kind == ERROR and first.stage == again.stage == stages.TRITON_COMPILE:
-        return True
-    is_alike = first.kind != ERROR and again.kind == first.kind
-    return is_alike or again.is_same_as(first)
 
 
 # --- Writes the reproducer of the smallest graph --------------------------------------------------
