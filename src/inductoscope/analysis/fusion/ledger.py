@@ -24,7 +24,7 @@ from inductoscope.analysis.fusion.pairs import (
 )
 from inductoscope.model.entities import Compile, InductorGraph, Recording
 from inductoscope.model.fx import read_graph
-from inductoscope.model.join import final_graph
+from inductoscope.model.join import compiled_graphs, final_graph
 from inductoscope.model.schedule import ScheduledNode, read_schedule
 from inductoscope.model.target import recording_target
 from inductoscope.recording.codec import NOT_IN_JSON
@@ -160,7 +160,9 @@ def bandwidth_for(
     if device.startswith("cpu"):
         return None
     target = recording_target(recording)
-    name = device_names(recording).get(device, "")
+    rounds = (round_ for graph in recording.graphs for round_ in graph.rounds)
+    named = [members(round_.settings.get("devices")).get(device) for round_ in rounds]
+    name = str(next(filter(None, reversed(named)), ""))
     for published in BANDWIDTHS:
         if (target and published.target == target) or (
             name and not target and re.search(published.pattern, name)
@@ -169,34 +171,17 @@ def bandwidth_for(
     return None
 
 
-def device_names(recording: Recording) -> dict[str, str]:
-    """The names of the devices, as far as recorded."""
-    found: dict[str, str] = {}
-    for graph in recording.graphs:
-        found.update(_named(graph))
-    return found
-
-
-def _named(graph: InductorGraph) -> Mapping[str, str]:
-    return {
-        str(device): str(name)
-        for round_ in graph.rounds
-        for device, name in members(round_.settings.get("devices")).items()
-    }
-
-
-# --- The values that decided about a pair: index expressions, loops, nodes in between, limits -----
+# --- loop bodies ----------------------------------------------------------------------------------
 
 _INDEX = re.compile(r"^(index\d+) = (.*)$", re.MULTILINE)
 _RANGES = re.compile(r"^var_ranges = \{(.*)\}$", re.MULTILINE)
 _GET = re.compile(r"^\s*(\w+) = self\.get_index\('(\w+)'\)$", re.MULTILINE)
 _ACCESS = re.compile(r"^\s*\w+ = ops\.(load|store|store_reduction)\('([^']*)', (\w+)", re.MULTILINE)
-_MOST_NAMED = 6
 
 
 @dataclass(frozen=True)
 class Accesses:
-    """Where a node reads and writes each buffer, and over which ranges."""
+    """Index expressions with which a node reads and writes each buffer, and their ranges."""
 
     ranges: str
     places: Mapping[tuple[str, str], tuple[str, ...]]
@@ -216,183 +201,20 @@ def read_accesses(body: str) -> Accesses:
     ranges = _RANGES.search(body)
     expressions = dict(_INDEX.findall(body))
     taken = {name: expressions.get(index, "?") for name, index in _GET.findall(body)}
-    places: dict[tuple[str, str], tuple[str, ...]] = {}
+    places: dict[tuple[str, str], dict[str, None]] = defaultdict(dict)
     for operation, buffer, name in _ACCESS.findall(body):
-        key = ("reads" if operation == "load" else "writes", buffer)
-        index = taken.get(name, "a data-dependent place")
-        if index not in places.get(key, ()):
-            places[key] = (*places.get(key, ()), index)
-    return Accesses(ranges[1] if ranges else "", places)
+        verb = "reads" if operation == "load" else "writes"
+        places[verb, buffer][taken.get(name, "a data-dependent place")] = None
+    return Accesses(ranges[1] if ranges else "", {key: tuple(i) for key, i in places.items()})
 
 
-@dataclass(frozen=True)
-class Evidence:
-    """Finds the deciding values in one graph's schedule."""
+# --- nodes that torch does not fuse ---------------------------------------------------------------
 
-    recording: Recording
-    nodes: Mapping[str, ScheduledNode]
-    # The final group of each node.
-    finals: Mapping[str, str]
-    settings: Mapping[str, Any]
-    _bodies: dict[str, Accesses] = field(default_factory=dict, repr=False)
-
-    def values(self, pair: Pair, last: Consideration) -> tuple[str, ...]:
-        """The values that the last decision about a pair depended on."""
-        return tuple(dict.fromkeys(self._values(pair, last)))
-
-    def _values(self, pair: Pair, last: Consideration) -> Iterator[str]:
-        text = last.torch
-        if text.startswith(("no shared data", "memory deps", "score_fusion")):
-            yield from self._accesses(pair)
-        if text.startswith("score_fusion") and last.shared_bytes is not None:
-            limit = self.settings.get("score_fusion_memory_threshold", "not recorded")
-            yield f"shared {last.shared_bytes} bytes, score_fusion_memory_threshold {limit}"
-        if text.startswith("exceeds max fusion"):
-            yield from self._sizes(pair)
-        if text.startswith(("intermediate nodes", "will create cycle")):
-            yield from self._between(pair)
-        if text.startswith(("numel", "nodes numel", "tiling", "invalid", "Nodes are too far")):
-            yield from self._loops(pair)
-
-    def accesses(self, name: str) -> Accesses:
-        """How a node uses its buffers."""
-        if name not in self._bodies:
-            self._bodies[name] = read_accesses(self.recording.payload(self.nodes[name].body))
-        return self._bodies[name]
-
-    def in_common(self, pair: Pair) -> tuple[Moved, ...]:
-        """The data that both nodes read, as far as their index expressions show."""
-        return tuple(self._in_common(pair, moved) for moved in pair.moved)
-
-    def _in_common(self, pair: Pair, moved: Moved) -> Moved:
-        first, second = self.accesses(pair.first), self.accesses(pair.second)
-        key = ("reads", moved.buffer)
-        if moved.read_bytes is None or key not in first.places or key not in second.places:
-            return moved
-        share = common_share(first.places[key], first.ranges, second.places[key], second.ranges)
-        if share is None:
-            return moved
-        return replace(moved, read_bytes=int(moved.read_bytes * share), certain=True)
-
-    def _accesses(self, pair: Pair) -> Iterator[str]:
-        for moved in pair.moved:
-            for name in (pair.first, pair.second):
-                found = self.accesses(name)
-                if used := found.of(moved.buffer):
-                    yield f"{name} {used} over {{{found.ranges}}}"
-
-    def _loops(self, pair: Pair) -> Iterator[str]:
-        for name in (pair.first, pair.second):
-            loops = read_loops(self.nodes[name].group)
-            group = str(loops) if loops else self.nodes[name].group
-            if group:
-                yield f"{name} loops over {group}"
-
-    def _sizes(self, pair: Pair) -> Iterator[str]:
-        counts = [
-            sum(1 for final in self.finals.values() if final == self.finals[name])
-            for name in (pair.first, pair.second)
-        ]
-        limit = self.settings.get("max_fusion_size", "not recorded")
-        yield f"{counts[0]} + {counts[1]} operations at the end, max_fusion_size {limit}"
-
-    def _between(self, pair: Pair) -> Iterator[str]:
-        start, end = self.finals[pair.first], self.finals[pair.second]
-        bit, before = self._ancestors
-        names = [
-            name
-            for name, final in self.finals.items()
-            if final not in (start, end)
-            and before.get(end, 0) & bit.get(final, 0)
-            and before.get(final, 0) & bit.get(start, 0)
-        ]
-        if names:
-            shown = ", ".join(self.label(name) for name in names[:_MOST_NAMED])
-            more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-            yield f"between them: {shown}{more}"
-
-    def label(self, name: str) -> str:
-        """A node with the last operation in it: 'op5 (addmm)'."""
-        node = self.nodes[name]
-        return f"{name} ({node.origins[-1]})" if node.origins else name
-
-    @cached_property
-    def _ancestors(self) -> tuple[dict[str, int], dict[str, int]]:
-        """The bit of every final group, and the bits of the groups that must run before it."""
-        writers = {b.name: node.name for node in self.nodes.values() for b in node.buffers}
-        direct: dict[str, set[str]] = {}
-        for name, node in self.nodes.items():
-            final = self.finals[name]
-            needs = {self.finals[writers[read]] for read in node.reads if read in writers}
-            direct.setdefault(final, set()).update(needs - {final})
-        bit = {name: 1 << number for number, name in enumerate(direct)}
-        return bit, _closure(direct, bit)
-
-
-def _closure(direct: Mapping[str, Iterable[str]], bit: Mapping[str, int]) -> dict[str, int]:
-    """Everything that comes before each name, as bits.
-
-    A damaged graph may contain a cycle: a name in progress counts with what it has so far.
-    """
-    found: dict[str, int] = {}
-    for start in direct:
-        waiting = [start]
-        while waiting:
-            name = waiting[-1]
-            needs = [need for need in direct[name] if need in bit]
-            missing = [need for need in needs if need not in found]
-            if name not in found and missing:
-                found[name] = 0  # In progress.
-                waiting += missing
-                continue
-            waiting.pop()
-            for need in needs:
-                found[name] = found.get(name, 0) | bit[need] | found.get(need, 0)
-            found.setdefault(name, 0)
-    return found
-
-
-# --- Why torch never considered a pair ------------------------------------------------------------
-#
-# torch pairs nodes that use the same buffer, each with the next 64, and skips nodes that cannot be
-# fused with anything.
-
+_ATTEMPTS = "max_fusion_buffer_group_pairwise_attempts"
 _DEFAULT_ATTEMPTS = 64
-_SETTING = "max_fusion_buffer_group_pairwise_attempts"
-
 _AUTOTUNE = ({"max_autotune": True, "max_autotune_gemm_backends": "CPP,TRITON"},)
-
-
-@dataclass(frozen=True)
-class Never:
-    """Why torch never tried a pair, and how sure that is."""
-
-    explanation: Explanation
-    confidence: Confidence
-
-
-def why_never(
-    pair: Pair,
-    nodes: Mapping[str, ScheduledNode],
-    users: Mapping[str, Mapping[str, int]],
-    settings: Mapping[str, Any],
-) -> Never:
-    """`users` numbers the fusable nodes that use each buffer, in schedule order."""
-    for name in (pair.first, pair.second):
-        found = unfusable(nodes[name])
-        if found is not None:
-            return Never(found, "proven")
-    limit = settings.get(_SETTING, _DEFAULT_ATTEMPTS)
-    distance = _distance(pair, users)
-    if isinstance(limit, int) and distance is not None and distance > limit:
-        words = (
-            f"{distance - 1} other nodes that use the same buffer lie between them; torch pairs a "
-            f"node only with the next {limit} ({_SETTING})."
-        )
-        tries = ({_SETTING: 4 * distance},)
-        return Never(Explanation(words, f"Raise {_SETTING}.", tries, "too many users"), "likely")
-    words = "torch did not consider this pair; the recording does not show why."
-    return Never(Explanation(words, label="not known"), "unknown")
+# Library functions for which torch has templates.
+_PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "convolution", "_int_mm", "bias_addmm")
 
 
 def unfusable(node: ScheduledNode) -> Explanation | None:
@@ -420,139 +242,325 @@ def unfusable(node: ScheduledNode) -> Explanation | None:
             "Keep the data on one device.",
             label="copy between devices",
         )
-    if is_matrix_product(node):
+    function = node.kernel.rpartition(".")[2]
+    words = f"{node.name} calls a library ({node.kernel or node.ir}), whose loops torch cannot "
+    if function in _PRODUCTS or "_mm_plus_mm" in function:
         return Explanation(
-            f"{node.name} calls a library ({node.kernel}), whose loops torch cannot extend.",
+            f"{words}extend.",
             "Set max_autotune: torch then also tries templates, which it can fuse into.",
             _AUTOTUNE,
             "library call",
         )
     return Explanation(
-        f"{node.name} calls a library ({node.kernel or node.ir}), whose loops torch cannot extend.",
+        f"{words}extend.",
         "torch can only fuse operations that it generates code for.",
         label="library call without template",
     )
 
 
-def is_matrix_product(node: ScheduledNode) -> bool:
-    """Whether torch has templates for the library function that a node calls."""
-    last = node.kernel.rpartition(".")[2]
-    return last in ("mm", "addmm", "bmm", "baddbmm", "convolution", "_int_mm", "bias_addmm") or (
-        "_mm_plus_mm" in last
+def _explained(outcome: Outcome, why: Explanation, confidence: Confidence) -> Judgement:
+    return Judgement(
+        outcome=outcome,
+        reason=why.words,
+        what_to_change=why.change,
+        tries=why.tries,
+        condition=why.label,
+        confidence=confidence,
     )
 
 
-def _distance(pair: Pair, users: Mapping[str, Mapping[str, int]]) -> int | None:
-    """How far apart the two are among a buffer's users, for the buffer where they are closest."""
-    found = [
-        abs(places[pair.first] - places[pair.second])
-        for moved in pair.moved
-        if pair.first in (places := users.get(moved.buffer, {})) and pair.second in places
-    ]
-    return min(found) if found else None
-
-
-# --- The outcome of a pair, from torch's decisions each time it considered the pair ---------------
+# --- one graph ------------------------------------------------------------------------------------
 
 _OTHER_GROUPS = {"ForeachKernelSchedulerNode": "foreach kernel", "GroupedSchedulerNode": "group"}
+_MOST_NAMED = 6
 
 
-def judge_fused(pair: Pair, items: Sequence[Consideration], final: str, kind: str) -> Judgement:
-    """A pair that ended up in one kernel: the group `final`, of this kind."""
-    joined = next((item for item in items if item.outcome == FUSED), None)
-    if joined is None:
-        # Joined outside the fusion rounds, or each with a third node.
-        words = f"fused (through the group {final})"
-        return Judgement(outcome=FUSED, kind=_OTHER_GROUPS.get(kind, ""), reason=words)
-    direct = {joined.first, joined.second} == {pair.first, pair.second}
-    words = f"fused in round {joined.round}"
-    if not direct:
-        words = f"fused (through the group {_through(pair, joined)}) in round {joined.round}"
-    score = members(joined.score).get("memory_score")
-    return Judgement(
-        outcome=FUSED,
-        kind=joined.kind,
-        score=float(score) if isinstance(score, (int, float)) else None,
-        reason=words,
-    )
+@dataclass(frozen=True)
+class GraphSchedule:
+    """One graph before and after fusion: judges its pairs, with the values that decided."""
 
+    recording: Recording
+    compile: Compile
+    graph: InductorGraph
+    given_bandwidth: float | None = None
+    _bodies: dict[str, Accesses] = field(default_factory=dict, repr=False)
+    _reached: dict[tuple[str, bool], set[str]] = field(default_factory=dict, repr=False)
 
-def _through(pair: Pair, joined: Consideration) -> str:
-    """The group through which two nodes were joined."""
-    names = [
-        name for name in (joined.first, joined.second) if name not in (pair.first, pair.second)
-    ]
-    return " with ".join(names)
+    @cached_property
+    def nodes(self) -> dict[str, ScheduledNode]:
+        """The scheduler's nodes by name; none if it did not come to fusion."""
+        graph = self.graph
+        before = read_schedule(self.recording, graph.scheduled_before) if graph.rounds else ()
+        return {leaf.name: leaf for node in before for leaf in node.leaves}
 
+    @cached_property
+    def finals(self) -> dict[str, tuple[str, str]]:
+        """The final group of each node: its name and its kind."""
+        groups = Groups(self.nodes.values(), self.graph.fusions)
+        found = {name: (name, node.kind) for name, node in self.nodes.items()}
+        # If the end of the schedule is missing, the fusions show what was done so far.
+        for fusion in self.graph.fusions:
+            for leaf in groups.leaves(fusion.result):
+                found[leaf] = (fusion.result, "FusedSchedulerNode")
+        for group in read_schedule(self.recording, self.graph.scheduled_after):
+            for part in group.leaves:
+                found[part.name] = (group.name, group.kind)
+        return found
 
-def judge_refused(pair: Pair, items: Sequence[Consideration], evidence: Evidence) -> Judgement:
-    """The last refusal decides: later rounds try the remaining pairs again."""
-    last = next((item for item in reversed(items) if item.outcome == REFUSED), items[-1])
-    if last.outcome != REFUSED or items[-1].round > last.round:
-        last = items[-1]
-        judgement = Judgement(
-            outcome=REFUSED,
-            kind=last.kind,
-            reason="torch found it possible but did not fuse; the reason is unknown.",
-            condition="possible, not done",
-            confidence="unknown",
+    @cached_property
+    def _settings(self) -> Mapping[str, Any]:
+        return fusion_settings(self.graph)
+
+    @cached_property
+    def _kernels(self) -> dict[str, str]:
+        return {name: kernel.name for kernel in self.graph.kernels for name in kernel.nodes}
+
+    @cached_property
+    def _bandwidths(self) -> dict[str, Bandwidth | None]:
+        devices = {node.device for node in self.nodes.values()}
+        return {
+            device: bandwidth_for(self.recording, device, given=self.given_bandwidth)
+            for device in devices
+        }
+
+    def input_bytes(self) -> dict[str, int]:
+        """Sizes of the graph's inputs, by name."""
+        final = read_graph(self.recording, final_graph(self.compile, self.graph))
+        found = {}
+        for node in final.nodes if final else ():
+            value = members(node.value) if node.op == "placeholder" else {}
+            size = bytes_of(str(value.get("dtype", "")), texts(value.get("shape")))
+            if value and size is not None:
+                found[node.name] = size
+        return found
+
+    # --- rows -------------------------------------------------------------------------------------
+
+    def row(self, pair: Pair, items: tuple[Consideration, ...]) -> LedgerRow:
+        """The pair's line in the ledger."""
+        first, second = self.nodes[pair.first], self.nodes[pair.second]
+        outcome = self.outcome(pair, items)
+        if pair.relation == SHARED and outcome != FUSED:
+            moved = tuple(self._read_by_both(pair, moved) for moved in pair.moved)
+            pair = replace(pair, moved=moved)
+        speed = self._bandwidths[first.device]
+        return filled(
+            LedgerRow,
+            graph=self.graph.key,
+            first=pair.first,
+            second=pair.second,
+            first_operations=first.origins,
+            second_operations=second.origins,
+            relation=pair.relation,
+            bytes=pair.bytes,
+            at_most=not pair.certain,
+            microseconds=None if speed is None else speed.microseconds(pair.bytes),
+            rounds=tuple(dict.fromkeys(item.round for item in items)),
+            buffers=tuple(moved.buffer for moved in pair.moved),
+            groups=(self.finals[pair.first][0], self.finals[pair.second][0]),
+            kernels=(self._kernels.get(pair.first, ""), self._kernels.get(pair.second, "")),
+            device=first.device,
+            moved=pair.moved,
+            considered=items,
+            **vars(self._judged(outcome, pair, items)),
         )
-    else:
-        judgement = _refused(items, last)
-    judgement = replace(judgement, values=evidence.values(pair, last))
-    is_read_by_both = pair.relation == SHARED and pair.certain
-    if is_read_by_both and last.torch.startswith("no shared data"):
-        return _other_parts(judgement) if not pair.bytes else _other_order(judgement)
-    return judgement
+
+    def outcome(self, pair: Pair, items: Iterable[Consideration]) -> Outcome:
+        """How the pair ended: in one kernel, refused, or never considered on its own."""
+        if self.finals[pair.first][0] == self.finals[pair.second][0]:
+            return FUSED
+        return REFUSED if any(not item.within for item in items) else NEVER
+
+    def _judged(self, outcome: Outcome, pair: Pair, items: Sequence[Consideration]) -> Judgement:
+        if outcome == FUSED:
+            return self._fused(pair, items)
+        if outcome == NEVER:
+            return self._never_tried(pair)
+        return self._refused(pair, [item for item in items if not item.within])
+
+    def _fused(self, pair: Pair, items: Sequence[Consideration]) -> Judgement:
+        joined = next((item for item in items if item.outcome == FUSED), None)
+        final, kind = self.finals[pair.first]
+        if joined is None:
+            # Joined outside the fusion rounds, or each with a third node.
+            words = f"fused (through the group {final})"
+            return Judgement(outcome=FUSED, kind=_OTHER_GROUPS.get(kind, ""), reason=words)
+        own = (pair.first, pair.second)
+        groups = [name for name in (joined.first, joined.second) if name not in own]
+        through = f" (through the group {' with '.join(groups)})" if groups else ""
+        score = members(joined.score).get("memory_score")
+        return Judgement(
+            outcome=FUSED,
+            kind=joined.kind,
+            score=float(score) if isinstance(score, (int, float)) else None,
+            reason=f"fused{through} in round {joined.round}",
+        )
+
+    def _refused(self, pair: Pair, items: Sequence[Consideration]) -> Judgement:
+        """The last refusal decides: later rounds try the remaining pairs again."""
+        last = next((item for item in reversed(items) if item.outcome == REFUSED), items[-1])
+        if last.outcome != REFUSED or items[-1].round > last.round:
+            last = items[-1]
+            judgement = Judgement(
+                outcome=REFUSED,
+                kind=last.kind,
+                reason="torch found it possible but did not fuse; the reason is unknown.",
+                condition="possible, not done",
+                confidence="unknown",
+            )
+        else:
+            judgement = _refusal(items, last)
+        judgement = replace(judgement, values=tuple(dict.fromkeys(self._values(pair, last))))
+        is_read_by_both = pair.relation == SHARED and pair.certain
+        if is_read_by_both and last.torch.startswith("no shared data"):
+            return replace(judgement, **(_OTHER_ORDER if pair.bytes else _OTHER_PARTS))
+        return judgement
+
+    def _never_tried(self, pair: Pair) -> Judgement:
+        """torch pairs nodes that use the same buffer, each with the next 64."""
+        for name in (pair.first, pair.second):
+            found = unfusable(self.nodes[name])
+            if found is not None:
+                return _explained(NEVER, found, "proven")
+        limit, distance = self._settings.get(_ATTEMPTS, _DEFAULT_ATTEMPTS), self._distance(pair)
+        if isinstance(limit, int) and distance is not None and distance > limit:
+            words = (
+                f"{distance - 1} other nodes that use the same buffer lie between them; torch "
+                f"pairs a node only with the next {limit} ({_ATTEMPTS})."
+            )
+            tries = ({_ATTEMPTS: 4 * distance},)
+            why = Explanation(words, f"Raise {_ATTEMPTS}.", tries, "too many users")
+            return _explained(NEVER, why, "likely")
+        words = "torch did not consider this pair; the recording does not show why."
+        return _explained(NEVER, Explanation(words, label="not known"), "unknown")
+
+    @cached_property
+    def _users(self) -> dict[str, dict[str, int]]:
+        """Fusable nodes that use each buffer, numbered in order."""
+        found: dict[str, dict[str, int]] = defaultdict(dict)
+        for node in self.nodes.values():
+            if unfusable(node) is None:
+                for name in dict.fromkeys([*node.reads, *node.writes]):
+                    found[name].setdefault(node.name, len(found[name]))
+        return found
+
+    def _distance(self, pair: Pair) -> int | None:
+        """How far apart the two are among a buffer's users, where they are closest."""
+        users = [self._users.get(moved.buffer, {}) for moved in pair.moved]
+        both = [places for places in users if pair.first in places and pair.second in places]
+        found = [abs(places[pair.first] - places[pair.second]) for places in both]
+        return min(found, default=None)
+
+    # --- values that decided ----------------------------------------------------------------------
+
+    def _values(self, pair: Pair, last: Consideration) -> Iterator[str]:
+        """Index expressions, loops, limits and nodes in between, by torch's reason."""
+        text = last.torch
+        if text.startswith(("no shared data", "memory deps", "score_fusion")):
+            for moved in pair.moved:
+                for name in (pair.first, pair.second):
+                    found = self._accesses(name)
+                    if used := found.of(moved.buffer):
+                        yield f"{name} {used} over {{{found.ranges}}}"
+        if text.startswith("score_fusion") and last.shared_bytes is not None:
+            limit = self._settings.get("score_fusion_memory_threshold", "not recorded")
+            yield f"shared {last.shared_bytes} bytes, score_fusion_memory_threshold {limit}"
+        if text.startswith("exceeds max fusion"):
+            finals = [final for final, _ in self.finals.values()]
+            one, other = (finals.count(self.finals[n][0]) for n in (pair.first, pair.second))
+            limit = self._settings.get("max_fusion_size", "not recorded")
+            yield f"{one} + {other} operations at the end, max_fusion_size {limit}"
+        if text.startswith(("intermediate nodes", "will create cycle")):
+            yield from self._between(pair)
+        if text.startswith(("numel", "nodes numel", "tiling", "invalid", "Nodes are too far")):
+            for name in (pair.first, pair.second):
+                group = self.nodes[name].group
+                if group:
+                    yield f"{name} loops over {read_loops(group) or group}"
+
+    def _accesses(self, name: str) -> Accesses:
+        if name not in self._bodies:
+            self._bodies[name] = read_accesses(self.recording.payload(self.nodes[name].body))
+        return self._bodies[name]
+
+    def _read_by_both(self, pair: Pair, moved: Moved) -> Moved:
+        """The data that both nodes read, as far as their index expressions show."""
+        first, second = self._accesses(pair.first), self._accesses(pair.second)
+        key = ("reads", moved.buffer)
+        if moved.read_bytes is None or key not in first.places or key not in second.places:
+            return moved
+        share = common_share(first.places[key], first.ranges, second.places[key], second.ranges)
+        if share is None:
+            return moved
+        return replace(moved, read_bytes=int(moved.read_bytes * share), certain=True)
+
+    def _between(self, pair: Pair) -> Iterator[str]:
+        start, end = self.finals[pair.first][0], self.finals[pair.second][0]
+        middle = self._reach(start, forwards=True) & self._reach(end, forwards=False)
+        names = [name for name, (final, _) in self.finals.items() if final in middle - {start, end}]
+        if names:
+            shown = ", ".join(self._label(name) for name in names[:_MOST_NAMED])
+            more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+            yield f"between them: {shown}{more}"
+
+    def _label(self, name: str) -> str:
+        """A node with the last operation in it: 'op5 (addmm)'."""
+        origins = self.nodes[name].origins
+        return f"{name} ({origins[-1]})" if origins else name
+
+    @cached_property
+    def _edges(self) -> tuple[dict[str, set[str]], dict[str, set[str]]]:
+        """Final groups that each final group needs, and those that need it."""
+        writers = {b.name: node.name for node in self.nodes.values() for b in node.buffers}
+        needs: dict[str, set[str]] = defaultdict(set)
+        needed_by: dict[str, set[str]] = defaultdict(set)
+        for name, node in self.nodes.items():
+            for read in node.reads:
+                if read in writers:
+                    one, other = self.finals[name][0], self.finals[writers[read]][0]
+                    needs[one].add(other)
+                    needed_by[other].add(one)
+        return needs, needed_by
+
+    def _reach(self, start: str, *, forwards: bool) -> set[str]:
+        """Every final group after one, or before it. A damaged graph may contain a cycle."""
+        if (start, forwards) not in self._reached:
+            edges = self._edges[1 if forwards else 0]
+            found, waiting = set[str](), [start]
+            while waiting:
+                following = edges.get(waiting.pop(), set()) - found
+                found |= following
+                waiting += following
+            self._reached[start, forwards] = found
+        return self._reached[start, forwards]
 
 
-def _refused(items: Sequence[Consideration], last: Consideration) -> Judgement:
-    explanation = last.explanation
-    return Judgement(
-        outcome=REFUSED,
+def _refusal(items: Sequence[Consideration], last: Consideration) -> Judgement:
+    why = last.explanation
+    found = _explained(REFUSED, why, last.confidence)
+    return replace(
+        found,
         kind=last.kind or next((item.kind for item in reversed(items) if item.kind), ""),
-        reason=explanation.words or last.torch or "torch refused without giving a reason.",
+        reason=why.words or last.torch or "torch refused without giving a reason.",
         torch=last.torch,
-        what_to_change=explanation.change,
-        tries=explanation.tries,
-        condition=explanation.label or last.torch or "no reason given",
-        confidence=last.confidence,
+        condition=why.label or last.torch or "no reason given",
     )
 
 
-def _other_parts(judgement: Judgement) -> Judgement:
-    return replace(
-        judgement,
-        condition="different parts of a buffer",
-        reason="They read different parts of the same buffer, so they share no data.",
-        what_to_change="Nothing to change: fused, they would read just as much.",
-        tries=(),
-    )
+_OTHER_PARTS: dict[str, Any] = {
+    "condition": "different parts of a buffer",
+    "reason": "They read different parts of the same buffer, so they share no data.",
+    "what_to_change": "Nothing to change: fused, they would read just as much.",
+    "tries": (),
+}
+_OTHER_ORDER: dict[str, Any] = {
+    "condition": "no shared data: another order",
+    "reason": "They read the same data, but in different orders or with a different number of "
+    "steps. torch counts data as shared only if both read it in the same order.",
+}
 
 
-def _other_order(judgement: Judgement) -> Judgement:
-    return replace(
-        judgement,
-        condition="no shared data: another order",
-        reason="They read the same data, but in different orders or with a different number of "
-        "steps. torch counts data as shared only if both read it in the same order.",
-    )
-
-
-def judge_never(never: Never) -> Judgement:
-    """A pair that torch did not consider."""
-    explanation = never.explanation
-    return Judgement(
-        outcome=NEVER,
-        reason=explanation.words,
-        what_to_change=explanation.change,
-        tries=explanation.tries,
-        condition=explanation.label,
-        confidence=never.confidence,
-    )
-
-
-# --- The fusion ledger: every pair of scheduler nodes that share data, and its outcome ------------
+# --- the ledger -----------------------------------------------------------------------------------
 
 
 def ledger(recording: Recording, *, bandwidth: float | None = None) -> tuple[LedgerRow, ...]:
@@ -562,8 +570,7 @@ def ledger(recording: Recording, *, bandwidth: float | None = None) -> tuple[Led
     """
     return tuple(
         row
-        for compile_ in recording.compiles
-        for graph in compile_.inductor
+        for compile_, graph in compiled_graphs(recording)
         for row in graph_ledger(recording, compile_, graph, bandwidth=bandwidth)
     )
 
@@ -576,147 +583,26 @@ def graph_ledger(
     bandwidth: float | None = None,
 ) -> Iterator[LedgerRow]:
     """Every pair of one graph."""
-    nodes = _nodes(recording, graph)
+    schedule = GraphSchedule(recording, compile_, graph, bandwidth)
+    nodes = schedule.nodes
     if not nodes:
         return
-    pairs = related_pairs(nodes.values(), _input_bytes(recording, compile_, graph))
+    pairs = related_pairs(nodes.values(), schedule.input_bytes())
     decisions = considered(graph, nodes, pairs)
-    finals = _final_groups(recording, graph, nodes)
-    settings = fusion_settings(graph)
-    groups = {name: final for name, (final, _) in finals.items()}
-    scene = _Scene(
-        graph=graph,
-        nodes=nodes,
-        finals=finals,
-        users=_users(nodes),
-        settings=settings,
-        evidence=Evidence(recording, nodes, groups, settings),
-        kernels={name: kernel.name for kernel in graph.kernels for name in kernel.nodes},
-        bandwidths={
-            device: bandwidth_for(recording, device, given=bandwidth)
-            for device in {node.device for node in nodes.values()}
-        },
-    )
     position = {name: number for number, name in enumerate(nodes)}
     for key in sorted(pairs, key=lambda key: (position[key[0]], position[key[1]])):
-        yield scene.row(pairs[key], tuple(decisions.get(key, ())))
+        yield schedule.row(pairs[key], tuple(decisions.get(key, ())))
 
 
 def count_outcomes(recording: Recording) -> Counter[Outcome]:
     """How many pairs the ledger has of each outcome, without why: that takes far longer."""
     found: Counter[Outcome] = Counter()
-    for graph in recording.graphs:
-        nodes = _nodes(recording, graph)
-        pairs = related_pairs(nodes.values(), {}) if nodes else {}
-        decisions = considered(graph, nodes, pairs) if pairs else {}
-        finals = _final_groups(recording, graph, nodes)
-        found.update(_outcome(pairs[key], decisions.get(key, ()), finals) for key in pairs)
+    for compile_, graph in compiled_graphs(recording):
+        schedule = GraphSchedule(recording, compile_, graph)
+        pairs = related_pairs(schedule.nodes.values(), {})
+        decisions = considered(graph, schedule.nodes, pairs) if pairs else {}
+        found.update(schedule.outcome(pairs[key], decisions.get(key, ())) for key in pairs)
     return found
-
-
-def _nodes(recording: Recording, graph: InductorGraph) -> dict[str, ScheduledNode]:
-    """The scheduler's nodes by name; none if it did not come to fusion."""
-    before = read_schedule(recording, graph.scheduled_before) if graph.rounds else ()
-    return {leaf.name: leaf for node in before for leaf in node.leaves}
-
-
-# The final group of each node: its name and its kind.
-Finals = Mapping[str, tuple[str, str]]
-
-
-def _outcome(pair: Pair, items: Iterable[Consideration], finals: Finals) -> Outcome:
-    if finals[pair.first][0] == finals[pair.second][0]:
-        return FUSED
-    return REFUSED if any(not item.within for item in items) else NEVER
-
-
-def _input_bytes(recording: Recording, compile_: Compile, graph: InductorGraph) -> dict[str, int]:
-    """Sizes of the graph's inputs, by name."""
-    final = read_graph(recording, final_graph(compile_, graph))
-    found = {}
-    for node in final.nodes if final else ():
-        value = members(node.value) if node.op == "placeholder" else {}
-        size = bytes_of(str(value.get("dtype", "")), texts(value.get("shape"))) if value else None
-        if size is not None:
-            found[node.name] = size
-    return found
-
-
-def _final_groups(
-    recording: Recording, graph: InductorGraph, nodes: Mapping[str, ScheduledNode]
-) -> dict[str, tuple[str, str]]:
-    """The final group of each node: its name and its kind."""
-    groups = Groups(nodes.values(), graph.fusions)
-    found = {name: (name, node.kind) for name, node in nodes.items()}
-    # If the end of the schedule is missing, the fusions show what was done so far.
-    for fusion in graph.fusions:
-        for leaf in groups.leaves(fusion.result):
-            found[leaf] = (fusion.result, "FusedSchedulerNode")
-    for group in read_schedule(recording, graph.scheduled_after):
-        for part in group.leaves:
-            found[part.name] = (group.name, group.kind)
-    return found
-
-
-def _users(nodes: Mapping[str, ScheduledNode]) -> dict[str, dict[str, int]]:
-    """Fusable nodes that use each buffer, numbered in order."""
-    found: dict[str, dict[str, int]] = defaultdict(dict)
-    for node in nodes.values():
-        if unfusable(node) is None:
-            for name in dict.fromkeys([*node.reads, *node.writes]):
-                found[name].setdefault(node.name, len(found[name]))
-    return found
-
-
-@dataclass(frozen=True)
-class _Scene:
-    """One graph's schedule, with everything that its rows need."""
-
-    graph: InductorGraph
-    nodes: Mapping[str, ScheduledNode]
-    finals: Finals
-    users: Mapping[str, Mapping[str, int]]
-    settings: Mapping[str, Any]
-    evidence: Evidence
-    kernels: Mapping[str, str]
-    # By device; None if unknown.
-    bandwidths: Mapping[str, Bandwidth | None]
-
-    def row(self, pair: Pair, items: tuple[Consideration, ...]) -> LedgerRow:
-        """The pair's line in the ledger."""
-        first, second = self.nodes[pair.first], self.nodes[pair.second]
-        if pair.relation == SHARED and self.finals[pair.first][0] != self.finals[pair.second][0]:
-            pair = replace(pair, moved=self.evidence.in_common(pair))
-        speed, cost = self.bandwidths[first.device], pair.bytes
-        return filled(
-            LedgerRow,
-            graph=self.graph.key,
-            first=pair.first,
-            second=pair.second,
-            first_operations=first.origins,
-            second_operations=second.origins,
-            relation=pair.relation,
-            bytes=cost,
-            at_most=not pair.certain,
-            microseconds=None if speed is None else speed.microseconds(cost),
-            rounds=tuple(dict.fromkeys(item.round for item in items)),
-            buffers=tuple(moved.buffer for moved in pair.moved),
-            groups=(self.finals[pair.first][0], self.finals[pair.second][0]),
-            kernels=(self.kernels.get(pair.first, ""), self.kernels.get(pair.second, "")),
-            device=first.device,
-            moved=pair.moved,
-            considered=items,
-            **vars(self._judgement(pair, items)),
-        )
-
-    def _judgement(self, pair: Pair, items: tuple[Consideration, ...]) -> Judgement:
-        outcome = _outcome(pair, items, self.finals)
-        if outcome == FUSED:
-            return judge_fused(pair, items, *self.finals[pair.first])
-        if outcome == REFUSED:
-            decided = [item for item in items if not item.within]
-            return judge_refused(pair, decided, self.evidence)
-        return judge_never(why_never(pair, self.nodes, self.users, self.settings))
 
 
 # --- Sums over the ledger that count nothing twice ------------------------------------------------
