@@ -2,7 +2,8 @@
 
 A recording is untrusted. Its source is given to the machine's own C++ compiler and never linked or
 run; of its compile command only flags that choose code are taken, headers come from the installed
-torch, Python and compiler alone, and the compiler runs under limits in an empty folder.
+torch, Python and compiler alone, and the compiler runs under limits in an empty folder. objdump
+says of every instruction which line it was written for, also where a header's code was inlined.
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ from inductoscope.model.entities import Kernel, NativeCompile, Recording
 from inductoscope.model.kernels import compile_of_kernel
 from inductoscope.processes.children import ChildLimits, run_program
 
-_SOURCE = "kernel.cpp"
+_SOURCE, _TEXT, _OBJECT = "kernel.cpp", "kernel.s", "kernel.o"
+_OBJDUMP = ("objdump", "-d", "-l", "--inlines", "--no-show-raw-insn")
+# Those that read files, and those from which others can be made.
+_DIRECTIVE = re.compile(r"\.(?:incbin|include|macro|altmacro|irpc?|rept)\b")
 _COMPILERS = ("g++", "c++", "clang++")
 
 # Flags that only choose how code is made. None of them names a file, a plugin or a program.
@@ -61,8 +65,7 @@ _UNSAFE = re.compile(
 _HEADER = re.compile(r"[A-Za-z0-9_+-][A-Za-z0-9_+.-]*(?:/[A-Za-z0-9_+-][A-Za-z0-9_+.-]*)*")
 
 LIMITS = ChildLimits(seconds=60, memory_gib=4, file_bytes=64 << 20)
-# Names that refer to each other grow without bounds when they are written out.
-_DEMANGLING = ChildLimits(seconds=10, memory_gib=1, file_bytes=16 << 20)
+_READING = ChildLimits(seconds=10, memory_gib=1, file_bytes=64 << 20)
 
 
 @dataclass(frozen=True)
@@ -99,12 +102,11 @@ def kernel_assembly(recording: Recording, kernel: Kernel, limits: ChildLimits = 
     _refuse_unsafe(whole)
     compiler = _find_compiler(native.command)
     version = _version(compiler)
-    command = [compiler, *flags, *_torch_includes(), *_own_flags(version), "-S", "-o", "-"]
-    made = _run([*command, _SOURCE], whole, limits)
+    made = _compiled_and_read([compiler, *flags, *_torch_includes()], whole, limits)
     found = listing(made, _SOURCE, range(first, first + len(own.splitlines())))
     return Assembly(
         kernel=kernel.name,
-        text=_demangled(found.text),
+        text=found.text,
         links={line - first + 1: numbers for line, numbers in found.links.items()},
         inlined=found.inlined,
         compiler=version,
@@ -112,15 +114,6 @@ def kernel_assembly(recording: Recording, kernel: Kernel, limits: ChildLimits = 
         left_out=left_out,
         notes=tuple(_notes(native, found)),
     )
-
-
-def _own_flags(version: str) -> list[str]:
-    """Lines, and with GCC in words which call was inlined where.
-
-    Clang's own assembler would read files that assembly names, also where only text is asked for.
-    """
-    own = "-fno-integrated-as" if "clang" in version else "-dA"
-    return ["-w", "-Wfatal-errors", "-g1", own]
 
 
 def _notes(native: NativeCompile, found: Listing) -> Iterator[str]:
@@ -227,43 +220,37 @@ def _torch_includes() -> list[str]:
 # --- the compiler's process -----------------------------------------------------------------------
 
 
-def _run(command: list[str], source: str, limits: ChildLimits) -> str:
+def _compiled_and_read(compiler: list[str], source: str, limits: ChildLimits) -> str:
+    """The machine code of a source, as objdump writes it with its lines."""
     with tempfile.TemporaryDirectory(prefix="inductoscope-assembly-") as name:
         folder = Path(name)
         (folder / _SOURCE).write_text(source, "utf-8", errors="replace")
-        code = _limited(command, folder, limits)
-        if code is None:
-            raise ToolFailure(f"The compiler did not finish within {limits.seconds:g} s.")
-        if code != 0:
-            raise ToolFailure(_failure(command[0], code, folder))
+        _run([*compiler, "-w", "-Wfatal-errors", "-g1", "-S", _SOURCE, "-o", _TEXT], folder, limits)
+        _refuse_directives((folder / _TEXT).read_text("utf-8", errors="replace"))
+        _run([compiler[0], "-c", "-x", "assembler", _TEXT, "-o", _OBJECT], folder, limits)
+        try:
+            _run([*_OBJDUMP, "-C", _OBJECT], folder, _READING)
+        except ToolFailure:  # Names that refer to each other grow without bounds when written out.
+            _run([*_OBJDUMP, _OBJECT], folder, _READING)
         return (folder / "stdout").read_text("utf-8", errors="replace")
 
 
-def _limited(
-    command: list[str], folder: Path, limits: ChildLimits, given: str = os.devnull
-) -> int | None:
-    """The exit code; None if its time was up. `given`: the file that it reads."""
+def _refuse_directives(text: str) -> None:
+    """A compiler writes none of these; a name in the source may smuggle one in."""
+    if found := _DIRECTIVE.search(text):
+        raise UsageError(f"The kernel's assembly contains {found[0]}, which is not assembled.")
+
+
+def _run(command: list[str], folder: Path, limits: ChildLimits) -> None:
     environment = {"PATH": os.environ.get("PATH", ""), "LC_ALL": "C", "TMPDIR": str(folder)}
-    return run_program(command, limits, folder, environment=environment, given=given)
-
-
-def _failure(compiler: str, code: int, folder: Path) -> str:
-    said = (folder / "stderr").read_text("utf-8", errors="replace").strip().splitlines()
-    first = next((line for line in said if "error" in line), said[0] if said else "")
-    return f"{Path(compiler).name} exited with code {code}: {first[:300] or 'no output'}"
-
-
-def _demangled(text: str) -> str:
-    """The text with demangled C++ names, if the tool for that works."""
-    tool = shutil.which("c++filt")
-    if tool is None:
-        return text
-    with tempfile.TemporaryDirectory(prefix="inductoscope-assembly-") as name:
-        folder = Path(name)
-        (folder / "names").write_text(text, "utf-8", errors="replace")
-        if _limited([tool], folder, _DEMANGLING, given="names") != 0:
-            return text
-        return (folder / "stdout").read_text("utf-8", errors="replace")
+    code = run_program(command, limits, folder, environment=environment)
+    tool = Path(command[0]).name
+    if code is None:
+        raise ToolFailure(f"{tool} did not finish within {limits.seconds:g} s.")
+    if code != 0:
+        said = (folder / "stderr").read_text("utf-8", errors="replace").strip().splitlines()
+        first = next((line for line in said if "error" in line), said[0] if said else "")
+        raise ToolFailure(f"{tool} exited with code {code}: {first[:300] or 'no output'}")
 
 
 def _version(compiler: str) -> str:
@@ -276,32 +263,16 @@ def _version(compiler: str) -> str:
     return (done.stdout.splitlines() or [compiler])[0]
 
 
-# --------------------------------------------------------------------------------------------------
-# Reads what a compiler wrote with -S: the functions of a kernel, and the lines they come from.
-#
-# An instruction's own line is that of the `.loc` before it. Most of a kernel is made of calls of
-# torch's headers that were inlined, whose line is the header's: the debug information says from
-# which line of the kernel each was called (`DW_TAG_inlined_subroutine`, readable with GCC's -dA).
-# An instruction for which neither says a line of the kernel has none.
+# --- what objdump writes --------------------------------------------------------------------------
 
-_FILE = re.compile(r'^\s*\.file\s+(\d{1,9})\s+(?:"[^"]*"\s+)?"([^"]*)"')
-_LOCATION = re.compile(r"^\s*\.loc\s+(\d{1,9})\s+(\d{1,9})\b")
-_LABEL = re.compile(r"^([^\s#/\"][^\n]*?):\s*(?:[#/@].*)?$")
-_LOCAL = re.compile(r"\.?L[\w.$]+")
-_COMMENT = re.compile(r"^\s*(?:#|//|@)")
-_TAG = re.compile(r"\(DIE \(0x[0-9a-f]+\) (DW_TAG_\w+)\)")
-_VALUE = re.compile(r"^\s*\.\w+\s+(\S+)")
-_RANGE = re.compile(r"^\s*\.\w+\s+(\.L\w+)\b.*Range (begin|end) address \(\*(\.L\w+)\)")
-
-# Debug information is made of short lines, of calls that nest a few times: what goes far beyond was
-# written by hand, to keep its reader busy.
-_LONGEST_LINE = 500
-_MOST_STEPS = 5_000_000
+_FUNCTION = re.compile(r"(?:[0-9a-f]+ )?<.*>:")
+_PLACE = re.compile(r"(inlined by )?([^:]+):(\d{1,9})(?: \(.*\))?")
+_INSTRUCTION = re.compile(r"\s+[0-9a-f]+:\t")
 
 
 @dataclass(frozen=True)
 class Listing:
-    """Labels and instructions alone; `links` lead from source lines to lines of `text`."""
+    """Functions and instructions; `links` lead from source lines to lines of `text`."""
 
     text: str
     links: Mapping[int, tuple[int, ...]]
@@ -309,184 +280,57 @@ class Listing:
     inlined: frozenset[int]
 
 
-@dataclass(frozen=True)
-class _Line:
-    text: str
-    source: int = 0  # line of the kernel's file
-    is_inlined: bool = False
+@dataclass
+class _Function:
+    """The lines of one function, each with its line of the source, and whether it was inlined."""
+
+    lines: list[tuple[str, int, bool]]
 
 
-def listing(assembly: str, source: str, wanted: range) -> Listing:
+def listing(disassembly: str, source: str, wanted: range) -> Listing:
     """The functions that lines `wanted` of the file `source` became."""
-    code = _read_code(assembly, source)
-    callers = _callers(assembly, source, code.labels)
+    kept = [
+        line
+        for function in _functions(disassembly, source)
+        if any(number in wanted for _, number, _ in function.lines)
+        for line in function.lines
+    ]
     links: dict[int, list[int]] = defaultdict(list)
-    kept: list[_Line] = []
-    for function in code.functions(wanted):
-        kept += _without_idle_labels([code.line(number, callers) for number in function])
-    for number, line in enumerate(kept, start=1):
-        if line.source in wanted:
-            links[line.source].append(number)
+    inlined = set()
+    for place, (_, number, is_inlined) in enumerate(kept, start=1):
+        if number in wanted:
+            links[number].append(place)
+            inlined.update([place] if is_inlined else [])
     return Listing(
-        text="\n".join(line.text for line in kept) + ("\n" if kept else ""),
-        links={line: tuple(numbers) for line, numbers in sorted(links.items())},
-        inlined=frozenset(
-            n for n, line in enumerate(kept, start=1) if line.is_inlined and line.source in wanted
-        ),
+        text="".join(f"{text}\n" for text, _, _ in kept),
+        links={line: tuple(places) for line, places in sorted(links.items())},
+        inlined=frozenset(inlined),
     )
 
 
-# --- code -----------------------------------------------------------------------------------------
-
-
-@dataclass
-class _Code:
-    """Labels and instructions in order, and the line of the kernel's file that `.loc` says."""
-
-    texts: list[str] = field(default_factory=list)
-    sources: list[int] = field(default_factory=list)
-    labels: dict[str, int] = field(default_factory=dict)
-    starts: list[int] = field(default_factory=list)
-
-    def add(self, text: str, source: int) -> None:
-        self.texts.append(text)
-        self.sources.append(source)
-
-    def functions(self, wanted: range) -> Iterator[range]:
-        """Those that hold at least one instruction of the wanted lines."""
-        for start, end in zip(self.starts, [*self.starts[1:], len(self.texts)], strict=True):
-            if any(source in wanted for source in self.sources[start:end]):
-                yield range(start, end)
-
-    def line(self, number: int, callers: Mapping[int, int]) -> _Line:
-        own, text = self.sources[number], self.texts[number]
-        if own or _LABEL.match(text):
-            return _Line(text, own)
-        return _Line(text, callers.get(number, 0), is_inlined=True)
-
-
-def _read_code(assembly: str, source: str) -> _Code:
-    """Functions begin with a label that is not local."""
-    code = _Code()
-    own: set[int] = set()
-    line = 0
-    for text in assembly.splitlines():
-        if match := _FILE.match(text):
-            own.update([int(match[1])] if match[2] == source else [])
-        elif match := _LOCATION.match(text):
-            line = int(match[2]) if int(match[1]) in own else 0
-        elif label := _LABEL.match(text):
-            code.labels[label[1]] = len(code.texts)
-            if not _LOCAL.fullmatch(label[1]):
-                code.starts.append(len(code.texts))
-                line = 0
-            code.add(text, 0)
-        elif _is_instruction(text) and code.starts:
-            code.add(text.rstrip(), line)
-    return code
-
-
-def _is_instruction(text: str) -> bool:
-    bare = text.strip()
-    return bool(bare) and not bare.startswith(".") and not _COMMENT.match(text)
-
-
-def _without_idle_labels(lines: list[_Line]) -> Iterator[_Line]:
-    """Labels that nothing jumps to are for debuggers, not for readers."""
-    used = {
-        word for line in lines if not _LABEL.match(line.text) for word in _LOCAL.findall(line.text)
-    }
-    for line in lines:
-        label = _LABEL.match(line.text)
-        if label is None or not _LOCAL.fullmatch(label[1]) or label[1] in used:
-            yield line
-
-
-# --- debug information ----------------------------------------------------------------------------
-
-
-@dataclass
-class _Inlined:
-    """A call that was inlined: where it was called from, and the labels around its code."""
-
-    file: str = ""
-    line: int = 0
-    low: str = ""
-    high: str = ""
-    ranges: str = ""
-
-
-def _callers(assembly: str, source: str, labels: Mapping[str, int]) -> dict[int, int]:
-    """Instruction → line of the kernel that it was inlined into; the innermost call wins."""
-    lines = [text for text in assembly.splitlines() if len(text) <= _LONGEST_LINE]
-    ranges = _range_lists(lines)
-    extents: list[tuple[int, int, list[tuple[int, int]]]] = []
-    steps = 0
-    for call in _inlined_calls(lines):
-        if call.file != source or not call.line:
-            continue
-        pairs = ranges.get(call.ranges, []) if call.ranges else [(call.low, call.high)]
-        placed = [(labels[a], labels[b]) for a, b in pairs if a in labels and b in labels]
-        width = sum(max(b - a, 0) for a, b in placed)
-        steps += len(pairs) + width
-        if steps > _MOST_STEPS:
-            return {}
-        extents.append((width, call.line, placed))
-    found: dict[int, int] = {}
-    # The widest first, so that narrower ones overwrite it.
-    for _, line, placed in sorted(extents, key=lambda extent: -extent[0]):
-        for start, end in placed:
-            found.update(dict.fromkeys(range(start, end), line))
-    return found
-
-
-def _inlined_calls(lines: list[str]) -> Iterator[_Inlined]:
-    call: _Inlined | None = None
-    for text in lines:
-        tag = _TAG.search(text)
-        if tag or "end of children" in text:
-            if call is not None:
-                yield call
-            is_call = tag is not None and tag[1] == "DW_TAG_inlined_subroutine"
-            call = _Inlined() if is_call else None
-        elif call is not None:
-            _take_attribute(call, text)
-    if call is not None:
-        yield call
-
-
-def _take_attribute(call: _Inlined, text: str) -> None:
-    value = _VALUE.match(text)
-    if value is None:
-        return
-    if "DW_AT_call_file" in text:
-        call.file = text.rpartition("(")[2].rstrip(") ")
-    elif "DW_AT_call_line" in text:
-        call.line = _number(value[1])
-    elif "DW_AT_ranges" in text:
-        call.ranges = value[1]
-    elif "DW_AT_low_pc" in text:
-        call.low = value[1]
-    elif "DW_AT_high_pc" in text:
-        call.high = value[1].partition("-")[0]
-
-
-def _number(text: str) -> int:
-    try:
-        return int(text, 0)
-    except ValueError:
-        return 0
-
-
-def _range_lists(lines: list[str]) -> dict[str, list[tuple[str, str]]]:
-    found: dict[str, list[tuple[str, str]]] = defaultdict(list)
-    begin = ""
-    for text in lines:
-        match = _RANGE.match(text)
-        if match is None:
-            continue
-        if match[2] == "begin":
-            begin = match[1]
-        else:
-            found[match[3]].append((begin, match[1]))
-    return found
+def _functions(disassembly: str, source: str) -> Iterator[_Function]:
+    """The line of an instruction is its own, or the innermost of the source that it came to by
+    inlining: objdump writes each before the first instruction that it holds for.
+    """
+    function: _Function | None = None
+    own = called = 0
+    has_begun = False
+    for text in disassembly.splitlines():
+        if _FUNCTION.fullmatch(text):
+            if function is not None:
+                yield function
+            function, own, called = _Function([(text, 0, False)]), 0, 0
+        elif function is not None and _INSTRUCTION.match(text):
+            function.lines.append((text.rstrip(), own or called, bool(called and not own)))
+            has_begun = True
+        elif place := _PLACE.fullmatch(text):
+            line = int(place[3]) if os.path.basename(place[2]) == source else 0
+            # Other calls may lead to the same line of a header.
+            called = 0 if has_begun else called
+            has_begun = False
+            if place[1]:
+                called = called or line
+            else:
+                own, called = line, 0
+    if function is not None:
+        yield function
