@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from inductoscope.model.fold import load
-from inductoscope.processes.status import all_pids, environment_of
+from inductoscope.processes.status import all_pids
+from inductoscope.processes.tree import environment_of
 from inductoscope.recording.location import FOLDER_VARIABLE
 from support.programs import Workplace
 

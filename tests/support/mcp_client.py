@@ -13,7 +13,8 @@ from typing import Any
 import anyio
 from mcp import ClientSession, StdioServerParameters, stdio_client
 
-from inductoscope.processes.status import all_pids, environment_of, is_alive
+from inductoscope.processes.status import all_pids, is_alive
+from inductoscope.processes.tree import environment_of
 
 # A variable of the server that everything it starts inherits.
 MARK = "INDUCTOSCOPE_TEST_MARK"

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from inductoscope.processes.children import GuardedCommand
-from inductoscope.processes.status import all_pids, environment_of, is_alive
+from inductoscope.processes.status import all_pids, is_alive
+from inductoscope.processes.tree import environment_of
 from support.waiting import wait_until
 
 MARK = "INDUCTOSCOPE_TEST_MARK"

@@ -12,7 +12,6 @@ PROC = Path("/proc")
 
 _TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 _PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
-_LONGEST_COMMAND = 4096
 _LONGEST_TEXT = 65536
 _DEAD = "ZX"
 
@@ -117,30 +116,6 @@ def read_text(pid: int, name: str) -> str:
         data = (PROC / str(pid) / name).read_bytes()[:_LONGEST_TEXT]
         return data.decode("utf-8", "replace").strip()
     return ""
-
-
-def command_of(pid: int) -> tuple[str, ...]:
-    """The words of a process's command line."""
-    with contextlib.suppress(OSError):
-        data = (PROC / str(pid) / "cmdline").read_bytes()[:_LONGEST_COMMAND]
-        return tuple(data.decode("utf-8", "replace").rstrip("\0").split("\0")) if data else ()
-    return ()
-
-
-def environment_of(pid: int) -> dict[str, str]:
-    """The environment a process was started with; empty if it cannot be read."""
-    with contextlib.suppress(OSError):
-        data = (PROC / str(pid) / "environ").read_bytes().decode("utf-8", "replace")
-        pairs = (entry.partition("=") for entry in data.split("\0"))
-        return {name: value for name, separator, value in pairs if separator}
-    return {}
-
-
-def uptime() -> float:
-    """Seconds since boot."""
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        return float((PROC / "uptime").read_text().split()[0])
-    return 0.0
 
 
 def free_memory() -> int:

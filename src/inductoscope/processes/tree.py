@@ -6,20 +6,15 @@ used the processor or slept, whether its memory grew, and which processes came a
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from inductoscope.processes.status import (
-    all_pids,
-    children_of,
-    command_of,
-    group_members,
-    read_status,
-    read_text,
-    uptime,
-)
+import psutil
+
+from inductoscope.processes.status import group_members, read_status
 from inductoscope.wording import bytes_text
 
 _MOST_PROCESSES = 500
@@ -67,7 +62,6 @@ class ProcessSample:
     # Seconds since boot; together with the pid it identifies a process.
     started: float
     age: float
-    wait_channel: str = ""
     # How often its first thread gave up the processor voluntarily.
     switches: int = 0
 
@@ -254,39 +248,41 @@ def sample_group(leader: int) -> Tree:
 
 def sample_tree(root: int) -> Tree:
     """The process `root` and all its descendants, now."""
-    now = uptime()
-    found: list[ProcessSample] = []
-    queue = [root]
-    while queue and len(found) < _MOST_PROCESSES:
-        process = read_process(queue.pop(0), now)
-        if process is not None:
-            found.append(process)
-            queue += children_of(process.pid)
-    if found and found[0].pid == root:
-        found += _orphans(found, now)
-        return Tree(time.monotonic(), tuple(found))
-    return Tree(time.monotonic(), ())
+    first = read_process(root)
+    if first is None:
+        return Tree(time.monotonic(), ())
+    below: list[psutil.Process] = []
+    with contextlib.suppress(psutil.Error):
+        below = psutil.Process(root).children(recursive=True)[:_MOST_PROCESSES]
+    others = (read_process(process.pid) for process in below)
+    found = [first, *(process for process in others if process is not None)]
+    return Tree(time.monotonic(), (*found, *_orphans(found)))
 
 
-def _orphans(found: list[ProcessSample], now: float) -> Iterator[ProcessSample]:
+def _orphans(found: list[ProcessSample]) -> Iterator[ProcessSample]:
     """Workers whose sidecar is gone: nobody's children, but their command names their owner."""
     known = {process.pid for process in found}
-    for pid in all_pids():
+    for pid in psutil.pids():
         if pid not in known and any(word.endswith(_WORKER_FILE) for word in command_of(pid)[:4]):
-            process = read_process(pid, now)
+            process = read_process(pid)
             if process is not None and process.worker_of in known:
                 yield process
 
 
-def read_process(pid: int, now: float | None = None) -> ProcessSample | None:
-    """One process; None if there is no such process. `now`: seconds since boot, if known."""
+def read_process(pid: int) -> ProcessSample | None:
+    """One process; None if there is no such process."""
     status = read_status(pid)
     if status is None:
         return None
+    name, age, switches = "", 0.0, 0
+    with contextlib.suppress(psutil.Error):
+        process = psutil.Process(pid)
+        name, age = process.name(), time.time() - process.create_time()
+        switches = process.num_ctx_switches().voluntary
     return ProcessSample(
         pid=pid,
         parent=status.parent,
-        name=read_text(pid, "comm"),
+        name=name,
         command=command_of(pid),
         state=status.state,
         threads=status.threads,
@@ -294,15 +290,20 @@ def read_process(pid: int, now: float | None = None) -> ProcessSample | None:
         memory=status.memory,
         faults=status.faults,
         started=status.started,
-        age=max(0.0, (uptime() if now is None else now) - status.started),
-        wait_channel=read_text(pid, "wchan").strip("0"),
-        switches=_switches(pid),
+        age=max(0.0, age),
+        switches=switches,
     )
 
 
-def _switches(pid: int) -> int:
-    for line in read_text(pid, "status").splitlines():
-        name, _, value = line.partition(":")
-        if name == "voluntary_ctxt_switches":
-            return int(value)
-    return 0
+def command_of(pid: int) -> tuple[str, ...]:
+    """The words of a process's command line."""
+    with contextlib.suppress(psutil.Error):
+        return tuple(psutil.Process(pid).cmdline())
+    return ()
+
+
+def environment_of(pid: int) -> dict[str, str]:
+    """The environment a process was started with; empty if it cannot be read."""
+    with contextlib.suppress(psutil.Error):
+        return dict(psutil.Process(pid).environ())
+    return {}

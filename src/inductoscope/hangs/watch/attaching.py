@@ -27,10 +27,11 @@ from inductoscope.hangs.watch.stall import (
 from inductoscope.launch.environment import RECORDING_VARIABLE
 from inductoscope.processes.ending import end_processes
 from inductoscope.processes.stacks import Stacks, read_stacks
-from inductoscope.processes.status import PROC, environment_of, is_alive
+from inductoscope.processes.status import PROC, is_alive
 from inductoscope.processes.tree import (
     ProcessSample,
     Tree,
+    environment_of,
     read_process,
     sample_tree,
 )

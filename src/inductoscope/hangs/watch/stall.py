@@ -28,9 +28,7 @@ from inductoscope.processes.locks import (
 )
 from inductoscope.processes.stacks import Stacks, read_stacks, spied_locals
 from inductoscope.processes.status import (
-    command_of,
     cpu_seconds,
-    environment_of,
     is_alive,
     read_status,
 )
@@ -38,6 +36,8 @@ from inductoscope.processes.tree import (
     ProcessSample,
     Tree,
     activity,
+    command_of,
+    environment_of,
     sample_tree,
 )
 from inductoscope.recording.events import NativeStart, StageStart, TracingContinues
