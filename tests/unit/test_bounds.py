@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from inductoscope.analysis.bounds.accesses import Purse, judge_parts
+from inductoscope.analysis.bounds.accesses import PointBudget, judge_parts
 from inductoscope.analysis.bounds.kernels import judge_recording
 from inductoscope.analysis.bounds.proof import (
     Context,
@@ -232,7 +232,7 @@ def test_a_comparison_fits_into_every_type() -> None:
 def test_a_part_that_leaves_its_buffer_has_a_subject() -> None:
     rooms = {"x": Room(("8",), ("1",)), "part": Room(("4",), ("1",), inside="x", offset="6")}
     sizes = AdmittedSizes(GraphMemory(rooms, {}, {}, ()))
-    found = [verdict for _, verdict in judge_parts(sizes, Purse(1000))]
+    found = [verdict for _, verdict in judge_parts(sizes, PointBudget(1000))]
     assert isinstance(found[1], Broken)
     access = JudgedAccess("", "", "", "part", "x", "9", found[1])
     assert who(access) == "the graph"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from inductoscope.analysis.bounds.accesses import NO_TIME, Purse, judge_body
+from inductoscope.analysis.bounds.accesses import NO_TIME, PointBudget, judge_body
 from inductoscope.analysis.bounds.kernels import judge_recording
 from inductoscope.analysis.bounds.sizes import AdmittedSizes
 from inductoscope.analysis.bounds.verdicts import DataDependent, OutOfReach, Proven
@@ -74,7 +74,7 @@ def test_blocks_that_call_each_other_again_and_again_are_given_up() -> None:
 
 def test_what_there_was_no_time_for_is_said_to_be_open() -> None:
     sizes = AdmittedSizes(GraphMemory({"x": Room(("4",), ("1",))}, {}, {}, ()))
-    late = Purse(1000, until=time.monotonic() - 1)
+    late = PointBudget(1000, until=time.monotonic() - 1)
     body = read_body(body_text("{p0: 4}", "p0 + 1"))
     assert [verdict for _, verdict in judge_body(body, sizes, {}, late)] == [OutOfReach(NO_TIME)]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from inductoscope.analysis.bounds.accesses import BodyJudge, Purse
+from inductoscope.analysis.bounds.accesses import BodyJudge, PointBudget
 from inductoscope.analysis.bounds.index_range import (
     IndexedBody,
     IndexVerdict,
@@ -70,7 +70,7 @@ def judged(
 
     def bodies(sizes: AdmittedSizes) -> list[IndexedBody]:
         counts: tuple[Expression, Expression] = (read_expression("40*s0"), Number(1))
-        return [IndexedBody(BodyJudge(body, sizes, {}, Purse(0)), counts, {"load": (line,)})]
+        return [IndexedBody(BodyJudge(body, sizes, {}, PointBudget(0)), counts, {"load": (line,)})]
 
     return judge_indices(triton_types(), bodies, memory, guards_are_checked=not is_package)
 

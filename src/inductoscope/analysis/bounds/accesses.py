@@ -74,7 +74,7 @@ class OutOfTime(Exception):
 
 
 @dataclass
-class Purse:
+class PointBudget:
     """How many points may still be looked at, and until when (of time.monotonic)."""
 
     points: int
@@ -109,7 +109,7 @@ def extremes(
     conditions: Sequence[Expression],
     lengths: Mapping[str, int],
     sizes: Point,
-    purse: Purse,
+    budget: PointBudget,
 ) -> Extremes | None:
     """Over all points where the conditions hold, or may; None if there is none.
 
@@ -125,7 +125,7 @@ def extremes(
             [term for term in terms if _loops(term, lengths) <= names and _belongs(term, names)],
             [c for c in conditions if _loops(c, lengths) <= names and _belongs(c, names)],
         )
-        part = _extremes_of(group, lengths, sizes, purse)
+        part = _extremes_of(group, lengths, sizes, budget)
         if part is None:
             return None
         found = _joined(found, part)
@@ -134,7 +134,7 @@ def extremes(
         [term for term in terms if not _loops(term, lengths)],
         [condition for condition in conditions if not _loops(condition, lengths)],
     )
-    part = _extremes_of(fixed, lengths, sizes, purse)
+    part = _extremes_of(fixed, lengths, sizes, budget)
     return None if part is None else _joined(found, part)
 
 
@@ -174,13 +174,13 @@ def _groups(expressions: Sequence[Expression], lengths: Mapping[str, int]) -> li
 
 
 def _extremes_of(
-    group: _VariableGroup, lengths: Mapping[str, int], sizes: Point, purse: Purse
+    group: _VariableGroup, lengths: Mapping[str, int], sizes: Point, budget: PointBudget
 ) -> Extremes | None:
     if len(group.names) == 1 and not group.conditions and _is_linear(group):
         return _at_ends(group, lengths, sizes)
     low = high = None
     value_at = valued(add(*group.terms))
-    for point in _points(group, lengths, purse):
+    for point in _points(group, lengths, budget):
         values = {**sizes, **point}
         if any(holds(condition, values) is False for condition in group.conditions):
             continue
@@ -213,13 +213,13 @@ def _at_ends(group: _VariableGroup, lengths: Mapping[str, int], sizes: Point) ->
 
 
 def _points(
-    group: _VariableGroup, lengths: Mapping[str, int], purse: Purse
+    group: _VariableGroup, lengths: Mapping[str, int], budget: PointBudget
 ) -> Iterator[dict[str, int]]:
     names = sorted(group.names)
-    purse.spend(math.prod(lengths[name] for name in names) or 1)
+    budget.spend(math.prod(lengths[name] for name in names) or 1)
     every = itertools.product(*(range(lengths[name]) for name in names))
     for count, places in enumerate(every):
-        if count % _BETWEEN_LOOKS == 0 and purse.is_late:
+        if count % _BETWEEN_LOOKS == 0 and budget.is_late:
             raise OutOfTime
         yield dict(zip(names, places, strict=True))
 
@@ -495,7 +495,7 @@ class BodyJudge:
     body: LoopBody
     sizes: AdmittedSizes
     indirect: Mapping[str, IndirectIndex]
-    purse: Purse
+    budget: PointBudget
     # Shared by the loop bodies of one graph.
     known: dict[object, Verdict] = field(default_factory=dict)
     _data: dict[str, _DataIndex] = field(default_factory=dict)
@@ -509,7 +509,7 @@ class BodyJudge:
 
     def judge(self, access: MemoryAccess) -> Verdict:
         """The verdict on one access."""
-        if self.purse.is_late:
+        if self.budget.is_late:
             return OutOfReach(NO_TIME)
         if access.is_search:
             return DataDependent((access.buffer,), None, is_inside=False)
@@ -624,7 +624,9 @@ class BodyJudge:
     def prover(self, conditions: tuple[Expression, ...] = ()) -> Prover:
         """Answers questions about points where the conditions hold."""
         if conditions not in self._provers:
-            self._provers[conditions] = Prover(self._context.assuming(conditions), self.purse.until)
+            self._provers[conditions] = Prover(
+                self._context.assuming(conditions), self.budget.until
+            )
         return self._provers[conditions]
 
     def _computed_verdict(
@@ -641,7 +643,7 @@ class BodyJudge:
             return OutOfReach(f"the range of {', '.join(unknown)} is not known")
         tried = 0
         for sizes in self.sizes.tried(names):
-            if self.purse.is_late:
+            if self.budget.is_late:
                 raise OutOfTime
             found = self._extremes(access, data, sizes)
             tried += 1
@@ -668,7 +670,7 @@ class BodyJudge:
         lengths = {name: value_of(size, sizes) for name, size in self.lengths.items()}
         for found in data:
             lengths[found.name] = _places(found, sizes)
-        return extremes(access.index, access.conditions, lengths, sizes, self.purse)
+        return extremes(access.index, access.conditions, lengths, sizes, self.budget)
 
     def _outside(
         self,
@@ -685,7 +687,7 @@ class BodyJudge:
             return OutOfReach("whether the access is made depends on data")
         if any(not self._is_free(found) for found in data):
             return OutOfReach("no proof was found, and a part of the index is computed")
-        if self.sizes.has_riddles or any(self.sizes.is_data(name) for name in sizes):
+        if self.sizes.has_unknown_guards or any(self.sizes.is_data(name) for name in sizes):
             return OutOfReach("no proof was found, and a guard or a size is not known beforehand")
         if value_of(access.index, values) != position:
             return OutOfReach("no proof was found")
@@ -726,7 +728,9 @@ def _buffers(data: list[_DataIndex]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(buffer for found in data for buffer in found.source.buffers))
 
 
-def judge_parts(sizes: AdmittedSizes, purse: Purse) -> Iterator[tuple[MemoryAccess, Verdict]]:
+def judge_parts(
+    sizes: AdmittedSizes, budget: PointBudget
+) -> Iterator[tuple[MemoryAccess, Verdict]]:
     """Buffers that are a part of another one: the first and the last position of each."""
     for name, room in sizes.memory.rooms.items():
         if not room.inside:
@@ -737,7 +741,7 @@ def judge_parts(sizes: AdmittedSizes, purse: Purse) -> Iterator[tuple[MemoryAcce
         except (NotUnderstood, *FAILURES):
             continue
         runs = tuple(Applied("ge", (length, Number(1))) for length in own.lengths)
-        judge = BodyJudge(LoopBody({}, (), ()), sizes, {}, purse)
+        judge = BodyJudge(LoopBody({}, (), ()), sizes, {}, budget)
         for index in (first, add(first, own.end, Number(-1))):
             access = MemoryAccess("part", name, room.inside, index, runs)
             yield access, judge.judge(access)
@@ -747,10 +751,10 @@ def judge_body(
     body: LoopBody,
     sizes: AdmittedSizes,
     indirect: Mapping[str, IndirectIndex],
-    purse: Purse,
+    budget: PointBudget,
     known: dict[object, Verdict] | None = None,
 ) -> Iterator[tuple[MemoryAccess, Verdict]]:
     """Every access of a loop body, and what can be said of it."""
-    judge = BodyJudge(body, sizes, indirect, purse, {} if known is None else known)
+    judge = BodyJudge(body, sizes, indirect, budget, {} if known is None else known)
     for access in body.accesses:
         yield access, judge.judge(access)

@@ -227,7 +227,7 @@ def _overflow(need: _Need, limit: int) -> Overflows | None:
     runs = [Applied("ge", (length, Number(1))) for length in need.body.lengths.values()]
     conditions = (*need.conditions, *runs)
     names = names_in(need.value).union(*map(names_in, conditions))
-    if sizes.has_riddles or not names <= sizes.memory.symbols.keys():
+    if sizes.has_unknown_guards or not names <= sizes.memory.symbols.keys():
         return None
     usual = {name: _usual(sizes, name) for name in sorted(sizes.with_neighbours(names))}
     if any(sizes.is_data(name) for name in usual):

@@ -16,7 +16,7 @@ from functools import lru_cache, partial
 from inductoscope.analysis.bounds.accesses import (
     BodyJudge,
     OutOfTime,
-    Purse,
+    PointBudget,
     judge_body,
     judge_parts,
 )
@@ -249,11 +249,11 @@ def judge_graph(
 ) -> JudgedGraph:
     """The accesses of one graph, without its types of indices."""
     memory = read_memory(recording, compile_, graph)
-    sizes, purse = AdmittedSizes(memory), Purse(points, until)
+    sizes, budget = AdmittedSizes(memory), PointBudget(points, until)
     scheduled = read_schedule(recording, graph.scheduled_after or graph.scheduled_before)
     leaves = [leaf for node in scheduled for leaf in node.leaves]
     kernels = {node: kernel.name for kernel in graph.kernels for node in kernel.nodes}
-    work, buffers = _GraphWork(sizes, purse, {}), PlainBuffers(memory)
+    work, buffers = _GraphWork(sizes, budget, {}), PlainBuffers(memory)
     judged = [
         access
         for leaf in leaves
@@ -262,7 +262,7 @@ def judge_graph(
     ]
     judged += [
         JudgedAccess("", "", "", access.operation, access.buffer, str(access.index), verdict)
-        for access, verdict in judge_parts(sizes, purse)
+        for access, verdict in judge_parts(sizes, budget)
     ]
     with_body = {kernels.get(leaf.name, "") for leaf in leaves if leaf.body}
     others = tuple(k.name for k in graph.kernels if k.name not in with_body)
@@ -274,7 +274,7 @@ class _GraphWork:
     """State that the loop bodies of a graph share."""
 
     sizes: AdmittedSizes
-    purse: Purse
+    budget: PointBudget
     known: dict[object, Verdict]
 
 
@@ -283,10 +283,10 @@ def _judge_leaf(
 ) -> Iterator[JudgedAccess]:
     text = recording.payload(leaf.body)
     try:
-        if work.purse.is_late:
+        if work.budget.is_late:
             raise OutOfTime
         body = read_body(text)
-        judged = list(judge_body(body, work.sizes, leaf.indirect, work.purse, work.known))
+        judged = list(judge_body(body, work.sizes, leaf.indirect, work.budget, work.known))
     except (NotUnderstood, OutOfTime, *FAILURES) as why:
         lost = OutOfReach(_why_lost(why))
         yield JudgedAccess(kernel, leaf.name, "", "", "", "", lost, leaf.origins)
@@ -324,7 +324,7 @@ def _narrow_kernels(
             continue
         types = read_index_types(recording.payload(kernel.digest), kernel.language)
         if types is not None:
-            bodies = partial(_indexed_bodies, recording, kernel, inside, Purse(0, until))
+            bodies = partial(_indexed_bodies, recording, kernel, inside, PointBudget(0, until))
             is_checked = compile_.flow != AOT_INDUCTOR
             verdict = judge_indices(types, bodies, memory, guards_are_checked=is_checked)
             yield JudgedIndexType(kernel.name, NARROW, verdict, kernel.origins)
@@ -339,17 +339,17 @@ def _indexed_bodies(
     recording: Recording,
     kernel: Kernel,
     leaves: list[ScheduledNode],
-    purse: Purse,
+    budget: PointBudget,
     sizes: AdmittedSizes,
 ) -> Iterator[IndexedBody]:
     for leaf in leaves:
-        if purse.is_late:
+        if budget.is_late:
             raise OutOfTime
         lines: dict[str, tuple[str, ...]] = {}
         for node, operation, line in kernel.lines:
             if node == leaf.name:
                 lines[operation] = (*lines.get(operation, ()), line)
-        judge = BodyJudge(read_body(recording.payload(leaf.body)), sizes, leaf.indirect, purse)
+        judge = BodyJudge(read_body(recording.payload(leaf.body)), sizes, leaf.indirect, budget)
         yield IndexedBody(judge, _counts(leaf, sizes), lines)
 
 

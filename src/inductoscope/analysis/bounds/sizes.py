@@ -79,7 +79,7 @@ class AdmittedSizes:
         return tuple(found)
 
     @property
-    def has_riddles(self) -> bool:
+    def has_unknown_guards(self) -> bool:
         """Whether a guard or a replacement is not understood: then no size is surely admitted."""
         return None in self._guards or None in self._replacements.values()
 
