@@ -182,7 +182,7 @@ def test_a_missing_name_tells_where_its_path_ends(switched: dict[str, Any]) -> N
 
 # --- log patterns ---------------------------------------------------------------------------------
 
-SUBMITTED = LogPattern("Submitted precompile for choice: %s", "DEBUG", "meaning")
+SUBMITTED = LogPattern("Submitted precompile for choice: %s", "DEBUG")
 
 
 def test_the_installed_torch_writes_every_expected_line(environment: Environment) -> None:

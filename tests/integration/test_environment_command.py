@@ -24,7 +24,7 @@ from inductoscope.views.env.collection import (
 from inductoscope.views.report.environment import environment_view
 from support.json_schema import violations
 
-SUBMITTED = LogPattern("Submitted precompile for choice: %s", "DEBUG", "meaning")
+SUBMITTED = LogPattern("Submitted precompile for choice: %s", "DEBUG")
 
 # --- torches that are missing or broken -----------------------------------------------------------
 

@@ -89,7 +89,6 @@ class LogPattern:
 
     text: str
     level: str
-    description: str
     meaning: LineMeaning | None = None
     module: str = "torch/_inductor/select_algorithm.py"
     first: str = "2.11"  # the oldest torch in which the line was seen
@@ -142,94 +141,46 @@ PATTERNS: tuple[LogPattern, ...] = (
     LogPattern(
         "Multithreaded precompilation for %d choices using %d worker threads",
         "INFO",
-        "torch starts compiling the choices of one operation",
         LineMeaning.GROUP,
     ),
+    LogPattern("Skipping already seen choice: %s", "DEBUG", LineMeaning.SKIPPED),
     LogPattern(
-        "Skipping already seen choice: %s",
-        "DEBUG",
-        "the same kernel was submitted before",
-        LineMeaning.SKIPPED,
-    ),
-    LogPattern(
-        "Submitted triton async compile for choice: %s",
-        "DEBUG",
-        "a Triton choice was submitted to the compile workers",
-        LineMeaning.SUBMITTED_TO_POOL,
+        "Submitted triton async compile for choice: %s", "DEBUG", LineMeaning.SUBMITTED_TO_POOL
     ),
     LogPattern(
         "Submitted nvgemm subprocess precompile for choice: %s",
         "DEBUG",
-        "an NVGEMM choice was submitted to the compile workers",
         LineMeaning.SUBMITTED_TO_POOL,
         first="2.14",
     ),
-    LogPattern(
-        "Submitted precompile for choice: %s",
-        "DEBUG",
-        "any other choice was submitted to a thread of the program",
-        LineMeaning.SUBMITTED_TO_THREAD,
-    ),
-    LogPattern(
-        "Precompiling choice with captured stdout: %s",
-        "DEBUG",
-        "a thread has started a choice",
-        LineMeaning.STARTED,
-    ),
-    LogPattern(
-        "Waiting on futures",
-        "DEBUG",
-        "all choices are submitted; the program waits for them",
-        LineMeaning.WAITING,
-    ),
+    LogPattern("Submitted precompile for choice: %s", "DEBUG", LineMeaning.SUBMITTED_TO_THREAD),
+    LogPattern("Precompiling choice with captured stdout: %s", "DEBUG", LineMeaning.STARTED),
+    LogPattern("Waiting on futures", "DEBUG", LineMeaning.WAITING),
     LogPattern(
         "Precompilation complete for future: %s, elapsed time: %.02fs",
         "DEBUG",
-        "one choice is compiled; the line does not say which",
         LineMeaning.COMPLETE,
     ),
-    LogPattern(
-        "Precompiling benchmark choice %s took %.02fs",
-        "INFO",
-        "this choice is compiled",
-        LineMeaning.FINISHED,
-    ),
-    LogPattern(
-        "Exception %s for benchmark choice %s",
-        "ERROR",
-        "the compilation of this choice failed",
-        LineMeaning.FAILED,
-    ),
+    LogPattern("Precompiling benchmark choice %s took %.02fs", "INFO", LineMeaning.FINISHED),
+    LogPattern("Exception %s for benchmark choice %s", "ERROR", LineMeaning.FAILED),
     LogPattern(
         "Precompilation timeout after %ds: %d of %d futures did not complete",
         "WARNING",
-        "torch gave up waiting; the stuck choices are named next",
         LineMeaning.TIME_OUT,
     ),
+    LogPattern("Marking choice as failed due to timeout: %s", "WARNING", LineMeaning.TIMED_OUT),
     LogPattern(
-        "Marking choice as failed due to timeout: %s",
-        "WARNING",
-        "this choice did not finish in time",
-        LineMeaning.TIMED_OUT,
-    ),
-    LogPattern(
-        "compile_threads set to %d",
-        "INFO",
-        "Inductor is imported",
-        LineMeaning.RUN,
-        module="torch/_inductor/config.py",
+        "compile_threads set to %d", "INFO", LineMeaning.RUN, module="torch/_inductor/config.py"
     ),
     LogPattern(
         "torchdynamo start tracing %s %s:%s",
         "INFO",
-        "Dynamo starts tracing a function",
         LineMeaning.TRACING,
         module="torch/_dynamo/symbolic_convert.py",
     ),
     LogPattern(
         "torchdynamo done tracing %s (%s)",
         "INFO",
-        "Dynamo has traced the whole function",
         LineMeaning.TRACED,
         module="torch/_dynamo/symbolic_convert.py",
     ),
@@ -238,49 +189,42 @@ PATTERNS: tuple[LogPattern, ...] = (
         'recompilation reasons, use TORCH_LOGS="recompiles".\\nTo diagnose recompilation issues, '
         "see %s",
         "WARNING",
-        "a function was compiled too often; Dynamo compiles it no more",
         LineMeaning.RECOMPILE_LIMIT,
         module="torch/_dynamo/convert_frame.py",
     ),
     LogPattern(
         "calling compiler function %s",
         "INFO",
-        "Dynamo passes its graph to the backend",
         LineMeaning.BACKEND,
         module="torch/_dynamo/output_graph.py",
     ),
     LogPattern(
         "done compiler function %s",
         "INFO",
-        "the backend has compiled the graph",
         LineMeaning.BACKEND_DONE,
         module="torch/_dynamo/output_graph.py",
     ),
     LogPattern(
         "torchinductor compiling %s graph %s",
         "INFO",
-        "AOTAutograd is done; Inductor starts",
         LineMeaning.INDUCTOR,
         module="torch/_inductor/compile_fx.py",
     ),
     LogPattern(
         "torchinductor done compiling %s graph %s",
         "INFO",
-        "Inductor is done with a graph",
         LineMeaning.INDUCTOR_DONE,
         module="torch/_inductor/compile_fx.py",
     ),
     LogPattern(
         "fx graph cache hit for key %s",
         "INFO",
-        "a graph was compiled before; where AOTAutograd's part is cached too, no line follows",
         LineMeaning.FROM_CACHE,
         module="torch/_inductor/codecache.py",
     ),
     LogPattern(
         "FX graph cache hash details for key %s:\\n%s",
         "DEBUG",
-        "Inductor's settings follow",
         LineMeaning.SETTINGS,
         gone="2.15",
         module="torch/_inductor/codecache.py",
@@ -288,92 +232,48 @@ PATTERNS: tuple[LogPattern, ...] = (
     LogPattern(
         "Generating kernel code with kernel_name: %s",
         "DEBUG",
-        "a kernel is generated, for Triton or another GPU backend",
         LineMeaning.KERNEL,
         module="torch/_inductor/codegen/simd.py",
     ),
     LogPattern(
         "Finished codegen for all nodes. The list of kernel names available: %s",
         "DEBUG",
-        "kernels are generated, not yet compiled",
         LineMeaning.CODE,
         module="torch/_inductor/graph.py",
     ),
     LogPattern(
-        "Output code written to: %s",
-        "DEBUG",
-        "the generated module is loaded, its kernels are compiled",
-        LineMeaning.OUTPUT,
-        module="torch/_inductor/graph.py",
+        "Output code written to: %s", "DEBUG", LineMeaning.OUTPUT, module="torch/_inductor/graph.py"
     ),
-    LogPattern(
-        "Max autotune selects from %s choices.",
-        "DEBUG",
-        "an operation has choices",
-        LineMeaning.CHOICES,
-    ),
-    LogPattern(
-        "Starting precompilation",
-        "DEBUG",
-        "the choices of one operation are about to be compiled",
-        LineMeaning.PREPARING,
-    ),
+    LogPattern("Max autotune selects from %s choices.", "DEBUG", LineMeaning.CHOICES),
+    LogPattern("Starting precompilation", "DEBUG", LineMeaning.PREPARING),
     LogPattern(
         "Precompilation timeout is None or <= 0, returning no_op",
         "DEBUG",
-        "choices are compiled only when they are benchmarked",
         LineMeaning.NOTHING_TO_PREPARE,
     ),
     LogPattern(
-        "Found all %d timings in cache, returning no_op",
-        "DEBUG",
-        "every choice was benchmarked before",
-        LineMeaning.NOTHING_TO_PREPARE,
+        "Found all %d timings in cache, returning no_op", "DEBUG", LineMeaning.NOTHING_TO_PREPARE
     ),
     LogPattern(
-        "Precompile function found in cache, returning it",
-        "DEBUG",
-        "the same choices are being compiled already",
-        LineMeaning.PREPARED_BEFORE,
+        "Precompile function found in cache, returning it", "DEBUG", LineMeaning.PREPARED_BEFORE
     ),
     LogPattern(
         "[BENCHMARK DEBUG] Starting autotuning for '%s' with shapes: %s, device: %s",
         "DEBUG",
-        "the operation whose choices torch waits for next",
         LineMeaning.OPERATION,
     ),
-    LogPattern(
-        "Precompilation elapsed time: %.02fs",
-        "DEBUG",
-        "the wait is over: every choice of the group was compiled or failed",
-        LineMeaning.PRECOMPILED,
-    ),
-    LogPattern(
-        "Starting autotuning",
-        "DEBUG",
-        "the choices are being benchmarked",
-        LineMeaning.BENCHMARKING,
-    ),
-    LogPattern(
-        "Autotuning elapsed time: %.02fs",
-        "DEBUG",
-        "the choices are benchmarked",
-        LineMeaning.BENCHMARKED,
-    ),
-    LogPattern("AUTOTUNE %s(%s)\\n", "STDERR", "the choices' times follow", LineMeaning.TABLE),
+    LogPattern("Precompilation elapsed time: %.02fs", "DEBUG", LineMeaning.PRECOMPILED),
+    LogPattern("Starting autotuning", "DEBUG", LineMeaning.BENCHMARKING),
+    LogPattern("Autotuning elapsed time: %.02fs", "DEBUG", LineMeaning.BENCHMARKED),
+    LogPattern("AUTOTUNE %s(%s)\\n", "STDERR", LineMeaning.TABLE),
     LogPattern(
         "Benchmark all input configs for %s, get:",
         "DEBUG",
-        "a compiled kernel has run",
         LineMeaning.RUNNING,
         module="torch/_inductor/runtime/triton_heuristics.py",
     ),
     LogPattern(
-        "Cache Metrics:%s",
-        "INFO",
-        "the interpreter is ending, after a result or an exception",
-        LineMeaning.ENDING,
-        module="torch/_inductor/remote_cache.py",
+        "Cache Metrics:%s", "INFO", LineMeaning.ENDING, module="torch/_inductor/remote_cache.py"
     ),
 )
 
