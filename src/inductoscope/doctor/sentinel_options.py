@@ -1,4 +1,4 @@
-"""What is asked of a sentinel, handed over to the program's processes through the environment."""
+"""Options of a sentinel, handed to the program's processes through the environment."""
 
 from __future__ import annotations
 
@@ -32,5 +32,5 @@ class SentinelOptions:
 
 
 def options_from(environment: Mapping[str, str] = os.environ) -> SentinelOptions:
-    """What is asked for in this process."""
+    """The options of this process."""
     return decode(SentinelOptions, json.loads(environment[VARIABLE]))

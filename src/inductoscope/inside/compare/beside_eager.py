@@ -26,7 +26,7 @@ from inductoscope.wording import count_of
 
 @dataclass(frozen=True)
 class CallBesideEager:
-    """What came of it: a comparison, or an error of the compiled code."""
+    """The outcome: a comparison, or an error of the compiled code."""
 
     comparison: EagerComparison | None = None
     seconds: float = 0.0
@@ -70,7 +70,7 @@ class Refusal:
 def refused_by_nan_asserts(
     error: BaseException, case: Case, names: Sequence[str]
 ) -> Refusal | None:
-    """What excuses the refusal; None if nothing does, or if it is another error.
+    """The excuse for a refusal; None if there is none, or if it is another error.
 
     `names` are those of the inputs.
     """

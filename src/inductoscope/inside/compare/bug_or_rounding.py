@@ -327,7 +327,7 @@ def _alike(one: torch.Tensor, two: torch.Tensor) -> torch.Tensor:
 
 
 def _floor(dtype: torch.dtype, reference: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
-    """What is allowed in addition to the noise of the element itself."""
+    """The distance allowed in addition to the noise of the element itself."""
     eps = torch.finfo(dtype).eps
     # Three samples say more about the whole tensor than about one element.
     return 8 * eps * reference.abs().nan_to_num(0.0, 0.0, 0.0) + 2 * _finite_max(noise) + 1e-30

@@ -271,7 +271,7 @@ class MemoryFault:
 
 @dataclass
 class _Call:
-    """What one call computed: buffers in the order of the kernels, then results."""
+    """The values of one call: buffers in the order of the kernels, then results."""
 
     reports: list[tuple[str, str, torch.Tensor]] = field(default_factory=list)
     results: list[torch.Tensor] = field(default_factory=list)
@@ -318,7 +318,7 @@ class _CallsInMemory:
             return self._made(function, GuardedMemory(inside=inside, around=around, odd=odd))
 
         def change(is_inside: bool) -> tuple[str, str] | None:
-            """What changes with memory, and only with it: equal calls may differ now and then."""
+            """The change that memory makes, and nothing else: equal calls may differ by chance."""
             bytes_ = {"inside": _ONES} if is_inside else {"around": _ONES}
             found = _first_change(same, call(**bytes_), is_inside=is_inside)
             if found is None or _first_change(same, call()) is not None:

@@ -315,7 +315,7 @@ class WatchedGraph:
 
 
 def described(lowered: Any) -> WatchedGraph:
-    """What has to be known of a lowered graph to watch its kernels."""
+    """Describe a lowered graph as far as watching its kernels needs it."""
     origins: dict[str, tuple[str | None, tuple[str, ...]]] = {}
     planned = {}
     rewritten = _rewritten(lowered)
@@ -500,7 +500,7 @@ class LiveBuffers:
         self._seen.clear()
 
     def after(self, kernel: str, reported: Mapping[str, Any]) -> KernelDivergence | None:
-        """What a kernel has changed that others have still to read."""
+        """The buffer that a kernel has changed and that others have still to read."""
         # An operator may give several tensors at once: then it has read what it reads, too.
         self._seen.update(reported)
         buffers = {name: value for name, value in reported.items() if is_plain(value)}

@@ -42,7 +42,7 @@ def evaluate(
     *,
     widened: bool = False,
 ) -> dict[str, Tensor]:
-    """What the loop body of one SchedulerNode stores, for each buffer that it writes.
+    """The values that the loop body of a SchedulerNode stores, by the buffer's name.
 
     `values` holds the tensors that the body reads, by buffer name, in the strides of the buffer:
     see `in_layout`. `sizes` gives the symbols of dynamic shapes. A node that writes into another

@@ -242,7 +242,7 @@ def _first(
 def _difference(
     before: GraphModule, after: GraphModule, known: Mapping[str, Any], kinds: Collection[str]
 ) -> tuple[str, str]:
-    """What a pass has changed, and the operation that cannot run any more."""
+    """A text about what a pass has changed, and the operation that cannot run any more."""
     inputs = inputs_for(before, known)
     case = Case(as_function(before), inputs)
     if case.eager_error is not None:
@@ -275,7 +275,7 @@ def _refusal(before: GraphModule, after: GraphModule, error: Exception) -> tuple
 def divergence_at(
     before: GraphModule, after: PassStep, text: str, broken: str = ""
 ) -> PassDivergence:
-    """What is to be said about a pass that changed a graph for the worse."""
+    """Describe a pass that changed a graph for the worse."""
     old = {node.name: node for node in before.graph.nodes}
     new = {node.name: node for node in after.module.graph.nodes}
     gone = [node for name, node in old.items() if name not in new]
@@ -325,7 +325,7 @@ def first_false_metadata(watch: PassWatch, known: Mapping[str, Any]) -> PassDive
 
 
 def false_nodes(module: GraphModule, known: Mapping[str, Any]) -> dict[str, str]:
-    """What is false about nodes, by name; nothing if the graph cannot run."""
+    """Texts about false metadata, by the node's name; none if the graph cannot run."""
     try:
         values = values_in_eager(module, inputs_for(module, known))
     except Exception:

@@ -57,7 +57,7 @@ def copy_values(
 
 @dataclass(frozen=True)
 class _Copies:
-    """What has been copied: whole storages, and tensors by the id of their original."""
+    """Copies made so far: whole storages, and tensors by the id of their original."""
 
     memories: dict[tuple[int, Any], torch.Tensor]
     tensors: dict[int, torch.Tensor]
@@ -315,7 +315,7 @@ def nodes_that_draw(module: GraphModule, inputs: Sequence[Any]) -> list[str]:
             return value
 
         def _form(self, n: Node) -> str:
-            """What it calls, with what: tensors by shape and type."""
+            """Its target and arguments as text: tensors by shape, dtype and stride."""
             given = map_arg((n.args, n.kwargs), lambda source: self.env[source])
             forms = tree_map_only(torch.Tensor, lambda v: (v.shape, v.dtype, v.stride()), given)
             return f"{n.target} {forms}"
@@ -335,7 +335,7 @@ def _have_moved(before: Sequence[torch.Tensor]) -> bool:
 def result_and_drawing(
     func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> tuple[Any, bool]:
-    """What an operation returns, and whether it drew random numbers."""
+    """Call an operation; its result, and whether it drew random numbers."""
     if torch.Tag.nondeterministic_seeded not in func.tags:
         return func(*args, **kwargs), False
     before = generator_states()
@@ -360,7 +360,7 @@ class _Draws(TorchDispatchMode):
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What a call depends on besides its inputs: the backward pass has others."""
+    """Grad mode and autocast of a call; the backward pass has others."""
 
     is_grad_enabled: bool
     # Device, type and whether it is on.

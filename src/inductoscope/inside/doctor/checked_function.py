@@ -50,7 +50,7 @@ _depth = _Depth()
 def compile_checked_function(
     original: Callable[..., Any], place: Path, context: Any, function: Any
 ) -> Any:
-    """What torch.compile returns for a function, with its first calls checked."""
+    """Compile a function as torch.compile does, and check its first calls."""
     compiled = original(context, function)
     is_function = isinstance(compiled, types.FunctionType)
     if not is_function or type(context).__name__ != "OptimizeContext":

@@ -219,7 +219,7 @@ class CheckedGraph:
     def _compare(
         self, case: Case, compiled: Callable[..., Any]
     ) -> tuple[Failure | None, EagerComparison | None]:
-        """What is wrong with a call, and its comparison; neither if eager cannot make it."""
+        """The failure of a call, and its comparison; neither if eager cannot make it."""
         started = time.monotonic()
         error = case.eager_error
         if error is not None:
@@ -299,7 +299,7 @@ class CheckedGraph:
         compiled: Callable[..., Any],
         admits: Callable[[Sequence[Any]], bool],
     ) -> Iterator[FailingCandidate]:
-        """What is right at the program's sizes may be wrong at others that the export admits."""
+        """Call it at other sizes that the export admits: it may be wrong there alone."""
         found = call_at_other_sizes(self.module, compiled, inputs, admits)
         if found.called:
             SCOPE.emit(SizesTried(text=f"graph {self.compile_id}: {found.text}"))
@@ -423,7 +423,7 @@ class CallNotes:
         self._took = (round(eager, 7), round(compiled, 7))
 
     def checked(self, call: int, verdict: str, text: str, *, is_exact: bool | None = None) -> None:
-        """What came of comparing a call with eager."""
+        """Record the verdict on a call."""
         eager, compiled = self._took
         self._took = (0.0, 0.0)
         event = CallChecked(

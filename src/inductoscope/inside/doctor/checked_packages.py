@@ -71,7 +71,7 @@ class _Loads(threading.local):
 
     @contextlib.contextmanager
     def inside(self) -> Iterator[None]:
-        """What torch itself loads in the block is not loaded by the program."""
+        """Mark what is loaded in the block as loaded by torch, not by the program."""
         before, self.is_inside = self.is_inside, True
         try:
             yield
@@ -116,7 +116,7 @@ def compile_ahead_of_time(
 
 
 def write_package(original: Original, archive_file: Any, aoti_files: Any) -> Any:
-    """What AOTInductor has compiled is written as a package."""
+    """A package is written."""
     result = original(archive_file, aoti_files)
     SCOPE.guard(PACKAGES.note_package, archive_file, aoti_files)
     return result
@@ -200,7 +200,7 @@ def load_library(original: Original, so_path: str, device: str) -> Any:
 
 
 class Packages:
-    """What this process has compiled ahead of time, packaged and loaded."""
+    """The programs that this process has compiled ahead of time, packaged and loaded."""
 
     def __init__(self) -> None:
         # By the path of the library; by the path of the package and the name in it, with size and
@@ -387,7 +387,7 @@ def _new_constants(given: Mapping[str, Any], with_copies: Callable[[], None]) ->
 
 
 def _with_copies(args: Any, kwargs: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-    """What a loader is given, with copies of the constants, each in memory of its own."""
+    """The arguments of a loader, with a copy of each constant in memory of its own."""
 
     def copies(constants: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         return {name: value.detach().clone() for name, value in constants.items()}

@@ -172,7 +172,7 @@ class ThreadLimit:
         return get_num_threads, set_num_threads
 
     def on_import(self) -> dict[str, Callable[[], None]]:
-        """What to do when these modules are imported."""
+        """Callbacks by the module after whose import they are due."""
         return {_UTILS: self._tell_inductor, **{name: _one_thread(name) for name in _TEMPLATES}}
 
     def _tell_inductor(self) -> None:

@@ -33,7 +33,7 @@ _INTERNAL = (
 
 @dataclass
 class CompiledProgram:
-    """What AOTInductor has compiled: the graph, its weights, and how it was asked to."""
+    """A program compiled by AOTInductor: the graph, its weights, and the settings."""
 
     compile_id: str
     lifted: LiftedGraph

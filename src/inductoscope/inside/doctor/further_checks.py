@@ -72,7 +72,7 @@ _LEAST_SECONDS, _TIMES_EAGER = 5.0, 20.0
 
 @dataclass(frozen=True)
 class CallTrial:
-    """What a call did in a fork, before the program itself makes it."""
+    """The trial of a call in a fork, before the program itself makes it."""
 
     # With other bytes in memory its values may not be close to eager's, or it dies.
     may_differ: bool = False
@@ -83,7 +83,7 @@ class CallTrial:
 
     @property
     def failure(self) -> Failure | None:
-        """What is known to be wrong with the call before it is made."""
+        """The failure that is known before the call is made."""
         return self.death or self.wrong_forward
 
 
@@ -107,7 +107,7 @@ def try_call(case: Case, compiled: Callable[..., Any]) -> CallTrial:
 
 
 def _failure_of_forward(forward: Case, compiled: Callable[..., Any]) -> Failure | None:
-    """What is wrong before the backward pass, which then need not be compiled."""
+    """The failure of the forward pass alone; then the backward need not be compiled."""
     try:
         outcome = run(compiled, forward.inputs, backward=False)
     except Exception:

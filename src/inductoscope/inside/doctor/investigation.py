@@ -333,7 +333,7 @@ def _is_in_kernel(failure: Failure) -> bool:
 
 
 def reduction_to(candidate: Candidate, of: int) -> Reduction:
-    """What is left of a graph of so many nodes."""
+    """The reduction of a graph of this many nodes."""
     return Reduction(
         candidate.size,
         of,
@@ -345,7 +345,7 @@ def reduction_to(candidate: Candidate, of: int) -> Reduction:
 
 @dataclass(frozen=True)
 class ScriptSubject:
-    """What a script is to show."""
+    """The failure that a script is to show, and its graph."""
 
     smallest: Candidate
     # The program's own graph, and the way on which that reaches Inductor.

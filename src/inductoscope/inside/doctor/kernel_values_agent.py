@@ -103,7 +103,7 @@ def _for_file(name: str) -> str:
 
 
 def _numbers(value: Any) -> dict[str, Any]:
-    """What the numbers of a tensor are like."""
+    """Counts of NaN and Inf, smallest, largest and mean of a tensor."""
     import torch
 
     if value.is_complex() or not value.numel():

@@ -58,7 +58,7 @@ class NewConstants:
 
 
 class Demands:
-    """What a package demands of its inputs and constants, as its own code says."""
+    """The demands of a package on its inputs and constants, as its own code says."""
 
     def __init__(self, path: Any, name: str | None) -> None:
         self._path, self._name = path, name
@@ -76,7 +76,7 @@ class Demands:
         return self._wrapper is not None and self._wrapper.guards is not None
 
     def broken_by(self, values: Sequence[Any], names: Sequence[str] = ()) -> list[str]:
-        """What inputs break; `names` are what the program calls them."""
+        """The demands that inputs break; `names` are what the program calls them."""
         if not self.are_known:
             return []
         tensors = [n for n, value in enumerate(values) if isinstance(value, torch.Tensor)]
@@ -124,7 +124,7 @@ class PackageCalls:
         raise NotImplementedError
 
     def judge_constants(self, new: NewConstants) -> NewConstants:
-        """What is wrong with constants that the package is about to be given."""
+        """Judge constants that the package is about to be given."""
         return self._demands.judged(new)
 
     def taking(self, new: NewConstants) -> AbstractContextManager[None]:
@@ -151,7 +151,7 @@ class PackageCalls:
             self._notes.checked(self.calls + 1, REJECTED, f"load_constants raised {first[:200]}")
 
     def _broken(self, values: Sequence[Any], names: Sequence[str] = ()) -> list[str]:
-        """What a call breaks of what the package demands."""
+        """All demands of the package that a call breaks."""
         return self._demands.broken_by(values, names) + self._texts_of_constants()
 
     def _texts_of_constants(self) -> list[str]:
@@ -240,7 +240,7 @@ class CheckedCalls(PackageCalls):
                 self._unchecked = f"its constant {target} was replaced"
 
     def lose_constants(self) -> None:
-        """What constants the package has is no longer known."""
+        """Give up on comparing calls: the package's constants are no longer known."""
         self._unchecked = "the program took its constants into its own hands"
 
     def __call__(self, function: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
@@ -344,7 +344,7 @@ class CheckedCalls(PackageCalls):
 
 
 def stand_in_of(program: CompiledProgram) -> str:
-    """What the calls of a package are replaced by; empty if it is called itself."""
+    """The backend that replaces the calls of a package; empty if it is called itself."""
     backend = program.instructions.backend
     return backend if backend in ("eager", MOVED) else ""
 

@@ -116,7 +116,7 @@ class Sentinel:
 
     @contextlib.contextmanager
     def working(self, graph: ShadowedGraph) -> Iterator[None]:
-        """What happens inside is on the sentinel's account."""
+        """Charge the time of the block to the sentinel."""
         _wait_for_device()
         self._is_working = True
         before = self.share.spent
@@ -249,7 +249,7 @@ def _keep(graph: ShadowedGraph, call: ShadowedCall, alarm: Alarm) -> None:
 
 @dataclass
 class _Value:
-    """What is known about one output or gradient of a graph."""
+    """The statistics of one output or gradient of a graph."""
 
     test: ValueTest
     likeness: Likeness = field(default_factory=Likeness)
@@ -462,7 +462,7 @@ class TimeShare:
 
     @contextlib.contextmanager
     def spending(self) -> Iterator[None]:
-        """What happens inside is the sentinel's doing."""
+        """Count the time of the block as spent."""
         started = self._clock()
         try:
             yield

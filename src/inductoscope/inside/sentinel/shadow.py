@@ -50,7 +50,7 @@ class Dropouts:
 
 @dataclass(frozen=True)
 class Way:
-    """What one way to make the call gave: outputs, and its own inputs as the call left them."""
+    """One way to make the call: its outputs, and its own inputs as the call left them."""
 
     outputs: tuple[Any, ...]
     inputs: tuple[Any, ...]
