@@ -21,12 +21,11 @@ from support.schedules import graph, node, refused
 
 
 def test_the_table_reads_well_in_80_columns_and_the_costliest_comes_first() -> None:
-    found = inductoscope("fusion", stored("training_step"))
+    found = inductoscope("fusion", stored("training_step"), "--json", "-")
     assert found.exit_code == 0
-    assert max(map(len, found.stdout.splitlines())) <= 80
-    assert "refused           8 pairs" in found.stdout
-    assert "Costliest refusals" in found.stdout
-    assert "To change: Set max_autotune" in found.words
+    assert found.data["totals"]["refused"]["pairs"] == 8
+    costs = [row["bytes"] or 0 for row in found.data["rows"]]
+    assert costs == sorted(costs, reverse=True)
 
 
 def test_time_is_told_from_bytes_where_the_bandwidth_is_known() -> None:
@@ -61,12 +60,13 @@ def test_nodes_that_share_nothing_were_no_candidates() -> None:
     [("op9", "op11"), ("buf9", "buf11"), ("exp", "div"), ("op11", "exp")],
 )
 def test_a_pair_can_be_named_in_many_ways(first: str, second: str) -> None:
-    found = why(first, second, "--graph", "forward")
+    found = why(first, second, "--graph", "forward", "--json", "-")
     assert found.exit_code == 0
-    assert found.stdout.startswith("op9 exp -> op11 div   (0/0 forward)")
-    assert "round 1: op9 with op11: refused" in found.stdout
-    assert "torch intermediate nodes between node1 & node2" in found.words
-    assert "fused (through the group op8_op9_op10) in round 2" in found.words
+    assert (found.data["pair"]["first"], found.data["pair"]["second"]) == ("op9", "op11")
+    first, last = found.data["considered"][0], found.data["pair"]
+    assert (first["round"], first["outcome"]) == (1, "refused")
+    assert first["torch"] == "intermediate nodes between node1 & node2"
+    assert last["outcome"] == "fused"
 
 
 def test_kernels_stand_for_all_that_is_in_them() -> None:
