@@ -22,14 +22,8 @@ from inductoscope.profiling.memory_trace import (
     TracedStep,
     WrapperCall,
 )
-from inductoscope.torch_facts.index_expressions import type_width
-from inductoscope.torch_facts.python_wrappers import (
-    GraphPlan,
-    extent,
-    number_of,
-    numbers_of,
-    plan_of,
-)
+from inductoscope.torch_facts.index_expressions import number_of, numbers_of, type_width
+from inductoscope.torch_facts.python_wrappers import GraphPlan, extent, plan_of
 
 # The profiler's clock and ours agree within this.
 _CLOCKS_APART = 50_000

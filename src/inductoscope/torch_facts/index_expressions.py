@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -126,10 +126,13 @@ _FUNCTIONS = {
     "TruncToInt": "trunc",
     "Where": "where",
     "ceiling": "ceil",
+    "div_floor_integer": "floordiv",
     "floor": "floor",
     "max": "max",
     "min": "min",
 }
+# These give their operand as it is, in sympy and in C++.
+_UNCHANGED = ("Identity", "int64_t", "long")
 _BINARY: dict[type[ast.operator], str] = {
     ast.Add: "add",
     ast.BitAnd: "and",
@@ -187,7 +190,7 @@ def from_syntax(node: ast.expr, depth: int = 0) -> Expression:
         return applied(_named(_COMPARISONS.get(type(node.ops[0])), node), sides)
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.keywords:
         operands = tuple(from_syntax(operand, depth + 1) for operand in node.args)
-        if node.func.id == "Identity" and len(operands) == 1:
+        if node.func.id in _UNCHANGED and len(operands) == 1:
             return operands[0]
         return applied(_named(_FUNCTIONS.get(node.func.id), node), operands)
     raise NotUnderstood(ast.unparse(node)[:80])
@@ -515,6 +518,23 @@ _MEANINGS: dict[str, Callable[..., Any]] = {
     "truediv": _divide,
     "trunc": math.trunc,
 }
+
+
+def number_of(text: str, values: Mapping[str, int]) -> int | None:
+    """The number that an expression is with these sizes; None where that is not known."""
+    if text.isdecimal():
+        return int(text)
+    try:
+        return value_of(read_expression(text), values)
+    except (NoValue, NotUnderstood, *FAILURES):
+        return None
+
+
+def numbers_of(texts: Sequence[str], values: Mapping[str, int]) -> list[int] | None:
+    """The same for each of several; None where one of them is not known."""
+    found = [number_of(text, values) for text in texts]
+    known = [number for number in found if number is not None]
+    return known if len(known) == len(found) else None
 
 
 # --- Sizes in bytes -------------------------------------------------------------------------------

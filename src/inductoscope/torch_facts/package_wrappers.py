@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import ast
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from inductoscope.torch_facts.index_expressions import number_of
 from inductoscope.wording import count_of
 
 _SUFFIX = re.compile(r"\b(\d+)(?:L|LL|UL)\b")
 _CAST = re.compile(r"static_cast<int64_t>")
 _PREFIX = re.compile(r"\b(?:c10|std|at)::")
+_ELEMENT = re.compile(r"\[(\d+)\]")
 _MOST_LENGTH = 2_000
-_MOST = 1 << 63
 
 
 def value_of(expression: str, values: Mapping[str, int]) -> int | None:
@@ -23,53 +23,11 @@ def value_of(expression: str, values: Mapping[str, int]) -> int | None:
     Names are looked up as they are written, also `arg0_1_size[0]`. Nothing is executed.
     """
     text = expression.strip()
-    if text in values:
-        return values[text]
-    if not text or len(text) > _MOST_LENGTH:
-        return None
+    if text in values or not text or len(text) > _MOST_LENGTH:
+        return values.get(text)
     plain = _PREFIX.sub("", _CAST.sub("", _SUFFIX.sub(r"\1", text)))
-    try:
-        return _value(ast.parse(plain, mode="eval").body, values)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
-
-
-def _value(node: ast.expr, values: Mapping[str, int]) -> int | None:
-    if isinstance(node, ast.Constant) and type(node.value) is int:
-        return node.value
-    if isinstance(node, (ast.Name, ast.Subscript)):
-        return values.get(ast.unparse(node))
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        inner = _value(node.operand, values)
-        return None if inner is None else -inner
-    if isinstance(node, ast.BinOp):
-        return _combined(node.op, _value(node.left, values), _value(node.right, values))
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.keywords:
-        return _called(node.func.id, [_value(argument, values) for argument in node.args])
-    return None
-
-
-def _combined(operator: ast.operator, left: int | None, right: int | None) -> int | None:
-    if left is None or right is None or abs(left) > _MOST or abs(right) > _MOST:
-        return None
-    if isinstance(operator, ast.Add):
-        return left + right
-    if isinstance(operator, ast.Sub):
-        return left - right
-    if isinstance(operator, ast.Mult):
-        return left * right
-    return None  # C++ divides otherwise than Python does.
-
-
-def _called(name: str, arguments: list[int | None]) -> int | None:
-    known = [value for value in arguments if value is not None]
-    if len(known) != len(arguments):
-        return None
-    if name == "div_floor_integer" and len(known) == 2 and known[1]:
-        return known[0] // known[1]
-    if name in ("max", "min") and len(known) == 2:
-        return max(known) if name == "max" else min(known)
-    return known[0] if name in ("int64_t", "long") and len(known) == 1 else None
+    names = {_ELEMENT.sub(r"_at_\1", name): value for name, value in values.items()}
+    return number_of(_ELEMENT.sub(r"_at_\1", plain), names)
 
 
 # --- What a package demands of its inputs, and which demands given inputs break -------------------
@@ -665,8 +623,8 @@ def _inputs(text: str) -> dict[int, str]:
 
 _DTYPE = re.compile(r"int32_t (\w+)_expected_dtype = aoti_torch_dtype_(\w+)\(\);")
 _EXACT = re.compile(r"if \((-?\d{1,19})L* != (\w+)_(size|stride)\[(\d{1,3})\]\)")
-_LOWER = re.compile(r"if \((\w+)_size\[(\d{1,3})\] < (\d{1,19})\)")
-_UPPER = re.compile(r"if \((\w+)_size\[(\d{1,3})\] > (\d{1,19})\)")
+_AT_LEAST = re.compile(r"if \((\w+)_size\[(\d{1,3})\] < (\d{1,19})\)")
+_AT_MOST = re.compile(r"if \((\w+)_size\[(\d{1,3})\] > (\d{1,19})\)")
 _DEVICE = re.compile(r'<< (\w+)_expected_device_type << "\d{1,9}\((\w+)\), "')
 _ASSERTED = re.compile(r"assert_size_stride\((\w+), \{([^{}]*)\}, \{([^{}]*)\}, \"input\"\)")
 _ALIGNED = re.compile(
@@ -725,9 +683,9 @@ def _ranges(checks: str) -> dict[str, dict[int, SizeRange]]:
         name: {dimension: SizeRange(size, size) for dimension, size in sizes.items()}
         for name, sizes in _fixed(checks, "size").items()
     }
-    for name, dimension, least in _LOWER.findall(checks):
+    for name, dimension, least in _AT_LEAST.findall(checks):
         found.setdefault(name, {})[int(dimension)] = SizeRange(least=int(least))
-    for name, dimension, most in _UPPER.findall(checks):
+    for name, dimension, most in _AT_MOST.findall(checks):
         before = found.setdefault(name, {}).get(int(dimension), SizeRange())
         if int(most) < _NO_LIMIT:
             found[name][int(dimension)] = replace(before, most=int(most))

@@ -16,13 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from inductoscope.torch_facts.index_expressions import (
-    NotUnderstood,
-    NoValue,
-    read_expression,
-    type_width,
-    value_of,
-)
+from inductoscope.torch_facts.index_expressions import numbers_of, type_width
 
 _NO_KERNELS = (
     "assert_",
@@ -370,23 +364,6 @@ def _assigned_names(statement: ast.stmt) -> list[str]:
 
 
 # --- Sizes of memory from what texts say of it ----------------------------------------------------
-
-
-def number_of(text: str, values: Mapping[str, int]) -> int | None:
-    """The number that an expression is with these sizes; None where that is not known."""
-    if text.isdecimal():
-        return int(text)
-    try:
-        return value_of(read_expression(text), values)
-    except (NoValue, NotUnderstood, ValueError):
-        return None
-
-
-def numbers_of(texts: Sequence[str], values: Mapping[str, int]) -> list[int] | None:
-    """The same for each of several; None where one of them is not known."""
-    found = [number_of(text, values) for text in texts]
-    known = [number for number in found if number is not None]
-    return known if len(known) == len(found) else None
 
 
 def extent(size: Sequence[int], stride: Sequence[int]) -> int:

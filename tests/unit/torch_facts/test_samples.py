@@ -108,7 +108,7 @@ def _python_wrapper(text: str) -> Facts:
     timed = timed_wrapper("wrapper.py", text)
     return {
         "plan": plan_of(text, {}, lambda name: None),
-        "kernels": [(site.line, site.kernel) for site in timed.sites] if timed else [],
+        "kernels": [(one.line, one.kernel) for one in timed.lines] if timed else [],
     }
 
 
