@@ -18,8 +18,8 @@ import torch
 from inductoscope.inside.doctor.checked_function import checked_function
 from inductoscope.inside.doctor.compile_conditions import how_compiled
 from inductoscope.inside.scope import SCOPE
-from inductoscope.model.entities import CallableCheck
 from inductoscope.model.fold import load
+from inductoscope.recording.events import CallableCheck
 from inductoscope.recording.location import create_recording
 
 Function = Callable[..., Any]

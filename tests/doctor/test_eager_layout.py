@@ -9,12 +9,13 @@ from torch.fx import symbolic_trace
 
 from inductoscope.inside.compare.eager_layout import call_as_in_eager
 from inductoscope.inside.compare.values import run
-from inductoscope.model.entities import NotedDifference
+from inductoscope.recording.events import NotedDifference
 
 
 def noted(*places: str) -> list[NotedDifference]:
     """As in `noted("stride output 0")`."""
-    return [NotedDifference("0/0", *place.split(" ", 1)) for place in places]
+    pairs = (place.split(" ", 1) for place in places)
+    return [NotedDifference(compile="0/0", aspect=one, where=other) for one, other in pairs]
 
 
 def laid_out(eager: Any, compiled: Any, *inputs: torch.Tensor, notes: str) -> Any:

@@ -31,7 +31,7 @@ from inductoscope.inside.search.forks import (
 )
 from inductoscope.processes.status import cpu_seconds
 from inductoscope.recording.events import (
-    KernelDefined,
+    Kernel,
     NativeEnd,
     StageEnd,
     StageStart,
@@ -339,7 +339,7 @@ def test_no_descriptor_is_left_open(forks: Forks) -> None:
 def test_what_the_hooks_see_reaches_the_parent(forks: Forks) -> None:
     def work() -> bool:
         SCOPE.emit(StageStart(stage="codegen", detail="op0"))
-        SCOPE.emit(KernelDefined(name="a kind that the parent does not ask for", language="C++"))
+        SCOPE.emit(Kernel(name="a kind that the parent does not ask for", language="C++"))
         SCOPE.emit(NativeEnd(exit_code=1, messages=SCOPE.text("error: no such thing")))
         return SCOPE.active and SCOPE.is_redirected
 

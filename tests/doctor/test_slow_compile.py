@@ -25,8 +25,7 @@ from inductoscope.inside.search.compile_costs import (
 )
 from inductoscope.inside.search.forks import ForkAnswer, ForkUse
 from inductoscope.inside.search.stack_samples import function_name
-from inductoscope.recording.decoding import Entry
-from inductoscope.recording.events import Event, NativeStart, StageStart
+from inductoscope.recording.events import Entry, Event, NativeStart, StageStart
 from inductoscope.torch_facts import stages
 
 ERF = torch.ops.aten.erf.default

@@ -37,7 +37,7 @@ from inductoscope.doctor.instructions import (
 from inductoscope.doctor.verdict import Culprit, Verdict
 from inductoscope.inside.search.axes import AXES
 from inductoscope.inside.search.suppressing_axes import suppressing
-from inductoscope.model.entities import NotedDifference
+from inductoscope.recording.events import NotedDifference
 from inductoscope.verdicts import CLEAN, NOT_A_BUG
 from inductoscope.views.report.terminal import Printer
 from inductoscope.views.report.verdict import print_verdict
@@ -45,7 +45,7 @@ from inductoscope.views.verdict_text import issue_text
 from support.findings import finding, verdict_on
 
 OTHER_STRIDES = "output 3 has strides (1, 2), in eager (2, 1)"
-STRIDES = NotedDifference("0/0", "stride", "output 3", OTHER_STRIDES)
+STRIDES = NotedDifference(compile="0/0", aspect="stride", where="output 3", text=OTHER_STRIDES)
 VALUE = "output 0 is 10 at index [0], in eager 9, in float64 9"
 
 

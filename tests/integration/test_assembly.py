@@ -18,8 +18,9 @@ from inductoscope.kernels.assembly import (
     listing,
     safe_flags,
 )
-from inductoscope.model.entities import Kernel, Recording
+from inductoscope.model.entities import Recording
 from inductoscope.model.fold import load
+from inductoscope.recording.events import Kernel
 from support.examples import stored
 
 # The stored recordings were made on ARM, and their flags and vectors are those of ARM.

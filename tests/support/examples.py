@@ -13,8 +13,7 @@ from typing import Any
 from unittest import mock
 
 from inductoscope.cli import main
-from inductoscope.recording.decoding import Entry
-from inductoscope.recording.events import Event
+from inductoscope.recording.events import Entry, Event
 
 RECORDINGS = Path(__file__).resolve().parents[1] / "data" / "recordings"
 

@@ -23,8 +23,8 @@ from inductoscope.doctor.repro.verify import FreshProcesses
 from inductoscope.doctor.runs import Runs
 from inductoscope.model.entities import Ending
 from inductoscope.recording.events import (
-    CallChecked,
     CallsUnchecked,
+    Check,
     CompileStart,
     Event,
     ProcessStart,
@@ -66,9 +66,9 @@ COMPILED_ONE = CompileStart(compile="0/0")
 UNCHECKED = CallsUnchecked(compile="0/0")
 
 
-def check(verdict: str = "right", *, is_exact: bool = True, text: str = "2 values") -> CallChecked:
+def check(verdict: str = "right", *, is_exact: bool = True, text: str = "2 values") -> Check:
     """A call of a compiled graph that was compared with eager."""
-    return CallChecked(compile="0/0", call=1, verdict=verdict, text=text, is_exact=is_exact)
+    return Check(compile="0/0", call=1, verdict=verdict, text=text, is_exact=is_exact)
 
 
 def leave_behind(end: End, folder: Path) -> ProgramRun:

@@ -9,12 +9,12 @@ import pytest
 
 from inductoscope.doctor.program_run import FollowedRun, Listener
 from inductoscope.recording.events import (
-    CallChecked,
     CallsUnchecked,
+    Check,
     CompileEnd,
     CompileStart,
     Event,
-    GraphLeft,
+    GraphState,
     ProcessEnd,
     ProcessStart,
 )
@@ -43,7 +43,7 @@ def after(tmp_path: Path) -> After:
 
 
 def checked(compile_id: str, call: int = 1, verdict: str = "right") -> Event:
-    return CallChecked(compile=compile_id, call=call, verdict=verdict, text="2 values")
+    return Check(compile=compile_id, call=call, verdict=verdict, text="2 values")
 
 
 def gone_on(compile_id: str) -> tuple[Event, ...]:
@@ -101,7 +101,7 @@ def test_a_function_that_is_called_once_is_not_waited_for(after: After) -> None:
 def test_it_is_not_complete_while_a_new_graph_is_compiled_or_checked(after: After) -> None:
     assert after(*gone_on("0/0")).is_complete
     assert not after(CompileStart(compile="0/1")).is_complete
-    captured = GraphLeft(stage="dynamo", compile="0/1", payload="")
+    captured = GraphState(stage="dynamo", compile="0/1", payload="")
     ended = CompileEnd(compile="0/1", seconds=1.0, outcome="compiled")
     assert not after(captured, ended).is_complete, "it is about to be called"
     assert not after(checked("0/1")).is_complete
@@ -110,7 +110,7 @@ def test_it_is_not_complete_while_a_new_graph_is_compiled_or_checked(after: Afte
 
 @pytest.mark.parametrize("outcome", ["raised", "skipped"])
 def test_a_compile_that_comes_to_nothing_is_not_waited_for(after: After, outcome: str) -> None:
-    captured = GraphLeft(stage="dynamo", compile="0/1", payload="")
+    captured = GraphState(stage="dynamo", compile="0/1", payload="")
     ended = CompileEnd(compile="0/1", seconds=1.0, outcome=outcome)
     so_far = after(*gone_on("0/0"), CompileStart(compile="0/1"), captured, ended)
     assert so_far.is_complete

@@ -20,10 +20,10 @@ from inductoscope.analysis.fusion.pairs import (
     common_share,
     read_region,
 )
-from inductoscope.model.entities import Fusion
 from inductoscope.model.fold import load
 from inductoscope.model.schedule import ScheduledNode
 from inductoscope.recording.codec import as_json
+from inductoscope.recording.events import Fusion
 from inductoscope.torch_facts.fusion_reasons import read_loops
 from support.examples import inductoscope, stored, write_recording
 from support.schedules import NODES, graph, node, only_row, refused
@@ -106,8 +106,8 @@ def test_a_decision_about_groups_is_one_about_the_nodes_in_them(tmp_path: Path) 
 
 def test_a_group_is_found_by_its_name_even_where_names_hold_an_underscore() -> None:
     names = ["true_graph_0_op1", "op1", "true_graph_0_op12"]
-    nodes = [ScheduledNode(name, *[""] * 5, *[()] * 5, "", "", (), ()) for name in names]  # type: ignore[arg-type]
-    groups = Groups(nodes, [Fusion(1, "op1", "op9", "op1_op9", "", None, {})])
+    nodes = [ScheduledNode(name) for name in names]
+    groups = Groups(nodes, [Fusion(round=1, first="op1", second="op9", result="op1_op9", type="")])
     assert groups.leaves("true_graph_0_op12_op1_true_graph_0_op1") == (
         "true_graph_0_op12",
         "op1",

@@ -19,7 +19,7 @@ from inductoscope.recording.events import (
     CompileFailed,
     CompileStart,
     InductorStart,
-    KernelDefined,
+    Kernel,
 )
 from support.findings import verdict_on
 from support.program_cases import COMPILED, ENDS_WELL, PLAIN, End, check, written_case
@@ -254,7 +254,7 @@ def test_what_loses_the_gpu_is_the_same_failure_whoever_notices_it(message: str,
 KERNEL = (
     CompileStart(compile="0/0", function="forward", file="script.py", line=13),
     InductorStart(compile="0/0", graph="0/0 forward", phase="forward"),
-    KernelDefined(graph="0/0 forward", name="triton_poi_fused_0", language="Triton"),
+    Kernel(graph="0/0 forward", name="triton_poi_fused_0", language="Triton"),
 )
 CHECKED = End(events=(*KERNEL, check()))
 OVERWRITTEN = End(1, (DATA / "cuda_graphs.txt").read_text())

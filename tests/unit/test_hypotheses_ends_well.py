@@ -12,7 +12,7 @@ from inductoscope.recording.events import (
     CompileFailed,
     CompileStart,
     FellBackToEager,
-    GraphBroke,
+    GraphBreak,
     HookError,
 )
 from support.program_cases import (
@@ -86,7 +86,7 @@ def test_a_program_in_which_dynamo_captured_no_graph(tmp_path: Path) -> None:
 def test_a_function_that_dynamo_skips_ran_in_eager_and_it_is_said_why(tmp_path: Path) -> None:
     """A graph break inside a loop makes Dynamo leave the whole function to eager."""
     why = "graph break in loop\n  Explanation: A print."
-    broke = GraphBroke(compile="0/0", reason=why, source="train.py:6")
+    broke = GraphBreak(compile="0/0", reason=why, source="train.py:6")
     gave_up = CompileFailed(
         compile="0/0", stage="dynamo", type="Unsupported", message=why, traceback=""
     )

@@ -14,11 +14,11 @@ from inductoscope.doctor.hypotheses import verdict_of_first
 from inductoscope.doctor.instructions import MOVED
 from inductoscope.doctor.verdict import Verdict
 from inductoscope.recording.events import (
-    CallableChecked,
+    CallableCheck,
     CompileFailed,
     CompileStart,
-    DifferenceNoted,
     Event,
+    NotedDifference,
 )
 from inductoscope.views.verdict_text import worded
 from support.findings import finding
@@ -80,10 +80,10 @@ def test_a_program_that_ends_well_without_the_tool_blames_nobody(decide: Decide)
     assert asked == ["off", PLAIN]
 
 
-def strides(number: int) -> DifferenceNoted:
+def strides(number: int) -> NotedDifference:
     text = f"output {number} has strides (1, 2), in eager (2, 1)"
     where = f"output {number}"
-    return DifferenceNoted(compile="0/0", call=1, aspect="stride", where=where, text=text)
+    return NotedDifference(compile="0/0", call=1, aspect="stride", where=where, text=text)
 
 
 def test_other_strides_are_to_blame_if_the_program_ends_well_with_those_of_eager(
@@ -124,7 +124,7 @@ def test_other_strides_in_a_program_that_ends_well_are_no_failure(tmp_path: Path
 
 def test_a_function_that_differs_because_of_shared_memory(tmp_path: Path) -> None:
     """The program does not look at the result, so it ends well, and is not clean."""
-    differs = CallableChecked(function="f", call=1, verdict="differs", text="value 0 is 2")
+    differs = CallableCheck(function="f", call=1, verdict="differs", text="value 0 is 2")
     shares = replace(strides(0), aspect="sharing", text="output 0 shares memory with nothing")
     found = finding(Failure(WRONG, shares.text, aspect="sharing"))
     first = End(events=(COMPILED_ONE, check(), differs, shares))

@@ -10,7 +10,7 @@ import pytest
 from inductoscope.doctor.common_verdicts import known_so_far
 from inductoscope.doctor.hypotheses import verdict_of_first
 from inductoscope.doctor.verdict import exit_code
-from inductoscope.recording.events import CallableChecked, DifferenceNoted, StageStart
+from inductoscope.recording.events import CallableCheck, NotedDifference, StageStart
 from support.program_cases import (
     COMPILED,
     COMPILED_ONE,
@@ -25,7 +25,7 @@ from support.program_cases import (
 OVER_TIME = End(137, "step 500", over_time=True)
 STOPPED_AS_ASKED = End(137, "step 500", calls_done=True)
 ENDED = pytest.mark.parametrize("end", [OVER_TIME, STOPPED_AS_ASKED], ids=["limit", "--stop"])
-DIFFERS = CallableChecked(function="f", call=1, verdict="differs", text="value 0 is 2, in eager 1")
+DIFFERS = CallableCheck(function="f", call=1, verdict="differs", text="value 0 is 2, in eager 1")
 
 
 def test_a_limit_is_a_limit_and_not_a_hang(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_the_layout_of_results_is_not_tried_on_a_program_that_does_not_end(
     tmp_path: Path, end: End
 ) -> None:
     """Each of a dozen runs would take as long as the limit allows, and none would end well."""
-    note = DifferenceNoted(compile="0/0", call=1, aspect="sharing", where="output 0", text="shares")
+    note = NotedDifference(compile="0/0", call=1, aspect="sharing", where="output 0", text="shares")
     case, asked = written_case(tmp_path, replace(end, events=(check(), DIFFERS, note)), eager=[end])
     assert (verdict_of_first(case).verdict, asked) == ("unknown", ["eager"])
 

@@ -14,7 +14,7 @@ from inductoscope.doctor.hypotheses.program_itself import refused_nan
 from inductoscope.model.fold import load
 from inductoscope.recording.events import (
     NAN_LIKELY,
-    CallChecked,
+    Check,
     CompileEnd,
     CompileStart,
     CppLibraryTaken,
@@ -35,14 +35,14 @@ HERE = GraphCall(compile="aoti/0", call=1)
 KILLED = End(139, "", died=True, signal=11)
 
 
-def checked(verdict: str, text: str = "", name: str = "aoti/0") -> CallChecked:
-    return CallChecked(compile=name, call=1, verdict=verdict, text=text)
+def checked(verdict: str, text: str = "", name: str = "aoti/0") -> Check:
+    return Check(compile=name, call=1, verdict=verdict, text=text)
 
 
 OUTSIDE = checked("outside", f"{DEMAND} (called at serve.py:3)")
 
 
-def served(verdict: str, text: str = "") -> CallChecked:
+def served(verdict: str, text: str = "") -> Check:
     return checked(verdict, text, "package model.pt2")
 
 

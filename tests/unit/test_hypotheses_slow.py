@@ -25,7 +25,7 @@ from inductoscope.recording.events import (
     CompileEnd,
     CompileStart,
     Event,
-    NodeLowered,
+    LoweredNode,
     StageEnd,
     TorchImported,
 )
@@ -40,7 +40,7 @@ def run(scheduler: float, *, imported: float = 2.0, nodes: int = 24) -> tuple[Ev
     return (
         TorchImported(version="2.13.0", seconds=imported),
         CompileStart(compile="0/0", function="f", file="model.py", line=3),
-        *(NodeLowered(graph="0/0 inference", node=f"n{n}", target="add", seconds=0.01)
+        *(LoweredNode(graph="0/0 inference", node=f"n{n}", target="add", seconds=0.01)
           for n in range(nodes)),
         StageEnd(stage=stages.LOWERING, compile="0/0", seconds=0.5 + 0.006 * nodes),
         StageEnd(stage=stages.SCHEDULER, compile="0/0", seconds=scheduler),

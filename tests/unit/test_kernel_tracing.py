@@ -22,10 +22,11 @@ from inductoscope.inside.profiling.kernel_tracer import (
     read_trace,
 )
 from inductoscope.inside.profiling.profiled_packages import SETTING, ProfiledPackages
-from inductoscope.model.entities import InductorGraph, Kernel
+from inductoscope.model.entities import InductorGraph
 from inductoscope.model.fold import load
 from inductoscope.model.wrapper_lines import kernels_by_call
 from inductoscope.profiling.timings import EVENTS, PROFILER, WHOLE, Site, TimedCall
+from inductoscope.recording.events import Kernel
 from support.examples import stored
 
 F, G = ("function", "f", "a.py:1"), ("function", "g", "a.py:2")
@@ -384,7 +385,7 @@ void inductor_entry_impl(
 """
     recording = load(stored("relu_add_sum"))
     kernels = tuple(
-        Kernel(name, language, "", (), (), (), (written,))
+        Kernel(name=name, language=language, writes=(written,))
         for name, language, written in (
             ("extern_kernels.mm", "extern", "buf0"),
             (FUSED, "C++", "buf1"),

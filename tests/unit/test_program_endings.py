@@ -98,13 +98,13 @@ def test_stop_ends_a_program_once_all_calls_that_are_checked_were_made(tmp_path:
     checks = """
     import sys
     from pathlib import Path
-    from inductoscope.recording.events import CallChecked, CallsUnchecked
+    from inductoscope.recording.events import Check, CallsUnchecked
     from inductoscope.recording.events import ProcessStart
     from inductoscope.recording.writer import StreamWriter
 
     stream = StreamWriter(Path(sys.argv[1]), first_event=ProcessStart)
     for call in range(3):
-        stream.emit(CallChecked(compile="0/0", call=call, verdict="right", text="2 values"))
+        stream.emit(Check(compile="0/0", call=call, verdict="right", text="2 values"))
     stream.emit(CallsUnchecked(compile="0/0"))
     """
     source = textwrap.dedent(checks) + WAITS

@@ -12,6 +12,7 @@ import pytest
 from inductoscope.model.fold import load
 from inductoscope.recording import reader as stream_reader
 from inductoscope.recording import values
+from inductoscope.recording.layout import stream_paths
 from inductoscope.recording.reader import open_recording
 from support.examples import inductoscope, stored, write_recording
 
@@ -168,7 +169,7 @@ def test_streams_are_read_oldest_process_first(tmp_path: Path) -> None:
     folder = write_recording(tmp_path / "r")
     for name in ("999-1a", "5-2b", "70-ff"):
         (folder / "streams" / f"{name}.jsonl").write_text('{"kind": "process"}\n')
-    names = [stream.stem for stream in stream_reader.stream_paths(folder)]
+    names = [stream.stem for stream in stream_paths(folder)]
     assert names == ["1-1", "999-1a", "5-2b", "70-ff"]
 
 
@@ -201,7 +202,7 @@ def test_a_damaged_payload_is_missing_and_nothing_else_is(tmp_path: Path) -> Non
     folder = tmp_path / "r"
     shutil.copytree(stored("relu_add_sum"), folder)
     graph = next(g for g in load(folder).compiles[0].graphs if g.stage == "dynamo")
-    path = folder / "payloads" / graph.digest[:2] / graph.digest[2:]
+    path = folder / "payloads" / graph.payload[:2] / graph.payload[2:]
     path.write_bytes(path.read_bytes()[:100])
 
     assert "graph is missing" in inductoscope("show", folder, "--stage", "dynamo").stdout

@@ -17,11 +17,10 @@ import pytest
 
 from inductoscope.analysis.rules import diagnose
 from inductoscope.model.fold import load
-from inductoscope.recording.decoding import Entry, UnknownEvent
-from inductoscope.recording.events import Event, ProcessStart, RecordingStopped
-from inductoscope.recording.layout import payload_path
+from inductoscope.recording.events import Entry, Event, ProcessStart, RecordingStopped, UnknownEvent
+from inductoscope.recording.layout import payload_path, stream_paths
 from inductoscope.recording.location import create_recording
-from inductoscope.recording.reader import RecordingReader, open_recording, stream_paths
+from inductoscope.recording.reader import RecordingReader, open_recording
 from inductoscope.recording.writer import StreamWriter
 from support.examples import inductoscope
 from support.programs import with_small_disk

@@ -21,15 +21,15 @@ from inductoscope.profiling.flip_trials import (
 from inductoscope.profiling.flips import Flip, flips_for
 from inductoscope.profiling.statistics import compare
 from inductoscope.recording.events import (
-    CallChecked,
     CallsUnchecked,
+    Check,
     CompileEnd,
     CompileStart,
     Event,
-    GraphBroke,
+    GraphBreak,
     GuardsBuilt,
     InductorStart,
-    KernelDefined,
+    Kernel,
     Recompiled,
     RecompileLimitHit,
 )
@@ -40,7 +40,7 @@ from support.timed_runs import Calls, timed_run
 def calls(eager: float, compiled: float, count: int = 8, name: str = "0/0") -> tuple[Event, ...]:
     """A graph whose checked calls took so many seconds each."""
     return tuple(
-        CallChecked(compile=name, call=number, verdict="right", text="", eager=eager,
+        Check(compile=name, call=number, verdict="right", text="", eager=eager,
                     compiled=compiled)
         for number in range(1, count + 1)
     )  # fmt: skip
@@ -77,7 +77,7 @@ def parts(count: int, seconds: float) -> Iterator[Event]:
     for number in range(count):
         name = f"{number}/0"
         yield CompileStart(compile=name, function="f", file="/x.py", line=3)
-        yield GraphBroke(compile=name, reason="print", source="/x.py:3")
+        yield GraphBreak(compile=name, reason="print", source="/x.py:3")
         yield from calls(seconds, seconds, name=name)
         yield CallsUnchecked(compile=name)
 
@@ -105,7 +105,7 @@ def test_rules_are_asked_only_about_what_took_longer_than_eager(
 
 def test_a_graph_on_a_gpu_is_suspected_like_any_other(tmp_path: Path) -> None:
     graph = InductorStart(compile="0/0", graph="0/0 inference", phase="inference")
-    kernel = KernelDefined(graph="0/0 inference", name="triton_poi_0", language="Triton")
+    kernel = Kernel(graph="0/0 inference", name="triton_poi_0", language="Triton")
     assert suspected(tmp_path, COMPILED_ONE, graph, kernel, *calls(0.002, 0.006))
 
 
@@ -243,7 +243,7 @@ def recompiled(
         if number == values and limit:
             yield RecompileLimitHit(compile=name, limit="recompile_limit")
         yield CompileEnd(compile=name, seconds=1.5, outcome="compiled")
-        yield CallChecked(compile=name, call=1, verdict="right", text="1 value")
+        yield Check(compile=name, call=1, verdict="right", text="1 value")
 
 
 def test_a_function_that_is_compiled_for_every_value_is_slow(tmp_path: Path) -> None:
@@ -291,6 +291,6 @@ def test_functions_that_are_compiled_a_few_times_are_not_accused(
 
 
 def test_versions_that_are_called_often_pay_for_their_compile(tmp_path: Path) -> None:
-    again = CallChecked(compile="0/3", call=3, verdict="right", text="1 value")
+    again = Check(compile="0/3", call=3, verdict="right", text="1 value")
     case, _ = written_case(tmp_path, End(events=(*recompiled(8), again)))
     assert list(wasted_compiles(case.recording, 1.0)) == []

@@ -17,8 +17,7 @@ from inductoscope.hangs.watch.stall import (
 )
 from inductoscope.model.process_position import ProcessPosition
 from inductoscope.processes.tree import ProcessSample, Tree
-from inductoscope.recording.decoding import Entry
-from inductoscope.recording.events import FusionRoundDone, StageStart, TracingContinues
+from inductoscope.recording.events import Entry, FusionRound, StageStart, TracingContinues
 from inductoscope.torch_facts import stages
 
 DOCTOR = patience_of_doctor(60.0)
@@ -42,7 +41,7 @@ def position_in(stage: str, rounds: int = 0) -> ProcessPosition:
     found = ProcessPosition()
     found.take(Entry("", 0, 0.0, StageStart(stage=stage)))
     for number in range(1, rounds + 1):
-        done = FusionRoundDone(round=number, before=3, after=3, seconds=0.1)
+        done = FusionRound(round=number, before=3, after=3, seconds=0.1)
         found.take(Entry("", 0, 0.0, done))
     return found
 
@@ -125,7 +124,7 @@ def test_a_large_compile_may_be_silent_for_as_long_as_it_took_to_get_there(
 
 def test_what_is_no_progress_does_not_make_a_compile_large() -> None:
     position = position_in(stages.SCHEDULER)
-    position.take(Entry("", 1, 200.0, FusionRoundDone(round=1, before=3, after=3, seconds=0.1)))
+    position.take(Entry("", 1, 200.0, FusionRound(round=1, before=3, after=3, seconds=0.1)))
     assert DOCTOR.limit(position) == 60.0
     position.take(Entry("", 2, 200.0, TracingContinues()))
     assert DOCTOR.limit(position) == 200.0

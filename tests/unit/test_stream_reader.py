@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from inductoscope.recording import reader as stream_reader
-from inductoscope.recording.decoding import UnreadEvent
 from inductoscope.recording.reader import Damage, StreamReader
 
 
@@ -95,22 +94,3 @@ def test_a_name_without_a_process_is_of_none(tmp_path: Path, name: str) -> None:
 
 def test_the_last_words_of_a_process_belong_to_its_stream(tmp_path: Path) -> None:
     assert StreamReader(tmp_path / "12-1a-stopped.jsonl").name == "12-1a"
-
-
-def written(number: int, kind: str) -> bytes:
-    """A line as the tool writes it."""
-    return b'{"n":%d,"t":%d.5,"kind":"%s","choice":"c"}\n' % (number, number, kind.encode())
-
-
-def test_kinds_that_are_not_asked_for_are_passed_over_and_the_last_one_keeps_its_time(
-    path: Path,
-) -> None:
-    add(path, b"".join(written(n, "choice" if n % 2 else "choice-start") for n in range(8)))
-    add(path, line(8) + b"{broken\n")
-    reader = StreamReader(path)
-    *found, last = reader.read(("choice-start",))
-    assert [entry.number for entry in found] == [0, 2, 4, 6, 8]
-    assert {entry.kind for entry in found} == {"choice-start"}
-    assert isinstance(last.event, UnreadEvent)
-    assert last.time == 7.5
-    assert reader.damage == [Damage("12-1a.jsonl:10", "not a whole event")]

@@ -38,8 +38,7 @@ from inductoscope.processes.tree import (
     activity,
     sample_tree,
 )
-from inductoscope.recording.decoding import Entry
-from inductoscope.recording.events import GraphCall, StageStart
+from inductoscope.recording.events import Entry, GraphCall, StageStart
 from inductoscope.recording.reader import StreamReader
 from inductoscope.views.report.summary import summary_view
 from support.examples import write_recording

@@ -6,14 +6,16 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from inductoscope.analysis.bounds.kernels import judge_graph
-from inductoscope.model.entities import Kernel, Recording
+from inductoscope.model.entities import Recording
 from inductoscope.model.fold import load
 from inductoscope.model.wrapper_lines import output_buffers, wrapper_lines
 from inductoscope.packages.package import count_guards, package_of_wrapper
+from inductoscope.recording.events import Kernel
 from inductoscope.torch_facts.package_wrappers import is_same_operator
 from inductoscope.views.page.contents import Contents
 from inductoscope.views.report.bounds import facts_of_nodes
@@ -58,7 +60,7 @@ def test_every_kernel_of_a_package_has_the_line_of_the_cpp_wrapper_that_calls_it
 
 
 def extern(name: str, reads: str, writes: str) -> Kernel:
-    return Kernel(name, "extern", "", (), (), (reads,), (writes,))
+    return Kernel(name=name, language="extern", reads=(reads,), writes=(writes,))
 
 
 def called(*lines: str, kernels: Sequence[Kernel]) -> list[str]:
@@ -166,6 +168,9 @@ class WithoutWrappers:
 
     def json_payload(self, digest: str) -> object:
         return self._texts.json_payload(digest)
+
+    def decoded_payload(self, digest: str, decode: Any) -> Any:
+        return self._texts.decoded_payload(digest, decode)
 
     def size(self, digest: str) -> int:
         return self._texts.size(digest)

@@ -212,6 +212,7 @@ export const readStageTime = object<StageTime>({
 });
 
 export interface GraphBreak {
+  compile: string;
   reason: string;
   source: string;
   stack: string[];
@@ -219,6 +220,7 @@ export interface GraphBreak {
 }
 
 export const readGraphBreak = object<GraphBreak>({
+  compile: text,
   reason: text,
   source: text,
   stack: texts,
@@ -226,20 +228,23 @@ export const readGraphBreak = object<GraphBreak>({
 });
 
 export interface Recompile {
+  compile: string;
   reasons: string[];
-  limit: string;
   callers: string[];
+  limit: string;
 }
 
 export const readRecompile = object<Recompile>({
+  compile: text,
   reasons: texts,
-  limit: text,
   callers: texts,
+  limit: text,
 });
 
 export interface CacheLookup {
   cache: string;
   outcome: string;
+  compile: string;
   key: string;
   reason: string;
 }
@@ -247,6 +252,7 @@ export interface CacheLookup {
 export const readCacheLookup = object<CacheLookup>({
   cache: text,
   outcome: text,
+  compile: text,
   key: text,
   reason: text,
 });

@@ -12,15 +12,10 @@ from inductoscope.doctor.instructions import Instructions
 from inductoscope.doctor.program_run import ProgramRun
 from inductoscope.doctor.proof import Proof
 from inductoscope.doctor.runs import Runs, functions_that_differ
-from inductoscope.model.entities import (
-    CallableCheck,
-    Check,
-    NotedDifference,
-    Recording,
-)
+from inductoscope.model.entities import Recording
 from inductoscope.model.fold import load
 from inductoscope.model.fx import read_graph
-from inductoscope.recording.events import FROM_ELSEWHERE
+from inductoscope.recording.events import FROM_ELSEWHERE, CallableCheck, Check, NotedDifference
 
 Say = Callable[[str], None]
 # A program that takes longer is not run again only to confirm that it ends well without the tool.
@@ -122,7 +117,7 @@ def random_operations(recording: Recording) -> list[str]:
     found = []
     for compile_ in recording.compiles:
         for graph in compile_.graphs:
-            read = read_graph(recording, graph.digest)
+            read = read_graph(recording, graph.payload)
             for node in read.nodes if read is not None else ():
                 # As in aten.normal.Tensor_Tensor and torch.nn.functional.dropout.
                 parts = node.target.split(".")

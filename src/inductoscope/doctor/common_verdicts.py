@@ -18,8 +18,8 @@ from inductoscope.doctor.failure import WRONG, Failure
 from inductoscope.doctor.program_run import ProgramRun
 from inductoscope.doctor.slowness import LONGEST_TO_TIME, may_be_slower
 from inductoscope.doctor.verdict import Culprit, Verdict
-from inductoscope.model.entities import Check, Recording
-from inductoscope.recording.events import OUTSIDE
+from inductoscope.model.entities import Recording
+from inductoscope.recording.events import OUTSIDE, Check
 from inductoscope.recording.layout import signal_name
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.messages import last_lines

@@ -18,10 +18,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from inductoscope.doctor.failure import Failure, Location, SuppressingAxis, advice_on_machine
-from inductoscope.model.entities import NotedDifference
 from inductoscope.profiling.compile_growth import Explosion, PartCost
 from inductoscope.recording.codec import decode, encode
-from inductoscope.recording.events import ClaimMade
+from inductoscope.recording.events import ClaimMade, NotedDifference
 from inductoscope.recording.written import written_events
 from inductoscope.torch_facts import stages
 

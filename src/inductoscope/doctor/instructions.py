@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 from inductoscope.doctor.failure import Failure
 from inductoscope.launch.environment import PARTS_VARIABLE, with_parts
-from inductoscope.model.entities import NotedDifference
 from inductoscope.recording.codec import decode, encode
+from inductoscope.recording.events import NotedDifference
 from inductoscope.recording.layout import EXAMINATION
 
 VARIABLE = "INDUCTOSCOPE_DOCTOR"

@@ -88,7 +88,7 @@ def _function_of(run: ProgramRun, recording: Recording, stacks: str, functions: 
 
 def _functions_that_return(recording: Recording) -> tuple[str, ...]:
     """Functions that were seen to return repeatedly: their caller is the one that loops."""
-    rounds = (round_.number for graph in recording.graphs for round_ in graph.rounds)
+    rounds = (round_.round for graph in recording.graphs for round_ in graph.rounds)
     return ("fuse_nodes_once",) if max(rounds, default=0) > MOST_ROUNDS else ()
 
 

@@ -26,19 +26,20 @@ from inductoscope.processes.stack_signal import written_stacks
 from inductoscope.processes.stacks import ask_for_stacks
 from inductoscope.processes.status import is_alive
 from inductoscope.recording.events import (
-    CallChecked,
     CallsUnchecked,
+    Check,
     ClaimMade,
     CompileEnd,
     CompileStart,
     Event,
-    GraphLeft,
+    GraphState,
     Launched,
     ProcessEnd,
     Said,
 )
+from inductoscope.recording.layout import stream_paths
 from inductoscope.recording.privacy import without_secrets
-from inductoscope.recording.reader import StreamReader, stream_paths
+from inductoscope.recording.reader import StreamReader
 from inductoscope.recording.writer import StreamWriter, describe_launcher
 from inductoscope.torch_facts import stages
 from inductoscope.wording import count_of
@@ -339,7 +340,7 @@ class FollowedRun:
 
     def _take(self, event: Event, pid: int) -> None:
         match event:
-            case CallChecked():
+            case Check():
                 self._verdicts[event.verdict] += 1
             case Said():
                 self.say(event.text)
@@ -414,13 +415,13 @@ class _Process:
         match event:
             case CompileStart():
                 self._compiling.add(event.compile)
-            case GraphLeft(stage=stages.DYNAMO):
+            case GraphState(stage=stages.DYNAMO):
                 self._new.add(event.compile)
             case CompileEnd():
                 self._compiling.discard(event.compile)
                 if event.outcome != "compiled":
                     self._new.discard(event.compile)
-            case CallChecked():
+            case Check():
                 self._new.discard(event.compile)
                 calls = self.graphs.setdefault(event.compile, _Calls(self._events, self._events))
                 calls.last = self._events

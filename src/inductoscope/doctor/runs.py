@@ -25,12 +25,12 @@ from inductoscope.doctor.program_run import (
     run_program,
 )
 from inductoscope.errors import ToolFailure
-from inductoscope.model.entities import CallableCheck, Recording
+from inductoscope.model.entities import Recording
 from inductoscope.model.fold import load
 from inductoscope.profiling.compile_growth import MeasuredGrowth
 from inductoscope.profiling.compile_times import RecordedCosts
 from inductoscope.recording.codec import decode
-from inductoscope.recording.events import GrowthMeasured
+from inductoscope.recording.events import CallableCheck, GrowthMeasured
 from inductoscope.recording.layout import CACHE
 from inductoscope.recording.location import create_recording
 from inductoscope.recording.written import written_events

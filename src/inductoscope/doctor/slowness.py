@@ -20,8 +20,9 @@ from inductoscope.doctor.finding import Workaround
 from inductoscope.doctor.instructions import Instructions
 from inductoscope.doctor.runs import every_check_passed
 from inductoscope.doctor.verdict import Verdict
-from inductoscope.model.entities import Check, Compile, Recording
+from inductoscope.model.entities import Compile, Recording
 from inductoscope.profiling.flip_trials import FlipTrial
+from inductoscope.recording.events import Check
 from inductoscope.torch_facts.guard_reasons import FailedGuard
 
 # A program that runs longer is not timed: that takes up to a dozen runs.

@@ -10,9 +10,9 @@ from typing import Any
 
 from inductoscope.doctor.failure import WrongValue
 from inductoscope.doctor.finding import FailureFinding, Repro, StepTime, Workaround
-from inductoscope.model.entities import NotedDifference
 from inductoscope.model.fault_trail import FaultTrail
 from inductoscope.recording.codec import decode
+from inductoscope.recording.events import NotedDifference
 from inductoscope.recording.layout import VERDICT
 from inductoscope.recording.values import members
 from inductoscope.recording.verdict_file import stored_verdict

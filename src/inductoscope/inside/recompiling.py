@@ -23,7 +23,7 @@ from inductoscope.model.fx import graph_from
 from inductoscope.recording.events import (
     CompileEnd,
     CompileStart,
-    GraphLeft,
+    GraphState,
     TargetNoted,
 )
 from inductoscope.targets.work_list import GraphOrder, Order, devices_for_graphs, order_from
@@ -205,7 +205,7 @@ def _end(order: GraphOrder, *, outcome: str, reason: str, seconds: float) -> Non
 def _record_graph(order: GraphOrder, devices: Mapping[str, str]) -> None:
     """The captured graph as it was recorded, on its new device."""
     digest = SCOPE.json(_moved(order.graph, devices))
-    SCOPE.emit(GraphLeft(stage=stages.DYNAMO, compile=order.compile, payload=digest))
+    SCOPE.emit(GraphState(stage=stages.DYNAMO, compile=order.compile, payload=digest))
 
 
 def _moved(data: Any, devices: Mapping[str, str]) -> Any:

@@ -8,6 +8,8 @@ trace, so `threading.excepthook` is replaced by a function that calls the one th
 from __future__ import annotations
 
 import atexit
+import contextlib
+import json
 import os
 import sys
 import threading
@@ -17,8 +19,8 @@ from types import TracebackType
 from typing import Any
 
 from inductoscope.inside.scope import SCOPE
-from inductoscope.recording.events import ExceptionUncaught, ProcessStart
-from inductoscope.recording.reader import StreamReader, stream_paths
+from inductoscope.recording.events import ExceptionUncaught
+from inductoscope.recording.layout import stream_paths
 
 # The outermost frame of a program: its own, or that of `python -m`, which calls it.
 _BEGINNINGS = (("__main__", "<module>"), ("runpy", "_run_module_as_main"))
@@ -112,6 +114,6 @@ def _was_started_by_the_tool(folder: Path) -> bool:
     """Whether the process that started this one says so in the stream that it writes."""
     for path in stream_paths(folder):
         if path.name.startswith(f"{os.getppid()}-"):
-            first = next((entry.event for entry in StreamReader(path).read()), None)
-            return isinstance(first, ProcessStart) and first.role == "launcher"
+            with contextlib.suppress(OSError, ValueError, AttributeError), path.open("rb") as file:
+                return bool(json.loads(file.readline()).get("role") == "launcher")
     return False

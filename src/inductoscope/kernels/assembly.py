@@ -22,9 +22,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from inductoscope.errors import ToolFailure, UsageError
-from inductoscope.model.entities import Kernel, NativeCompile, Recording
+from inductoscope.model.entities import NativeCompile, Recording
 from inductoscope.model.kernels import compile_of_kernel
 from inductoscope.processes.children import ChildLimits, run_program
+from inductoscope.recording.events import Kernel
 
 _SOURCE, _TEXT, _OBJECT = "kernel.cpp", "kernel.s", "kernel.o"
 _OBJDUMP = ("objdump", "-d", "-l", "--inlines", "--no-show-raw-insn")
@@ -96,7 +97,7 @@ class Assembly:
 def kernel_assembly(recording: Recording, kernel: Kernel, limits: ChildLimits = LIMITS) -> Assembly:
     """Compile a recorded kernel as it was compiled then, up to assembly."""
     native = _compiled(recording, kernel)
-    whole, own = recording.payload(native.digest), recording.payload(kernel.digest)
+    whole, own = recording.payload(native.payload), recording.payload(kernel.payload)
     first = _first_line(whole, own)
     flags, left_out = safe_flags(native.command)
     _refuse_unsafe(whole)
@@ -129,7 +130,7 @@ def _compiled(recording: Recording, kernel: Kernel) -> NativeCompile:
         raise UsageError(
             f"{kernel.name} is a {kernel.language} kernel. Only C++ kernels have assembly."
         )
-    natives = [n for n in compile_of_kernel(recording, kernel) if n.tool == "c++" and n.digest]
+    natives = [n for n in compile_of_kernel(recording, kernel) if n.tool == "c++" and n.payload]
     if not natives:
         raise UsageError(
             f"The recording does not say how {kernel.name} was compiled: it came from a cache, "

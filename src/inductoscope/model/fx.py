@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from inductoscope.model.entities import Recording
-from inductoscope.recording.values import filled, members, texts
+from inductoscope.recording.values import members, texts
 from inductoscope.torch_facts.frames import Frame, frames_in, innermost_users
 from inductoscope.torch_facts.printed_graphs import Module, modules_in
 
@@ -110,8 +110,7 @@ def graph_from(data: Any) -> FxGraph | None:
 def _node(
     item: dict[str, Any], stacks: list[tuple[Frame, ...]], modules: list[tuple[Module, ...]]
 ) -> FxNode:
-    return filled(
-        FxNode,
+    return FxNode(
         name=str(item.get("name", "")),
         op=str(item.get("op", "")),
         target=str(item.get("target", "")),

@@ -13,15 +13,10 @@ from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache, partial
 from typing import Any
 
-from inductoscope.model.entities import (
-    Compile,
-    InductorGraph,
-    Kernel,
-    LoweredNode,
-    Recording,
-)
+from inductoscope.model.entities import Compile, InductorGraph, Recording
 from inductoscope.model.fx import FxGraph, FxNode, read_graph
 from inductoscope.model.schedule import ScheduledNode, read_schedule
+from inductoscope.recording.events import Kernel, LoweredNode
 from inductoscope.recording.values import members
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.loop_bodies import (
@@ -272,8 +267,8 @@ def compiled_graphs(recording: Recording) -> Iterator[tuple[Compile, InductorGra
 def final_graph(compile_: Compile, graph: InductorGraph) -> str:
     """The digest of the graph that was lowered: after the post-grad passes."""
     for item in reversed(compile_.graphs):
-        if item.stage == "post-grad" and item.key == graph.key:
-            return item.digest
+        if item.stage == "post-grad" and item.graph == graph.key:
+            return item.payload
     return ""
 
 
@@ -284,7 +279,7 @@ def captured_graph(recording: Recording, compile_: Compile) -> FxGraph | None:
 
 def captured_digest(compile_: Compile) -> str:
     """The digest of the graph that Dynamo took from the user's frame; empty where there is none."""
-    return next((g.digest for g in reversed(compile_.graphs) if g.stage == stages.DYNAMO), "")
+    return next((g.payload for g in reversed(compile_.graphs) if g.stage == stages.DYNAMO), "")
 
 
 def inputs_of(node: FxNode) -> list[str]:
@@ -381,11 +376,11 @@ def kernel_places(recording: Recording, language: str) -> Iterator[KernelPlace]:
     seen: set[str] = set()
     for compile_ in recording.compiles:
         for graph in compile_.inductor:
-            wanted = [k for k in graph.kernels if k.language == language and k.digest not in seen]
+            wanted = [k for k in graph.kernels if k.language == language and k.payload not in seen]
             # Once for all kernels, however large the graph is.
             lowered = cache(partial(read_graph, recording, final_graph(compile_, graph)))
             for kernel in wanted:
-                seen.add(kernel.digest)
+                seen.add(kernel.payload)
                 yield KernelPlace(compile_, graph, kernel, lowered)
 
 

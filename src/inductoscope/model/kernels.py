@@ -13,15 +13,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
-from inductoscope.model.entities import (
-    Compile,
-    InductorGraph,
-    Kernel,
-    NativeCompile,
-    Recording,
-)
-from inductoscope.model.process_position import native_key
-from inductoscope.recording.events import NativeEnd, NativeStart
+from inductoscope.model.entities import Compile, InductorGraph, NativeCompile, Recording
+from inductoscope.recording.events import Kernel
 
 LIBRARY = "extern"
 
@@ -81,65 +74,6 @@ Item = TypeVar("Item")
 _BEGINNING = 400
 
 
-def fold_natives(
-    events: Iterable[tuple[str, NativeStart | NativeEnd]],
-) -> tuple[NativeCompile, ...]:
-    """All runs of native compilers, in the order in which they ended, unfinished ones last.
-
-    Each event comes with the stream that it is from.
-    """
-    running: dict[tuple[str, ...], NativeCompile] = {}
-    done: list[NativeCompile] = []
-    for stream, event in events:
-        key = (stream, *native_key(event))
-        if isinstance(event, NativeStart):
-            running[key] = _begun(event, stream)
-        else:
-            running.pop(key, None)
-            done.append(_ended(event, stream))
-    return (*done, *running.values())
-
-
-def _begun(event: NativeStart, stream: str) -> NativeCompile:
-    return NativeCompile(
-        tool=event.tool,
-        source=event.source,
-        output="",
-        command="",
-        seconds=None,
-        exit_code=None,
-        error="",
-        messages="",
-        digest="",
-        kernel=event.kernel,
-        config=event.config,
-        process=stream,
-    )
-
-
-def _ended(event: NativeEnd, stream: str) -> NativeCompile:
-    return NativeCompile(
-        tool=event.tool,
-        source=event.source,
-        output=event.output,
-        command=event.command,
-        seconds=event.seconds or 0.0,
-        exit_code=event.exit_code,
-        error=event.error,
-        messages=event.messages,
-        digest=event.payload,
-        kernel=event.kernel,
-        config=event.config,
-        forms=event.forms,
-        registers=event.registers,
-        spills=event.spills,
-        shared=event.shared,
-        passes=event.passes,
-        cache_hit=event.cache_hit,
-        process=stream,
-    )
-
-
 def compile_of_kernel(recording: Recording, kernel: Kernel) -> tuple[NativeCompile, ...]:
     """The native compiles of a kernel."""
     return NativeIndex(recording).of(kernel)
@@ -161,8 +95,8 @@ class NativeIndex:
 
     @cached_property
     def _texts(self) -> list[tuple[str, NativeCompile]]:
-        natives = [native for native in self._recording.natives if native.digest]
-        return [(_core(self._recording.payload(native.digest)), native) for native in natives]
+        natives = [native for native in self._recording.natives if native.payload]
+        return [(_core(self._recording.payload(native.payload)), native) for native in natives]
 
     @cached_property
     def _by_beginning(self) -> dict[str, list[tuple[str, NativeCompile]]]:
@@ -172,7 +106,7 @@ class NativeIndex:
         """The native compiles of one kernel."""
         if kernel.language == "Triton":
             return tuple(self._by_name.get(kernel.name, ()))
-        text = _core(self._recording.payload(kernel.digest))
+        text = _core(self._recording.payload(kernel.payload))
         if not text:
             return ()
         likely = self._by_beginning.get(text[:_BEGINNING], self._texts)
@@ -194,5 +128,5 @@ def _core(source: str) -> str:
 
 def libraries_from_cache(recording: Recording, compile_: Compile) -> int:
     """How many C++ libraries were in the cache: asked for, and never compiled in this run."""
-    compiled = {native.digest for native in recording.natives if native.tool == "c++"}
+    compiled = {native.payload for native in recording.natives if native.tool == "c++"}
     return sum(1 for digest in compile_.libraries if digest not in compiled)

@@ -10,7 +10,7 @@ from inductoscope.model.entities import Compile, InductorGraph, Recording
 from inductoscope.model.fx import read_graph
 from inductoscope.model.join import final_graph
 from inductoscope.model.schedule import read_schedule
-from inductoscope.recording.values import filled, members, texts
+from inductoscope.recording.values import members, texts
 
 
 @dataclass(frozen=True)
@@ -76,8 +76,7 @@ def _recorded(recording: Recording, graph: InductorGraph) -> GraphMemory:
 
 def _room(item: Mapping[str, Any]) -> Room:
     itemsize = str(item.get("itemsize", ""))
-    return filled(
-        Room,
+    return Room(
         size=texts(item.get("size")),
         stride=texts(item.get("stride")),
         is_input=item.get("input") is True,

@@ -6,14 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from inductoscope.model.entities import (
-    Compile,
-    InductorGraph,
-    Kernel,
-    LoweredNode,
-    NativeCompile,
-    Recording,
-)
+from inductoscope.model.entities import Compile, InductorGraph, NativeCompile, Recording
 from inductoscope.model.fx import FxGraph, FxNode, read_graph
 from inductoscope.model.join import (
     GraphJoin,
@@ -25,6 +18,7 @@ from inductoscope.model.join import (
 )
 from inductoscope.model.kernels import compile_of_kernel
 from inductoscope.model.schedule import ScheduledNode, read_schedule
+from inductoscope.recording.events import Kernel, LoweredNode
 from inductoscope.torch_facts.frames import Frame
 
 
@@ -155,7 +149,7 @@ def _captured_nodes(captured: FxGraph | None, node: FxNode) -> tuple[FxNode, ...
 
 
 def _kernel_lines(recording: Recording, kernel: Kernel, steps: Steps) -> KernelLines:
-    source = recording.payload(kernel.digest)
+    source = recording.payload(kernel.payload)
     wanted = lines_of_steps(kernel, source, steps)
     lines = tuple(
         (number, text)

@@ -10,19 +10,19 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any
 
-from inductoscope.recording.decoding import Entry
 from inductoscope.recording.events import (
     ChoiceEnd,
     ChoiceStart,
     CompileStart,
     EagerReturned,
+    Entry,
     Event,
-    FusionRoundDone,
+    FusionRound,
     GraphCall,
     GraphReturned,
+    LoweredNode,
     NativeEnd,
     NativeStart,
-    NodeLowered,
     ProcessEnd,
     ProcessStart,
     StageEnd,
@@ -199,10 +199,10 @@ class ProcessPosition:
     def _choice_ends(self, entry: Entry[ChoiceEnd]) -> None:
         self.choices.pop(entry.event.choice, None)
 
-    def _lowered(self, entry: Entry[NodeLowered]) -> None:
+    def _lowered(self, entry: Entry[LoweredNode]) -> None:
         self.last_node = entry.event.node
 
-    def _round_done(self, entry: Entry[FusionRoundDone]) -> None:
+    def _round_done(self, entry: Entry[FusionRound]) -> None:
         self.rounds = entry.event.round
 
     def _call_begins(self, entry: Entry[GraphCall]) -> None:
@@ -225,8 +225,8 @@ _HANDLERS: dict[type[Event], Callable[[ProcessPosition, Entry[Any]], None]] = {
     NativeEnd: ProcessPosition._native_ends,
     ChoiceStart: ProcessPosition._choice_begins,
     ChoiceEnd: ProcessPosition._choice_ends,
-    NodeLowered: ProcessPosition._lowered,
-    FusionRoundDone: ProcessPosition._round_done,
+    LoweredNode: ProcessPosition._lowered,
+    FusionRound: ProcessPosition._round_done,
     GraphCall: ProcessPosition._call_begins,
     GraphReturned: ProcessPosition._call_ends,
     EagerReturned: ProcessPosition._eager_returned,

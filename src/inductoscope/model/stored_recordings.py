@@ -29,13 +29,12 @@ from inductoscope.recording.events import (
     ProcessEnd,
     ProcessStart,
 )
-from inductoscope.recording.layout import EXAMINATION, MANIFEST, SCHEMA
+from inductoscope.recording.layout import EXAMINATION, MANIFEST, SCHEMA, stream_paths
 from inductoscope.recording.location import all_recordings, this_machine
 from inductoscope.recording.reader import (
     StreamReader,
     open_ordinary,
     read_file,
-    stream_paths,
 )
 from inductoscope.recording.values import (
     members,

@@ -16,7 +16,6 @@ from typing import Any
 
 from inductoscope.model.entities import Recording
 from inductoscope.model.process_position import OpenStages, native_key, what_runs
-from inductoscope.recording.decoding import Entry
 from inductoscope.recording.events import (
     BenchmarkEnd,
     BenchmarkStart,
@@ -24,18 +23,18 @@ from inductoscope.recording.events import (
     ChoiceStart,
     CompileEnd,
     CompileStart,
+    Entry,
     Event,
     Exited,
-    FusionRoundDone,
+    FusionRound,
     NativeEnd,
     NativeStart,
-    PassApplied,
+    PassChange,
     ProcessEnd,
     ProcessStart,
     StageEnd,
     StageStart,
 )
-from inductoscope.recording.reader import RecordingReader, open_recording
 from inductoscope.torch_facts import stages
 from inductoscope.wording import count_of
 
@@ -56,20 +55,16 @@ class Timeline:
     notes: tuple[str, ...] = ()
 
 
-def timeline(recording: Recording | RecordingReader, *, now: float | None = None) -> Timeline:
-    """The timeline of a recording, whole or damaged; of a run that goes on, as it is `now`."""
-    known = recording.timed if isinstance(recording, Recording) else None
-    entries = open_recording(Path(recording.path)).entries(KINDS) if known is None else known
-    streams: dict[str, _Stream] = {}
+def timeline(recording: Recording) -> Timeline:
+    """The timeline of a recording, whole or damaged."""
+    streams = {name: _Stream(name, last=last) for name, last in recording.latest.items()}
     exits: dict[int, float] = {}
-    for entry in entries:
-        if entry.stream not in streams:
-            streams[entry.stream] = _Stream(entry.stream)
+    for entry in recording.timed:
         streams[entry.stream].take(entry)
         if isinstance(entry.event, Exited):
             exits[entry.event.pid] = entry.time
     for stream in streams.values():
-        stream.lasts_until(exits.get(stream.pid, now or 0.0))
+        stream.lasts_until(exits.get(stream.pid, 0.0))
     begun = min((s.first for s in streams.values() if s.first), default=0.0)
     lanes: list[Lane] = []
     spans: list[Span] = []
@@ -127,6 +122,7 @@ class _Stream:
 
     def lasts_until(self, time: float) -> None:
         """A process that wrote no end was still there at this time."""
+        self.first = self.first or self.last
         if not self.ended and self.first:
             self.last = max(self.last, time)
 
@@ -340,8 +336,8 @@ _HANDLERS: dict[type[Event], Handler] = {
     CompileEnd: _compile_end,
     StageStart: _stage_start,
     StageEnd: _stage_end,
-    PassApplied: _part("passes", lambda event: f"pass {event.name}"),
-    FusionRoundDone: _part(stages.SCHEDULER, lambda event: f"fusion round {event.round}"),
+    PassChange: _part("passes", lambda event: f"pass {event.name}"),
+    FusionRound: _part(stages.SCHEDULER, lambda event: f"fusion round {event.round}"),
     NativeStart: _native_start,
     NativeEnd: _native_end,
     ChoiceStart: _choice_start,
@@ -349,9 +345,8 @@ _HANDLERS: dict[type[Event], Handler] = {
     BenchmarkStart: _benchmark_start,
     BenchmarkEnd: _benchmark_end,
 }
-_READ: tuple[type[Event], ...] = (*_HANDLERS, Exited)
-# The kinds of events that are read here.
-KINDS = frozenset(event.kind for event in _READ)
+# The classes of events that are read here.
+EVENTS: frozenset[type[Event]] = frozenset((*_HANDLERS, Exited))
 
 
 # --- Lanes of a timeline: which spans can share a row, because they nest or follow each other -----

@@ -8,7 +8,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from inductoscope.model.entities import InductorGraph, Kernel, Recording
+from inductoscope.model.entities import InductorGraph, Recording
+from inductoscope.recording.events import Kernel
 from inductoscope.torch_facts.package_wrappers import (
     KernelCall,
     called_names,

@@ -406,7 +406,7 @@ def seconds_in(recording: Recording, compile_: Compile, stage: str) -> float:
 def _slowest_native(recording: Recording, compile_: Compile) -> float:
     """Seconds of the slowest C++ library that this compile asked for."""
     wanted = set(compile_.libraries)
-    seconds = [n.seconds or 0.0 for n in recording.natives if n.digest and n.digest in wanted]
+    seconds = [n.seconds or 0.0 for n in recording.natives if n.payload and n.payload in wanted]
     return max(seconds, default=0.0)
 
 

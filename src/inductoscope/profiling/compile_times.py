@@ -386,7 +386,7 @@ def _lines(nodes: Iterable[TimedNode]) -> list[TimedLine]:
 def _rounds(recording: Recording) -> Iterator[TimedRound]:
     for _, graph in _graphs(recording):
         for each in graph.rounds:
-            yield TimedRound(graph.key, each.number, each.before, each.after, each.seconds)
+            yield TimedRound(graph.key, each.round, each.before, each.after, each.seconds)
 
 
 def _natives(recording: Recording) -> list[TimedNative]:
@@ -406,7 +406,7 @@ def _native(recording: Recording, native: NativeCompile, kernel: str) -> TimedNa
         native.tool,
         f"{name} ({native.config})" if native.config else name,
         native.seconds,
-        len(recording.payload(native.digest)) if native.tool == "c++" else 0,
+        len(recording.payload(native.payload)) if native.tool == "c++" else 0,
         native.process,
         bool(native.error) or bool(native.exit_code),
         native.cache_hit,

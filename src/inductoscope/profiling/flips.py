@@ -320,7 +320,7 @@ def more_compile_threads(evidence: RecordedEvidence) -> Iterator[Flip]:
     """Kernels of one graph, compiled at the same time."""
     threads = min(os.cpu_count() or 1, 32)
     for finding in evidence.about("compile_threads") if threads > 1 else ():
-        seconds = [n.seconds or 0.0 for n in evidence.recording.natives if n.digest]
+        seconds = [n.seconds or 0.0 for n in evidence.recording.natives if n.payload]
         rounds = math.ceil(len(seconds) / threads) / max(1, len(seconds))
         yield replace(
             _setting("compile_threads", threads, finding, overrules=True),
@@ -463,7 +463,7 @@ def _left_to_eager(evidence: RecordedEvidence) -> Iterator[Flip]:
 
 def _taken_apart(recording: Recording, place: KernelPlace) -> Iterator[str]:
     """Operations that eager has a kernel for, and that this kernel computes in several steps."""
-    nests = loop_nests(recording.payload(place.kernel.digest))
+    nests = loop_nests(recording.payload(place.kernel.payload))
     if max((nest.elements for nest in nests), default=0) < FEWEST:
         return
     steps = Counter(bare_operation(node.aten) for node in place.operations if node.aten)

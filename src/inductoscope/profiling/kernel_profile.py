@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from inductoscope.launch.program import run_recorded
-from inductoscope.model.entities import Compile, Ending, InductorGraph, Kernel, Recording
+from inductoscope.model.entities import Compile, Ending, InductorGraph, Recording
 from inductoscope.model.fold import load
 from inductoscope.model.fx import FxNode
 from inductoscope.model.join import GraphJoin
@@ -33,6 +33,7 @@ from inductoscope.profiling.timings import (
     all_calls,
     read_measured,
 )
+from inductoscope.recording.events import Kernel
 from inductoscope.recording.values import members
 from inductoscope.targets.work_list import captured_graphs
 from inductoscope.torch_facts.stages import AOT_INDUCTOR

@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from inductoscope.model.entities import Kernel
 from inductoscope.model.fx import FxGraph, FxNode
 from inductoscope.model.join import GraphJoin
 from inductoscope.model.memory import GraphMemory, read_memory
 from inductoscope.model.schedule import ScheduledNode
 from inductoscope.profiling.machine import TF32
 from inductoscope.profiling.timings import CONVOLUTIONS, PRODUCTS
+from inductoscope.recording.events import Kernel
 from inductoscope.recording.values import members
 from inductoscope.torch_facts.index_expressions import (
     NotUnderstood,

@@ -398,7 +398,7 @@ def recomputed_nodes(graph: LabelledGraph) -> Iterator[RecomputedNode]:
 
 
 def _aot_graph(graph: LabelledGraph, stage: str) -> FxGraph | None:
-    found = [item.digest for item in graph.compile.graphs if item.stage == stage]
+    found = [item.payload for item in graph.compile.graphs if item.stage == stage]
     return read_graph(graph.recording, found[-1]) if found else None
 
 

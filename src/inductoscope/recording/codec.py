@@ -7,11 +7,11 @@ field. Only a field without a default is required.
 
 from __future__ import annotations
 
-import functools
+import contextlib
 import types
 import typing
-from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, Field, fields, is_dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from typing import Any, TypeVar
 
@@ -34,65 +34,78 @@ def decode(cls: type[T], data: Any) -> T:
     if not isinstance(data, Mapping):
         raise ValueError(f"{cls.__name__} cannot be read from {type(data).__name__}")
     found: dict[str, Any] = {}
-    hints = _hints(typing.cast(Any, cls))
-    for field in fields(cls):  # type: ignore[arg-type]
+    for name, hint, is_required in _fields(typing.cast(Any, cls)):
         try:
-            found[field.name] = _read(hints[field.name], data[field.name])
+            found[name] = fitting(hint, data[name])
         except (ValueError, KeyError) as error:
-            if _is_required(field):
-                raise ValueError(f"{cls.__name__} needs a valid {field.name!r}") from error
+            if is_required:
+                raise ValueError(f"{cls.__name__} needs a valid {name!r}") from error
     return cls(**found)
 
 
-@functools.cache
-def _hints(cls: Any) -> dict[str, Any]:
-    return typing.get_type_hints(cls)
+def decode_any(cls: type[T], data: Mapping[str, Any]) -> T:
+    """The same, where a required field that is missing or damaged reads as empty."""
+    found: dict[str, Any] = {}
+    for name, hint, is_required in _fields(typing.cast(Any, cls)):
+        try:
+            found[name] = fitting(hint, data[name])
+        except (ValueError, KeyError):
+            if is_required:
+                found[name] = _empty(hint)
+    return cls(**found)
 
 
-def _is_required(field: Field[Any]) -> bool:
-    return field.default is MISSING and field.default_factory is MISSING
+@cache
+def _fields(cls: Any) -> tuple[tuple[str, Any, bool], ...]:
+    """Name and type of each field, and whether it has no default."""
+    hints = typing.get_type_hints(cls)
+    return tuple(
+        (one.name, hints[one.name], one.default is MISSING and one.default_factory is MISSING)
+        for one in fields(cls)
+    )
 
 
-def _read(hint: Any, value: Any) -> Any:
+_EMPTY: dict[Any, Any] = {str: "", int: 0, float: 0.0, bool: False, tuple: (), Mapping: {}}
+
+
+def _empty(hint: Any) -> Any:
+    return _EMPTY.get(typing.get_origin(hint) or hint)
+
+
+def fitting(hint: Any, value: Any) -> Any:
     """The value as a field of this type holds it; ValueError if it does not fit."""
-    if hint is Any:
-        return value
-    if typing.get_origin(hint) is typing.Literal and value in typing.get_args(hint):
-        return value
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if hint is Any or (origin is typing.Literal and value in arguments):
+        return value
     if origin in (typing.Union, types.UnionType):
-        return _read_either(arguments, value)
+        return _first_fitting(arguments, value)
+    if origin is tuple and arguments[-1] is not ... and isinstance(value, list):
+        return tuple(fitting(*pair) for pair in zip(arguments, value, strict=True))
     if origin in (list, tuple) and isinstance(value, list):
-        return origin(_fitting(arguments[0], value))
+        return origin(item for _, item in _all_fitting(arguments[0], enumerate(value)))
     if origin in (dict, Mapping) and isinstance(value, dict):
-        return {str(key): _read(arguments[1], item) for key, item in value.items()}
+        return {str(key): item for key, item in _all_fitting(arguments[1], value.items())}
     if isinstance(hint, type) and is_dataclass(hint):
         return decode(hint, value)
-    if hint is float and type(value) is int:
+    if hint is float and type(value) in (int, float):
         return float(value)
     if origin is None and type(value) is hint:
         return value
     raise ValueError(f"{value!r} is not {hint}")
 
 
-def _read_either(hints: Sequence[Any], value: Any) -> Any:
+def _first_fitting(hints: Sequence[Any], value: Any) -> Any:
     for hint in hints:
-        try:
-            return _read(hint, value)
-        except ValueError:
-            continue
+        with contextlib.suppress(ValueError):
+            return fitting(hint, value)
     raise ValueError(f"{value!r} is none of {hints}")
 
 
-def _fitting(hint: Any, values: Sequence[Any]) -> list[Any]:
-    """The values that fit; damaged ones are left out."""
-    found = []
-    for value in values:
-        try:
-            found.append(_read(hint, value))
-        except ValueError:
-            continue
-    return found
+def _all_fitting(hint: Any, items: Iterable[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
+    """The items whose value fits; damaged ones are left out."""
+    for key, value in items:
+        with contextlib.suppress(ValueError):
+            yield key, fitting(hint, value)
 
 
 # --- Dataclasses as JSON: each becomes an object whose keys are its fields ------------------------

@@ -1,26 +1,30 @@
 """Everything that a recording can say: one frozen class per kind of event.
 
 A class names its fields once. What is written, how tolerantly it is read back, and the table in
-docs/recording-format.md all follow from it. `catalogue.KINDS` lists the classes by kind.
+docs/recording-format.md all follow from it. `KINDS` lists the classes by kind. The model holds
+these events as they are, so their names are those of the things that they tell of.
+
+Imported in the user's process at start-up: the standard library only.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
-from functools import cache
-from typing import Any, ClassVar
+from functools import cache, cached_property
+from typing import Any, ClassVar, Generic, TypeVar
+
+from inductoscope.recording.codec import decode_any
+from inductoscope.recording.values import real
 
 # --- What all events have in common, and how one is written ---------------------------------------
-#
-# Imported in the user's process at start-up: the standard library only.
 
 
 class Event:
     """Something that happened in a process of the recorded program.
 
     The first sentence of a subclass's docstring says when it is written. Every default is what its
-    type reads as where the field is absent (see `reading`), so that leaving it out loses nothing.
+    type reads as where the field is absent (see `decoding`), so that leaving it out loses nothing.
     """
 
     # Subclasses are frozen dataclasses.
@@ -28,6 +32,32 @@ class Event:
     kind: ClassVar[str]
     # Whether a process that writes it is getting anywhere. Rounds of fusion may go on for ever.
     is_progress: ClassVar[bool] = True
+
+
+SomeEvent = TypeVar("SomeEvent", bound=Event, covariant=True)
+
+
+@dataclass(frozen=True)
+class Entry(Generic[SomeEvent]):
+    """One line of one stream: an event, and when which process wrote it."""
+
+    stream: str
+    number: int
+    time: float
+    event: SomeEvent
+
+    @property
+    def kind(self) -> str:
+        """The kind of the event."""
+        return self.event.kind
+
+
+@dataclass(frozen=True)
+class UnknownEvent(Event):
+    """An event of a kind that this version does not know: counted, not refused."""
+
+    kind: str  # type: ignore[misc]  # Of each event here, not of the class.
+    fields: Mapping[str, Any]
 
 
 _REQUIRED = object()
@@ -195,7 +225,7 @@ class CompileEnd(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
-class GraphBroke(Event):
+class GraphBreak(Event):
     """Dynamo breaks the graph. stack: outermost first; code: the line that breaks it."""
 
     kind = "graph-break"
@@ -305,7 +335,7 @@ class TracingContinues(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CacheLookedUp(Event):
+class CacheLookup(Event):
     """A cache was asked. cache: AOTAutograd, FX graph, launch configuration."""
 
     kind = "cache"
@@ -327,7 +357,7 @@ class CacheKeyMade(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SettingsUsed(Event):
+class Settings(Event):
     """What a frame is compiled with, where it differs from torch's defaults.
 
     config: values of config modules; arguments: of torch.compile; marked: calls of mark_dynamic and
@@ -340,6 +370,18 @@ class SettingsUsed(Event):
     arguments: Mapping[str, str] = field(default_factory=dict)
     marked: tuple[str, ...] = ()
     defaults: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def call(self) -> str:
+        """The call of torch.compile; empty if it had no arguments."""
+        given = ", ".join(f"{name}={value}" for name, value in self.arguments.items())
+        return f"torch.compile({given})" if given else ""
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """All of it, as a program would write it."""
+        assigned = (f"{name} = {value}" for name, value in self.config.items())
+        return tuple(line for line in (self.call, *assigned, *self.marked) if line)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -364,7 +406,7 @@ class Decomposed(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
-class GraphLeft(Event):
+class GraphState(Event):
     """A stage leaves a graph behind.
 
     stage: dynamo, pre-grad, aot-joint, aot-inference, aot-forward, aot-backward, joint, post-grad.
@@ -378,7 +420,7 @@ class GraphLeft(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PassApplied(Event):
+class PassChange(Event):
     """A pass changed the graph. before, after: payloads; inside: the passes around it."""
 
     kind = "pass"
@@ -445,7 +487,7 @@ class GraphFromCache(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
-class NodeLowered(Event):
+class LoweredNode(Event):
     """An FX node was lowered. ir: what it became; made: operations added to the graph."""
 
     kind = "lowering"
@@ -469,7 +511,7 @@ class NodesScheduled(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FusionRoundDone(Event):
+class FusionRound(Event):
     """A round of fusion ends. settings: those that decide about fusion, and the names of GPUs."""
 
     kind = "fusion-round"
@@ -483,7 +525,7 @@ class FusionRoundDone(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PairConsidered(Event):
+class FusionPair(Event):
     """A pair was considered for fusion, in the first 64 rounds.
 
     step: attempt, if it was about to be fused; within: the pair that is decided by this part;
@@ -504,9 +546,14 @@ class PairConsidered(Event):
     reasons: tuple[str, ...] = ()
     decided: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def attempted(self) -> bool:
+        """Whether the pair was about to be fused, or only looked at as a candidate."""
+        return self.step == "attempt"
+
 
 @dataclass(frozen=True, kw_only=True)
-class PairFused(Event):
+class Fusion(Event):
     """Two scheduler nodes became one."""
 
     kind = "fused"
@@ -525,7 +572,7 @@ class PairFused(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
-class KernelDefined(Event):
+class Kernel(Event):
     """A kernel was generated, or a library call in its place.
 
     language: C++, Triton, extern; lines: scheduler node, operation of its loop body, line;
@@ -544,9 +591,17 @@ class KernelDefined(Event):
     lines: tuple[tuple[str, str, str], ...] = ()
     numbered: tuple[tuple[str, str, int], ...] = ()
 
+    @cached_property
+    def numbers_by_step(self) -> dict[tuple[str, str], list[int]]:
+        """The numbers of its lines, by scheduler node and operation."""
+        found: dict[tuple[str, str], list[int]] = {}
+        for node, operation, number in self.numbered:
+            found.setdefault((node, operation), []).append(number)
+        return found
+
 
 @dataclass(frozen=True, kw_only=True)
-class BufferReused(Event):
+class Reuse(Event):
     """A buffer takes over the memory of another. how: memory, in place."""
 
     kind = "reuse"
@@ -684,7 +739,7 @@ class AutotuneChosen(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LaunchConfigsTimed(Event):
+class LaunchConfigs(Event):
     """The launch configurations of a Triton kernel have been timed."""
 
     kind = "autotune-configs"
@@ -796,7 +851,7 @@ class SizesTried(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CallChecked(Event):
+class Check(Event):
     """A call of a compiled graph was compared with eager.
 
     verdict: right, within-rounding, unsteady, skipped, eager-fails, wrong, error; outside, before a
@@ -819,7 +874,7 @@ class CallChecked(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DifferenceNoted(Event):
+class NotedDifference(Event):
     """A result differs from eager's, which is not a failure. where: an output, or a kernel.
 
     aspect: stride or sharing, if it lies otherwise in memory; value, if a kernel differs by more
@@ -828,10 +883,10 @@ class DifferenceNoted(Event):
 
     kind = "difference"
     compile: str
-    call: int
+    call: int = 0
     aspect: str
     where: str
-    text: str
+    text: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -847,7 +902,7 @@ class CppLibraryTaken(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CallableChecked(Event):
+class CallableCheck(Event):
     """A whole function was compared with eager. verdict: right, differs."""
 
     kind = "callable-check"
@@ -953,3 +1008,16 @@ def _kinds() -> dict[str, type[Event]]:
 
 
 KINDS: dict[str, type[Event]] = _kinds()
+
+
+def read_entry(stream: str, found: dict[str, Any]) -> Entry[Event]:
+    """The entry of a line that is JSON with a kind, each field read by itself."""
+    number, time = found.pop("n", None), real(found.pop("t", None))
+    event = read_event(found.pop("kind"), found)
+    return Entry(stream, number if isinstance(number, int) else -1, time, event)
+
+
+def read_event(kind: str, found: Mapping[str, Any]) -> Event:
+    """The typed event; fields that its class does not have are ignored."""
+    known = KINDS.get(kind)
+    return UnknownEvent(kind, found) if known is None else decode_any(known, found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from pathlib import Path
 
 # Increased when older versions could no longer read a recording. New event kinds and fields do not
 # increase it: readers ignore what they do not know.
@@ -25,6 +26,12 @@ RESERVE_SUFFIX = ".reserve"
 
 # Reserved by each stream: once freed, the last event fits even on a full disk.
 RESERVE_BYTES = 8192
+
+
+def stream_paths(folder: Path) -> list[Path]:
+    """The streams of the recording in `folder`, oldest process first."""
+    found = (folder / STREAMS).glob("*" + STREAM_SUFFIX)
+    return sorted(found, key=lambda path: (path.stem.partition("-")[2].rjust(20), path.stem))
 
 
 def payload_path(digest: str) -> str:

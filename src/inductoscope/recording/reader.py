@@ -11,23 +11,15 @@ import errno
 import os
 import re
 import stat
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 from inductoscope.errors import UnreadableRecording
 from inductoscope.recording import values
-from inductoscope.recording.decoding import (
-    Entry,
-    UnreadEvent,
-    parse_block,
-    parse_line,
-    time_unless_of,
-    undecoded_of,
-)
-from inductoscope.recording.events import Event
+from inductoscope.recording.decoding import parse_line
+from inductoscope.recording.events import Entry, Event
 from inductoscope.recording.layout import (
     MANIFEST,
     PAYLOADS,
@@ -36,7 +28,10 @@ from inductoscope.recording.layout import (
     STREAM_SUFFIX,
     STREAMS,
     payload_path,
+    stream_paths,
 )
+
+Made = TypeVar("Made")
 
 _DIGEST = re.compile(r"[0-9a-f]{32}")
 
@@ -53,27 +48,26 @@ class RecordingReader:
     # Folders of payloads that are not links: checked once, not once per payload.
     _own_folders: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
 
-    def entries(
-        self, kinds: Iterable[str] | None = None, undecoded: Collection[str] = ()
-    ) -> Iterator[Entry[Event]]:
-        """All events, stream by stream, in the order in which each was written.
-
-        Of these `kinds`, if given, which takes a tenth. Lines that may stay `undecoded` take next
-        to nothing; see `StreamReader.read`.
-        """
+    def entries(self) -> Iterator[Entry[Event]]:
+        """All events, stream by stream, in the order in which each was written."""
         for path in stream_paths(self.path):
             stream = StreamReader(path)
-            yield from stream.read(kinds, undecoded)
+            yield from stream.read()
             self.damage += stream.damage
 
     def payload(self, digest: str) -> str | None:
         """The text stored under `digest`, or None if it is missing or cannot be read."""
+        data = self.payload_bytes(digest)
+        return None if data is None else data.decode("utf-8", "replace")
+
+    def payload_bytes(self, digest: str) -> bytes | None:
+        """What is stored under `digest`, or None if it is missing or cannot be read."""
         if not _DIGEST.fullmatch(digest):
             return None
         place = payload_path(digest)
         try:
             self._refuse_linked(place.rpartition("/")[0])
-            return _read_text(f"{self.path}/{place}")
+            return read_file(f"{self.path}/{place}")
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -97,11 +91,15 @@ class RecordingReader:
 
     def json_payload(self, digest: str) -> Any:
         """The JSON stored under `digest`, or None if it is missing or damaged."""
-        text = self.payload(digest)
-        if text is None:
+        return self.decoded_payload(digest, values.parse)
+
+    def decoded_payload(self, digest: str, decode: Callable[[bytes], Made]) -> Made | None:
+        """What `decode` makes of a payload; None if it is missing or, by a ValueError, damaged."""
+        data = self.payload_bytes(digest)
+        if data is None:
             return None
         try:
-            return values.parse(text)
+            return decode(data)
         except ValueError:
             self.damage.append(Damage(payload_path(digest), "not whole"))
             return None
@@ -141,28 +139,15 @@ def _refuse_what_is_no_recording(path: Path) -> None:
 
 def read_file(path: str | Path, largest: int = _LARGEST_FILE) -> bytes:
     """A file of a recording; OSError if it is a link, not a regular file, or too large."""
-    # Without a file object: a large recording has ten thousand small files.
-    descriptor, size = open_descriptor(path)
-    try:
-        if size > largest:
-            raise OSError(errno.EFBIG, f"larger than {_mib(largest)}")
-        parts = iter(partial(os.read, descriptor, size + 1), b"")
-        return b"".join(parts)
-    finally:
-        os.close(descriptor)
-
-
-def _read_text(path: str | Path) -> str:
-    return read_file(path).decode("utf-8", "replace")
-
-
-def _mib(size: int) -> str:
-    return f"{size >> 20} MiB"
+    with open_ordinary(path) as file:
+        if os.fstat(file.fileno()).st_size > largest:
+            raise OSError(errno.EFBIG, f"larger than {largest >> 20} MiB")
+        return file.read()
 
 
 def _read_manifest(path: Path) -> tuple[dict[str, Any], list[Damage]]:
     try:
-        manifest = values.parse(_read_text(path / MANIFEST))
+        manifest = values.parse(read_file(path / MANIFEST).decode("utf-8", "replace"))
     except OSError as error:
         return {}, [Damage(MANIFEST, f"cannot be read: {error.strerror}")]
     except ValueError:
@@ -187,7 +172,6 @@ def _refuse_newer_schema(path: Path, manifest: dict[str, Any]) -> None:
 # held in memory than the longest line that a run writes.
 
 _LONGEST_LINE = 64 << 20
-_BLOCK = 1 << 20
 LINK = "a link, which is not followed"
 
 
@@ -210,8 +194,6 @@ class StreamReader:
         self._position = 0
         self._line = 0
         self._in_long_line = False
-        self._kinds: frozenset[bytes] | None = None
-        self._undecoded: re.Pattern[bytes] | None = None
 
     @property
     def pid(self) -> int:
@@ -219,16 +201,8 @@ class StreamReader:
         text = self.name.partition("-")[0]
         return int(text) if text.isdecimal() and text.isascii() else 0
 
-    def read(
-        self, kinds: Iterable[str] | None = None, undecoded: Collection[str] = ()
-    ) -> Iterator[Entry[Event]]:
-        """All entries up to the end of the file, where the last line may lack its line break.
-
-        Of these `kinds`, if given; the others are passed over, and the last of them is an
-        `UnreadEvent`. Those that are to stay `undecoded` may be decoded nevertheless.
-        """
-        self._undecoded = undecoded_of(undecoded) if undecoded else None
-        self._kinds = None if kinds is None else frozenset(kind.encode() for kind in kinds)
+    def read(self) -> Iterator[Entry[Event]]:
+        """All entries up to the end of the file, where the last line may lack its line break."""
         return self._entries(is_over=True)
 
     def read_new(self) -> Iterator[Entry[Event]]:
@@ -241,43 +215,16 @@ class StreamReader:
         except OSError as error:
             self._report(self.path.name, f"cannot be read: {error.strerror}")
             return
-        last = 0.0
         with file:
             file.seek(self._position)
-            if is_over and self._kinds is None:
-                yield from self._blocks(file)
             while line := file.readline(_LONGEST_LINE + 1):
                 is_whole = line.endswith(b"\n")
                 if not is_whole and not is_over and len(line) <= _LONGEST_LINE:
                     return
                 self._position += len(line)
-                if self._kinds is not None and is_whole and not self._in_long_line:
-                    time = time_unless_of(self._kinds, line)
-                    if time is not None:
-                        self._line += 1
-                        last = max(last, time)
-                        continue
                 entry = self._take(line, is_whole=is_whole)
                 if entry is not None:
                     yield entry
-        if last:
-            yield Entry(self.name, -1, last, UnreadEvent())
-
-    def _blocks(self, file: IO[bytes]) -> Iterator[Entry[Event]]:
-        """Many lines at a time, as long as blocks hold whole lines."""
-        while (end := (block := file.read(_BLOCK)).rfind(b"\n") + 1) and not self._in_long_line:
-            self._position += end
-            file.seek(self._position)
-            lines = block[: end - 1].split(b"\n")
-            is_short = max(map(len, lines)) < _LONGEST_LINE
-            entries = parse_block(self.name, lines, self._undecoded) if is_short else None
-            if entries is None:
-                found = (self._take(line + b"\n", is_whole=True) for line in lines)
-                yield from (entry for entry in found if entry is not None)
-            else:
-                self._line += len(lines)
-                yield from entries
-        file.seek(self._position)
 
     def _take(self, line: bytes, *, is_whole: bool) -> Entry[Event] | None:
         if self._in_long_line:
@@ -302,19 +249,8 @@ class StreamReader:
             self.damage.append(Damage(where, what))
 
 
-def stream_paths(folder: Path) -> list[Path]:
-    """The streams of the recording in `folder`, oldest process first."""
-    found = (folder / STREAMS).glob("*" + STREAM_SUFFIX)
-    return sorted(found, key=lambda path: (path.stem.partition("-")[2].rjust(20), path.stem))
-
-
 def open_ordinary(path: str | Path) -> IO[bytes]:
     """Open a regular file; OSError if it is a link, or a pipe, which might never end."""
-    return os.fdopen(open_descriptor(path)[0], "rb")
-
-
-def open_descriptor(path: str | Path) -> tuple[int, int]:
-    """The same as a descriptor, with the size of the file."""
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
     try:
         descriptor = os.open(path, flags)
@@ -322,8 +258,7 @@ def open_descriptor(path: str | Path) -> tuple[int, int]:
         if error.errno == errno.ELOOP:
             raise OSError(errno.ELOOP, LINK) from None
         raise
-    found = os.fstat(descriptor)
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise OSError(errno.EINVAL, "not an ordinary file")
-    return descriptor, found.st_size
+    return os.fdopen(descriptor, "rb")

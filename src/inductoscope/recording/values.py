@@ -7,16 +7,14 @@ that walking it, adding it up or writing it as JSON again could fail.
 from __future__ import annotations
 
 import json
-import math
 import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
-
-Kind = TypeVar("Kind")
+from typing import Any
 
 _DEEPEST = 100
 _MOST_DIGITS = 25
 _LARGEST = 1e15
+# The sum and the product of a few such numbers are still numbers.
+_LARGEST_FRACTION = 1e100
 
 
 def parse(text: str | bytes) -> Any:
@@ -33,17 +31,12 @@ def parse(text: str | bytes) -> Any:
     return value
 
 
-def parse_lines(lines: Sequence[bytes]) -> list[Any] | None:
-    """What `parse` makes of each, in a fraction of the time; None where one needs a closer look."""
-    data = b"[" + b",".join(lines) + b"]"
-    if _may_have_large_number(data):
-        return None
-    try:
-        found: list[Any] = _decode(data.decode("utf-8"))
-    except (ValueError, RecursionError):
-        return None
-    # All together: what one line leaves open, another may close.
-    return found if len(found) == len(lines) and not _is_too_deep(data) else None
+def is_plain(data: bytes) -> bool:
+    """Whether JSON holds no number and no depth that `parse` would refuse or keep as text.
+
+    Whatever else it is, any decoder may read it.
+    """
+    return not _may_have_large_number(data) and not _is_too_deep(data)
 
 
 def _is_too_deep(data: bytes) -> bool:
@@ -97,7 +90,7 @@ def _integer(digits: str) -> int | str:
 
 def _fraction(digits: str) -> float | str:
     value = float(digits)
-    return value if math.isfinite(value) else digits
+    return value if abs(value) < _LARGEST_FRACTION else digits
 
 
 # Numbers that JSON or a float cannot hold stay text.
@@ -105,16 +98,6 @@ _decode = json.JSONDecoder(parse_constant=str).decode
 _decode_carefully = json.JSONDecoder(
     parse_int=_integer, parse_float=_fraction, parse_constant=str
 ).decode
-
-
-def filled(kind: type[Kind], /, **fields: Any) -> Kind:
-    """A frozen dataclass with all of its fields: the same as calling it, in a fraction of the time.
-
-    Its own `__init__` sets one field after the other, which took most of the time of reading.
-    """
-    made = object.__new__(kind)
-    made.__dict__.update(fields)
-    return made
 
 
 def text(value: Any) -> str:
@@ -160,73 +143,3 @@ def members(value: Any) -> dict[str, Any]:
 def objects(value: Any) -> tuple[dict[str, Any], ...]:
     """The objects in a list; empty if it is not a list."""
     return tuple(v for v in value if isinstance(v, dict)) if isinstance(value, list) else ()
-
-
-def rows(value: Any, columns: tuple[Callable[[Any], Any], ...]) -> tuple[tuple[Any, ...], ...]:
-    """A table: the rows that have as many entries as there are columns."""
-    found = value if isinstance(value, list) else []
-    if _is_as_written(found, columns):
-        return tuple(map(tuple, found))
-    return tuple(
-        tuple(column(entry) for column, entry in zip(columns, row, strict=True))
-        for row in found
-        if isinstance(row, list) and len(row) == len(columns)
-    )
-
-
-def _is_as_written(found: list[Any], columns: tuple[Callable[[Any], Any], ...]) -> bool:
-    """Whether reading each entry would change nothing; found out a column at a time."""
-    if {*map(type, found)} != {list} or {*map(len, found)} != {len(columns)}:
-        return False
-    return all(
-        {*map(type, entries)} == {_WRITTEN_AS.get(column)}
-        for column, entries in zip(columns, zip(*found, strict=True), strict=True)
-    )
-
-
-# The types that these leave as they are.
-_WRITTEN_AS: dict[Callable[[Any], Any], type] = {str: str, whole: int}
-
-
-# --------------------------------------------------------------------------------------------------
-# Objects of a recording whose fields are made safe one by one, when they are first asked for.
-#
-# A schedule has thousands of nodes with twenty fields each, and most readers look at three of them.
-
-LazyKind = TypeVar("LazyKind")
-Reader = Callable[[Any], Any]
-
-_RECORDED = "_recorded"
-
-
-class _LazyField:
-    """Makes one field of what was recorded, and leaves it in the object for the next who asks."""
-
-    def __init__(self, name: str, key: str, read: Reader) -> None:
-        self._name, self._key, self._read = name, key, read
-
-    def __get__(self, made: Any, owner: type[Any]) -> Any:
-        if made is None:
-            raise AttributeError(self._name)  # As a dataclass without defaults has it.
-        own = made.__dict__
-        value = own[self._name] = self._read(own[_RECORDED].get(self._key))
-        return value
-
-
-def lazily(
-    kind: type[LazyKind], /, **fields: tuple[str, Reader]
-) -> Callable[[Mapping[str, Any]], LazyKind]:
-    """How objects of a frozen dataclass are made of what was recorded.
-
-    `fields`: for each field the key in what was recorded, and what reads the value there: None
-    where there is none.
-    """
-    for name, (key, read) in fields.items():
-        setattr(kind, name, _LazyField(name, key, read))
-
-    def make(recorded: Mapping[str, Any]) -> LazyKind:
-        made = object.__new__(kind)
-        made.__dict__[_RECORDED] = recorded
-        return made
-
-    return make

@@ -58,7 +58,7 @@ def target_of_graphs(recording: Recording) -> Target | None:
         return None
     for graph in recording.graphs:
         for kernel in graph.kernels:
-            found = _PROPERTIES.search(recording.payload(kernel.digest))
+            found = _PROPERTIES.search(recording.payload(kernel.payload))
             if found is not None:
                 return _known(f"{found[1]}:{found[2]}")
     raise ToolFailure(

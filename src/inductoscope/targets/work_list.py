@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from inductoscope.model.entities import Compile, Recording, Settings
+from inductoscope.model.entities import Compile, Recording
+from inductoscope.recording.events import Settings
 from inductoscope.recording.values import members
 from inductoscope.torch_facts.stages import AOT_INDUCTOR, DYNAMO
 
@@ -68,10 +69,10 @@ def captured_graphs(recording: Recording, *, exported: bool = False) -> Iterator
         is_exported = exported and compile_.flow == AOT_INDUCTOR
         first = "pre-grad" if is_exported else DYNAMO
         captured = [graph for graph in compile_.graphs if graph.stage == first]
-        data = recording.data(captured[-1].digest) if captured else None
-        if not isinstance(data, dict) or (compile_.id, captured[-1].digest) in seen:
+        data = recording.data(captured[-1].payload) if captured else None
+        if not isinstance(data, dict) or (compile_.id, captured[-1].payload) in seen:
             continue
-        seen.add((compile_.id, captured[-1].digest))
+        seen.add((compile_.id, captured[-1].payload))
         yield GraphOrder(
             compile=compile_.id,
             function=compile_.function,

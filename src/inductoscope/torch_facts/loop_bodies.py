@@ -21,7 +21,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from inductoscope.recording.values import filled
 from inductoscope.torch_facts.index_expressions import (
     Applied,
     Expression,
@@ -173,8 +172,7 @@ def steps_called(body: str, names: Iterable[str]) -> tuple[Step, ...]:
     lines = named_lines(body)
     numbers = sorted(number for name in dict.fromkeys(names) for number in known.get(name, ()))
     return tuple(
-        filled(Step, name=lines[n][0], text=lines[n][1].strip(), expression="", direct="", number=n)
-        for n in numbers
+        Step(lines[number][0], lines[number][1].strip(), number=number) for number in numbers
     )
 
 

@@ -24,14 +24,10 @@ from inductoscope.analysis.bounds.index_range import IndexedBody, JudgedIndexTyp
 from inductoscope.analysis.bounds.proof import polynomial, written
 from inductoscope.analysis.bounds.sizes import AdmittedSizes
 from inductoscope.analysis.bounds.verdicts import JudgedAccess, OutOfReach, Verdict
-from inductoscope.model.entities import (
-    Compile,
-    InductorGraph,
-    Kernel,
-    Recording,
-)
+from inductoscope.model.entities import Compile, InductorGraph, Recording
 from inductoscope.model.memory import GraphMemory, Room, read_memory
 from inductoscope.model.schedule import ScheduledNode, read_schedule
+from inductoscope.recording.events import Kernel
 from inductoscope.torch_facts.index_expressions import (
     FAILURES,
     ONE,
@@ -322,7 +318,7 @@ def _narrow_kernels(
         inside = [leaves[n] for n in sorted(order.keys() & kernel.nodes, key=order.__getitem__)]
         if not inside or (only_in_doubt and _fits_plainly(recording, inside)):
             continue
-        types = read_index_types(recording.payload(kernel.digest), kernel.language)
+        types = read_index_types(recording.payload(kernel.payload), kernel.language)
         if types is not None:
             bodies = partial(_indexed_bodies, recording, kernel, inside, PointBudget(0, until))
             is_checked = compile_.flow != AOT_INDUCTOR

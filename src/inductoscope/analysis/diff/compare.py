@@ -30,18 +30,12 @@ from inductoscope.analysis.diff.materials import (
     why_unnamed,
 )
 from inductoscope.analysis.diff.sides import Side, graph_lines
-from inductoscope.model.entities import (
-    Compile,
-    InductorGraph,
-    Kernel,
-    Process,
-    Recording,
-    Settings,
-)
+from inductoscope.model.entities import Compile, InductorGraph, Process, Recording
 from inductoscope.model.fx import read_graph
 from inductoscope.model.join import captured_graph, final_graph
 from inductoscope.model.kernels import NativeIndex
 from inductoscope.model.schedule import ScheduledNode
+from inductoscope.recording.events import Kernel, Settings
 from inductoscope.recording.values import members, texts
 from inductoscope.wording import count_of
 
@@ -538,7 +532,7 @@ def _identity(item: Kernel, names: Identities) -> Hashable:
 
 
 def _source_diff(first: Side, second: Side, one: Kernel, other: Kernel) -> str:
-    if one.digest and (one.digest, one.name) == (other.digest, other.name):
+    if one.payload and (one.payload, one.name) == (other.payload, other.name):
         return ""
     ours, theirs = kernel_material(first, one), kernel_material(second, other)
     if ours is None or theirs is None or ours.canonical == theirs.canonical:

@@ -17,7 +17,7 @@ from inductoscope.analysis.diff.sides import (
     graph_lines,
     without_comments,
 )
-from inductoscope.model.entities import Kernel, NativeCompile
+from inductoscope.model.entities import NativeCompile
 from inductoscope.model.fx import (
     FxGraph,
     FxNode,
@@ -25,6 +25,7 @@ from inductoscope.model.fx import (
     read_graph,
 )
 from inductoscope.model.schedule import ScheduledNode
+from inductoscope.recording.events import Kernel
 from inductoscope.torch_facts.stages import (
     AOT,
     AUTOTUNE,
@@ -76,7 +77,7 @@ def _node_text(node: FxNode) -> str:
 def _recorded(side: Side, *stages: str) -> Material | None:
     """The graphs that the compile's stages left, of the last attempt."""
     last = {graph.stage: graph for graph in side.compile.graphs if graph.stage in stages}
-    graphs = [read_graph(side.recording, graph.digest) for graph in last.values()]
+    graphs = [read_graph(side.recording, graph.payload) for graph in last.values()]
     # A part of them would look like another graph.
     return _graph_material(*graphs) if all(graphs) else None
 
@@ -202,7 +203,7 @@ def kernel_material(side: Side, item: Kernel) -> Material | None:
     """One kernel's source; of a library's, its name."""
     if item.language == "extern":
         return Material((item.name,), (item.name,))
-    source = side.recording.payload(item.digest)
+    source = side.recording.payload(item.payload)
     if not source:
         return None
     renaming = Renaming()

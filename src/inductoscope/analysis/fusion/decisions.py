@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from inductoscope.analysis.fusion.pairs import UNRELATED, Pair
-from inductoscope.model.entities import Fusion, FusionPair, InductorGraph
+from inductoscope.model.entities import InductorGraph
 from inductoscope.model.schedule import ScheduledNode
 from inductoscope.recording.codec import NOT_IN_JSON
+from inductoscope.recording.events import Fusion, FusionPair
 from inductoscope.torch_facts.fusion_reasons import (
     HORIZONTAL,
     NOT_EXPLAINED,

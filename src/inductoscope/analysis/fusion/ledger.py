@@ -28,7 +28,7 @@ from inductoscope.model.join import compiled_graphs, final_graph
 from inductoscope.model.schedule import ScheduledNode, read_schedule
 from inductoscope.model.target import recording_target
 from inductoscope.recording.codec import NOT_IN_JSON
-from inductoscope.recording.values import filled, members, texts
+from inductoscope.recording.values import members, texts
 from inductoscope.torch_facts.fusion_reasons import Explanation, Settings, read_loops
 from inductoscope.torch_facts.index_expressions import bytes_of
 from inductoscope.verdicts import Confidence
@@ -344,8 +344,7 @@ class GraphSchedule:
             moved = tuple(self._read_by_both(pair, moved) for moved in pair.moved)
             pair = replace(pair, moved=moved)
         speed = self._bandwidths[first.device]
-        return filled(
-            LedgerRow,
+        return LedgerRow(
             graph=self.graph.key,
             first=pair.first,
             second=pair.second,

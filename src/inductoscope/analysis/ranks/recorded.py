@@ -110,7 +110,7 @@ def _take(fold: DecisionFold, compile_: Compile, recording: Recording, texts: _T
     fold.begin(compile_.id.partition("_")[0], f"{compile_.function} {_place(compile_)}")
     for graph in compile_.graphs:
         if graph.stage in _GRAPHS:
-            fold.take(_GRAPHS[graph.stage], compile_.id, "", texts(graph.digest))
+            fold.take(_GRAPHS[graph.stage], compile_.id, "", texts(graph.payload))
     for lookup in compile_.caches:
         name = _CACHES.get(lookup.cache)
         if name:

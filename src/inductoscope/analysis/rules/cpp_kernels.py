@@ -21,7 +21,7 @@ FEWEST = 1 << 16
 def _long_nests(recording: Recording) -> Iterator[tuple[KernelPlace, str, list[LoopNest]]]:
     """Every C++ kernel with its source and its loops over many elements."""
     for place in kernel_places(recording, "C++"):
-        source = recording.payload(place.kernel.digest)
+        source = recording.payload(place.kernel.payload)
         yield place, source, [nest for nest in loop_nests(source) if nest.elements >= FEWEST]
 
 
@@ -279,7 +279,7 @@ def threads_restarted(recording: Recording) -> Iterator[Finding]:
     --advise SCRIPT' shows that it is faster.
     """
     for place in kernel_places(recording, "C++"):
-        loops = read_loops(recording.payload(place.kernel.digest))
+        loops = read_loops(recording.payload(place.kernel.payload))
         starts = max((count for loop in loops for count in _starts((), loop)), default=0)
         if starts >= _FEWEST_STARTS:
             yield Finding(

@@ -282,7 +282,7 @@ def _on_compile_error(recording: Recording, compile_: Compile, error: CompileErr
             stage=error.stage,
         ).at(compile_.id, compile_.place)
     target = recording_target(recording)
-    asked = asked_in_vain("\n".join((error.message, *error.causes))) if target else ""
+    asked = asked_in_vain("\n".join((error.message, *error.cause))) if target else ""
     if asked:
         return Finding(
             title=f"{name} ended early: torch asked for {asked}, which only a real GPU has. This "
@@ -314,7 +314,7 @@ def _on_compile_error(recording: Recording, compile_: Compile, error: CompileErr
 
 
 def _innermost(error: CompileError) -> str:
-    text = error.causes[-1] if error.causes else f"{error.type}: {short_reason(error.message)}"
+    text = error.cause[-1] if error.cause else f"{error.type}: {short_reason(error.message)}"
     return text.strip().splitlines()[0] if text.strip() else error.type
 
 

@@ -13,7 +13,6 @@ from inductoscope.analysis.fusion.ledger import (
 )
 from inductoscope.analysis.rules.finding import Finding
 from inductoscope.model.entities import InductorGraph, Recording
-from inductoscope.model.fold import may_mention
 from inductoscope.model.fx import read_graph
 from inductoscope.model.join import compiled_graphs, final_graph, place_of
 from inductoscope.model.schedule import ScheduledNode, read_schedule
@@ -74,9 +73,7 @@ def kept_apart(recording: Recording) -> Iterator[Finding]:
 
 
 def _has_limit(graph: InductorGraph) -> bool:
-    return may_mention(graph.pairs, LIMITS) and any(
-        reason in LIMITS for pair in graph.pairs for reason in pair.reasons
-    )
+    return any(reason in LIMITS for pair in graph.pairs for reason in pair.reasons)
 
 
 def _is_limited(row: LedgerRow) -> bool:
@@ -267,7 +264,7 @@ def compile_threads(recording: Recording) -> Iterator[Finding]:
         and any(_generated(graph) > 1 for graph in compile_.inductor)
     ]
     wanted = {digest for compile_ in several for digest in compile_.libraries}
-    runs = [native for native in recording.natives if native.seconds and native.digest in wanted]
+    runs = [native for native in recording.natives if native.seconds and native.payload in wanted]
     seconds = sum(native.seconds or 0.0 for native in runs)
     if len(runs) >= 2 and seconds >= FEWEST_SECONDS:
         yield Finding(

@@ -18,10 +18,11 @@ from inductoscope.analysis.bounds.sentences import (
 )
 from inductoscope.analysis.bounds.verdicts import Broken
 from inductoscope.analysis.rules.finding import Finding
-from inductoscope.model.entities import Compile, InductorGraph, Kernel, Recording
+from inductoscope.model.entities import Compile, InductorGraph, Recording
 from inductoscope.model.fx import FxNode, read_graph
 from inductoscope.model.join import compiled_graphs, final_graph
 from inductoscope.model.schedule import ScheduledNode, read_schedule
+from inductoscope.recording.events import Kernel
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.triton_indices import Wraparound, kernel_indices
 
@@ -207,7 +208,7 @@ def _narrow_lines(
     }
     if not lines:
         return
-    indices = kernel_indices(recording.payload(kernel.digest))
+    indices = kernel_indices(recording.payload(kernel.payload))
     for line, (place, asked) in reversed(lines.items()):
         wrap = next((wrap for wrap in indices.wraps(line) if wrap.range.bits == 32), None)
         if wrap is not None:

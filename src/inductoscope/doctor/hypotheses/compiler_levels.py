@@ -23,8 +23,9 @@ from inductoscope.doctor.judgement import verdict_on
 from inductoscope.doctor.program_run import ProgramRun
 from inductoscope.doctor.runs import fails_alike, functions_that_differ
 from inductoscope.doctor.verdict import Culprit, Verdict
-from inductoscope.model.entities import CompileError, NotedDifference
+from inductoscope.model.entities import CompileError
 from inductoscope.model.fold import load
+from inductoscope.recording.events import NotedDifference
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.frames import frames_in, is_users
 from inductoscope.wording import count_of
@@ -127,7 +128,7 @@ def _summary(error: CompileError) -> str:
     summary = f"{who}: {error.type}: {message[0] if message else ''}"
     if "fullgraph" in error.message or "Unsupported" in error.type:
         summary += " (with fullgraph=True Dynamo raises where it would otherwise break the graph)"
-    if any("register_fake" in text for text in (error.message, *error.causes)):
+    if any("register_fake" in text for text in (error.message, *error.cause)):
         summary += " (a custom operator has no fake implementation: use register_fake)"
     return summary
 

@@ -45,7 +45,7 @@ def _gpu_lost_in_compile(recording: Recording) -> tuple[str, Failure] | None:
     """Inductor may run kernels while it compiles. Then no graph is called any more."""
     for compile_ in recording.compiles:
         for error in compile_.errors:
-            said = device_error("\n".join((error.message, *error.causes)))
+            said = device_error("\n".join((error.message, *error.cause)))
             if said and error.stage != stages.DYNAMO:
                 text = f"CUDA error: {said}"
                 return compile_.id, Failure(ERROR, text, error.stage, said, message=said)

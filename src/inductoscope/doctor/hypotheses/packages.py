@@ -14,11 +14,10 @@ from inductoscope.doctor.instructions import Instructions
 from inductoscope.doctor.judgement import relative_place
 from inductoscope.doctor.program_run import ProgramRun
 from inductoscope.doctor.verdict import Culprit, Verdict
-from inductoscope.model.entities import Check
 from inductoscope.packages import cpp_library
 from inductoscope.packages.constants import is_about_view, overflows
 from inductoscope.processes.stacks import StackFrame, threads_in
-from inductoscope.recording.events import OUTSIDE, REJECTED, RIGHT_WITH_COPIES, WRONG_OUTSIDE
+from inductoscope.recording.events import OUTSIDE, REJECTED, RIGHT_WITH_COPIES, WRONG_OUTSIDE, Check
 from inductoscope.recording.layout import signal_name
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.frames import frames_in

@@ -18,8 +18,7 @@ from inductoscope.doctor.instructions import MOVED, Instructions
 from inductoscope.doctor.judgement import relative_place
 from inductoscope.doctor.runs import fails_alike
 from inductoscope.doctor.verdict import Culprit, Verdict
-from inductoscope.model.entities import Check
-from inductoscope.recording.events import NAN_LIKELY, NAN_REFUSED
+from inductoscope.recording.events import NAN_LIKELY, NAN_REFUSED, Check
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.messages import refused_variable
 from inductoscope.wording import count_of

@@ -42,9 +42,9 @@ def graph_names(recording: Recording) -> list[NamedGraph]:
     found: dict[str, NamedGraph] = {}
     for compile_ in recording.compiles:
         for graph in compile_.graphs:
-            name = f"{graph.key or compile_.id} {graph.stage}"
+            name = f"{graph.graph or compile_.id} {graph.stage}"
             origin = f"{compile_.function} at {compile_.place}"
-            found[name] = NamedGraph(name, graph.digest, origin)
+            found[name] = NamedGraph(name, graph.payload, origin)
     return list(found.values())
 
 

@@ -13,11 +13,11 @@ from inductoscope.errors import InductoscopeError
 from inductoscope.hangs.choices.contrast import Configuration, is_number
 from inductoscope.hangs.logs.lines import Origin, Program
 from inductoscope.hangs.logs.program import AutotuneFold, Group
-from inductoscope.recording.decoding import Entry
 from inductoscope.recording.events import (
     AutotuneStart,
     BenchmarkEnd,
     BenchmarkStart,
+    Entry,
     Event,
     TorchLogged,
 )

@@ -41,7 +41,8 @@ from inductoscope.processes.tree import (
     sample_tree,
 )
 from inductoscope.recording.events import NativeStart, StageStart, TracingContinues
-from inductoscope.recording.reader import StreamReader, stream_paths
+from inductoscope.recording.layout import stream_paths
+from inductoscope.recording.reader import StreamReader
 from inductoscope.torch_facts.stages import (
     AUTOTUNE,
     CPP_COMPILE,

@@ -14,7 +14,7 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
 from inductoscope.inside.compare.graphs import as_function
 from inductoscope.inside.compare.values import copy_values, is_plain, same_generators
-from inductoscope.model.entities import NotedDifference
+from inductoscope.recording.events import NotedDifference
 
 
 def call_as_in_eager(

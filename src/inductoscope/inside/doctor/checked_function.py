@@ -29,7 +29,7 @@ from inductoscope.inside.doctor.program_copy import take_copy_before_compile
 from inductoscope.inside.repro.source_text import function_script
 from inductoscope.inside.scope import SCOPE
 from inductoscope.inside.search.forks import Forks
-from inductoscope.recording.events import CallableChecked
+from inductoscope.recording.events import CallableCheck
 from inductoscope.wording import count_of
 
 _CALLS = 2
@@ -156,7 +156,7 @@ def _compare(function: Any, call: int, runs: list[list[Any] | None], compiled: l
     if text and (by_itself := _difference(eager[0], eager[-1])):
         verdict, text = "unsteady", f"two runs in eager differ: {by_itself}"
     SCOPE.emit(
-        CallableChecked(
+        CallableCheck(
             function=str(name),
             call=call,
             verdict=verdict,

@@ -69,12 +69,12 @@ from inductoscope.recording.events import (
     NAN_REFUSED,
     OUTSIDE,
     WRONG_OUTSIDE,
-    CallChecked,
     CallsUnchecked,
-    DifferenceNoted,
+    Check,
     EagerReturned,
     GraphCall,
     GraphReturned,
+    NotedDifference,
     SizesTried,
 )
 from inductoscope.torch_facts.stages import JUST_IN_TIME
@@ -426,7 +426,7 @@ class CallNotes:
         """Record the verdict on a call."""
         eager, compiled = self._took
         self._took = (0.0, 0.0)
-        event = CallChecked(
+        event = Check(
             compile=self._compile,
             call=call,
             verdict=verdict,
@@ -474,7 +474,7 @@ class CallNotes:
 
     def difference(self, call: int, aspect: str, where: str, text: str) -> None:
         """Note one of them, or a kernel that differs though the results do not."""
-        event = DifferenceNoted(
+        event = NotedDifference(
             compile=self._compile, call=call, aspect=aspect, where=where, text=text
         )
         SCOPE.emit(event)

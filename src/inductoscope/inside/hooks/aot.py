@@ -17,7 +17,7 @@ from inductoscope.inside.observe import (
     watch,
 )
 from inductoscope.inside.scope import SCOPE
-from inductoscope.recording.events import Decomposed, GraphLeft
+from inductoscope.recording.events import Decomposed, GraphState
 from inductoscope.torch_facts import private_names as hooked
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.torch_names import Hook, Replacement, Wrap
@@ -64,7 +64,7 @@ def _handed_over(stage: str) -> Replacement:
 
 
 def _emit_graph(stage: str, module: Any) -> None:
-    SCOPE.emit(GraphLeft(stage=stage, compile=current_compile_id(), payload=store_graph(module)))
+    SCOPE.emit(GraphState(stage=stage, compile=current_compile_id(), payload=store_graph(module)))
 
 
 GRAPHS = Hook(

@@ -24,7 +24,7 @@ from inductoscope.recording.events import (
     BenchmarkStart,
     ChoiceEnd,
     ChoiceStart,
-    LaunchConfigsTimed,
+    LaunchConfigs,
     TorchLogged,
 )
 from inductoscope.torch_facts import private_names as hooked
@@ -142,7 +142,7 @@ PRECOMPILES = Hook(
 def _configs_timed(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
     tuner = args[0]
     SCOPE.emit(
-        LaunchConfigsTimed(
+        LaunchConfigs(
             kernel=tuner.inductor_meta.get("kernel_name") or "",
             milliseconds=tuple((str(launcher.config), time_) for launcher, time_ in result.items()),
         )

@@ -12,7 +12,7 @@ from inductoscope.inside.observe import (
     watch,
 )
 from inductoscope.inside.scope import SCOPE
-from inductoscope.recording.events import CacheKeyMade, CacheLookedUp, LibraryWanted
+from inductoscope.recording.events import CacheKeyMade, CacheLookup, LibraryWanted
 from inductoscope.torch_facts import private_names as hooked
 from inductoscope.torch_facts.torch_names import Hook, Wrap
 
@@ -28,7 +28,7 @@ def _announced(args: Arguments, kwargs: Keywords) -> None:
         return
     details = kwargs.get("metadata") or (args[1] if len(args) > 1 else None) or {}
     SCOPE.emit(
-        CacheLookedUp(
+        CacheLookup(
             cache=_CACHE_NAMES[lookup[1]],
             outcome=lookup[2],
             compile=current_compile_id(),
@@ -74,7 +74,7 @@ GRAPH_KEYS = Hook(
 
 def _best_config_read(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
     SCOPE.emit(
-        CacheLookedUp(
+        CacheLookup(
             cache="launch configuration",
             outcome="miss" if result is None else "hit",
             compile=current_compile_id(),

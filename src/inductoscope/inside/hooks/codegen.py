@@ -20,10 +20,10 @@ from inductoscope.inside.observe import (
 )
 from inductoscope.inside.scope import BROKEN, SCOPE
 from inductoscope.recording.events import (
-    BufferReused,
     BuffersListed,
-    KernelDefined,
+    Kernel,
     MemoryListed,
+    Reuse,
     WrapperGenerated,
     WrapperLoaded,
 )
@@ -43,7 +43,7 @@ def _defined(language: str) -> Replacement:
         name = str(result)
         lines = take_lines({node.get_name() for node in nodes})
         SCOPE.emit(
-            KernelDefined(
+            Kernel(
                 graph=SCOPE.graph,
                 name=name,
                 language=language,
@@ -117,7 +117,7 @@ def _extern_call(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> 
     operation = holder.node
     kernel = getattr(operation, "python_kernel_name", None) or type(operation).__name__
     SCOPE.emit(
-        KernelDefined(
+        Kernel(
             graph=SCOPE.graph,
             name=str(kernel),
             language="extern",
@@ -150,7 +150,7 @@ def _written_in_place(token: Any, result: Any, args: Arguments, kwargs: Keywords
 
 
 def _emit_reuse(old: str, new: str, how: str) -> None:
-    SCOPE.emit(BufferReused(graph=SCOPE.graph, old=old, new=new, how=how))
+    SCOPE.emit(Reuse(graph=SCOPE.graph, old=old, new=new, how=how))
 
 
 BUFFER_REUSE = Hook(

@@ -38,12 +38,12 @@ from inductoscope.recording.events import (
     CompileEnd,
     CompileStart,
     FellBackToEager,
-    GraphBroke,
-    GraphLeft,
+    GraphBreak,
+    GraphState,
     GuardsBuilt,
     Recompiled,
     RecompileLimitHit,
-    SettingsUsed,
+    Settings,
     TracingContinues,
 )
 from inductoscope.torch_facts import private_names as hooked
@@ -141,7 +141,7 @@ def _graph_captured(args: Arguments, kwargs: Keywords) -> Any:
 
 def _emit_graph(module: Any) -> None:
     SCOPE.emit(
-        GraphLeft(stage=stages.DYNAMO, compile=current_compile_id(), payload=store_graph(module))
+        GraphState(stage=stages.DYNAMO, compile=current_compile_id(), payload=store_graph(module))
     )
 
 
@@ -189,7 +189,7 @@ def _graph_break(args: Arguments, kwargs: Keywords) -> None:
     stack = [_place(frame) for frame in inner]
     own = (inner[0].filename, inner[0].name) if inner else ("", "")
     SCOPE.emit(
-        GraphBroke(
+        GraphBreak(
             compile=current_compile_id(),
             reason=str(reason)[:4000],
             source=stack[-1] if stack else "",
@@ -385,7 +385,7 @@ def _settings(args: Arguments, kwargs: Keywords) -> None:
     arguments = compile_arguments(backend_of(output), fullgraph=one_graph is True)
     config = config_texts(dynamic_given="dynamic" in arguments)
     SCOPE.emit(
-        SettingsUsed(
+        Settings(
             compile=current_compile_id(),
             config=config,
             arguments=arguments,

@@ -9,7 +9,7 @@ from typing import Any
 
 from inductoscope.inside.observe import Arguments, Keywords, watch
 from inductoscope.inside.scope import BROKEN, SCOPE
-from inductoscope.recording.events import FusionRoundDone, PairConsidered, PairFused
+from inductoscope.recording.events import Fusion, FusionPair, FusionRound
 from inductoscope.torch_facts import private_names as hooked
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.fusion_reasons import FUSION_SETTINGS
@@ -91,7 +91,7 @@ def _round_end(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> No
     if _ledger.round > _MOST_ROUNDS and _ledger.round & (_ledger.round - 1):
         return
     SCOPE.emit(
-        FusionRoundDone(
+        FusionRound(
             graph=SCOPE.graph,
             round=_ledger.round,
             before=count,
@@ -173,7 +173,7 @@ def _answered(question: Any, result: Any, args: Arguments, kwargs: Keywords) -> 
         return
     outer = _ledger.asked[-1] if _ledger.asked else None
     SCOPE.emit(
-        PairConsidered(
+        FusionPair(
             graph=SCOPE.graph,
             round=_ledger.round,
             step="attempt" if _ledger.trying else "",
@@ -209,7 +209,7 @@ def _emit_refusal(first: str, second: str, **facts: Any) -> None:
         return
     outer = _ledger.asked[-1] if _ledger.asked else None
     SCOPE.emit(
-        PairConsidered(
+        FusionPair(
             graph=SCOPE.graph,
             round=_ledger.round,
             step="attempt" if _ledger.trying else "",
@@ -234,7 +234,7 @@ def _fused(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
     names = (token[0], token[1])
     score = _ledger.scores.get(names) or _ledger.scores.get((names[1], names[0])) or {}
     SCOPE.emit(
-        PairFused(
+        Fusion(
             graph=SCOPE.graph,
             round=_ledger.round,
             first=names[0],

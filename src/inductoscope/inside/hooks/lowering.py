@@ -17,7 +17,7 @@ from inductoscope.inside.observe import (
     watch,
 )
 from inductoscope.inside.scope import SCOPE
-from inductoscope.recording.events import GraphLeft, NodeLowered
+from inductoscope.recording.events import GraphState, LoweredNode
 from inductoscope.torch_facts import private_names as hooked
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.torch_names import Hook, Wrap
@@ -37,7 +37,7 @@ def _run_start(args: Arguments, kwargs: Keywords) -> Any:
 
 def _emit_inner_graph(module: Any) -> None:
     SCOPE.emit(
-        GraphLeft(
+        GraphState(
             stage="post-grad",
             compile=current_compile_id(),
             graph=SCOPE.graph,
@@ -63,7 +63,7 @@ def _node_end(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> Non
     new = args[0].operations[operations:]
     made = [_describe_operation(operation) for operation in new]
     SCOPE.emit(
-        NodeLowered(
+        LoweredNode(
             graph=SCOPE.graph,
             node=node.name,
             target=target_name(node),

@@ -23,7 +23,7 @@ from inductoscope.inside.observe import (
     watch,
 )
 from inductoscope.inside.scope import SCOPE
-from inductoscope.recording.events import GraphLeft, PassApplied, PassesTimed
+from inductoscope.recording.events import GraphState, PassChange, PassesTimed
 from inductoscope.torch_facts import private_names as hooked
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.torch_names import Hook, Replacement, Wrap
@@ -119,7 +119,7 @@ def _emit(
     inside: tuple[str, ...] = (),
 ) -> None:
     SCOPE.emit(
-        PassApplied(
+        PassChange(
             stage=stage,
             name=name,
             before=before,
@@ -280,7 +280,7 @@ def _record_result(stage: str, before: Any, after: Any) -> None:
         if digest != known.digest:
             _emit(stage, BETWEEN, known.digest, digest)
     SCOPE.emit(
-        GraphLeft(
+        GraphState(
             stage=stage.removesuffix("-pass"),
             compile=current_compile_id(),
             graph=SCOPE.graph,

@@ -53,9 +53,9 @@ from inductoscope.profiling.compile_growth import (
 from inductoscope.recording.codec import decode
 from inductoscope.recording.events import (
     Event,
+    LoweredNode,
     NativeEnd,
     NativeStart,
-    NodeLowered,
     PassesTimed,
     StageEnd,
     StageStart,
@@ -190,7 +190,7 @@ class _CountingWriter:
 
     def emit(self, event: Event) -> None:
         self._clock(event)
-        if isinstance(event, NodeLowered):
+        if isinstance(event, LoweredNode):
             self.lowered.append(PartCost(f"{event.node} {event.target}", event.seconds))
             self._note(lowered=1)
         elif isinstance(event, PassesTimed):

@@ -39,16 +39,17 @@ from inductoscope.processes.status import (
     own_cores,
 )
 from inductoscope.recording.codec import encode
-from inductoscope.recording.decoding import Entry, read_entry
 from inductoscope.recording.events import (
     CompileFailed,
+    Entry,
     Event,
     KernelLaunched,
+    LoweredNode,
     NativeEnd,
     NativeStart,
-    NodeLowered,
     StageEnd,
     StageStart,
+    read_entry,
     written_fields,
 )
 
@@ -358,7 +359,7 @@ class PipeWriter:
 
     def emit(self, event: Event) -> None:
         """Send an event if the parent wants events of this kind."""
-        if isinstance(event, NodeLowered):
+        if isinstance(event, LoweredNode):
             self.note(node=event.node)  # It gets on, though its stage lasts.
         if isinstance(event, self.KINDS):
             fields = {

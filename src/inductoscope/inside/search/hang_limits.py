@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from inductoscope.model.process_position import OpenStages, ProcessPosition
 from inductoscope.processes.status import ProcessStatus, delayed_seconds, group_members
-from inductoscope.recording.decoding import read_entry
+from inductoscope.recording.events import read_entry
 from inductoscope.torch_facts.stages import NATIVE_COMPILES
 
 # What a fork is at: it runs eager, or Python code of the compiler, or a native compiler, or it

@@ -32,7 +32,7 @@ from inductoscope.inside.search.shrink import (
 )
 from inductoscope.inside.search.subgraph import RecordedGraph, record_values, subgraph
 from inductoscope.inside.search.user_kernels import calls_user_kernels, is_user_kernel
-from inductoscope.model.entities import NotedDifference
+from inductoscope.recording.events import NotedDifference
 
 # --- nodes ----------------------------------------------------------------------------------------
 

@@ -31,8 +31,8 @@ def graphviz(recording: Recording) -> Iterator[Item]:
 
 def _fx_items(recording: Recording, compile_: Compile) -> Iterator[Item]:
     for graph in compile_.graphs:
-        key = graph.key or compile_.id
-        fx = read_graph(recording, graph.digest)
+        key = graph.graph or compile_.id
+        fx = read_graph(recording, graph.payload)
         if fx is not None:
             yield Item(
                 f"graphviz/{safe_name(key)}-{safe_name(graph.stage)}.dot",

@@ -12,15 +12,16 @@ from typing import Any
 from inductoscope.analysis.rules import diagnose
 from inductoscope.model.entities import (
     Compile,
+    CompileError,
     InductorGraph,
-    Kernel,
-    LoweredNode,
+    NativeCompile,
     Recording,
 )
 from inductoscope.model.fx import describe_value, read_graph
 from inductoscope.model.kernels import NativeIndex
 from inductoscope.model.schedule import read_schedule
 from inductoscope.model.timeline import timeline
+from inductoscope.recording.events import FusionRound, GraphState, Kernel, LoweredNode
 from inductoscope.version import __version__
 from inductoscope.views.export.folder import Item, safe_name
 
@@ -43,20 +44,20 @@ def raw(recording: Recording) -> Iterator[Item]:
 
 def _of_compile(recording: Recording, compile_: Compile, folder: str) -> Iterator[Item]:
     for graph in compile_.graphs:
-        phase = safe_name(graph.key.partition(" ")[2], "") if graph.key else ""
+        phase = safe_name(graph.graph.partition(" ")[2], "") if graph.graph else ""
         place = f"{folder}/{phase}" if phase else folder
-        fx = read_graph(recording, graph.digest)
+        fx = read_graph(recording, graph.payload)
         if fx is None:
             continue
         name = safe_name(graph.stage)
-        key = graph.key or compile_.id
+        key = graph.graph or compile_.id
         if fx.code:
             code = fx.code + "\n"
             yield Item(f"{place}/{name}.py", "FX graph as code", partial(str, code), key, name)
         yield Item(
             f"{place}/{name}.txt",
             "FX graph, node by node",
-            partial(_nodes_text, recording, graph.digest),
+            partial(_nodes_text, recording, graph.payload),
             key,
             name,
         )
@@ -125,7 +126,7 @@ def _kernel(
     if suffix is None:
         return
     path = f"{folder}/kernels/{safe_name(kernel.name)}.{suffix}"
-    yield _text(recording, kernel.digest, path, f"kernel {kernel.name}", graph.key)
+    yield _text(recording, kernel.payload, path, f"kernel {kernel.name}", graph.key)
 
 
 def _forms(
@@ -145,8 +146,8 @@ def _natives(recording: Recording) -> Iterator[Item]:
     for number, native in enumerate(recording.natives, start=1):
         file = native.source.rpartition("/")[2].removesuffix(".cpp")
         name = f"raw/native/{number:03}-{safe_name(file, safe_name(native.tool))}"
-        if native.tool == "c++" and native.digest:
-            yield _text(recording, native.digest, f"{name}.cpp", native.command[:200], "")
+        if native.tool == "c++" and native.payload:
+            yield _text(recording, native.payload, f"{name}.cpp", native.command[:200], "")
         if native.messages:
             yield _text(recording, native.messages, f"{name}.messages.txt", "messages", "")
 
@@ -189,16 +190,32 @@ def as_data(recording: Recording) -> dict[str, Any]:
     return {**data, "payloads": _payloads(recording, data["recording"])}
 
 
+# Names that this file has for fields of events, beside the events' own.
+_ALSO_CALLED: dict[type, dict[str, str]] = {
+    Compile: {"id": "compile"},
+    CompileError: {"causes": "cause"},
+    FusionRound: {"number": "round"},
+    GraphState: {"digest": "payload", "key": "graph"},
+    Kernel: {"digest": "payload"},
+    NativeCompile: {"digest": "payload"},
+}
+
+
 def plain(value: Any) -> Any:
     """Dataclasses as objects and tuples as lists, without readers of payloads."""
     if is_dataclass(value) and not isinstance(value, type):
-        names = (field.name for field in fields(value) if field.name != "payloads")
-        return {name: plain(getattr(value, name)) for name in names}
+        names = {one.name: one.name for one in fields(value) if not _is_kept_back(one.name)}
+        names |= _ALSO_CALLED.get(type(value), {})
+        return {name: plain(getattr(value, field)) for name, field in names.items()}
     if isinstance(value, Mapping):
         return {str(name): plain(item) for name, item in value.items()}
     if isinstance(value, (list, tuple, set, frozenset)):
         return [plain(item) for item in value]
     return value if isinstance(value, (str, int, float, bool, type(None))) else str(value)
+
+
+def _is_kept_back(name: str) -> bool:
+    return name.startswith("_") or name in ("payloads", "latest")
 
 
 def _payloads(recording: Recording, data: Any) -> dict[str, str]:

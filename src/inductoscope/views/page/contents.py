@@ -18,14 +18,7 @@ from inductoscope.analysis.fusion.ledger import (
 )
 from inductoscope.analysis.rules import diagnose
 from inductoscope.analysis.rules.finding import Finding
-from inductoscope.model.entities import (
-    Compile,
-    CompileError,
-    InductorGraph,
-    Kernel,
-    Recording,
-    TimedChoice,
-)
+from inductoscope.model.entities import Compile, CompileError, InductorGraph, Recording, TimedChoice
 from inductoscope.model.join import GraphJoin
 from inductoscope.model.kernels import NativeIndex, generated
 from inductoscope.model.target import (
@@ -36,6 +29,7 @@ from inductoscope.model.target import (
 )
 from inductoscope.model.timeline import Timeline, timeline
 from inductoscope.packages.package import count_guards, recorded_package
+from inductoscope.recording.events import Kernel
 from inductoscope.recording.values import texts
 from inductoscope.torch_facts.frames import arrows
 from inductoscope.torch_facts.package_wrappers import InputGuard, PackagedConstant, WrapperText

@@ -9,9 +9,10 @@ from typing import Any, Generic, Literal, NewType, TypeVar
 
 from inductoscope.analysis.fusion.ledger import LedgerRow
 from inductoscope.doctor.failure import WrongValue
-from inductoscope.model.entities import CacheLookup, GraphBreak, Recompile
+from inductoscope.model.entities import Recompile
 from inductoscope.model.fault_trail import TrailStep
 from inductoscope.recording.codec import json_keys
+from inductoscope.recording.events import CacheLookup, GraphBreak
 from inductoscope.verdicts import Confidence
 
 Row = TypeVar("Row")

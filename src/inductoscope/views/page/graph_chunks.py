@@ -9,14 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from inductoscope.errors import InductoscopeError
-from inductoscope.model.entities import (
-    Compile,
-    InductorGraph,
-    Kernel,
-    NativeCompile,
-    Recording,
-    Reuse,
-)
+from inductoscope.model.entities import Compile, InductorGraph, NativeCompile, Recording
 from inductoscope.model.fx import FxGraph, FxNode
 from inductoscope.model.join import (
     GraphJoin,
@@ -37,7 +30,8 @@ from inductoscope.model.kernels import (
 from inductoscope.model.memory import GraphMemory, Room, read_memory
 from inductoscope.model.schedule import Buffer, ScheduledNode
 from inductoscope.model.wrapper_lines import wrapper_lines
-from inductoscope.recording.values import filled, members, texts
+from inductoscope.recording.events import Kernel, Reuse
+from inductoscope.recording.values import members, texts
 from inductoscope.torch_facts.frames import Frame, library_folders
 from inductoscope.torch_facts.index_expressions import bytes_of
 from inductoscope.torch_facts.stages import AOT_INDUCTOR
@@ -305,8 +299,7 @@ def _node(
     kernels: Mapping[str, str],
 ) -> ScheduleNode:
     sizes = [bytes_of(buffer.dtype, buffer.size) for buffer in leaf.buffers]
-    return filled(
-        ScheduleNode,
+    return ScheduleNode(
         id=leaf.name,
         kind=leaf.kind,
         label=", ".join(computed) or leaf.kernel or leaf.kind,
@@ -334,8 +327,7 @@ def _edges(leaves: list[ScheduledNode], groups: Mapping[str, str]) -> Iterator[S
         for name in leaf.reads:
             maker = made_by.get(name)
             if maker is not None and maker != leaf.name:
-                yield filled(
-                    ScheduleEdge,
+                yield ScheduleEdge(
                     writer=maker,
                     reader=leaf.name,
                     buffer=name,
@@ -412,13 +404,13 @@ def _called(join: GraphJoin, stages: StagePanes) -> Iterator[SourceKernel]:
     by_digest: dict[str, list[int]] = {}
     by_call: dict[tuple[str, tuple[str, ...]], list[int]] = {}
     for place, (kernel, _, _) in enumerate(stages.kernels):
-        by_digest.setdefault(kernel.digest, []).append(place)
+        by_digest.setdefault(kernel.payload, []).append(place)
         by_call.setdefault((kernel.name, kernel.nodes), []).append(place)
     for kernel in join.graph.kernels:
         yield SourceKernel(
             nodes=kernel.nodes,
             library=kernel.language == LIBRARY,
-            texts=tuple(by_digest.get(kernel.digest, ())),
+            texts=tuple(by_digest.get(kernel.payload, ())),
             own=tuple(by_call.get((kernel.name, kernel.nodes), ())),
             numbered=_numbered(join, kernel),
         )
@@ -426,7 +418,7 @@ def _called(join: GraphJoin, stages: StagePanes) -> Iterator[SourceKernel]:
 
 def _numbered(join: GraphJoin, kernel: Kernel) -> dict[str, dict[str, tuple[int, ...]]]:
     found: dict[str, dict[str, tuple[int, ...]]] = {}
-    text = "" if kernel.numbered else join.text(kernel.digest)
+    text = "" if kernel.numbered else join.text(kernel.payload)
     for (node, operation), numbers in numbers_by_step(kernel, text).items():
         found.setdefault(node, {})[operation] = tuple(numbers)
     return found
@@ -546,8 +538,8 @@ class LinkedGraph:
         return {
             LineNumber(first + number)
             for kernel in kernels
-            for number in lines_of_steps(kernel, self._join.text(kernel.digest), steps)
-            for first, last in self._kernel_places[kernel.digest]
+            for number in lines_of_steps(kernel, self._join.text(kernel.payload), steps)
+            for first, last in self._kernel_places[kernel.payload]
             if first < first + number <= last
         }
 
@@ -570,7 +562,7 @@ class LinkedGraph:
     def _kernel_places(self) -> dict[str, list[tuple[int, int]]]:
         found: dict[str, list[tuple[int, int]]] = defaultdict(list)
         for kernel, first, last in self.kernels:
-            found[kernel.digest].append((first, last))
+            found[kernel.payload].append((first, last))
         return found
 
     @cached_property
@@ -612,7 +604,7 @@ def aot_digest(compile_: Compile, phase: str) -> str:
     for wanted in (f"aot-{phase}", "aot-inference", "aot-joint"):
         for item in reversed(compile_.graphs):
             if item.stage == wanted:
-                return item.digest
+                return item.payload
     return ""
 
 
@@ -726,7 +718,7 @@ class StagePanes:
         pane = self.panes["kernel"]
         for kernel in (*generated(self._join.graph), *library_calls(self._join.graph)):
             first = len(pane.lines) + 1
-            text = self._join.text(kernel.digest)
+            text = self._join.text(kernel.payload)
             head = f"{'//' if kernel.language == 'C++' else '#'} {kernel_id(kernel)}"
             pane.add_lines([head, *text.splitlines()])
             self.kernels.append((kernel, first, len(pane.lines)))
@@ -799,8 +791,7 @@ class _Context:
         room = self._rooms.get(name, _NO_ROOM)
         size = buffer.size if buffer else room.size
         operation = str(origins.get("origin") or (buffer.origin if buffer else ""))
-        return filled(
-            BufferRow,
+        return BufferRow(
             name=name,
             kind="buffer",
             dtype=_short(buffer.dtype) if buffer else "",
@@ -819,8 +810,7 @@ class _Context:
 
     def outside(self, name: str, room: Room) -> BufferRow:
         size = room.bytes
-        return filled(
-            BufferRow,
+        return BufferRow(
             name=name,
             kind="input" if room.is_input else "constant",
             dtype="",

@@ -14,17 +14,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from inductoscope.analysis.fusion.ledger import LedgerRow, Outcome, graph_ledger
-from inductoscope.model.entities import (
-    Compile,
-    InductorGraph,
-    Kernel,
-    NativeCompile,
-)
+from inductoscope.model.entities import Compile, InductorGraph, NativeCompile
 from inductoscope.model.fx import FxNode
 from inductoscope.model.join import GraphJoin
 from inductoscope.model.kernels import LIBRARY, NativeIndex, generated
 from inductoscope.profiling.kernel_work import GraphWork
-from inductoscope.recording.values import filled, members, texts
+from inductoscope.recording.events import Kernel
+from inductoscope.recording.values import members, texts
 from inductoscope.torch_facts.frames import Frame
 from inductoscope.torch_facts.printed_graphs import Module
 from inductoscope.views.page.contract import (
@@ -77,7 +73,7 @@ def summarise(number: int, join: GraphJoin) -> GraphSummary:
             CallSummary(
                 moved=work.moved(kernel),
                 operations=", ".join(_operations(join, kernel)),
-                lines=join.text(kernel.digest).count("\n"),
+                lines=join.text(kernel.payload).count("\n"),
                 modules=tuple(owners.get(id(kernel), ())),
             )
             for kernel in join.graph.kernels
@@ -136,8 +132,8 @@ def costliest(joins: Iterable[GraphJoin], count: int) -> list[Kernel]:
             continue  # Finding out what is moved means reading the graph.
         work = GraphWork(join)
         for kernel in kernels:
-            before, first = found.get(kernel.digest, (0, kernel))
-            found[kernel.digest] = before + (work.moved(kernel) or 0), first
+            before, first = found.get(kernel.payload, (0, kernel))
+            found[kernel.payload] = before + (work.moved(kernel) or 0), first
     ordered = sorted(found.values(), key=lambda pair: -pair[0])
     return [kernel for _, kernel in ordered[:count]]
 
@@ -230,7 +226,7 @@ def _scheduled(number: int, join: GraphJoin) -> Iterator[NamedThing]:
 def _named(
     kind: str, name: str, note: str, graph: int, operations: tuple[str, ...] = ()
 ) -> NamedThing:
-    return filled(NamedThing, kind=kind, name=name, note=note, graph=graph, operations=operations)
+    return NamedThing(kind, name, note, graph, operations)
 
 
 # --- The model as a tree of modules, each kernel at the innermost module that holds all of it -----

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from inductoscope.errors import InductoscopeError
 from inductoscope.model.fold import load
-from inductoscope.recording.reader import stream_paths
+from inductoscope.recording.layout import stream_paths
 from inductoscope.views.page.contents import Contents
 from inductoscope.views.page.document import asset, compact, head
 

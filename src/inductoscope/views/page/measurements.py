@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from inductoscope.model.entities import InductorGraph, Kernel, Recording
+from inductoscope.model.entities import InductorGraph, Recording
 from inductoscope.model.wrapper_lines import kernels_by_line
+from inductoscope.recording.events import Kernel
 from inductoscope.recording.profile_file import (
     ADVICE,
     COMPILE,

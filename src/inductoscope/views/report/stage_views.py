@@ -11,14 +11,7 @@ from inductoscope.analysis.bounds.kernels import judge_graph
 from inductoscope.analysis.fusion.decisions import Consideration, decisions_of
 from inductoscope.errors import UsageError
 from inductoscope.kernels.assembly import kernel_assembly
-from inductoscope.model.entities import (
-    Compile,
-    InductorGraph,
-    Kernel,
-    NativeCompile,
-    PassChange,
-    Recording,
-)
+from inductoscope.model.entities import Compile, InductorGraph, NativeCompile, Recording
 from inductoscope.model.fx import (
     FxGraph,
     FxNode,
@@ -35,6 +28,7 @@ from inductoscope.model.operation_trace import (
 )
 from inductoscope.model.schedule import ScheduledNode, read_schedule
 from inductoscope.packages.package import package_of_wrapper, recorded_package
+from inductoscope.recording.events import Kernel, PassChange
 from inductoscope.recording.values import texts
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.frames import arrows
@@ -62,7 +56,7 @@ def dynamo(recording: Recording, compiles: Iterable[Compile]) -> Iterator[Sectio
             yield Section(
                 f"{compile_.id} dynamo: {compile_.function}",
                 {"source": compile_.place, "guards": compile_.guard_count},
-                graph_text(read_graph(recording, graph.digest)),
+                graph_text(read_graph(recording, graph.payload)),
             )
         if not graphs:
             yield Section(
@@ -83,7 +77,7 @@ def aot(recording: Recording, compiles: Iterable[Compile]) -> Iterator[Section]:
             if graph.stage.startswith("aot-"):
                 yield Section(
                     f"{compile_.id} {graph.stage}",
-                    text=graph_text(read_graph(recording, graph.digest)),
+                    text=graph_text(read_graph(recording, graph.payload)),
                 )
 
 
@@ -99,8 +93,8 @@ def passes(recording: Recording, compiles: Iterable[Compile]) -> Iterator[Sectio
         for graph in compile_.graphs:
             if graph.stage == "post-grad":
                 yield Section(
-                    f"{graph.key} after the post-grad passes",
-                    text=graph_text(read_graph(recording, graph.digest)),
+                    f"{graph.graph} after the post-grad passes",
+                    text=graph_text(read_graph(recording, graph.payload)),
                 )
 
 
@@ -234,7 +228,7 @@ def errors(recording: Recording, compiles: Iterable[Compile]) -> Iterator[Sectio
                     "at": error.detail,
                     "graph": error.graph,
                     "source": error.source,
-                    "causes": list(error.causes),
+                    "causes": list(error.cause),
                     "raised_in": list(error.raised_in),
                 },
                 recording.payload(error.traceback) or error.message,
@@ -312,11 +306,11 @@ def fusion(recording: Recording, compiles: Iterable[Compile]) -> Iterator[Sectio
         nodes = {leaf.name: leaf for node in before for leaf in node.leaves}
         decisions = decisions_of(graph, nodes)
         for round_ in graph.rounds:
-            found = [item for item in decisions if item.round == round_.number]
+            found = [item for item in decisions if item.round == round_.round]
             fused = [_decision_line(item) for item in found if item.outcome == "fused"]
             others = [_decision_line(item) for item in found if item.outcome != "fused"]
             yield Section(
-                f"{graph.key} round {round_.number}: {round_.before} nodes became {round_.after}",
+                f"{graph.key} round {round_.round}: {round_.before} nodes became {round_.after}",
                 {"milliseconds": round(round_.seconds * 1000, 2), "pairs_considered": len(others)},
                 "\n".join([*fused, *others]).strip(),
             )
@@ -393,7 +387,7 @@ def kernel_section(recording: Recording, graph: InductorGraph, item: Kernel) -> 
             ],
             "forms": list(dict.fromkeys(form for native in natives for form in native.forms)),
         },
-        recording.payload(item.digest),
+        recording.payload(item.payload),
     )
 
 

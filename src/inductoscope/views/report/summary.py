@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from inductoscope.analysis.fusion.ledger import FUSED, REFUSED, count_outcomes
 from inductoscope.analysis.ranks.recorded import ranks_of
 from inductoscope.analysis.rules import ENDINGS, UNCOMPILED
 from inductoscope.analysis.rules.finding import Finding
-from inductoscope.model.entities import Compile, Recording, Settings
+from inductoscope.model.entities import Compile, Recording
 from inductoscope.model.kernels import (
     calls_by_name,
     count_kernels,
@@ -19,12 +20,12 @@ from inductoscope.model.kernels import (
 )
 from inductoscope.model.target import recording_target
 from inductoscope.packages.package import count_guards
+from inductoscope.recording.events import Settings
 from inductoscope.recording.layout import signal_name
 from inductoscope.recording.values import texts
+from inductoscope.recording.verdict_file import stored_verdict
 from inductoscope.torch_facts.frames import arrows
-from inductoscope.views.report.ranks import print_ranks, ranks_view
 from inductoscope.views.report.terminal import BAD, FAINT, GOOD, WARN, Printer
-from inductoscope.views.report.verdict import print_stored_verdict, stored_verdict_view
 from inductoscope.wording import count_of
 
 View = dict[str, Any]
@@ -32,14 +33,13 @@ View = dict[str, Any]
 
 def summary_view(recording: Recording, findings: list[Finding]) -> View:
     """The summary as data."""
-    ranks = ranks_of(recording)
     return {
         "schema": 1,
         "recording": recording.path,
         "command": list(texts(recording.manifest.get("command"))),
         "state": _state(recording),
         "headline": _headline(recording, findings),
-        "verdict": stored_verdict_view(recording),
+        "verdict": _verdict(recording),
         "ending": None if recording.ending is None else asdict(recording.ending),
         "torch": torch_version(recording),
         "processes": [_process(process) for process in recording.processes],
@@ -47,10 +47,28 @@ def summary_view(recording: Recording, findings: list[Finding]) -> View:
         "totals": _totals(recording),
         "stage_seconds": _stage_seconds(recording),
         "findings": [asdict(finding) for finding in findings],
-        "ranks": None if ranks is None else ranks_view(ranks),
+        "ranks": _ranks(recording),
         "damage": [list(item) for item in recording.damage],
         "unknown_events": dict(recording.unknown_events),
     }
+
+
+def _verdict(recording: Recording) -> View | None:
+    if not stored_verdict(Path(recording.path)):
+        return None
+    # All that the doctor knows, which most recordings do without.
+    from inductoscope.views.report.verdict import stored_verdict_view
+
+    return stored_verdict_view(recording)
+
+
+def _ranks(recording: Recording) -> View | None:
+    ranks = ranks_of(recording)
+    if ranks is None:
+        return None
+    from inductoscope.views.report.ranks import ranks_view
+
+    return ranks_view(ranks)
 
 
 def torch_version(recording: Recording) -> str:
@@ -142,6 +160,8 @@ def print_summary(printer: Printer, view: View) -> None:
     """The summary as text."""
     totals = view["totals"]
     if view["verdict"]:
+        from inductoscope.views.report.verdict import print_stored_verdict
+
         print_stored_verdict(printer, view["verdict"], view["recording"])
     printer.heading(f"inductoscope: {view['headline']}")
     ended = view["state"].partition("the program ended ")[2]
@@ -159,6 +179,8 @@ def print_summary(printer: Printer, view: View) -> None:
         printer.pair("caches", ", ".join(words))
     printer.pair("recording", view["recording"])
     if view["ranks"] is not None:
+        from inductoscope.views.report.ranks import print_ranks
+
         print_ranks(printer, view["ranks"])
     ended_well = view["ending"] is None or not view["ending"]["exit_code"]
     print_findings(printer, view["findings"], is_success=ended_well and not view["verdict"])
