@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from inductoscope.inside.search import cluster_forks
-from inductoscope.inside.search.candidate import Candidate, CandidateWork
+from inductoscope.inside.search.candidate import Candidate, CandidateTrial
 from inductoscope.inside.search.cluster_forks import ClusterForks
 from inductoscope.inside.search.forks import WORKERS_ON_GPU, ForkAnswer, Forks
 from inductoscope.processes.cluster import Cluster, ClusterWorker, connect
@@ -143,7 +143,7 @@ def test_a_worker_that_joins_meanwhile_is_not_used(
 
 
 @dataclass(frozen=True)
-class CountsOperations(CandidateWork):
+class CountsOperations(CandidateTrial):
     """Counts the operations of the candidate."""
 
     def __call__(self) -> int:

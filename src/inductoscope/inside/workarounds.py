@@ -20,7 +20,7 @@ from inductoscope.doctor.failure import (
 from inductoscope.doctor.finding import FailureFinding, GraphWorkaround
 from inductoscope.inside.compare.values import copy_values
 from inductoscope.inside.search.axes import Axis
-from inductoscope.inside.search.candidate import Candidate, CandidateWork
+from inductoscope.inside.search.candidate import Candidate, CandidateTrial
 from inductoscope.inside.search.compile_costs import measure
 from inductoscope.inside.search.forks import Forks, can_fork
 from inductoscope.inside.search.oracle import (
@@ -153,7 +153,7 @@ def try_workarounds(
     for first in range(0, len(proposals), forks.workers):
         wave = proposals[first : first + forks.workers]
         answers = forks.ask_all(
-            [TriedWithWorkaround(candidate, each.code, forks.is_here) for each in wave]
+            [TrialWithWorkaround(candidate, each.code, forks.is_here) for each in wave]
         )
         for proposal, answer in zip(wave, answers, strict=True):
             if answer.result and answer.result.get("works"):
@@ -178,7 +178,7 @@ def _unique(names: Sequence[str]) -> list[str]:
 
 
 @dataclass(frozen=True)
-class TriedWithWorkaround(CandidateWork):
+class TrialWithWorkaround(CandidateTrial):
     """Whether the candidate is right with a workaround, and if so how fast."""
 
     code: str

@@ -78,7 +78,7 @@ from inductoscope.inside.search.front import (
 )
 from inductoscope.inside.search.hang_limits import HangPatience
 from inductoscope.inside.search.memory_evidence import sanitizer_evidence
-from inductoscope.inside.search.oracle import Oracle, TriedCandidate
+from inductoscope.inside.search.oracle import Oracle, PlainTrial
 from inductoscope.inside.search.suppressing_axes import find_suppressing_axes, relevant_axes
 from inductoscope.inside.search.wrong_result_location import aten_operations, source_lines
 from inductoscope.inside.workarounds import try_workarounds
@@ -425,7 +425,7 @@ def searching_on_cluster(
     here, forks = oracle.forks, ClusterForks(oracle.forks, cluster, say)
     try:
         say(f"trying the failing graph on {count_of(len(cluster.workers), 'worker')}")
-        whole = TriedCandidate(candidate, oracle.stage, oracle.watch_kernels)
+        whole = PlainTrial(candidate, oracle.stage, oracle.watch_kernels)
         if forks.use_those_that_show(whole, failure):
             say(f"searching with {count_of(len(forks.able), 'worker')} of {instructions.executor}")
             oracle.forks = forks

@@ -59,7 +59,7 @@ def serve(channel: Channel) -> None:
 
 
 class _Own:
-    """What is used of inductoscope, which the script does not find loaded."""
+    """The functions of inductoscope in use, which the script does not find loaded."""
 
     die_with_parent: Callable[[], None]
     end_fork: Callable[[int], int]
@@ -194,7 +194,7 @@ def _run(script: str) -> None:
 
 
 def _end_quietly() -> None:
-    """What was loaded before the fork is not freed at the end, which would take a second.
+    """Let the end of a fork not free what was loaded before it, which would take a second.
 
     So modules go in another order than usual, and finalizers may complain of missing ones.
     """

@@ -115,21 +115,21 @@ def has_transforms(candidate: Candidate) -> bool:
     return any("_functorch" in module for module in modules)
 
 
-# --- Work on a candidate as a value, so that another machine can do it as well as a fork ----------
+# --- trials ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class CandidateWork(ABC):
-    """Something to do with a candidate; all that it depends on is in it."""
+class CandidateTrial(ABC):
+    """One run of a candidate, as a value: a fork can do it, and a worker of a cluster as well."""
 
     candidate: Candidate
 
     @abstractmethod
     def __call__(self) -> Any:
-        """Do it, in a process that may be ended."""
+        """Run it, in a process that may be ended."""
 
 
-# --- Sizes that the program has marked: dynamic, within bounds, or unbacked -----------------------
+# --- sizes that the program has marked: dynamic, within bounds, or unbacked -----------------------
 #
 # What the compiler may assume of a size decides what code it generates, so a smaller candidate
 # keeps the marks of the inputs that it keeps.
@@ -173,7 +173,7 @@ def marked_inputs(
     return ((names.index(mark.input), mark) for mark in marks if mark.input in names)
 
 
-# --- The plainest way to compile a candidate: with torch.compile and a Python wrapper -------------
+# --- the plainest way to compile a candidate: with torch.compile and a Python wrapper -------------
 #
 # A failure that shows there too is searched for there: a C++ wrapper costs seconds for every
 # candidate, and while it is made Inductor runs the kernels, with inputs that it makes up.
@@ -221,7 +221,7 @@ def _has_cpp_wrapper(candidate: Candidate) -> bool:
     return bool(candidate.options.get(_SETTING, default))
 
 
-# --- A candidate that nothing is wrong with, to see how long healthy work takes here and now ------
+# --- a candidate that nothing is wrong with, to see how long healthy work takes here and now ------
 
 # No program adds this, so the kernel is in no cache.
 _NUMBER = 0.57721566

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from inductoscope.doctor.failure import Failure
 from inductoscope.errors import ToolFailure
-from inductoscope.inside.search.candidate import CandidateWork
+from inductoscope.inside.search.candidate import CandidateTrial
 from inductoscope.inside.search.candidate_file import as_bytes, from_bytes
 from inductoscope.inside.search.failure_signature import failure_of_answer
 from inductoscope.inside.search.forks import (
@@ -45,7 +45,7 @@ _SECONDS_TO_LOAD = 300.0
 class CandidateRequest:
     """Work for a worker, with all that it depends on."""
 
-    work: CandidateWork
+    work: CandidateTrial
     state: TorchState
     seconds: float
     uses_gpu: bool
@@ -85,7 +85,7 @@ class ClusterForks(Forks):
         # The workers that are asked.
         self.able: tuple[ClusterWorker, ...] = cluster.workers
 
-    def use_those_that_show(self, work: CandidateWork, failure: Failure) -> bool:
+    def use_those_that_show(self, work: CandidateTrial, failure: Failure) -> bool:
         """Have every worker try what fails here; those where it fails alike are used from now on.
 
         False if there is none.
@@ -121,7 +121,7 @@ class ClusterForks(Forks):
         others: list[int] = []
         left: list[int] = []
         for number, work in enumerate(works):
-            if isinstance(work, CandidateWork):
+            if isinstance(work, CandidateTrial):
                 with self._trying_here(number, left):
                     asked[self._send(work, limit, self.able)] = number
             else:
@@ -155,7 +155,7 @@ class ClusterForks(Forks):
             left.append(number)
 
     def _send(
-        self, work: CandidateWork, seconds: float, workers: Sequence[ClusterWorker]
+        self, work: CandidateTrial, seconds: float, workers: Sequence[ClusterWorker]
     ) -> Future[bytes]:
         """Have work done by one of these workers; `ToolFailure` if it cannot be sent."""
         sent = replace(work, candidate=kept_in_main_memory(work.candidate))

@@ -1,7 +1,9 @@
 """The search in three steps: verify that a failure shows alone, shrink what shows it, locate it.
 
-The doctor's investigation uses the search through these. Each step takes values and returns one;
-candidates are tried by an oracle, in forks of this process.
+The doctor's investigation uses the search through these. Each step takes values and returns one.
+
+A *candidate* is a graph with inputs and the way to compile it. A *trial* is one run of a candidate,
+in a fork of this process or on a worker. The *oracle* has candidates tried and remembers answers.
 """
 
 from __future__ import annotations

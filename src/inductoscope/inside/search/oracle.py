@@ -36,7 +36,7 @@ from inductoscope.inside.scope import SCOPE
 from inductoscope.inside.search.axes import patched
 from inductoscope.inside.search.candidate import (
     Candidate,
-    CandidateWork,
+    CandidateTrial,
     marked_inputs,
     marking,
 )
@@ -304,11 +304,11 @@ class Oracle:
         return found
 
     def _work(self, candidate: Candidate) -> Work:
-        """What a fork does with a candidate."""
-        return TriedCandidate(candidate, self.stage, self.watch_kernels)
+        """The work of a fork on a candidate."""
+        return PlainTrial(candidate, self.stage, self.watch_kernels)
 
     def _judged(self, candidate: Candidate, answer: ForkAnswer) -> Failure | None:
-        """What the fork's answer says about it."""
+        """The failure of a candidate, from the answer of its fork."""
         return failure_of_answer(answer)
 
     def _remember(self, key: str, found: Failure | None) -> None:
@@ -318,8 +318,8 @@ class Oracle:
 
 
 @dataclass(frozen=True)
-class TriedCandidate(CandidateWork):
-    """Whether the candidate fails."""
+class PlainTrial(CandidateTrial):
+    """Tells whether the candidate fails."""
 
     stage: str = ""
     watch_kernels: bool = False
@@ -332,7 +332,7 @@ class TriedCandidate(CandidateWork):
         return {"failure": found}
 
     def _surroundings(self) -> contextlib.AbstractContextManager[Any]:
-        """What surrounds the compile of the candidate."""
+        """The context of the compile: kernels are announced, or it ends early."""
         if self.watch_kernels:
             return KernelWatch(compare=False).watching()
         return no_further_than(self.stage)
@@ -450,7 +450,7 @@ def _package_options(candidate: Candidate) -> dict[str, Any]:
 
 
 def _dynamic_shapes(candidate: Candidate, given: tuple[Any, ...]) -> tuple[Any, ...]:
-    """What may vary of each input that is passed."""
+    """The dimensions that may vary, of each input that is passed."""
     names = [name for name in input_names(candidate.module) if name not in candidate.constants]
     shapes: dict[str, dict[int, Any]] = {name: {} for name in names}
     for _, mark in marked_inputs(candidate.module, candidate.marks):

@@ -15,7 +15,7 @@ from inductoscope.doctor.failure import (
     SuppressingAxis,
 )
 from inductoscope.inside.search.axes import AXES, Axis, Fuel, Situation
-from inductoscope.inside.search.candidate import Candidate, CandidateWork, special_flow
+from inductoscope.inside.search.candidate import Candidate, CandidateTrial, special_flow
 from inductoscope.inside.search.failure_signature import failure_of_answer
 from inductoscope.inside.search.forks import Forks
 from inductoscope.inside.search.oracle import EagerFails, examine
@@ -56,7 +56,7 @@ def find_suppressing_axes(
 ) -> list[SuppressingAxis]:
     """The axes without which the failure vanishes, each with the application that matters."""
     found = []
-    tried = forks.ask_all([TriedWithout(candidate, axis) for axis in axes])
+    tried = forks.ask_all([TrialWithout(candidate, axis) for axis in axes])
     for axis, answer in zip(axes, tried, strict=True):
         if not answer.result or answer.result["failure"] is not None:
             continue
@@ -92,7 +92,7 @@ def _last_application(
     asked: dict[int, list[str]] = {}
 
     def fail(amounts: Sequence[int]) -> list[bool]:
-        answers = forks.ask_all([TriedWithout(candidate, axis, amount) for amount in amounts])
+        answers = forks.ask_all([TrialWithout(candidate, axis, amount) for amount in amounts])
         for amount, answer in zip(amounts, answers, strict=True):
             asked[amount] = answer.result["names"] if answer.result else []
         found = map(failure_of_answer, answers)
@@ -104,8 +104,8 @@ def _last_application(
 
 
 @dataclass(frozen=True)
-class TriedWithout(CandidateWork):
-    """Whether the candidate fails with only the first `amount` applications of an axis."""
+class TrialWithout(CandidateTrial):
+    """Tells whether the candidate fails with only the first `amount` applications of an axis."""
 
     axis: Axis
     amount: int = 0
