@@ -52,6 +52,12 @@ class GraphMemory:
     # False for a recording of before sizes were recorded: ranges of symbols are not known.
     is_recorded: bool = True
 
+    @property
+    def hints(self) -> dict[str, int]:
+        """The sizes that the graph was compiled with."""
+        values = {name: symbol.value for name, symbol in self.symbols.items()}
+        return {name: int(text) for name, text in values.items() if text.lstrip("-").isdecimal()}
+
 
 def read_memory(recording: Recording, compile_: Compile, graph: InductorGraph) -> GraphMemory:
     """The memory of a graph; from shapes alone where an older recording says no more."""

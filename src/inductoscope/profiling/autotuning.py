@@ -1,4 +1,4 @@
-"""Every search for the fastest implementation, beside what its winner takes in the program."""
+"""Searches for the fastest implementation: what each chose, and whether that pays."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def _kernel_of(node: str, kernels: Sequence[KernelProfile]) -> KernelProfile | N
     return max(found, key=lambda row: row.seconds.median, default=None)
 
 
-# --- Whether autotuning pays: the program with what was chosen, and with the library, in turns ----
+# --- whether it pays ------------------------------------------------------------------------------
 
 # The same program, with the library's kernel wherever there was a choice.
 WITHOUT_TUNING = Variant(

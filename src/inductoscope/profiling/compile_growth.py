@@ -1,4 +1,13 @@
-"""What one compile of a graph cost, stage by stage."""
+"""Whether compile time explodes: judged by how it grows, or against plain graphs, never in seconds.
+
+A line through the logarithms of sizes and seconds has the exponent as its slope: 1 is linear, 2
+quadratic. What even the smallest graph costs is subtracted first, because it would hide growth in
+small graphs. The interval is that of the slope, at 95 %, by Student's t.
+
+Plain graphs consist of as many pointwise operations, compiled by the same torch on the same machine
+a moment before. A stage that alone takes several times as long as the whole compile of such a graph
+is out of proportion; so is one that grows much faster than the graph and takes most of the time.
+"""
 
 from __future__ import annotations
 
@@ -140,11 +149,7 @@ def quickest_of(one: CompileCost, other: CompileCost) -> CompileCost:
     )
 
 
-# --- How the seconds of a stage grow with the size of the graph: an exponent with its interval ----
-#
-# The line is fitted to the logarithms of sizes and seconds, so its slope is the exponent: 1 is
-# linear, 2 quadratic. What even the smallest graph costs is subtracted first, because it would hide
-# growth in small graphs. The interval is that of the slope, at 95 %, by Student's t.
+# --- how a stage grows ----------------------------------------------------------------------------
 
 # Student's t for an interval of 95 %, by degrees of freedom.
 _STUDENT = (math.inf, 12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31)
@@ -227,14 +232,7 @@ def _slope(across: Sequence[float], up: Sequence[float]) -> tuple[float, float]:
     return slope, math.sqrt(off / (count - 2) / spread) if count > 2 else math.inf
 
 
-# --------------------------------------------------------------------------------------------------
-# Whether compile time explodes: judged by how it grows, or against plain graphs, never in
-# seconds.
-#
-# Plain graphs consist of as many pointwise operations, compiled by the same torch on the same
-# machine a moment before. A stage that alone takes several times as long as the whole compile of
-# such a graph is out of proportion; so is one that grows much faster than the graph and takes
-# most of the time.
+# --- whether that explodes ------------------------------------------------------------------------
 
 # How often as long as a whole plain compile a single stage must take; healthy ones take about half
 # of it. A native compiler's time depends more on what is in a kernel: one product of matrices takes
@@ -342,8 +340,8 @@ def _takes_most(found: Explosion, cost: CompileCost) -> bool:
     return found.times >= 1 and found.seconds >= _MOST * whole
 
 
-# --- Which compiles of a recorded run look so slow that it is worth to look closer ----------------
-#
+# --- which compiles to look closer at -------------------------------------------------------------
+
 # Only what is recorded anyway is read. The yardstick is the import of torch: it is Python code that
 # every run executes on the same machine, just before. This decides nothing by itself.
 

@@ -1,8 +1,8 @@
-"""Which caches were asked, what they answered, and why a graph was not there.
+"""Where the compile time of a program went: stages, passes, nodes, lines, compilers, caches.
 
-The key of the FX graph cache is a hash over many fields: the graph's code, the inputs, settings,
-versions. A key that missed is compared, field by field, with the keys of the run before it, and
-with those of an earlier run; the nearest one says what differs.
+The program is run twice, recorded: cold in a new private cache, then warm. Self time is what a
+stage or a pass spent in itself, total time includes what it called. Compilers and workers run
+beside the program, so their seconds add up to more than the program waited for them.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import tempfile
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -38,6 +39,8 @@ from inductoscope.recording.events import (
 from inductoscope.recording.location import create_recording
 from inductoscope.recording.reader import open_recording
 from inductoscope.torch_facts import stages
+
+# --- caches ---------------------------------------------------------------------------------------
 
 # '[hash] name: text', and the name of a setting or of an input in brackets.
 _FIELD = re.compile(r"\[(?P<hash>\w+)\] (?P<name>[^:]+(?:\[[^\]]*\])?): ?(?P<text>.*)", re.DOTALL)
@@ -128,33 +131,28 @@ def _by_name(key: CacheKey) -> dict[str, tuple[str, str]]:
     return found
 
 
-# --------------------------------------------------------------------------------------------------
-# Where the compile time of a recorded run went: stages, passes, nodes, lines, rounds, compilers.
-#
-# A pure computation over the recording. Self time is what a stage or a pass spent in itself,
-# total time includes what it called. Compilers and workers run beside the program, so their
-# seconds add up to more than the program waited for them.
+# --- the costs of a recorded run ------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@dataclass
 class TimedStage:
     """A stage, over all compiles."""
 
     stage: str
-    own_seconds: float
-    total_seconds: float
-    entered: int
+    own_seconds: float = 0.0
+    total_seconds: float = 0.0
+    entered: int = 0
 
 
-@dataclass(frozen=True)
+@dataclass
 class TimedPass:
     """A pass over graphs, whether it changed anything or not."""
 
     name: str
     stage: str
-    own_seconds: float
-    total_seconds: float
-    runs: int
+    own_seconds: float = 0.0
+    total_seconds: float = 0.0
+    runs: int = 0
 
 
 @dataclass(frozen=True)
@@ -249,8 +247,8 @@ def recorded_costs(recording: Recording, earlier: Recording | None = None) -> Re
     return RecordedCosts(
         seconds,
         tuple(_timed(compile_) for compile_ in recording.compiles),
-        tuple(events.timed_stages()),
-        tuple(sorted(events.timed_passes(), key=lambda each: -each.own_seconds)),
+        tuple(events.in_order),
+        tuple(sorted(events.passes.values(), key=lambda each: -each.own_seconds)),
         tuple(nodes),
         tuple(_lines(nodes)),
         tuple(sorted(_rounds(recording), key=lambda each: -each.seconds)),
@@ -274,66 +272,47 @@ def _timed(compile_: Compile) -> TimedCompile:
     )
 
 
-# --- stages and passes ----------------------------------------------------------------------------
-
-
-@dataclass
-class _Seconds:
-    own: float = 0.0
-    total: float = 0.0
-    count: int = 0
-
-
 @dataclass
 class _Events:
-    """What is read from the streams themselves."""
+    """The costs that only the events themselves tell."""
 
-    stages: dict[str, _Seconds] = field(default_factory=dict)
-    passes: dict[tuple[str, str], _Seconds] = field(default_factory=dict)
+    stages: dict[str, TimedStage] = field(default_factory=dict)
+    passes: dict[tuple[str, str], TimedPass] = field(default_factory=dict)
     keys: list[CacheKey] = field(default_factory=list)
-    _open: dict[str, OpenStages] = field(default_factory=dict)
-
-    def describe(self, stream: str, event: ProcessStart) -> None:
-        self._open[stream] = OpenStages(names_threads=event.names_threads)
-
-    def inside(self, stream: str) -> OpenStages:
-        return self._open.setdefault(stream, OpenStages(names_threads=True))
+    # By stream: the stages that are being run.
+    open: dict[str, OpenStages] = field(
+        default_factory=lambda: defaultdict(lambda: OpenStages(names_threads=True))
+    )
 
     def leave(self, stream: str, time: float, event: StageEnd) -> None:
-        spent = self.stages.setdefault(event.stage, _Seconds())
-        spent.own += event.seconds
-        spent.count += 1
-        inside = self.inside(stream)
+        """A stage has ended."""
+        spent = self.stages.setdefault(event.stage, TimedStage(event.stage))
+        spent.own_seconds += event.seconds
+        spent.entered += 1
+        inside = self.open[stream]
         ended = inside.leave(event)
         # A stage inside the same stage is part of its total already.
         again = any(
             e.event.stage == event.stage and e.event.thread == event.thread for e in inside.all
         )
         if ended and not again:
-            spent.total += time - ended[0].time
+            spent.total_seconds += time - ended[0].time
+        spent.total_seconds = max(spent.total_seconds, spent.own_seconds)
 
     def add_passes(self, event: PassesTimed) -> None:
+        """Passes over a graph have run."""
         for each in event.passes:
-            spent = self.passes.setdefault((str(each.get("name")), event.stage), _Seconds())
-            spent.own += float(each.get("own") or 0.0)
-            spent.total += float(each.get("seconds") or 0.0)
-            spent.count += int(each.get("runs") or 0)
+            key = str(each.get("name")), event.stage
+            spent = self.passes.setdefault(key, TimedPass(*key))
+            spent.own_seconds += float(each.get("own") or 0.0)
+            spent.total_seconds += float(each.get("seconds") or 0.0)
+            spent.runs += int(each.get("runs") or 0)
 
-    def timed_stages(self) -> list[TimedStage]:
+    @property
+    def in_order(self) -> list[TimedStage]:
+        """The stages, as the compiler runs them."""
         order = {name: number for number, name in enumerate(stages.COMPILER_ORDER)}
-        known = sorted(self.stages, key=lambda name: order.get(name, len(order)))
-        return [_timed_stage(name, self.stages[name]) for name in known]
-
-    def timed_passes(self) -> list[TimedPass]:
-        return [
-            TimedPass(name, stage, round(spent.own, 6), round(spent.total, 6), spent.count)
-            for (name, stage), spent in self.passes.items()
-        ]
-
-
-def _timed_stage(name: str, spent: _Seconds) -> TimedStage:
-    total = max(spent.total, spent.own)
-    return TimedStage(name, round(spent.own, 6), round(total, 6), spent.count)
+        return sorted(self.stages.values(), key=lambda each: order.get(each.stage, len(order)))
 
 
 def _read(recording: Recording) -> _Events:
@@ -341,9 +320,9 @@ def _read(recording: Recording) -> _Events:
     for entry in open_recording(Path(recording.path)).entries():
         event = entry.event
         if isinstance(event, ProcessStart):
-            found.describe(entry.stream, event)
+            found.open[entry.stream] = OpenStages(names_threads=event.names_threads)
         elif isinstance(event, StageStart):
-            found.inside(entry.stream).enter(entry)  # type: ignore[arg-type]
+            found.open[entry.stream].enter(entry)  # type: ignore[arg-type]
         elif isinstance(event, StageEnd):
             found.leave(entry.stream, entry.time, event)
         elif isinstance(event, PassesTimed):
@@ -353,9 +332,6 @@ def _read(recording: Recording) -> _Events:
             texts = tuple(map(str, fields)) if isinstance(fields, list) else ()
             found.keys.append(CacheKey(event.compile, event.key, texts, entry.stream))
     return found
-
-
-# --- nodes, lines, rounds, compilers --------------------------------------------------------------
 
 
 def _nodes(recording: Recording) -> Iterator[TimedNode]:
@@ -432,7 +408,7 @@ def _notes(recording: Recording) -> Iterator[str]:
         yield f"compile {', '.join(failed[:4])} failed half-way; later stages are missing"
 
 
-# --- Runs a program to see where its compile time goes: cold in a new private cache, then warm ----
+# --- running the program --------------------------------------------------------------------------
 
 Say = Callable[[str], None]
 

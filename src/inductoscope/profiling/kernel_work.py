@@ -1,6 +1,10 @@
-"""Floating-point operations of matrix products, convolutions and attention, by their shapes.
+"""The least that a kernel has to do: bytes to read and write, and operations.
 
-The formulas are those of torch.utils.flop_counter: a product and a sum count as two.
+Every input is read once and every output written once. A buffer that is only used inside the
+kernel need not exist. Bytes are torch's own count for each scheduler node, which knows that a
+value may be broadcast or only a part of a buffer be read. Operations of matrix products,
+convolutions and attention follow from their shapes, by the formulas of torch.utils.flop_counter: a
+product and a sum count as two.
 """
 
 from __future__ import annotations
@@ -22,13 +26,8 @@ from inductoscope.profiling.machine import TF32
 from inductoscope.profiling.timings import CONVOLUTIONS, PRODUCTS
 from inductoscope.recording.events import Kernel
 from inductoscope.recording.values import members
-from inductoscope.torch_facts.index_expressions import (
-    NotUnderstood,
-    NoValue,
-    read_expression,
-    type_width,
-    value_of,
-)
+from inductoscope.torch_facts.index_expressions import type_width
+from inductoscope.torch_facts.python_wrappers import number_of
 
 Shape = tuple[int, ...]
 # The number that a recorded size stands for; raises ValueError where it is unknown.
@@ -190,11 +189,7 @@ FORMULAS: Mapping[str, Callable[[Sequence[Any], Shape | None], int]] = {
 }
 
 
-# --- The least that a kernel has to do: bytes to read and write, and operations -------------------
-#
-# Every input is read once and every output written once. A buffer that is only used inside the
-# kernel need not exist. Bytes are torch's own count for each scheduler node, which knows that a
-# value may be broadcast or only a part of a buffer be read.
+# --- kernels --------------------------------------------------------------------------------------
 
 # Functions that take many instructions each: the machine's rate for them is measured.
 FUNCTIONS = (
@@ -252,8 +247,7 @@ class GraphWork:
     @cached_property
     def hints(self) -> dict[str, int]:
         """The sizes that the graph was compiled with."""
-        values = {name: symbol.value for name, symbol in self.memory.symbols.items()}
-        return {name: int(text) for name, text in values.items() if text.lstrip("-").isdecimal()}
+        return self.memory.hints
 
     @cached_property
     def _measured(self) -> dict[str, ScheduledNode]:
@@ -347,8 +341,6 @@ class GraphWork:
 
     @cached_property
     def _widths(self) -> dict[str, int]:
-        from inductoscope.torch_facts.index_expressions import type_width
-
         found = {b.name: type_width(b.dtype) for n in self._measured.values() for b in n.buffers}
         for node in self.join.final.nodes if self.join.final else ():
             value = node.value if isinstance(node.value, dict) else {}
@@ -435,10 +427,7 @@ class GraphWork:
 
 def _value(size: Any, values: Mapping[str, int]) -> int:
     """The number that a size stands for; ValueError where that is not known."""
-    text = str(size)
-    if text.isdecimal():
-        return int(text)
-    try:
-        return value_of(read_expression(text), values)
-    except (NoValue, NotUnderstood) as error:
-        raise ValueError(text) from error
+    found = number_of(str(size), values)
+    if found is None:
+        raise ValueError(size)
+    return found

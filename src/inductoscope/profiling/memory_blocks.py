@@ -1,4 +1,8 @@
-"""Blocks of memory: when each is allocated and freed in a step, and which are there at the peak."""
+"""The memory of a step: when each block is allocated and freed, what it is, and who made it.
+
+Names and times come from the run, the meaning of names from the recording. Beside what was measured
+stands the plan of each wrapper.
+"""
 
 from __future__ import annotations
 
@@ -175,9 +179,7 @@ def timeline(device: DeviceSteps) -> list[tuple[int, int, int]]:
     return sorted(changes)
 
 
-# --- What a block of memory is, such as a weight or a temporary, and who made it ------------------
-#
-# Names and times come from the run, the meaning of names from the recording.
+# --- labels ---------------------------------------------------------------------------------------
 
 SAVED, OUTPUT, TEMPORARY = "saved for backward", "output", "temporary"
 # Allocated by a library's kernel for itself, and by an operation that was not compiled.
@@ -228,6 +230,11 @@ class LabelledGraph:
     def memory(self) -> GraphMemory:
         """The room of every buffer."""
         return read_memory(self.recording, self.compile, self.graph)
+
+    @cached_property
+    def hints(self) -> Mapping[str, int]:
+        """The sizes that the graph was compiled with."""
+        return self.memory.hints
 
     @cached_property
     def _nodes(self) -> Mapping[str, FxNode]:
@@ -281,12 +288,6 @@ class LabelledGraph:
         if itemsize is None or size is None or stride is None:
             return None
         return extent(size, stride) * itemsize
-
-    @cached_property
-    def hints(self) -> Mapping[str, int]:
-        """The sizes that the graph was compiled with."""
-        values = {name: symbol.value for name, symbol in self.memory.symbols.items()}
-        return {name: int(text) for name, text in values.items() if text.lstrip("-").isdecimal()}
 
 
 def recorded_graphs(recording: Recording) -> dict[str, LabelledGraph]:
@@ -402,8 +403,7 @@ def _aot_graph(graph: LabelledGraph, stage: str) -> FxGraph | None:
     return read_graph(graph.recording, found[-1]) if found else None
 
 
-# --------------------------------------------------------------------------------------------------
-# The memory profile of a run: steps with their peaks, blocks with what they are, plans beside.
+# --- the profile of a run -------------------------------------------------------------------------
 
 # A difference of so many bytes matters to nobody.
 _TINY = 4096

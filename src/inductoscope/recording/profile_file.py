@@ -38,7 +38,7 @@ def stored_profile(folder: Path, kind: str) -> Mapping[str, Any]:
     return {}
 
 
-# --- The memory of a device over one step, as `profile --memory` keeps it in a recording ----------
+# --- memory ---------------------------------------------------------------------------------------
 
 
 def alive_at_peak(course: Mapping[str, Any]) -> list[dict[str, Any]]:

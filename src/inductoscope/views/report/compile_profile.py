@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from inductoscope.profiling.compile_growth import MeasuredGrowth, StageGrowth
@@ -14,6 +12,7 @@ from inductoscope.profiling.compile_times import (
     RecordedCosts,
 )
 from inductoscope.views.report.terminal import FAINT, HEADING, WARN, Printer
+from inductoscope.views.report.times import picked, short
 from inductoscope.wording import count_of
 
 _MOST = 5
@@ -51,24 +50,19 @@ def _run_view(run: ColdOrWarmRun) -> dict[str, Any]:
 
 def _growth_view(growth: MeasuredGrowth) -> dict[str, Any]:
     return {
-        "compile": growth.compile,
-        "joined": growth.joined,
-        "error": growth.error,
+        **picked(growth, "compile", "joined", "error"),
         "sizes": [
             {
-                "nodes": cost.nodes,
+                **picked(cost, "nodes", "ended_in"),
                 "seconds": {name: cost.seconds_of(name) for name in cost.stages},
-                "ended_in": cost.ended_in,
             }
             for cost in growth.costs
         ],
         "stages": [
             {
                 "stage": each.stage,
-                "exponent": round(each.exponent, 3),
-                "low": round(each.low, 3),
-                "high": round(each.high, 3),
                 "known": each.is_known,
+                **{k: round(v, 3) for k, v in picked(each, "exponent", "low", "high").items()},
             }
             for each in growth.stages
         ],
@@ -138,60 +132,32 @@ def _print_stages(printer: Printer, costs: RecordedCosts, warm: RecordedCosts | 
 
 
 def _print_parts(printer: Printer, costs: RecordedCosts) -> None:
-    least = _LEAST * costs.compile_seconds
-    _print_rows(
-        printer,
-        "slowest passes (self)",
-        [(each.own_seconds, each.name, each.stage) for each in costs.passes],
-        least,
-    )
-    _print_rows(
-        printer,
-        "slowest nodes to lower",
-        [(n.seconds, f"{n.node} {n.target}", _short(n.source)) for n in costs.nodes],
-        least,
-    )
-    _print_rows(
-        printer,
-        "slowest lines to lower",
-        [(n.seconds, _short(n.source), count_of(n.nodes, "node")) for n in costs.lines],
-        least,
-    )
-    _print_rows(
-        printer,
-        "fusion rounds",
-        [
-            (each.seconds, f"{each.graph} round {each.number}", f"{each.before} → {each.after}")
-            for each in costs.rounds
+    """The slowest of each kind: seconds, what took them, and more about it."""
+    parts: dict[str, list[tuple[float, str, str]]] = {
+        "slowest passes (self)": [(p.own_seconds, p.name, p.stage) for p in costs.passes],
+        "slowest nodes to lower": [
+            (n.seconds, f"{n.node} {n.target}", short(n.source)) for n in costs.nodes
         ],
-        least,
-    )
-    _print_rows(
-        printer,
-        "native compilers (side by side)",
-        [
-            (each.seconds or 0.0, each.kernel, f"{each.tool}, {each.characters >> 10} KiB")
-            for each in costs.natives
+        "slowest lines to lower": [
+            (line.seconds, short(line.source), count_of(line.nodes, "node")) for line in costs.lines
         ],
-        least,
-    )
-
-
-def _print_rows(
-    printer: Printer, title: str, rows: Sequence[tuple[float, str, str]], least: float
-) -> None:
-    shown = [row for row in rows if row[0] >= least][:_MOST]
-    if not shown:
-        return
-    printer.line()
-    printer.line(f"{title}, {len(shown)} of {len(rows)}", style=HEADING)
-    for seconds, name, more in shown:
-        short = name if len(name) <= _NAME else f"{name[: _NAME - 1]}…"
-        printer.line(f"{seconds:>8.3f} s  {short:<{_NAME}}  {more}"[:80].rstrip())
-
-
-def _short(source: str) -> str:
-    return Path(source).name if source else ""
+        "fusion rounds": [
+            (r.seconds, f"{r.graph} round {r.number}", f"{r.before} → {r.after}")
+            for r in costs.rounds
+        ],
+        "native compilers (side by side)": [
+            (n.seconds or 0.0, n.kernel, f"{n.tool}, {n.characters >> 10} KiB")
+            for n in costs.natives
+        ],
+    }
+    for title, rows in parts.items():
+        shown = [row for row in rows if row[0] >= _LEAST * costs.compile_seconds][:_MOST]
+        if shown:
+            printer.line()
+            printer.line(f"{title}, {len(shown)} of {len(rows)}", style=HEADING)
+        for seconds, name, more in shown:
+            cut = name if len(name) <= _NAME else f"{name[: _NAME - 1]}…"
+            printer.line(f"{seconds:>8.3f} s  {cut:<{_NAME}}  {more}"[:80].rstrip())
 
 
 def _print_caches(printer: Printer, which: str, costs: RecordedCosts) -> None:

@@ -20,7 +20,7 @@ from inductoscope.views.report.terminal import (
     WARN,
     Printer,
 )
-from inductoscope.views.report.times import comparison_view, sample_view, time_text
+from inductoscope.views.report.times import comparison_view, picked, sample_view, time_text
 from inductoscope.wording import count_of
 
 _STYLES = {FASTER: GOOD, SLOWER: BAD}
@@ -84,7 +84,7 @@ def _verdict_text(found: Mapping[str, Any]) -> str:
     return f"no difference shown ({interval} times as long)"
 
 
-# --- What autotuning chose and what that is worth, as data and on the terminal --------------------
+# --- autotuning -----------------------------------------------------------------------------------
 
 _SHOWN = 5
 
@@ -106,35 +106,17 @@ def tuning_view(
 
 
 def _operation_view(found: TunedOperation) -> dict[str, Any]:
-    library = found.tuned.library
+    tuned = found.tuned
+    untimed = [choice for choice in tuned.choices if choice.milliseconds is None]
+    about = "name", "description", "milliseconds", "failed", "compile_seconds", "is_generated"
     return {
-        "operation": found.tuned.operation,
-        "graph": found.graph,
-        "source": found.source,
-        "winner": found.tuned.winner,
-        "choices": [
-            {
-                "name": choice.name,
-                "description": choice.description,
-                "milliseconds": choice.milliseconds,
-                "failed": choice.failed,
-                "compile_seconds": choice.compile_seconds,
-                "is_generated": choice.is_generated,
-            }
-            for choice in (*found.tuned.timed, *_untimed(found))
-        ],
-        "spread": found.spread,
-        "library": library.name if library else None,
-        "library_against_winner": found.tuned.gain,
+        **picked(tuned, "operation", "winner"),
+        **picked(found, "graph", "source", "spread", "calls", "regret", "is_slower_than_library"),
+        "choices": [picked(choice, *about) for choice in (*tuned.timed, *untimed)],
+        "library": tuned.library.name if tuned.library else None,
+        "library_against_winner": tuned.gain,
         "winner_in_program": sample_view(found.in_program) if found.in_program.count else None,
-        "calls": found.calls,
-        "regret": found.regret,
-        "is_slower_than_library": found.is_slower_than_library,
     }
-
-
-def _untimed(found: TunedOperation) -> list[Any]:
-    return [choice for choice in found.tuned.choices if choice.milliseconds is None]
 
 
 def print_tuning(printer: Printer, view: Mapping[str, Any]) -> None:
