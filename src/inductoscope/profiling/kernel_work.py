@@ -26,8 +26,7 @@ from inductoscope.profiling.machine import TF32
 from inductoscope.profiling.timings import CONVOLUTIONS, PRODUCTS
 from inductoscope.recording.events import Kernel
 from inductoscope.recording.values import members
-from inductoscope.torch_facts.index_expressions import type_width
-from inductoscope.torch_facts.python_wrappers import number_of
+from inductoscope.torch_facts.index_expressions import number_of, type_width
 
 Shape = tuple[int, ...]
 # The number that a recorded size stands for; raises ValueError where it is unknown.
