@@ -386,7 +386,7 @@ def test_instructions_survive_the_way_through_the_environment() -> None:
 
 def printed(verdict: Verdict) -> str:
     page = io.StringIO()
-    print_verdict(Printer(page), verdict.as_data())
+    print_verdict(Printer(page), verdict)
     return page.getvalue()
 
 

@@ -6,8 +6,7 @@ The graph calls, in this order: cpp_fused_0 (buf0), extern_kernels.addmm (buf1),
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -126,7 +125,7 @@ def test_the_doctor_says_what_is_wrong_at_both_ends_and_how_that_is_known(
     kept = read_verdict(tmp_path)
     assert kept is not None
     assert kept.trail == found
-    print_trail(Printer(), json.loads(json.dumps(asdict(found))))
+    print_trail(Printer(), found)
     printed = [line.strip() for line in capsys.readouterr().out.splitlines()]
     start = printed.index("output 0 is 5 at index [0]")
     assert printed[start + 1].startswith("← buf6 (aten.mul.Tensor")
@@ -207,7 +206,7 @@ def test_a_stored_trail_without_steps_is_not_printed(
     recording = replace(load(stored("exported_package")), path=str(tmp_path))
     view = stored_verdict_view(recording)
     assert view is not None
-    print_stored_verdict(Printer(), view, str(tmp_path))
+    print_stored_verdict(Printer(), str(tmp_path))
     printed = capsys.readouterr().out
     assert "It is wrong." in printed
     assert "Trail" not in printed

@@ -6,7 +6,7 @@ import os
 import platform
 import re
 import signal
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from shlex import quote
 
@@ -44,18 +44,12 @@ def also_fails_in_eager(case: ProgramCase, eager: ProgramRun) -> Verdict:
     why = "The program fails without torch.compile too, so the compiler is not to blame"
     if asks_for_missing_gpu(said):
         why = f"The program asks for a GPU that this machine ({this_machine()}) does not have"
-    result = Verdict(
-        v.NOT_A_BUG,
-        stages.USER,
-        f"{why}{said}",
-        "proven",
-    )
-    result.add(
-        f"exit code {case.first.ending.exit_code} compiled, {eager.ending.exit_code} in eager",
-        "two runs of the program"
-        + (", the second with packages replaced" if case.runs.uses_packages else "")
-        + ("" if case.runs.uses_packages else ", the one in eager without this tool"),
-    )
+    result = Verdict(v.NOT_A_BUG, stages.USER, f"{why}{said}", "proven")
+    with_packages = ", the second with packages replaced"
+    without_tool = ", the one in eager without this tool"
+    how = with_packages if case.runs.uses_packages else without_tool
+    codes = f"exit code {case.first.ending.exit_code} compiled, {eager.ending.exit_code} in eager"
+    result.add(codes, f"two runs of the program{how}")
     result.add("\n".join(last), "what the run in eager printed last")
     if case.random_operations:
         result.add(
@@ -67,7 +61,7 @@ def also_fails_in_eager(case: ProgramCase, eager: ProgramRun) -> Verdict:
 
 
 def _how_it_ended(run: ProgramRun, last_lines: list[str]) -> str:
-    """To go on with after saying that it failed."""
+    """The exception, the signal or the exit code, to follow what failed."""
     if exception := _exception_in(run.output):
         return f": {exception[:200]}"
     if run.ending.signal:
@@ -99,14 +93,11 @@ def _exception_in(output: str) -> str:
 
 def ends_well_without_tool(said: str) -> Verdict:
     """The program ends well on its own."""
-    result = Verdict(
-        v.UNKNOWN,
-        stages.NO_STAGE,
+    text = (
         "The program fails only under inductoscope. It ends well on its own, so nothing is known "
-        "to be wrong with it.",
+        "to be wrong with it."
     )
-    result.add(said[:1500], "seen under the tool")
-    return result
+    return Verdict(v.UNKNOWN, stages.NO_STAGE, text).add(said[:1500], "seen under the tool")
 
 
 def not_always(failed: ProgramRun, other: ProgramRun, how: str) -> Verdict:
@@ -120,15 +111,11 @@ def not_always(failed: ProgramRun, other: ProgramRun, how: str) -> Verdict:
             "SIGKILL ended the program in one run and not in another: somebody sent it, or the "
             "machine ran out of memory."
         )
-    result = Verdict(
-        v.UNKNOWN,
-        stages.NO_STAGE,
-        f"{why} Nothing is known to be wrong with what was compiled.",
-    )
+    text = f"{why} Nothing is known to be wrong with what was compiled."
+    result = Verdict(v.UNKNOWN, stages.NO_STAGE, text)
     codes = f"exit code {failed.ending.exit_code} in one, {other.ending.exit_code} in the other"
     result.add(codes, f"two runs of the program, {how}")
-    result.add(failed.output[-800:], "what the run that failed printed last")
-    return result
+    return result.add(failed.output[-800:], "what the run that failed printed last")
 
 
 def other_random_numbers(case: ProgramCase, *, is_shown: bool) -> Verdict:
@@ -159,6 +146,8 @@ def verdict_at_limit(case: ProgramCase) -> Verdict:
     return result
 
 
+# Verdicts on calls that could not be compared.
+_UNCOMPARED = ("skipped", "eager-fails", "unsteady")
 _AND_ENDED, _AND_RUNNING = ", and the program has ended well", "; the program was still running"
 
 
@@ -183,7 +172,7 @@ def known_so_far(case: ProgramCase, why: str) -> Verdict:
         )
         result = Verdict(v.CLEAN, stages.NO_STAGE, text, "likely")
     _add_uncompared(result, case)
-    result.not_checked = what_was_not_checked(case) if case.recording.compiles else []
+    result.not_checked = list(what_was_not_checked(case)) if case.recording.compiles else []
     return result
 
 
@@ -239,8 +228,7 @@ def nothing_found(case: ProgramCase) -> Verdict:
     for text in case.recording.sizes_tried[:4]:
         result.add(f"right at other sizes that the export admits, too: {text}", "called in a fork")
     _add_uncompared(result, case)
-    result.add(ELSEWHERE, f"this machine: {this_machine()}")
-    return result
+    return result.add(ELSEWHERE, f"this machine: {this_machine()}")
 
 
 def _no_graph_captured(case: ProgramCase) -> Verdict:
@@ -263,7 +251,7 @@ def why_in_eager(recording: Recording) -> str:
 
 def _nothing_compared(case: ProgramCase) -> Verdict:
     compiles = case.recording.compiles
-    first = next(iter(case.checks_that_are("skipped", "eager-fails", "unsteady")), None)
+    first = next(iter(case.checks_that_are(*_UNCOMPARED)), None)
     why = f": {first.text}" if first is not None else ""
     text = (
         "The program ends well, but no call of its "
@@ -282,7 +270,7 @@ def _nothing_compared(case: ProgramCase) -> Verdict:
 
 
 def _add_uncompared(result: Verdict, case: ProgramCase) -> None:
-    for check in case.checks_that_are("skipped", "eager-fails", "unsteady"):
+    for check in case.checks_that_are(*_UNCOMPARED):
         result.add(f"{check.verdict}: {check.text}", check.compile)
 
 
@@ -332,99 +320,66 @@ def asks_for_missing_gpu(output: str) -> bool:
     return any(sign in output for sign in _NO_GPU)
 
 
-# --- What an examination that found nothing did not look at ---------------------------------------
+# --- gaps in the checks of a program in which nothing was found -----------------------------------
 
 # All of them would be no help to a reader.
 _MOST = 4
 
 
-def what_was_not_checked(case: ProgramCase) -> list[str]:
-    """One line for each gap in the checks of the first run; none if there is no gap."""
-    return [
-        *_later_calls(case),
-        *_calls_not_compared(case),
-        *_graphs_never_called(case),
-        *_python_code(case),
-        *_random_values(case),
-        *_memory_of_cpp_wrappers(case),
-        *_own_mistakes(case),
-        *_run_time(case),
-    ]
-
-
-def _run_time(case: ProgramCase) -> list[str]:
-    seconds = case.first.ending.seconds
-    if not case.ends_well or seconds < LONGEST_TO_TIME or not may_be_slower(case.recording):
-        return []
-    return [
-        f"whether compiled calls are slower than eager, as it seems: one run took {seconds:.0f} s "
-        "(inductoscope profile --advise measures it)"
-    ]
-
-
-def _later_calls(case: ProgramCase) -> list[str]:
-    graphs = case.recording.unchecked
-    if not graphs:
-        return []
-    first = case.instructions.calls
-    return [f"calls after the first {first} of {_graphs(graphs)} (--calls checks more)"]
-
-
-def _calls_not_compared(case: ProgramCase) -> list[str]:
-    found = case.checks_that_are("skipped", "eager-fails", "unsteady", OUTSIDE)
-    lines = [f"call {check.call} of graph {check.compile}: {check.text}" for check in found]
-    return _shortened(lines, "call")
-
-
-def _graphs_never_called(case: ProgramCase) -> list[str]:
+def what_was_not_checked(case: ProgramCase) -> Iterator[str]:
+    """One line for each gap in the checks of the first run."""
+    recording, seconds = case.recording, case.first.ending.seconds
+    if recording.unchecked:
+        graphs = _graphs(recording.unchecked)
+        yield f"calls after the first {case.instructions.calls} of {graphs} (--calls checks more)"
+    yield from _shortened(
+        [
+            f"call {check.call} of graph {check.compile}: {check.text}"
+            for check in case.checks_that_are(*_UNCOMPARED, OUTSIDE)
+        ],
+        "call",
+    )
     checked = {check.compile for check in case.checks}
-    compiled = [compile_.id for compile_ in case.recording.compiles if compile_.inductor]
-    never = [name for name in dict.fromkeys(compiled) if name not in checked]
-    return [f"{_graphs(never)}: compiled, but no call was compared"] if never else []
-
-
-def _python_code(case: ProgramCase) -> list[str]:
-    compiles = case.recording.compiles
-    if case.recording.callable_checks:
-        return []
-    if compiles and all(one.flow for one in compiles):
-        return ["whether torch.export captured what the Python code says"]
-    return ["whether Dynamo captured what the Python code says: only its graphs were compared"]
-
-
-def _random_values(case: ProgramCase) -> list[str]:
+    compiled = dict.fromkeys(compile_.id for compile_ in recording.compiles if compile_.inductor)
+    if never := [name for name in compiled if name not in checked]:
+        yield f"{_graphs(never)}: compiled, but no call was compared"
+    yield from _code_and_memory(recording)
     # Dynamo's graphs also have dropouts that are switched off.
-    operations = [name for name in case.random_operations if name.startswith(("aten.", "prims."))]
-    if not operations:
-        return []
-    names = ", ".join(operations[:_MOST])
-    return [f"the random numbers that compiled code draws by itself ({names})"]
+    drawn = [name for name in case.random_operations if name.startswith(("aten.", "prims."))]
+    if drawn:
+        names = ", ".join(drawn[:_MOST])
+        yield f"the random numbers that compiled code draws by itself ({names})"
+    mistakes = [text for process in recording.processes for text in process.hook_errors]
+    yield from _shortened([f"an error in inductoscope: {text}" for text in mistakes], "error")
+    if case.ends_well and seconds >= LONGEST_TO_TIME and may_be_slower(recording):
+        yield (
+            "whether compiled calls are slower than eager, as it seems: one run took "
+            f"{seconds:.0f} s (inductoscope profile --advise measures it)"
+        )
 
 
-def _memory_of_cpp_wrappers(case: ProgramCase) -> list[str]:
-    """Calls of other graphs are repeated in memory where such a read shows."""
-    recording = case.recording
-    if any(compile_.flow for compile_ in recording.compiles):
-        who, owner = "a kernel of a package", "the package"
-    elif has_cpp_wrapper(recording):
+def _code_and_memory(recording: Recording) -> Iterator[str]:
+    """What torch captured, and reads past the end of buffers that a C++ wrapper allocates."""
+    flows = [compile_.flow for compile_ in recording.compiles]
+    if not recording.callable_checks:
+        is_exported = bool(flows) and all(flows)
+        who = "torch.export" if is_exported else "Dynamo"
+        only = "" if is_exported else ": only its graphs were compared"
+        yield f"whether {who} captured what the Python code says{only}"
+    if any(flows) or has_cpp_wrapper(recording):
         who, owner = "a kernel", "a wrapper in C++ (cpp_wrapper=True)"
-    else:
-        return []
-    return [
-        f"whether {who} reads past the end of a buffer that {owner} itself allocates, and is right "
-        "by chance (see also: inductoscope bounds)"
-    ]
+        if any(flows):
+            who, owner = "a kernel of a package", "the package"
+        yield (
+            f"whether {who} reads past the end of a buffer that {owner} itself allocates, and is "
+            "right by chance (see also: inductoscope bounds)"
+        )
 
 
 def has_cpp_wrapper(recording: Recording) -> bool:
     """Whether a graph was compiled with a wrapper in C++."""
     wrappers = (graph.wrapper for one in recording.compiles for graph in one.inductor)
     return any(run_function(recording.payload(digest)) for digest in wrappers if digest)
-
-
-def _own_mistakes(case: ProgramCase) -> list[str]:
-    mistakes = [text for process in case.recording.processes for text in process.hook_errors]
-    return _shortened([f"an error in inductoscope: {text}" for text in mistakes], "error")
 
 
 def _graphs(names: Sequence[str]) -> str:
@@ -451,8 +406,7 @@ def verdict_on_alarm(alarm: Alarm, kept: Path) -> Verdict:
     )
     result.add(alarm.bound, f"compile {alarm.compile}, tested after every shadowed call")
     command = f"inductoscope doctor --kept {quote(str(kept))} SCRIPT [ARGS]"
-    result.add(f"to prove it, run: {command}", "the call is kept")
-    return result
+    return result.add(f"to prove it, run: {command}", "the call is kept")
 
 
 def failure_of_alarm(alarm: Alarm) -> Failure:

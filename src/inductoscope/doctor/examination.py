@@ -60,6 +60,9 @@ class Request:
     hand_over: Callable[[Verdict], Verdict] = lambda verdict: verdict
 
 
+_MOST_EVIDENCE = 4
+
+
 def _import_judges() -> None:
     """What judges a program, imported while that loads torch: the first words come sooner."""
     import inductoscope.doctor.common_verdicts
@@ -240,12 +243,11 @@ class Doctor:
         """The verdict with the fields that every verdict has."""
         from inductoscope.doctor.finding import SearchProgress
         from inductoscope.doctor.hypotheses.packages import note_copies
-        from inductoscope.doctor.stall_evidence import add_diagnosis
         from inductoscope.doctor.trail import trail_or_nothing
 
-        if verdict.verdict == v.HANG:
-            add_diagnosis(verdict, self._request.folder)
         if self._case is not None:
+            if verdict.verdict == v.HANG:
+                _add_diagnosis(verdict, self._case.first)
             verdict.notes = list(dict.fromkeys(self._case.noted))
             note_copies(verdict, self._case)
         if finding is not None and verdict.culprit.kernel:
@@ -263,6 +265,13 @@ class Doctor:
         if verdict.repro is not None and verdict.repro.verified and _is_reportable(verdict):
             verdict.issue = str(self._runs.place / "issue.md")
         return self._request.hand_over(verdict)
+
+
+def _add_diagnosis(verdict: Verdict, run: ProgramRun) -> None:
+    if (why := run.diagnosis) is not None:
+        verdict.add(f"{why.title} ({why.confidence})", "the processes, seen from outside")
+        for line in why.evidence[:_MOST_EVIDENCE]:
+            verdict.add(line)
 
 
 def _stop_at_culprit(verdict: Verdict) -> None:

@@ -46,6 +46,7 @@ from inductoscope.wording import count_of
 
 # What watches and judges a program is imported once that runs, while it loads torch itself.
 if TYPE_CHECKING:
+    from inductoscope.hangs.watch.scene import StallDiagnosis
     from inductoscope.hangs.watch.stall import Stall
     from inductoscope.model.entities import Ending
 
@@ -79,6 +80,8 @@ class ProgramRun:
     over_time: bool = False
     # Ended because all calls that were to be checked had been made, and the user asked for that.
     calls_done: bool = False
+    # Why it stalled, as seen from outside just before it was ended.
+    diagnosis: StallDiagnosis | None = None
 
     @property
     def was_ended(self) -> bool:
@@ -172,9 +175,10 @@ def run_program(
         )
         stream.emit(Launched(pid=child.pid, command=tuple(without_secrets(command))))
         why = _Why.INTERRUPTED
+        followed = FollowedRun(folder, listener)
         try:
             listener.program_runs()
-            why = _watch(child, folder, limits, listener, started, is_checked=instructions.inside)
+            why = _watch(child, followed, limits, is_checked=instructions.inside)
         finally:
             end_child(child)
             is_stopped = why is _Why.ENDED and child.returncode == STOPPED
@@ -185,7 +189,12 @@ def run_program(
     if why is _Why.INTERRUPTED:
         raise ToolFailure("The program was not run to its end: the examination was over.")
     return ProgramRun(
-        ending, folder, why is _Why.STALLED, why is _Why.OVER_TIME, why is _Why.CALLS_DONE
+        ending,
+        folder,
+        why is _Why.STALLED,
+        why is _Why.OVER_TIME,
+        why is _Why.CALLS_DONE,
+        followed.diagnosis,
     )
 
 
@@ -255,25 +264,17 @@ def _is_pipe_or_file(descriptor: int) -> bool:
 
 
 def _watch(
-    child: subprocess.Popen[bytes],
-    folder: Path,
-    limits: RunLimits,
-    listener: Listener,
-    started: float,
-    *,
-    is_checked: bool,
+    child: subprocess.Popen[bytes], followed: FollowedRun, limits: RunLimits, *, is_checked: bool
 ) -> _Why:
     """Wait; pass on what the program's side says; end it if it stalls or takes too long."""
-    from inductoscope.doctor.stall_evidence import keep_diagnosis
     from inductoscope.hangs.watch.stall import Stall, StallWatcher, patience_of_doctor
 
-    watcher = StallWatcher(folder, patience_of_doctor(limits.stall))
-    followed = FollowedRun(folder, listener)
-    investigated = 0.0
+    watcher = StallWatcher(followed.folder, patience_of_doctor(limits.stall))
+    started, investigated = time.monotonic(), 0.0
     while child.poll() is None:
         with contextlib.suppress(subprocess.TimeoutExpired):
             child.wait(_TICK)
-        if listener.is_over():
+        if followed.listener.is_over():
             return _Why.INTERRUPTED
         followed.look()
         if followed.is_investigated:
@@ -292,7 +293,7 @@ def _watch(
         stalls = [event for event in watcher.look() if isinstance(event, Stall)]
         if stalls:
             _ask_for_stacks(stalls)
-            keep_diagnosis(stalls[0], folder)
+            followed.diagnosis = stalls[0].judgement
             return _Why.STALLED
     followed.look()  # What was written last, and what was over before a look.
     return _Why.ENDED
@@ -317,26 +318,27 @@ class FollowedRun:
     """What a running program has recorded so far: passes on what it says and finds."""
 
     def __init__(self, folder: Path, listener: Listener) -> None:
-        self._folder, self._listener = folder, listener
+        self.folder, self.listener = folder, listener
         self._readers: dict[Path, StreamReader] = {}
         self._processes: dict[str, _Process] = {}
         self._verdicts: Counter[str] = Counter()
         self._investigator = 0
         self.finding = FailureFinding()
+        self.diagnosis: StallDiagnosis | None = None
         # When something was said last.
         self.said = time.monotonic()
 
     def look(self) -> None:
         """Read what was written since the last time."""
         known = self.finding
-        for path in stream_paths(self._folder):
+        for path in stream_paths(self.folder):
             reader = self._readers.setdefault(path, StreamReader(path))
             process = self._processes.setdefault(reader.name, _Process())
             for entry in reader.read_new():
                 process.take(entry.event)
                 self._take(entry.event, reader.pid)
         if self.finding is not known:
-            self._listener.finding_grew(self.finding)
+            self.listener.finding_grew(self.finding)
 
     def _take(self, event: Event, pid: int) -> None:
         match event:
@@ -353,7 +355,7 @@ class FollowedRun:
 
     def say(self, text: str) -> None:
         """Pass something on."""
-        self._listener.say(text)
+        self.listener.say(text)
         self.said = time.monotonic()
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -96,10 +97,11 @@ class Verdict:
     finding: FailureFinding | None = None
     headline: Headline = Headline()
 
-    def add(self, what: str, where: str = "") -> None:
-        """One more piece of evidence."""
+    def add(self, what: str, where: str = "") -> Verdict:
+        """Add a piece of evidence, unless it is empty."""
         if what:
             self.evidence.append({"what": what, "where": where})
+        return self
 
     @property
     def is_problem(self) -> bool:
@@ -131,7 +133,11 @@ def keep_verdict(verdict: Verdict, folder: Path) -> None:
 
 def read_verdict(folder: Path) -> Verdict | None:
     """The verdict that an examination left in its recording; None if there is none to read."""
-    data = stored_verdict(folder)
+    return verdict_of(stored_verdict(folder))
+
+
+def verdict_of(data: Mapping[str, Any]) -> Verdict | None:
+    """The verdict that JSON holds; None if it holds none."""
     culprit = members(data.get("culprit"))
     with contextlib.suppress(ValueError):
         return decode(Verdict, {**data, "culprit": {**culprit, "pass_": culprit.get("pass")}})

@@ -17,9 +17,11 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from inductoscope.api import LiveRecording, record
+from inductoscope.doctor.verdict import Verdict, verdict_of
 from inductoscope.errors import InductoscopeError, ToolFailure, UsageError
 from inductoscope.model.fold import load
 from inductoscope.processes.children import GuardedCommand, tool_command, tool_environment
+from inductoscope.recording.values import members
 from inductoscope.views.page.contents import Contents
 from inductoscope.views.page.document import page_text
 from inductoscope.views.plain_text import visible
@@ -146,9 +148,9 @@ def examine(shell: Any, cell: str, wanted: Examination) -> None:
     printed = io.StringIO()
     print_verdict(Printer(printed, is_terminal=False), verdict)
     text = printed.getvalue()
-    if "NameError" in verdict["summary"]:
+    if "NameError" in verdict.summary:
         text += f"\n{_ALONE}\n"
-    show_inline(shell, text, Path(verdict["recording"]) if wanted.with_page else None)
+    show_inline(shell, text, Path(verdict.recording) if wanted.with_page else None)
 
 
 def _script(shell: Any, cell: str, cells: str) -> str:
@@ -187,11 +189,11 @@ def _run(words: list[str]) -> list[str]:
     return said
 
 
-def _read(path: Path, *, without: str) -> dict[str, Any] | None:
+def _read(path: Path, *, without: str) -> Verdict | None:
     """The verdict; the folder of the script is left out, since it is gone."""
     with contextlib.suppress(OSError):
-        found = json.loads(path.read_text("utf-8").replace(without, ""))
-        if not isinstance(found, dict):
+        found = verdict_of(members(json.loads(path.read_text("utf-8").replace(without, ""))))
+        if found is None:
             raise ToolFailure("The doctor's answer cannot be read.")
         return found
     return None

@@ -233,5 +233,5 @@ def _hand_over(verdict: Verdict, json_path: str | None, *, can_resume: bool = Fa
     if json_path and (json_path == "-" or not replace_json(view, json_path)):
         write_json(view, json_path)
     if json_path != "-":
-        print_verdict(Printer(sys.stdout), view, can_resume=can_resume)
+        print_verdict(Printer(sys.stdout), verdict, can_resume=can_resume)
     sys.exit(exit_code(verdict.verdict))

@@ -229,8 +229,7 @@ def _without_place(case: ProgramCase, needed: Sequence[NotedDifference]) -> Verd
     )
     for note in needed[:4]:
         result.add(note.text, f"compile {note.compile}, compared with eager")
-    result.add("the program ends well if these are as in eager", "a run of the program")
-    return result
+    return result.add("the program ends well if these are as in eager", "a run of the program")
 
 
 def wrong_capture(case: ProgramCase) -> Verdict | None:
@@ -356,5 +355,4 @@ def _verdict_on_level(level: CompilerLevel, case: ProgramCase) -> Verdict | None
         f"fails with backend='{level.backend}' in two runs, not without torch.compile in two",
         "runs of the program",
     )
-    result.add(case.first.output[-800:], "what the program printed")
-    return result
+    return result.add(case.first.output[-800:], "what the program printed")

@@ -33,7 +33,7 @@ def clean(case: ProgramCase) -> Verdict | None:
         return None
     result = nothing_found(case)
     if case.recording.compiles:
-        result.not_checked = what_was_not_checked(case)
+        result.not_checked = list(what_was_not_checked(case))
     if case.takes_long:
         result.not_checked.append(
             f"the program without the tool: the first run took {case.first.ending.seconds:.0f} s"
@@ -44,8 +44,7 @@ def clean(case: ProgramCase) -> Verdict | None:
         return None
     well = "the program also ends well without the tool"
     late = "without the tool the program did not end in time"
-    result.add(well if plain.ending.exit_code == 0 else late, "one run")
-    return result
+    return result.add(well if plain.ending.exit_code == 0 else late, "one run")
 
 
 def inductor_random_numbers(case: ProgramCase) -> Verdict | None:
@@ -90,10 +89,9 @@ def _in_the_program(case: ProgramCase) -> Verdict | None:
     if control.ending.exit_code != 0:
         return None
     result = other_random_numbers(case, is_shown=True)
-    result.add(
+    return result.add(
         "fails with the random numbers that Inductor draws, not with those of eager", "two runs"
     )
-    return result
 
 
 def cuda_graphs(case: ProgramCase) -> Verdict | None:

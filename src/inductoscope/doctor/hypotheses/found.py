@@ -151,8 +151,7 @@ def hangs_in_eager(case: ProgramCase) -> Verdict | None:
         "likely",
     )
     result.add(finding.failure.text, "with torch.compile")
-    result.add(f"still running after {eager.ending.seconds:.0f} s", "without torch.compile")
-    return result
+    return result.add(f"still running after {eager.ending.seconds:.0f} s", "without torch.compile")
 
 
 def quick_answer(case: ProgramCase) -> Verdict | None:

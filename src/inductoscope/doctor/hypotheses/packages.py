@@ -55,8 +55,7 @@ def broken_guards(case: ProgramCase) -> Verdict | None:
     checks = "and torch rejects it" if is_rejected else "which does not check it by default"
     result.add(broken, f"the package's own code, {checks}")
     result.add(_what_came_of(case, before), f"call {before.call} of {before.compile}")
-    result.add(_OF_CONSTANTS if broken.startswith(_CONSTANT) else _TO_SEE_IT)
-    return result
+    return result.add(_OF_CONSTANTS if broken.startswith(_CONSTANT) else _TO_SEE_IT)
 
 
 _TO_SEE_IT = (
@@ -151,8 +150,9 @@ def package_from_elsewhere(case: ProgramCase) -> Verdict | None:
     raised = next((c.text for c in case.checks_that_are("error") if c.compile == name), "")
     raised = raised.partition("\n")[0]
     said = raised or "\n".join(last_lines(case.first.output, 3)) or "nothing"
-    result.add(said[:1500], "what the call raised" if raised else "what the program printed last")
-    return result
+    return result.add(
+        said[:1500], "what the call raised" if raised else "what the program printed last"
+    )
 
 
 def _called_last(case: ProgramCase) -> str:
@@ -190,19 +190,13 @@ def two_cpp_libraries(case: ProgramCase) -> Verdict | None:
     again = case.runs.again(traced, "running it once more without the tool, to see where it fails")
     if not again.failed or not _preloaded(case).ended_well:
         return None  # It fails now and then.
-    return _verdict(case, plain, again)
+    return _on_copy_of_library(case, plain, again)
 
 
 # What the verdict blames.
 STATIC = "libstdc++ linked statically"
-# Where only the library was seen, before it was packaged.
-_COMPILED_HERE = "a package that was compiled here"
 # What torch calls so in the error that it raises.
 _CREATE, _CREATE_FAILED = "AOTInductorModelContainerCreateWithDevice", "create_func_("
-
-
-# How Python begins the stack of the thread that a signal ended.
-_ENDED = "Current thread "
 _LOADING = re.compile(r"torch/(_inductor/package/package|export/pt2_archive/_package|_export/)")
 
 
@@ -212,8 +206,8 @@ def _preloaded(case: ProgramCase) -> ProgramRun:
 
 
 def _stack(run: ProgramRun) -> tuple[StackFrame, ...]:
-    """Where a signal ended it, the latest call first."""
-    _, begin, rest = run.output.rpartition(_ENDED)
+    """Where a signal ended it, as Python says, the latest call first."""
+    _, begin, rest = run.output.rpartition("Current thread ")
     return next((thread.frames for _, thread in threads_in(begin + rest)), ()) if begin else ()
 
 
@@ -223,66 +217,33 @@ def _fails_in_loading(run: ProgramRun) -> bool:
     return any(_LOADING.search(frame.file) for frame in _stack(run)[:3])
 
 
-def _fail_alike(plain: ProgramRun, again: ProgramRun) -> bool:
-    """Whether both runs fail in the same way, while a package is loaded."""
+def _on_copy_of_library(case: ProgramCase, plain: ProgramRun, again: ProgramRun) -> Verdict:
     signal = plain.ending.signal
     # Only the second run says where a signal ended it.
-    return (
-        signal == again.ending.signal
-        and _fails_in_loading(again)
-        and (bool(signal) or _fails_in_loading(plain))
-    )
-
-
-def _loaded_there(case: ProgramCase, run: ProgramRun) -> tuple[list[str], list[str]]:
-    """The packages that may be to blame, and the lines that load them.
-
-    Those that are loaded at a line on the way to the failure; all of them if none is.
-    """
-    copies = dict.fromkeys(case.recording.copies_of_cpp_library)
-    frames = _stack(run) if run.ending.signal else frames_in(run.output)
-    lines = {f"{frame.file}:{frame.line}" for frame in frames}
-    there = [copy for copy in copies if copy[1] in lines] or list(copies)
-    names, places = (sorted({item for item in items if item}) for items in zip(*there, strict=True))
-    return names, places
-
-
-def _bring(names: Sequence[str]) -> str:
-    """Packages as a subject, with the verb."""
-    if len(names) > 1:
-        return f"{', '.join(names)} each bring"
-    return f"{names[0] if names else _COMPILED_HERE} brings"
-
-
-def _verdict(case: ProgramCase, plain: ProgramRun, again: ProgramRun) -> Verdict:
+    is_alike = signal == again.ending.signal and (bool(signal) or _fails_in_loading(plain))
     names, places = _loaded_there(case, again)
-    how = f"dies of {signal_name(plain.ending.signal)}" if plain.ending.signal else "fails"
+    how = f"dies of {signal_name(signal)}" if signal else "fails"
     result = Verdict(
         v.CRASH,
         stages.CPP_COMPILE,
-        f"The program {how} because {_bring(names)} a copy of libstdc++, beside "
-        "the one that torch uses: the C++ compiler linked it statically. It is how the package is "
-        "linked, not what it computes.",
-        "proven" if _fail_alike(plain, again) else "likely",
+        f"The program {how} because {_bring(names)} a copy of libstdc++, beside the one that torch "
+        "uses: the C++ compiler linked it statically. It is how the package is linked, not what it "
+        "computes.",
+        "proven" if is_alike and _fails_in_loading(again) else "likely",
         Culprit(
             function=_CREATE if _CREATE_FAILED in plain.output else None,
             config=STATIC,
             source=relative_place(places[0]) if len(places) == 1 else None,
         ),
+        workaround=Workaround(
+            f"start the program with {cpp_library.PRELOAD}",
+            verified=True,
+            code=f"export LD_PRELOAD={shlex.quote(cpp_library.preloaded()['LD_PRELOAD'])}",
+        ),
     )
-    _add_evidence(result, case, plain, again)
-    result.workaround = Workaround(
-        f"start the program with {cpp_library.PRELOAD}",
-        verified=True,
-        code=f"export LD_PRELOAD={shlex.quote(cpp_library.preloaded()['LD_PRELOAD'])}",
-    )
-    return result
-
-
-def _add_evidence(result: Verdict, case: ProgramCase, plain: ProgramRun, again: ProgramRun) -> None:
-    codes = f"{plain.ending.exit_code} and {again.ending.exit_code}"
     result.add(
-        f"exit codes {codes}, and both times 0 with {cpp_library.NAME} loaded first",
+        f"exit codes {plain.ending.exit_code} and {again.ending.exit_code}, and both times 0 with "
+        f"{cpp_library.NAME} loaded first",
         f"four runs of the program without this tool, every other one with {cpp_library.PRELOAD}",
     )
     if again.ending.signal and _fails_in_loading(again):
@@ -295,11 +256,28 @@ def _add_evidence(result: Verdict, case: ProgramCase, plain: ProgramRun, again: 
         f"the run under this tool, which does {cpp_library.CODE} once torch is imported and "
         "before the package is loaded; a program can do the same",
     )
-    result.add(
+    return result.add(
         "to cure it, build the package with a compiler that links libstdc++ dynamically. "
         f"{cpp_library.advice()}",
         "the compilers were asked with -Wl,--trace; no other package was built",
     )
+
+
+def _loaded_there(case: ProgramCase, run: ProgramRun) -> tuple[list[str], list[str]]:
+    """The packages loaded at a line on the way to the failure, or else all; and those lines."""
+    copies = dict.fromkeys(case.recording.copies_of_cpp_library)
+    frames = _stack(run) if run.ending.signal else frames_in(run.output)
+    lines = {f"{frame.file}:{frame.line}" for frame in frames}
+    there = [copy for copy in copies if copy[1] in lines] or list(copies)
+    names, places = (sorted({item for item in items if item}) for items in zip(*there, strict=True))
+    return names, places
+
+
+def _bring(names: Sequence[str]) -> str:
+    """Packages as a subject, with the verb."""
+    if len(names) > 1:
+        return f"{', '.join(names)} each bring"
+    return f"{names[0] if names else 'a package that was compiled here'} brings"
 
 
 def note_copies(result: Verdict, case: ProgramCase) -> None:

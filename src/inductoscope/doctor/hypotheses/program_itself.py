@@ -55,13 +55,12 @@ def refused_nan(case: ProgramCase) -> Verdict | None:
     place = next((c.place for c in case.recording.compiles if c.id == check.compile), None)
     result.culprit.source = relative_place(place) if place else None
     result.add(check.text, f"call {check.call} of {check.compile}")
-    result.add(
+    return result.add(
         "the NaN was there before this call: it was passed in, or eager computes it as well"
         if is_certain
         else "whether this is the NaN that was refused was not seen",
         "torch._inductor.config.nan_asserts, or TORCHINDUCTOR_NAN_ASSERTS=1",
     )
-    return result
 
 
 def _ended_by_refusal(case: ProgramCase) -> bool:
@@ -99,8 +98,7 @@ def input_withheld(case: ProgramCase) -> Verdict | None:
         "< FILE",
         "proven",
     )
-    result.add("EOFError: EOF when reading a line", "what the program printed last")
-    return result
+    return result.add("EOFError: EOF when reading a line", "what the program printed last")
 
 
 # What `input()` raises at the end of standard input.
@@ -196,8 +194,9 @@ def rounding(case: ProgramCase) -> Verdict | None:
         "point has (noise)",
         _inexact(case),
     )
-    result.add("fails the same way, with every graph in eager and rounded differently", "one run")
-    return result
+    return result.add(
+        "fails the same way, with every graph in eager and rounded differently", "one run"
+    )
 
 
 def _inexact(case: ProgramCase) -> list[Check]:

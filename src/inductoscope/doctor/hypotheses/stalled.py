@@ -125,8 +125,7 @@ def never_ends(case: ProgramCase) -> Verdict | None:
             result.summary = f"{said}. Whether it hangs is not known: --time-limit gives it longer."
         for number, function in enumerate(position.functions[:12]):
             result.add(f"called from {function}" if number else f"it was in {function}")
-    result.add(last_stacks(case.first)[-1500:], "the last Python stacks")
-    return result
+    return result.add(last_stacks(case.first)[-1500:], "the last Python stacks")
 
 
 # --- more to compare ------------------------------------------------------------------------------

@@ -182,7 +182,7 @@ def _be_copy(connection: Connection) -> None:
     _copy_itself = os.getpid()
     with contextlib.suppress(BaseException):
         _leave_program(connection)
-        SCOPE.redirect(FindingsAlone(SCOPE.writer.folder))
+        SCOPE.redirect(FindingsAlone(getattr(SCOPE.writer, "folder", None)))
         from inductoscope.inside.search.compiler_imports import import_compiler
 
         import_compiler()

@@ -162,7 +162,7 @@ def print_summary(printer: Printer, view: View) -> None:
     if view["verdict"]:
         from inductoscope.views.report.verdict import print_stored_verdict
 
-        print_stored_verdict(printer, view["verdict"], view["recording"])
+        print_stored_verdict(printer, view["recording"])
     printer.heading(f"inductoscope: {view['headline']}")
     ended = view["state"].partition("the program ended ")[2]
     if ended and not view["headline"].startswith(view["state"]):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from shlex import quote
 from typing import Any
 
 from inductoscope import verdicts as v
-from inductoscope.doctor.verdict import read_verdict
+from inductoscope.doctor.verdict import Verdict, read_verdict
 from inductoscope.model.entities import Recording
+from inductoscope.model.fault_trail import FaultTrail, TrailBuffer
 from inductoscope.views.report.terminal import BAD, FAINT, GOOD, WARN, Printer
 from inductoscope.views.report.times import seconds_text
 from inductoscope.wording import count_of
@@ -20,127 +22,103 @@ _STYLES = {
     v.NOT_INDUCTOR: WARN,
     v.UNKNOWN: WARN,
 }
+# A line, how far it is indented, and its style.
+Line = tuple[str, int, str]
 
 
-def print_verdict(printer: Printer, view: dict[str, Any], *, can_resume: bool = False) -> None:
-    """Print a verdict object."""
+def print_verdict(printer: Printer, verdict: Verdict, *, can_resume: bool = False) -> None:
+    """Print a verdict, section by section; an empty section is left out."""
     printer.line()
-    style = _STYLES.get(view["verdict"], BAD)
-    printer.line(f"{view['verdict']}: {view['summary']}", style=style)
-    if view["partial"]:
+    style = _STYLES.get(verdict.verdict, BAD)
+    printer.line(f"{verdict.verdict}: {verdict.summary}", style=style)
+    if verdict.partial:
         printer.line("The examination is not complete. This is what is known so far.", style=WARN)
         if can_resume:
             printer.line("To go on:")
-            printer.code(f"inductoscope doctor --resume {quote(view['recording'])}", indent=2)
+            printer.code(f"inductoscope doctor --resume {quote(verdict.recording)}", indent=2)
     printer.line()
-    printer.pair("stage", view["stage"])
-    for name, value in view["culprit"].items():
+    printer.pair("stage", verdict.stage)
+    for name, value in vars(verdict.culprit).items():
         if value:
-            printer.pair(name, str(value))
-    printer.pair("confidence", view["confidence"])
-    print_trail(printer, view["trail"])
-    _print_evidence(printer, view)
-    _print_not_checked(printer, view)
-    _print_notes(printer, view)
-    _print_repro(printer, view)
-    _print_workaround(printer, view)
+            printer.pair(name.rstrip("_"), value)
+    printer.pair("confidence", verdict.confidence)
+    print_trail(printer, verdict.trail)
+    _print_section(printer, "Evidence", _evidence(verdict))
+    gaps = ((f"- {text}", 2, "") for text in verdict.not_checked)
+    _print_section(printer, "Not checked", gaps)
+    _print_section(printer, "Notes: differences from eager that are not failures", _notes(verdict))
+    _print_section(printer, "Reproducer", _reproducer(verdict))
+    _print_section(printer, "Workaround", _workaround(verdict))
+    if verdict.workaround is not None and verdict.workaround.verified:
+        printer.code(verdict.workaround.code, indent=4)
     printer.line()
-    if view["issue"]:
-        printer.pair("bug report", view["issue"])
-    printer.pair("recording", view["recording"])
-    if view["output"]:
-        printer.pair("it printed", view["output"])
-    printer.pair("took", f"{view['seconds']:.0f} s, {count_of(view['runs'], 'run')}")
+    if verdict.issue:
+        printer.pair("bug report", verdict.issue)
+    printer.pair("recording", verdict.recording)
+    if verdict.output:
+        printer.pair("it printed", verdict.output)
+    printer.pair("took", f"{verdict.seconds:.0f} s, {count_of(verdict.runs, 'run')}")
 
 
-def _print_evidence(printer: Printer, view: dict[str, Any]) -> None:
-    if not view["evidence"]:
-        return
-    printer.line()
-    printer.heading("Evidence")
-    for item in view["evidence"]:
-        printer.line(f"- {item['what']}", indent=2)
+def _print_section(printer: Printer, heading: str, lines: Iterable[Line]) -> None:
+    for number, (text, indent, style) in enumerate(lines):
+        if not number:
+            printer.line()
+            printer.heading(heading)
+        printer.line(text, indent=indent, style=style)
+
+
+def _evidence(verdict: Verdict) -> Iterator[Line]:
+    for item in verdict.evidence:
+        yield f"- {item['what']}", 2, ""
         if item["where"]:
-            printer.line(item["where"], indent=4, style=FAINT)
-
-
-def _print_not_checked(printer: Printer, view: dict[str, Any]) -> None:
-    if not view["not_checked"]:
-        return
-    printer.line()
-    printer.heading("Not checked")
-    for text in view["not_checked"]:
-        printer.line(f"- {text}", indent=2)
+            yield item["where"], 4, FAINT
 
 
 # All are in the JSON.
 _MOST_NOTES = 6
 
 
-def _print_notes(printer: Printer, view: dict[str, Any]) -> None:
+def _notes(verdict: Verdict) -> Iterator[Line]:
     alike: dict[tuple[str, str], list[str]] = {}
-    for note in view["notes"]:
-        alike.setdefault((note["compile"], note["aspect"]), []).append(note["text"])
-    if not alike:
-        return
-    printer.line()
-    printer.heading("Notes: differences from eager that are not failures")
+    for note in verdict.notes:
+        alike.setdefault((note.compile, note.aspect), []).append(note.text)
     for (compile_id, _), texts in list(alike.items())[:_MOST_NOTES]:
         count = len(texts) - 1
         more = f"; {count_of(count, 'more result')} like it" if count else ""
-        printer.line(f"- {texts[0]} (compile {compile_id}{more})", indent=2)
+        yield f"- {texts[0]} (compile {compile_id}{more})", 2, ""
     if len(alike) > _MOST_NOTES:
-        printer.line(f"and {len(alike) - _MOST_NOTES} more", indent=2, style=FAINT)
+        yield f"and {len(alike) - _MOST_NOTES} more", 2, FAINT
 
 
-def _print_repro(printer: Printer, view: dict[str, Any]) -> None:
-    repro = view["repro"]
-    if repro is None:
-        return
-    printer.line()
-    printer.heading("Reproducer")
-    state = "verified" if repro["verified"] else "NOT verified"
-    printer.line(
-        f"{repro['path']}: {state}, failed {repro['failed']} of {repro['of']} runs in fresh "
-        f"processes; {count_of(repro['nodes'], 'graph node')}",
-        indent=2,
-        style=GOOD if repro["verified"] else WARN,
-    )
+def _reproducer(verdict: Verdict) -> Iterator[Line]:
+    repro = verdict.repro
+    if repro is not None:
+        state = "verified" if repro.verified else "NOT verified"
+        times = f"failed {repro.failed} of {repro.of} runs in fresh processes"
+        text = f"{repro.path}: {state}, {times}; {count_of(repro.nodes, 'graph node')}"
+        yield text, 2, GOOD if repro.verified else WARN
 
 
-def _saving(workaround: dict[str, Any]) -> str:
-    """What it saved in a slow program, beside what was predicted."""
-    saved, predicted = workaround.get("saved"), workaround.get("predicted")
-    if saved is None or saved <= 0:
-        return ""
-    text = f"; saves {seconds_text(saved)}"
-    return text if predicted is None else f"{text}, predicted {seconds_text(predicted)}"
-
-
-def _print_workaround(printer: Printer, view: dict[str, Any]) -> None:
-    found = view["workaround"]
+def _workaround(verdict: Verdict) -> Iterator[Line]:
+    found = verdict.workaround
     if found is None:
         return
-    printer.line()
-    printer.heading("Workaround")
-    works = "measured" if view["verdict"] == v.SLOW else "the program is correct with it"
-    state = works if found["verified"] else "did not help the program"
-    cost = (
-        f"; the compiled call takes {found['slowdown']:.2f} times as long"
-        if found["slowdown"]
-        else ""
-    )
-    printer.line(f"{found['text']} ({state}{cost}{_saving(found)})", indent=2)
-    if found["verified"]:
-        printer.code(found["code"], indent=4)
+    works = "measured" if verdict.verdict == v.SLOW else "the program is correct with it"
+    said = [works if found.verified else "did not help the program"]
+    if found.slowdown:
+        said.append(f"the compiled call takes {found.slowdown:.2f} times as long")
+    if found.saved is not None and found.saved > 0:
+        predicted = found.predicted
+        beside = "" if predicted is None else f", predicted {seconds_text(predicted)}"
+        said.append(f"saves {seconds_text(found.saved)}{beside}")
+    yield f"{found.text} ({'; '.join(said)})", 2, ""
 
 
-# --- What the doctor concluded about a recorded program, in a few lines ---------------------------
-
-View = dict[str, Any]
+# --- in a few lines, among what else a recording holds --------------------------------------------
 
 
-def stored_verdict_view(recording: Recording) -> View | None:
+def stored_verdict_view(recording: Recording) -> dict[str, Any] | None:
     """The main fields; None if the doctor did not examine this program."""
     found = read_verdict(Path(recording.path))
     if found is None:
@@ -150,60 +128,57 @@ def stored_verdict_view(recording: Recording) -> View | None:
     return {name: data[name] for name in names}
 
 
-def print_stored_verdict(printer: Printer, verdict: View, folder: str) -> None:
-    """What the doctor said comes first: it is what the recording was made for."""
-    so_far = " (so far: the examination is not complete)" if verdict["partial"] else ""
-    printer.heading(f"doctor: {verdict['verdict']}{so_far}")
-    printer.line(verdict["summary"], indent=2)
-    print_trail(printer, verdict["trail"])
-    how = "go on" if verdict["partial"] else "evidence"
+def print_stored_verdict(printer: Printer, folder: str) -> None:
+    """The verdict comes first: it is what the recording was made for."""
+    verdict = read_verdict(Path(folder))
+    if verdict is None:
+        return
+    so_far = " (so far: the examination is not complete)" if verdict.partial else ""
+    printer.heading(f"doctor: {verdict.verdict}{so_far}")
+    printer.line(verdict.summary, indent=2)
+    print_trail(printer, verdict.trail)
+    how = "go on" if verdict.partial else "evidence"
     printer.pair(how, f"inductoscope doctor --resume {quote(folder)}")
 
 
-# --- From the fault back to the kernel that is to blame, as text ----------------------------------
-
-TrailView = dict[str, Any]
+# --- from the fault back to the kernel that is to blame -------------------------------------------
 
 # Of a long way, so many steps at each end.
 _MOST_AT_EACH_END = 6
 
 
-def print_trail(printer: Printer, trail: TrailView | None) -> None:
+def print_trail(printer: Printer, trail: FaultTrail | None) -> None:
     """One step after the other, the one that is to blame last; nothing without steps."""
-    if not trail or not trail["steps"]:
-        return
-    printer.line()
-    printer.heading(f"Trail: from the fault back to its cause, in {trail['graph']}")
-    printer.line(trail["fault"], indent=2)
-    if not trail["reaches_fault"]:
-        printer.line("← (how it gets there is not known)", indent=2, style=FAINT)
-    steps = trail["steps"]
-    left_out = len(steps) - 2 * _MOST_AT_EACH_END
-    for number, step in enumerate(steps):
-        if left_out > 0 and _MOST_AT_EACH_END <= number < _MOST_AT_EACH_END + left_out:
-            if number == _MOST_AT_EACH_END:
-                printer.line(f"← {left_out} more", indent=2, style=FAINT)
+    if trail is not None and trail.steps:
+        heading = f"Trail: from the fault back to its cause, in {trail.graph}"
+        _print_section(printer, heading, _trail(trail))
+
+
+def _trail(trail: FaultTrail) -> Iterator[Line]:
+    yield trail.fault, 2, ""
+    if not trail.reaches_fault:
+        yield "← (how it gets there is not known)", 2, FAINT
+    left_out = range(_MOST_AT_EACH_END, len(trail.steps) - _MOST_AT_EACH_END)
+    for number, step in enumerate(trail.steps):
+        if number in left_out:
+            if number == left_out[0]:
+                yield f"← {len(left_out)} more", 2, FAINT
             continue
-        for buffer in step["buffers"]:
-            printer.line(f"← {buffer_text(buffer)}", indent=2)
-        is_last = number == len(steps) - 1
-        call = f", call {step['call']} of {trail['calls']}" if step["call"] else ""
-        printer.line(f"← kernel {step['kernel']}{call}", indent=2, style=BAD if is_last else "")
-    _print_cause(printer, trail)
+        for buffer in step.buffers:
+            yield f"← {_buffer_text(buffer)}", 2, ""
+        call = f", call {step.call} of {trail.calls}" if step.call else ""
+        is_last = step is trail.steps[-1]
+        yield f"← kernel {step.kernel}{call}", 2, BAD if is_last else ""
+    last = trail.steps[-1]
+    if last.buffers:
+        yield f"here it goes wrong: {trail.wrong}", 4, ""
+    if last.reads:
+        yield f"it reads {', '.join(map(_buffer_text, last.reads))}", 4, ""
+    if trail.how:
+        yield trail.how, 4, FAINT
 
 
-def buffer_text(buffer: TrailView) -> str:
+def _buffer_text(buffer: TrailBuffer) -> str:
     """A buffer, with the operation and the line that it comes from."""
-    about = ", ".join(word for word in (buffer["operation"], buffer["source"]) if word)
-    return f"{buffer['name']} ({about})" if about else str(buffer["name"])
-
-
-def _print_cause(printer: Printer, trail: TrailView) -> None:
-    last = trail["steps"][-1]
-    if last["buffers"]:
-        printer.line(f"here it goes wrong: {trail['wrong']}", indent=4)
-    reads = [buffer_text(buffer) for buffer in last["reads"]]
-    if reads:
-        printer.line(f"it reads {', '.join(reads)}", indent=4)
-    if trail["how"]:
-        printer.line(trail["how"], indent=4, style=FAINT)
+    about = ", ".join(word for word in (buffer.operation, buffer.source) if word)
+    return f"{buffer.name} ({about})" if about else buffer.name
