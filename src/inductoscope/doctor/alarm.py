@@ -42,7 +42,7 @@ class Alarm:
 
     @property
     def text(self) -> str:
-        """What is wrong, in a sentence."""
+        """The bias in a sentence."""
         if not math.isfinite(self.bias):
             what = "is NaN or Inf where eager and float64 are finite"
         elif self.direction == "scale":

@@ -24,7 +24,7 @@ _SHORT_RUN = 600.0
 
 @dataclass
 class ProgramCase:
-    """What hypotheses are tested against. A hypothesis may add to `finding`."""
+    """The facts that hypotheses are tested against. A hypothesis may add to `finding`."""
 
     # How the program was run first, and what came of it.
     instructions: Instructions

@@ -359,7 +359,7 @@ def what_was_not_checked(case: ProgramCase) -> Iterator[str]:
 
 
 def _code_and_memory(recording: Recording) -> Iterator[str]:
-    """What torch captured, and reads past the end of buffers that a C++ wrapper allocates."""
+    """Gaps: what torch captured, and reads past the end of buffers that a C++ wrapper allocates."""
     flows = [compile_.flow for compile_ in recording.compiles]
     if not recording.callable_checks:
         is_exported = bool(flows) and all(flows)

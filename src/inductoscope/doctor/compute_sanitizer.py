@@ -1,4 +1,4 @@
-"""What NVIDIA's compute-sanitizer says about a program that loses the GPU.
+"""NVIDIA's compute-sanitizer, asked about a program that loses the GPU.
 
 It names the kernel, the line and the distance to the nearest allocation. It is used where it is
 installed, under a time limit: a program may run many times slower under it.

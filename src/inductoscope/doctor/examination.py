@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Request:
-    """What the user asked for."""
+    """A request of the user."""
 
     command: Sequence[str]
     folder: Path
@@ -64,7 +64,7 @@ _MOST_EVIDENCE = 4
 
 
 def _import_judges() -> None:
-    """What judges a program, imported while that loads torch: the first words come sooner."""
+    """Import the hypotheses while the program loads torch: the first words come sooner."""
     import inductoscope.doctor.common_verdicts
     import inductoscope.doctor.hypotheses
     import inductoscope.doctor.trail  # noqa: F401
@@ -174,7 +174,7 @@ class Doctor:
         return ProgramCase(instructions, *parts, first.finding)
 
     def _examine_kept_call(self, kept: Path, instructions: Instructions) -> Verdict:
-        """What an alarm of the sentinel is about: proven if one call shows it, otherwise likely."""
+        """Examine the call behind an alarm: proven if one call shows it, otherwise likely."""
         from inductoscope.doctor.common_verdicts import failure_of_alarm, verdict_on_alarm
         from inductoscope.doctor.hypotheses import verdict_of_first
 
@@ -230,7 +230,7 @@ class Doctor:
         return self._finished(verdict, finding)
 
     def _case_so_far(self) -> ProgramCase:
-        """What is known of a first run that was interrupted."""
+        """The case, also if its first run was interrupted."""
         if self._case is not None:
             return self._case
         from inductoscope.model.entities import Ending

@@ -39,7 +39,7 @@ class WrongValue:
 
 @dataclass(frozen=True)
 class Failure:
-    """What goes wrong when a candidate is compiled and run."""
+    """A failure of a candidate that is compiled and run."""
 
     kind: str
     text: str
@@ -113,7 +113,7 @@ _SHORT_OF = (
 
 
 def advice_on_machine(failure: Failure) -> str:
-    """What to do about a failure that is the machine's, not the compiler's; "" for any other."""
+    """Advice on a failure that is the machine's, not the compiler's; "" for any other."""
     if failure.kind != ERROR:
         return ""
     said = f"{failure.aspect}: {failure.message} {failure.text}"
@@ -154,7 +154,7 @@ _LOSES_DEVICE = (
 
 
 def device_error(message: str) -> str:
-    """What a GPU says after which the process cannot use it; "" for any other message."""
+    """The error of a GPU after which the process cannot use it; "" for any other message."""
     found = _DEVICE_ERROR.search(message)
     said = found[1].strip() if found else ""
     return said if any(words in said for words in _LOSES_DEVICE) else ""
@@ -207,7 +207,7 @@ class Location:
 
 @dataclass(frozen=True)
 class SuppressingAxis:
-    """What the doctor outside needs to know of an axis, and the one application that matters."""
+    """An axis as the doctor outside knows it, and the one application that matters."""
 
     axis: str
     stage: str

@@ -112,7 +112,7 @@ class Suppressed:
 
 @dataclass(frozen=True)
 class SeenInMemory:
-    """What showed only in guarded memory, or in repeated runs."""
+    """Evidence that showed only in guarded memory, or in repeated runs."""
 
     texts: tuple[str, ...] = ()
     # Which kernel reads memory that is not its own, if that is why it fails.
@@ -192,7 +192,7 @@ class NeededLayout:
 
 @dataclass(frozen=True)
 class CheckedAccess:
-    """What compute-sanitizer says of the reproducer."""
+    """The answer of compute-sanitizer about the reproducer."""
 
     text: str = ""
 
@@ -397,7 +397,7 @@ class FailureFinding:
 
     @property
     def advice(self) -> str:
-        """What to do, where the machine is to blame and not the compiler."""
+        """Advice, where the machine is to blame and not the compiler."""
         return advice_on_machine(self.every(Failure)[0])
 
     @property

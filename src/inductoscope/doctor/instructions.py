@@ -1,4 +1,4 @@
-"""What the doctor asks of a run of the user's program, handed over through the environment."""
+"""Instructions of the doctor for a run of the program, handed over through the environment."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ _ENOUGH = 2.0
 
 
 def headline_of(finding: FailureFinding) -> Headline:
-    """What the evidence says about a failure in a kernel; empty if it decides nothing."""
+    """The operation that the evidence on a failing kernel names; empty if it decides nothing."""
     if not finding.location.kernel:
         return Headline()
     votes = votes_on(finding)
@@ -239,7 +239,7 @@ _BEFORE_KERNELS = (stages.USER, *stages.BEFORE_INDUCTOR, stages.DECOMPOSITION, *
 
 
 def _setting(finding: FailureFinding) -> str | None:
-    """What to disable; preferably something of the stage that is blamed."""
+    """The setting to disable; preferably something of the stage that is blamed."""
     telling = _most_telling_axis(finding)
     if finding.location.stage == stages.INDUCTOR:
         stage = _stage(finding)
@@ -249,7 +249,7 @@ def _setting(finding: FailureFinding) -> str | None:
 
 
 def _called(finding: FailureFinding) -> str:
-    """What the program calls, if eager runs no single operation for it: a loop, a branch."""
+    """The calls of the program, if eager runs no single operation for it: a loop, a branch."""
     return ", ".join(name for name in finding.reduction.calls[:6] if name != "getitem")
 
 

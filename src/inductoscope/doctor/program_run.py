@@ -315,7 +315,7 @@ _DISAGREE = ("wrong", "error")
 
 
 class FollowedRun:
-    """What a running program has recorded so far: passes on what it says and finds."""
+    """The recording of a running program as it grows: passes on what it says and finds."""
 
     def __init__(self, folder: Path, listener: Listener) -> None:
         self.folder, self.listener = folder, listener
@@ -402,7 +402,7 @@ class _Calls:
 
 @dataclass
 class _Process:
-    """What one process of the program has compiled and called."""
+    """Graphs that one process of the program has compiled and called."""
 
     graphs: dict[str, _Calls] = field(default_factory=dict)
     has_ended: bool = False

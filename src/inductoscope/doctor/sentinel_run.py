@@ -35,7 +35,7 @@ _FEWEST_TO_TELL = 30
 
 @dataclass(frozen=True)
 class Shadows:
-    """What the sentinel did in all processes of a run."""
+    """Calls that the sentinel shadowed in all processes of a run."""
 
     # By compile: how often the graph was called when it was last shadowed, and shadowed calls.
     calls: dict[str, int]
@@ -58,7 +58,7 @@ class Shadows:
 
 
 def read_shadows(folder: Path) -> Shadows:
-    """What a recording says about shadowed calls."""
+    """The shadowed calls of a recording."""
     calls: dict[str, int] = {}
     seen_calls: dict[str, set[tuple[str, int]]] = {}
     ended: dict[str, str] = {}

@@ -104,7 +104,7 @@ class WastedCompiles:
 
     @property
     def seconds(self) -> float:
-        """What the compiles after the first took."""
+        """Seconds of the compiles after the first."""
         return sum(compile_.seconds for compile_ in self.compiles)
 
 

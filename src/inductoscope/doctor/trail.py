@@ -60,7 +60,7 @@ def trail_of(finding: FailureFinding, recording: Recording) -> FaultTrail | None
 
 
 def _failing_kernel(failure: Failure, place: Location) -> str:
-    """What dies, hangs or raises: the guilty kernel itself, or one that its buffer leads to."""
+    """The kernel that dies, hangs or raises: the guilty one, or one that its buffer leads to."""
     if failure.kind in (WRONG, NAN):
         return ""
     return failure.function if place.buffer else place.kernel

@@ -50,7 +50,7 @@ class Headline:
 
 @dataclass
 class Culprit:
-    """What is to blame, as far as it is known."""
+    """The culprit, as far as it is known."""
 
     op: str | None = None
     pass_: str | None = None
@@ -62,7 +62,7 @@ class Culprit:
 
 @dataclass
 class Verdict:
-    """What is wrong, where, how it is known, and what to do."""
+    """A verdict: what is wrong, where, how it is known, and what to do."""
 
     verdict: str
     stage: str

@@ -52,7 +52,7 @@ def propose_workarounds(
     pass_names: Sequence[str],
     suppressing: Sequence[tuple[Axis, str]],
 ) -> list[ProposedWorkaround]:
-    """What may help, the least loss first.
+    """Workarounds that may help, the least loss first.
 
     `suppressing` are the axes that suppress the failure, each with the application that matters.
     """

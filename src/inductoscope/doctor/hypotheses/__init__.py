@@ -1,4 +1,4 @@
-"""What may be wrong with a program, in the order in which it is examined.
+"""Hypotheses on what is wrong with a program, in the order in which they are examined.
 
 A hypothesis is a function that examines a case: None says that it does not apply, or is not the
 cause. The first that reaches a verdict ends the examination, so the order matters: a hypothesis may

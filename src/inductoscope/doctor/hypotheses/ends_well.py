@@ -64,7 +64,7 @@ def inductor_random_numbers(case: ProgramCase) -> Verdict | None:
 
 
 def _in_whole_graphs(case: ProgramCase) -> Verdict | None:
-    """What the first run looked for in a large graph's single nodes may need the whole of it."""
+    """Compile large graphs whole: the first run looked at their single nodes only."""
     instructions = replace(case.instructions, random_in_whole_graphs=True)
     again = case.runs.again(instructions, "compiling every graph with Inductor's random numbers")
     case.finding = again.finding

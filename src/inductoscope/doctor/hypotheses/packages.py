@@ -76,7 +76,7 @@ def _harmful(case: ProgramCase) -> Check | None:
 
 
 def _what_came_of(case: ProgramCase, before: Check) -> str:
-    """What came of a call; empty if it is known to be right, or if it is not known."""
+    """The outcome of a call; empty if it is known to be right, or if it is not known."""
     same = _same_call(case, before)
     wrong = next((c.text for c in same if c.verdict in (WRONG_OUTSIDE, "error")), "")
     if wrong:

@@ -239,7 +239,7 @@ def likely_rounding(case: ProgramCase) -> Verdict | None:
 
 
 def unknown_cause(case: ProgramCase) -> Verdict | None:
-    """What remains: the tool hid the failure, or something that was not compared is wrong.
+    """Nothing else remains: the tool hid the failure, or something that was not compared is wrong.
 
     Applies: The program fails compiled and not in eager, and no other hypothesis explains it.
     Runs: Nothing.

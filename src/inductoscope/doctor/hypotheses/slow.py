@@ -217,7 +217,7 @@ def _verdict(case: ProgramCase, results: TrialResults, slow: AgainstEager) -> Ve
 
 
 def _findings(case: ProgramCase, slow: AgainstEager) -> Sequence[RuleFinding]:
-    """What rules found in the compiles of the slow function."""
+    """Findings of rules in the compiles of the slow function."""
     # Python names the script as it was called, the recording in full.
     place = Path(slow.place).absolute()
     compiles = [each for each in case.recording.compiles if each.place and slow.place]
@@ -227,7 +227,7 @@ def _findings(case: ProgramCase, slow: AgainstEager) -> Sequence[RuleFinding]:
 
 
 def _cause(findings: Sequence[RuleFinding], helps: FlipTrial | None) -> RuleFinding | None:
-    """What the change that helps is about."""
+    """The finding that the change which helps is about."""
     if helps is None:
         return None
     about = helps.flip.rule, helps.flip.source
@@ -274,7 +274,7 @@ _HELPS = 0.7
 
 
 def _measured_in_program(case: ProgramCase, suspect: SlowCompile) -> FailureFinding | None:
-    """What compiling the graph alone shows; None if it is in proportion."""
+    """The finding from compiling the graph alone; None if it is in proportion."""
     text = f"compile {suspect.compile} took {suspect.of:.1f} s, {suspect.seconds:.1f} s of it in "
     failure = Failure(SLOW, f"{text}{suspect.stage}", stage=suspect.stage)
     stop = replace(
@@ -317,7 +317,7 @@ def _proven_slow(
 def _seen_in_program(
     case: ProgramCase, finding: FailureFinding, suspect: SlowCompile
 ) -> SlowInProgram:
-    """What the stage took in the program that is slow; another one may have looked so.
+    """Seconds in the program of the stage that is slow; another one may have looked so.
 
     Code generation does in a program's first compile: torch asks what the C++ compiler can do.
     """

@@ -293,7 +293,7 @@ def _by_variable(known: Analysis, condition: ChoiceCondition, rerun: Rerun) -> s
 
 
 def _verdict_on_stuck(known: Analysis, trial: KernelTrial | None, why_not: str) -> Verdict:
-    """What is stuck, what it has in common, and whether it is stuck alone."""
+    """The verdict: the stuck choices, what they have in common, whether one is stuck alone."""
     choices = known.choices
     hangs_alone = trial is not None and trial.outcome == "does not end"
     best = known.conditions[0] if known.conditions else None
@@ -331,7 +331,7 @@ def _summary(known: Analysis, best: ChoiceCondition | None) -> str:
 
 
 def _unfinished(trial: KernelTrial | None) -> str | None:
-    """What a kernel compiled alone was doing when its time was up."""
+    """The step of a kernel compiled alone that was under way when its time was up."""
     if trial is None or trial.outcome != "does not end":
         return None
     worst = trial.worst

@@ -1,4 +1,4 @@
-"""What is being done right now, on a terminal's last line or line by line in a file."""
+"""The step that is under way, on a terminal's last line or line by line in a file."""
 
 from __future__ import annotations
 
