@@ -166,7 +166,7 @@ def _prediction(report: RankReport, kind: str, key: str, sides: tuple[RankSide, 
     is_same_call = called and len(names) == 1
     line = report.first_lines.get((kind, key))
     if line is not None:
-        sides = (_showing(sides[0], line.majority), _showing(sides[1], line.odd), *sides[2:])
+        sides = (_showing(sides[0], line.there), _showing(sides[1], line.here), *sides[2:])
     return Prediction(MISMATCH if is_same_call else HANG, key, sides, called)
 
 

@@ -185,8 +185,8 @@ class FirstLine:
     """The first line in which two texts differ; empty where one has ended."""
 
     number: int
-    odd: str
-    majority: str
+    here: str
+    there: str
 
 
 @dataclass(frozen=True)

@@ -323,8 +323,8 @@ def _divided(
     evidence = [f"{ranks_text(side.ranks)}: {side.text}" for side in sides]
     line = report.first_lines.get((difference.kind, difference.key))
     if line is not None:
-        evidence.append(f"line {line.number}: {line.odd or '(nothing)'}")
-        evidence.append(f"instead of: {line.majority or '(nothing)'}")
+        evidence.append(f"line {line.number}: {line.here or '(nothing)'}")
+        evidence.append(f"instead of: {line.there or '(nothing)'}")
     return Finding(
         title=title,
         is_problem=deadly,

@@ -44,15 +44,7 @@ def logs_view(
         "verdict": answers[0].kind.value if answers else "cannot tell",
         "ranks": None if report is None else ranks_view(report),
         "answers": [_answer(one.answer, one.groups) for one in analysed],
-        "files": [
-            {
-                "path": file.path,
-                "lines": file.lines,
-                "torch_lines": file.torch_lines,
-                "damage": file.damage,
-            }
-            for file in reading.files
-        ],
+        "files": [asdict(file) for file in reading.files],
     }
 
 
@@ -63,15 +55,9 @@ def _answer(answer: Answer, groups: Sequence[AnalysedGroup]) -> View:
         "problem": answer.is_problem,
         "confidence": answer.confidence,
         "stage": answer.stage,
-        "program": {
-            "text": answer.program.text,
-            "log": answer.program.log,
-            "label": answer.program.label,
-            "process": answer.program.process,
-            "run": answer.program.run,
-        },
+        "program": {"text": answer.program.text, **asdict(answer.program)},
         "compile": answer.compile_id,
-        "evidence": [{"place": e.place, "text": e.text} for e in answer.evidence],
+        "evidence": [asdict(line) for line in answer.evidence],
         "advice": list(answer.advice),
         "command": answer.command,
         "notes": list(answer.notes),

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from inductoscope.analysis.ranks.comparing import OddRanks, RankSplit
 from inductoscope.analysis.ranks.decisions import DEADLY, KINDS, Weight
 from inductoscope.analysis.ranks.report import (
     ABOUT_CLOCKS,
-    FirstLine,
     RankPlace,
     RankReport,
     headline,
@@ -64,20 +64,8 @@ def ranks_view(report: RankReport) -> View:
             }
             for one in report.comparison.behind
         ],
-        "stages": [
-            {
-                "stage": one.stage,
-                "ranks": one.ranks,
-                "median": one.median,
-                "slowest": one.slowest,
-                "slowest_rank": one.slowest_rank,
-            }
-            for one in report.stage_times
-        ],
-        "stragglers": [
-            {"rank": s.rank, "stage": s.stage, "seconds": s.seconds, "median": s.median}
-            for s in report.stragglers
-        ],
+        "stages": [asdict(one) for one in report.stage_times],
+        "stragglers": [asdict(one) for one in report.stragglers],
         "clocks": ABOUT_CLOCKS,
         "notes": list(report.notes),
     }
@@ -114,7 +102,7 @@ def _odd(odd: OddRanks, report: RankReport) -> View:
         "here": odd.odd.text,
         "there": odd.majority.text,
         "majority": len(odd.majority.ranks),
-        "first_line": _line(report.first_lines.get((odd.kind, odd.key))),
+        "first_line": _line(report, odd),
         "effect": _effect(odd, deadly=is_deadly(odd)),
         "problem": is_deadly(odd),
         "confidence": "likely" if is_deadly(odd) else "unknown",
@@ -130,16 +118,15 @@ def _split(split: RankSplit, report: RankReport) -> View:
         "decision": split.key,
         "sides": [{"ranks": list(side.ranks), "value": side.text} for side in split.sides],
         "by_rank": split.is_by_rank,
-        "first_line": _line(report.first_lines.get((split.kind, split.key))),
+        "first_line": _line(report, split),
         "effect": _effect(split, deadly=deadly),
         "problem": deadly,
     }
 
 
-def _line(line: FirstLine | None) -> View | None:
-    if line is None:
-        return None
-    return {"number": line.number, "here": line.odd, "there": line.majority}
+def _line(report: RankReport, difference: OddRanks | RankSplit) -> View | None:
+    line = report.first_lines.get((difference.kind, difference.key))
+    return asdict(line) if line is not None else None
 
 
 def _effect(difference: OddRanks | RankSplit, *, deadly: bool) -> str:
