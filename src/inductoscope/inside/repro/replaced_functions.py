@@ -213,7 +213,7 @@ def _own_function(value: Any, own: set[str]) -> FunctionType | None:
     return None
 
 
-# --- The program's own passes over graphs, as text that registers them again ----------------------
+# --- the program's own passes over graphs ---------------------------------------------------------
 
 
 def own_passes_text() -> str:
@@ -244,10 +244,7 @@ def _added(value: Any, parts: SourceParts) -> str:
     return f"{type(value).__name__}()"
 
 
-# --------------------------------------------------------------------------------------------------
-# Decompositions and lowerings in use that are not torch's own: the program has replaced them.
-
-_LOWERING_MODULE = "torch._inductor.lowering"
+# --- decompositions and lowerings in use that are not torch's own ---------------------------------
 
 
 def replaced_parts(operations: Sequence[str]) -> list[ReplacedPart]:
@@ -298,6 +295,6 @@ def told_by_torch(function: Any, names: Set[str]) -> Mapping[str, Any] | None:
     """
     if not isinstance(function, FunctionType) or not names <= {*function.__code__.co_freevars}:
         return None
-    if function.__globals__.get("__name__") != _LOWERING_MODULE:
+    if function.__globals__.get("__name__") != _LOWERING:
         return None
     return inspect.getclosurevars(function).nonlocals

@@ -26,6 +26,8 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import wait
 from typing import Any
 
+import torch
+
 from inductoscope.inside.scope import SCOPE
 from inductoscope.inside.search.hang_limits import ForkProgress, HangPatience
 from inductoscope.inside.search.program_state import current_state
@@ -321,15 +323,11 @@ def is_ready(group: int) -> bool:
 
 def can_fork() -> bool:
     """Whether this process can be forked: not if it uses a GPU, which does not survive a fork."""
-    import torch
-
     return not torch.cuda.is_initialized()
 
 
 def can_fork_alone() -> bool:
     """Whether a fork could run the program's graphs without talking to the program's peers."""
-    import torch
-
     is_one_of_many = torch.distributed.is_available() and torch.distributed.is_initialized()
     return can_fork() and not is_one_of_many
 

@@ -9,7 +9,10 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
+
+import torch
 
 from inductoscope.inside.compare.passes import users_place
 from inductoscope.inside.program_settings import changed_settings
@@ -40,8 +43,6 @@ class TorchState:
     @contextlib.contextmanager
     def entered(self) -> Iterator[None]:
         """Have what belongs to a thread on this one."""
-        import torch
-
         with contextlib.ExitStack() as stack:
             stack.enter_context(torch.set_grad_enabled(self.gradients))
             for name in _DEVICES:
@@ -55,8 +56,6 @@ class TorchState:
 
     def adopt(self) -> None:
         """Have what belongs to a process in this one, for good."""
-        import torch
-
         # A graph names its devices; what the search itself makes belongs in main memory.
         torch.set_default_device(None)
         torch.set_default_dtype(self.default_dtype)
@@ -75,8 +74,6 @@ def _autocast(device: str, dtype: Any) -> Iterator[None]:
 
     Without a dtype it is off.
     """
-    import torch
-
     before = torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)
     torch.set_autocast_enabled(device, dtype is not None)
     if dtype is not None:
@@ -91,8 +88,6 @@ def _autocast(device: str, dtype: Any) -> Iterator[None]:
 
 def current_state() -> TorchState:
     """The settings of this thread and process."""
-    import torch
-
     on = [name for name in _DEVICES if torch.is_autocast_enabled(name)]
     return TorchState(
         gradients=torch.is_grad_enabled(),
@@ -106,8 +101,6 @@ def current_state() -> TorchState:
 
 def _precision() -> str:
     """The precision of matrix products; empty where torch refuses to say it the old way."""
-    import torch
-
     with contextlib.suppress(RuntimeError):
         return str(torch.get_float32_matmul_precision())
     return ""
@@ -121,13 +114,8 @@ def _backends() -> Iterator[tuple[str, Any]]:
 
 
 def _owner(path: str) -> tuple[Any, str]:
-    import torch
-
-    owner: Any = torch.backends
-    *parents, name = path.split(".")
-    for parent in parents:
-        owner = getattr(owner, parent)
-    return owner, name
+    owner, _, name = f"backends.{path}".rpartition(".")
+    return attrgetter(owner)(torch), name
 
 
 # --- Settings of the compiler that a program has changed, compared with a fresh process -----------
