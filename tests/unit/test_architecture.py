@@ -36,17 +36,6 @@ ORDER = (
 
 # Runs in the user's process, where torch is already loaded, or in a child that is to load it.
 INSIDE = "inside/"
-# Imports that point the other way still.
-NOT_YET = {
-    ("doctor/finding", "profiling"),
-    ("inside", "analysis/rules"),
-    ("inside", "doctor"),
-    ("inside", "preflight"),
-    ("inside", "profiling"),
-    ("inside", "pytest_plugin"),
-    ("torch_facts", "model"),
-}
-
 every_file = pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
 
 
@@ -87,8 +76,7 @@ def test_imports_point_one_way(path: Path) -> None:
         package, _, rest = module.partition(".")
         if package == "inductoscope":
             other = room_of(rest.replace(".", "/")) or "__init__"
-            one_way = ORDER.index(other) <= ORDER.index(room(path))
-            assert one_way or (room(path), other) in NOT_YET, f"{place(path)}: {module}"
+            assert ORDER.index(other) <= ORDER.index(room(path)), f"{place(path)}: {module}"
 
 
 def test_every_room_of_the_table_exists() -> None:

@@ -22,7 +22,7 @@ from inductoscope.model.entities import Recording
 from inductoscope.model.memory import GraphMemory
 from inductoscope.processes.children import ChildCall, ChildLimits, ChildResult, run_child
 from inductoscope.recording.values import members
-from inductoscope.targets.work_list import GraphOrder, captured_graphs
+from inductoscope.targets.work_list import GraphOrder, TrialOrder, captured_graphs
 from inductoscope.torch_facts.index_expressions import NotUnderstood, NoValue, value_of
 from inductoscope.wording import count_of
 
@@ -37,23 +37,6 @@ class SizeTrial:
     sizes: Mapping[str, int]
     fails: bool
     text: str
-
-
-@dataclass(frozen=True)
-class TrialOrder:
-    """For the child: a graph as it was recorded, and with sizes in place of the symbols."""
-
-    recorded: GraphOrder
-    # Called one after the other, up to the first that shows a fault.
-    sized: tuple[GraphOrder, ...]
-    # Values that inputs must hold somewhere, by the input's name.
-    values: Mapping[str, int]
-
-
-def trial_order_from(data: Mapping[str, Any]) -> TrialOrder:
-    """The order that was sent as plain data."""
-    sized = tuple(GraphOrder(**graph) for graph in data["sized"])
-    return TrialOrder(GraphOrder(**data["recorded"]), sized, data["values"])
 
 
 def try_broken_sizes(

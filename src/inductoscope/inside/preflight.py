@@ -22,7 +22,7 @@ from typing import Any, NoReturn
 
 from inductoscope.inside.start import InsidePart
 from inductoscope.launch.environment import TARGET_VARIABLE
-from inductoscope.preflight import (
+from inductoscope.preflight.rank_folder import (
     ANY_RANK,
     CALLS,
     MOST_CALLS,

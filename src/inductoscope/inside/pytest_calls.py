@@ -15,13 +15,11 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch.fx import GraphModule
 
-from inductoscope.analysis.rules.endings import compile_error
 from inductoscope.doctor.failure import NAN
 from inductoscope.inside.compare.bug_or_rounding import (
     UNINITIALISED,
@@ -51,7 +49,6 @@ from inductoscope.inside.search.wrong_result_location import (
     places_of,
     source_lines,
 )
-from inductoscope.model.fold import load
 from inductoscope.pytest_plugin.results import (
     ERROR,
     NOT_CHECKED,
@@ -65,7 +62,6 @@ from inductoscope.pytest_plugin.results import (
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.frames import shorten
 from inductoscope.verdicts import (
-    COMPILE_ERROR,
     CRASH,
     NOT_A_BUG,
     NOT_A_NUMBER,
@@ -271,8 +267,6 @@ def forget_wrappers() -> None:
 
 # --- A test that fails because Inductor raised an exception while it compiled ---------------------
 
-_NATIVE = (stages.CPP_COMPILE, stages.TRITON_COMPILE)
-
 
 def inductors_exception(error: BaseException) -> BaseException | None:
     """The exception of Inductor among those that `error` was raised from; None if there is none."""
@@ -301,27 +295,6 @@ def chain_of(error: BaseException) -> Iterator[BaseException]:
             found.add(id(one))
             yield one
             queue += [one.__cause__, one.__context__, getattr(one, "inner_exception", None)]
-
-
-def finding_of_exception(error: BaseException, recording: str) -> SuiteFinding:
-    """The finding of the test's recording, or of the exception alone if there is no other."""
-    said = f"{type(error).__name__}: {error}".partition("\n")[0][:400]
-    finding = SuiteFinding(
-        CRASH,
-        f"Inductor failed to compile a graph: {said}",
-        known_by=["the test failed with this exception, or while it handled it"],
-    )
-    found = compile_error(load(Path(recording))) if recording else ()
-    recorded = [one for one in found if one.is_problem]
-    if not recorded:
-        return finding
-    # The last one: what was raised before did not end the test.
-    last = recorded[-1]
-    finding.verdict = COMPILE_ERROR if last.stage in _NATIVE else CRASH
-    finding.summary, finding.stage, finding.source = last.title, last.stage, last.source
-    finding.compile = last.compile
-    finding.known_by += list(last.evidence)
-    return finding
 
 
 # --- Compares the kept calls of a test with eager, once the test is over --------------------------

@@ -15,13 +15,13 @@ from inductoscope.analysis.ranks.report import (
     is_deadly_split,
     report_on,
 )
-from inductoscope.preflight import MOST_CALLS
 from inductoscope.preflight.rank_files import (
     MessageFault,
     RankFiles,
     message_faults,
     read_rank,
 )
+from inductoscope.preflight.rank_folder import MOST_CALLS
 from inductoscope.preflight.rank_processes import PretendedJob, RankRun
 from inductoscope.wording import count_of
 

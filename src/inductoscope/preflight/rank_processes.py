@@ -24,8 +24,8 @@ from inductoscope.launch.environment import (
     with_parts,
     with_scope,
 )
-from inductoscope.preflight import OBJECTS, OUTPUT, TRACE
 from inductoscope.preflight.rank_files import rank_folder
+from inductoscope.preflight.rank_folder import OBJECTS, OUTPUT, TRACE
 from inductoscope.processes.children import start_group
 from inductoscope.processes.ending import end_child
 

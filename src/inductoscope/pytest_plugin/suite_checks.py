@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from inductoscope.analysis.rules.endings import compile_error
 from inductoscope.errors import InductoscopeError, ToolFailure
 from inductoscope.inside.doctor.checking_agent import KEEPING_WRAPPERS
 from inductoscope.inside.hooks import HOOKS
@@ -31,8 +32,9 @@ from inductoscope.inside.observe import (
     current_compile_id,
     watch,
 )
-from inductoscope.inside.pytest_calls import finding_of_exception, inductors_exception
+from inductoscope.inside.pytest_calls import inductors_exception
 from inductoscope.inside.scope import BROKEN, SCOPE
+from inductoscope.model.fold import load
 from inductoscope.processes.children import start_group, tool_command
 from inductoscope.processes.ending import end_child
 from inductoscope.pytest_plugin.results import (
@@ -45,6 +47,7 @@ from inductoscope.recording.location import create_recording
 from inductoscope.torch_facts import private_names as hooked
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.torch_names import Hook, Wrap
+from inductoscope.verdicts import COMPILE_ERROR, CRASH
 
 if TYPE_CHECKING:
     from inductoscope.inside.pytest_graphs import GraphWatch, SeenInTest
@@ -354,6 +357,30 @@ class DoctorChild:
         if config.pluginmanager.hasplugin("pytest_cov"):
             words.append("--no-cov")
         return words
+
+
+_NATIVE = (stages.CPP_COMPILE, stages.TRITON_COMPILE)
+
+
+def finding_of_exception(error: BaseException, recording: str) -> SuiteFinding:
+    """The finding of the test's recording, or of the exception alone if there is no other."""
+    said = f"{type(error).__name__}: {error}".partition("\n")[0][:400]
+    finding = SuiteFinding(
+        CRASH,
+        f"Inductor failed to compile a graph: {said}",
+        known_by=["the test failed with this exception, or while it handled it"],
+    )
+    found = compile_error(load(Path(recording))) if recording else ()
+    recorded = [one for one in found if one.is_problem]
+    if not recorded:
+        return finding
+    # The last one: what was raised before did not end the test.
+    last = recorded[-1]
+    finding.verdict = COMPILE_ERROR if last.stage in _NATIVE else CRASH
+    finding.summary, finding.stage, finding.source = last.title, last.stage, last.source
+    finding.compile = last.compile
+    finding.known_by += list(last.evidence)
+    return finding
 
 
 # --- The part of the plugin that runs beside the tests, in pytest itself or in a worker of it -----

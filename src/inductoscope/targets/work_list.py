@@ -133,3 +133,20 @@ def _kinds(data: Any) -> Iterator[str]:
             yield device.partition(":")[0]
         for item in data.values():
             yield from _kinds(item)
+
+
+@dataclass(frozen=True)
+class TrialOrder:
+    """For the child: a graph as it was recorded, and with sizes in place of the symbols."""
+
+    recorded: GraphOrder
+    # Called one after the other, up to the first that shows a fault.
+    sized: tuple[GraphOrder, ...]
+    # Values that inputs must hold somewhere, by the input's name.
+    values: Mapping[str, int]
+
+
+def trial_order_from(data: Mapping[str, Any]) -> TrialOrder:
+    """The order that was sent as plain data."""
+    sized = tuple(GraphOrder(**graph) for graph in data["sized"])
+    return TrialOrder(GraphOrder(**data["recorded"]), sized, data["values"])

@@ -31,7 +31,7 @@ class WatchedCompiler:
 def try_sizes(channel: Channel, order: dict[str, Any]) -> None:
     """Run the trial that was ordered, and report what came of it."""
     channel.ready()
-    from inductoscope.doctor.size_trials import trial_order_from
+    from inductoscope.targets.work_list import trial_order_from
 
     wanted = trial_order_from(order)
     import torch  # noqa: F401  (it reads what it is installed with before it is confined)
