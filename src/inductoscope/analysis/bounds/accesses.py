@@ -31,7 +31,7 @@ from inductoscope.analysis.bounds.verdicts import (
     Proven,
     Verdict,
 )
-from inductoscope.model.memory import Room
+from inductoscope.model.memory import GraphMemory, Room
 from inductoscope.model.schedule import IndirectIndex
 from inductoscope.torch_facts.index_expressions import (
     FAILURES,
@@ -263,7 +263,9 @@ class Positions:
 
 def positions(name: str, sizes: AdmittedSizes) -> Iterator[Positions]:
     """The positions of a buffer: as a tensor, then as the memory that it is a view of."""
-    room = _owner(name, sizes)
+    room = owner(name, sizes.memory)
+    if room is None:
+        raise NotUnderstood(f"the size of {name} is not in the recording")
     lengths = tuple(sizes.read(text) for text in room.size)
     strides = tuple(sizes.read(text) for text in room.stride)
     if len(lengths) != len(strides):
@@ -290,17 +292,14 @@ def widest_at(rooms: Sequence[Positions], sizes: Point) -> tuple[int, int]:
     return first, end
 
 
-def _owner(name: str, sizes: AdmittedSizes) -> Room:
-    """The room of a buffer, or of the one that it is another name of."""
-    rooms = sizes.memory.rooms
+def owner(name: str, memory: GraphMemory) -> Room | None:
+    """The room of a buffer, or of the one that it is another name of; None if it is not known."""
     for _ in range(_MOST_NAMES):
-        room = rooms.get(name)
-        if room is None:
-            break
-        if not room.same_as:
+        room = memory.rooms.get(name)
+        if room is None or not room.same_as:
             return room
         name = room.same_as
-    raise NotUnderstood(f"the size of {name} is not in the recording")
+    return None
 
 
 def is_input(name: str, sizes: AdmittedSizes) -> bool:

@@ -1,8 +1,4 @@
-"""Loop bodies that need no proof: fixed sizes, and indices that are sums of loop variables.
-
-Most bodies are like this. Reading them takes a few searches of the text, where a proof takes a
-syntax tree and polynomials: a rule that looks for what is broken passes over them.
-"""
+"""Judges all memory accesses of a recording's kernels, and the types of their indices."""
 
 from __future__ import annotations
 
@@ -10,8 +6,8 @@ import math
 import re
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache, partial
 
 from inductoscope.analysis.bounds.accesses import (
     BodyJudge,
@@ -19,12 +15,14 @@ from inductoscope.analysis.bounds.accesses import (
     PointBudget,
     judge_body,
     judge_parts,
+    owner,
 )
 from inductoscope.analysis.bounds.index_range import IndexedBody, JudgedIndexType, judge_indices
 from inductoscope.analysis.bounds.proof import polynomial, written
 from inductoscope.analysis.bounds.sizes import AdmittedSizes
 from inductoscope.analysis.bounds.verdicts import JudgedAccess, OutOfReach, Verdict
 from inductoscope.model.entities import Compile, InductorGraph, Recording
+from inductoscope.model.join import compiled_graphs
 from inductoscope.model.memory import GraphMemory, Room, read_memory
 from inductoscope.model.schedule import ScheduledNode, read_schedule
 from inductoscope.recording.events import Kernel
@@ -39,6 +37,12 @@ from inductoscope.torch_facts.loop_bodies import read_body
 from inductoscope.torch_facts.stages import AOT_INDUCTOR
 from inductoscope.torch_facts.triton_indices import LARGEST_NARROW, NARROW, read_index_types
 
+# --- loop bodies that need no proof ---------------------------------------------------------------
+#
+# Fixed sizes, and indices that are sums of loop variables: most bodies are like this. Reading them
+# takes a few searches of the text, where a proof takes a syntax tree and polynomials: a rule that
+# looks for what is broken passes over them.
+
 # Each begins with plain text, which is found far faster than the beginning of a line.
 _RANGES = re.compile(r"var_ranges = \{([^{}\n]*)\}\n")
 _LENGTH = re.compile(r"(\w+): ([1-9]\d{0,14})")
@@ -51,7 +55,6 @@ _ANY_ACCESS = (
     *("ops.load", "ops.store", "ops.bucketize", "ops.masked", "ops.check_bounds"),
     "set_indirect",
 )
-_MOST_NAMES = 16
 
 
 @dataclass(frozen=True)
@@ -105,12 +108,12 @@ def _largest(written: str, lengths: Mapping[str, int]) -> int | None:
     return total
 
 
+@dataclass(frozen=True)
 class PlainBuffers:
     """The buffers of a graph, each looked at once."""
 
-    def __init__(self, memory: GraphMemory) -> None:
-        self._memory = memory
-        self._elements: dict[str, int] = {}
+    memory: GraphMemory
+    _elements: dict[str, int] = field(default_factory=dict)
 
     def hold(self, text: str) -> bool:
         """Whether a look tells that a loop body stays in them."""
@@ -121,23 +124,15 @@ class PlainBuffers:
 
     def _elements_of(self, name: str) -> int:
         if name not in self._elements:
-            self._elements[name] = _elements(name, self._memory)
+            self._elements[name] = _elements(owner(name, self.memory))
         return self._elements[name]
 
 
-def _elements(name: str, memory: GraphMemory) -> int:
+def _elements(room: Room | None) -> int:
     """The positions of a buffer; 0 where a look does not tell."""
-    room: Room | None = None
-    for _ in range(_MOST_NAMES):
-        room = memory.rooms.get(name)
-        if room is None or not room.same_as:
-            break
-        name = room.same_as
-    if room is None or room.same_as or len(room.size) != len(room.stride):
+    if room is None or len(room.size) != len(room.stride) or "0" in room.size:
         return 0
     if not all(text.isdecimal() and len(text) < 16 for text in (*room.size, *room.stride)):
-        return 0
-    if "0" in room.size:
         return 0
     pairs = zip(map(int, room.size), map(int, room.stride), strict=True)
     return 1 + sum((size - 1) * stride for size, stride in pairs)
@@ -156,7 +151,7 @@ def fits_plainly(leaves: Iterable[ScheduledNode], texts: Iterable[str], limit: i
     ) and all(count <= limit for count in counts)
 
 
-# --- All memory accesses of a recording's kernels, judged -----------------------------------------
+# --- all memory accesses of a recording's kernels -------------------------------------------------
 
 # Points of loops that are computed for one graph where a proof is not found; a few seconds.
 MOST_POINTS = 2_000_000
@@ -190,21 +185,22 @@ def judge_recording(
     `only_accesses_in_doubt` leaves out bodies that plainly stay in their buffers, and index types.
     """
     until = time.monotonic() + seconds
-    for compile_ in recording.compiles:
-        for graph in compile_.inductor:
-            if graph.scheduled_after or graph.scheduled_before:
-                judged = judge_graph(
-                    recording,
-                    compile_,
-                    graph,
-                    points=points,
-                    until=until,
-                    only_in_doubt=only_accesses_in_doubt,
-                )
-                if not only_accesses_in_doubt:
-                    narrow = tuple(_narrow_kernels(recording, compile_, graph, until))
-                    judged = replace(judged, index_types=narrow)
-                yield judged
+    for compile_, graph in compiled_graphs(recording):
+        if not (graph.scheduled_after or graph.scheduled_before):
+            continue
+        judge = _GraphJudge(recording, compile_, graph, PointBudget(points, until))
+        if only_accesses_in_doubt:
+            yield judge.judged(judge.accesses(only_in_doubt=True))
+        else:
+            yield judge.judged(judge.accesses(), judge.index_types())
+
+
+def judge_graph(
+    recording: Recording, compile_: Compile, graph: InductorGraph, *, points: int, until: float
+) -> JudgedGraph:
+    """The accesses of one graph, without its types of indices."""
+    judge = _GraphJudge(recording, compile_, graph, PointBudget(points, until))
+    return judge.judged(judge.accesses())
 
 
 def judge_index_types(
@@ -212,141 +208,136 @@ def judge_index_types(
 ) -> Iterator[tuple[JudgedGraph, JudgedIndexType]]:
     """Every kernel whose indices of fewer than 64 bits are in doubt; accesses are not judged."""
     until = time.monotonic() + seconds
-    for compile_ in recording.compiles:
-        for graph in compile_.inductor:
-            memory = read_memory(recording, compile_, graph)
-            found = tuple(_narrow_kernels(recording, compile_, graph, until, only_in_doubt=True))
-            judged = JudgedGraph(compile_, graph, memory, (), (), found)
-            for kernel in found:
-                yield judged, kernel
+    for compile_, graph in compiled_graphs(recording):
+        judge = _GraphJudge(recording, compile_, graph, PointBudget(0, until))
+        judged = judge.judged((), judge.index_types(only_in_doubt=True))
+        for kernel in judged.index_types:
+            yield judged, kernel
 
 
 def judged_indices(recording: Recording, graph: InductorGraph) -> Iterator[Expression]:
     """Every index in the loop bodies of a graph."""
-    for node in read_schedule(recording, graph.scheduled_after or graph.scheduled_before):
-        for leaf in node.leaves:
-            try:
-                body = read_body(recording.payload(leaf.body)) if leaf.body else None
-            except (NotUnderstood, *FAILURES):
-                continue
-            if body is not None:
-                yield from (access.index for access in body.accesses)
-                yield from body.ranges.values()
+    for leaf in _leaves(recording, graph):
+        try:
+            body = read_body(recording.payload(leaf.body))
+        except (NotUnderstood, *FAILURES):
+            continue
+        yield from (access.index for access in body.accesses)
+        yield from body.ranges.values()
 
 
-def judge_graph(
-    recording: Recording,
-    compile_: Compile,
-    graph: InductorGraph,
-    *,
-    points: int,
-    until: float,
-    only_in_doubt: bool = False,
-) -> JudgedGraph:
-    """The accesses of one graph, without its types of indices."""
-    memory = read_memory(recording, compile_, graph)
-    sizes, budget = AdmittedSizes(memory), PointBudget(points, until)
+def _leaves(recording: Recording, graph: InductorGraph) -> list[ScheduledNode]:
+    """The scheduler's nodes that have a loop body."""
     scheduled = read_schedule(recording, graph.scheduled_after or graph.scheduled_before)
-    leaves = [leaf for node in scheduled for leaf in node.leaves]
-    kernels = {node: kernel.name for kernel in graph.kernels for node in kernel.nodes}
-    work, buffers = _GraphWork(sizes, budget, {}), PlainBuffers(memory)
-    judged = [
-        access
-        for leaf in leaves
-        if leaf.body and not (only_in_doubt and buffers.hold(recording.payload(leaf.body)))
-        for access in _judge_leaf(recording, leaf, kernels.get(leaf.name, ""), work)
-    ]
-    judged += [
-        JudgedAccess("", "", "", access.operation, access.buffer, str(access.index), verdict)
-        for access, verdict in judge_parts(sizes, budget)
-    ]
-    with_body = {kernels.get(leaf.name, "") for leaf in leaves if leaf.body}
-    others = tuple(k.name for k in graph.kernels if k.name not in with_body)
-    return JudgedGraph(compile_, graph, memory, tuple(judged), others)
+    return [leaf for node in scheduled for leaf in node.leaves if leaf.body]
 
 
-@dataclass(frozen=True)
-class _GraphWork:
-    """State that the loop bodies of a graph share."""
+@dataclass
+class _GraphJudge:
+    """Judges the kernels of one graph."""
 
-    sizes: AdmittedSizes
+    recording: Recording
+    compile: Compile
+    graph: InductorGraph
     budget: PointBudget
-    known: dict[object, Verdict]
+    # Verdicts that loop bodies share: layers of a model repeat.
+    known: dict[object, Verdict] = field(default_factory=dict)
 
+    @cached_property
+    def memory(self) -> GraphMemory:
+        return read_memory(self.recording, self.compile, self.graph)
 
-def _judge_leaf(
-    recording: Recording, leaf: ScheduledNode, kernel: str, work: _GraphWork
-) -> Iterator[JudgedAccess]:
-    text = recording.payload(leaf.body)
-    try:
-        if work.budget.is_late:
-            raise OutOfTime
-        body = read_body(text)
-        judged = list(judge_body(body, work.sizes, leaf.indirect, work.budget, work.known))
-    except (NotUnderstood, OutOfTime, *FAILURES) as why:
-        lost = OutOfReach(_why_lost(why))
-        yield JudgedAccess(kernel, leaf.name, "", "", "", "", lost, leaf.origins)
-        return
-    written = _written_indices(text)
-    for access, verdict in judged:
-        yield JudgedAccess(
-            kernel=kernel,
-            node=leaf.name,
-            line=access.line,
-            operation=access.operation,
-            buffer=access.buffer,
-            index=written.get((access.operation, access.line), str(access.index)),
-            verdict=verdict,
-            origins=leaf.origins,
+    @cached_property
+    def leaves(self) -> list[ScheduledNode]:
+        return _leaves(self.recording, self.graph)
+
+    @cached_property
+    def kernels(self) -> dict[str, str]:
+        """The kernel that each scheduler node became."""
+        return {node: kernel.name for kernel in self.graph.kernels for node in kernel.nodes}
+
+    def judged(
+        self, accesses: Iterable[JudgedAccess], index_types: Iterable[JudgedIndexType] = ()
+    ) -> JudgedGraph:
+        with_body = {self.kernels.get(leaf.name, "") for leaf in self.leaves}
+        others = tuple(k.name for k in self.graph.kernels if k.name not in with_body)
+        return JudgedGraph(
+            self.compile, self.graph, self.memory, tuple(accesses), others, tuple(index_types)
         )
 
+    # --- accesses ---------------------------------------------------------------------------------
 
-def _narrow_kernels(
-    recording: Recording,
-    compile_: Compile,
-    graph: InductorGraph,
-    until: float,
-    *,
-    only_in_doubt: bool = False,
-) -> Iterator[JudgedIndexType]:
-    """Kernels whose text has indices of 32 bits, judged."""
-    memory = read_memory(recording, compile_, graph)
-    scheduled = read_schedule(recording, graph.scheduled_after or graph.scheduled_before)
-    leaves = {leaf.name: leaf for node in scheduled for leaf in node.leaves if leaf.body}
-    order = {name: number for number, name in enumerate(leaves)}
-    for kernel in graph.kernels:
-        inside = [leaves[n] for n in sorted(order.keys() & kernel.nodes, key=order.__getitem__)]
-        if not inside or (only_in_doubt and _fits_plainly(recording, inside)):
-            continue
-        types = read_index_types(recording.payload(kernel.payload), kernel.language)
-        if types is not None:
-            bodies = partial(_indexed_bodies, recording, kernel, inside, PointBudget(0, until))
-            is_checked = compile_.flow != AOT_INDUCTOR
-            verdict = judge_indices(types, bodies, memory, guards_are_checked=is_checked)
-            yield JudgedIndexType(kernel.name, NARROW, verdict, kernel.origins)
+    def accesses(self, *, only_in_doubt: bool = False) -> Iterator[JudgedAccess]:
+        """Every access; those that plainly stay in their buffers may be left out."""
+        sizes, buffers = AdmittedSizes(self.memory), PlainBuffers(self.memory)
+        for leaf in self.leaves:
+            text = self.recording.payload(leaf.body)
+            if not (only_in_doubt and buffers.hold(text)):
+                yield from self._of_leaf(leaf, text, sizes)
+        for access, verdict in judge_parts(sizes, self.budget):
+            index = str(access.index)
+            yield JudgedAccess("", "", "", access.operation, access.buffer, index, verdict)
 
+    def _of_leaf(
+        self, leaf: ScheduledNode, text: str, sizes: AdmittedSizes
+    ) -> Iterator[JudgedAccess]:
+        kernel = self.kernels.get(leaf.name, "")
+        try:
+            if self.budget.is_late:
+                raise OutOfTime
+            body = read_body(text)
+            judged = list(judge_body(body, sizes, leaf.indirect, self.budget, self.known))
+        except (NotUnderstood, OutOfTime, *FAILURES) as why:
+            said = why if isinstance(why, (NotUnderstood, OutOfTime)) else type(why).__name__
+            lost = OutOfReach(str(why) if isinstance(why, OutOfTime) else f"not understood: {said}")
+            yield JudgedAccess(kernel, leaf.name, "", "", "", "", lost, leaf.origins)
+            return
+        printed = _printed_indices(text)
+        for access, verdict in judged:
+            yield JudgedAccess(
+                kernel=kernel,
+                node=leaf.name,
+                line=access.line,
+                operation=access.operation,
+                buffer=access.buffer,
+                index=printed.get((access.operation, access.line), str(access.index)),
+                verdict=verdict,
+                origins=leaf.origins,
+            )
 
-def _fits_plainly(recording: Recording, leaves: list[ScheduledNode]) -> bool:
-    texts = [recording.payload(leaf.body) for leaf in leaves]
-    return fits_plainly(leaves, texts, LARGEST_NARROW)
+    # --- types of indices -------------------------------------------------------------------------
 
+    def index_types(self, *, only_in_doubt: bool = False) -> Iterator[JudgedIndexType]:
+        """Kernels whose text has indices of 32 bits; those that plainly fit may be left out."""
+        places = {leaf.name: place for place, leaf in enumerate(self.leaves)}
+        for kernel in self.graph.kernels:
+            own = sorted(places[node] for node in kernel.nodes if node in places)
+            inside = [self.leaves[place] for place in own]
+            texts = [self.recording.payload(leaf.body) for leaf in inside]
+            if not inside or (only_in_doubt and fits_plainly(inside, texts, LARGEST_NARROW)):
+                continue
+            types = read_index_types(self.recording.payload(kernel.payload), kernel.language)
+            if types is not None:
+                bodies = partial(self._indexed_bodies, kernel, inside)
+                is_checked = self.compile.flow != AOT_INDUCTOR
+                verdict = judge_indices(types, bodies, self.memory, guards_are_checked=is_checked)
+                yield JudgedIndexType(kernel.name, NARROW, verdict, kernel.origins)
 
-def _indexed_bodies(
-    recording: Recording,
-    kernel: Kernel,
-    leaves: list[ScheduledNode],
-    budget: PointBudget,
-    sizes: AdmittedSizes,
-) -> Iterator[IndexedBody]:
-    for leaf in leaves:
-        if budget.is_late:
-            raise OutOfTime
-        lines: dict[str, tuple[str, ...]] = {}
-        for node, operation, line in kernel.lines:
-            if node == leaf.name:
-                lines[operation] = (*lines.get(operation, ()), line)
-        judge = BodyJudge(read_body(recording.payload(leaf.body)), sizes, leaf.indirect, budget)
-        yield IndexedBody(judge, _counts(leaf, sizes), lines)
+    def _indexed_bodies(
+        self, kernel: Kernel, leaves: list[ScheduledNode], sizes: AdmittedSizes
+    ) -> Iterator[IndexedBody]:
+        # Proofs only: no points are computed.
+        budget = replace(self.budget, points=0)
+        for leaf in leaves:
+            if budget.is_late:
+                raise OutOfTime
+            lines: dict[str, tuple[str, ...]] = {}
+            for node, operation, line in kernel.lines:
+                if node == leaf.name:
+                    lines[operation] = (*lines.get(operation, ()), line)
+            body = read_body(self.recording.payload(leaf.body))
+            judge = BodyJudge(body, sizes, leaf.indirect, budget)
+            yield IndexedBody(judge, _counts(leaf, sizes), lines)
 
 
 def _counts(leaf: ScheduledNode, sizes: AdmittedSizes) -> tuple[Expression, Expression]:
@@ -358,13 +349,7 @@ def _counts(leaf: ScheduledNode, sizes: AdmittedSizes) -> tuple[Expression, Expr
     return pointwise, reduction
 
 
-def _why_lost(why: Exception) -> str:
-    if isinstance(why, OutOfTime):
-        return str(why)
-    return f"not understood: {why if isinstance(why, NotUnderstood) else type(why).__name__}"
-
-
-def _written_indices(text: str) -> dict[tuple[str, str], str]:
+def _printed_indices(text: str) -> dict[tuple[str, str], str]:
     """The index of each line as torch printed it."""
     indices: dict[str, str] = {}
     names: dict[str, str] = {}
