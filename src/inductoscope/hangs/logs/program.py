@@ -170,26 +170,18 @@ class AutotuneFold:
     """Builds groups from log lines, of one program."""
 
     def __init__(self) -> None:
-        self._open: OrderedDict[int, Group] = OrderedDict()
+        self._open: list[Group] = []
         self._over: list[Group] = []
-        self._forgotten = 0
-        self._number = 0
         self._awaited: dict[str, Group] = {}
         self._operation: dict[str, tuple[str, str]] = {}
         self._waiting: dict[str, Origin] = {}
         self._error: dict[str, str] = {}
-        self.choices_seen = 0
 
     @property
     def groups(self) -> list[Group]:
         """All that are kept, in the order in which they began."""
-        found = [*self._over, *self._open.values()]
+        found = [*self._over, *self._open]
         return sorted(found, key=lambda group: group.origin.line)
-
-    @property
-    def over(self) -> int:
-        """How many groups are over."""
-        return len(self._over) + self._forgotten
 
     def take(self, text: str, origin: Origin) -> bool:
         """Take one message; False if it says nothing about autotuning."""
@@ -227,10 +219,10 @@ class AutotuneFold:
         choice = whole_choice(text)
         if choice is not None:
             return choice
-        known = {c for g in self._open.values() for c in g.choices if c.startswith(text)}
+        known = {c for g in self._open for c in g.choices if c.startswith(text)}
         if len(known) == 1:
             return known.pop()
-        group = self._awaited_group(origin) or next(reversed(self._open.values()), None)
+        group = self._awaited_group(origin) or next(reversed(self._open), None)
         if group is not None:
             group.cut += 1
         return None
@@ -238,14 +230,13 @@ class AutotuneFold:
     # --- which group ------------------------------------------------------------------------------
 
     def _begin(self, origin: Origin) -> Group:
-        self._number += 1
         group = Group(origin=origin, last=origin)
-        self._open[self._number] = group
+        self._open.append(group)
         return group
 
     def _latest(self, origin: Origin) -> Group:
         """The group that a submission belongs to: the last one of its compile."""
-        for group in reversed(self._open.values()):
+        for group in reversed(self._open):
             if group.origin.compile_id == origin.compile_id and group.stage is GroupState.SUBMITTED:
                 return group
         return self._begin(origin)
@@ -255,12 +246,11 @@ class AutotuneFold:
         waiting = self._awaited.get(origin.compile_id)
         if waiting is not None and text in waiting.choices:
             return waiting
-        groups = list(self._open.values())
-        holding = [group for group in groups if text in group.choices]
+        holding = [group for group in self._open if text in group.choices]
         same = [g for g in holding if g.origin.compile_id == origin.compile_id]
         if same or holding:
             return (same or holding)[0]
-        return waiting or (groups[-1] if groups else self._begin(origin))
+        return waiting or (self._open[-1] if self._open else self._begin(origin))
 
     def _state(self, group: Group, text: str, origin: Origin) -> ChoiceState:
         group.last = origin
@@ -272,9 +262,6 @@ class AutotuneFold:
         return state
 
     # --- handlers ---------------------------------------------------------------------------------
-
-    def _choices(self, values: tuple[str, ...], origin: Origin) -> None:
-        self.choices_seen += 1
 
     def _group(self, values: tuple[str, ...], origin: Origin) -> None:
         group = self._begin(origin)
@@ -289,13 +276,12 @@ class AutotuneFold:
 
     def _started(self, values: tuple[str, ...], origin: Origin) -> None:
         group = next(
-            (g for g in reversed(self._open.values()) if values[0] in g.choices),
+            (g for g in reversed(self._open) if values[0] in g.choices),
             None,
         )
         if group is None:
             # The thread may be faster than the one that submits.
-            groups = list(self._open.values())
-            group = groups[-1] if groups else self._begin(origin)
+            group = self._open[-1] if self._open else self._begin(origin)
         state = self._state(group, values[0], origin)
         group.starts += 1
         if state.progress is Progress.SUBMITTED:
@@ -357,7 +343,7 @@ class AutotuneFold:
             self._await(candidates[0], origin)
 
     def _candidates(self, origin: Origin) -> list[Group]:
-        mine = [g for g in self._open.values() if g.origin.compile_id == origin.compile_id]
+        mine = [g for g in self._open if g.origin.compile_id == origin.compile_id]
         return [g for g in mine if g.stage is GroupState.SUBMITTED]
 
     def _await(self, group: Group, origin: Origin) -> None:
@@ -381,9 +367,6 @@ class AutotuneFold:
 
     def _awaited_group(self, origin: Origin) -> Group | None:
         return self._awaited.get(origin.compile_id)
-
-    def _complete(self, values: tuple[str, ...], origin: Origin) -> None:
-        """Names no choice, so it says nothing that the later line does not."""
 
     def _precompiled(self, values: tuple[str, ...], origin: Origin) -> None:
         self._waiting.pop(origin.compile_id, None)
@@ -419,23 +402,20 @@ class AutotuneFold:
         group.stage = GroupState.OVER
         for compile_id in [key for key, value in self._awaited.items() if value is group]:
             del self._awaited[compile_id]
-        for number in [key for key, value in self._open.items() if value is group]:
-            del self._open[number]
-            self._over.append(group)
-        if len(self._over) > _MOST_OVER:
-            self._forgotten += 1
-            del self._over[0]
+        if any(one is group for one in self._open):
+            self._open = [one for one in self._open if one is not group]
+            self._over = [*self._over, group][-_MOST_OVER:]
 
     def compile_is_over(self, compile_id: str) -> None:
         """The compile finished, so torch waits for none of its groups."""
-        for group in [g for g in self._open.values() if g.origin.compile_id == compile_id]:
+        for group in [g for g in self._open if g.origin.compile_id == compile_id]:
             self._finish(group)
         self._waiting.pop(compile_id, None)
 
     def printed_table(self) -> None:
         """The table of results: printed by no compile in particular, after a benchmark."""
-        measured = [g for g in self._open.values() if g.stage is GroupState.BENCHMARKING]
-        measured = measured or [g for g in self._open.values() if g.stage is GroupState.AWAITED]
+        measured = [g for g in self._open if g.stage is GroupState.BENCHMARKING]
+        measured = measured or [g for g in self._open if g.stage is GroupState.AWAITED]
         if len(measured) == 1:
             self._finish(measured[0])
 
@@ -446,7 +426,7 @@ class AutotuneFold:
             if benchmarking
             else (GroupState.AWAITED, GroupState.COMPILED)
         )
-        return any(group.stage in waits for group in self._open.values())
+        return any(group.stage in waits for group in self._open)
 
     def unclear_waits(self) -> Iterator[tuple[Origin, list[Group]]]:
         """Waits for which the log does not name the group."""
@@ -477,7 +457,6 @@ _NAMES_A_CHOICE = (
 )
 _Handler = Callable[[AutotuneFold, tuple[str, ...], Origin], None]
 _HANDLERS: dict[LineMeaning, _Handler] = {
-    LineMeaning.CHOICES: AutotuneFold._choices,
     LineMeaning.GROUP: AutotuneFold._group,
     LineMeaning.SUBMITTED_TO_POOL: AutotuneFold._submitted_to_pool,
     LineMeaning.SUBMITTED_TO_THREAD: AutotuneFold._submitted,
@@ -489,7 +468,6 @@ _HANDLERS: dict[LineMeaning, _Handler] = {
     LineMeaning.TIME_OUT: AutotuneFold._time_out,
     LineMeaning.OPERATION: AutotuneFold._next_operation,
     LineMeaning.WAITING: AutotuneFold._wait,
-    LineMeaning.COMPLETE: AutotuneFold._complete,
     LineMeaning.PRECOMPILED: AutotuneFold._precompiled,
     LineMeaning.BENCHMARKING: AutotuneFold._benchmarking,
     LineMeaning.BENCHMARKED: AutotuneFold._benchmarked,
@@ -528,7 +506,6 @@ class TracedCompile:
     """What the trace says of one compile id."""
 
     compile_id: str
-    function: str = ""
     open: list[Phase] = field(default_factory=list)
     # The last phase that held no other.
     innermost: Phase | None = None
@@ -663,7 +640,6 @@ class CompileProgress:
     compile_id: str
     last: Seen
     last_seen: dict[LineMeaning, Seen] = field(default_factory=dict)
-    function: str = ""
     # Whether the log would show its end.
     telling: bool = False
 
@@ -708,7 +684,6 @@ class ProgramFold:
         self.number_of_errors = 0
         self.settings: dict[str, bool] = {}
         self.last_seen: dict[LineMeaning, Seen] = {}
-        self.compiles_done = 0
         self._compiles: OrderedDict[str, CompileProgress] = OrderedDict()
         self._error_key: tuple[str, str] | None = None
         self._went_on = False
@@ -836,10 +811,6 @@ class ProgramFold:
             self._forget()
         if not _same_message(compile_.last, seen):
             compile_.last = seen
-        if meaning is LineMeaning.INDUCTOR_DONE:
-            self.compiles_done += 1
-        if meaning is LineMeaning.TRACING:
-            compile_.function = seen.text.partition("start tracing ")[2]
         if meaning in _BOUNDS or _is_telling(line):
             compile_.telling = True
         if meaning is not None:
