@@ -12,8 +12,8 @@ import struct
 import zipfile
 import zlib
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path, PurePosixPath
 
 from inductoscope.errors import UnreadablePackage
@@ -31,86 +31,66 @@ _AGAIN = "Copy or build it again."
 
 
 @dataclass(frozen=True)
-class PackageMember:
-    """One file of a package."""
-
-    name: str  # its path inside the package, without the folder that holds everything
-    size: int
-    offset: int  # of its local header
-    packed: int
-    is_stored: bool
-    checksum: int
-    stored_name: str
-
-
-@dataclass(frozen=True)
 class Archive:
     """The members of a zip, which is kept open in memory, not on disk."""
 
     path: Path
-    root: str
-    members: tuple[PackageMember, ...]
+    # By their paths inside the package, without the folder that holds everything.
+    members: Mapping[str, zipfile.ZipInfo]
     _bytes: mmap.mmap = field(repr=False, compare=False)
 
-    def find(self, name: str) -> PackageMember | None:
-        """The member of this name."""
-        return self._by_name.get(name)
-
-    @cached_property
-    def _by_name(self) -> dict[str, PackageMember]:
-        return {member.name: member for member in reversed(self.members)}
-
-    def data(self, member: PackageMember) -> memoryview:
+    def data(self, name: str) -> memoryview:
         """The bytes of a member; of a stored one they are not copied."""
-        start = self._start(member)
-        packed = memoryview(self._bytes)[start : start + member.packed]
-        if len(packed) < member.packed:
-            raise damaged(self.path, f"{member.name} is cut off")
-        if member.is_stored:
+        member = self.members[name]
+        start = self._start(name, member.header_offset)
+        packed = memoryview(self._bytes)[start : start + member.compress_size]
+        if len(packed) < member.compress_size:
+            raise damaged(self.path, f"{name} is cut off")
+        if member.compress_type == zipfile.ZIP_STORED:
             return packed
-        if member.size > _MOST_UNPACKED:
-            raise damaged(self.path, f"{member.name} is compressed and too large to be unpacked")
-        return memoryview(_inflated(self.path, member, packed))
+        if member.file_size > _MOST_UNPACKED:
+            raise damaged(self.path, f"{name} is compressed and too large to be unpacked")
+        return memoryview(_inflated(self.path, name, packed, member.file_size))
 
     def text(self, name: str, most: int = _MOST_TEXT) -> str | None:
         """A member as text; None if there is none of this name. `most` is in bytes."""
-        member = self.find(name)
+        member = self.members.get(name)
         if member is None:
             return None
-        if member.size > most:
-            raise damaged(self.path, f"{name} has {member.size:,} bytes, too many for a text")
-        return bytes(self.data(member)).decode("utf-8", "replace")
+        if member.file_size > most:
+            raise damaged(self.path, f"{name} has {member.file_size:,} bytes, too many for a text")
+        return bytes(self.data(name)).decode("utf-8", "replace")
 
     def check(self) -> None:
         """Compare every member with its checksum."""
-        for member in self.members:
-            data, found = self.data(member), 0
+        for name, member in self.members.items():
+            data, found = self.data(name), 0
             for start in range(0, len(data), _CHUNK):
                 found = zlib.crc32(data[start : start + _CHUNK], found)
-            if found != member.checksum:
-                raise damaged(self.path, f"the checksum of {member.name} does not match its bytes")
+            if found != member.CRC:
+                raise damaged(self.path, f"the checksum of {name} does not match its bytes")
 
-    def _start(self, member: PackageMember) -> int:
-        header = self._bytes[member.offset : member.offset + _LOCAL_HEADER.size]
+    def _start(self, name: str, offset: int) -> int:
+        header = self._bytes[offset : offset + _LOCAL_HEADER.size]
         try:
             values = _LOCAL_HEADER.unpack(header)
         except struct.error:
-            raise damaged(self.path, f"{member.name} is cut off") from None
+            raise damaged(self.path, f"{name} is cut off") from None
         if values[0] != b"PK\x03\x04":
-            raise damaged(self.path, f"{member.name} is not where the list of members says")
+            raise damaged(self.path, f"{name} is not where the list of members says")
         name_length, extra_length = values[-2:]
-        return int(member.offset + _LOCAL_HEADER.size + name_length + extra_length)
+        return int(offset + _LOCAL_HEADER.size + name_length + extra_length)
 
 
-def _inflated(path: Path, member: PackageMember, packed: memoryview) -> bytes:
+def _inflated(path: Path, name: str, packed: memoryview, size: int) -> bytes:
     """Never more bytes than the list of members announces."""
     engine = zlib.decompressobj(-zlib.MAX_WBITS)
     try:
-        data = engine.decompress(packed, member.size + 1)
+        data = engine.decompress(packed, size + 1)
     except zlib.error as error:
-        raise damaged(path, f"{member.name} cannot be unpacked ({error})") from None
-    if len(data) != member.size:
-        raise damaged(path, f"{member.name} has another size than the list of members says")
+        raise damaged(path, f"{name} cannot be unpacked ({error})") from None
+    if len(data) != size:
+        raise damaged(path, f"{name} has another size than the list of members says")
     return data
 
 
@@ -129,8 +109,8 @@ def open_archive(path: Path) -> Archive:
         raise _not_a_zip(path, error) from None
     _refuse_hostile(path, listed, len(whole))
     root = _root(path, listed)
-    members = tuple(_member(item, root) for item in listed if not item.is_dir())
-    return Archive(path, root, members, whole)
+    files = {item.filename.removeprefix(root): item for item in listed if not item.is_dir()}
+    return Archive(path, files, whole)
 
 
 def _not_a_zip(path: Path, error: Exception) -> UnreadablePackage:
@@ -146,18 +126,6 @@ def _not_a_zip(path: Path, error: Exception) -> UnreadablePackage:
     return UnreadablePackage(
         f"{path} is not a package: neither a zip (.pt2) nor a shared library (.so). "
         "torch._inductor.aoti_compile_and_package(exported_program) writes one."
-    )
-
-
-def _member(item: zipfile.ZipInfo, root: str) -> PackageMember:
-    return PackageMember(
-        name=item.filename.removeprefix(root),
-        size=item.file_size,
-        offset=item.header_offset,
-        packed=item.compress_size,
-        is_stored=item.compress_type == zipfile.ZIP_STORED,
-        checksum=item.CRC,
-        stored_name=item.filename,
     )
 
 

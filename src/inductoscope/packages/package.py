@@ -18,7 +18,6 @@ from inductoscope.errors import UnreadablePackage, UsageError
 from inductoscope.model.entities import Compile, Recording
 from inductoscope.packages.archive import (
     Archive,
-    PackageMember,
     damaged,
     open_archive,
 )
@@ -160,9 +159,9 @@ def _beside(path: Path, suffix: str) -> str:
 
 
 def _package(archive: Archive) -> Package:
-    names = [member.name for member in archive.members]
+    names = list(archive.members)
     format_, version = archive.text("archive_format"), archive.text("archive_version")
-    models = tuple(_model(archive, *found) for found in sorted(_folders(archive).items()))
+    models = tuple(_model(archive, *found) for found in sorted(_folders(names).items()))
     programs = tuple(_programs(archive, names))
     if not models and not programs:
         raise UnreadablePackage(
@@ -178,7 +177,7 @@ def _package(archive: Archive) -> Package:
         models=models,
         programs=programs,
         extra=tuple(name.removeprefix("extra/") for name in _in(names, "extra/")),
-        weights_bytes=sum(m.size for m in archive.members if m.name.startswith(_WEIGHTS)),
+        weights_bytes=sum(archive.members[name].file_size for name in _in(names, _WEIGHTS)),
     )
 
 
@@ -186,22 +185,20 @@ def _in(names: list[str], folder: str) -> Iterator[str]:
     return (name for name in names if name.startswith(folder))
 
 
-def _folders(archive: Archive) -> dict[str, list[PackageMember]]:
-    """The files of every model, by its name; looked through once, however many there are."""
-    found: dict[str, list[PackageMember]] = {}
-    for member in archive.members:
-        if member.name.startswith(_MODELS):
-            name = member.name.removeprefix(_MODELS).partition("/")[0]
-            found.setdefault(name, []).append(member)
+def _folders(names: list[str]) -> dict[str, list[str]]:
+    """The files of every model, by its name."""
+    found: dict[str, list[str]] = {}
+    for name in _in(names, _MODELS):
+        model, slash, _ = name.removeprefix(_MODELS).partition("/")
+        found.setdefault(model, []).extend([name] if slash else [])
     return found
 
 
-def _model(archive: Archive, name: str, listed: list[PackageMember]) -> PackagedModel:
+def _model(archive: Archive, name: str, files: list[str]) -> PackagedModel:
     folder = f"{_MODELS}{name}/"
-    files = [member for member in listed if member.name.startswith(folder)]
     wrapper = _with_end(files, ".wrapper.cpp") or _with_end(files, ".cpp")
     stem = (wrapper or _with_end(files, ".so")).rpartition(".")[0]
-    library = archive.find(f"{stem}.so") or archive.find(_with_end(files, ".so"))
+    library = f"{stem}.so" if f"{stem}.so" in archive.members else _with_end(files, ".so")
     text = archive.text(wrapper, _MOST_WRAPPER) if wrapper else None
     metadata = _mapping(archive.text(f"{stem}_metadata.json"))
     weights = _mapping(archive.text(f"{folder}weights_config.json"))
@@ -209,12 +206,12 @@ def _model(archive: Archive, name: str, listed: list[PackageMember]) -> Packaged
         name=name,
         metadata={str(key): str(value) for key, value in metadata.items()},
         wrapper=read_wrapper(text) if text else None,
-        library=read_library(archive.data(library), library.name) if library else None,
-        library_name=library.name.rpartition("/")[2] if library else "",
-        library_bytes=library.size if library else 0,
+        library=read_library(archive.data(library), library) if library else None,
+        library_name=library.rpartition("/")[2],
+        library_bytes=archive.members[library].file_size if library else 0,
         operators=tuple(_operators(_mapping(archive.text(f"{stem}.json")))),
         kernel_files=tuple(
-            file.name.removeprefix(folder) for file in files if file.name.endswith(_KERNEL_FILES)
+            file.removeprefix(folder) for file in files if file.endswith(_KERNEL_FILES)
         ),
         weights_files={
             str(key): str(value[0])
@@ -224,8 +221,8 @@ def _model(archive: Archive, name: str, listed: list[PackageMember]) -> Packaged
     )
 
 
-def _with_end(files: list[Any], end: str) -> str:
-    return next((file.name for file in files if file.name.endswith(end)), "")
+def _with_end(files: list[str], end: str) -> str:
+    return next((file for file in files if file.endswith(end)), "")
 
 
 def _operators(listed: Mapping[str, Any]) -> Iterator[str]:
