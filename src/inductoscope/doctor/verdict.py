@@ -113,6 +113,8 @@ class Verdict:
         data = {"schema": SCHEMA, **asdict(replace(self, finding=None))}
         del data["finding"], data["headline"]
         data["culprit"]["pass"] = data["culprit"].pop("pass_")
+        for note in data["notes"]:
+            note.pop("call", None)  # A difference counts once, however often it shows.
         return data
 
 
