@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from inductoscope.doctor.finding import FailureFinding
@@ -64,8 +64,9 @@ class ProgramCase:
 
     @property
     def noted(self) -> Sequence[NotedDifference]:
-        """Differences from eager that are not failures."""
-        return [note for note in self.recording.noted if note not in self.needed_layout]
+        """Differences from eager that are not failures, each once, however often it showed."""
+        every = dict.fromkeys(replace(note, call=0) for note in self.recording.noted)
+        return [note for note in every if note not in self.needed_layout]
 
     @property
     def functions_that_differ(self) -> list[CallableCheck]:

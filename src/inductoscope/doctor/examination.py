@@ -248,7 +248,7 @@ class Doctor:
         if self._case is not None:
             if verdict.verdict == v.HANG:
                 _add_diagnosis(verdict, self._case.first)
-            verdict.notes = list(dict.fromkeys(self._case.noted))
+            verdict.notes = list(self._case.noted)
             note_copies(verdict, self._case)
         if finding is not None and verdict.culprit.kernel:
             verdict.trail = trail_or_nothing(finding, self._case_so_far())
