@@ -257,8 +257,15 @@ def test_no_text_can_end_the_element_that_it_is_in(tmp_path: Path) -> None:
 def test_the_verdict_of_the_doctor_is_on_the_page(tmp_path: Path) -> None:
     folder = tmp_path / "recording"
     shutil.copytree(stored("relu_add_sum"), folder)
-    verdict = {"verdict": "nan", "summary": "NaN", "repro": {"verified": True}, "repro_text": "1/0"}
-    verdict["notes"] = [{"compile": "0/0", "aspect": "stride", "text": "other strides"}, 7]
+    verdict = {"verdict": "nan", "stage": "runtime", "summary": "NaN", "confidence": "proven"}
+    verdict |= {
+        "repro": {"path": "repro.py", "verified": True, "failed": 3, "of": 3, "nodes": 2},
+        "repro_text": "1/0",
+    }
+    verdict["notes"] = [
+        {"compile": "0/0", "aspect": "stride", "where": "output 0", "text": "other strides"},
+        7,
+    ]
     verdict["not_checked"] = ["random numbers"]
     verdict["values"] = [{"where": "output 0", "index": [2], "actual": "nan", "expected": "1"}, 7]
     (folder / "verdict.json").write_text(json.dumps(verdict))

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+
+import msgspec
 
 from inductoscope.model.entities import Compile, InductorGraph, Recording
 from inductoscope.model.fx import read_graph
 from inductoscope.model.join import final_graph
 from inductoscope.model.schedule import read_schedule
+from inductoscope.recording.decoding import fitted
 from inductoscope.recording.values import members, texts
 
 
-@dataclass(frozen=True)
-class Room:
+class Room(msgspec.Struct, frozen=True):
     """Where a buffer lies, in elements: sizes, strides, and what is around it."""
 
-    size: tuple[str, ...]
-    stride: tuple[str, ...]
-    is_input: bool = False
+    size: tuple[str, ...] = ()
+    stride: tuple[str, ...] = ()
+    is_input: bool = msgspec.field(default=False, name="input")
     # Another name of this buffer, which has no memory of its own.
     same_as: str = ""
     # The buffer that it is a part of, and where in it.
@@ -28,15 +29,20 @@ class Room:
     # For an input: elements before it in its memory, and the bytes of all of that memory.
     before: str = ""
     bytes: str = ""
-    itemsize: int = 0
+    recorded_itemsize: int | str = msgspec.field(default=0, name="itemsize")
+
+    @property
+    def itemsize(self) -> int:
+        """The bytes of an element; 0 where that is not known."""
+        size = str(self.recorded_itemsize)
+        return int(size) if size.isdecimal() and len(size) < 4 else 0
 
 
-@dataclass(frozen=True)
-class SizeSymbol:
+class SizeSymbol(msgspec.Struct, frozen=True):
     """A size that is not fixed: its range, its value in the recorded run, where it comes from."""
 
-    lower: str
-    upper: str
+    lower: str = ""
+    upper: str = ""
     value: str = ""
     source: str = ""
 
@@ -73,35 +79,16 @@ def _recorded(recording: Recording, graph: InductorGraph) -> GraphMemory:
     replaced: dict[str, str] = {}
     assumed: dict[str, None] = {}
     for found in lists:
-        rooms |= {n: _room(members(item)) for n, item in members(found.get("buffers")).items()}
-        symbols |= {n: _symbol(members(item)) for n, item in members(found.get("symbols")).items()}
+        rooms |= {
+            n: fitted(Room, members(item)) for n, item in members(found.get("buffers")).items()
+        }
+        symbols |= {
+            n: fitted(SizeSymbol, members(item))
+            for n, item in members(found.get("symbols")).items()
+        }
         replaced |= {name: str(text) for name, text in members(found.get("replaced")).items()}
         assumed |= dict.fromkeys(texts(found.get("assumed")))
     return GraphMemory(rooms, symbols, replaced, tuple(assumed))
-
-
-def _room(item: Mapping[str, Any]) -> Room:
-    itemsize = str(item.get("itemsize", ""))
-    return Room(
-        size=texts(item.get("size")),
-        stride=texts(item.get("stride")),
-        is_input=item.get("input") is True,
-        same_as=str(item.get("same_as", "")),
-        inside=str(item.get("inside", "")),
-        offset=str(item.get("offset", "0")),
-        before=str(item.get("before", "")),
-        bytes=str(item.get("bytes", "")),
-        itemsize=int(itemsize) if itemsize.isdecimal() and len(itemsize) < 4 else 0,
-    )
-
-
-def _symbol(item: Mapping[str, Any]) -> SizeSymbol:
-    return SizeSymbol(
-        lower=str(item.get("lower", "")),
-        upper=str(item.get("upper", "")),
-        value=str(item.get("value", "")),
-        source=str(item.get("source", "")),
-    )
 
 
 def _rooms_from_shapes(

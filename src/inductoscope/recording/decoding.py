@@ -6,6 +6,7 @@ value of another type counts as absent, and an absent field reads as empty.
 
 from __future__ import annotations
 
+import contextlib
 import re
 import typing
 from collections.abc import Mapping
@@ -64,6 +65,8 @@ def decode_list(kind: type[Kind], data: bytes) -> tuple[Kind, ...]:
 
 def fitted(kind: type[Kind], found: dict[str, Any]) -> Kind:
     """Of the fields in `found` those that fit; all others have their defaults."""
+    with contextlib.suppress(msgspec.ValidationError):
+        return msgspec.convert(found, kind)
     made: dict[str, Any] = {}
     for field in msgspec.structs.fields(kind):
         if field.encode_name in found:
@@ -75,10 +78,8 @@ def fitted(kind: type[Kind], found: dict[str, Any]) -> Kind:
 
 def _fitting(hint: Any, value: Any) -> Any:
     """The value, without those of its items that do not fit; UNSET where nothing of it does."""
-    try:
+    with contextlib.suppress(msgspec.ValidationError):
         return msgspec.convert(value, hint)
-    except msgspec.ValidationError:
-        pass
     if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
         return fitted(hint, value) if isinstance(value, dict) else msgspec.UNSET
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)

@@ -1,4 +1,7 @@
-"""Memory, advice and compile time, read for the page. They are untrusted: damage is left out."""
+"""What `profile` measured, read for the page. It is untrusted: damage is left out.
+
+Keys of the stored profiles are those of the page's classes, unless a function here says otherwise.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from typing import Any
 
 from inductoscope.model.entities import InductorGraph, Recording
 from inductoscope.model.wrapper_lines import kernels_by_line
+from inductoscope.recording.codec import decode_any
 from inductoscope.recording.events import Kernel
 from inductoscope.recording.profile_file import (
     ADVICE,
@@ -19,16 +23,7 @@ from inductoscope.recording.profile_file import (
     stored_profile,
     totals_over_time,
 )
-from inductoscope.recording.values import (
-    maybe_real,
-    maybe_whole,
-    members,
-    objects,
-    real,
-    text,
-    texts,
-    whole,
-)
+from inductoscope.recording.values import maybe_real, members, objects, real, text, texts, whole
 from inductoscope.views.page.contract import (
     AdvisedChange,
     AdvisedCost,
@@ -86,7 +81,7 @@ class StoredMeasurements:
     def chunks(self) -> dict[str, Callable[[], Any]]:
         """What was measured, by the name of its chunk."""
         made: dict[str, Callable[[], Any]] = {
-            "memory": lambda: memory_chunk(self._memory),
+            "memory": lambda: _memory(self._memory),
             "advice": lambda: _advice(self._advice),
             "costs": lambda: _costs(self._costs),
         }
@@ -101,7 +96,7 @@ def _head(chunk: str, count: int, *, is_kept: bool = False) -> MeasuredHead | No
 # --- memory ---------------------------------------------------------------------------------------
 
 
-def memory_chunk(found: Found) -> PageMemory:
+def _memory(found: Found) -> PageMemory:
     """Every step over time, with what is alive at its peak."""
     return PageMemory(
         headline=text(found.get("headline")),
@@ -123,9 +118,8 @@ def _step(row: Found) -> MemoryStep:
 
 
 def _course(found: Found) -> MemoryCourse:
-    points = (
-        MemoryPoint(seconds=seconds, total=total) for seconds, total in totals_over_time(found)
-    )
+    points = [MemoryPoint(seconds=at, total=total) for at, total in totals_over_time(found)]
+    alive = [decode_any(AliveBlock, block) for block in alive_at_peak(found)]
     left_out, left_out_bytes = left_out_at_peak(found)
     return MemoryCourse(
         device=text(found.get("device")),
@@ -137,35 +131,14 @@ def _course(found: Found) -> MemoryCourse:
         left_out=left_out,
         left_out_bytes=left_out_bytes,
         points=PageTable.of(MemoryPoint, points),
-        alive=PageTable.of(AliveBlock, map(_block, alive_at_peak(found))),
-    )
-
-
-def _block(row: Found) -> AliveBlock:
-    return AliveBlock(
-        bytes=whole(row.get("bytes")),
-        kind=text(row.get("kind")),
-        name=text(row.get("name")),
-        graph=text(row.get("graph")),
-        operation=text(row.get("operation")),
-        source=text(row.get("source")),
-        begin=maybe_real(row.get("begin")),
-        end=maybe_real(row.get("end")),
+        alive=PageTable.of(AliveBlock, alive),
     )
 
 
 def _change(row: Found) -> MemoryChange:
     time = members(row.get("comparison"))
-    return MemoryChange(
-        change=text(row.get("change")),
-        why=text(row.get("why")),
-        peak=maybe_whole(row.get("peak_bytes")),
-        ratio=maybe_real(row.get("ratio")),
-        time_ratio=maybe_real(time.get("ratio")),
-        verdict=text(time.get("verdict")),
-        helps=row.get("helps") is True,
-        note=text(row.get("note")),
-    )
+    named = {"peak": row.get("peak_bytes"), "time_ratio": time.get("ratio")}
+    return decode_any(MemoryChange, {**row, **named, "verdict": time.get("verdict")})
 
 
 # --- advice ---------------------------------------------------------------------------------------
@@ -184,32 +157,13 @@ def _advice(found: Found) -> PageAdvice:
         how=text(base.get("how")),
         error=text(found.get("error")),
         changes=tuple(_advised(row) for row in _trials(found)),
-        costs=tuple(
-            AdvisedCost(
-                what=text(row.get("what")),
-                seconds=real(row.get("seconds")),
-                source=text(row.get("source")),
-                how=text(row.get("how")),
-            )
-            for row in objects(found.get("costs"))
-        ),
+        costs=tuple(decode_any(AdvisedCost, row) for row in objects(found.get("costs"))),
     )
 
 
 def _advised(row: Found) -> AdvisedChange:
-    return AdvisedChange(
-        change=text(row.get("change")),
-        code=text(row.get("code")),
-        why=text(row.get("why")),
-        source=text(row.get("source")),
-        saved=maybe_real(row.get("seconds_saved")),
-        predicted=maybe_real(row.get("seconds_predicted")),
-        prediction=text(row.get("prediction")),
-        ratio=maybe_real(row.get("ratio")),
-        helps=row.get("helps") is True,
-        warning=text(row.get("warning")),
-        how=text(row.get("how")),
-    )
+    named = {"saved": row.get("seconds_saved"), "predicted": row.get("seconds_predicted")}
+    return decode_any(AdvisedChange, {**row, **named})
 
 
 # --- compile time ---------------------------------------------------------------------------------
@@ -220,10 +174,9 @@ def _costs(found: Found) -> PageCosts:
     again = {
         text(row.get("stage")): real(row.get("own_seconds")) for row in objects(warm.get("stages"))
     }
-    growth = objects(members(found.get("growth")).get("stages"))
     exponents = {
         text(row.get("stage")): maybe_real(row.get("exponent"))
-        for row in growth
+        for row in objects(members(found.get("growth")).get("stages"))
         if row.get("known") is True
     }
     stages = (
@@ -246,12 +199,11 @@ def _costs(found: Found) -> PageCosts:
     )
 
 
-# --------------------------------------------------------------------------------------------------
-# The profile in a recording, read for the page. It is untrusted: what is damaged is left out.
+# --- run time -------------------------------------------------------------------------------------
 
 
 class StoredProfile:
-    """What `profile` kept in a recording, joined with its graphs."""
+    """The times of kernels in a recording, joined with its graphs."""
 
     def __init__(self, recording: Recording, graphs: Sequence[InductorGraph]) -> None:
         self._found = stored_profile(Path(recording.path), KERNELS)
@@ -291,17 +243,16 @@ class StoredProfile:
     @property
     def chunk(self) -> PageProfile:
         """All of it."""
+        kernels = map(self._row, objects(self._found.get("kernels")))
         return PageProfile(
             headline=text(self._found.get("headline")),
-            kernels=PageTable.of(
-                ProfiledKernel, map(self._row, objects(self._found.get("kernels")))
-            ),
+            kernels=PageTable.of(ProfiledKernel, kernels),
             graphs=tuple(map(self._graph, objects(self._found.get("graphs")))),
-            machines=tuple(_machines(self._found)),
+            machines=tuple(map(_machine, objects(self._found.get("machines")))),
             notes=texts(self._found.get("notes")),
         )
 
-    def _kernel(self, number: int | None, row: Mapping[str, Any]) -> Kernel | None:
+    def _kernel(self, number: int | None, row: Found) -> Kernel | None:
         """The call of a kernel that a line of the wrapper makes."""
         if number is None:
             return None
@@ -310,38 +261,28 @@ class StoredProfile:
         found = self._lines[number].get(whole(row.get("wrapper_line")))
         return found if found is not None and found.name == text(row.get("kernel")) else None
 
-    def _names(self, number: int | None, row: Mapping[str, Any]) -> dict[str, str]:
-        kernel = self._kernel(number, row)
-        name = text(row.get("kernel"))
-        return {"id": kernel_id(kernel) if kernel else name, "name": name}
+    def _joined(self, row: Found, number: int | None) -> dict[str, Any]:
+        """A row with the number of its graph, and with the kernel by its id on the page."""
+        kernel, name = self._kernel(number, row), text(row.get("kernel"))
+        return {**row, "graph": number, "id": kernel_id(kernel) if kernel else name, "name": name}
 
-    def _row(self, row: Mapping[str, Any]) -> ProfiledKernel:
+    def _row(self, row: Found) -> ProfiledKernel:
         number = self._numbers.get(text(row.get("graph")))
-        took, floor = members(row.get("seconds")), members(row.get("floor"))
-        read, written = maybe_whole(row.get("read")), maybe_whole(row.get("written"))
-        return ProfiledKernel(
-            graph=number,
-            **self._names(number, row),
-            device=text(row.get("device")),
-            sizes=_sizes(row),
-            calls=whole(row.get("calls")),
-            median=real(took.get("median")),
-            low=real(took.get("low")),
-            high=real(took.get("high")),
-            total=real(row.get("total")),
-            lost=real(row.get("lost")),
-            bytes=None if read is None or written is None else read + written,
-            flops=maybe_whole(row.get("flops")),
-            floor=real(floor.get("seconds")) if floor else None,
-            limit=text(floor.get("limit")),
-            operations=", ".join(texts(row.get("operations"))),
-            places=texts(row.get("places")),
-        )
+        floor, parts = members(row.get("floor")), (row.get("read"), row.get("written"))
+        named = {
+            "sizes": _sizes(row),
+            "bytes": None if None in parts else sum(map(whole, parts)),
+            "floor": floor.get("seconds"),
+            "limit": floor.get("limit"),
+            "operations": ", ".join(texts(row.get("operations"))),
+        }
+        took = members(row.get("seconds"))
+        return decode_any(ProfiledKernel, {**self._joined(row, number), **took, **named})
 
-    def _graph(self, row: Mapping[str, Any]) -> ProfiledGraph:
+    def _graph(self, row: Found) -> ProfiledGraph:
         number = self._numbers.get(text(row.get("graph")))
-        took, eager = members(row.get("seconds")), members(row.get("eager"))
-        usual = members(row.get("usual_call"))
+        eager, usual = members(row.get("eager")), members(row.get("usual_call"))
+        took = members(row.get("seconds"))
         return ProfiledGraph(
             graph=number,
             key=text(row.get("graph")),
@@ -359,31 +300,21 @@ class StoredProfile:
             kernels=PageTable.of(
                 UsualKernel,
                 (
-                    UsualKernel(
-                        **self._names(number, span),
-                        start=real(span.get("start")),
-                        seconds=real(span.get("seconds")),
-                    )
+                    decode_any(UsualKernel, self._joined(span, number))
                     for span in objects(usual.get("kernels"))
                 ),
             ),
         )
 
 
-def _machines(found: Mapping[str, Any]) -> Iterator[ProfiledMachine]:
-    for row in objects(found.get("machines")):
-        copies = [real(one.get("copy")) for one in objects(row.get("bandwidths"))]
-        matrix = members(row.get("matrix"))
-        yield ProfiledMachine(
-            device=text(row.get("device")),
-            name=text(row.get("name")),
-            threads=whole(row.get("threads")),
-            measured=text(row.get("measured")),
-            bandwidth=copies[-1] if copies else 0.0,
-            cached_bandwidth=max(copies, default=0.0),
-            matrix={name: real(matrix[name]) for name in matrix},
-        )
+def _machine(row: Found) -> ProfiledMachine:
+    copies = [real(one.get("copy")) for one in objects(row.get("bandwidths"))]
+    named = {
+        "bandwidth": copies[-1] if copies else 0.0,
+        "cached_bandwidth": max(copies, default=0.0),
+    }
+    return decode_any(ProfiledMachine, {**row, **named})
 
 
-def _sizes(row: Mapping[str, Any]) -> str:
+def _sizes(row: Found) -> str:
     return ", ".join(f"{name} = {size}" for name, size in members(row.get("sizes")).items())
