@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from inductoscope.doctor.repro.verify import FreshProcesses, Verification
+from inductoscope.doctor.fresh_processes import FreshProcesses, Verification
 from inductoscope.errors import ToolFailure
 from inductoscope.processes.status import is_alive
 from support.waiting import wait_until
@@ -227,7 +227,7 @@ def test_forks_die_with_whoever_asked_for_them(
 ) -> None:
     path = script(_STARTS_ANOTHER + "time.sleep(100)")
     asking = (
-        "import pathlib, sys; from inductoscope.doctor.repro.verify import FreshProcesses as F\n"
+        "import pathlib, sys; from inductoscope.doctor.fresh_processes import FreshProcesses as F\n"
         f"F({no_torch!r}, pathlib.Path({str(tmp_path)!r})).verify(pathlib.Path(sys.argv[1]), [])"
     )
     doctor = subprocess.Popen([sys.executable, "-c", asking, str(path)])

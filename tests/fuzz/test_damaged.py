@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from inductoscope.doctor.repro.graph_script import graph_names
+from inductoscope.doctor.graph_script import graph_names
 from inductoscope.errors import InductoscopeError
 from inductoscope.model.fold import load
 from inductoscope.model.stored_recordings import describe

@@ -11,6 +11,7 @@ from typing import Any
 
 from inductoscope.doctor.case import ProgramCase
 from inductoscope.doctor.finding import FailureFinding
+from inductoscope.doctor.fresh_processes import FreshProcesses
 from inductoscope.doctor.instructions import FOLDER, MOVED, Instructions
 from inductoscope.doctor.program_run import (
     Listener,
@@ -19,7 +20,6 @@ from inductoscope.doctor.program_run import (
     output_of,
 )
 from inductoscope.doctor.proof import Proof
-from inductoscope.doctor.repro.verify import FreshProcesses
 from inductoscope.doctor.runs import Runs
 from inductoscope.model.entities import Ending
 from inductoscope.recording.events import (

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from inductoscope.doctor.repro.graph_script import NamedGraph, graph_names, write_script
+from inductoscope.doctor.graph_script import NamedGraph, graph_names, write_script
 from inductoscope.errors import ToolFailure
 from inductoscope.model.fold import load
 from inductoscope.model.fx import graph_from, read_graph

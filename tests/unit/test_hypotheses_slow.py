@@ -18,8 +18,8 @@ from inductoscope.doctor.finding import (
     Script,
     SlowStage,
 )
+from inductoscope.doctor.fresh_processes import FreshProcesses, Verification
 from inductoscope.doctor.hypotheses import verdict_of_first
-from inductoscope.doctor.repro.verify import FreshProcesses, Verification
 from inductoscope.profiling.compile_growth import Explosion, Point, StageGrowth
 from inductoscope.recording.events import (
     CompileEnd,

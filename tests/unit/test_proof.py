@@ -20,7 +20,7 @@ from inductoscope.doctor.finding import (
     Repro,
     Script,
 )
-from inductoscope.doctor.repro.verify import FreshProcesses
+from inductoscope.doctor.fresh_processes import FreshProcesses
 from inductoscope.doctor.verdict import Verdict
 from support.findings import finding, verdict_on
 from support.program_cases import COMPILED, ENDS_WELL, FAILS, End, check, written_case

@@ -14,6 +14,7 @@ from inductoscope import verdicts as v
 from inductoscope.doctor.alarm import read_alarm
 from inductoscope.doctor.failure import Failure
 from inductoscope.doctor.finding import StepClock
+from inductoscope.doctor.fresh_processes import TIMES, FreshProcesses
 from inductoscope.doctor.instructions import (
     FOLDER,
     FUNCTION_SCRIPT,
@@ -21,7 +22,6 @@ from inductoscope.doctor.instructions import (
     Instructions,
 )
 from inductoscope.doctor.program_run import Listener, ProgramRun, RunLimits
-from inductoscope.doctor.repro.verify import TIMES, FreshProcesses
 from inductoscope.doctor.runs import Runs, Say
 from inductoscope.launch.environment import (
     CACHE_VARIABLE,

@@ -21,9 +21,9 @@ from inductoscope.doctor.finding import (
     Workaround,
     output_of_repro,
 )
+from inductoscope.doctor.fresh_processes import FreshProcesses
 from inductoscope.doctor.instructions import FUNCTION_SCRIPT, Instructions
 from inductoscope.doctor.judgement import verdict_on
-from inductoscope.doctor.repro.verify import FreshProcesses
 from inductoscope.doctor.runs import Runs, every_check_passed
 from inductoscope.doctor.verdict import Verdict
 from inductoscope.wording import count_of

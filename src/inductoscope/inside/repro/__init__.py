@@ -1,1 +1,1 @@
-"""Repro."""
+"""Writes scripts that show a failure without inductoscope, and runs them."""

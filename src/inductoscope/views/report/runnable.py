@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from inductoscope.doctor.repro.graph_script import find_graph, write_script
+from inductoscope.doctor.graph_script import find_graph, write_script
 from inductoscope.errors import unwritable
 from inductoscope.model.entities import Recording
 from inductoscope.model.fx import read_graph

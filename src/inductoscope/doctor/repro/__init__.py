@@ -1,1 +1,0 @@
-"""Writes scripts that show a failure or a graph without inductoscope."""
