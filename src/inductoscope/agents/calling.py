@@ -1,4 +1,7 @@
-"""How a command ended that an agent called: with an answer, or with a reason why there is none."""
+"""Runs one command line in a child process, reports progress, and leaves nothing behind.
+
+Needs anyio, which the mcp package brings along.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which commands agents are offered."""
+"""The commands that agents are offered, with their parameters as a JSON schema and as words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cuts a large result to what an agent can take in, and says what was left out."""
+"""Results of calls as answers: whole if they are small, cut and kept if they are not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Recordings as resources: a list of them, and what each of them says."""
+"""The MCP server: commands are tools, recordings are resources. It speaks over stdio.
+
+Needs the mcp package, so it is imported only by `inductoscope mcp`.
+"""
 
 from __future__ import annotations
 
