@@ -2,7 +2,7 @@
 # make test   sets everything up; lint, types, and a suite that uses every part of the product once
 # make test-all        lint, types and all tests: half an hour on two cores
 # make test-quick      the tests to run while you work: 90 seconds on two cores
-# make snapshots       writes down anew the texts that users read, as the tests hold them
+# make snapshots       rewrites the texts that users read, as the tests hold them
 # make bench           how fast it all is, beside its peers; writes docs/benchmarks.md
 # make bench-logs      one part of that: doctor, hang, real_models, growth, report, capture, logs, cli
 # make bench-aoti      a faulty package, beside AOTInductor's debugging guide done by hand
@@ -48,7 +48,7 @@ all-tests everyday-tests: $(VENV)/.installed-dev
 
 # Rewrites what tests/**/__snapshots__ hold of the texts that users read; look at the diff.
 snapshots: $(VENV)/.installed-dev
-	$(PYTEST) -n 2 --snapshot-update tests/unit tests/torch_facts
+	$(PYTEST) -n 2 --snapshot-update tests/unit
 
 # Only files that have such a test: collecting the others imports torch.
 test-quick: $(VENV)/.installed-dev

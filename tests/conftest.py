@@ -32,7 +32,7 @@ settings.load_profile("repeatable")
 
 # In the order in which they run: what needs no torch answers first; the longest tests come next,
 # for begun last they would run while other workers have nothing left to do.
-FOLDERS = ("unit", "torch_facts", "doctor", "integration", "browser", "fuzz")
+FOLDERS = ("unit", "doctor", "integration", "browser", "fuzz")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 # Folders whose tests all belong to it.
-WHOLE_FOLDERS = ("unit", "torch_facts", "fuzz")
+WHOLE_FOLDERS = ("unit", "fuzz")
 
 # Files, or functions of a file, by the part of the product that they use.
 EVERYDAY: dict[str, tuple[str, ...]] = {
