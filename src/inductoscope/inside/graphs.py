@@ -172,7 +172,7 @@ def _import_path(value: Any) -> str | None:
 
 
 def _describe_attributes(graph: Any, owner: Any) -> dict[str, Any]:
-    """What the graph reads from its module: constants by shape, inner graphs in full."""
+    """Attributes of the module that the graph reads: constants by shape, inner graphs in full."""
     from torch.fx import GraphModule
 
     found: dict[str, Any] = {}

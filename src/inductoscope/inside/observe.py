@@ -12,7 +12,7 @@ import subprocess
 import threading
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from types import CodeType, TracebackType
 from typing import Any
 
@@ -80,6 +80,31 @@ def instead(function: Callable[[], Callable[..., Any]], *given: Any) -> Replacem
         return call
 
     return replacement
+
+
+class OverheardLogger:
+    """torch's logger; what it is told at some levels is heard here, too.
+
+    At every level: whether the user sees a line is the logger's own business, and stays so.
+    """
+
+    def __init__(
+        self, logger: Any, levels: Collection[str], heard: Callable[[Any, Arguments], None]
+    ) -> None:
+        self._logger, self._levels, self._heard = logger, levels, heard
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._logger, name)
+        if name not in self._levels:
+            return found
+
+        def log(message: Any, *args: Any, **kwargs: Any) -> None:
+            if SCOPE.active:
+                SCOPE.guard(self._heard, message, args)
+            # The line is to name its own place in torch.
+            found(message, *args, **{**kwargs, "stacklevel": kwargs.get("stacklevel", 1) + 1})
+
+        return log
 
 
 class _Due(threading.local):

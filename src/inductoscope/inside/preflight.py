@@ -314,7 +314,7 @@ def _answered(
 
 
 class _KeptObjects:
-    """What rank 0 handed out, a file for each call."""
+    """Objects that rank 0 handed out, a file for each call."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -52,7 +52,7 @@ def pretend(target: Target, *, machine_code: bool = True) -> None:
 
 
 def prepare(target: Target) -> StandIn:
-    """What must happen before torch is imported."""
+    """Prepare the process before torch is imported."""
     if "torch" in sys.modules:
         raise ToolFailure(
             "torch looks for devices when it is imported, and it has been imported already."
@@ -67,7 +67,7 @@ def prepare(target: Target) -> StandIn:
 
 
 def take_over(stand_in: StandIn, target: Target, *, precompiles: bool = True) -> None:
-    """What must happen once torch has been imported. Without Triton, it stops at source."""
+    """Pretend the device, once torch has been imported. Without Triton, it stops at source."""
 
     stand_in.take_over()
     pretend_in_torch(target)
@@ -511,7 +511,7 @@ def _add_machine_code(files: dict[str, Any]) -> None:
 
 
 def _cuobjdump(option: str, cubin: Any) -> str:
-    """What NVIDIA's tool, which comes with Triton, prints about a compiled kernel."""
+    """Output of NVIDIA's tool, which comes with Triton, for a compiled kernel."""
     import triton
 
     made = subprocess.run(
@@ -622,7 +622,7 @@ def _do_without_triton() -> None:
 def _descriptor(
     divisible_by_16: Any = None, equal_to_1: Any = None, pointer_range_32: Any = None
 ) -> dict[Any, Any]:
-    """What is known of a kernel's arguments, as Inductor writes it into the kernel."""
+    """Attributes of a kernel's arguments, as Inductor writes them into the kernel."""
     found: dict[Any, Any] = {(n,): [["tt.divisibility", 16]] for n in divisible_by_16 or ()}
     for number in pointer_range_32 or ():
         found.setdefault((number,), []).append(["tt.pointer_range", 32])

@@ -26,7 +26,7 @@ _BUILDER = "torch._inductor.cpp_builder"
 
 
 def on_import() -> dict[str, Callable[[], None]]:
-    """What to do in a process with a private cache when it imports modules of torch."""
+    """Work to do in a process with a private cache when it imports modules of torch."""
     folder = os.environ.get(CACHE_VARIABLE)
     if not folder:
         return {}

@@ -105,7 +105,7 @@ def backend_of(output: Any) -> Any:
 
 
 def compile_arguments(backend: Any, *, fullgraph: bool) -> dict[str, str]:
-    """What torch.compile was given, as far as it is not the default. `backend` is what it made."""
+    """Arguments of torch.compile that are not the default. `backend` is what it made of them."""
     found: dict[str, str] = {}
     name = getattr(backend, "compiler_name", "") or getattr(backend, "__name__", "")
     if name and name != stages.INDUCTOR:

@@ -230,7 +230,7 @@ _DEEPEST_ARGUMENT = 20
 
 @dataclass(frozen=True)
 class Names:
-    """What a name in the arguments may stand for."""
+    """Values that a name in the arguments may stand for."""
 
     nodes: Mapping[str, Any]
     # 'cpu' in the recording → where the graph is to be compiled for.
@@ -465,7 +465,7 @@ _MAKES_TENSORS = {
 
 @dataclass(frozen=True)
 class Call:
-    """What is called, and with what."""
+    """The target of a call, and its arguments."""
 
     target: Any
     arguments: tuple[Any, ...]
@@ -696,7 +696,7 @@ def _reads_files(packet: Any, operation: Any) -> bool:
 
 
 def written_calls(code: str) -> dict[str, str]:
-    """What each name is assigned from in printed code: {'relu': 'torch.nn.functional.relu'}."""
+    """The call that each name of printed code holds: {'relu': 'torch.nn.functional.relu'}."""
     try:
         tree = ast.parse(code)
     except (SyntaxError, ValueError, MemoryError, RecursionError):

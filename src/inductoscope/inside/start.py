@@ -47,7 +47,7 @@ PARTS: dict[PartName, str] = {
 
 @dataclass(frozen=True)
 class InsidePart:
-    """What one part of the tool puts into a process."""
+    """Hooks, work and settings that one part of the tool brings into a process."""
 
     hooks: tuple[Hook, ...] = ()
     # By the name of a module: what to do once it has been imported.

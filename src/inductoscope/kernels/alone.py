@@ -383,7 +383,7 @@ def blocking_child(group: list[WaitingProcess]) -> WaitingProcess | None:
 
 
 def tool_name(words: tuple[str, ...]) -> str:
-    """What a command line runs; a stand-in that a setting names counts as the tool itself."""
+    """The tool that a command line runs; a stand-in that a setting names counts as the tool."""
     stand_ins = {os.environ[name] for name in _PTXAS_SETTINGS if os.environ.get(name)}
     for word in words[:3]:
         if word in stand_ins or "ptxas" in os.path.basename(word):
@@ -396,7 +396,7 @@ def tool_name(words: tuple[str, ...]) -> str:
 
 @dataclass(frozen=True)
 class KernelRequest:
-    """What the user asked for."""
+    """The user's request."""
 
     target: str | None = None
     settings: Mapping[str, Scalar] = field(default_factory=dict)
@@ -421,7 +421,7 @@ def choose_target(kernel: KernelFile, asked: str | None) -> Target:
 def make_plans(
     kernel: KernelFile, request: KernelRequest, say: Callable[[str], None] = lambda text: None
 ) -> list[Plan]:
-    """What to compile: one configuration, or all that would be tried."""
+    """Plans to compile: one configuration, or all that would be tried."""
     check_settings(kernel, list(request.settings))
     target = choose_target(kernel, request.target)
     configs = _configs_to_try(kernel, request, say)

@@ -90,7 +90,7 @@ def _descriptors(kernel: KernelFile, constants: Mapping[str, Any]) -> Iterator[t
 
 
 def _options(kernel: KernelFile, target: Target, values: Mapping[str, Any]) -> dict[str, Any]:
-    """What torch would pass to `triton.compile` for this kernel."""
+    """Options that torch would pass to `triton.compile` for this kernel."""
     meta, about = kernel.triton_meta, kernel.inductor_meta
     debug = bool(about.get("assert_indirect_indexing", True)) and not about.get("is_hip", False)
     options: dict[str, Any] = {"debug": debug, "sanitize_overflow": False}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import importlib.util
 import os
 import re
 import shutil
@@ -17,7 +18,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from importlib.machinery import ModuleSpec, PathFinder
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -56,7 +57,7 @@ Observer = Callable[[int], contextlib.AbstractContextManager[None]]
 
 
 def resolve_command(words: Sequence[str]) -> list[str]:
-    """What to execute for the words after `run`.
+    """The command to execute for the words after `run`.
 
     A script (`train.py`), a module (`-m package`) or Python code (`-c`) goes to this Python; any
     other word is a program, which is expected to end in Python processes (torchrun, pytest, …).
@@ -67,7 +68,7 @@ def resolve_command(words: Sequence[str]) -> list[str]:
     if first in ("-m", "-c"):
         if len(words) < 2:
             raise UsageError(f"{first} needs an argument, as in: inductoscope run {first} NAME.")
-        if first == "-m" and is_missing(words[1]):
+        if first == "-m" and _is_missing(words[1]):
             raise UsageError(
                 f"Python finds no module {words[1]} to run (looked in {Path.cwd()} and in what "
                 f"{sys.executable} has installed)."
@@ -253,50 +254,27 @@ def _pass_on(child: subprocess.Popen[bytes], arrived: signal.struct_siginfo) -> 
         child.send_signal(arrived.si_signo)
 
 
-# --- Whether Python finds the module of `-m MODULE`, asked before anything is recorded ------------
-#
-# Nothing is imported: a package's code may be slow and may do anything, and it is the program that
-# runs it. So the folders of a package are looked through as Python would.
-
 # A package that mentions one of these may find its parts in places of its own.
 _OWN_WAYS = (b"__path__", b"sys.modules", b"meta_path", b"path_hooks")
 
 
-def is_missing(module: str) -> bool:
-    """True only if this Python is certain not to find it; a doubt is left to the program."""
+def _is_missing(module: str) -> bool:
+    """Whether this Python certainly does not find the module of `-m`; a doubt is left to it.
+
+    Nothing is imported: a package's code may do anything, and it is the program that runs it.
+    """
+    first, *inner = module.split(".")
     try:
-        return not _may_exist(module.split("."))
+        spec = PathFinder.find_spec(first, [os.getcwd()]) or importlib.util.find_spec(first)
+        name = first
+        # A package is run by its part __main__.
+        for part in (*inner, "__main__"):
+            if spec is None or spec.submodule_search_locations is None:
+                break
+            if spec.origin and any(way in Path(spec.origin).read_bytes() for way in _OWN_WAYS):
+                return False
+            name = f"{name}.{part}"
+            spec = PathFinder.find_spec(name, spec.submodule_search_locations)
+        return spec is None
     except Exception:  # A finder of the user's environment, or a package in no plain folder.
         return False
-
-
-def _may_exist(names: Sequence[str]) -> bool:
-    places: Sequence[str] | None = None
-    for count in range(1, len(names) + 1):
-        found = _find(".".join(names[:count]), places)
-        if found is None:
-            return False
-        if found.submodule_search_locations is None:
-            return True  # A module; one that has parts all the same makes them itself.
-        if _has_own_ways(found):
-            return True
-        places = list(found.submodule_search_locations)
-    # A package is run by its part __main__.
-    return _find(".".join([*names, "__main__"]), places) is not None
-
-
-def _find(name: str, places: Sequence[str] | None) -> ModuleSpec | None:
-    """Ask the finders of this Python; for -m the current folder comes before all others."""
-    for finder in sys.meta_path:
-        where = [os.getcwd(), *sys.path] if finder is PathFinder and places is None else places
-        found = finder.find_spec(name, where)
-        if found is not None:
-            return found
-    return None
-
-
-def _has_own_ways(package: ModuleSpec) -> bool:
-    if package.origin is None:
-        return False  # A folder without __init__.py: no code of its own.
-    text = Path(package.origin).read_bytes()
-    return any(word in text for word in _OWN_WAYS)

@@ -1,4 +1,4 @@
-"""What will happen when the ranks are real: which calls of collectives will not meet."""
+"""Predicts which calls of collectives will not meet when the ranks are real."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Preflight:
 
     @property
     def limits(self) -> tuple[str, ...]:
-        """What this preflight cannot tell."""
+        """Limits of this preflight."""
         return (*LIMITS, WITH_A_TARGET) if self.job.target else LIMITS
 
     @property

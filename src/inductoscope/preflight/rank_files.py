@@ -102,7 +102,7 @@ def read_messages(rank: int, lines: Iterable[Mapping[str, Any]], backend: str) -
 def message_faults(
     of_rank: Mapping[int, Sequence[Message]], ended: Iterable[int], backend: str
 ) -> tuple[list[MessageFault], list[str]]:
-    """What goes wrong between ranks that came to their end; and what is only worth a note."""
+    """Faults between ranks that came to their end; and what is only worth a note."""
     known = set(ended)
     vague = {m.rank for messages in of_rank.values() for m in messages if _is_vague(m)}
     notes = ["Ranks that receive from any rank were not matched with senders."] if vague else []
@@ -180,7 +180,7 @@ def _deadlock(of_rank: Mapping[int, Sequence[Message]]) -> list[MessageFault]:
 
 @dataclass(frozen=True)
 class RankFiles:
-    """What a rank wrote: its process group, if it made one, and its decisions."""
+    """Files of a rank: its process group, if it made one, and its decisions."""
 
     log: RankLog
     # The backend that the program asked for; None if it made no process group.

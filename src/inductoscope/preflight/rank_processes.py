@@ -37,7 +37,7 @@ _ENDED_BY_SIGTERM = 128 + signal.SIGTERM
 
 @dataclass(frozen=True)
 class PretendedJob:
-    """What to run, as how many ranks, as which of them."""
+    """The command, the size of the job, and the ranks to run."""
 
     command: tuple[str, ...]
     world: int
@@ -153,7 +153,7 @@ def _start(
 
 
 def environment_of(job: PretendedJob, rank: int, base: Mapping[str, str]) -> dict[str, str]:
-    """What a launcher sets for a rank, our start-up hook, a trace, and a cache of its own."""
+    """Variables that a launcher sets for a rank, our start-up hook, a trace, and a cache."""
     own = rank_folder(job.folder, rank)
     found = {
         # As torchrun sets it where several ranks share a host; it becomes part of compiled code.

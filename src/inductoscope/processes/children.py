@@ -45,7 +45,7 @@ NO_LIMIT = float("inf")
 
 @dataclass(frozen=True)
 class ChildLimits:
-    """What one child may take."""
+    """Limits of one child."""
 
     seconds: float = 60.0
     start_seconds: float = 300.0  # until it says that it is ready
@@ -332,7 +332,7 @@ class GuardedCommand:
         self.process = self._child.process
 
     def lines(self) -> Iterator[str]:
-        """What it writes to standard error, line by line, until it ends. Other output is dropped.
+        """Lines of its standard error as they come, until it ends. Other output is dropped.
 
         Processes that it leaves behind may still have the pipes open: they are not waited for.
         """

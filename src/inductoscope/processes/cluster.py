@@ -69,8 +69,8 @@ class Cluster:
         return found
 
     def on_every_worker(self, function: Callable[..., Any], *arguments: Any) -> dict[str, Any]:
-        """What a function returns, or raises, on every worker that is still there, by the worker's
-        address; `ToolFailure` if the scheduler is gone."""
+        """The result or exception of a function on every worker that is left, by its address;
+        `ToolFailure` if the scheduler is gone."""
         # Dask would go on trying to reach a scheduler, or a worker, that is gone.
         if self._client.status != "running":
             raise ToolFailure(f"The Dask scheduler at {self.address} is gone.")
@@ -157,7 +157,7 @@ def _usable(client: Any, address: str, *, any_versions: bool) -> list[ClusterWor
 
 
 def _known_workers(client: Any) -> Mapping[str, Any]:
-    """What the scheduler says of its workers, by address."""
+    """The scheduler's information about its workers, by address."""
     try:
         found: Mapping[str, Any] = client.scheduler_info(n_workers=-1)["workers"]
     except Exception as error:  # Whatever it is, nobody answers.
@@ -168,7 +168,7 @@ def _known_workers(client: Any) -> Mapping[str, Any]:
 def _answers(
     client: Any, function: Callable[..., Any], *arguments: Any, workers: list[str]
 ) -> dict[str, Any]:
-    """What a function returns, or raises, on these workers, by address."""
+    """The result or exception of a function on these workers, by address."""
     try:
         found: dict[str, Any] = client.run(function, *arguments, workers=workers, on_error="return")
     except Exception as error:
@@ -219,7 +219,7 @@ def _installed(name: str) -> str:
 
 
 def differences(theirs: Mapping[str, str], ours: Mapping[str, str]) -> list[str]:
-    """What another machine has that differs from ours, in words."""
+    """Versions of another machine that differ from ours, in words."""
     return [
         f"{name} {theirs.get(name, ABSENT)} instead of {version}"
         for name, version in ours.items()

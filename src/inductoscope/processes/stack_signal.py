@@ -43,7 +43,7 @@ def write_stacks_on_crash(folder: Path) -> None:
 
 
 def written_stacks(folder: Path, pid: int) -> str:
-    """What one process of a recording wrote of its stacks."""
+    """Stacks that one process of a recording has written."""
     with contextlib.suppress(OSError):
         return (folder / FOLDER / f"{pid}{SUFFIX}").read_text("utf-8", "replace")[-_MOST_TEXT:]
     return ""

@@ -207,7 +207,7 @@ def _handles(pid: int, number: int) -> bool:
 
 
 def _new_text(path: str, start: int) -> str:
-    """What is written after `start`, once nothing more comes."""
+    """Text written after `start`, once nothing more comes."""
     until, size = time.monotonic() + _ANSWER_SECONDS, start
     while time.monotonic() < until:
         time.sleep(0.05)

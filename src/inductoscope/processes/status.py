@@ -1,4 +1,4 @@
-"""What the system says about a process: the only place that reads /proc/PID/stat."""
+"""The system's view of a process: the only place that reads /proc/PID/stat."""
 
 from __future__ import annotations
 

@@ -177,7 +177,7 @@ class Tree:
 
 @dataclass(frozen=True)
 class Activity:
-    """What a process did between two samples."""
+    """Activity of a process between two samples."""
 
     seconds: float
     # Share of a core; 2.0 is two cores in full.
@@ -206,7 +206,7 @@ class Activity:
 
 
 def activity(before: Tree, after: Tree) -> dict[int, Activity]:
-    """What each process that is in both samples did in between."""
+    """Activity of each process that is in both samples."""
     seconds = max(after.time - before.time, 1e-6)
     earlier = {(process.pid, process.started): process for process in before.processes}
     found = {}

@@ -80,7 +80,7 @@ _SETTING = re.compile(r"[A-Za-z_][\w.]{0,100}")
 
 @dataclass(frozen=True)
 class RecompileLimits:
-    """What the child may use."""
+    """Limits of the child."""
 
     # A model of diffusers has some hundred kernels, and each is compiled in every configuration.
     seconds: float = 1800.0
@@ -138,7 +138,7 @@ def _checked(settings: Mapping[str, object]) -> dict[str, object]:
 
 
 def _command(recording: Recording) -> list[str]:
-    """What the graphs come from, not what compiled them."""
+    """The command that the graphs come from, not the one that compiled them."""
     return list(texts(recording.manifest.get("command"))) or ["recording"]
 
 
@@ -251,12 +251,13 @@ def recording_for_target(
         return path
     if already:
         raise UsageError(f"{path} is itself compiled for {already}. Give the recording of the run.")
-    kept = recordings_folder() / FOLDER / _digest(recording, target)
-    if _is_whole(kept):
-        return kept.resolve()
+    place, digest = recordings_folder() / FOLDER, _digest(recording, target)
+    for kept in place.glob(f"{digest}-*"):
+        if _is_whole(kept):
+            return kept
     say(f"compiling for {target}")
-    with _new_folder(kept.parent) as folder:
-        made = recompile(
+    with _new_folder(place, digest) as folder:
+        return recompile(
             recording,
             target=target,
             settings={},
@@ -265,7 +266,6 @@ def recording_for_target(
             made_with=versions(),
             say=say,
         )
-    return _keep(made, kept) if _is_whole(made) else made
 
 
 def _digest(recording: Recording, target: Target) -> str:
@@ -277,7 +277,7 @@ def _digest(recording: Recording, target: Target) -> str:
 
 
 def versions() -> dict[str, str]:
-    """What the result depends on besides the recording."""
+    """Versions that the result depends on besides the recording."""
     return {
         "inductoscope": __version__,
         **{name: _version(name) for name in ("torch", "triton")},
@@ -301,11 +301,12 @@ def _is_whole(folder: Path) -> bool:
 
 
 @contextlib.contextmanager
-def _new_folder(place: Path) -> Iterator[Path]:
+def _new_folder(place: Path, digest: str) -> Iterator[Path]:
     """An empty folder to keep the result in, or a temporary one; removed on failure."""
     try:
         place.mkdir(parents=True, exist_ok=True, mode=0o700)
-        folder = Path(tempfile.mkdtemp(prefix="result-", dir=place))
+        _make_room(place)
+        folder = Path(tempfile.mkdtemp(prefix=f"{digest}-", dir=place))
     except OSError:
         folder = Path(tempfile.mkdtemp(prefix="inductoscope-target-"))
     try:
@@ -315,24 +316,8 @@ def _new_folder(place: Path) -> Iterator[Path]:
         raise
 
 
-def _keep(made: Path, kept: Path) -> Path:
-    """Link the name to the result, which contains its own paths and so cannot move."""
-    if made.parent == kept.parent:
-        link = made.with_name(f"{made.name}-link")
-        with contextlib.suppress(OSError):
-            link.symlink_to(made.name)
-            link.replace(kept)
-        _make_room(kept.parent)
-    return made
-
-
 def _make_room(place: Path) -> None:
-    """Remove the oldest results and dangling links."""
-    with contextlib.suppress(OSError):
-        found = [path for path in place.iterdir() if not path.is_symlink()]
-        found.sort(key=lambda path: path.stat().st_mtime, reverse=True)
-        for old in found[_MOST_KEPT:]:
-            shutil.rmtree(old, ignore_errors=True)
-        for link in place.iterdir():
-            if link.is_symlink() and not link.exists():
-                link.unlink(missing_ok=True)
+    """Remove the oldest results."""
+    found = sorted(place.iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)
+    for old in found[_MOST_KEPT - 1 :]:
+        shutil.rmtree(old, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""What the child is to compile: data that goes to it as JSON."""
+"""Graphs that a child is to compile: data that goes to it as JSON."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def captured_graphs(recording: Recording, *, exported: bool = False) -> Iterator
 
 
 def _left_out(settings: Settings | None) -> Iterator[str]:
-    """What the program set for AOTAutograd and Inductor; what it set for Dynamo is in the graph."""
+    """Settings of the program for AOTAutograd and Inductor; those for Dynamo are in the graph."""
     if settings is None:
         return
     given = {name: value for name, value in settings.arguments.items() if name in _FOR_BACKEND}

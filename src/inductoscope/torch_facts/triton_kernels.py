@@ -80,7 +80,7 @@ class KernelFile:
 
     @property
     def attributes(self) -> Mapping[Any, Any]:
-        """What is known of arguments, such as that 16 divides them."""
+        """Attributes of arguments, such as that 16 divides them."""
         configs = self.triton_meta.get("configs")
         first = configs[0] if isinstance(configs, list) and configs else {}
         return _mapping(first) if is_plain(first) else {}
@@ -291,7 +291,7 @@ def _kernel(path: str, name: str, read: Definitions) -> KernelFile | None:
 
 
 def _gaps(kernel: KernelFile) -> Iterator[str]:
-    """What a kernel file should have but this one lacks."""
+    """Parts that a kernel file should have but this one lacks."""
     if not kernel.signature:
         yield "triton_meta has no readable signature"
     missing = [a for a in kernel.signature if a not in kernel.body.arguments]
@@ -514,7 +514,7 @@ class Heuristic:
 
 @dataclass(frozen=True)
 class Body:
-    """What the kernel function itself says."""
+    """Arguments and constants of the kernel function."""
 
     arguments: tuple[str, ...] = ()
     constexpr_arguments: tuple[str, ...] = ()
@@ -702,7 +702,7 @@ def _is_constexpr(annotation: ast.expr | None) -> bool:
 
 @dataclass(frozen=True)
 class Resources:
-    """What one kernel uses; None if unknown."""
+    """Resources that one kernel uses; None if unknown."""
 
     registers: int | None = None  # per thread; VGPRs on AMD
     scalar_registers: int | None = None  # AMD only

@@ -35,7 +35,7 @@ def compile_id_of(module: Any) -> str:
 
 
 def module_to_compile(args: Arguments, kwargs: Keywords) -> Any:
-    """What `compile_fx_aot` was given to compile."""
+    """The module that `compile_fx_aot` was given."""
     return args[0] if args else kwargs["model_"]
 
 
@@ -99,10 +99,5 @@ def _close(token: Any, outcome: str) -> None:
 PROGRAMS = Hook(
     stage=stages.AOT,
     records="programs that AOTInductor compiled",
-    wraps=(
-        Wrap(
-            hooked.COMPILE_FX_AOT,
-            watch(before=_start, after=_end, failed=_failed),
-        ),
-    ),
+    wraps=(Wrap(hooked.COMPILE_FX_AOT, watch(before=_start, after=_end, failed=_failed)),),
 )

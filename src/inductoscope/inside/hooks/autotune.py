@@ -9,6 +9,7 @@ from typing import Any
 from inductoscope.inside.observe import (
     Arguments,
     Keywords,
+    OverheardLogger,
     current_compile_id,
     enter_stage,
     fail_stage,
@@ -152,12 +153,7 @@ def _configs_timed(token: Any, result: Any, args: Arguments, kwargs: Keywords) -
 LAUNCH_CONFIGS = Hook(
     stage=stages.AUTOTUNE,
     records="launch configurations of Triton kernels and their times",
-    wraps=(
-        Wrap(
-            hooked.BENCHMARK_ALL_CONFIGS,
-            watch(after=_configs_timed),
-        ),
-    ),
+    wraps=(Wrap(hooked.BENCHMARK_ALL_CONFIGS, watch(after=_configs_timed)),),
 )
 
 
@@ -169,37 +165,15 @@ _TEXTS = frozenset(
 _LEVELS = ("debug", "info", "warning", "error", "exception")
 
 
-class _Overheard:
-    """torch's logger, with the lines about choices also written to the recording.
-
-    At every level: whether the user sees them is the logger's own business, and stays so.
-    """
-
-    def __init__(self, logger: Any) -> None:
-        self._logger = logger
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._logger, name)
-        if name not in _LEVELS:
-            return found
-
-        def log(message: Any, *args: Any, **kwargs: Any) -> None:
-            if SCOPE.active and message in _TEXTS:
-                SCOPE.guard(_say, message, args)
-            # The line is to name its own place in torch.
-            found(message, *args, **{**kwargs, "stacklevel": kwargs.get("stacklevel", 1) + 1})
-
-        return log
-
-
-def _say(message: str, args: Arguments) -> None:
-    SCOPE.emit(TorchLogged(text=(message % args)[:4000], compile=current_compile_id()))
+def _say(message: Any, args: Arguments) -> None:
+    if message in _TEXTS:
+        SCOPE.emit(TorchLogged(text=(message % args)[:4000], compile=current_compile_id()))
 
 
 SAYINGS = Hook(
     stage=stages.AUTOTUNE,
     records="what torch logs about choices: submitted, finished, failed, given up",
-    wraps=(Wrap(hooked.LOG, _Overheard),),
+    wraps=(Wrap(hooked.LOG, lambda logger: OverheardLogger(logger, _LEVELS, _say)),),
 )
 
 

@@ -41,12 +41,7 @@ def _announced(args: Arguments, kwargs: Keywords) -> None:
 GRAPH_CACHES = Hook(
     stage="caches",
     records="hits and misses of the FX graph and AOTAutograd caches",
-    wraps=(
-        Wrap(
-            hooked.INSTANT,
-            watch(before=_announced),
-        ),
-    ),
+    wraps=(Wrap(hooked.INSTANT, watch(before=_announced)),),
 )
 
 
@@ -63,12 +58,7 @@ def _key_made(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> Non
 GRAPH_KEYS = Hook(
     stage="caches",
     records="what the keys of the FX graph cache are made of",
-    wraps=(
-        Wrap(
-            hooked.COMPILED_FX_GRAPH_HASH,
-            watch(after=_key_made),
-        ),
-    ),
+    wraps=(Wrap(hooked.COMPILED_FX_GRAPH_HASH, watch(after=_key_made)),),
 )
 
 
@@ -85,12 +75,7 @@ def _best_config_read(token: Any, result: Any, args: Arguments, kwargs: Keywords
 LAUNCH_CONFIGS = Hook(
     stage="caches",
     records="hits and misses of the cache of launch configurations",
-    wraps=(
-        Wrap(
-            hooked.READ_BEST,
-            watch(after=_best_config_read),
-        ),
-    ),
+    wraps=(Wrap(hooked.READ_BEST, watch(after=_best_config_read)),),
 )
 
 
@@ -103,10 +88,5 @@ def _binary_wanted(args: Arguments, kwargs: Keywords) -> None:
 CPP_BINARIES = Hook(
     stage="caches",
     records="C++ libraries asked for, to tell those that were compiled from those in the cache",
-    wraps=(
-        Wrap(
-            hooked.LOAD_ASYNC,
-            watch(before=_binary_wanted),
-        ),
-    ),
+    wraps=(Wrap(hooked.LOAD_ASYNC, watch(before=_binary_wanted)),),
 )

@@ -87,23 +87,13 @@ def _unique(names: Iterable[str]) -> tuple[str, ...]:
 KERNELS = Hook(
     stage=stages.CODEGEN,
     records="generated C++ kernels",
-    wraps=(
-        Wrap(
-            hooked.CPP_SCHEDULING_DEFINE_KERNEL,
-            _defined("C++"),
-        ),
-    ),
+    wraps=(Wrap(hooked.CPP_SCHEDULING_DEFINE_KERNEL, _defined("C++")),),
 )
 
 TRITON_KERNELS = Hook(
     stage=stages.CODEGEN,
     records="generated Triton kernels",
-    wraps=(
-        Wrap(
-            hooked.TRITON_SCHEDULING_DEFINE_KERNEL,
-            _defined("Triton"),
-        ),
-    ),
+    wraps=(Wrap(hooked.TRITON_SCHEDULING_DEFINE_KERNEL, _defined("Triton")),),
 )
 
 
@@ -158,10 +148,7 @@ BUFFER_REUSE = Hook(
     records="buffers that take over the memory of others",
     wraps=(
         Wrap(hooked.MAKE_BUFFER_REUSE, watch(after=_reused)),
-        Wrap(
-            hooked.MAKE_INPLACE,
-            watch(after=_written_in_place),
-        ),
+        Wrap(hooked.MAKE_INPLACE, watch(after=_written_in_place)),
     ),
 )
 
@@ -381,10 +368,5 @@ def _text(value: Any) -> str:
 MEMORY = Hook(
     stage=stages.CODEGEN,
     records="the room of every buffer, and what guards say of sizes",
-    wraps=(
-        Wrap(
-            hooked.SCHEDULER_CODEGEN,
-            watch(after=_listed),
-        ),
-    ),
+    wraps=(Wrap(hooked.SCHEDULER_CODEGEN, watch(after=_listed)),),
 )

@@ -202,12 +202,7 @@ def _graph_break(args: Arguments, kwargs: Keywords) -> None:
 GRAPH_BREAKS = Hook(
     stage=stages.DYNAMO,
     records="graph breaks with their reason",
-    wraps=(
-        Wrap(
-            hooked.LOG_GRAPH_BREAK,
-            watch(before=_graph_break),
-        ),
-    ),
+    wraps=(Wrap(hooked.LOG_GRAPH_BREAK, watch(before=_graph_break)),),
 )
 
 
@@ -244,12 +239,7 @@ def _describe_guard(guard: Any) -> dict[str, Any]:
 GUARDS = Hook(
     stage=stages.DYNAMO,
     records="guards of each compiled frame",
-    wraps=(
-        Wrap(
-            hooked.CHECK_FUNCTION_MANAGER_INIT,
-            stage("guards", after=_guards_built),
-        ),
-    ),
+    wraps=(Wrap(hooked.CHECK_FUNCTION_MANAGER_INIT, stage("guards", after=_guards_built)),),
 )
 
 
@@ -278,10 +268,7 @@ RECOMPILES = Hook(
     stage=stages.DYNAMO,
     records="recompiles with the guard that failed",
     wraps=(
-        Wrap(
-            hooked.GET_AND_MAYBE_LOG_RECOMPILATION_REASONS,
-            watch(after=_recompiled),
-        ),
+        Wrap(hooked.GET_AND_MAYBE_LOG_RECOMPILATION_REASONS, watch(after=_recompiled)),
         Wrap(hooked.EXCEEDS_RECOMPILE_LIMIT, watch(after=_limit_checked)),
     ),
 )
@@ -310,10 +297,7 @@ EAGER_FALLBACKS = Hook(
     stage=stages.DYNAMO,
     records="frames that run in eager because Dynamo gave up on them",
     wraps=(
-        Wrap(
-            hooked.CONVERT_FRAME_CALL,
-            watch(before=_conversion_start, after=_conversion_end),
-        ),
+        Wrap(hooked.CONVERT_FRAME_CALL, watch(before=_conversion_start, after=_conversion_end)),
     ),
 )
 
@@ -412,12 +396,7 @@ def _name(argument: Any) -> str:
 SETTINGS = Hook(
     stage=stages.DYNAMO,
     records="settings, arguments of torch.compile and marked sizes",
-    wraps=(
-        Wrap(
-            hooked.CALL_USER_COMPILER,
-            watch(before=_settings),
-        ),
-    ),
+    wraps=(Wrap(hooked.CALL_USER_COMPILER, watch(before=_settings)),),
     reads=tuple(TorchName(module, "_is_default") for module in CONFIGS),
 )
 

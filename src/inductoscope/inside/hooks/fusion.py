@@ -120,7 +120,7 @@ def _settings(nodes: Any) -> dict[str, Any]:
 
 
 def _device_names(nodes: Any) -> dict[str, str]:
-    """What the GPUs in use are called: how fast their memory is hangs on the model."""
+    """Models of the GPUs in use: their memory bandwidth depends on it."""
     import torch
 
     devices = {device for node in nodes if (device := node.get_device()) is not None}
@@ -148,10 +148,7 @@ ROUNDS = Hook(
             hooked.FUSE_NODES_ONCE,
             watch(before=_round_start, after=_round_end, failed=_round_failed),
         ),
-        Wrap(
-            hooked.GET_POSSIBLE_FUSIONS,
-            watch(after=_found_candidates),
-        ),
+        Wrap(hooked.GET_POSSIBLE_FUSIONS, watch(after=_found_candidates)),
     ),
 )
 
@@ -169,24 +166,16 @@ def _answered(question: Any, result: Any, args: Arguments, kwargs: Keywords) -> 
     _ledger.asked.pop()
     _, first, second = args[:3]
     # A pair that became one group while it waited for its turn is asked about itself.
-    if _ledger.round > _MOST_ROUNDS or first is second:
-        return
-    outer = _ledger.asked[-1] if _ledger.asked else None
-    SCOPE.emit(
-        FusionPair(
-            graph=SCOPE.graph,
-            round=_ledger.round,
-            step="attempt" if _ledger.trying else "",
-            first=question.first,
-            second=question.second,
-            within=(outer.first, outer.second) if outer else (),
+    if first is not second:
+        _emit_pair(
+            question.first,
+            question.second,
             type=_kind(first, second),
             possible=bool(result),
             shared=question.shared,
             reasons=() if result else tuple(question.reasons),
             decided={} if result or question.reasons else question.decided or {},
         )
-    )
 
 
 def _asking_failed(question: Any, error: BaseException) -> None:
@@ -201,10 +190,10 @@ def _refused(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None
         question.reasons.append(text)
         return
     # Refused outside of can_fuse (it would make a cycle, or not pay off), or part of a group.
-    _emit_refusal(why.name1, why.name2, reasons=(text,))
+    _emit_pair(why.name1, why.name2, reasons=(text,))
 
 
-def _emit_refusal(first: str, second: str, **facts: Any) -> None:
+def _emit_pair(first: str, second: str, *, possible: bool = False, **facts: Any) -> None:
     if _ledger.round > _MOST_ROUNDS:
         return
     outer = _ledger.asked[-1] if _ledger.asked else None
@@ -216,7 +205,7 @@ def _emit_refusal(first: str, second: str, **facts: Any) -> None:
             first=first,
             second=second,
             within=(outer.first, outer.second) if outer else (),
-            possible=False,
+            possible=possible,
             **facts,
         )
     )
@@ -227,7 +216,7 @@ def _speed_judged(token: Any, result: Any, args: Arguments, kwargs: Keywords) ->
     waits = callable(result) or callable(getattr(result, "callable_fn", None))
     if waits or not getattr(result, "should_fuse", result):
         gate = "benchmark" if waits else "speedup_by_fusion"
-        _emit_refusal(args[1].get_name(), args[2].get_name(), decided={"gate": gate})
+        _emit_pair(args[1].get_name(), args[2].get_name(), decided={"gate": gate})
 
 
 def _fused(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
@@ -327,14 +316,8 @@ SCORES = Hook(
     stage="fusion",
     records="scores of possible fusions, and what decided where torch gives no reason",
     wraps=(
-        Wrap(
-            hooked.SCORE_FUSION,
-            watch(after=_scored),
-        ),
-        Wrap(
-            hooked.INDUCTOR_CHOICES_CAN_FUSE,
-            watch(after=_shared_data),
-        ),
+        Wrap(hooked.SCORE_FUSION, watch(after=_scored)),
+        Wrap(hooked.INDUCTOR_CHOICES_CAN_FUSE, watch(after=_shared_data)),
         *(
             Wrap(
                 TorchName("torch._inductor.codegen.cpp", f"CppScheduling.{name}"),

@@ -8,6 +8,7 @@ from typing import Any
 from inductoscope.inside.observe import (
     Arguments,
     Keywords,
+    OverheardLogger,
     current_compile_id,
     enter_stage,
     fail_stage,
@@ -110,12 +111,7 @@ GRAPHS = Hook(
 CACHED_GRAPHS = Hook(
     stage=stages.INDUCTOR,
     records="graphs that came from a cache",
-    wraps=(
-        Wrap(
-            hooked.POST_COMPILE,
-            watch(before=_ready),
-        ),
-    ),
+    wraps=(Wrap(hooked.POST_COMPILE, watch(before=_ready)),),
 )
 
 
@@ -124,26 +120,6 @@ CACHED_GRAPHS = Hook(
 _LONGEST = 2000
 # A warning of the same logger that graphs are recorded, and often.
 _NO_SKIP = "CUDAGraph supports dynamic shapes"
-
-
-class _OverheardSkips:
-    """torch's logger of CUDA graphs; what it warns of is also written to the recording."""
-
-    def __init__(self, logger: Any) -> None:
-        self._logger = logger
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._logger, name)
-        if name != "warning":
-            return found
-
-        def warning(message: Any, *args: Any, **kwargs: Any) -> None:
-            if SCOPE.active:
-                SCOPE.guard(_say, message, args)
-            # The line is to name its own place in torch.
-            found(message, *args, **{**kwargs, "stacklevel": kwargs.get("stacklevel", 1) + 1})
-
-        return warning
 
 
 def _say(message: Any, args: tuple[Any, ...]) -> None:
@@ -158,5 +134,7 @@ def _say(message: Any, args: tuple[Any, ...]) -> None:
 SKIPS = Hook(
     stage=stages.RUNTIME,
     records="why graphs run without the CUDA graphs that were asked for",
-    wraps=(Wrap(hooked.CUDAGRAPHS_LOG, _OverheardSkips),),
+    wraps=(
+        Wrap(hooked.CUDAGRAPHS_LOG, lambda logger: OverheardLogger(logger, ("warning",), _say)),
+    ),
 )

@@ -35,7 +35,7 @@ Notes = dict[int, tuple[Any, Writers]]
 
 
 class _Writing(threading.local):
-    """What is being generated on this thread."""
+    """The code being generated on this thread."""
 
     def __init__(self) -> None:
         self.notes: WeakKeyDictionary[Any, Notes] = WeakKeyDictionary()
@@ -58,7 +58,7 @@ def forget_writing() -> None:
 
 
 def take_lines(nodes: set[str]) -> tuple[tuple[str, str, str], ...]:
-    """What was written for these scheduler nodes: node, operation, line."""
+    """Lines written for these scheduler nodes: node, operation, line."""
     taken = [key for key in _writing.lines if key[0] in nodes]
     for key in taken:
         del _writing.lines[key]
@@ -307,10 +307,7 @@ LINES = Hook(
         _on_buffer("__add__", after=_added),
         _on_buffer("clear", after=_cleared),
         _on_buffer("getvalue", after=_finished),
-        Wrap(
-            hooked.MOVE_CODE_UNDER_INNER_LOOP,
-            watch(after=_put_under_loop),
-        ),
+        Wrap(hooked.MOVE_CODE_UNDER_INNER_LOOP, watch(after=_put_under_loop)),
     ),
     reads=(hooked.V,),
 )
@@ -502,18 +499,9 @@ OWNERS = Hook(
     stage=stages.SCHEDULER,
     records="which operation each line of a loop body belongs to",
     wraps=(
-        Wrap(
-            hooked.CREATE_NODE,
-            watch(after=_line_made),
-        ),
-        Wrap(
-            hooked.PROPAGATE_SYMPY,
-            watch(after=_worked_out),
-        ),
-        Wrap(
-            hooked.UNWRAP,
-            watch(before=_writing_down, after=_called, failed=_call_failed),
-        ),
+        Wrap(hooked.CREATE_NODE, watch(after=_line_made)),
+        Wrap(hooked.PROPAGATE_SYMPY, watch(after=_worked_out)),
+        Wrap(hooked.UNWRAP, watch(before=_writing_down, after=_called, failed=_call_failed)),
     ),
     reads=(
         hooked.IRNODE,

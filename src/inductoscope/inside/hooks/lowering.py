@@ -147,10 +147,7 @@ NODES = Hook(
             hooked.GRAPH_LOWERING_RUN,
             watch(before=_run_start, after=stage_done, failed=fail_stage),
         ),
-        Wrap(
-            hooked.RUN_NODE,
-            watch(before=_node_start, after=_node_end, failed=_node_failed),
-        ),
+        Wrap(hooked.RUN_NODE, watch(before=_node_start, after=_node_end, failed=_node_failed)),
     ),
     reads=(hooked.INNER_FN_STR,),
 )

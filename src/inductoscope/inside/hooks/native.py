@@ -94,7 +94,7 @@ def _wait_start(args: Arguments, kwargs: Keywords) -> Any:
 
 
 def _wait_failed(frame: Any, error: BaseException) -> None:
-    """What was raised tells better than the device which compiler it was."""
+    """The exception tells better than the device which compiler it was."""
     inner: BaseException | None = error
     while inner is not None:
         if type(inner).__name__ == "CppCompileError":
@@ -109,14 +109,8 @@ CPP = Hook(
     stage=stages.CPP_COMPILE,
     records="runs of the C++ compiler",
     wraps=(
-        Wrap(
-            hooked.RUN_COMPILE_CMD,
-            watch(before=_cpp_start, after=_cpp_end, failed=_cpp_failed),
-        ),
-        Wrap(
-            hooked.WAIT,
-            watch(before=_wait_start, after=stage_done, failed=_wait_failed),
-        ),
+        Wrap(hooked.RUN_COMPILE_CMD, watch(before=_cpp_start, after=_cpp_end, failed=_cpp_failed)),
+        Wrap(hooked.WAIT, watch(before=_wait_start, after=stage_done, failed=_wait_failed)),
     ),
 )
 

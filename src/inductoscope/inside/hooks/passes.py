@@ -63,7 +63,7 @@ class _Running:
 
 @dataclass
 class _Spent:
-    """What all runs of one pass took so far in its group."""
+    """Time of all runs of one pass so far in its group."""
 
     seconds: float = 0.0
     own_seconds: float = 0.0
@@ -251,7 +251,7 @@ def _group(stage: str) -> Replacement:
 
 
 def _record_seconds(stage: str) -> None:
-    """What each pass took, whether it changed anything or not."""
+    """Record the time of each pass, whether it changed anything or not."""
     spent, _state.spent = _state.spent, {}
     if spent:
         SCOPE.emit(

@@ -197,10 +197,7 @@ NODES = Hook(
     stage=stages.SCHEDULER,
     records="scheduler nodes, buffers and loop bodies, before and after fusion",
     wraps=(
-        Wrap(
-            hooked.SCHEDULER_INIT,
-            watch(before=_scheduling, after=stage_done, failed=fail_stage),
-        ),
+        Wrap(hooked.SCHEDULER_INIT, watch(before=_scheduling, after=stage_done, failed=fail_stage)),
         Wrap(hooked.LOG_IR_PRE_FUSION, _listed("before")),
         Wrap(hooked.LOG_IR_POST_FUSION, _listed("after")),
     ),

@@ -31,7 +31,7 @@ _WORST_FIRST = ("does not end", "fails", "compiles")
 
 
 def file_view(kernel: KernelFile) -> View:
-    """What the file says, with nothing compiled."""
+    """The contents of the file, with nothing compiled."""
     return {
         "schema": 1,
         "file": kernel.path,
@@ -126,7 +126,7 @@ def _summary(trials: Sequence[KernelTrial], worst: KernelTrial) -> str:
 
 
 def _consequence(trial: KernelTrial) -> str:
-    """What a finished compile says about a hang: nothing, unless target and configuration match."""
+    """The consequence for a hang: none, unless target and configuration match."""
     own, config = trial.plan.kernel.target, trial.plan.config
     if own is not None and str(own) != str(trial.plan.target):
         return f"the kernel was generated for {own}, which this did not test"
@@ -155,7 +155,7 @@ def _stuck(attempt: Attempt) -> str:
 
 
 def print_file(printer: Printer, view: View) -> None:
-    """What the file says."""
+    """Print the contents of the file."""
     printer.heading(f"{view['kernel']} ({view['heuristic']})")
     printer.pair("file", view["file"])
     printer.pair("made for", view["generated_for"] or "not in the file")

@@ -1,4 +1,4 @@
-"""What a job will do once it is started, as far as its ranks were compiled beforehand."""
+"""The prediction for a job whose ranks were compiled beforehand, as data and as text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every view of a recording for a device that is not there begins with."""
+"""The beginning of every view of a recording for a device that is not there."""
 
 from __future__ import annotations
 
