@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -83,6 +84,7 @@ class Child:
         reading, self._requests = os.pipe()
         self._events, writing = os.pipe()
         self._rest = b""
+        self._arrived: deque[ChildEvent] = deque()
         try:
             self.process = subprocess.Popen(
                 [*call.python, _CHILD, str(reading), str(writing)],
@@ -118,6 +120,11 @@ class Child:
 
     def wait(self, seconds: float) -> Iterator[ChildEvent]:
         """Events that have arrived; waits for the first of them for at most this long."""
+        self._read(0.0 if self._arrived else seconds)
+        while self._arrived:
+            yield self._arrived.popleft()
+
+    def _read(self, seconds: float) -> None:
         while select.select([self._events], [], [], seconds)[0]:
             data = os.read(self._events, _AT_ONCE)
             if not data:
@@ -129,7 +136,7 @@ class Child:
                 with contextlib.suppress(ValueError):
                     event = json.loads(line)
                     if isinstance(event, dict):
-                        yield event
+                        self._arrived.append(event)
             seconds = 0
 
     def answer(self, event: str, seconds: float) -> ChildEvent:
@@ -271,7 +278,7 @@ def run_program(
         {"command": list(command)},
         environment,
         folder,
-        {**limits.resources, "cpu_seconds": int(limits.seconds * limits.cores)},
+        {**limits.resources, "cpu_seconds": max(1, int(limits.seconds * limits.cores))},
         _ISOLATED,
         ends_group=False,
     )
