@@ -48,6 +48,25 @@ def kernel_call(statement: ast.stmt) -> tuple[str, ast.Call] | None:
     return name.removesuffix(".run"), statement.value
 
 
+_SOURCE_NODES = re.compile(
+    r"# Topologically Sorted Source Nodes: \[(?P<nodes>[^\]]*)\]"
+    r"(?:, Original ATen: \[(?P<aten>[^\]]*)\])?"
+)
+
+
+def nodes_of_kernel(text: str, kernel: str) -> tuple[list[str], list[str]]:
+    """The FX nodes and the ATen operations in a kernel, by the comment above its definition."""
+    before, definition, _ = text.partition(f"{kernel} = async_compile") if kernel else ("", "", "")
+    comments = list(_SOURCE_NODES.finditer(before))
+    if not comments or not definition:
+        return [], []
+    nodes, operations = (
+        [name.strip() for name in (part or "").split(",") if name.strip()]
+        for part in comments[-1].group("nodes", "aten")
+    )
+    return nodes, operations
+
+
 class _Rewriter(ast.NodeTransformer):
     """Changes the statements of every function that runs kernels, those in blocks included."""
 

@@ -49,10 +49,10 @@ def graph_code(module: GraphModule) -> str:
     return str(module.graph.python_code("self").src)
 
 
-def reading_of_unwritten_memory(module: GraphModule) -> str:
-    """To go on with in a sentence, if the graph allocates memory without initialising it."""
-    names = [str(node.target) for node in module.graph.nodes if "empty" in str(node.target)]
-    return f"; the graph reads uninitialised memory ({names[0]})" if names else ""
+def uninitialised_allocation(module: GraphModule) -> str:
+    """The first operation that allocates memory without initialising it; empty if none does."""
+    names = (str(node.target) for node in module.graph.nodes if "empty" in str(node.target))
+    return next(names, "")
 
 
 def input_names(module: GraphModule) -> list[str]:

@@ -26,8 +26,8 @@ from inductoscope.inside.compare.eager_layout import call_as_in_eager
 from inductoscope.inside.compare.graphs import (
     as_function,
     input_names,
-    reading_of_unwritten_memory,
     snapshot,
+    uninitialised_allocation,
 )
 from inductoscope.inside.compare.kernels import KEPT
 from inductoscope.inside.compare.reference import Case, with_perturbed_rounding
@@ -453,8 +453,9 @@ class CallNotes:
         if comparison.is_within_rounding:
             self.checked(call, "within-rounding", texts)
         else:
-            why = f"{texts}{reading_of_unwritten_memory(module)}"
-            self.checked(call, "unsteady", f"{comparison.reason}: {why}")
+            empty = uninitialised_allocation(module)
+            read = f"; the graph reads uninitialised memory ({empty})" if empty else ""
+            self.checked(call, "unsteady", f"{comparison.reason}: {texts}{read}")
 
     @contextlib.contextmanager
     def calling(self, call: int) -> Iterator[None]:

@@ -1,4 +1,4 @@
-"""How a graph is compiled: by which backend, and with which options."""
+"""Whether and how calls of a graph can be checked: its backend, its options, room for copies."""
 
 from __future__ import annotations
 

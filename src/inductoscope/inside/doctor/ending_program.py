@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 import time
 import traceback
@@ -37,6 +36,7 @@ from inductoscope.inside.search.failure_signature import first_to_last, raising_
 from inductoscope.inside.search.forks import can_fork
 from inductoscope.processes.status import is_alive
 from inductoscope.torch_facts import stages
+from inductoscope.torch_facts.python_wrappers import nodes_of_kernel
 
 
 def investigate_and_stop(
@@ -132,10 +132,6 @@ def investigate(
 # synchronous, so the line of the generated wrapper that raised names the kernel.
 
 _NO_SCRIPT = "after this error the process cannot use the GPU, so nothing could be tried"
-_NODES = re.compile(
-    r"# Topologically Sorted Source Nodes: \[(?P<nodes>[^\]]*)\]"
-    r"(?:, Original ATen: \[(?P<aten>[^\]]*)\])?"
-)
 
 
 def is_device_lost() -> bool:
@@ -173,19 +169,9 @@ def found_in_error(
 def _contents(wrapper: str, kernel: str) -> tuple[list[str], list[str]]:
     """The nodes and ATen operations in a kernel, from the comments of the wrapper."""
     try:
-        text = Path(wrapper).read_text("utf-8", "replace")
+        return nodes_of_kernel(Path(wrapper).read_text("utf-8", "replace"), kernel)
     except OSError:
         return [], []
-    before = text.partition(f"{kernel} = async_compile")[0] if kernel else ""
-    comments = list(_NODES.finditer(before))
-    if not comments or before == text:
-        return [], []
-    last = comments[-1]
-    return _names(last["nodes"]), _names(last["aten"] or "")
-
-
-def _names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def source_lines_of(module: torch.fx.GraphModule, names: list[str]) -> list[str]:

@@ -164,21 +164,17 @@ def signed_errors(
     """The errors of a value; None where it cannot be told, because nothing is left to compare."""
     c, e, r = wide(compiled), wide(eager), wide(reference)
     usable = e.isfinite() & r.isfinite()
-    if not bool(usable.all()):
-        c, e, r = c[usable], e[usable], r[usable]
+    r = r[usable]
     size = float(r.abs().sum())
     if not size or not math.isfinite(size):
         return None
-    return SignedErrors(_along(c - r, r, size), _along(e - r, r, size), margin)
+    return SignedErrors(_along(c[usable] - r, r, size), _along(e[usable] - r, r, size), margin)
 
 
 def errors_of(value: torch.Tensor, reference: torch.Tensor) -> tuple[float, ...]:
     """The errors of one way to compute a value, for each direction."""
-    v, r = wide(value), wide(reference)
-    usable = v.isfinite() & r.isfinite()
-    v, r = v[usable], r[usable]
-    size = float(r.abs().sum())
-    return _along(v - r, r, size) if size else tuple(0.0 for _ in DIRECTIONS)
+    errors = signed_errors(value, value, reference, 0.0)
+    return tuple(0.0 for _ in DIRECTIONS) if errors is None else errors.eager
 
 
 def _along(error: torch.Tensor, reference: torch.Tensor, size: float) -> tuple[float, ...]:
