@@ -145,7 +145,7 @@ WITHOUT_TUNING = Variant(
 
 @dataclass(frozen=True)
 class TuningResult:
-    """What the searches chose, and what that is worth in the program."""
+    """The searches, and the worth of what they chose in the program."""
 
     searches: Searches
     trials: SettingTrials | None = None

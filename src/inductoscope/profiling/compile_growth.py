@@ -57,7 +57,7 @@ class CompileCost:
 
     @property
     def on_idle_machine(self) -> CompileCost:
-        """What the same compile costs where it never has to wait for a processor."""
+        """The same compile where it never has to wait for a processor."""
         if not self.undelayed:
             return self
         native = self.undelayed.get(stages.CPP_COMPILE, self.slowest_native)
@@ -324,7 +324,7 @@ def against_plain(cost: CompileCost, plain: Sequence[CompileCost], stage: str) -
 
 
 def _least(plain: Sequence[CompileCost], stage: str) -> float:
-    """What the stage costs for next to nothing, unless that is out of proportion, too."""
+    """Seconds of the stage for next to nothing, unless that is out of proportion, too."""
     small = min(plain, key=lambda cost: cost.nodes)
     others = [seconds for name, seconds in small.in_python.items() if name != stage]
     return min(small.seconds_of(stage), max(others, default=0.0))

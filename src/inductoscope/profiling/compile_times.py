@@ -231,7 +231,7 @@ class RecordedCosts:
 
     @property
     def compile_seconds(self) -> float:
-        """What all compiles took together."""
+        """Seconds of all compiles together."""
         return sum(each.seconds for each in self.compiles)
 
 
@@ -390,7 +390,7 @@ def _native(recording: Recording, native: NativeCompile, kernel: str) -> TimedNa
 
 
 def _notes(recording: Recording) -> Iterator[str]:
-    """What the numbers leave out, or add up."""
+    """Notes on what the numbers leave out, or add up."""
     compiling = {compile_.process for compile_ in recording.compiles}
     if len(compiling) > 1:
         yield f"{len(compiling)} processes compiled; their seconds are added up"

@@ -32,7 +32,7 @@ class RecordedEvidence:
 
     @cached_property
     def findings(self) -> Sequence[Finding]:
-        """What may make it slow."""
+        """The findings that may make it slow."""
         wanted = (*SLOWNESS, *_OF_COMPILES)
         return [finding for finding in diagnose(self.recording) if finding.rule in wanted]
 

@@ -227,7 +227,7 @@ class FlipTrial:
 
     @property
     def ratio(self) -> float:
-        """What is left of the time with the change; 1 where it was not measured."""
+        """The time with the change as a part of that without; 1 where it was not measured."""
         if not self.changed.count or self.base.median <= 0:
             return 1.0
         return self.changed.median / self.base.median
@@ -270,7 +270,7 @@ def _certainty(comparison: TimeComparison) -> str:
 
 @dataclass(frozen=True)
 class TrialResults:
-    """What came of all trials; those that help first, by what they save."""
+    """The results of all trials; those that help first, by what they save."""
 
     trials: tuple[FlipTrial, ...]
     # The program as it is; None where no function was called often enough.
@@ -281,7 +281,7 @@ class TrialResults:
 
     @property
     def advice(self) -> tuple[FlipTrial, ...]:
-        """What helps."""
+        """The trials that help."""
         return tuple(trial for trial in self.trials if trial.helps)
 
     @property

@@ -82,7 +82,7 @@ class Flip:
 
     @property
     def to_paste(self) -> str:
-        """What a user adds to the program; for what the program sets itself, in its place."""
+        """The code that a user adds to the program; for what it sets itself, in its place."""
         return self.pasted or self.code.strip() or self.change
 
     @property

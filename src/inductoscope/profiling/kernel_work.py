@@ -42,7 +42,7 @@ class MatrixWork:
 
 
 def matrix_work(graph: FxGraph, node: FxNode, size_of: SizeOf) -> MatrixWork | None:
-    """What a node needs of matrix units; None if it is no such operation, or sizes are unknown."""
+    """The matrix work of a node; None if it is no such operation, or sizes are unknown."""
     formula = FORMULAS.get(node.operation)
     if formula is None:
         return None
@@ -208,7 +208,7 @@ _OPERATION = re.compile(r"^    \w+ = ops\.(\w+)\(", re.MULTILINE)
 
 @dataclass(frozen=True)
 class KernelWork:
-    """What one call of a kernel has to do at least; None where that is not known."""
+    """The least work of one call of a kernel; None where that is not known."""
 
     read: int | None = None
     written: int | None = None
@@ -240,7 +240,7 @@ class GraphWork:
 
     @cached_property
     def memory(self) -> GraphMemory:
-        """What is known of sizes."""
+        """The rooms of buffers, and the symbols of sizes."""
         return read_memory(self.join.recording, self.join.compile, self.join.graph)
 
     @cached_property
@@ -264,7 +264,7 @@ class GraphWork:
         sizes: Mapping[str, int] | None = None,
         in_tf32: Collection[str] = (),
     ) -> KernelWork:
-        """What one call has to do with these sizes; with those it was compiled with, if none.
+        """The work of one call with these sizes; with those it was compiled with, if none.
 
         `in_tf32` are the operations on float32 that torch may do in TF32.
         """

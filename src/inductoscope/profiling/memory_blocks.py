@@ -78,7 +78,7 @@ class DeviceSteps:
 
 
 def devices_of(step: TracedStep) -> tuple[DeviceSteps, ...]:
-    """What happened on each device in a step; that with most named memory comes first."""
+    """The memory of each device in a step; that with most named memory comes first."""
     by_device: dict[str, list[AllocationEvent]] = {}
     for event in step.events:
         by_device.setdefault(event.device, []).append(event)
@@ -189,7 +189,7 @@ BACKWARD = "backward"
 
 @dataclass(frozen=True)
 class BlockLabel:
-    """What a block is, and who made it."""
+    """The kind of a block, and who made it."""
 
     kind: str
     # A name that the user knows, or the buffer of a graph.
@@ -309,7 +309,7 @@ class BlockLabels:
         self._begin = device.step.begin
 
     def label(self, block: Block) -> BlockLabel:
-        """What a block is: by who held it before, by its name in a graph, else by its operation."""
+        """The label of a block: by its holder before, its name in a graph, else its operation."""
         if block.before is not None and block.before.kind != HELD:
             return self._held(block, block.before.kind, block.before.name)
         named = [note for note in block.names if note.graph]
@@ -447,7 +447,7 @@ class StepProfile:
 
     @property
     def step(self) -> TracedStep:
-        """What was traced."""
+        """The step that was traced."""
         return self.device.step
 
     @property

@@ -61,7 +61,7 @@ Proposer = Callable[[StepProfile, Mapping[str, str]], Iterator[Alternative]]
 
 
 def alternatives_for(profile: StepProfile, settings: Mapping[str, str]) -> tuple[Alternative, ...]:
-    """What is worth a trial; `settings` are those that the program itself has set."""
+    """The ways that are worth a trial; `settings` are those that the program itself has set."""
     return tuple(found for propose in ALTERNATIVES for found in propose(profile, settings))
 
 
@@ -117,7 +117,7 @@ _BFLOAT16 = 5e-2
 
 @dataclass(frozen=True)
 class ResultComparison:
-    """What was compared, and how far it lies apart as a part of each tensor's size."""
+    """How far the results of two runs lie apart, as a part of each tensor's size."""
 
     tensors: int
     apart: float
@@ -209,7 +209,7 @@ class MemoryTrial:
 
     @property
     def ratio(self) -> float:
-        """What is left of the peak."""
+        """The peak with it as a part of the peak without."""
         return self.peak / self.base if self.peak and self.base else 1.0
 
     @property

@@ -117,7 +117,7 @@ class VariantRuns:
 
 
 def calls_to_compare(variants: Sequence[VariantRuns]) -> dict[tuple[str, str], int]:
-    """What every variant calls after its warm-up, and how often the first one does."""
+    """The things that every variant calls after its warm-up, and how often the first one does."""
     ran = [v for v in variants if any(run.exit_code == 0 for run in v.runs)]
     if not ran:
         return {}
@@ -337,7 +337,7 @@ _WHERE = "torch._inductor.config"
 
 def known_settings() -> Mapping[str, Mapping[str, Any]]:
     """Every setting of the installed torch, with its default."""
-    call = ChildCall("inductoscope.inside.profiling.settings_child:name_settings")
+    call = ChildCall("inductoscope.inside.profiling.questions:name_settings")
     ended = run_child(call, ChildLimits(_SECONDS, _SECONDS))
     answer = ended.find("settings")
     if answer is None:

@@ -173,7 +173,7 @@ def _numbers(name: str) -> tuple[int, ...]:
 
 
 def _works(events: Sequence[TraceEvent]) -> Iterator[tuple[int | None, TraceEvent]]:
-    """What ran on the device, with the time at which it was launched; None if that is unknown."""
+    """Work on the device, with the time at which it was launched; None if that is unknown."""
     launched = {
         event.correlation: event.start
         for event in events

@@ -48,7 +48,7 @@ class MemoryAgent(Agent):
         return (*super().hooks(), self.tracer.profilers.hook)
 
     def calls(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """How a compiled function is called: as it is."""
+        """The function as it is called: compiled."""
         return function
 
     # Whether the first call is traced only once its graph has been compiled.
@@ -68,24 +68,13 @@ class MemoryAgent(Agent):
         super().graph_loaded(module, path)
 
     def _names(self, path: str) -> dict[str, Any]:
-        tracer = self.tracer
-
-        def entered() -> None:
-            SCOPE.guard(tracer.graph_entered, path)
-
-        def named(values: dict[str, Any]) -> None:
-            if tracer.is_open:
-                SCOPE.guard(tracer.graph_named, path, values)
-
-        def left(result: Any) -> None:
-            if tracer.is_open:
-                SCOPE.guard(tracer.graph_left, path, result)
-
-        return {
-            python_wrappers.ENTERED: entered,
-            python_wrappers.NAMED: named,
-            python_wrappers.LEFT: left,
+        """The functions that a rewritten wrapper calls."""
+        told = {
+            python_wrappers.ENTERED: self.tracer.graph_entered,
+            python_wrappers.NAMED: self.tracer.graph_named,
+            python_wrappers.LEFT: self.tracer.graph_left,
         }
+        return {name: functools.partial(SCOPE.guard, note, path) for name, note in told.items()}
 
     def _around_cpp(self, call: Callable[..., Any], path: str) -> Callable[..., Any]:
         """A wrapper in C++ does not name its buffers."""
@@ -121,7 +110,8 @@ class SteppingClock(CallClock):
     def __init__(self, agent: MemoryAgent, after_call: Callable[[], None]) -> None:
         super().__init__(after_call=after_call)
         self._agent = agent
-        self._graphs: dict[str, int] = {}
+        # The graphs that autograd has called.
+        self._graphs: list[str] = []
 
     def compile_begins(self) -> None:
         """Something is about to be compiled."""
@@ -164,12 +154,9 @@ class SteppingClock(CallClock):
 
     def _backward_ended(self, path: str, result: Any) -> None:
         """A graph that no function calls has run: gradients are compared between runs, too."""
-        order = list(self._graphs)
         if path not in self._graphs:
-            order.append(path)
-        self._graphs[path] = self._graphs.get(path, 0) + 1
-        if self._graphs[path] == 1:
-            self._agent.tracer.note_result(f"backward {order.index(path) + 1}", 1, result)
+            self._graphs.append(path)
+            self._agent.tracer.note_result(f"backward {len(self._graphs)}", 1, result)
 
 
 # --- in eager -------------------------------------------------------------------------------------
@@ -181,7 +168,7 @@ class EagerMemoryAgent(MemoryAgent):
     waits_for_graph = False
 
     def calls(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """How a compiled function is called: in eager."""
+        """The function as it is called: in eager."""
 
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:

@@ -36,7 +36,7 @@ _OWN = _OwnUse()
 
 @contextlib.contextmanager
 def used_by_the_tool() -> Iterator[None]:
-    """What begins or ends a profiler in here is no profiler of the program's."""
+    """A profiler that begins or ends in here is not the program's."""
     _OWN.is_used = True
     try:
         yield
@@ -67,7 +67,7 @@ class ProgramProfilers:
 
     @property
     def hook(self) -> Hook:
-        """What has torch say when one begins, and when it ends."""
+        """The hook by which torch says when one begins, and when it ends."""
         return Hook(
             stage=stages.RUNTIME,
             records="when the program uses torch's profiler, which then is not disturbed",

@@ -1,4 +1,4 @@
-"""What would be faster, as data and on the terminal."""
+"""Changes that would make a program faster, as data and on the terminal."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SLOWER = 1.05
 def advice_view(
     results: TrialResults, command: Sequence[str], recording: str, costs: Sequence[Cost] = ()
 ) -> dict[str, Any]:
-    """What costs time beside the kernels' work; every change that was tried, the best first."""
+    """The costs beside the kernels' work; every change that was tried, the best first."""
     base = results.base
     return {
         "command": list(command),

@@ -215,7 +215,7 @@ def _time_text(trial: Mapping[str, Any]) -> str:
 def _findings(
     steps: Sequence[Mapping[str, Any]], trials: Sequence[Mapping[str, Any]]
 ) -> Iterator[dict[str, Any]]:
-    """What is worth knowing, each with how it was established."""
+    """Findings that are worth knowing, each with how it was established."""
     for trial in (trial for trial in trials if trial["helps"]):
         saved = next((r["bytes"] for r in steps[0]["kinds"] if r["kind"] == SAVED), 0)
         less = trial["base_peak_bytes"] - trial["peak_bytes"]

@@ -1,6 +1,6 @@
-"""Runs in a child process: measures what the machine can do.
+"""Runs in a child process: asks the machine what it can do, and torch which settings it has.
 
-Every figure is the best of several rounds, because whatever else runs can only make it worse.
+Every figure of the machine is the best of several rounds, because whatever else runs can only make it worse.
 """
 
 from __future__ import annotations
@@ -172,3 +172,15 @@ def _shortest(call: Callable[[], Any]) -> float:
         best, calls = min(best, now - started), calls + 1
         if now > ends and (calls >= _LEAST_CALLS or now > ends + _PATIENCE):
             return best
+
+
+def name_settings(channel: Channel) -> None:
+    """Report all names; a value that JSON has no word for is given as the name of its type."""
+    from torch._inductor import config
+
+    found: dict[str, Any] = {}
+    for name in config._config:
+        value = getattr(config, name, None)
+        simple = value is None or isinstance(value, (bool, int, float, str))
+        found[name] = {"default": value} if simple else {"type": type(value).__name__}
+    channel.say("settings", names=found)
