@@ -235,7 +235,7 @@ def processor() -> str:
 
 def _measure(device: str, threads: int, functions: tuple[str, ...]) -> MachineLimits:
     call = ChildCall(
-        "inductoscope.inside.profiling.questions:measure_machine",
+        "inductoscope.inside.profiling.installation:measure_machine",
         {"device": device, "threads": threads, "functions": functions},
     )
     ended = run_child(call, ChildLimits(_SECONDS, _SECONDS, memory_gib=256.0))

@@ -337,7 +337,7 @@ _WHERE = "torch._inductor.config"
 
 def known_settings() -> Mapping[str, Mapping[str, Any]]:
     """Every setting of the installed torch, with its default."""
-    call = ChildCall("inductoscope.inside.profiling.questions:name_settings")
+    call = ChildCall("inductoscope.inside.profiling.installation:name_settings")
     ended = run_child(call, ChildLimits(_SECONDS, _SECONDS))
     answer = ended.find("settings")
     if answer is None:

@@ -1,6 +1,6 @@
-"""Runs in a child process: asks the machine what it can do, and torch which settings it has.
+"""Runs in a child process: the limits of this machine, and the settings of the torch on it.
 
-Every figure of the machine is the best of several rounds, because whatever else runs can only make it worse.
+Every figure is the best of several rounds, because whatever else runs can only make it worse.
 """
 
 from __future__ import annotations
