@@ -69,7 +69,7 @@ class MemoryAgent(Agent):
 
     def _names(self, path: str) -> dict[str, Any]:
         """The functions that a rewritten wrapper calls."""
-        told = {
+        told: dict[str, Callable[..., None]] = {
             python_wrappers.ENTERED: self.tracer.graph_entered,
             python_wrappers.NAMED: self.tracer.graph_named,
             python_wrappers.LEFT: self.tracer.graph_left,
