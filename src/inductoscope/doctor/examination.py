@@ -116,6 +116,7 @@ class Doctor:
             verdict = self._finished(verdict, self._finding)
         finally:
             self._is_over = True
+            self._stream.close()
             if "_proof" in vars(self):  # Not made only to be closed.
                 self._proof.close()
             remove_headers(self._request.folder)
