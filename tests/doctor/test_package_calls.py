@@ -15,8 +15,8 @@ import pytest
 import torch
 
 from inductoscope.doctor.instructions import Instructions
-from inductoscope.inside.doctor import package_hooks
 from inductoscope.inside.doctor.checked_packages import PACKAGES, LoaderOnDemand, Packages, run_flat
+from inductoscope.inside.doctor.checking_agent import package_hooks
 from inductoscope.inside.doctor.exported_program import CompiledProgram, compiled_program
 from inductoscope.inside.doctor.package_calls import (
     CheckedCalls,
@@ -202,7 +202,7 @@ def test_a_runner_for_a_gpu_is_watched_where_torch_has_one(
         monkeypatch.setattr(torch._C._aoti, name, RunnerOnGpu, raising=False)
     monkeypatch.setitem(PACKAGES._libraries, library, program(tmp_path))
     instructions = Instructions(investigate=False)
-    installer = Installer(package_hooks.package_hooks(instructions, tmp_path))
+    installer = Installer(package_hooks(instructions, tmp_path))
     installer.start()
     try:
         if is_built:

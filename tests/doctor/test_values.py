@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch.fx import symbolic_trace
 
+from inductoscope.inside.compare.beside_eager import call_as_in_eager
 from inductoscope.inside.compare.bug_or_rounding import judge
-from inductoscope.inside.compare.eager_layout import call_as_in_eager
 from inductoscope.inside.compare.reference import Case
 from inductoscope.inside.compare.values import copy_values, run, size_in_bytes
 from inductoscope.inside.search.candidate import Candidate

@@ -88,7 +88,7 @@ class Instructions:
         """The variables that carry the instructions, and that make forks of the program possible.
 
         A process that has used several OpenMP threads cannot use them in a fork. With the limit
-        no thread is ever started; `inside.threads` sees to it that the generated code stays the
+        no thread is ever started; `ThreadLimit` sees to it that the generated code stays the
         same. MKL_NUM_THREADS must not be set: torch takes it for the number of its own threads.
         """
         without = {"TORCHDYNAMO_DISABLE": "1"} if self.backend == "off" else {}

@@ -20,9 +20,8 @@ from torch.fx import GraphModule
 from inductoscope.doctor.failure import ERROR, Failure
 from inductoscope.doctor.finding import PROGRAM, FailureFinding, Noticed
 from inductoscope.doctor.instructions import MOVED, Instructions
-from inductoscope.inside.compare.beside_eager import call_beside_eager
+from inductoscope.inside.compare.beside_eager import call_as_in_eager, call_beside_eager
 from inductoscope.inside.compare.bug_or_rounding import EagerComparison
-from inductoscope.inside.compare.eager_layout import call_as_in_eager
 from inductoscope.inside.compare.graphs import (
     as_function,
     input_names,
