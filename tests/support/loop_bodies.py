@@ -63,7 +63,7 @@ def judged(
     storage: str = "",
 ) -> Verdict:
     """What is said of the last load of x. `storage`: the bytes of the memory that x is in."""
-    around = {"before": "0", "bytes": storage, "itemsize": 4} if storage else {}
+    around = {"before": "0", "bytes": storage, "recorded_itemsize": 4} if storage else {}
     rooms = {
         "x": Room(size, stride, is_input=True, **around),
         "i": Room(("5",), ("1",), is_input=True),
