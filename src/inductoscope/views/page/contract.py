@@ -1,4 +1,9 @@
-"""What the page knows of run time: modules with their kernels, and what was measured of them."""
+"""The page's data: every key of its index and of its chunks, with its type.
+
+`python -m inductoscope.views.page.typescript` writes `web/src/contract.ts` from these classes: the
+types that the page's code uses, and functions that read them even from a damaged page. A test
+fails if the two differ, or if nothing in `web/src` reads a key.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the page says of one graph in places that are about all of them.
+"""Tables about all graphs: kernels, names, modules and the fusion ledger, from one summary each.
 
 Made where the graph's own chunks are made, from the same join, and small enough to be kept of all
 graphs: nothing of a graph is read twice.

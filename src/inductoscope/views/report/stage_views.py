@@ -1,4 +1,4 @@
-"""Views of the stages that work on FX graphs: Dynamo, AOTAutograd and the passes."""
+"""Views of one stage, one kernel, one operation or one source line: `show --stage` and the like."""
 
 from __future__ import annotations
 
