@@ -91,7 +91,7 @@ def test_files_that_are_named_exist(path: Path) -> None:
     )
     for name in named:
         if not re.search(r"[A-Z]{3}", Path(name).stem):
-            found = [*ROOT.glob(name), *PACKAGE.glob(name)]
+            found = [*ROOT.glob(name), *PACKAGE.glob(name), *PACKAGE.glob(f"{name}.py")]
             assert found, name
 
 
