@@ -1,4 +1,4 @@
-"""Only an axis' own file names it: whatever others need to know, the axis carries."""
+"""Only the table of axes names one: whatever others need to know, the axis carries."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import pytest
 import inductoscope
 
 ROOT = Path(inductoscope.__file__).parent
-AXES = ROOT / "inside" / "search" / "axes"
+AXES = ROOT / "inside" / "search" / "axes.py"
 
 
-def name_of_axis(path: Path) -> str:
-    """The name that an axis' file gives it, without importing torch."""
-    nodes = ast.walk(ast.parse(path.read_text("utf-8")))
+def names_of_axes() -> set[str]:
+    """The names in the table, without importing torch."""
+    nodes = ast.walk(ast.parse(AXES.read_text("utf-8")))
     calls = [node for node in nodes if isinstance(node, ast.Call)]
-    (axis,) = [call for call in calls if getattr(call.func, "id", "") in ("Axis", "setting_axis")]
-    return str(ast.literal_eval(axis.args[0]))
+    axes = [call for call in calls if getattr(call.func, "id", "") == "Axis"]
+    return {str(ast.literal_eval(axis.args[0])) for axis in axes if axis.args}
 
 
 def knows_the_doctor(path: Path) -> bool:
@@ -27,12 +27,8 @@ def knows_the_doctor(path: Path) -> bool:
     } or "inductoscope.doctor" in path.read_text("utf-8")
 
 
-NAMES = {name_of_axis(path) for path in AXES.glob("*.py") if path.name != "__init__.py"}
-OTHERS = [
-    path
-    for path in sorted(ROOT.rglob("*.py"))
-    if AXES not in path.parents and knows_the_doctor(path)
-]
+NAMES = names_of_axes()
+OTHERS = [path for path in sorted(ROOT.rglob("*.py")) if path != AXES and knows_the_doctor(path)]
 
 
 def test_there_are_names_to_look_for() -> None:

@@ -22,8 +22,8 @@ from inductoscope.profiling.timings import (
     GRAPH,
     CallTimes,
     ProcessTimes,
-    read_times,
-    write_times,
+    read_measured,
+    write_measured,
 )
 from inductoscope.profiling.turns import (
     TimedRun,
@@ -184,9 +184,9 @@ def run_of(*calls: tuple[str, int, int], code: int = 0) -> TimedRun:
 
 def test_times_are_read_back_and_damage_is_left_out(tmp_path) -> None:
     times = ProcessTimes(7, (CallTimes("f", "function", "a.py:3", 2, 30, (10, 20)),), 2, "2.13")
-    write_times(times, tmp_path)
+    write_measured(times, tmp_path)
     (tmp_path / "8.times.json").write_text("{")
-    assert read_times(tmp_path) == (times,)
+    assert read_measured(ProcessTimes, tmp_path) == (times,)
 
 
 def test_variants_are_compared_by_the_same_number_of_the_same_calls() -> None:

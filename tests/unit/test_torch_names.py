@@ -90,7 +90,8 @@ class Uses(ast.NodeVisitor):
 
     def visit_Constant(self, node: ast.Constant) -> None:
         if isinstance(node.value, str):
-            self.words.add(node.value)
+            # Also the words of a statement that is kept as text.
+            self.words.update(re.findall(r"\w+", node.value))
             if _MODULE.fullmatch(node.value):
                 self._add(node.value)
 

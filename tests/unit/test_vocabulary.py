@@ -38,12 +38,14 @@ MEANT_OTHERWISE = {
     "inside/search/compiler_imports.py": {"scheduler"},  # a module
     "hangs/choices/stuck_choices.py": {"autotune"},  # a kind of event
     "hangs/watch/stall.py": {"lowering"},  # a kind of event
+    "hangs/watch/kinds.py": NAMES,  # kinds of stalls
+    "launch/environment.py": {"inductor"},  # a folder
     "recording/events.py": NAMES,  # kinds of events
     "model/fold.py": {"autotune", "lowering", "scheduler", "wrapper"},  # kinds of events
     "views/env/flags.py": {"inductor"},  # a word for TORCH_LOGS
     "views/export/raw.py": {"wrapper"},  # a file
     "views/page/": NAMES,  # names of panes and of chunks
-    "views/report/terminal.py": {"dynamo", "scheduler"},  # keys of the JSON of an operation
+    "views/report/alike.py": {"dynamo", "scheduler"},  # keys of the JSON of an operation
     "views/report/difference.py": {"none"},  # prose
     "views/report/operation.py": {"dynamo", "scheduler"},  # keys of its JSON
 }
