@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import psutil
 
-from inductoscope.processes.status import group_members, read_status
+from inductoscope.processes.status import group_members, read_status, read_text
 from inductoscope.wording import bytes_text
 
 _MOST_PROCESSES = 500
@@ -62,6 +62,7 @@ class ProcessSample:
     # Seconds since boot; together with the pid it identifies a process.
     started: float
     age: float
+    wait_channel: str = ""
     # How often its first thread gave up the processor voluntarily.
     switches: int = 0
 
@@ -291,6 +292,7 @@ def read_process(pid: int) -> ProcessSample | None:
         faults=status.faults,
         started=status.started,
         age=max(0.0, age),
+        wait_channel=read_text(pid, "wchan").strip("0"),
         switches=switches,
     )
 
