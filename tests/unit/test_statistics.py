@@ -109,7 +109,7 @@ def test_a_reservoir_keeps_some_of_everything() -> None:
     kept = Reservoir(size=100)
     for value in range(10_000):
         kept.add(value)
-    assert (kept.count, kept.total, len(kept.kept)) == (10_000, sum(range(10_000)), 100)
+    assert (kept.count, len(kept.kept)) == (10_000, 100)
     assert max(kept.kept) > 9_000
     assert min(kept.kept) < 1_000
 
@@ -185,7 +185,7 @@ def run_of(*calls: tuple[str, int, int], code: int = 0) -> TimedRun:
 def test_times_are_read_back_and_damage_is_left_out(tmp_path) -> None:
     times = ProcessTimes(7, (CallTimes("f", "function", "a.py:3", 2, 30, (10, 20)),), 2, "2.13")
     write_measured(times, tmp_path)
-    (tmp_path / "8.times.json").write_text("{")
+    (tmp_path / "8.ProcessTimes.json").write_text("{")
     assert read_measured(ProcessTimes, tmp_path) == (times,)
 
 

@@ -308,7 +308,6 @@ PRIVATE_NAMES: dict[str, tuple[str, ...]] = {
     ),
     "torch._inductor.lowering": (
         "ELEMENTWISE_TYPE_PROMOTION_KIND",
-        "fallbacks",
         "lowerings",
         "make_fallback",
         "make_pointwise",
