@@ -26,6 +26,7 @@ from inductoscope.hangs.logs.answers import Kind, judge
 from inductoscope.hangs.logs.lines import AHEAD, BLOCK
 from inductoscope.hangs.logs.log_files import find_logs
 from inductoscope.torch_facts.log_text import label_of
+from inductoscope.torch_facts.torch_trace import Record
 from inductoscope.views.report.logs import logs_view
 from support.examples import inductoscope
 from support.logged import (
@@ -349,6 +350,52 @@ def test_spoiled_traces_are_read_the_same_in_blocks_of_any_size(
 ) -> None:
     path = tmp_path / "log"
     path.write_bytes(spoiled(random.Random(seed)))
-    expected = view_of(path, 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(blocks, "without_passed_phases", lambda found: found)
+        expected = view_of(path, 1)
+    assert view_of(path, 1) == expected
     monkeypatch.setattr(blocks, "BLOCK", 1 << 17)
     assert view_of(path, 1) == expected
+
+
+# --- phases that are over -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ALL, ids=lambda path: path.name)
+def test_phases_that_are_over_change_no_answer(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = view_of(path, 1)
+    monkeypatch.setattr(blocks, "without_passed_phases", lambda found: found)
+    assert view_of(path, 1) == seen
+
+
+def test_few_records_of_a_finished_compile_are_left() -> None:
+    data = CONTENTS["h200_autotune_ok.trace.log.gz"]
+    assert data.count(b'{"chromium_event"') == 118
+    assert len(blocks.find_events(data, len(data)).events) < 20
+
+
+@pytest.mark.parametrize(
+    ("kinds", "left"),
+    [
+        # The first stays, and so does the last phase that held no other.
+        ("(a (b )b (c )c", "(a (c )c"),
+        ("(a (b (x )x )b (c )c", "(a (c )c"),
+        # What is open stays, whatever it holds.
+        ("(a (b (x )x (y )y", "(a (b (y )y"),
+        # An end of what began before says nothing of what follows it.
+        ("(a )z (x )x )b (y )y", "(a )z (x )x )b (y )y"),
+        # Afterwards nothing runs that could have been cut short.
+        ("(a (b )b (gc )gc", "(a (b )b (gc )gc"),
+        # Another compile in between.
+        ("(a (b *1/0 )b (c )c", "(a (b *1/0 )b (c )c"),
+    ],
+)
+def test_which_phases_are_dropped(kinds: str, left: str) -> None:
+    words = {"(": "begin", ")": "end", "*": "artifact"}
+    found: list[tuple[int, blocks.Event]] = []
+    for number, word in enumerate(kinds.split()):
+        compile_id = word[1:] if word[0] == "*" else "0/0"
+        record = Record("", 7, "1115 00:00:00.000", compile_id, words[word[0]], word[1:], 1.0)
+        found.append((number, record))
+    kept = [kinds.split()[number] for number, _ in blocks.without_passed_phases(found)]
+    assert kept == left.split()

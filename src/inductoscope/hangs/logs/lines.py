@@ -63,6 +63,8 @@ _TAB = 9
 # a message of several lines.
 SETTING = "inductor_config"
 FAILED_CHOICE = " for benchmark choice "
+# Phases that are not where a compile was cut short.
+AFTERWARDS = ("gc",)
 
 
 class Line(NamedTuple):
@@ -190,11 +192,43 @@ def find_events(data: bytes, end: int) -> FoundEvents:
     found = [*block.torch_lines(), *block.last_lines(), *block.other_lines()]
     found.sort(key=itemgetter(0))
     events, line, place = list[tuple[int, Event]](), 1, 0
-    for position, event in found:
+    for position, event in without_passed_phases(found):
         line += data.count(b"\n", place, position)
         place = position
         events.append((line, event))
     return FoundEvents(events, line - 1 + data.count(b"\n", place, end), block.number)
+
+
+def without_passed_phases(found: list[tuple[int, Event]]) -> list[tuple[int, Event]]:
+    """The same without records that tell nothing more, so that few are sent and folded.
+
+    Of records of one compile that follow each other, the fold remembers what is open, the last
+    phase that held no other, and the last record. So a phase goes once such another one has ended
+    after it. The first record stays: it makes the compile known in its turn.
+    """
+    key, opened, passed, dropped = None, list[tuple[int, str]](), list[int](), set[int]()
+    is_leaf = False
+    for number, (_, event) in enumerate(found):
+        if not isinstance(event, Record):
+            key = None
+        elif key != (event.label, event.process, event.compile_id):
+            key, opened, passed = (event.label, event.process, event.compile_id), [], []
+            is_leaf = False
+        elif event.kind == "begin":
+            opened.append((number, event.name))
+            is_leaf = True
+        elif event.kind == "end":
+            if not opened or opened[-1][1] != event.name:
+                opened, passed = [], []  # It ends what began before, or several at once.
+            else:
+                if is_leaf and event.name not in AFTERWARDS:
+                    dropped.update(passed)
+                    passed = []
+                passed += (opened.pop()[0], number)
+            is_leaf = False
+        elif event.kind in ("artifact", "dynamo_start"):
+            passed.append(number)
+    return [each for number, each in enumerate(found) if number not in dropped]
 
 
 def _names_choice(data: bytes, place: int) -> bool:

@@ -11,6 +11,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from inductoscope.hangs.logs.lines import (
+    AFTERWARDS,
     FAILED_CHOICE,
     SETTING,
     Line,
@@ -482,8 +483,6 @@ _HANDLERS: dict[LineMeaning, _Handler] = {
 
 _MOST_COMPILES = 64
 _MOST_KERNELS = 200
-# Not where a compile was cut short.
-AFTERWARDS = ("gc",)
 
 
 class Phase(NamedTuple):
