@@ -113,6 +113,18 @@ def test_a_file_says_what_it_is_for(path: Path) -> None:
     assert ast.get_docstring(tree_of(path))
 
 
+def test_no_docstring_begins_with_what() -> None:
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    places = [
+        f"{place(path)}:{getattr(node, 'lineno', 1)}"
+        for path in FILES
+        for node in nodes_of(path)
+        if isinstance(node, documented)
+        and re.match(r"What\b", ast.get_docstring(node) or "") is not None
+    ]
+    assert places == [], "name the thing, or begin with a verb"
+
+
 HEADINGS = ("What it finds:", "Why it matters:", "Example:", "What to do:")
 
 

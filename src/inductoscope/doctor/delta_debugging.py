@@ -67,7 +67,7 @@ _Attempt = tuple[int, ...]
 
 
 class _SubsetStep(Generic[Item]):
-    """What is left, and what is attempted next: parts of it, and all without one of them."""
+    """One ddmin step: the items kept, and the subsets and complements to attempt next."""
 
     def __init__(self, kept: list[Item], parts: int = 2) -> None:
         self.kept, self._parts = kept, parts
@@ -98,7 +98,7 @@ class _SubsetStep(Generic[Item]):
 def _due(
     step: _SubsetStep[Item], at_once: int, failed: Container[_Attempt]
 ) -> list[tuple[_SubsetStep[Item], int]]:
-    """What to attempt, by step and number: all of a step, and of later ones what there is room for.
+    """Attempts to start, as (step, number): all of this step, then of later steps up to `at_once`.
 
     Nothing is attempted twice.
     """

@@ -1,4 +1,4 @@
-"""What a recording says, as frozen dataclasses: a pure fold over its events.
+"""The data model of a recording: frozen dataclasses, built by a pure fold over its events.
 
 The joins between stages live here and nowhere else. Nothing here imports torch.
 """

@@ -55,7 +55,7 @@ Joined = TypeVar("Joined")
 
 
 def joined(kind: type[Joined], event: Event, **more: Any) -> Joined:
-    """What an event says together with what others say of the same thing."""
+    """Build an entity from the fields of an event and further values."""
     said = {one.name: getattr(event, one.name) for one in fields(event)}
     return kind(**{**said, **more})
 
@@ -70,7 +70,7 @@ class Payloads(Protocol):
         """The data, or None where it is missing or damaged."""
 
     def decoded_payload(self, digest: str, decode: Callable[[bytes], Made]) -> Made | None:
-        """What `decode` makes of it; None where it is missing or damaged."""
+        """Decode the payload with `decode`; None if it is missing or damaged."""
 
     def size(self, digest: str) -> int:
         """How large the text is; 0 where it is missing."""
@@ -129,7 +129,7 @@ class TimedChoice:
 
     @property
     def state(self) -> str:
-        """What became of it: timed, failed, or how far it got."""
+        """Outcome of the choice: its time, failed, still compiling, or not timed."""
         if self.failed or self.error:
             return "failed"
         if self.milliseconds is not None:
@@ -301,7 +301,7 @@ class Recording:
     _kept: Kept = field(default_factory=Kept, init=False, repr=False, compare=False)
 
     def once(self, what: str, digests: tuple[str, ...], make: Callable[[], Made]) -> Made:
-        """What `make` makes of payloads, made once for all who ask for the same."""
+        """Memoize `make()` by `what` and the digests of the payloads that it reads."""
         return self._kept.once(
             (what, digests), make, lambda: sum(self.payloads.size(digest) for digest in digests)
         )
@@ -315,7 +315,7 @@ class Recording:
         return self.payloads.json_payload(digest) if digest else None
 
     def decoded(self, digest: str, decode: Callable[[bytes], Made]) -> Made | None:
-        """What `decode` makes of the payload under a digest; None where it is missing."""
+        """Decode the payload stored under a digest; None if it is missing or damaged."""
         return self.payloads.decoded_payload(digest, decode) if digest else None
 
     @property

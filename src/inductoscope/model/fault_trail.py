@@ -63,7 +63,7 @@ class FaultTrail:
 
 @dataclass(frozen=True)
 class GuiltyPlace:
-    """What is to blame, by the names of the recorded graph."""
+    """The culprit kernel and buffer, by their names in the recorded graph."""
 
     kernel: str
     # The first buffer that is wrong; empty if the kernel fails before it has made one.

@@ -139,5 +139,5 @@ def describe_value(value: Any) -> str:
 
 
 def _at(known: list[tuple[Item, ...]], index: Any) -> tuple[Item, ...]:
-    """What nodes share is recorded once, and named by its place."""
+    """Look up a tuple that several nodes share, by its index; empty if out of range."""
     return known[index] if isinstance(index, int) and 0 <= index < len(known) else ()

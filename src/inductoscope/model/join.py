@@ -61,7 +61,7 @@ class GraphJoin:
 
     @cached_property
     def lowered(self) -> dict[str, LoweredNode]:
-        """What each FX node became."""
+        """The lowering of each FX node, by node name."""
         return {item.node: item for item in reversed(self.graph.lowered)}
 
     @cached_property
@@ -298,7 +298,7 @@ _RUN_GRAPHS = ("Conditional", "Switch", "WhileLoop", "InvokeSubgraph")
 
 
 def why_codeless(join: GraphJoin, node: FxNode) -> str:
-    """What stands in place of an operation's code; empty where it has some, or nothing is known."""
+    """Explain why an operation has no code of its own; empty if it has some, or if unknown."""
     lowered = join.lowered.get(node.name)
     if lowered is None or not join.after:
         return ""
@@ -357,7 +357,7 @@ class KernelPlace:
 
     @cached_property
     def operations(self) -> tuple[FxNode, ...]:
-        """What the kernel computes, in the order of its origins; the graph is read for it."""
+        """FX nodes that the kernel computes, in the order of its origins; reads the FX graph."""
         final = self.lowered()
         found = (final.node(name) for name in self.kernel.origins) if final else ()
         return tuple(node for node in found if node is not None)

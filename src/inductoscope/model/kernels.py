@@ -1,4 +1,4 @@
-"""What is counted, and how: the same numbers in the summary, on the page and in JSON.
+"""Kernel counts and native compiles: the same numbers in the summary, on the page and in JSON.
 
 A kernel is generated code that a wrapper defines, however often it is called. A library call is a
 call of anything else: `extern_kernels.mm`, `torch.ops.aten.sort.stable`. Pairs are counted by
@@ -62,7 +62,7 @@ def library_calls(graph: InductorGraph) -> tuple[Kernel, ...]:
 
 
 def calls_by_name(graph: InductorGraph) -> dict[str, int]:
-    """What the wrapper of a graph calls, and how often, in the order of the first calls."""
+    """Number of calls per kernel name in a graph's wrapper, in order of first call."""
     return dict(Counter(kernel.name for kernel in graph.kernels))
 
 

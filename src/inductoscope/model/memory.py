@@ -49,7 +49,7 @@ class SizeSymbol(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class GraphMemory:
-    """What is known of memory in one graph."""
+    """Buffer layouts, size symbols and assumptions of one graph."""
 
     rooms: Mapping[str, Room] = field(default_factory=dict)
     symbols: Mapping[str, SizeSymbol] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What was made of the payloads of a recording, kept for the next who asks for it."""
+"""LRU cache of objects decoded from a recording's payloads, bounded by payload size."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class BoundedStore:
 
     @property
     def keys(self) -> tuple[Hashable, ...]:
-        """What is there, the latest last."""
+        """The cached keys, least recently used first."""
         with self._lock:
             return tuple(self._entries)
 
     def get(self, key: Hashable) -> Any:
-        """What was put in, which is the latest from now on; None where nothing is."""
+        """Return the cached value and mark it most recently used; None on a cache miss."""
         with self._lock:
             entry = self._entries.pop(key, None)
             if entry is None:
@@ -39,7 +39,7 @@ class BoundedStore:
             return entry[0]
 
     def put(self, key: Hashable, value: Made, characters: int) -> Made:
-        """What is kept now: where another thread was quicker, what it has put in."""
+        """Insert a value unless another thread was faster; return the one to use."""
         if value is None or not 0 < characters <= self._most:
             return value
         with self._lock:
@@ -62,7 +62,7 @@ class Kept:
     texts: BoundedStore = field(default_factory=lambda: BoundedStore(_MOST_TEXTS))
 
     def once(self, key: Hashable, make: Callable[[], Made], size: Callable[[], int]) -> Made:
-        """What `make` makes of `size` characters, made once for all who ask for the same key.
+        """Return the value cached under `key`; on a miss, call `make` and charge `size` characters.
 
         Threads that ask at the same time may each make it; all get the same. Without characters
         there is a payload missing, which it need not be for ever: then nothing is kept.

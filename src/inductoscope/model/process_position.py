@@ -110,7 +110,7 @@ NativeKey = tuple[str, str, str, str]
 
 
 def native_key(event: NativeStart | NativeEnd) -> NativeKey:
-    """What tells runs of native compilers apart."""
+    """Key that identifies one run of a native compiler: tool, kernel, config, source."""
     return event.tool, event.kernel, event.config, event.source
 
 
@@ -154,7 +154,7 @@ class ProcessPosition:
 
     @property
     def role(self) -> str:
-        """What the process is for: launcher for the tool itself."""
+        """Role of the process, `launcher` for the tool itself; empty if not recorded."""
         return self.process.role if self.process else ""
 
     @property

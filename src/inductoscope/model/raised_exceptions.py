@@ -35,7 +35,7 @@ _NAME = re.compile(r"[A-Za-z_]\w*")
 
 @dataclass(frozen=True)
 class Raising:
-    """What the frames of an uncaught exception say."""
+    """Origin of an uncaught exception, derived from the frames of its traceback."""
 
     # The user's innermost line that was being run as Python.
     caller: Frame | None = None

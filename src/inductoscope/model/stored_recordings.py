@@ -1,4 +1,4 @@
-"""What the recordings on disk are: how large, of what, how it ended, and whether it still runs.
+"""Recordings on disk: size, command, outcome, whether one is still being written; pruning them.
 
 A recording is not folded for this: the list stays quick for hundreds of large recordings. All of it
 may be damaged or a stranger's, and none of that keeps the others from being listed.
@@ -105,7 +105,7 @@ def stored_recordings() -> list[StoredRecording]:
 
 
 def describe(path: Path) -> StoredRecording:
-    """What a recording says of itself, and what the disk and the system say of it."""
+    """Describe a recording from its manifest, its streams, its size on disk and its processes."""
     manifest, problem = _manifest(path)
     streams = [_read_stream(stream) for stream in _streams(path)]
     ending = next((stream.ending for stream in streams if stream.ending), None)
@@ -302,7 +302,7 @@ _NUMBER_AND_UNIT = re.compile(r"\s*(\d{1,12}(?:\.\d{1,9})?)\s*([A-Za-z]+)\s*")
 
 @dataclass(frozen=True)
 class PruningLimits:
-    """What to keep. A recording goes only if every limit that is given lets it go."""
+    """Retention limits. A recording is deleted only if it exceeds every limit that is given."""
 
     # Seconds.
     older_than: float | None = None
@@ -313,7 +313,7 @@ class PruningLimits:
 
 @dataclass(frozen=True)
 class PruningPlan:
-    """What to delete, and what must not be deleted although it is there, or beyond the limits."""
+    """Recordings to delete, and those spared: not ours, or beyond the limits but maybe in use."""
 
     delete: tuple[StoredRecording, ...]
     spared: tuple[StoredRecording, ...]
@@ -322,7 +322,7 @@ class PruningPlan:
 def plan_pruning(
     recordings: Sequence[StoredRecording], limits: PruningLimits, now: float
 ) -> PruningPlan:
-    """What of the recordings, the newest first, the limits let go.
+    """Select the recordings that exceed the limits; `recordings` is sorted newest first.
 
     What is not ours neither counts as one to keep nor takes the space of one.
     """
@@ -402,7 +402,7 @@ def delete_recording(path: Path) -> None:
 
 
 def leftovers(folder: Path) -> list[Path]:
-    """What earlier deletions in `folder` could not finish."""
+    """Remains of interrupted deletions in `folder`, sorted."""
     found = []
     with contextlib.suppress(OSError):
         found = [path for path in folder.iterdir() if _is_leftover(path)]

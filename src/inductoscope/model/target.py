@@ -21,7 +21,7 @@ def _name(value: Any) -> str:
 
 
 def target_note(recording: Recording) -> str:
-    """What every view has to say of such a recording; empty for one of a real run."""
+    """The note that every view shows on a recording for an absent GPU; empty for a real run."""
     target = recording_target(recording)
     if not target:
         return ""

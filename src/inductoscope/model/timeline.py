@@ -186,7 +186,7 @@ class _Stream:
 
     @property
     def kind(self) -> str:
-        """What the process is for."""
+        """Kind of process: launcher, compile worker or program."""
         role = self.process.role
         is_worker = any("torch/_inductor/compile_worker" in word for word in self.process.argv)
         return "worker" if is_worker else role if role in _ROLES else _OWN
@@ -220,7 +220,7 @@ class _Stream:
         return sorted(spans, key=lambda span: (span.start, -span.end))
 
     def notes(self) -> Iterator[str]:
-        """What the timeline does not show, or shows with a guess."""
+        """Warnings about spans that have no beginning or never ended."""
         if self.without_beginning:
             ends = count_of(self.without_beginning, "end")
             yield f"{self.name}: left out {ends} without a beginning"

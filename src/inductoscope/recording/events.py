@@ -358,7 +358,7 @@ class CacheKeyMade(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(Event):
-    """What a frame is compiled with, where it differs from torch's defaults.
+    """Settings that a frame is compiled with and that differ from torch's defaults.
 
     config: values of config modules; arguments: of torch.compile; marked: calls of mark_dynamic and
     the like; defaults: what torch itself sets where config differs.

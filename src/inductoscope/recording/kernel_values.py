@@ -1,4 +1,4 @@
-"""What kernels left in their buffers, as files of a recording: `run --values`."""
+"""Values of kernel buffers, as files of a recording: `run --values`."""
 
 from __future__ import annotations
 

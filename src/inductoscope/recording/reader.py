@@ -61,7 +61,7 @@ class RecordingReader:
         return None if data is None else data.decode("utf-8", "replace")
 
     def payload_bytes(self, digest: str) -> bytes | None:
-        """What is stored under `digest`, or None if it is missing or cannot be read."""
+        """Read the payload stored under `digest`; None if it is missing or cannot be read."""
         if not _DIGEST.fullmatch(digest):
             return None
         place = payload_path(digest)
@@ -94,7 +94,7 @@ class RecordingReader:
         return self.decoded_payload(digest, values.parse)
 
     def decoded_payload(self, digest: str, decode: Callable[[bytes], Made]) -> Made | None:
-        """What `decode` makes of a payload; None if it is missing or, by a ValueError, damaged."""
+        """Decode a payload with `decode`; None if it is missing, or damaged (ValueError)."""
         data = self.payload_bytes(digest)
         if data is None:
             return None

@@ -27,13 +27,13 @@ class FailedGuard:
 
     @property
     def about(self) -> str:
-        """What was compared: the condition without the value that changes from call to call."""
+        """Subject of the guard: its condition without the value that changes from call to call."""
         value = _VALUE.match(self.condition)
         return value["name"] if value else _NUMBER.sub("…", self.condition)
 
     @property
     def value(self) -> str:
-        """What it was compared with, as it is written in the condition; empty if with nothing."""
+        """Expected value, as written in the condition; empty if the condition has none."""
         found = _VALUE.match(self.condition)
         return found["value"] if found else ""
 

@@ -1,4 +1,4 @@
-"""What a line of a log means."""
+"""Lines of torch's logs: their meanings, and the patterns that recognise them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from functools import cached_property
 
 
 class LineMeaning(str, Enum):
-    """What a line means."""
+    """Meaning of a log line."""
 
     RUN = "a program begins"
     TRACING = "Dynamo begins to trace"
@@ -124,7 +124,7 @@ class Presence(str, Enum):
 
 @dataclass(frozen=True)
 class PatternCheck:
-    """What the source of one torch says about one pattern."""
+    """Result of looking up one pattern in the source of one torch."""
 
     pattern: LogPattern
     presence: Presence
@@ -334,6 +334,6 @@ def _nearest(text: str, calls: list[_LogCall]) -> _LogCall | None:
 
 
 def release(version: str) -> tuple[int, ...]:
-    """What to compare torch versions by: (2, 13) of 2.13.0+cpu."""
+    """Release tuple for comparing torch versions: (2, 13) for 2.13.0+cpu."""
     numbers = re.match(r"(\d+)\.(\d+)", version)
     return (int(numbers[1]), int(numbers[2])) if numbers else ()

@@ -95,7 +95,7 @@ class Step:
 
 @dataclass(frozen=True)
 class _Operation:
-    """What a line does, before its names are resolved.
+    """Operation of one line, before its names are resolved.
 
     Operands are operations, names, or literal texts.
     """
@@ -140,7 +140,7 @@ _COMPUTED = re.compile(r"\btmp\d+")
 
 
 class _Indices:
-    """What a source says of indices, whose variables have other names in every source.
+    """Indices of one source, normalised: their variables are named differently in every source.
 
     An index that was computed, as of a gather, is told from one that was not. An index as a value,
     as of an arange, is known again where a source has no other: then it can only be that one.
@@ -250,7 +250,7 @@ def _parse_any(line: str) -> tuple[str, _Operation] | None:
 
 
 def _operation(node: ast.expr) -> _Operation | None:
-    """What a right-hand side does; None for index arithmetic and other bookkeeping."""
+    """Parse a right-hand side; None if it is neither an `ops` call nor an infix operation."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         owner = node.func.value
         if isinstance(owner, ast.Name) and owner.id == "ops":
@@ -281,7 +281,7 @@ def _operand(node: ast.expr) -> _Operation | _Name | str:
 
 
 def _expression(operation: _Operation, known: dict[str, str]) -> str | None:
-    """What an operation computes, with everything below it written out."""
+    """Expression of an operation, with its operands inlined."""
     name, operands = operation.name, operation.operands
     if operation.is_infix:
         inner = [_value(operand, known) for operand in operands]
@@ -330,7 +330,7 @@ def _short(expression: str) -> str:
 
 
 def own_expressions(function: str, inputs: Iterable[str]) -> frozenset[str]:
-    """What an IR function computes that the functions of its inputs do not.
+    """Expressions that an IR function computes and the functions of its inputs do not.
 
     What an input computes at an index that was computed is still the input's.
     """

@@ -63,7 +63,7 @@ def wants_a_value(type_name: str, message: str) -> bool:
 
 
 def asked_in_vain(text: str) -> str:
-    """What torch wanted of a GPU, in an exception that only a pretended one causes; else empty."""
+    """Attribute, operator or message at which torch failed on a pretended GPU; else empty."""
     for pattern in _LIMITS:
         found = pattern.search(text)
         if found is not None:

@@ -519,7 +519,7 @@ _SHIM = re.compile(r"aoti_torch_(?:(?:cpu|cuda|xpu|mps|aten)_)?(\w+?)(?:_v[0-9]{
 
 
 def scheduler_names(recorded: str) -> frozenset[str]:
-    """What `called_names` may give for a kernel of the scheduler: itself, or its operator."""
+    """Names that `called_names` may return for a scheduler kernel: its own or its operator's."""
     namespace, _, rest = recorded.removeprefix("torch.ops.").partition(".")
     operator, _, overload = rest.partition(".")
     if not operator:

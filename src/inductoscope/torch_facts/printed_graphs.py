@@ -122,7 +122,7 @@ def collectives_in(text: str) -> list[tuple[str, str]]:
 
 
 def collective_lines(found: list[tuple[str, str]]) -> list[str]:
-    """What is compared of collectives."""
+    """Collectives as text, for comparison between ranks."""
     return [text for text, _ in found]
 
 
@@ -167,7 +167,7 @@ def collective_text(name: str, reduction: str, sent: list[str]) -> str:
 
 
 def saved_tensors(text: str) -> list[str]:
-    """What a forward graph returns: the results, then what it saves for the backward graph."""
+    """Return values of a forward graph: the outputs, then the tensors saved for backward."""
     start = text.rfind("return (")
     if start < 0:
         return []

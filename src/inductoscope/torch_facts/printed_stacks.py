@@ -127,7 +127,7 @@ def _read(text: bytes, prefix: bytes) -> LoggedStack:
 
 
 def _content(line: bytes, prefix: bytes, further: int) -> bytes | None:
-    """What follows the prefix, so many lines further; None if the line is someone else's."""
+    """Strip the prefix from a line `further` lines on; None if another process wrote the line."""
     if HEADER.search(line[:400]):
         return None
     if not prefix:

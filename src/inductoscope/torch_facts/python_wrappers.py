@@ -428,7 +428,7 @@ class MissedReuse:
 
 @dataclass(frozen=True)
 class GraphPlan:
-    """What a wrapper holds at once, beyond what it is given."""
+    """Memory plan of a wrapper: its peak and what is live then, beyond its inputs."""
 
     # Bytes above those at its beginning: at its highest and in the end.
     peak: int = 0
@@ -443,7 +443,7 @@ class GraphPlan:
 
 @dataclass
 class _Held:
-    """What a wrapper holds, statement by statement."""
+    """Live memory of a wrapper, tracked statement by statement."""
 
     values: Mapping[str, int]
     bytes_of: BytesOf

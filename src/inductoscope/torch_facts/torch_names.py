@@ -28,7 +28,7 @@ class TorchName:
         return f"{self.module}.{self.attribute}".removesuffix(".")
 
     def find(self) -> object | None:
-        """What the name stands for in the modules imported so far, or None."""
+        """Resolve the name in the modules imported so far; None if it does not exist."""
         found: Any = sys.modules.get(self.module, _MISSING)
         for part in filter(None, self.attribute.split(".")):
             found = _lookup(found, part)

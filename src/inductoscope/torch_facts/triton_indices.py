@@ -131,7 +131,7 @@ class KernelIndices:
 
 
 def kernel_indices(source: str) -> KernelIndices:
-    """What a Triton kernel's text says of its indices."""
+    """Parse the index arithmetic of a Triton kernel from its source."""
     found = KernelIndices()
     for line in source.splitlines():
         statement = _parse(line)
@@ -248,7 +248,7 @@ class IndexTypes:
 
 
 def read_index_types(text: str, language: str) -> IndexTypes | None:
-    """What a kernel's text says; None where nothing in it is narrower than 64 bits."""
+    """Parse the index types of a kernel; None if no index is narrower than 64 bits."""
     if len(text) > _LONGEST:
         return None
     if language == "C++":

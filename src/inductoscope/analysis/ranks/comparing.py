@@ -39,7 +39,7 @@ _NUMBERED = ("post-grad graph", "schedule")
 
 
 class _Stand(NamedTuple):
-    """What a rank sends, and what tells whether another rank's graph is for the same call."""
+    """Collectives of a rank's graph, and the fields that identify the call it was compiled for."""
 
     # None if it has no such graph.
     sent: tuple[tuple[str, str], ...] | None
@@ -149,7 +149,7 @@ class RankSide:
 
     @property
     def text(self) -> str:
-        """What they decided, for people."""
+        """The decision of these ranks, as text."""
         return self.decision.text if self.decision else NONE
 
 
@@ -170,7 +170,7 @@ class OddRanks:
 
     @property
     def weight(self) -> Weight:
-        """What it can lead to."""
+        """Severity of the difference."""
         return KINDS[self.kind].weight
 
 
@@ -186,7 +186,7 @@ class RankSplit:
 
     @property
     def weight(self) -> Weight:
-        """What it can lead to."""
+        """Severity of the difference."""
         return KINDS[self.kind].weight
 
     @property
@@ -360,7 +360,7 @@ def _odd(positions: list[_Position], waits: RankWaits) -> Iterator[OddRanks]:
 
 
 def _causes(weight: Weight, proven: bool) -> Iterator[_Grave]:
-    """What an earlier decision may be of, so that one of this weight follows from it."""
+    """Weights of earlier decisions that can explain a difference of this weight."""
     yield weight, True
     if not proven:
         yield weight, False

@@ -1,4 +1,4 @@
-"""What one rank decided while it compiled, in order; the same for every source of it."""
+"""Compile decisions of one rank, in order, in one form for traces, logs and recordings."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from inductoscope.wording import count_of
 
 
 class Weight(str, Enum):
-    """What a difference in a decision can lead to."""
+    """Severity of a difference in a decision."""
 
     # What was called tells more than what is in a graph: each is looked at on its own.
     CALLS = "calls"
@@ -347,7 +347,7 @@ class DecisionFold:
         self._add_read("code", self._key(compile_id, "code"), compile_id, payload, code_lines)
 
     def take_choices(self, compile_id: str, choices: list[str]) -> None:
-        """What autotuning chose for the operations of one graph."""
+        """Record the choices of autotuning for the operations of one graph."""
         if choices:
             shown = choices[0] if len(choices) == 1 else count_of(len(choices), "choice")
             key = self._key(compile_id, "autotuning")

@@ -199,7 +199,7 @@ def _rank_logs(reader: _LogReader, log: Log) -> Iterator[RankLog]:
 
 
 class _WrittenByRank:
-    """What one rank wrote into a log."""
+    """Output of one rank in a log: its trace and its text."""
 
     def __init__(self, *, keeps_lines: bool) -> None:
         self.trace = DecisionFold()
@@ -233,7 +233,7 @@ class _LogReader:
                 yield rank, written
 
     def of_rank(self, rank: int, log: Log) -> _WrittenByRank | None:
-        """What this rank wrote."""
+        """Output of this rank; None if the log has none."""
         return dict(self.ranks(log)).get(rank)
 
     def read(self, log: Log) -> None:

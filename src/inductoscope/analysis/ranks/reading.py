@@ -42,7 +42,7 @@ _AT_ONCE = 4
 
 @dataclass(frozen=True)
 class ReducedLog:
-    """What is kept of one log."""
+    """One log, reduced to its answers, files and ranks."""
 
     log: Log
     answers: tuple[Answer, ...]
@@ -52,7 +52,7 @@ class ReducedLog:
 
 @dataclass(frozen=True)
 class ReducedLogs:
-    """What is kept of all logs: the answers, the most telling first, and the ranks."""
+    """All logs, reduced to their answers, most telling first, and the report on ranks."""
 
     answers: list[Answer]
     reading: LogReading
@@ -256,7 +256,7 @@ def place_logs(workers: Sequence[ClusterWorker], seen: Mapping[str, Any]) -> lis
 
 
 def _result(future: Future[ReducedLog], placed: PlacedLog) -> ReducedLog:
-    """What a worker has read; a log whose workers are gone counts as one that cannot be read."""
+    """Result of a worker; a log whose workers are gone counts as unreadable."""
     try:
         return future.result()
     except CancelledError:

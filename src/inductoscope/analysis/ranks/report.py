@@ -91,7 +91,7 @@ _SPREADS = 6.0
 
 @dataclass(frozen=True)
 class StageTimes:
-    """What a stage took on all ranks."""
+    """Median and slowest time of a stage over all ranks."""
 
     stage: str
     ranks: int

@@ -1,4 +1,4 @@
-"""What separates stuck choices from finished ones, why they may be stuck, and how to avoid them.
+"""Analysis of stuck choices: the condition that separates them, likely causes, workarounds.
 
 `logs`, `run` and the doctor all use it.
 """
@@ -68,7 +68,7 @@ class Analysis:
 
     @property
     def lines(self) -> list[str]:
-        """What is stuck and what it has in common, in a few lines of text."""
+        """Summarise the stuck choices and their common conditions in a few lines of text."""
         choices = self.choices
         of = f" of {choices.operation}" if choices.operation else ""
         waiting = f", {len(choices.waiting)} waiting for a thread" if choices.waiting else ""
@@ -141,7 +141,7 @@ class AnalysedGroup:
 
 @dataclass(frozen=True)
 class AnalysedAnswer:
-    """What happened to one program, with the analysis of its choices."""
+    """Answer for one program, with the analysis of its choices."""
 
     answer: Answer
     groups: tuple[AnalysedGroup, ...]

@@ -1,4 +1,4 @@
-"""What a configuration can be compared by: its values, and sizes that follow from them."""
+"""Contrast of stuck and finished configurations by their values and derived sizes."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ class StuckChoices:
     while_timed: bool = False
 
     def joined_with(self, other: StuckChoices) -> StuckChoices:
-        """What two runs of the program show together; what was stuck in one of them is stuck."""
+        """Merge the choices of two runs of the program; stuck in either run means stuck."""
         stuck = {_key(choice): choice for choice in (*self.stuck, *other.stuck)}
         finished = {_key(choice): choice for choice in (*self.finished, *other.finished)}
         waiting = {_key(choice): choice for choice in (*self.waiting, *other.waiting)}

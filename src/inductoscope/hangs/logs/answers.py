@@ -1,4 +1,4 @@
-"""What a log says about one program: the answer, the lines that show it, what to do."""
+"""The answer of a log for each program: the outcome, the lines that prove it, the advice."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _LONGEST_EVIDENCE = 300
 
 
 class Kind(str, Enum):
-    """What happened to a program."""
+    """Outcome of a program."""
 
     COMPILE_HANG = "kernel compile hang"
     BENCHMARK_HANG = "benchmark hang"
@@ -68,7 +68,7 @@ class LogLine:
 
 @dataclass(frozen=True)
 class Answer:
-    """What happened to one program."""
+    """Outcome of one program, with evidence and advice."""
 
     kind: Kind
     title: str
@@ -176,7 +176,7 @@ _NAMES = 'For the names of the choices: run again with TORCH_LOGS="+inductor"'
 
 
 def answer_from_trace(program: ProgramFold) -> Answer | None:
-    """What the phases show; None if the program wrote no trace."""
+    """Judge a program by the phases in its trace; None if it wrote no trace."""
     compiles = program.phases.compiles
     if not program.phases.records:
         return None
@@ -310,7 +310,7 @@ def compile_hang(program: ProgramFold) -> Answer | None:
 
 
 def _left_out(groups: list[Group]) -> tuple[str, ...]:
-    """What the log does not show of these groups."""
+    """Notes on lines of these groups that are missing from the log or cut off."""
     notes = []
     if any(group.announced is None for group in groups):
         notes.append(

@@ -120,7 +120,7 @@ Event = Line | Record | LoggedStack
 
 @dataclass(frozen=True)
 class FoundEvents:
-    """What a piece of a log holds, each with its line, and how many lines it has."""
+    """Events of a block of a log, each with its line number, and the block's number of lines."""
 
     events: list[tuple[int, Event]]
     lines: int
@@ -184,7 +184,7 @@ def _without_long_lines(blocks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def find_events(data: bytes, end: int) -> FoundEvents:
-    """What is on the lines that begin before `end`; what follows only completes the last ones."""
+    """Find the events on lines that begin before `end`; data after it only completes them."""
     if b"\x1b" in data or b"\0" in data:
         head = clean(data[:end])
         data, end = head + clean(data[end:]), len(head)

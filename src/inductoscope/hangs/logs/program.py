@@ -60,12 +60,12 @@ class ChoiceState:
 
     @property
     def choice(self) -> Choice:
-        """What is tried."""
+        """The choice, parsed from its text."""
         return parse_choice(self.text)
 
 
 class GroupState(str, Enum):
-    """What a group is going through."""
+    """State of a group of choices."""
 
     SUBMITTED = "submitted"
     AWAITED = "awaited"
@@ -502,7 +502,7 @@ class Phase(NamedTuple):
 
 @dataclass
 class TracedCompile:
-    """What the trace says of one compile id."""
+    """Phases, outputs and metrics that the trace has for one compile id."""
 
     compile_id: str
     open: list[Phase] = field(default_factory=list)

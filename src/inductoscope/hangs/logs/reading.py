@@ -52,7 +52,7 @@ class ReadFile:
 
 @dataclass(frozen=True)
 class LogReading:
-    """What the logs hold: the programs that wrote them, and the files."""
+    """Logs that were read: the programs that wrote them, and the files."""
 
     programs: list[ProgramFold]
     files: list[ReadFile]
@@ -304,7 +304,7 @@ class LogFold:
         return program
 
     def _adopted(self, event: Line | Record) -> ProgramFold | None:
-        """What was printed before a program's first line of torch's is its own."""
+        """Assign lines printed under this label before torch's first to the event's program."""
         program = self._by_label.get(event.label)
         if program is None or program.program.process:
             return None

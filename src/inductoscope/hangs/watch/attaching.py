@@ -41,7 +41,7 @@ _TIME_TO_END = 1.0
 
 @dataclass(frozen=True)
 class EndedProcesses:
-    """What was ended, and what could not be."""
+    """Processes that were ended, and the reason if one was not."""
 
     pids: tuple[int, ...]
     names: tuple[str, ...]
@@ -78,7 +78,7 @@ _FEWEST_PAUSES = 2
 
 @dataclass(frozen=True)
 class Attached:
-    """What was observed of a process."""
+    """Observations on an attached process."""
 
     pid: int
     name: str

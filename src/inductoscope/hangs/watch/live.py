@@ -25,7 +25,7 @@ _TIME_TO_STOP = 5.0
 
 @dataclass(frozen=True)
 class Killed:
-    """What `--kill-stuck` did about a stall."""
+    """Event: `--kill-stuck` ended the processes behind a stall, or could not."""
 
     stall: Stall
     ended: EndedProcesses

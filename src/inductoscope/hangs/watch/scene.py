@@ -200,6 +200,6 @@ class Scene:
         return main_thread(stacks) if stacks is not None and stacks.has_python else None
 
     def doing(self, pid: int) -> str:
-        """What a process did while it was observed, in words."""
+        """Activity of a process while it was observed, in words."""
         found = self.activity.get(pid)
         return found.text if found is not None else "seen once only"

@@ -429,7 +429,7 @@ class StallWatcher:
         self._count = 0
 
     def look(self) -> Iterator[Event]:
-        """What has stalled, or moves again, since the last look."""
+        """Yield an event for each stall or resumption since the last look."""
         streams = self._streams.catch_up()
         alive = [s for s in streams if not s.position.has_ended and is_alive(s.pid)]
         workers = [s for s in alive if _is_worker(s)]
@@ -641,7 +641,7 @@ def _process(scene: Scene, pid: int) -> dict[str, Any]:
 
 
 def role_of(scene: Scene, pid: int) -> str:
-    """What a process is in the program."""
+    """Role of a process: program, compiler, compile worker or child."""
     process = scene.tree.get(pid)
     if process is None or pid == scene.root.pid:
         return "program"

@@ -114,7 +114,7 @@ def _ways_to_show(whole: Candidate, flow: str, failure: Failure) -> Iterator[tup
 
 
 def _shown_by(way: Candidate, failure: Failure, oracle: Oracle, tell: OnPlace) -> Verified:
-    """What a candidate does; of a wrong result and of a crash also where it is made."""
+    """Run a candidate again; also locate a wrong result, or the kernel to blame for a crash."""
     look, again = None, None
     if failure.kind in (WRONG, NAN):
         look = first_look(way, failure, oracle, tell)

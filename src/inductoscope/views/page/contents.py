@@ -1,4 +1,4 @@
-"""What the page shows: an index that loads at once, and chunks that are made on demand."""
+"""Contents of the page: an index that loads at once, and chunks that are built on demand."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class Contents:
         return range(len(self._graphs))
 
     def summary(self, number: int) -> GraphSummary:
-        """What tables of all graphs need of one."""
+        """Summary of one graph for the tables over all graphs, computed once."""
         if number not in self._summaries:
             self._summaries[number] = summarise(number, self._join(number))
         return self._summaries[number]
@@ -139,16 +139,16 @@ class Contents:
 
     @cached_property
     def findings(self) -> tuple[PageFinding, ...]:
-        """What the rules have found."""
+        """Findings of all rules."""
         return tuple(finding_view(finding) for finding in diagnose(self._recording))
 
     def find_out(self) -> None:
-        """What needs no summary of a graph; the rest is then faster."""
+        """Precompute the findings and the timeline, which need no graph summaries."""
         self.findings, self.timeline  # noqa: B018
 
     @cached_property
     def index(self) -> Index:
-        """What loads at once."""
+        """Index of the page, which is loaded at once."""
         recording = self._recording
         target = recording_target(recording)
         positions = {id(compile_): at for at, compile_ in enumerate(recording.compiles)}
@@ -381,7 +381,7 @@ def _guards(recording: Recording, compile_: Compile) -> Chunk:
 
 
 def _package_of(recording: Recording, compile_: Compile) -> WrapperText | None:
-    """What is known of its package; None if it makes none, or if its wrapper is damaged."""
+    """The package that a compile produces; None if it produces none or its wrapper is damaged."""
     return recorded_package(recording, compile_) if compile_.flow == AOT_INDUCTOR else None
 
 
@@ -405,7 +405,7 @@ def _autotune(recording: Recording) -> AutotuneHead:
 
 
 def program(recording: Recording, *, live: bool) -> PageProgram:
-    """What ran, and how it ended."""
+    """The recorded program and its outcome."""
     return PageProgram(
         command=" ".join(texts(recording.manifest.get("command"))),
         torch=torch_version(recording),
@@ -417,7 +417,7 @@ def program(recording: Recording, *, live: bool) -> PageProgram:
 
 
 def title(recording: Recording) -> str:
-    """What the page is called."""
+    """Title of the page: the script's file name, else the last word of the command."""
     words = texts(recording.manifest.get("command"))
     scripts = [word for word in words if word.endswith(".py")]
     return (scripts or list(words[-1:]) or ["recording"])[0].rpartition("/")[2]
@@ -475,7 +475,7 @@ _MOST_DAMAGE = 20
 
 
 def notes(recording: Recording) -> tuple[str, ...]:
-    """What is missing, and why."""
+    """Notes on data that is missing from the recording, with the reason."""
     notes = [f"{where}: {what}" for where, what in recording.damage[:_MOST_DAMAGE]]
     if len(recording.damage) > _MOST_DAMAGE:
         notes.append(f"{len(recording.damage) - _MOST_DAMAGE} more places are damaged.")
@@ -560,7 +560,7 @@ def guards(recording: Recording, compile_: Compile) -> Guards:
 
 
 def package(found: WrapperText) -> PackageContents:
-    """What a package accepts and holds, the largest constants first."""
+    """Inputs, size symbols and constants of a package, the largest constants first."""
     held = sorted(found.constants, key=lambda constant: -constant.bytes)
     return PackageContents(
         inputs=tuple(map(_input, found.guards.inputs)),

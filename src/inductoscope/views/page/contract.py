@@ -195,7 +195,7 @@ class ProfiledGraph:
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class ProfiledMachine:
-    """What a device can do, in bytes and operations per second."""
+    """Peak bandwidth and matrix throughput of a device, in bytes and operations per second."""
 
     device: str
     name: str
@@ -209,7 +209,7 @@ class ProfiledMachine:
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class PageProfile:
-    """What `inductoscope profile` measured."""
+    """Results of `inductoscope profile`."""
 
     headline: str
     kernels: PageTable[ProfiledKernel]
@@ -429,7 +429,7 @@ class PageChoice:
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Search:
-    """What autotuning considered for one operation."""
+    """Autotuning of one operation: its choices and the winner."""
 
     graph: str
     operation: str
@@ -480,7 +480,7 @@ class Guards:
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class PackageInput:
-    """What a package accepts as one input. Sizes and strides: a text for each dimension."""
+    """Requirements of a package on one input. Sizes and strides: a text for each dimension."""
 
     name: str
     dtype: str
@@ -515,7 +515,7 @@ class PackageConstant:
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class PackageContents:
-    """What a package of AOTInductor accepts and holds."""
+    """Inputs, size symbols and constants of an AOTInductor package."""
 
     inputs: tuple[PackageInput, ...]
     sizes: tuple[PackageSize, ...]
@@ -685,7 +685,7 @@ class MemoryChange:
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class PageMemory:
-    """What `inductoscope profile --memory` measured."""
+    """Results of `inductoscope profile --memory`."""
 
     headline: str
     steps: tuple[MemoryStep, ...]
@@ -718,7 +718,7 @@ class AdvisedChange:
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class AdvisedCost:
-    """What costs time beside the work of kernels, in seconds of a run."""
+    """Overhead of a run outside its kernels, in seconds."""
 
     what: str
     seconds: float
@@ -728,7 +728,7 @@ class AdvisedCost:
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class PageAdvice:
-    """What `inductoscope profile --advise` tried."""
+    """Results of `inductoscope profile --advise`."""
 
     # Compiled calls against eager; None if that could not be measured, and why.
     ratio: float | None
@@ -756,7 +756,7 @@ class StageCost:
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class PageCosts:
-    """What `inductoscope profile --compile` measured."""
+    """Results of `inductoscope profile --compile`."""
 
     headline: str
     cold: float
@@ -779,7 +779,7 @@ Severity = Literal["error", "warning", "note"]
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class PageProgram:
-    """What ran."""
+    """The recorded program: command, versions, start, duration and outcome."""
 
     command: str
     torch: str
@@ -799,7 +799,7 @@ class PageTarget:
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class PageFinding:
-    """What a rule found."""
+    """A finding of a rule."""
 
     rule: str
     title: str
@@ -855,7 +855,7 @@ class PageTrail:
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class PageVerdict:
-    """What the doctor concluded."""
+    """The doctor's verdict."""
 
     verdict: str
     stage: str

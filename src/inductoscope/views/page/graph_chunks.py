@@ -765,7 +765,7 @@ def buffer_rows(join: GraphJoin) -> Iterator[BufferRow]:
 
 
 class _Context:
-    """What is looked up for each buffer."""
+    """Lookup tables for the rows of buffers: kernels, readers, reuse, memory."""
 
     def __init__(
         self, join: GraphJoin, leaves: Iterable[ScheduledNode], memory: GraphMemory

@@ -96,7 +96,7 @@ def _owners(join: GraphJoin) -> dict[int, dict[Modules, None]]:
 
 
 def _operations(join: GraphJoin, kernel: Kernel) -> Iterable[str]:
-    """What a kernel computes; torch also lists what led to it, and only that may be known."""
+    """Operations that a kernel computes; falls back to the origins that torch lists for it."""
     computed = [name for node in kernel.nodes for name in join.computed.get(node, ())]
     return dict.fromkeys(computed) or kernel.origins
 
@@ -275,7 +275,7 @@ class _Node:
 
     @property
     def structure(self) -> tuple[object, ...]:
-        """What modules that are made alike have in common: numbers in names do not count."""
+        """Structure of a module, equal for repeated layers: numbers in names are ignored."""
         inner = tuple(part.structure for part in self.parts.values())
         return (re.sub(r"\d+", "#", self.label), self.kind, inner)
 

@@ -46,7 +46,7 @@ class ServedRecording:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def contents(self) -> Contents:
-        """What the page shows now."""
+        """Contents of the page, reloaded if the recording has changed on disk."""
         with self._lock:
             now = _sizes(self.path)
             if self._contents is None or now != self._seen:

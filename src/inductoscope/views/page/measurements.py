@@ -1,4 +1,4 @@
-"""What `profile` measured, read for the page. It is untrusted: damage is left out.
+"""Results of `profile`, read for the page. They are untrusted: damage is left out.
 
 Keys of the stored profiles are those of the page's classes, unless a function here says otherwise.
 """
@@ -51,7 +51,7 @@ Found = Mapping[str, Any]
 
 
 class StoredMeasurements:
-    """What the modes of `profile` kept in a recording."""
+    """Results of `profile --memory`, `--advise` and `--compile` that a recording holds."""
 
     def __init__(self, folder: Path) -> None:
         self._memory, self._advice, self._costs = (
@@ -79,7 +79,7 @@ class StoredMeasurements:
 
     @property
     def chunks(self) -> dict[str, Callable[[], Any]]:
-        """What was measured, by the name of its chunk."""
+        """Chunks with measurements, by name; each is built on demand."""
         made: dict[str, Callable[[], Any]] = {
             "memory": lambda: _memory(self._memory),
             "advice": lambda: _advice(self._advice),
@@ -215,7 +215,7 @@ class StoredProfile:
 
     @property
     def head(self) -> ProfileHead | None:
-        """What the first view says; None if no kernel was timed."""
+        """Totals and headline for the first view; None if no kernel was timed."""
         rows = objects(self._found.get("kernels"))
         if not rows:
             return None

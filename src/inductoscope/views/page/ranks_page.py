@@ -46,7 +46,7 @@ def write_ranks_page(view: View, path: Path) -> int:
 
 
 def _kinds(view: View) -> dict[int, str]:
-    """What the square of each rank means: the worst that is known of it."""
+    """Status of each rank's square: the most severe one that applies."""
     found = dict.fromkeys(sorted({*view["ranks"], *view["missing"]}), "")
     found.update({one["rank"]: "slow" for one in view["stragglers"]})
     for odd in sorted(view["odd"], key=lambda odd: bool(odd["problem"])):

@@ -1,4 +1,4 @@
-"""What logs say: the answer for each program, the stuck choices, what sets them apart."""
+"""The result of `inductoscope logs`: an answer per program, stuck choices, what separates them."""
 
 from __future__ import annotations
 

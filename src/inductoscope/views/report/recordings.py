@@ -132,7 +132,7 @@ def megabytes(size: float) -> str:
 
 
 def print_pruned(printer: Printer, view: View) -> None:
-    """What was deleted, what was spared and why, and what is left."""
+    """Print which recordings were deleted, which were spared and why, and how many are left."""
     deleted, would = view["deleted"], view["dry_run"]
     verb = "would delete" if would else "deleted"
     for item in deleted:

@@ -17,7 +17,7 @@ Render = Callable[[Printer, View], None]
 
 @dataclass(frozen=True)
 class ShowSelection:
-    """What the user wants to see; empty fields select everything."""
+    """Selection of `inductoscope show`; empty fields select everything."""
 
     stage: str = ""
     operation: str = ""

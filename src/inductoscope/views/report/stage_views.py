@@ -159,7 +159,7 @@ def breaks(recording: Recording, compiles: Iterable[Compile]) -> Iterator[Sectio
 
 
 def guards(recording: Recording, compiles: Iterable[Compile]) -> Iterator[Section]:
-    """What has to hold for a compiled frame to be used again, and for the inputs of a package."""
+    """Guards of compiled frames, and the demands of packages on their inputs."""
     for compile_ in compiles:
         found = recording.data(compile_.guards)
         if isinstance(found, list):
@@ -245,7 +245,7 @@ def _graphs(compiles: Iterable[Compile]) -> Iterator[InductorGraph]:
 
 
 def ir(recording: Recording, compiles: Iterable[Compile]) -> Iterator[Section]:
-    """What each FX node became."""
+    """The IR that each FX node was lowered to."""
     for graph in _graphs(compiles):
         for item in graph.lowered:
             nodes = item.ir if isinstance(item.ir, list) else [item.ir]

@@ -204,7 +204,7 @@ def _state(recording: Recording) -> str:
 
 
 def _headline(recording: Recording, findings: list[Finding]) -> str:
-    """What happened, in one sentence: why the program ended as it did, if that was found."""
+    """Headline of the summary: the cause of the program's end, if a rule found it."""
     endings = [finding.title for finding in findings if finding.rule in ENDINGS]
     if not any(finding.is_problem for finding in findings if finding.rule in ENDINGS):
         # Whoever stops a program that hangs knows that: what it was stopped for comes first.

@@ -23,7 +23,7 @@ def stall_view(stall: Stall) -> View:
 
 
 def attached_view(attached: Attached) -> View:
-    """What `attach` saw of a process, as data."""
+    """Observations of `attach` on a process, as data."""
     return attached.as_data()
 
 
@@ -131,7 +131,7 @@ def _print_stack(printer: Printer, view: View) -> None:
 
 
 def print_attached(printer: Printer, view: View) -> None:
-    """What `attach` saw of a process, as text."""
+    """Print the observations of `attach` on a process."""
     stall = view["stall"]
     if view["moves"]:
         printer.line(f"pid {view['pid']} is making progress: {view['moves']}", style=GOOD)
