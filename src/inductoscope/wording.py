@@ -1,4 +1,4 @@
-"""Numbers of things in sentences."""
+"""Wording of counts and sizes, and suggestions for misspelled names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A failure and its signature: two failures are the same bug only if their signatures agree.
+"""Failures, their locations and signatures: two are the same bug only if signatures agree.
 
 A search that went by exit codes alone would slide from one bug to another.
 """

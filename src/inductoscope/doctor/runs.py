@@ -1,4 +1,4 @@
-"""Runs of the program, one after the other, each into its own recording."""
+"""Runs of the program, each into its own recording, and comparisons between them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Makes this process, which must not have imported torch yet, believe that a device exists."""
+"""Pretends an absent GPU to torch and Triton; must be started before torch is imported."""
 
 from __future__ import annotations
 

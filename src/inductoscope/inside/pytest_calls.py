@@ -1,7 +1,7 @@
-"""A call of a compiled graph, kept so that it can be made again when the test is over.
+"""Calls of compiled graphs, kept during a test and compared with eager once it is over.
 
 During the test nothing is compared and nothing is called twice: a test may count compiles, calls
-or warnings, patch settings, or expect an exception. Its inputs are copied, which reads memory and
+or warnings, patch settings, or expect an exception. Inputs are copied, which reads memory and
 changes nothing.
 """
 

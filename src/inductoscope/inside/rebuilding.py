@@ -1,4 +1,4 @@
-"""Rebuilds the graph that Dynamo captured from its record.
+"""Rebuilds a captured FX graph from its recorded nodes, arguments, sizes and operators.
 
 Names of nodes and lines of the user's program are kept, so that every view of the new recording
 leads back to the program. Inputs are fake tensors: they have a shape, and no memory.

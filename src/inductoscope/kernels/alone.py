@@ -1,4 +1,4 @@
-"""Compiles a kernel alone, in a child under limits, and says how that ended.
+"""Compiles a kernel alone, in a child under limits: the work behind `inductoscope kernel`.
 
 Nothing runs on a GPU, and you do not need one: Triton compiles for any given target.
 """

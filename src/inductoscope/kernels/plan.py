@@ -1,4 +1,4 @@
-"""A script that compiles one kernel and nothing else, as a person would post it."""
+"""Plans for compiling one kernel alone: its configurations, and a standalone script."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The machine that a package is to run on, told without importing torch or loading anything."""
+"""Checks whether a package can run on this machine, without importing torch or loading it."""
 
 from __future__ import annotations
 

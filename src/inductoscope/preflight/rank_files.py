@@ -1,7 +1,8 @@
-"""Messages between two ranks (send, recv): each must be received, with the size it is sent with.
+"""Files of a pretended rank, and faults in its point-to-point messages (send, recv).
 
-Messages from one rank to another meet in the order in which both sides call for them. Who waits for
-whom is played through with what was called: a blocking call goes on once its counterpart is there.
+Each message must be received, with the size it is sent with. Messages from one rank to another meet
+in the order in which both sides call for them. Who waits for whom is played through with what was
+called: a blocking call goes on once its counterpart is there.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Stacks of a running process, read without its help where possible.
+"""Stacks of a running process, read without its help where possible; parser of printed stacks.
 
 There are three ways, and the best that works is taken: py-spy, which reads the memory of the
 process and needs the right to trace it; the process itself, if it is recorded and answers a

@@ -1,4 +1,4 @@
-"""Searches for the fastest implementation: what each chose, and whether that pays."""
+"""Autotuning results: the winner of each operation, and whether tuning pays off."""
 
 from __future__ import annotations
 

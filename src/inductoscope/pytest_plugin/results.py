@@ -1,6 +1,6 @@
-"""Results of checking one test: graphs, calls and findings, as plain data.
+"""Results of checking one test or a whole suite, as plain data and as pytest shows them.
 
-A worker of pytest-xdist sends it with the test's report, so it can be made from JSON again.
+A worker of pytest-xdist sends a test's results with its report, so they can be read from JSON.
 """
 
 from __future__ import annotations

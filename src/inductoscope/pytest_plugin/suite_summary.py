@@ -1,4 +1,4 @@
-"""The part of the plugin that sees all reports: the end of pytest's output, and the JSON file."""
+"""Sets the plugin up, and summarises all reports: pytest's output and the JSON file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names of the files in a recording, and the version of its format."""
+"""File names and format version of a recording, and names of signals."""
 
 from __future__ import annotations
 

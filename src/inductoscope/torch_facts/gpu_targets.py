@@ -1,4 +1,4 @@
-"""Properties of devices: published figures of one product per architecture."""
+"""GPU targets to compile for, and published device properties per architecture."""
 
 from __future__ import annotations
 

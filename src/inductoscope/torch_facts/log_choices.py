@@ -1,4 +1,4 @@
-"""One way to compute an operation, as torch prints it: TritonTemplateCaller(/a/b.py, BLOCK_M=64).
+"""Autotuning choices as torch prints them, such as TritonTemplateCaller(/a/b.py, BLOCK_M=64).
 
 Read in general, `Name(first, key=value, …)` with brackets and quotes inside, because every
 backend has its own caller and every release adds new ones.

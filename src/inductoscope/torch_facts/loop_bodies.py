@@ -1,4 +1,4 @@
-"""Loop bodies and IR functions as expressions, so that one can be found in the other.
+"""Loop bodies and IR functions as expressions, and the memory accesses of loop bodies.
 
 An FX node's IR function computes everything below it that was not stored. What the node itself
 contributed are the expressions that none of its inputs' functions have. The same expressions are

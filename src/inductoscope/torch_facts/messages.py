@@ -1,7 +1,7 @@
-"""How torch's own check for NaN (`nan_asserts`) speaks.
+"""Messages that torch and a program print: NaN asserts, GPU errors, native stacks, last lines.
 
-A wrapper in Python raises a bare AssertionError, in a line that names a variable of its own; one in
-C++ names the variable in its message.
+For `nan_asserts`, a wrapper in Python raises a bare AssertionError, in a line that names a variable
+of its own; one in C++ names the variable in its message.
 """
 
 from __future__ import annotations

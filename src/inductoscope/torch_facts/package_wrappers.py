@@ -1,4 +1,4 @@
-"""Computes the expressions over sizes that stand in a generated wrapper, as far as it is safe."""
+"""The C++ wrapper of an AOTInductor package, read as text: guards, constants, kernel calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compares printed graphs and generated code: without what differs between healthy ranks.
+"""Printed graphs and generated code, normalised for comparison; names of operators and modules.
 
 Devices are numbered by rank, process groups by who is in them, and files lie elsewhere on another
 host. None of that is a difference.

@@ -1,4 +1,4 @@
-"""The code of a Python wrapper: which statements call kernels, and how it is rewritten.
+"""Python wrappers: their kernel calls, rewriting them as they are loaded, their memory plan.
 
 A rewritten wrapper calls functions of ours between its own statements: it reports what kernels
 compute, takes the time around them, or says where its variables lie in memory. What it says of

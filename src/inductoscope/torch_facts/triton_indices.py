@@ -1,4 +1,4 @@
-"""The arithmetic on indices in a Triton kernel: which type each part has, and which range.
+"""Index arithmetic of generated kernels: the type, width and range of each part.
 
 A kernel's text says it all: `xnumel = 11` bounds `xindex`, a cast makes a value wider, and Triton's
 rules give the type of everything else. A part whose exact range does not fit into its type wraps.

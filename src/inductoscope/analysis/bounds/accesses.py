@@ -1,7 +1,8 @@
-"""The smallest and largest value of an index when all sizes are given: by computing it.
+"""Bounds of memory accesses: index ranges, positions in buffers, and a verdict per access.
 
-An index is a sum. Terms and conditions that share no variable are looked at apart from each other,
-so a few hundred points are mostly enough where the loop itself has millions.
+For given sizes, the extremes of an index are computed. An index is a sum. Terms and conditions that
+share no variable are looked at apart from each other, so a few hundred points are mostly enough
+where the loop itself has millions.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Polynomials over names and over parts that are no polynomials, such as a quotient."""
+"""Prover for index bounds: polynomials, the facts known of their names, and proofs over them."""
 
 from __future__ import annotations
 

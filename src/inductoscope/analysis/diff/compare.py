@@ -1,4 +1,4 @@
-"""Puts two recordings side by side."""
+"""Compares two recordings: matches compiles and graphs, then stages, fusions, kernels and runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names that only number things, replaced by numbers that depend on nothing but their order."""
+"""One side of a diff: a graph of one run, and canonical names that depend only on order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A row of the fusion ledger. `fusion --json` and the page use these fields as they are."""
+"""The fusion ledger: a row per pair, its cost, and sums that count nothing twice."""
 
 from __future__ import annotations
 

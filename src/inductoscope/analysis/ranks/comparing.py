@@ -1,10 +1,10 @@
-"""Whether ranks that differ in their collectives will wait for each other forever.
+"""Compares the decisions of ranks: odd ones out, splits, ranks behind, and deadlocks.
 
-They will if, in one process group that both belong to, both come to the same turn with different
-collectives. A graph alone shows that only where both compiled it for the same call: the same
-function, again for the same reason. Everything else is a difference and no more. A rank may compile
-once more for a last short batch, a stage of a pipeline has its own graph, and behind a graph break
-the rest of the collectives is in another graph.
+Ranks wait for each other forever if, in one process group that both belong to, both come to the
+same turn with different collectives. A graph alone shows that only where both compiled it for the
+same call: the same function, again for the same reason. Everything else is a difference and no
+more. A rank may compile once more for a last short batch, a stage of a pipeline has its own graph,
+and behind a graph break the rest of the collectives is in another graph.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reduces the TORCH_LOGS text of one rank to decisions: fewer than a trace has."""
+"""Reduces a log to the decisions of its ranks; TORCH_LOGS text yields fewer than a trace."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers of ranks as people write them."""
+"""The report on all ranks of a job: where each is, odd ones out, stragglers."""
 
 from __future__ import annotations
 

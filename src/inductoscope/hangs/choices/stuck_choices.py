@@ -1,4 +1,4 @@
-"""A kernel whose compile may never end, with what is known of it beyond its configuration."""
+"""Autotuning choices whose compile may never end, from logs and recordings, with their files."""
 
 from __future__ import annotations
 

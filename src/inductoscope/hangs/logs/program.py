@@ -1,4 +1,4 @@
-"""A group of choices, and how far each of them got."""
+"""The log of one program, folded line by line: progress of its choices, compiles and phases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ends a stuck compiler or worker, so that the program can continue without it.
+"""Attaches to any running process: observes it, and ends a stuck compiler or worker.
 
 Only what torch started is ended: a compiler or a compile worker, with its children. Never the
 user's own process.

@@ -1,4 +1,4 @@
-"""How long a process may go without progress before it counts as stalled."""
+"""Stall detection: follows a recorded program, applies time limits, and describes each stall."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One call of compiled code beside the same call in eager."""
+"""Calls compiled code beside eager: one call, `check` and `assert_same`, NaN asserts, layouts."""
 
 from __future__ import annotations
 

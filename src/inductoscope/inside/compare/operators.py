@@ -1,4 +1,4 @@
-"""The first operation whose decomposition computes something else.
+"""The first wrong decomposition, and the first custom operator with a false declaration.
 
 The function runs in eager; each operation that Inductor would decompose runs both ways on its
 actual arguments. A decomposition may use operations that are decomposed in turn, so the innermost

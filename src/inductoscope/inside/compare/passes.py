@@ -1,4 +1,4 @@
-"""The first pass after which a graph computes something else.
+"""The first pass after which a graph computes something else, or its metadata is false.
 
 A copy of the graph is kept before and after every pass that changes it. Later all copies run on the
 same inputs, and the first pair that differs names the pass. Nothing more is compiled.

@@ -1,4 +1,4 @@
-"""Copies of tensors that share memory as the originals do, and calls on such copies."""
+"""Copies of tensors that alias as the originals do, calls on them, and use of random numbers."""
 
 from __future__ import annotations
 

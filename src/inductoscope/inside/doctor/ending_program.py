@@ -1,4 +1,4 @@
-"""Ends the program once a failure in it has been investigated, here or in a copy of it."""
+"""Starts the investigation of a failure, here or in a copy, and ends the program after it."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Packages."""
+"""Children that load and run AOTInductor packages with torch."""

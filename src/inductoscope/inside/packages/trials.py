@@ -1,4 +1,4 @@
-"""Runs in a child process: loads a package and its inputs with torch. Executes native code."""
+"""Runs in a child process: loads a package, calls it repeatedly, finds leaks. Executes its code."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Profiling."""
+"""The profilers inside the user's process: calls, kernels, memory."""

@@ -1,4 +1,4 @@
-"""The memory profiler inside a process of the user's program."""
+"""The memory profiler inside a process of the user's program: its agents, compiled and eager."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""The memory profiler inside a process of the user's program.
+"""Traces the memory of steps inside a process of the user's program.
 
-It traces memory from one call of a compiled function to its next one. A forward pass, its backward
-pass and the optimizer lie between two calls, so a step holds all of them. torch's allocators report
-every allocation and free to torch.profiler; rewritten wrappers say which buffer lies where. Some
-calls of each function are traced, and of these the step with the highest peak is kept.
+The profiler traces memory from one call of a compiled function to its next one. A forward pass, its
+backward pass and the optimizer lie between two calls, so a step holds all of them. torch's
+allocators report every allocation and free to torch.profiler; rewritten wrappers say which buffer
+lies where. Some calls of each function are traced, and of these the step with the highest peak is
+kept.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Whether an error always points the same way: a test that may be looked at after every call.
+"""Sequential test for a biased error, valid at any time: signed errors, bets, confirmation.
 
 Each shadowed call is a toss. It comes up if the compiled value is off in one direction by more than
 eager is off in either in the same call, plus a margin. Rounding moves a value either way, so that,

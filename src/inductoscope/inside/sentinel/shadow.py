@@ -1,4 +1,4 @@
-"""One call of a compiled graph, shadowed: the same call in eager and in float64."""
+"""Shadowed calls of compiled graphs: the same call in eager and float64, forward and backward."""
 
 from __future__ import annotations
 

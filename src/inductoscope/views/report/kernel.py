@@ -1,4 +1,4 @@
-"""A kernel and how it compiles alone, as data and as text."""
+"""A kernel, how it compiles alone, and the values in its buffers, as data and as text."""
 
 from __future__ import annotations
 
