@@ -6,7 +6,7 @@ import pytest
 
 from inductoscope.hangs.choices.causes import RULES, Cause, likely_causes
 from inductoscope.hangs.choices.contrast import contrast
-from inductoscope.hangs.choices.stuck_choices import Suspect
+from inductoscope.hangs.choices.suspects import Suspect
 
 PLAIN = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 32, "num_warps": 4, "num_stages": 3}
 

@@ -26,7 +26,7 @@ from inductoscope.hangs.choices.filters import (
     snippet_for,
     write_filter,
 )
-from inductoscope.hangs.choices.stuck_choices import KernelFiles, StuckChoices
+from inductoscope.hangs.choices.suspects import KernelFiles, StuckChoices
 from inductoscope.kernels.alone import (
     KernelRequest,
     KernelTrial,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from inductoscope.hangs.choices.causes import Cause, likely_causes
 from inductoscope.hangs.choices.contrast import ChoiceCondition, contrast
 from inductoscope.hangs.choices.filters import ChoiceFilter, filter_for
-from inductoscope.hangs.choices.stuck_choices import (
+from inductoscope.hangs.choices.suspects import (
     KernelFiles,
     StuckChoices,
     Suspect,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from inductoscope.hangs.choices.contrast import ChoiceCondition
-from inductoscope.hangs.choices.stuck_choices import Suspect
+from inductoscope.hangs.choices.suspects import Suspect
 
 # An accumulator of this many registers leaves a thread none for anything else.
 _REGISTERS = {"cuda": 255, "hip": 512, "xpu": 128}

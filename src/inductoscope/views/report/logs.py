@@ -16,7 +16,7 @@ from inductoscope.hangs.choices.analysis import (
     Comparison,
 )
 from inductoscope.hangs.choices.causes import Cause
-from inductoscope.hangs.choices.stuck_choices import Suspect
+from inductoscope.hangs.choices.suspects import Suspect
 from inductoscope.hangs.logs.answers import Answer
 from inductoscope.hangs.logs.program import ChoiceState, Group
 from inductoscope.hangs.logs.reading import LogReading

@@ -1,0 +1,181 @@
+"""Autotuning choices of one operation, sorted by how far they got, with their kernel files."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from inductoscope.errors import InductoscopeError
+from inductoscope.hangs.choices.contrast import Configuration, is_number
+from inductoscope.hangs.logs.program import Group
+from inductoscope.torch_facts.log_choices import Choice
+
+if TYPE_CHECKING:
+    from inductoscope.torch_facts.triton_kernels import KernelFile
+
+
+# Bytes of shared memory that one block can have, by compute capability.
+_SHARED_BYTES = {75: 65536, 80: 166912, 86: 101376, 87: 166912, 89: 101376, 90: 232448}
+_SHARED_BYTES |= {100: 232448, 103: 232448, 120: 101376, 121: 101376}
+_SHARED_BYTES_OF_AMD = 65536
+_ELEMENT_BYTES = {"fp64": 8, "i64": 8, "fp32": 4, "i32": 4, "bf16": 2, "fp16": 2, "i16": 2}
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """One choice. Unknown values are empty, and no rule uses them."""
+
+    configuration: Configuration
+    # cuda, hip or xpu.
+    device: str = ""
+    # 90 of an H100, gfx942 of an MI300.
+    architecture: str = ""
+    # The types of the pointers in its signature, as Triton writes them: *bf16.
+    pointers: tuple[str, ...] = ()
+    source: str = ""
+    more: dict[str, str] = field(default_factory=dict)
+
+    def number(self, name: str) -> float | None:
+        """A numeric value of the configuration."""
+        value = self.configuration.get(name)
+        return float(value) if is_number(value) else None
+
+    def numbers(self, *names: str) -> tuple[float, ...] | None:
+        """Several, if all are there."""
+        found = [self.number(name) for name in names]
+        return tuple(value for value in found if value is not None) if None not in found else None
+
+    @property
+    def compute_capability(self) -> int | None:
+        """Of an NVIDIA device: 90 for sm_90."""
+        digits = re.sub(r"\D", "", self.architecture)
+        return int(digits) if self.device == "cuda" and digits else None
+
+    @property
+    def shared_limit(self) -> int | None:
+        """Bytes of shared memory that a block of it may have."""
+        if self.device == "hip":
+            return _SHARED_BYTES_OF_AMD
+        return _SHARED_BYTES.get(self.compute_capability or 0)
+
+    @property
+    def element_bytes(self) -> int:
+        """Of what it reads; two where that is not known, as matrix products mostly have."""
+        sizes = [_ELEMENT_BYTES.get(pointer.lstrip("*"), 0) for pointer in self.pointers]
+        return max(sizes, default=0) or 2
+
+    @property
+    def lanes(self) -> int:
+        """Threads that run in step."""
+        return 64 if self.device == "hip" else 32
+
+
+# --- The choices of one operation, sorted by how far they got -------------------------------------
+
+
+@dataclass(frozen=True)
+class StuckChoices:
+    """The choices of one operation: those that never finished, and those that did."""
+
+    compile: str
+    operation: str
+    stuck: tuple[Choice, ...]
+    finished: tuple[Choice, ...]
+    # Not begun, because the stuck ones occupy all threads: nothing is known about them.
+    waiting: tuple[Choice, ...] = ()
+    failed: tuple[Choice, ...] = ()
+    # Seconds that the slowest finished one took.
+    longest: float = 0.0
+    # Whether they were being benchmarked, rather than compiled ahead of that.
+    while_timed: bool = False
+
+    def joined_with(self, other: StuckChoices) -> StuckChoices:
+        """Merge the choices of two runs of the program; stuck in either run means stuck."""
+        stuck = {_key(choice): choice for choice in (*self.stuck, *other.stuck)}
+        finished = {_key(choice): choice for choice in (*self.finished, *other.finished)}
+        waiting = {_key(choice): choice for choice in (*self.waiting, *other.waiting)}
+        return replace(
+            self,
+            stuck=tuple(stuck.values()),
+            finished=tuple(c for key, c in finished.items() if key not in stuck),
+            waiting=tuple(c for key, c in waiting.items() if key not in {**stuck, **finished}),
+            longest=max(self.longest, other.longest),
+        )
+
+
+def _key(choice: Choice) -> tuple[str, str]:
+    """Identifies a choice in every run; the name of its file may be another one."""
+    settings = repr(sorted(choice.configuration.items())) if choice.configuration else choice.name
+    return choice.kind, settings
+
+
+def choices_of(group: Group) -> StuckChoices:
+    """The choices of a group; before torch waits for it, unfinished ones count as stuck."""
+    return StuckChoices(
+        group.origin.compile_id,
+        group.operation,
+        stuck=tuple(state.choice for state in group.stuck or group.pending),
+        finished=tuple(state.choice for state in group.finished),
+        waiting=tuple(state.choice for state in group.queued),
+        failed=tuple(state.choice for state in group.failed),
+        longest=max((state.seconds or 0.0 for state in group.finished), default=0.0),
+    )
+
+
+# --- The generated kernel files that exist on this machine ----------------------------------------
+#
+# The paths come from a log, so a file is read only if it is a plain, small one, and never executed.
+
+_LARGEST = 1 << 20
+
+
+class KernelFiles:
+    """Reads each file once."""
+
+    def __init__(self) -> None:
+        self._read: dict[str, KernelFile | None] = {}
+
+    def kernel(self, choice: Choice) -> KernelFile | None:
+        """The file of a choice; None if it has none, or it cannot be read."""
+        path = choice.path
+        if path not in self._read:
+            self._read[path] = _try(path) if path.endswith(".py") and _is_plain(path) else None
+        return self._read[path]
+
+    def suspect(self, choice: Choice) -> Suspect:
+        """A choice with what its file adds. What the log says takes precedence."""
+        file = self.kernel(choice)
+        if file is None:
+            return Suspect(dict(choice.configuration))
+        target = file.target
+        return Suspect(
+            {**file.configuration, **choice.configuration},
+            device=target.kind if target else "",
+            architecture=str(target.architecture) if target else "",
+            pointers=tuple(kind for kind in file.signature.values() if kind.startswith("*")),
+            source=file.source,
+        )
+
+    def missing(self, choices: Sequence[Choice]) -> tuple[str, ...]:
+        """The files of these choices that are not on this machine."""
+        paths = dict.fromkeys(choice.path for choice in choices if choice.path)
+        return tuple(path for path in paths if not _is_plain(path))
+
+
+def _try(path: str) -> KernelFile | None:
+    from inductoscope.torch_facts.triton_kernels import read_kernel_file
+
+    try:
+        return read_kernel_file(path)
+    except InductoscopeError:
+        return None
+
+
+def _is_plain(path: str) -> bool:
+    try:
+        return os.path.isfile(path) and os.path.getsize(path) <= _LARGEST
+    except (OSError, ValueError):
+        return False
