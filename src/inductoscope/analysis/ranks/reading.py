@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass
 from hashlib import sha1
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from inductoscope.analysis.ranks.decisions import RankLog
 from inductoscope.analysis.ranks.rank_logs import compared_lines, read_rank_log
@@ -34,8 +34,10 @@ from inductoscope.hangs.logs.reading import (
     ReadFile,
     read_log,
 )
-from inductoscope.processes.cluster import Cluster, ClusterWorker
 from inductoscope.processes.side_by_side import Map
+
+if TYPE_CHECKING:
+    from inductoscope.processes.cluster import Cluster, ClusterWorker
 
 _AT_ONCE = 4
 
