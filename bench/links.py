@@ -30,7 +30,7 @@ def lines(join: GraphJoin, node: FxNode) -> list[str]:
     steps = join.steps(node, leaves)
     found = []
     for kernel in join.kernels(leaves):
-        text = join.text(kernel.digest)
+        text = join.text(kernel.payload)
         numbered = text.splitlines()
         for number in sorted(lines_of_steps(kernel, text, steps)):
             found.append(f"{kernel.name}:{number}: {numbered[number - 1].strip()}")

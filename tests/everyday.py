@@ -26,7 +26,6 @@ EVERYDAY: dict[str, tuple[str, ...]] = {
     "doctor: a compile error": ("doctor/test_doctor.py::test_code_that_the_cpp_compiler_refuses",),
     "doctor: healthy programs are clean": (
         "doctor/test_doctor_healthy.py::test_a_healthy_model_with_gradients_is_clean",
-        "doctor/test_doctor_healthy.py::test_a_program_that_compares_rounding",
         "doctor/test_doctor_healthy.py::test_ctrl_c_ends",
         "doctor/test_doctor_healthy.py::test_bad_usage",
     ),
@@ -87,7 +86,7 @@ EVERYDAY: dict[str, tuple[str, ...]] = {
     "mcp": ("integration/test_mcp.py::test_output_of_the_program_comes_after_the_json",),
     "%%inductoscope": ("integration/test_notebook.py::test_a_recorded_cell",),
     "api: check": ("integration/test_check_function.py",),
-    "env": ("integration/test_environment_command.py",),
+    "env": ("integration/test_environment_command.py::test_json_on_stdout",),
     "the page": ("browser/test_page_browser.py",),
     "the installed package": ("integration/test_wheel.py",),
 }

@@ -56,8 +56,8 @@ def with_source(change: str) -> tuple[Recording, Kernel]:
     """The same kernel, in a compiled file that begins with `change`."""
     recording, kernel = chain()
     native = recording.natives[-1]
-    text = f"{change}\n{recording.payload(native.digest)}"
-    payloads = Planted(recording, **{f"d{native.digest}": text})
+    text = f"{change}\n{recording.payload(native.payload)}"
+    payloads = Planted(recording, **{f"d{native.payload}": text})
     return replace(recording, payloads=payloads), kernel
 
 
@@ -68,7 +68,7 @@ def with_source(change: str) -> tuple[Recording, Kernel]:
 def test_every_instruction_is_linked_to_the_line_that_it_was_written_for() -> None:
     recording, kernel = chain()
     found = kernel_assembly(recording, kernel)
-    source = recording.payload(kernel.digest).splitlines()
+    source = recording.payload(kernel.payload).splitlines()
     lines = found.text.splitlines()
     assert lines[0].endswith("<kernel>:")
     assert not any(line.strip().startswith((".loc", ".cfi")) for line in lines)
@@ -234,7 +234,7 @@ def test_nothing_asks_for_files_in_another_way(text: str) -> None:
 
 def test_what_inductor_writes_is_not_refused() -> None:
     recording, _ = chain()
-    texts = [recording.payload(native.digest) for native in recording.natives]
+    texts = [recording.payload(native.payload) for native in recording.natives]
     assert any("#include <torch/" in text for text in texts)
     for text in texts:
         _refuse_unsafe(text)

@@ -166,7 +166,7 @@ def test_fresh_leaves_the_users_cache_alone(workplace: Workplace, outcome: Outco
 
 def test_dynamo_keeps_graphs_with_the_users_lines_and_guards(recording: Recording) -> None:
     compile_ = compile_of(recording, "seed_example")
-    graph = read_graph(recording, next(g.digest for g in compile_.graphs if g.stage == "dynamo"))
+    graph = read_graph(recording, next(g.payload for g in compile_.graphs if g.stage == "dynamo"))
     assert graph is not None
     assert [node.operation for node in graph.calls] == ["relu", "add", "sum"]
     place = graph.calls[0].place
@@ -251,7 +251,7 @@ def test_kernels_name_what_is_inside_them_in_order(recording: Recording) -> None
     assert kernel.origins == ("relu", "add", "sum_1")
     assert kernel.reads == ("arg0_1",)
     assert kernel.writes == ("buf0",)
-    source = recording.payload(kernel.digest)
+    source = recording.payload(kernel.payload)
     assert source.count("void") >= 1
     # The wrapper that torch loads holds the very text that was recorded for the kernel.
     body = source[source.index("{") :].strip()

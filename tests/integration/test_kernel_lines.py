@@ -154,7 +154,7 @@ def _changed(recording: Recording, function: str) -> set[tuple[int, int]]:
 
 def _texts(recording: Recording, function: str) -> list[str]:
     compile_ = next(c for c in recording.compiles if c.function == function)
-    return [recording.payload(k.digest) for graph in compile_.inductor for k in graph.kernels]
+    return [recording.payload(k.payload) for graph in compile_.inductor for k in graph.kernels]
 
 
 @pytest.mark.parametrize("function", PROGRAMS)
@@ -228,7 +228,7 @@ def test_every_link_is_to_a_line_that_was_written_for_it(
     recording: Recording = request.getfixturevalue(backend)
     for graph in recording.graphs:
         for kernel in graph.kernels:
-            source = recording.payload(kernel.digest).splitlines()
+            source = recording.payload(kernel.payload).splitlines()
             written = {_beginning(text) for _, _, text in kernel.lines}
             assert kernel.language == "extern" or kernel.numbered
             for _, operation, number in kernel.numbered:

@@ -223,7 +223,7 @@ def test_a_changed_setting_is_tried_without_any_compiler_for_machine_code(tmp_pa
 
 def graph_nodes(recording: Any, stage: str) -> list[Any]:
     graphs = [g for c in recording.compiles for g in c.graphs if g.stage == stage]
-    found = graph_from(recording.data(graphs[-1].digest))
+    found = graph_from(recording.data(graphs[-1].payload))
     return list(found.nodes) if found else []
 
 

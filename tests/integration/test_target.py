@@ -143,7 +143,7 @@ def test_what_cannot_be_built_is_left_out_and_the_rest_goes_on(on_h100: Recordin
 
 def test_a_constant_of_the_program_is_in_the_kernel(on_h100: Recording) -> None:
     (kernel,) = (k for g in on_h100.graphs for k in g.kernels if g.key == "3/0 inference")
-    source = on_h100.payload(kernel.digest)
+    source = on_h100.payload(kernel.payload)
     assert "tl.full([1], 3.0, tl.float32)" in source
     assert "tl.load(in_ptr1 + " in source  # Twelve numbers are too many to be written into it.
 

@@ -17,8 +17,11 @@ from support.examples import stored
 ROOT = Path(__file__).resolve().parents[2]
 # What the build reads; the checkout itself stays as it is.
 SOURCES = ("pyproject.toml", "README.md", "LICENSE", "src")
-# click and rich, with what they need.
-DEPENDENCIES = ("click", "rich", "markdown_it", "mdurl", "pygments", "typing_extensions")
+# What the tool depends on, with what that needs.
+DEPENDENCIES = (
+    *("click", "jinja2", "markupsafe", "msgspec", "psutil"),
+    *("rich", "markdown_it", "mdurl", "pygments", "typing_extensions"),
+)
 
 
 def call(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -50,7 +53,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The bin folder of an environment that has the wheel, click and rich, and nothing else."""
+    """The bin folder of an environment that has the wheel and its dependencies alone."""
     folder = tmp_path_factory.mktemp("environment")
     call(sys.executable, "-m", "venv", "--without-pip", folder / "venv", cwd=folder)
     python = folder / "venv" / "bin" / "python"
@@ -83,7 +86,7 @@ def test_the_wheel_holds_every_file_of_the_package(wheel: Path) -> None:
         if path.is_file() and path.suffix != ".pyc"
     }
     assert "inductoscope/py.typed" in packed
-    assert "inductoscope/capture/bootstrap/sitecustomize.py" in packed
+    assert "inductoscope/inside/bootstrap/sitecustomize.py" in packed
     assert "inductoscope/views/page/assets/page.js" in packed
     assert "Apache License" in licence
 

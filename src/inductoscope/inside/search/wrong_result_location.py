@@ -289,8 +289,9 @@ def location_at_pass(found: PassDivergence, how: str) -> Location:
 def location_at_kernel(found: KernelDivergence, in_candidate: InCandidate) -> Location:
     """A kernel that computes wrong numbers, as the place of a failure."""
     nodes = {node.name: node for node in found.graph.module.graph.nodes}
-    involved = [nodes[name] for name in found.origins if name in nodes]
-    in_kernel = [nodes[name] for name in found.kernel_origins if name in nodes]
+    # In the order of the graph, which is that of the program.
+    involved = [node for name, node in nodes.items() if name in found.origins]
+    in_kernel = [node for name, node in nodes.items() if name in found.kernel_origins]
     origin = nodes.get(found.node)
     while origin is not None and origin.target is operator.getitem:
         origin = origin.args[0] if isinstance(origin.args[0], Node) else None

@@ -99,6 +99,7 @@ def _name_view(check: NameCheck) -> View:
 def _pattern_view(check: PatternCheck) -> View:
     return {
         **asdict(check.pattern),
+        "description": check.pattern.meaning.value if check.pattern.meaning else "",
         "state": check.presence.value,
         "line": check.line,
         "level_now": check.level,
