@@ -12,6 +12,7 @@ from inductoscope.model.fold import load
 from inductoscope.views.page.contents import Contents
 from inductoscope.views.page.document import compact, write_page
 from support.examples import NAMES, stored
+from support.linking import linked_panes
 
 # Maps become objects on the way to Python, and lines are asked for pane by pane.
 _PANES = """async name => {
@@ -33,13 +34,13 @@ _PANES = """async name => {
 @pytest.mark.parametrize("name", NAMES)
 def test_panes_are_linked_alike(name: str, browser: Any, tmp_path: Path) -> None:
     recording = load(stored(name))
-    here, there = Contents(recording), Contents(recording, linked=False)
-    write_page(there, tmp_path / "page.html")
+    contents = Contents(recording)
+    write_page(contents, tmp_path / "page.html")
     page = browser.new_page()
     try:
         page.goto((tmp_path / "page.html").as_uri())
-        for number in here.graphs:
-            expected = json.loads(compact(here.chunks[f"graph-{number}"]()))
+        for number in contents.graphs:
+            expected = json.loads(compact(linked_panes(recording, number)))
             found = page.evaluate(_PANES, f"sources-{number}")
             assert found["panes"] == expected["panes"]
             assert found["operations"] == expected["operations"]

@@ -24,6 +24,7 @@ from inductoscope.views.page.contents import Contents
 from inductoscope.views.page.document import compact, write_page
 from inductoscope.views.page.live import LiveServer
 from support.examples import NAMES, inductoscope, stored, write_recording
+from support.linking import linked_panes
 
 WEB = Path(__file__).resolve().parents[2] / "web"
 ASSETS = Path(document.__file__).parent / "assets"
@@ -32,6 +33,11 @@ ASSETS = Path(document.__file__).parent / "assets"
 def as_sent(value: Any) -> Any:
     """A part of the page as a browser gets it."""
     return json.loads(compact(value))
+
+
+def linked(name: str) -> Any:
+    """The first graph, as the browser links it."""
+    return as_sent(linked_panes(load(stored(name))))
 
 
 def chunk(name: str, wanted: str) -> Any:
@@ -52,7 +58,7 @@ def lines_of(graph: dict[str, Any], operation: str) -> dict[str, list[str]]:
 
 
 def test_an_operation_is_highlighted_at_every_level() -> None:
-    lines = lines_of(chunk("relu_add_sum", "graph-0"), "relu")
+    lines = lines_of(linked("relu_add_sum"), "relu")
     assert lines["python"] == ["return x.relu().add(1).sum(-1)"]
     assert lines["dynamo"] == ["%relu = relu(l_x_)  # float32[10, 100]"]
     assert lines["post-grad"] == ["%relu = aten.relu.default(arg0_1)  # float32[10, 100]"]
@@ -64,13 +70,13 @@ def test_an_operation_is_highlighted_at_every_level() -> None:
 
 
 def test_lines_of_the_program_keep_their_numbers() -> None:
-    panes = {pane["id"]: pane for pane in chunk("training_step", "graph-0")["panes"]}
+    panes = {pane["id"]: pane for pane in linked("training_step")["panes"]}
     assert panes["python"]["text"].split("\n")[1].startswith("hidden = torch.nn.functional.gelu")
     assert panes["python"]["numbers"] == [None, 15, 16]
 
 
 def test_calls_of_the_same_library_function_are_told_apart_by_what_they_write() -> None:
-    graph = chunk("training_step", "graph-0")
+    graph = linked("training_step")
     first, second = (lines_of(graph, name)["wrapper"] for name in ("addmm", "addmm_1"))
     assert len(first) == len(second) == 1
     assert "out=buf5" in first[0]
@@ -79,7 +85,7 @@ def test_calls_of_the_same_library_function_are_told_apart_by_what_they_write() 
 
 def test_triton_code_is_linked_down_to_its_machine_code() -> None:
     contents = Contents(load(stored("h200_seed")))
-    graph = as_sent(contents.chunks["graph-0"]())
+    graph = as_sent(linked_panes(load(stored("h200_seed"))))
     kernel = graph["kernels"][0]
     source = next(p for p in graph["panes"] if p["id"] == "kernel")["text"].split("\n")
     forms = {form["name"]: as_sent(contents.chunks[form["chunk"]]()) for form in kernel["forms"]}
@@ -114,7 +120,7 @@ def test_a_form_without_line_numbers_has_no_links() -> None:
 
 def test_what_an_operation_merely_led_to_is_apart_from_what_computes_it() -> None:
     """torch lists gelu's multiplications as origins of the product that reads their result."""
-    graph = chunk("training_step", "graph-0")
+    graph = linked("training_step")
     chosen = {item["name"]: item for item in graph["operations"]}
     wrapper = next(p for p in graph["panes"] if p["id"] == "wrapper")["text"].split("\n")
     computed, led_to = (
@@ -126,7 +132,7 @@ def test_what_an_operation_merely_led_to_is_apart_from_what_computes_it() -> Non
 
 
 def test_an_operation_without_code_says_why() -> None:
-    operations = chunk("training_step", "graph-0")["operations"]
+    operations = linked("training_step")["operations"]
     why = {item["name"]: item["no_code"] for item in operations if item["no_code"]}
     view = "a view: it only changes how memory is addressed"
     result = "one of the results of var_mean"
@@ -137,12 +143,12 @@ def test_an_operation_without_code_says_why() -> None:
 
 def test_an_operation_is_in_the_library_call_that_it_was_lowered_to() -> None:
     """torch calls the parts of its result that operation's buffers, and the call nobody's."""
-    lines = lines_of(chunk("exported_package", "graph-0"), "topk")
+    lines = lines_of(linked("exported_package"), "topk")
     assert any("aten.topk.default" in line for line in lines["kernel"])
 
 
 def test_a_template_is_marked_as_a_whole() -> None:
-    graph = chunk("h200_autotune", "graph-0")
+    graph = linked("h200_autotune")
     template = next(kernel for kernel in graph["kernels"] if "triton_tem" in kernel["name"])
     chosen = next(item for item in graph["operations"] if item["name"] == "mm")
     every_line = range(template["first_line"], template["last_line"] + 1)
@@ -168,7 +174,7 @@ def test_a_kernel_that_is_called_twice_is_shown_once() -> None:
     for name in NAMES:
         recording = load(stored(name))
         for number, graph in enumerate(recording.graphs):
-            kernels = as_sent(Contents(recording).chunks[f"graph-{number}"]())["kernels"]
+            kernels = as_sent(Contents(recording).chunks[f"sources-{number}"]())["kernels"]
             ids = [kernel["id"] for kernel in kernels]
             assert len(set(ids)) == len(ids)
             generated = {k.name for k in graph.kernels if k.language != "extern"}
@@ -203,17 +209,19 @@ def test_the_scheduler_is_drawn_with_what_flows_along_its_edges() -> None:
     assert ["op0", "op1", "op2", "op3", "op4"] in groups.values()
 
 
-def test_passes_hold_the_graph_before_and_after() -> None:
-    found = chunk("training_step", "passes-0")
-    texts = found["texts"]
-    assert len(set(texts)) == len(texts), "each graph is there once"
+def test_passes_lead_to_the_graph_before_and_after() -> None:
+    contents = Contents(load(stored("training_step")))
+    found = as_sent(contents.chunks["passes-0"]())
+    graphs = found["graphs"]
+    assert len(set(graphs)) == len(graphs), "each graph is there once"
     assert found["passes"]
     for change in found["passes"]:
-        assert texts[change["before"]] != texts[change["after"]], change["name"]
+        before, after = (contents.chunks[graphs[change[key]]]() for key in ("before", "after"))
+        assert before != after, change["name"]
 
 
 def test_empty_panes_say_why() -> None:
-    graph = chunk("cache_hit", "graph-0")
+    graph = linked("cache_hit")
     missing = {pane["id"]: pane["missing"] for pane in graph["panes"] if not pane["text"]}
     assert "came from a cache" in missing["ir"]
     assert "--fresh" in missing["ir"]
@@ -365,9 +373,9 @@ def test_a_run_is_followed_while_it_goes_on(server: LiveServer) -> None:
         file.write(json.dumps(event) + "\n")
     _, after = fetch(server.address + "index.json")
     assert "late" in [compile_["function"] for compile_ in json.loads(after)["compiles"]]
-    status, graph = fetch(server.address + "chunk/graph-0")
+    status, graph = fetch(server.address + "chunk/sources-0")
     assert status == 200
-    assert json.loads(graph)["operations"]
+    assert json.loads(graph)["computed"]
 
 
 def test_a_recording_that_goes_away_is_said_to_be_gone(server: LiveServer) -> None:

@@ -23,6 +23,7 @@ from inductoscope.views.report.package import facts_of_package
 from inductoscope.views.report.sections import fact_text
 from inductoscope.views.report.stage_views import loop_body
 from support.examples import stored
+from support.linking import linked_panes
 
 WRAPPERS = Path(__file__).parent / "torch_facts/samples/cpp_wrappers/torch-2.13"
 
@@ -133,8 +134,7 @@ def test_outputs_are_known_by_their_place() -> None:
 
 
 def test_an_operation_of_a_package_is_linked_from_its_python_line_to_the_cpp_call() -> None:
-    contents = Contents(load(stored("exported_package")))
-    panes = contents.chunks["graph-0"]()
+    panes = linked_panes(load(stored("exported_package")))
     text = {pane.id: pane.text.splitlines() for pane in panes.panes}
     relu = next(each for each in panes.operations if each.name == "relu")
     lines = {name: text[name][numbers[0] - 1].strip() for name, numbers in relu.lines.items()}

@@ -44,7 +44,7 @@ def show_inline(shell: Any, text: str, recording: Path | None) -> None:
 def _frame(recording: Path) -> str:
     """The page in a frame that may run its own script, and reach nothing of the notebook."""
     try:
-        page = page_text(Contents(load(recording), assembly=0, linked=False))
+        page = page_text(Contents(load(recording)))
     except InductoscopeError as error:
         return f"<pre>{escape(f'The page cannot be shown: {error}')}</pre>"
     if len(page) > _LARGEST_PAGE:

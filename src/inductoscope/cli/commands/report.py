@@ -65,7 +65,7 @@ def command(
     gc.disable()  # A short life, and much that lives as long: nothing to collect.
     path = recording or last_recording()
     read = load(_for_target(path, target) if target else path)
-    found = Contents(read, assembly=assembly, linked=False)
+    found = Contents(read, assembly=assembly)
     size = write_page(found, output)
     view = {"path": str(output.absolute()), "bytes": size, "index": found.index}
     if json_path:

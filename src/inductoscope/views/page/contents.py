@@ -97,15 +97,9 @@ class Contents:
         *,
         live: bool = False,
         assembly: int = 0,
-        linked: bool = True,
     ) -> None:
-        """`assembly`: for how many C++ kernels to make assembly; a live page makes it on demand.
-
-        `linked`: whether lines are linked here. A page of many graphs leaves that to the browser,
-        which does it for the graph that is looked at; who asks for one graph gets it linked.
-        """
+        """`assembly`: for how many C++ kernels to make assembly; a live page makes it on demand."""
         self._recording, self._live, self._assembly = recording, live, assembly
-        self._linked = linked
         self._natives = NativeIndex(recording)
         self._graphs = _graphs(recording)
         # Of the graph that was asked for last: all of them would take gigabytes.
@@ -167,7 +161,7 @@ class Contents:
             stages=stages(recording),
             compiles=_compiles(recording),
             graphs=tuple(
-                _graph(number, positions[id(compile_)], graph, linked=self._linked)
+                _graph(number, positions[id(compile_)], graph)
                 for number, (compile_, graph) in enumerate(self._graphs)
             ),
             kernels=PageTable.of(
@@ -214,17 +208,12 @@ class Contents:
         return found
 
     def _chunks_of_graph(self, number: int) -> dict[str, Chunk]:
-        forms, natives = self._forms(number), self._natives
-        found: dict[str, Chunk] = {}
-        if self._linked:
-            found[f"graph-{number}"] = lambda: graph_chunks.linked(
-                self._join(number), natives, forms
-            )
-            found[f"passes-{number}"] = lambda: graph_chunks.passes(self._join(number))
-        else:
-            found[f"sources-{number}"] = lambda: self._sources(number, forms)
-            found[f"passes-{number}"] = lambda: graph_chunks.unread_passes(self._join(number))
-            found |= _recorded_graphs(GraphJoin(self._recording, *self._graphs[number]))
+        forms = self._forms(number)
+        found: dict[str, Chunk] = {
+            f"sources-{number}": lambda: self._sources(number, forms),
+            f"passes-{number}": lambda: graph_chunks.passes(self._join(number)),
+            **_recorded_graphs(GraphJoin(self._recording, *self._graphs[number])),
+        }
         found[f"schedule-{number}"] = lambda: graph_chunks.schedule(self._join(number))
         found[f"buffers-{number}"] = lambda: PageTable.of(
             BufferRow, buffer_rows(self._join(number))
@@ -236,7 +225,7 @@ class Contents:
     def _sources(self, number: int, forms: list[graph_chunks.Form]) -> GraphSources:
         # Now, while the join of this graph is there.
         self.summary(number)
-        return graph_chunks.unlinked(self._join(number), self._natives, forms)
+        return graph_chunks.sources(self._join(number), self._natives, forms)
 
     @cached_property
     def chunks_of_index(self) -> dict[str, Chunk]:
@@ -349,7 +338,7 @@ def _failure(recording: Recording, error: CompileError) -> PageFailure:
     )
 
 
-def _graph(number: int, position: int, graph: InductorGraph, *, linked: bool) -> PageGraph:
+def _graph(number: int, position: int, graph: InductorGraph) -> PageGraph:
     return PageGraph(
         key=graph.key,
         compile=position,
@@ -360,7 +349,7 @@ def _graph(number: int, position: int, graph: InductorGraph, *, linked: bool) ->
         operations=len(graph.lowered),
         kernels=len(generated(graph)),
         fusions=len(graph.fusions),
-        chunk=f"graph-{number}" if linked else f"sources-{number}",
+        chunk=f"sources-{number}",
         passes=f"passes-{number}",
         schedule=f"schedule-{number}",
         buffers=f"buffers-{number}",

@@ -1023,6 +1023,7 @@ class Index:
 
 # What a chunk holds, by how its name begins.
 CHUNKS: dict[str, Any] = {
+    # What the browser makes of the sources of a graph; a page may have it linked already.
     "graph": LinkedPanes,
     "sources": GraphSources,
     "form": FormText,
