@@ -137,325 +137,118 @@ EXIT = TorchName("torch.fx.passes.graph_transform_observer", "GraphTransformObse
 
 # --- imported or read by other code ---------------------------------------------------------------
 
-# Modules, and paths from there; an empty path is the module itself.
-PRIVATE_NAMES: dict[str, tuple[str, ...]] = {
-    "torch._C": (
-        "",
-        "DisableTorchFunction",
-        "DispatchKey.BackendSelect",
-        "_DisableAutocast",
-        "_VariableFunctions",
-        "_aoti.AOTIModelContainerRunnerCpu",
-        "_aoti.AOTIModelPackageLoader",
-        "_current_graph_task_id",
-        "_dispatch_has_kernel",
-        "_dispatch_keyset_full_after",
-        "_len_torch_dispatch_stack",
-        "_len_torch_function_stack",
-        "_log_api_usage_once",
-        "_set_grad_enabled",
-        "_set_print_stack_traces_on_fatal_signal",
-        "set_num_threads",
-    ),
-    "torch._C._aoti": (
-        "alloc_tensor_by_stealing_from_void_ptr",
-        "unsafe_alloc_void_ptr_from_tensor",
-    ),
-    "torch._C._autograd": ("_profiler_enabled",),
-    "torch._C._distributed_c10d": (
-        "ProcessGroup.unbox",
-        "_create_work_from_future",
-    ),
-    "torch._C._dynamo.guards": (
-        "",
-        "_empty_strided_cpu",
-        "_empty_strided_cuda",
-    ),
-    "torch._C._functorch": (
-        "get_dynamic_layer_stack_depth",
-        "is_functorch_wrapped_tensor",
-        "pop_dynamic_layer_stack_and_undo_to_depth",
-    ),
-    "torch._C._nn": ("",),
-    "torch._C._profiler": (
-        "_EventType",
-        "_RecordFunctionFast",
-    ),
-    "torch._dynamo": (
-        "disable",
-        "lookup_backend",
-        "reset",
-    ),
-    "torch._dynamo.config": (
-        "",
-        "_config",
-        "_is_default",
-        "assume_static_by_default",
-        "automatic_dynamic_shapes",
-        "compiled_autograd",
-        "patch",
-    ),
-    "torch._dynamo.convert_frame": (
-        "compile_lock",
-        "output_codes",
-    ),
-    "torch._dynamo.decorators": ("",),
-    "torch._dynamo.device_interface": ("CudaInterface",),
-    "torch._dynamo.exc": (
-        "BackendCompilerFailed",
-        "TorchDynamoException",
-    ),
-    "torch._dynamo.source": ("ConstantSource",),
-    "torch._dynamo.utils": ("counters",),
-    "torch._export": ("aot_load",),
-    "torch._functorch.config": (
-        "",
-        "_config",
-        "_is_default",
-        "patch",
-    ),
-    "torch._guards": (
-        "CompileContext",
-        "CompileContext.current_compile_id",
-        "CompileId",
-        "TracingContext",
-        "compile_context",
-        "tracing",
-    ),
-    "torch._higher_order_ops.triton_kernel_wrap": (
-        "kernel_side_table.constant_args",
-        "kernel_side_table.id_to_kernel",
-        "kernel_side_table.kernel_to_id",
-    ),
-    "torch._inductor": (
-        "aot_compile",
-        "list_mode_options",
-    ),
-    "torch._inductor.async_compile": (
-        "AsyncCompile.cpp",
-        "AsyncCompile.cpp_pybinding",
-        "AsyncCompile.pool.cache_clear",
-        "AsyncCompile.triton",
-    ),
-    "torch._inductor.autotune_process": ("",),
-    "torch._inductor.codecache": (
-        "PyCodeCache.load_by_key_path",
-        "_HEADER_DIR",
-        "_HEADER_LOCK_DIR",
-    ),
-    "torch._inductor.codegen.cpp": ("TilingSelect.select_tiling",),
-    "torch._inductor.codegen.cpp_gemm_template": ("parallel_num_threads",),
-    "torch._inductor.codegen.cpp_grouped_gemm_template": ("parallel_num_threads",),
-    "torch._inductor.codegen.triton": ("TritonScheduling.benchmark_codegened_module",),
-    "torch._inductor.codegen.triton_utils": ("AttrsDescriptorWrapper",),
-    "torch._inductor.compile_fx": (
-        "",
-        "_recursive_joint_graph_passes",
-        "_recursive_post_grad_passes",
-        "compile_fx",
-        "compile_fx_inner",
-        "run_pre_grad_passes",
-    ),
-    "torch._inductor.compile_worker.subproc_pool": ("",),
-    "torch._inductor.compiler_bisector": ("CompilerBisector.disable_subsystem",),
-    "torch._inductor.config": (
-        "",
-        "_config",
-        "_is_default",
-        "compile_threads",
-        "cpp.cxx",
-        "cpp.enable_kernel_profile",
-        "cpp.simdlen",
-        "cpp_wrapper",
-        "fallback_random",
-        "freezing",
-        "max_autotune",
-        "patch",
-        "triton.cudagraphs",
-    ),
-    "torch._inductor.cpp_builder": (
-        "_get_optimization_cflags",
-        "get_cpp_compiler",
-    ),
-    "torch._inductor.cpu_vec_isa": (
-        "VecISA.build_arch_flags",
-        "VecISA.check_build",
-        "pick_vec_isa",
-    ),
-    "torch._inductor.cudagraph_utils": ("check_lowering_disable_cudagraph",),
-    "torch._inductor.decomposition": (
-        "decompositions",
-        "fast_random_decomps",
-        "select_decomp_table",
-    ),
-    "torch._inductor.dependencies": ("WeakDep",),
-    "torch._inductor.exc": ("InductorError",),
-    "torch._inductor.fx_passes.joint_graph": (
-        "UniformValueConstantFolder",
-        "lazy_init",
-    ),
-    "torch._inductor.fx_passes.post_grad": ("lazy_init",),
-    "torch._inductor.graph": (
-        "GraphLowering._compile_to_module_lines",
-        "GraphLowering.codegen",
-        "GraphLowering.constant_name",
-        "make_fallback",
-    ),
-    "torch._inductor.ir": (
-        "Buffer",
-        "MutationLayoutSHOULDREMOVE",
-        "NonOwningLayout",
-    ),
-    "torch._inductor.lowering": (
-        "ELEMENTWISE_TYPE_PROMOTION_KIND",
-        "lowerings",
-        "make_fallback",
-        "make_pointwise",
-        "register_lowering",
-        "user_lowerings",
-    ),
-    "torch._inductor.pattern_matcher": (
-        "",
-        "PatternEntry.apply",
-    ),
-    "torch._inductor.runtime.cache_dir_utils": (
-        "cache_dir",
-        "default_cache_dir",
-    ),
-    "torch._inductor.runtime.triton_helpers": (
-        "get_backend_options",
-        "set_driver_to_gpu",
-    ),
-    "torch._inductor.runtime.triton_heuristics": (
-        "CachingAutotuner",
-        "CachingAutotuner.bench",
-        "StaticTritonCompileResult",
-        "TritonCompileResult.make_launcher",
-        "config_to_dict",
-    ),
-    "torch._inductor.scheduler": (
-        "Scheduler.can_fuse",
-        "SchedulerNode",
-        "has_triton",
-    ),
-    "torch._inductor.select_algorithm": (
-        "AlgorithmSelectorCache.make_benchmark_fn",
-        "sys",
-    ),
-    "torch._inductor.utils": (
-        "Placeholder.DESCRIPTIVE_NAME",
-        "Placeholder.KERNEL_NAME",
-        "TritonAttrsDescriptorVersion.V4_DICT",
-        "fresh_cache",
-        "get_triton_attrs_descriptor_version",
-        "parallel_num_threads",
-    ),
-    "torch._inductor.virtualized": (
-        "V.extern_kernel_nodes",
-        "V.graph",
-        "V.interpreter",
-        "V.set_ops_handler",
-    ),
-    "torch._library.custom_ops": ("OPDEFS",),
-    "torch._library.utils": ("is_builtin",),
-    "torch._logging._internal": (
-        "log_registry",
-        "log_state",
-    ),
-    "torch._ops": (
-        "HigherOrderOperator",
-        "OpOverload",
-        "OpOverloadPacket",
-        "OperatorBase",
-        "_OpNamespace",
-    ),
-    "torch._subclasses.fake_tensor": (
-        "FakeTensor",
-        "FakeTensor._normalize_fake_device",
-        "FakeTensorMode",
-        "FakeTensorMode.avoid_device_init",
-        "init_gpu_context",
-    ),
-    "torch.autograd": (
-        "Variable._execution_engine.queue_callback",
-        "_profiler_enabled",
-    ),
-    "torch.compiler": (
-        "_is_compiling_flag",
-        "_is_exporting_flag",
-    ),
-    "torch.cuda": (
-        "_is_in_bad_fork",
-        "_sleep",
-    ),
-    "torch.cuda._utils": ("_get_device_index",),
-    "torch.distributed.distributed_c10d": ("_world",),
-    "torch.export._tree_utils": ("reorder_kwargs",),
-    "torch.export.pt2_archive._package": (
-        "AOTICompiledModel",
-        "load_pt2",
-    ),
-    "torch.fx._lazy_graph_module": ("_use_lazy_graph_module",),
-    "torch.fx.experimental.proxy_tensor": ("unset_fake_temporarily",),
-    "torch.fx.experimental.symbolic_shapes": (
-        "DimDynamic.DYNAMIC",
-        "ShapeEnv",
-    ),
-    "torch.fx.node": ("_get_qualified_name",),
-    "torch.nn": ("Module._apply",),
-    "torch.nn.utils.stateless": ("_reparametrize_module",),
-    "torch.testing._internal.distributed.fake_pg": ("FakeStore",),
-    "torch.utils._config_module": ("_UNSET_SENTINEL",),
-    "torch.utils._python_dispatch": (
-        "TorchDispatchMode",
-        "_disable_current_modes",
-    ),
-    "torch.utils._pytree": (
-        "tree_flatten",
-        "tree_leaves",
-        "tree_map",
-        "tree_map_only",
-        "tree_unflatten",
-        "treespec_loads",
-    ),
-    "torch.utils._sympy.functions": (
-        "CeilToInt",
-        "CleanDiv",
-        "FloatTrueDiv",
-        "FloorDiv",
-        "FloorToInt",
-        "Identity",
-        "IntTrueDiv",
-        "LShift",
-        "Max",
-        "Min",
-        "Mod",
-        "ModularIndexing",
-        "PowByNatural",
-        "PythonMod",
-        "RShift",
-        "RoundToInt",
-        "ToFloat",
-        "TruncToInt",
-        "Where",
-    ),
-    "torch.utils._triton": ("triton_hash_with_backend",),
-    "triton": ("compile",),
-    "triton.backends": ("backends",),
-    "triton.backends.compiler": ("GPUTarget",),
-    "triton.backends.driver": ("GPUDriver",),
-    "triton.compiler": (
-        "ASTSource.make_ir",
-        "CompiledKernel.__init__",
-    ),
-    "triton.knobs": (
-        "compilation.listener",
-        "nvidia.cuobjdump.path",
-    ),
-    "triton.runtime": ("driver.set_active",),
-}
+# A module to a line, and the paths from there that are used; a dot is the module itself.
+_DECLARED = """
+torch._C: . DisableTorchFunction DispatchKey.BackendSelect _DisableAutocast _VariableFunctions
+    _aoti.AOTIModelContainerRunnerCpu _aoti.AOTIModelPackageLoader _current_graph_task_id
+    _dispatch_has_kernel _dispatch_keyset_full_after _len_torch_dispatch_stack
+    _len_torch_function_stack _log_api_usage_once _set_grad_enabled
+    _set_print_stack_traces_on_fatal_signal set_num_threads
+torch._C._aoti: alloc_tensor_by_stealing_from_void_ptr unsafe_alloc_void_ptr_from_tensor
+torch._C._autograd: _profiler_enabled
+torch._C._distributed_c10d: ProcessGroup.unbox _create_work_from_future
+torch._C._dynamo.guards: . _empty_strided_cpu _empty_strided_cuda
+torch._C._functorch: get_dynamic_layer_stack_depth is_functorch_wrapped_tensor
+    pop_dynamic_layer_stack_and_undo_to_depth
+torch._C._nn: .
+torch._C._profiler: _EventType _RecordFunctionFast
+torch._dynamo: disable lookup_backend reset
+torch._dynamo.config: . _config _is_default assume_static_by_default automatic_dynamic_shapes
+    compiled_autograd patch
+torch._dynamo.convert_frame: compile_lock output_codes
+torch._dynamo.decorators: .
+torch._dynamo.device_interface: CudaInterface
+torch._dynamo.exc: BackendCompilerFailed TorchDynamoException
+torch._dynamo.source: ConstantSource
+torch._dynamo.utils: counters
+torch._export: aot_load
+torch._functorch.config: . _config _is_default patch
+torch._guards: CompileContext CompileContext.current_compile_id CompileId TracingContext
+    compile_context tracing
+torch._higher_order_ops.triton_kernel_wrap: kernel_side_table.constant_args
+    kernel_side_table.id_to_kernel kernel_side_table.kernel_to_id
+torch._inductor: aot_compile list_mode_options
+torch._inductor.async_compile: AsyncCompile.cpp AsyncCompile.cpp_pybinding
+    AsyncCompile.pool.cache_clear AsyncCompile.triton
+torch._inductor.autotune_process: .
+torch._inductor.codecache: PyCodeCache.load_by_key_path _HEADER_DIR _HEADER_LOCK_DIR
+torch._inductor.codegen.cpp: TilingSelect.select_tiling
+torch._inductor.codegen.cpp_gemm_template: parallel_num_threads
+torch._inductor.codegen.cpp_grouped_gemm_template: parallel_num_threads
+torch._inductor.codegen.triton: TritonScheduling.benchmark_codegened_module
+torch._inductor.codegen.triton_utils: AttrsDescriptorWrapper
+torch._inductor.compile_fx: . _recursive_joint_graph_passes _recursive_post_grad_passes compile_fx
+    compile_fx_inner run_pre_grad_passes
+torch._inductor.compile_worker.subproc_pool: .
+torch._inductor.compiler_bisector: CompilerBisector.disable_subsystem
+torch._inductor.config: . _config _is_default compile_threads cpp.cxx cpp.enable_kernel_profile
+    cpp.simdlen cpp_wrapper fallback_random freezing max_autotune patch triton.cudagraphs
+torch._inductor.cpp_builder: _get_optimization_cflags get_cpp_compiler
+torch._inductor.cpu_vec_isa: VecISA.build_arch_flags VecISA.check_build pick_vec_isa
+torch._inductor.cudagraph_utils: check_lowering_disable_cudagraph
+torch._inductor.decomposition: decompositions fast_random_decomps select_decomp_table
+torch._inductor.dependencies: WeakDep
+torch._inductor.exc: InductorError
+torch._inductor.fx_passes.joint_graph: UniformValueConstantFolder lazy_init
+torch._inductor.fx_passes.post_grad: lazy_init
+torch._inductor.graph: GraphLowering._compile_to_module_lines GraphLowering.codegen
+    GraphLowering.constant_name make_fallback
+torch._inductor.ir: Buffer MutationLayoutSHOULDREMOVE NonOwningLayout
+torch._inductor.lowering: ELEMENTWISE_TYPE_PROMOTION_KIND lowerings make_fallback make_pointwise
+    register_lowering user_lowerings
+torch._inductor.pattern_matcher: . PatternEntry.apply
+torch._inductor.runtime.cache_dir_utils: cache_dir default_cache_dir
+torch._inductor.runtime.triton_helpers: get_backend_options set_driver_to_gpu
+torch._inductor.runtime.triton_heuristics: CachingAutotuner CachingAutotuner.bench
+    StaticTritonCompileResult TritonCompileResult.make_launcher config_to_dict
+torch._inductor.scheduler: Scheduler.can_fuse SchedulerNode has_triton
+torch._inductor.select_algorithm: AlgorithmSelectorCache.make_benchmark_fn sys
+torch._inductor.utils: Placeholder.DESCRIPTIVE_NAME Placeholder.KERNEL_NAME
+    TritonAttrsDescriptorVersion.V4_DICT fresh_cache get_triton_attrs_descriptor_version
+    parallel_num_threads
+torch._inductor.virtualized: V.extern_kernel_nodes V.graph V.interpreter V.set_ops_handler
+torch._library.custom_ops: OPDEFS
+torch._library.utils: is_builtin
+torch._logging._internal: log_registry log_state
+torch._ops: HigherOrderOperator OpOverload OpOverloadPacket OperatorBase _OpNamespace
+torch._subclasses.fake_tensor: FakeTensor FakeTensor._normalize_fake_device FakeTensorMode
+    FakeTensorMode.avoid_device_init init_gpu_context
+torch.autograd: Variable._execution_engine.queue_callback _profiler_enabled
+torch.compiler: _is_compiling_flag _is_exporting_flag
+torch.cuda: _is_in_bad_fork _sleep
+torch.cuda._utils: _get_device_index
+torch.distributed.distributed_c10d: _world
+torch.export._tree_utils: reorder_kwargs
+torch.export.pt2_archive._package: AOTICompiledModel load_pt2
+torch.fx._lazy_graph_module: _use_lazy_graph_module
+torch.fx.experimental.proxy_tensor: unset_fake_temporarily
+torch.fx.experimental.symbolic_shapes: DimDynamic.DYNAMIC ShapeEnv
+torch.fx.node: _get_qualified_name
+torch.nn: Module._apply
+torch.nn.utils.stateless: _reparametrize_module
+torch.testing._internal.distributed.fake_pg: FakeStore
+torch.utils._config_module: _UNSET_SENTINEL
+torch.utils._python_dispatch: TorchDispatchMode _disable_current_modes
+torch.utils._pytree: tree_flatten tree_leaves tree_map tree_map_only tree_unflatten treespec_loads
+torch.utils._sympy.functions: CeilToInt CleanDiv FloatTrueDiv FloorDiv FloorToInt Identity
+    IntTrueDiv LShift Max Min Mod ModularIndexing PowByNatural PythonMod RShift RoundToInt ToFloat
+    TruncToInt Where
+torch.utils._triton: triton_hash_with_backend
+triton: compile
+triton.backends: backends
+triton.backends.compiler: GPUTarget
+triton.backends.driver: GPUDriver
+triton.compiler: ASTSource.make_ir CompiledKernel.__init__
+triton.knobs: compilation.listener nvidia.cuobjdump.path
+triton.runtime: driver.set_active
+"""
 
 
 def declared_names() -> list[TorchName]:
     """All names that code other than hooks needs."""
-    return [TorchName(module, path) for module, paths in PRIVATE_NAMES.items() for path in paths]
+    rows = (row.split(":") for row in _DECLARED.replace("\n    ", " ").strip().splitlines())
+    return [
+        TorchName(module, path.removeprefix("."))
+        for module, paths in rows
+        for path in paths.split()
+    ]
