@@ -137,144 +137,107 @@ class PatternCheck:
         return self.presence in (Presence.FOUND, Presence.NOT_EXPECTED)
 
 
-PATTERNS: tuple[LogPattern, ...] = (
-    LogPattern(
-        "Multithreaded precompilation for %d choices using %d worker threads",
-        "INFO",
-        LineMeaning.GROUP,
+# Of each module: level, meaning and text.
+_LINES = {
+    "torch/_inductor/select_algorithm.py": (
+        (
+            "INFO",
+            LineMeaning.GROUP,
+            "Multithreaded precompilation for %d choices using %d worker threads",
+        ),
+        ("DEBUG", LineMeaning.SKIPPED, "Skipping already seen choice: %s"),
+        ("DEBUG", LineMeaning.SUBMITTED_TO_POOL, "Submitted triton async compile for choice: %s"),
+        (
+            "DEBUG",
+            LineMeaning.SUBMITTED_TO_POOL,
+            "Submitted nvgemm subprocess precompile for choice: %s",
+        ),
+        ("DEBUG", LineMeaning.SUBMITTED_TO_THREAD, "Submitted precompile for choice: %s"),
+        ("DEBUG", LineMeaning.STARTED, "Precompiling choice with captured stdout: %s"),
+        ("DEBUG", LineMeaning.WAITING, "Waiting on futures"),
+        (
+            "DEBUG",
+            LineMeaning.COMPLETE,
+            "Precompilation complete for future: %s, elapsed time: %.02fs",
+        ),
+        ("INFO", LineMeaning.FINISHED, "Precompiling benchmark choice %s took %.02fs"),
+        ("ERROR", LineMeaning.FAILED, "Exception %s for benchmark choice %s"),
+        (
+            "WARNING",
+            LineMeaning.TIME_OUT,
+            "Precompilation timeout after %ds: %d of %d futures did not complete",
+        ),
+        ("WARNING", LineMeaning.TIMED_OUT, "Marking choice as failed due to timeout: %s"),
+        ("DEBUG", LineMeaning.CHOICES, "Max autotune selects from %s choices."),
+        ("DEBUG", LineMeaning.PREPARING, "Starting precompilation"),
+        (
+            "DEBUG",
+            LineMeaning.NOTHING_TO_PREPARE,
+            "Precompilation timeout is None or <= 0, returning no_op",
+        ),
+        ("DEBUG", LineMeaning.NOTHING_TO_PREPARE, "Found all %d timings in cache, returning no_op"),
+        ("DEBUG", LineMeaning.PREPARED_BEFORE, "Precompile function found in cache, returning it"),
+        (
+            "DEBUG",
+            LineMeaning.OPERATION,
+            "[BENCHMARK DEBUG] Starting autotuning for '%s' with shapes: %s, device: %s",
+        ),
+        ("DEBUG", LineMeaning.PRECOMPILED, "Precompilation elapsed time: %.02fs"),
+        ("DEBUG", LineMeaning.BENCHMARKING, "Starting autotuning"),
+        ("DEBUG", LineMeaning.BENCHMARKED, "Autotuning elapsed time: %.02fs"),
+        ("STDERR", LineMeaning.TABLE, "AUTOTUNE %s(%s)\\n"),
     ),
-    LogPattern("Skipping already seen choice: %s", "DEBUG", LineMeaning.SKIPPED),
-    LogPattern(
-        "Submitted triton async compile for choice: %s", "DEBUG", LineMeaning.SUBMITTED_TO_POOL
+    "torch/_inductor/config.py": (("INFO", LineMeaning.RUN, "compile_threads set to %d"),),
+    "torch/_dynamo/symbolic_convert.py": (
+        ("INFO", LineMeaning.TRACING, "torchdynamo start tracing %s %s:%s"),
+        ("INFO", LineMeaning.TRACED, "torchdynamo done tracing %s (%s)"),
     ),
-    LogPattern(
-        "Submitted nvgemm subprocess precompile for choice: %s",
-        "DEBUG",
-        LineMeaning.SUBMITTED_TO_POOL,
-        first="2.14",
+    "torch/_dynamo/convert_frame.py": (
+        (
+            "WARNING",
+            LineMeaning.RECOMPILE_LIMIT,
+            "torch._dynamo hit config.%s (%s)\\n   function: %s\\n   last reason: %s\\nTo log all "
+            'recompilation reasons, use TORCH_LOGS="recompiles".\\nTo diagnose recompilation issues, '
+            "see %s",
+        ),
     ),
-    LogPattern("Submitted precompile for choice: %s", "DEBUG", LineMeaning.SUBMITTED_TO_THREAD),
-    LogPattern("Precompiling choice with captured stdout: %s", "DEBUG", LineMeaning.STARTED),
-    LogPattern("Waiting on futures", "DEBUG", LineMeaning.WAITING),
-    LogPattern(
-        "Precompilation complete for future: %s, elapsed time: %.02fs",
-        "DEBUG",
-        LineMeaning.COMPLETE,
+    "torch/_dynamo/output_graph.py": (
+        ("INFO", LineMeaning.BACKEND, "calling compiler function %s"),
+        ("INFO", LineMeaning.BACKEND_DONE, "done compiler function %s"),
     ),
-    LogPattern("Precompiling benchmark choice %s took %.02fs", "INFO", LineMeaning.FINISHED),
-    LogPattern("Exception %s for benchmark choice %s", "ERROR", LineMeaning.FAILED),
-    LogPattern(
-        "Precompilation timeout after %ds: %d of %d futures did not complete",
-        "WARNING",
-        LineMeaning.TIME_OUT,
+    "torch/_inductor/compile_fx.py": (
+        ("INFO", LineMeaning.INDUCTOR, "torchinductor compiling %s graph %s"),
+        ("INFO", LineMeaning.INDUCTOR_DONE, "torchinductor done compiling %s graph %s"),
     ),
-    LogPattern("Marking choice as failed due to timeout: %s", "WARNING", LineMeaning.TIMED_OUT),
-    LogPattern(
-        "compile_threads set to %d", "INFO", LineMeaning.RUN, module="torch/_inductor/config.py"
+    "torch/_inductor/codecache.py": (
+        ("INFO", LineMeaning.FROM_CACHE, "fx graph cache hit for key %s"),
+        ("DEBUG", LineMeaning.SETTINGS, "FX graph cache hash details for key %s:\\n%s"),
     ),
-    LogPattern(
-        "torchdynamo start tracing %s %s:%s",
-        "INFO",
-        LineMeaning.TRACING,
-        module="torch/_dynamo/symbolic_convert.py",
+    "torch/_inductor/codegen/simd.py": (
+        ("DEBUG", LineMeaning.KERNEL, "Generating kernel code with kernel_name: %s"),
     ),
-    LogPattern(
-        "torchdynamo done tracing %s (%s)",
-        "INFO",
-        LineMeaning.TRACED,
-        module="torch/_dynamo/symbolic_convert.py",
+    "torch/_inductor/graph.py": (
+        (
+            "DEBUG",
+            LineMeaning.CODE,
+            "Finished codegen for all nodes. The list of kernel names available: %s",
+        ),
+        ("DEBUG", LineMeaning.OUTPUT, "Output code written to: %s"),
     ),
-    LogPattern(
-        "torch._dynamo hit config.%s (%s)\\n   function: %s\\n   last reason: %s\\nTo log all "
-        'recompilation reasons, use TORCH_LOGS="recompiles".\\nTo diagnose recompilation issues, '
-        "see %s",
-        "WARNING",
-        LineMeaning.RECOMPILE_LIMIT,
-        module="torch/_dynamo/convert_frame.py",
+    "torch/_inductor/runtime/triton_heuristics.py": (
+        ("DEBUG", LineMeaning.RUNNING, "Benchmark all input configs for %s, get:"),
     ),
-    LogPattern(
-        "calling compiler function %s",
-        "INFO",
-        LineMeaning.BACKEND,
-        module="torch/_dynamo/output_graph.py",
-    ),
-    LogPattern(
-        "done compiler function %s",
-        "INFO",
-        LineMeaning.BACKEND_DONE,
-        module="torch/_dynamo/output_graph.py",
-    ),
-    LogPattern(
-        "torchinductor compiling %s graph %s",
-        "INFO",
-        LineMeaning.INDUCTOR,
-        module="torch/_inductor/compile_fx.py",
-    ),
-    LogPattern(
-        "torchinductor done compiling %s graph %s",
-        "INFO",
-        LineMeaning.INDUCTOR_DONE,
-        module="torch/_inductor/compile_fx.py",
-    ),
-    LogPattern(
-        "fx graph cache hit for key %s",
-        "INFO",
-        LineMeaning.FROM_CACHE,
-        module="torch/_inductor/codecache.py",
-    ),
-    LogPattern(
-        "FX graph cache hash details for key %s:\\n%s",
-        "DEBUG",
-        LineMeaning.SETTINGS,
-        gone="2.15",
-        module="torch/_inductor/codecache.py",
-    ),
-    LogPattern(
-        "Generating kernel code with kernel_name: %s",
-        "DEBUG",
-        LineMeaning.KERNEL,
-        module="torch/_inductor/codegen/simd.py",
-    ),
-    LogPattern(
-        "Finished codegen for all nodes. The list of kernel names available: %s",
-        "DEBUG",
-        LineMeaning.CODE,
-        module="torch/_inductor/graph.py",
-    ),
-    LogPattern(
-        "Output code written to: %s", "DEBUG", LineMeaning.OUTPUT, module="torch/_inductor/graph.py"
-    ),
-    LogPattern("Max autotune selects from %s choices.", "DEBUG", LineMeaning.CHOICES),
-    LogPattern("Starting precompilation", "DEBUG", LineMeaning.PREPARING),
-    LogPattern(
-        "Precompilation timeout is None or <= 0, returning no_op",
-        "DEBUG",
-        LineMeaning.NOTHING_TO_PREPARE,
-    ),
-    LogPattern(
-        "Found all %d timings in cache, returning no_op", "DEBUG", LineMeaning.NOTHING_TO_PREPARE
-    ),
-    LogPattern(
-        "Precompile function found in cache, returning it", "DEBUG", LineMeaning.PREPARED_BEFORE
-    ),
-    LogPattern(
-        "[BENCHMARK DEBUG] Starting autotuning for '%s' with shapes: %s, device: %s",
-        "DEBUG",
-        LineMeaning.OPERATION,
-    ),
-    LogPattern("Precompilation elapsed time: %.02fs", "DEBUG", LineMeaning.PRECOMPILED),
-    LogPattern("Starting autotuning", "DEBUG", LineMeaning.BENCHMARKING),
-    LogPattern("Autotuning elapsed time: %.02fs", "DEBUG", LineMeaning.BENCHMARKED),
-    LogPattern("AUTOTUNE %s(%s)\\n", "STDERR", LineMeaning.TABLE),
-    LogPattern(
-        "Benchmark all input configs for %s, get:",
-        "DEBUG",
-        LineMeaning.RUNNING,
-        module="torch/_inductor/runtime/triton_heuristics.py",
-    ),
-    LogPattern(
-        "Cache Metrics:%s", "INFO", LineMeaning.ENDING, module="torch/_inductor/remote_cache.py"
-    ),
+    "torch/_inductor/remote_cache.py": (("INFO", LineMeaning.ENDING, "Cache Metrics:%s"),),
+}
+# Lines that not every release writes: since which, until which.
+_ONLY_IN = {
+    "Submitted nvgemm subprocess precompile for choice: %s": {"first": "2.14"},
+    "FX graph cache hash details for key %s:\\n%s": {"gone": "2.15"},
+}
+PATTERNS = tuple(
+    LogPattern(text, level, meaning, module, **_ONLY_IN.get(text, {}))
+    for module, lines in _LINES.items()
+    for level, meaning, text in lines
 )
 
 
