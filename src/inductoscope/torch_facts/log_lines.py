@@ -197,8 +197,8 @@ _LINES = {
             "WARNING",
             LineMeaning.RECOMPILE_LIMIT,
             "torch._dynamo hit config.%s (%s)\\n   function: %s\\n   last reason: %s\\nTo log all "
-            'recompilation reasons, use TORCH_LOGS="recompiles".\\nTo diagnose recompilation issues, '
-            "see %s",
+            'recompilation reasons, use TORCH_LOGS="recompiles".\\nTo diagnose recompilation '
+            "issues, see %s",
         ),
     ),
     "torch/_dynamo/output_graph.py": (
