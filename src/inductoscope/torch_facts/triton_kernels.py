@@ -7,11 +7,12 @@ whole wrapper (`output_code`), which holds its kernels as strings in `async_comp
 from __future__ import annotations
 
 import ast
+import contextlib
 import math
 import re
 import warnings
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -148,20 +149,20 @@ def read_kernel_file(path: str | Path, name: str | None = None) -> KernelFile:
 
     Raises UnreadableRecording if there is none, UsageError if `name` does not select one.
     """
-    kernels = read_kernel_files(path)
+    every = kernels = read_kernel_files(path)
     if name is not None:
         kernels = tuple(k for k in kernels if name in (k.name, k.kernel.name))
         if not kernels:
-            raise UsageError(f"{path} has no kernel {name}. {_names(path)}")
+            raise UsageError(f"{path} has no kernel {name}. {_names(every)}")
     if len(kernels) > 1:
         raise UsageError(
-            f"{path} contains {len(kernels)} kernels: choose one with --name. {_names(path)}"
+            f"{path} contains {len(kernels)} kernels: choose one with --name. {_names(every)}"
         )
     return kernels[0]
 
 
-def _names(path: str | Path) -> str:
-    names = [kernel.name for kernel in read_kernel_files(path)]
+def _names(kernels: Sequence[KernelFile]) -> str:
+    names = [kernel.name for kernel in kernels]
     more = f" and {len(names) - 20} more" if len(names) > 20 else ""
     return f"It has: {', '.join(names[:20])}{more}."
 
@@ -227,9 +228,8 @@ class _NoPython(Exception):
 def _parse(text: str) -> ast.Module:
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore"
-            )  # A warning about an odd escape in the file would not help the user.
+            # A warning about an odd escape in the file would not help the user.
+            warnings.simplefilter("ignore")
             return ast.parse(text)
     except SyntaxError as error:
         raise _NoPython(f"line {error.lineno} is not Python ({error.msg})") from error
@@ -240,54 +240,28 @@ def _parse(text: str) -> ast.Module:
 def _kernels(path: str, text: str) -> list[KernelFile]:
     tree = _parse(text)
     try:
-        own = _kernel(path, "", read_definitions(tree, text))
-        if own is not None:
-            return [own]
-        return list(_wrapped(path, tree))
+        own = _kernel(path, "", tree, text)
+        return [own] if own is not None else list(_wrapped(path, tree))
     except RecursionError as error:
         raise _NoPython("it is nested too deeply") from error
 
 
 def _wrapped(path: str, tree: ast.Module) -> Iterator[KernelFile]:
-    """The kernels that a wrapper holds as strings."""
+    """The kernels that a wrapper holds as strings: `name = async_compile.triton(_, text, ...)`."""
     for node in ast.walk(tree):
         if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call):
             continue
-        text = _triton_text(node.value)
-        target = node.targets[0]
-        if text is None or not isinstance(target, ast.Name):
+        call, target = node.value, node.targets[0]
+        if not isinstance(call.func, ast.Attribute) or call.func.attr != "triton":
             continue
-        try:
-            kernel = _kernel(path, target.id, read_definitions(_parse(text), text))
-        except _NoPython:
-            continue  # The others can still be read.
-        if kernel is not None:
-            yield kernel
-
-
-def _triton_text(call: ast.Call) -> str | None:
-    if not isinstance(call.func, ast.Attribute) or call.func.attr != "triton":
-        return None
-    for argument in call.args[1:2]:
-        if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
-            return argument.value.replace("\r\n", "\n").replace("\r", "\n")
-    return None
-
-
-def _kernel(path: str, name: str, read: Definitions) -> KernelFile | None:
-    if read.kernel is None or read.heuristic is None:
-        return None
-    kernel = KernelFile(
-        path=path,
-        name=name or read.kernel.name,
-        heuristic=read.heuristic.name,
-        keywords=read.heuristic.keywords,
-        definitions=read.found,
-        kernel=read.kernel,
-        body=read.body,
-        problems=read.problems,
-    )
-    return replace(kernel, problems=read.problems + tuple(_gaps(kernel)))
+        text = read_value(call.args[1]) if len(call.args) > 1 else None
+        if not isinstance(text, str) or not isinstance(target, ast.Name):
+            continue
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+        with contextlib.suppress(_NoPython):  # The others can still be read.
+            kernel = _kernel(path, target.id, _parse(text), text)
+            if kernel is not None:
+                yield kernel
 
 
 def _gaps(kernel: KernelFile) -> Iterator[str]:
@@ -326,10 +300,10 @@ def _number(*values: Any) -> int | None:
 # What is not a literal becomes a `Dotted` name, a `Made` object, or `Opaque`; `code` writes all but
 # the last back as Python.
 
+_CONSTEXPR = ("tl.constexpr", "triton.language.constexpr", "constexpr")
 # What torch writes into generated files. Any other call is not read: `code` must never write one.
-_MAKERS = ("DeviceProperties", "tl.constexpr", "triton.language.constexpr", "constexpr")
+_MAKERS = ("DeviceProperties", *_CONSTEXPR)
 
-_DEEPEST = 40
 _MOST_BITS = 256  # Longer numbers are not sizes; Python refuses to print the longest ones.
 
 
@@ -365,20 +339,26 @@ class Opaque:
         return f"<{self.what}>"
 
 
-def read_value(node: ast.AST, depth: int = 0) -> Any:
+def read_value(node: ast.AST) -> Any:
     """The value that an expression spells out."""
-    if depth > _DEEPEST:
-        return Opaque("nested too deeply")
     if isinstance(node, ast.Constant):
         return _constant(node.value)
-    if isinstance(node, ast.UnaryOp):
-        return _signed(node, depth)
-    if isinstance(node, (ast.List, ast.Tuple, ast.Set)):
-        return _sequence(node, depth)
-    if isinstance(node, ast.Dict):
-        return _dictionary(node, depth)
+    if isinstance(node, ast.List):
+        return list(map(read_value, node.elts))
+    if isinstance(node, ast.Tuple):
+        return tuple(map(read_value, node.elts))
     if isinstance(node, ast.Call):
-        return _made(node, depth)
+        return _made(node)
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        value = read_value(node.operand)
+        return -value if isinstance(value, (int, float)) else Opaque("UnaryOp")
+    # A list, or what holds one, can be neither in a set nor a key.
+    with contextlib.suppress(TypeError):
+        if isinstance(node, ast.Set):
+            return set(map(read_value, node.elts))
+        if isinstance(node, ast.Dict):
+            keys = (Opaque("**") if key is None else read_value(key) for key in node.keys)
+            return dict(zip(keys, map(read_value, node.values), strict=True))
     name = dotted_name(node)
     return Dotted(name) if name else Opaque(type(node).__name__)
 
@@ -391,40 +371,10 @@ def _constant(value: Any) -> Any:
     return Opaque(type(value).__name__)
 
 
-def _signed(node: ast.UnaryOp, depth: int) -> Any:
-    value = read_value(node.operand, depth + 1)
-    if isinstance(node.op, ast.USub) and isinstance(value, (int, float)):
-        return -value
-    return Opaque("UnaryOp")
-
-
-def _sequence(node: ast.List | ast.Tuple | ast.Set, depth: int) -> Any:
-    values = [read_value(item, depth + 1) for item in node.elts]
-    if isinstance(node, ast.List):
-        return values
-    if isinstance(node, ast.Tuple):
-        return tuple(values)
-    return set(values) if all(map(_is_hashable, values)) else Opaque("Set")
-
-
-def _dictionary(node: ast.Dict, depth: int) -> Any:
-    found = {}
-    for key_node, value_node in zip(node.keys, node.values, strict=True):
-        key = Opaque("**") if key_node is None else read_value(key_node, depth + 1)
-        if not _is_hashable(key):
-            return Opaque("Dict")
-        found[key] = read_value(value_node, depth + 1)
-    return found
-
-
-def _made(node: ast.Call, depth: int) -> Any:
+def _made(node: ast.Call) -> Any:
     name = dotted_name(node.func)
-    positional = tuple(read_value(argument, depth + 1) for argument in node.args)
-    keywords = {
-        keyword.arg: read_value(keyword.value, depth + 1)
-        for keyword in node.keywords
-        if keyword.arg is not None
-    }
+    positional = tuple(map(read_value, node.args))
+    keywords = {word.arg: read_value(word.value) for word in node.keywords if word.arg is not None}
     if not name or len(keywords) < len(node.keywords):
         return Opaque("Call")
     if name == "set" and not positional and not keywords:
@@ -434,16 +384,10 @@ def _made(node: ast.Call, depth: int) -> Any:
     return Made(name, positional, keywords) if name in _MAKERS else Opaque(f"{name}(...)")
 
 
-def _is_hashable(value: Any) -> bool:
-    if isinstance(value, tuple):
-        return all(map(_is_hashable, value))
-    return not isinstance(value, (list, dict, set, Made))
-
-
 def dotted_name(node: ast.AST) -> str:
     """`a.b.c` of an expression that is just that, else nothing."""
     parts: list[str] = []
-    while isinstance(node, ast.Attribute) and len(parts) < _DEEPEST:
+    while isinstance(node, ast.Attribute):
         parts.append(node.attr)
         node = node.value
     return ".".join([node.id, *reversed(parts)]) if isinstance(node, ast.Name) else ""
@@ -505,14 +449,6 @@ class KernelDefinition:
 
 
 @dataclass(frozen=True)
-class Heuristic:
-    """The decorator that says how Inductor chooses a kernel's configuration."""
-
-    name: str
-    keywords: Mapping[str, Any]
-
-
-@dataclass(frozen=True)
 class Body:
     """Arguments and constants of the kernel function."""
 
@@ -520,60 +456,55 @@ class Body:
     constexpr_arguments: tuple[str, ...] = ()
     constexpr_values: Mapping[str, Any] = field(default_factory=dict)
     constexpr_lines: Mapping[str, int] = field(default_factory=dict)  # 0 is the line of `def`
-    names: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True)
-class Definitions:
-    """Everything taken over from one file, in its order."""
-
-    found: tuple[KernelDefinition, ...]
-    kernel: KernelDefinition | None
-    heuristic: Heuristic | None
-    body: Body
-    problems: tuple[str, ...]
-
-
-def read_definitions(tree: ast.Module, text: str) -> Definitions:
-    """Pick out of a parsed file what the kernel needs."""
+def _kernel(path: str, name: str, tree: ast.Module, text: str) -> KernelFile | None:
+    """Pick out of a parsed file what the kernel needs; None if it has no kernel."""
     lines = text.split("\n")
     found: list[KernelDefinition] = []
     problems: list[str] = []
     kernel: ast.FunctionDef | None = None
-    heuristic: Heuristic | None = None
     for node in tree.body:
         try:
-            definition, own = _definition(node, lines)
+            definition = _definition(node, lines)
         except _Refused as refusal:
             problems.append(f"line {node.lineno} is skipped: {refusal}")
             continue
-        if own is not None and isinstance(node, ast.FunctionDef):
-            if kernel is not None:
+        if definition is not None and isinstance(node, ast.FunctionDef):
+            if definition.kind == "kernel" and kernel is not None:
                 problems.append(f"line {node.lineno}: a second kernel, {node.name}, is skipped")
                 continue
-            kernel, heuristic = node, own
+            kernel = node if definition.kind == "kernel" else kernel
         if definition is not None:
             found.append(definition)
-    chosen = next((d for d in found if d.kind == "kernel"), None)
-    body = Body() if kernel is None else _body(kernel)
-    return Definitions(tuple(found), chosen, heuristic, body, tuple(problems))
+    if kernel is None:
+        return None
+    heuristic = next(filter(None, map(_heuristic, kernel.decorator_list)))
+    own = KernelFile(
+        path=path,
+        name=name or kernel.name,
+        heuristic=dotted_name(heuristic.func).rpartition(".")[2],
+        keywords={word.arg: read_value(word.value) for word in heuristic.keywords if word.arg},
+        definitions=tuple(found),
+        kernel=next(d for d in found if d.kind == "kernel"),
+        body=_body(kernel),
+    )
+    return replace(own, problems=(*problems, *_gaps(own)))
 
 
 class _Refused(Exception):
     """A statement that is not taken over; the text says why."""
 
 
-def _definition(
-    node: ast.stmt, lines: list[str]
-) -> tuple[KernelDefinition | None, Heuristic | None]:
+def _definition(node: ast.stmt, lines: list[str]) -> KernelDefinition | None:
     if isinstance(node, (ast.Import, ast.ImportFrom)):
-        return _import(node), None
+        return _import(node)
     if isinstance(node, (ast.Assign, ast.AnnAssign)):
-        return _assignment(node), None
+        return _assignment(node)
     if isinstance(node, ast.FunctionDef):
         return _function(node, lines)
     if isinstance(node, ast.Expr) and _is_harmless(node.value):
-        return None, None
+        return None
     raise _Refused(f"{type(node).__name__} is not part of a kernel")
 
 
@@ -605,33 +536,23 @@ def _assignment(node: ast.Assign | ast.AnnAssign) -> KernelDefinition:
     return KernelDefinition("constant", target.id, f"{target.id} = {ast.unparse(node.value)}")
 
 
-_CONSTEXPR = ("tl.constexpr", "triton.language.constexpr", "constexpr")
-
-
-def _function(node: ast.FunctionDef, lines: list[str]) -> tuple[KernelDefinition, Heuristic | None]:
-    heuristic = None
-    decorators = []
-    for decorator in node.decorator_list:
-        found = _heuristic(decorator)
-        heuristic = heuristic or found
-        if found is None:
-            decorators.append(_decorator(decorator))
-    if not decorators:
+def _function(node: ast.FunctionDef, lines: list[str]) -> KernelDefinition:
+    heuristics = [decorator for decorator in node.decorator_list if _heuristic(decorator)]
+    others = [_decorator(item) for item in node.decorator_list if item not in heuristics]
+    if not others:
         raise _Refused(f"{node.name} is not a Triton function")
     _check_header(node)
-    kind = "function" if heuristic is None else "kernel"
+    kind = "kernel" if heuristics else "function"
     own_lines = lines[node.lineno - 1 : node.end_lineno]
-    return KernelDefinition(kind, node.name, "\n".join([*decorators, *own_lines])), heuristic
+    return KernelDefinition(kind, node.name, "\n".join([*others, *own_lines]))
 
 
-def _heuristic(node: ast.expr) -> Heuristic | None:
+def _heuristic(node: ast.expr) -> ast.Call | None:
+    """The decorator that says how Inductor chooses a kernel's configuration."""
     if not isinstance(node, ast.Call):
         return None
-    *modules, name = dotted_name(node.func).split(".")
-    if not modules or modules[-1] != "triton_heuristics":
-        return None
-    keywords = {word.arg: read_value(word.value) for word in node.keywords if word.arg}
-    return Heuristic(name, keywords)
+    *modules, _ = dotted_name(node.func).split(".")
+    return node if modules and modules[-1] == "triton_heuristics" else None
 
 
 def _decorator(node: ast.expr) -> str:
@@ -639,14 +560,11 @@ def _decorator(node: ast.expr) -> str:
     name = dotted_name(called)
     if name not in (*_DECORATORS, "jit", "gluon.jit"):
         raise _Refused(f"the decorator {name or type(node).__name__} is not one of Triton's")
-    if isinstance(node, ast.Call) and not is_plain(_keywords_only(node)):
+    words = [*node.args, *node.keywords] if isinstance(node, ast.Call) else []
+    given = [word.value if isinstance(word, ast.keyword) else word for word in words]
+    if not is_plain(list(map(read_value, given))):
         raise _Refused(f"{name} is called with arguments that are not constants")
     return f"@{ast.unparse(node)}"
-
-
-def _keywords_only(node: ast.Call) -> Any:
-    values = [read_value(word.value) for word in node.keywords]
-    return values + [read_value(argument) for argument in node.args]
 
 
 def _check_header(node: ast.FunctionDef) -> None:
@@ -672,7 +590,6 @@ def _body(node: ast.FunctionDef) -> Body:
         constexpr_arguments=tuple(a.arg for a in arguments if _is_constexpr(a.annotation)),
         constexpr_values=values,
         constexpr_lines=lines,
-        names=frozenset(n.id for n in ast.walk(node) if isinstance(n, ast.Name)),
     )
 
 
