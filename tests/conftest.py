@@ -18,7 +18,7 @@ import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
-from everyday import is_everyday
+from everyday import has_everyday, is_everyday
 from inductoscope.views.env import Environment, collect_environment
 from support.programs import QUICK_PYTHON, SEARCH_PATH, Workplace, install_compiler
 from support.samples import DATE_VARIABLE, sample_date
@@ -71,6 +71,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--everyday", action="store_true", help="only the tests of `make test`: see everyday.py"
     )
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """With --everyday, import only files that have such tests."""
+    if not config.getoption("everyday") or not collection_path.name.startswith("test_"):
+        return None
+    return None if has_everyday(collection_path) else True
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

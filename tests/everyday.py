@@ -58,7 +58,7 @@ EVERYDAY: dict[str, tuple[str, ...]] = {
     "doctor: the sentinel": (
         "doctor/test_sentinel_alarm.py::test_what_a_compiled_optimizer_writes",
     ),
-    "doctor: a cluster": ("doctor/test_cluster.py::test_a_worker_that_is_killed_changes_nothing",),
+    "doctor: a cluster": ("doctor/test_cluster_faults.py",),
     "attach, and stalls": (
         "integration/test_attach.py::test_a_program_in_code_of_its_own",
         "integration/test_watch_stalls.py::test_a_compile_that_is_only_slow_moves",
@@ -98,6 +98,14 @@ def is_everyday(nodeid: str) -> bool:
     if place.partition("/")[0] in WHOLE_FOLDERS:
         return True
     return any(place.startswith(chosen) for part in EVERYDAY.values() for chosen in part)
+
+
+def has_everyday(path: Path) -> bool:
+    """Whether a test file has tests that belong to `make test`; importing the others takes long."""
+    place = path.relative_to(Path(__file__).parent).as_posix()
+    if place.partition("/")[0] in WHOLE_FOLDERS:
+        return True
+    return any(chosen.partition("::")[0] == place for part in EVERYDAY.values() for chosen in part)
 
 
 def missing() -> list[str]:
