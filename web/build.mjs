@@ -44,7 +44,15 @@ function licenceOf(name) {
   const { version, license } = JSON.parse(readFileSync(join(folder, "package.json"), "utf8"));
   const file = readdirSync(folder).find((one) => /^licen[cs]e/i.test(one));
   const text = file ? readFileSync(join(folder, file), "utf8").trim() : `Licence: ${license}`;
-  return `${name} ${version} (${license})\n${"=".repeat(72)}\n${text}\n`;
+  return { title: `${name} ${version} (${license})`, text };
+}
+
+/** Each text once, with its copyright line, under all libraries that come with it. */
+function licencesText(names) {
+  const titles = new Map();
+  for (const { title, text } of names.map(licenceOf)) titles.set(text, [...(titles.get(text) ?? []), title]);
+  const parts = [...titles].map(([text, of]) => `${of.join("\n")}\n${"=".repeat(72)}\n${text}\n`);
+  return parts.join("\n\n");
 }
 
 /** The bundle is written into a script element: nothing in it may end that element. */
@@ -76,7 +84,7 @@ for (const { path, text } of result.outputFiles) {
   writeFileSync(path, text);
   console.log(`${relative(join(here, ".."), path)}: ${text.length} characters`);
 }
-const licences = bundledPackages(result.metafile).map(licenceOf);
-writeFileSync(join(assets, "THIRD_PARTY_LICENSES.txt"), licences.join("\n\n"));
+const libraries = bundledPackages(result.metafile);
+writeFileSync(join(assets, "THIRD_PARTY_LICENSES.txt"), licencesText(libraries));
 writeFileSync(join(assets, "built_from.txt"), `${fingerprint()}\n`);
-console.log(`${licences.length} libraries bundled`);
+console.log(`${libraries.length} libraries bundled`);

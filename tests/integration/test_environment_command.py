@@ -113,7 +113,7 @@ def test_flags_are_readable_at_80_columns(known: Environment) -> None:
 
 def test_json_on_stdout_is_nothing_but_json(known: Environment) -> None:
     result = run_env("--flags", "--json", "-")
-    assert json.loads(result.stdout) == environment_view(known, flags=True)
+    assert json.loads(result.stdout) == json.loads(json.dumps(environment_view(known, flags=True)))
     assert violations("env", json.loads(result.stdout)) == []
 
 
@@ -121,7 +121,9 @@ def test_json_in_a_file_comes_with_the_text(known: Environment, tmp_path: Path) 
     target = tmp_path / "env.json"
     result = run_env("--json", str(target))
     assert "Nothing that inductoscope needs is missing." in result.output
-    assert json.loads(target.read_text("utf-8")) == environment_view(known, flags=False)
+    assert json.loads(target.read_text("utf-8")) == json.loads(
+        json.dumps(environment_view(known, flags=False))
+    )
 
 
 def test_a_missing_name_is_a_finding(

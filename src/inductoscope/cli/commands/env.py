@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -49,24 +49,16 @@ def command(context: click.Context, *, flags: bool, json_path: str | None, pytho
     Exit code: 0 nothing is missing, 1 something is, 3 torch cannot be imported.
     """
     from inductoscope.views.env import collect_environment
-    from inductoscope.views.report.environment import environment_view
-    from inductoscope.views.report.terminal import write_json
+    from inductoscope.views.report.environment import environment_view, print_environment
+    from inductoscope.views.report.terminal import Printer, write_json
 
     environment = collect_environment(python)
     view = environment_view(environment, flags=flags)
     if json_path is not None:
         write_json(view, json_path)
     if json_path != "-":
-        _print(view)
+        print_environment(Printer(), view)
     context.exit(_exit_code(environment))
-
-
-def _print(view: dict[str, Any]) -> None:
-    from rich.console import Console
-
-    from inductoscope.views.report.environment import render_environment
-
-    render_environment(view, Console(highlight=False))
 
 
 def _exit_code(environment: Environment) -> int:

@@ -11,7 +11,8 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from inductoscope.torch_facts.log_lines import (
     check_pattern,
     release,
 )
+from inductoscope.torch_facts.messages import last_lines
 from inductoscope.torch_facts.private_names import declared_names
 from inductoscope.torch_facts.stage_lookup import stage_of_module
 from inductoscope.torch_facts.torch_names import TorchName
@@ -59,11 +61,6 @@ class Cache:
     private: bool  # chosen for this run; otherwise all runs of this user share it
 
 
-def read_machine() -> Machine:
-    """The machine that this process runs on."""
-    return Machine(system=platform.platform(), cpu=_cpu(), cores=len(own_cores()))
-
-
 def find_tool(candidates: Sequence[str]) -> Tool | None:
     """The first of `candidates` that is there, asked for its version; None where none is."""
     for candidate in candidates:
@@ -86,21 +83,15 @@ def find_cache(default: str | None) -> Cache | None:
 
 def _cpu() -> str:
     """The name of the CPU where the system tells it, and the architecture."""
-    machine = platform.machine()
-    name = _cpu_name() or platform.processor()
+    machine, name = platform.machine(), platform.processor()
+    with suppress(OSError):
+        told = Path("/proc/cpuinfo").read_text("utf-8", "replace")
+        name = next(iter(re.findall(r"^model name\s*: *(.+?) *$", told, re.MULTILINE)), name)
     return f"{name} ({machine})" if name and name != machine else machine
 
 
-def _cpu_name() -> str | None:
-    try:
-        lines = Path("/proc/cpuinfo").read_text("utf-8", "replace").splitlines()
-    except OSError:
-        return None
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(names, None)
-
-
 def _version(command: Sequence[str]) -> str | None:
+    """The line that tells: the one with "release" (ptxas), else the first."""
     try:
         done = subprocess.run(
             [*command, "--version"],
@@ -109,15 +100,11 @@ def _version(command: Sequence[str]) -> str | None:
             errors="replace",
             stdin=subprocess.DEVNULL,
             timeout=_SECONDS_FOR_A_VERSION,
+            check=True,
         )
-    except (OSError, subprocess.TimeoutExpired):
+    except (OSError, subprocess.SubprocessError):
         return None
-    return _version_line(done.stdout) if done.returncode == 0 else None
-
-
-def _version_line(text: str) -> str | None:
-    """The line that tells: the one with "release" (ptxas), else the first."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    lines = [line.strip() for line in done.stdout.splitlines() if line.strip()]
     telling = [line for line in lines if "release" in line]
     return next(iter(telling or lines), None)
 
@@ -147,50 +134,25 @@ def find_variables(root: Path, names: Iterable[str]) -> dict[str, str]:
     >>> find_variables(root, ["TORCHINDUCTOR_NAN_ASSERTS"])
     {'TORCHINDUCTOR_NAN_ASSERTS': 'read in torch/_inductor/config.py:233'}
     """
-    wanted = set(names)
-    found = _in_python(root, wanted)
-    return found | _in_libraries(root, wanted - found.keys())
-
-
-def _in_python(root: Path, names: set[str]) -> dict[str, str]:
-    quoted = re.compile(rb"[\"'](%s)[\"']" % b"|".join(name.encode() for name in sorted(names)))
+    names = set(names)
+    quoted = re.compile(rb"[\"'](%s)[\"']" % "|".join(sorted(names)).encode())
+    files = [path for folder in _FOLDERS for path in sorted((root / folder).rglob("*.py"))]
     found: dict[str, str] = {}
-    for path in _python_files(root):
+    # Config modules first: where several files read a variable, they are the ones to cite.
+    for path in sorted(files, key=lambda path: path.name != "config.py"):
         source = path.read_bytes()
         for match in quoted.finditer(source):
-            name = match[1].decode()
-            if name not in found and _is_read(source, match):
+            before = source[max(0, match.start() - _REACH) : match.start()]
+            if _READ.search(before) and not _ASSIGNED.match(source, match.end()):
                 line = source.count(b"\n", 0, match.start()) + 1
-                found[name] = f"read in torch/{path.relative_to(root).as_posix()}:{line}"
-    return found
-
-
-def _is_read(source: bytes, match: re.Match[bytes]) -> bool:
-    before = source[max(0, match.start() - _REACH) : match.start()]
-    return bool(_READ.search(before)) and not _ASSIGNED.match(source, match.end())
-
-
-def _python_files(root: Path) -> Iterator[Path]:
-    """Config modules first: where several files read a variable, they are the ones to cite."""
-    files = [path for folder in _FOLDERS for path in sorted((root / folder).rglob("*.py"))]
-    yield from sorted(files, key=lambda path: path.name != "config.py")
-
-
-def _in_libraries(root: Path, names: set[str]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for library in _libraries(root):
-        for name in sorted(names - found.keys()):
-            if _holds(library, name):
-                found[name] = f"string in {library.name}"
-    return found
-
-
-def _libraries(root: Path) -> Iterator[Path]:
+                place = f"read in torch/{path.relative_to(root).as_posix()}:{line}"
+                found.setdefault(match[1].decode(), place)
     for stem in _LIBRARIES:
-        for name in (f"lib{stem}.so", f"lib{stem}.dylib", f"{stem}.dll"):
-            path = root / "lib" / name
-            if path.is_file() and path.stat().st_size:
-                yield path
+        for library in (root / "lib").glob(f"*{stem}.*"):
+            for name in names - found.keys():
+                if library.suffix in (".so", ".dylib", ".dll") and _holds(library, name):
+                    found[name] = f"string in {library.name}"
+    return found
 
 
 def _holds(library: Path, name: str) -> bool:
@@ -224,12 +186,14 @@ def ask(python: str, question: Question, *, seconds: float = SECONDS) -> dict[st
 
     If there is no answer, "problem" says why, and there are no other keys.
     """
+    # A trace of that process would end up among those of the user's program.
+    inherited = {name: value for name, value in os.environ.items() if name != "TORCH_TRACE"}
     # Importing Inductor creates its cache folder; we must not create the user's.
     with tempfile.TemporaryDirectory(prefix="inductoscope-env-") as cache:
         call = ChildCall(
             "inductoscope.inside.torch_probe:describe_torch",
             {"question": asdict(question)},
-            _environment(cache),
+            {**inherited, CACHE_VARIABLE: cache},
             python=(python,),
         )
         try:
@@ -242,20 +206,11 @@ def ask(python: str, question: Question, *, seconds: float = SECONDS) -> dict[st
         return answer
     if ended.exit_code is None:
         return {"problem": f"importing torch did not end within {seconds:g} s"}
-    return {"problem": _ending(ended.exit_code, ended.output)}
-
-
-def _environment(cache: str) -> dict[str, str]:
-    environment = {**os.environ, CACHE_VARIABLE: cache}
-    # A trace of this process would end up among those of the user's program.
-    environment.pop("TORCH_TRACE", None)
-    return environment
-
-
-def _ending(returncode: int, errors: str) -> str:
-    last = next((line for line in reversed(errors.splitlines()) if line.strip()), "")
-    how = f"signal {-returncode}" if returncode < 0 else f"exit code {returncode}"
-    return f"it ended with {how} before it could answer" + (f": {last}" if last else "")
+    code, last = ended.exit_code, "".join(last_lines(ended.output, 1))
+    how = f"signal {-code}" if code < 0 else f"exit code {code}"
+    return {
+        "problem": f"it ended with {how} before it could answer" + (f": {last}" if last else "")
+    }
 
 
 # --- Collects what `inductoscope env` reports, as data --------------------------------------------
@@ -360,29 +315,49 @@ class Environment:
 def collect_environment(python: str) -> Environment:
     """Ask the torch of `python`, and look at the machine."""
     needed = _needed_names()
+    artifacts = [flag.name for flag in FLAGS if flag.kind is FlagKind.ARTIFACT]
+    settings = {flag.name: flag.setting for flag in FLAGS if flag.setting}
     answer = ask(
         python,
         Question(
             names=[(name.module, name.attribute) for name in needed],
-            settings=[flag.setting for flag in FLAGS if flag.setting],
-            artifacts=[flag.name for flag in _of_kind(FlagKind.ARTIFACT)],
+            settings=list(settings.values()),
+            artifacts=artifacts,
         ),
     )
-    torch = _torch(answer)
     triton = answer.get("triton") or {}
-    return Environment(
+    found = Environment(
         python=python,
         python_version=(answer.get("python") or {}).get("version"),
-        machine=read_machine(),
+        machine=Machine(platform.platform(), _cpu(), len(own_cores())),
         compiler=find_tool(answer.get("compilers") or [os.environ.get("CXX", "g++")]),
         ptxas=find_tool([path for path in (triton.get("ptxas"), "ptxas") if path]),
         cache=find_cache(answer.get("default_cache")),
         problem=answer.get("problem"),
-        torch=torch,
-        names=_names(needed, answer) if torch else (),
-        patterns=_patterns(torch) if torch else (),
-        flags=_flags(torch, answer) if torch else (),
         notes=tuple(answer.get("notes") or ()),
+    )
+    if answer.get("torch") is None:
+        return found
+    torch = Torch(
+        **answer["torch"],
+        triton=triton.get("version"),
+        isa=answer["isa"],
+        devices=tuple(Device(**device) for device in answer["devices"] or ()),
+    )
+    replies = dict(zip(settings, answer["settings"], strict=True))
+    replies |= dict(zip(artifacts, answer["artifacts"] or (), strict=False))
+    return replace(
+        found,
+        torch=torch,
+        names=tuple(
+            NameCheck(stage=stage, name=str(name), **{"absent": None, **reply})
+            for (name, stage), reply in zip(needed.items(), answer["names"], strict=True)
+        ),
+        patterns=tuple(
+            check_pattern(one, _source(torch, one.module), version=torch.version)
+            for one in PATTERNS
+        ),
+        flags=tuple(_flag_checks(torch, replies)),
     )
 
 
@@ -393,93 +368,32 @@ def _needed_names() -> dict[TorchName, str]:
         for name in hook.names:
             needed.setdefault(name, hook.stage)
     for name in declared_names():
-        needed.setdefault(name, _stage_of(name))
+        stage = stage_of_module(name.module.replace(".", "/"))
+        needed.setdefault(name, stages.NO_STAGE if stage == stages.USER else stage)
     return needed
 
 
-def _stage_of(name: TorchName) -> str:
-    stage = stage_of_module(name.module.replace(".", "/"))
-    return stages.NO_STAGE if stage == stages.USER else stage
-
-
-def _of_kind(kind: FlagKind) -> list[Flag]:
-    return [flag for flag in FLAGS if flag.kind is kind]
-
-
-def _torch(answer: dict[str, Any]) -> Torch | None:
-    torch = answer.get("torch")
-    if torch is None:
-        return None
-    return Torch(
-        **torch,
-        triton=(answer["triton"] or {}).get("version"),
-        isa=answer["isa"],
-        devices=tuple(Device(**device) for device in answer["devices"] or ()),
-    )
-
-
-def _names(needed: Mapping[TorchName, str], answer: dict[str, Any]) -> tuple[NameCheck, ...]:
-    return tuple(
-        NameCheck(
-            stage=stage,
-            name=str(name),
-            found=reply["found"],
-            reason=reply["reason"],
-            absent=reply.get("absent"),
-        )
-        for (name, stage), reply in zip(needed.items(), answer["names"], strict=True)
-    )
-
-
-def _patterns(torch: Torch) -> tuple[PatternCheck, ...]:
-    folder = Path(torch.root).parent
-    sources = {pattern.module: _source(folder / pattern.module) for pattern in PATTERNS}
-    return tuple(
-        check_pattern(pattern, sources[pattern.module], version=torch.version)
-        for pattern in PATTERNS
-    )
-
-
-def _source(path: Path) -> str:
+def _source(torch: Torch, module: str) -> str:
     """The text of a torch module; empty if the module is gone."""
-    try:
-        return path.read_text("utf-8", "replace")
-    except OSError:
-        return ""
+    with suppress(OSError):
+        return (Path(torch.root).parent / module).read_text("utf-8", "replace")
+    return ""
 
 
-def _flags(torch: Torch, answer: dict[str, Any]) -> tuple[FlagCheck, ...]:
-    variables = find_variables(
-        Path(torch.root), [flag.name for flag in _of_kind(FlagKind.VARIABLE)]
-    )
-    settings = _by_name([flag for flag in FLAGS if flag.setting], answer["settings"])
-    artifacts = _by_name(_of_kind(FlagKind.ARTIFACT), answer["artifacts"])
-
-    def check(flag: Flag) -> FlagCheck:
-        if flag.kind is FlagKind.ARTIFACT:
-            return _check_artifact(flag, artifacts.get(flag.name, _UNKNOWN))
-        setting = settings.get(flag.name, _UNKNOWN)
-        if flag.kind is FlagKind.SETTING:
-            return _check_setting(flag, setting)
-        how = variables.get(flag.name) or _not_found(flag, torch)
-        return _check_variable(flag, how, setting, known=flag.name in variables)
-
-    return tuple(check(flag) for flag in FLAGS)
-
-
-_UNKNOWN: dict[str, Any] = {"known": False, "how": None, "value": None}
-
-
-def _by_name(
-    flags: Sequence[Flag], replies: Sequence[dict[str, Any]] | None
-) -> dict[str, dict[str, Any]]:
-    """The replies by flag; none if torch could not be asked."""
-    return {flag.name: reply for flag, reply in zip(flags, replies or (), strict=False)}
-
-
-def _check_variable(flag: Flag, how: str, setting: dict[str, Any], *, known: bool) -> FlagCheck:
-    value = os.environ.get(flag.name)
-    return FlagCheck(flag, known=known, how=how, value=value, config_value=setting["value"])
+def _flag_checks(torch: Torch, replies: Mapping[str, dict[str, Any]]) -> Iterator[FlagCheck]:
+    """`replies`: of torch to what was asked about config keys and artifacts, by flag."""
+    of_kind = FlagKind.VARIABLE
+    variables = find_variables(Path(torch.root), [f.name for f in FLAGS if f.kind is of_kind])
+    for flag in FLAGS:
+        reply = replies.get(flag.name, {"known": False, "value": None})
+        known, value = reply["known"], reply["value"]
+        if flag.kind is FlagKind.VARIABLE:
+            known = flag.name in variables
+            how = variables.get(flag.name) or _not_found(flag, torch)
+            yield FlagCheck(flag, known, how, os.environ.get(flag.name), config_value=value)
+            continue
+        key = f"key of {flag.setting[0]}" if flag.setting and known else None
+        yield FlagCheck(flag, known, reply.get("how") or key or "not found", value)
 
 
 def _not_found(flag: Flag, torch: Torch) -> str:
@@ -488,14 +402,3 @@ def _not_found(flag: Flag, torch: Torch) -> str:
     if flag.since is not None and release(torch.version) < release(flag.since):
         return f"not found: new in torch {flag.since}"
     return "not found"
-
-
-def _check_setting(flag: Flag, reply: dict[str, Any]) -> FlagCheck:
-    module = flag.setting[0] if flag.setting else ""
-    how = f"key of {module}" if reply["known"] else "not found"
-    return FlagCheck(flag, known=reply["known"], how=how, value=reply["value"])
-
-
-def _check_artifact(flag: Flag, reply: dict[str, Any]) -> FlagCheck:
-    how = reply["how"] or "not found"
-    return FlagCheck(flag, known=reply["known"], how=how, value=reply["value"])
