@@ -22,7 +22,7 @@ from inductoscope.recording.events import (
     StageEnd,
     StageStart,
     UnknownEvent,
-    read_event,
+    read_entry,
     written_fields,
 )
 
@@ -48,6 +48,10 @@ _FILLED: dict[str, Any] = {
     "Mapping[str, int]": {"aten.relu": 2},
     "Mapping[str, float]": {"triton_mm_0": 0.25},
 }
+
+
+def read_event(kind: str, found: dict[str, Any]) -> Event:
+    return read_entry("1-1", {**found, "kind": kind}).event
 
 
 def filled(event: type[Event]) -> Event:
@@ -143,4 +147,4 @@ def test_unknown_kinds_keep_what_they_say() -> None:
     entry = parse_line("1-1", b'{"n": 3, "t": 2.5, "kind": "hologram", "depth": 3}')
     assert entry is not None
     assert (entry.stream, entry.number, entry.time, entry.kind) == ("1-1", 3, 2.5, "hologram")
-    assert entry.event == UnknownEvent("hologram", {"depth": 3})
+    assert entry.event == UnknownEvent(kind="hologram", fields={"depth": 3})

@@ -20,7 +20,7 @@ say. Texts are not held: a digest names the payload, and `Recording.payload` rea
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 from inductoscope.model.payload_cache import Kept, Made
@@ -56,8 +56,7 @@ Joined = TypeVar("Joined")
 
 def joined(kind: type[Joined], event: Event, **more: Any) -> Joined:
     """Build an entity from the fields of an event and further values."""
-    said = {one.name: getattr(event, one.name) for one in fields(event)}
-    return kind(**{**said, **more})
+    return kind(**{**vars(event), **more})
 
 
 class Payloads(Protocol):
@@ -76,28 +75,24 @@ class Payloads(Protocol):
         """How large the text is; 0 where it is missing."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class NativeCompile(NativeEnd):
     """One run of a native compiler. `seconds` is None while it has not ended."""
 
     process: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Recompile(Recompiled):
     """A frame that was compiled anew because a guard failed; `limit`: until torch gave up."""
 
     limit: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
 class CompileError(CompileFailed):
     """An exception that left the compiler, unless Dynamo swallowed it."""
 
     swallowed: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
 class UncaughtException(ExceptionUncaught):
     """An exception that ended a process, or a thread of it if that has a name."""
 
@@ -199,7 +194,6 @@ class InductorGraph:
     autotunes: tuple[Autotune, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
 class Compile(CompileStart):
     """One attempt of Dynamo to compile a frame of the user's code."""
 
@@ -238,7 +232,6 @@ class Compile(CompileStart):
         return f"{self.file}:{self.line}" if self.file else ""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Process(ProcessStart):
     """One process of the recorded program."""
 

@@ -1,8 +1,9 @@
 """Everything that a recording can say: one frozen class per kind of event.
 
 A class names its fields once. What is written, how tolerantly it is read back, and the table in
-docs/recording-format.md all follow from it. `KINDS` lists the classes by kind. The model holds
-these events as they are, so their names are those of the things that they tell of.
+docs/recording-format.md all follow from it. Every subclass of `Event` is a frozen dataclass, and is
+in `KINDS` under its kind. The model holds these events as they are, so their names are those of the
+things that they tell of.
 
 Imported in the user's process at start-up: the standard library only.
 """
@@ -12,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
 from functools import cache, cached_property
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from inductoscope.recording.codec import decode_any
 from inductoscope.recording.values import real
@@ -20,6 +21,15 @@ from inductoscope.recording.values import real
 # --- What all events have in common, and how one is written ---------------------------------------
 
 
+if TYPE_CHECKING:
+    from typing_extensions import dataclass_transform
+else:  # typing has it from Python 3.11 on, and only type checkers read it.
+
+    def dataclass_transform(**_):
+        return lambda cls: cls
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(field,))
 class Event:
     """Something that happened in a process of the recorded program.
 
@@ -27,13 +37,20 @@ class Event:
     type reads as where the field is absent (see `decoding`), so that leaving it out loses nothing.
     """
 
-    # Subclasses are frozen dataclasses.
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
     kind: ClassVar[str]
     # Whether a process that writes it is getting anywhere. Rounds of fusion may go on for ever.
     is_progress: ClassVar[bool] = True
 
+    def __init_subclass__(cls, *, kind: str = "", is_progress: bool = True) -> None:
+        if kind:
+            cls.kind, cls.is_progress = kind, is_progress
+            KINDS[kind] = cls
+        dataclass(frozen=True, kw_only=True)(cls)
 
+
+# All classes by their name in a stream.
+KINDS: dict[str, type[Event]] = {}
 SomeEvent = TypeVar("SomeEvent", bound=Event, covariant=True)
 
 
@@ -52,7 +69,6 @@ class Entry(Generic[SomeEvent]):
         return self.event.kind
 
 
-@dataclass(frozen=True)
 class UnknownEvent(Event):
     """An event of a kind that this version does not know: counted, not refused."""
 
@@ -92,15 +108,13 @@ def _defaults(event: type[Event]) -> dict[str, Any]:
 # --- Events about processes, and about the recording itself ---------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True)
-class ProcessStart(Event):
+class ProcessStart(Event, kind="process"):
     """The first event of every stream.
 
     role: launcher for the tool itself. names_threads: stages name their thread unless it is the
     main one.
     """
 
-    kind = "process"
     pid: int = 0
     parent: int = 0
     argv: tuple[str, ...] = ()
@@ -112,27 +126,21 @@ class ProcessStart(Event):
     names_threads: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class ProcessEnd(Event):
+class ProcessEnd(Event, kind="process-end"):
     """Python ends normally. dropped: events that could not be written."""
 
-    kind = "process-end"
     dropped: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class RecordingStopped(Event):
+class RecordingStopped(Event, kind="stopped"):
     """Writing failed; nothing follows."""
 
-    kind = "stopped"
     reason: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class TorchImported(Event):
+class TorchImported(Event, kind="torch"):
     """torch has been imported. seconds: how long that took; absent if it was there before."""
 
-    kind = "torch"
     version: str
     git: str = ""
     cuda: str = ""
@@ -140,53 +148,43 @@ class TorchImported(Event):
     seconds: float = 0.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class HookOff(Event):
+class HookOff(Event, kind="hook-off"):
     """A private torch name is missing, so its view is switched off."""
 
-    kind = "hook-off"
     stage: str
     records: str
     missing: tuple[str, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class HookError(Event):
+class HookError(Event, kind="hook-error"):
     """A hook failed. Written once per hook."""
 
-    kind = "hook-error"
     hook: str
     error: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class ExceptionUncaught(Event):
+class ExceptionUncaught(Event, kind="uncaught"):
     """An exception ended the process, a thread of it, or a block that is recorded.
 
     stack: a payload, its frames as Python prints them; thread: the name; absent on the main thread.
     """
 
-    kind = "uncaught"
     type: str
     message: str = ""
     stack: str = ""
     thread: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Launched(Event):
+class Launched(Event, kind="launched"):
     """The tool has started the command."""
 
-    kind = "launched"
     pid: int
     command: tuple[str, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Exited(Event):
+class Exited(Event, kind="exited"):
     """The command has ended, as the tool saw it. by_tool: why the tool itself ended it."""
 
-    kind = "exited"
     pid: int
     exit_code: int
     signal: int | None = None
@@ -197,14 +195,12 @@ class Exited(Event):
 # --- Events about compiles: Dynamo's frames, the stages of the compiler, errors, caches -----------
 
 
-@dataclass(frozen=True, kw_only=True)
-class CompileStart(Event):
+class CompileStart(Event, kind="compile-start"):
     """Dynamo begins to compile a frame, or AOTInductor a program.
 
     resumed: where, for the rest of a frame after a break; flow: AOTInductor, if it is that.
     """
 
-    kind = "compile-start"
     compile: str
     function: str = ""
     resumed: str = ""
@@ -213,22 +209,18 @@ class CompileStart(Event):
     flow: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class CompileEnd(Event):
+class CompileEnd(Event, kind="compile-end"):
     """A compile ends. outcome: compiled, skipped, raised."""
 
-    kind = "compile-end"
     compile: str
     seconds: float
     outcome: str
     reason: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class GraphBreak(Event):
+class GraphBreak(Event, kind="graph-break"):
     """Dynamo breaks the graph. stack: outermost first; code: the line that breaks it."""
 
-    kind = "graph-break"
     compile: str = ""
     reason: str
     source: str = ""
@@ -236,34 +228,28 @@ class GraphBreak(Event):
     code: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Recompiled(Event):
+class Recompiled(Event, kind="recompile"):
     """A guard failed, so a frame is compiled again. callers: of the frame, outermost first."""
 
-    kind = "recompile"
     compile: str = ""
     reasons: tuple[str, ...]
     callers: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class RecompileLimitHit(Event):
+class RecompileLimitHit(Event, kind="recompile-limit"):
     """torch gives up on a frame that was compiled too often."""
 
-    kind = "recompile-limit"
     compile: str = ""
     limit: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class GuardsBuilt(Event):
+class GuardsBuilt(Event, kind="guards"):
     """The guards of a frame are built. payload: a JSON list of source, kind, code, place.
 
     microseconds: of one evaluation of all of them, measured; costly: those of the values that take
     most of it, by source.
     """
 
-    kind = "guards"
     compile: str = ""
     count: int
     payload: str
@@ -271,20 +257,16 @@ class GuardsBuilt(Event):
     costly: tuple[tuple[str, float], ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class FellBackToEager(Event):
+class FellBackToEager(Event, kind="eager-fallback"):
     """Dynamo swallowed the exception of this compile; the frame runs in eager."""
 
-    kind = "eager-fallback"
     compile: str
     reason: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class CompileFailed(Event):
+class CompileFailed(Event, kind="error"):
     """An exception left the compiler. cause: what it was raised from; traceback: a payload."""
 
-    kind = "error"
     compile: str = ""
     graph: str = ""
     stage: str
@@ -297,11 +279,9 @@ class CompileFailed(Event):
     traceback: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class StageStart(Event):
+class StageStart(Event, kind="stage-start"):
     """A stage of the compiler begins. thread: the system's id; absent on the main thread."""
 
-    kind = "stage-start"
     stage: str
     detail: str = ""
     graph: str = ""
@@ -309,11 +289,9 @@ class StageStart(Event):
     thread: int = 0
 
 
-@dataclass(frozen=True, kw_only=True)
-class StageEnd(Event):
+class StageEnd(Event, kind="stage"):
     """A stage ends. seconds: without those of inner stages."""
 
-    kind = "stage"
     stage: str
     detail: str = ""
     graph: str = ""
@@ -322,23 +300,18 @@ class StageEnd(Event):
     thread: int = 0
 
 
-@dataclass(frozen=True, kw_only=True)
-class TracingContinues(Event):
+class TracingContinues(Event, kind="tracing", is_progress=False):
     """Dynamo has traced another line, or AOTAutograd or a backend another node.
 
     Written at most once a second.
     """
 
-    kind = "tracing"
     # A loop of the program may be traced for ever: it counts only so often, see `Patience`.
-    is_progress = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class CacheLookup(Event):
+class CacheLookup(Event, kind="cache"):
     """A cache was asked. cache: AOTAutograd, FX graph, launch configuration."""
 
-    kind = "cache"
     cache: str
     outcome: str
     compile: str = ""
@@ -346,25 +319,21 @@ class CacheLookup(Event):
     reason: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class CacheKeyMade(Event):
+class CacheKeyMade(Event, kind="cache-key"):
     """The key of a graph in the FX graph cache was made. payload: JSON, a text per field."""
 
-    kind = "cache-key"
     compile: str = ""
     key: str
     payload: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Settings(Event):
+class Settings(Event, kind="settings"):
     """Settings that a frame is compiled with and that differ from torch's defaults.
 
     config: values of config modules; arguments: of torch.compile; marked: calls of mark_dynamic and
     the like; defaults: what torch itself sets where config differs.
     """
 
-    kind = "settings"
     compile: str = ""
     config: Mapping[str, str] = field(default_factory=dict)
     arguments: Mapping[str, str] = field(default_factory=dict)
@@ -384,20 +353,16 @@ class Settings(Event):
         return tuple(line for line in (self.call, *assigned, *self.marked) if line)
 
 
-@dataclass(frozen=True, kw_only=True)
-class TargetNoted(Event):
+class TargetNoted(Event, kind="target-note"):
     """For a GPU that is not there: something is not as it would be on a real one."""
 
-    kind = "target-note"
     compile: str = ""
     note: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Decomposed(Event):
+class Decomposed(Event, kind="decompositions"):
     """AOTAutograd has traced a graph. counts: how often each operation was decomposed."""
 
-    kind = "decompositions"
     compile: str = ""
     counts: Mapping[str, int]
 
@@ -405,25 +370,21 @@ class Decomposed(Event):
 # --- Events about one graph: its states, its passes, lowering, scheduling and fusion --------------
 
 
-@dataclass(frozen=True, kw_only=True)
-class GraphState(Event):
+class GraphState(Event, kind="graph"):
     """A stage leaves a graph behind.
 
     stage: dynamo, pre-grad, aot-joint, aot-inference, aot-forward, aot-backward, joint, post-grad.
     """
 
-    kind = "graph"
     stage: str
     compile: str = ""
     graph: str = ""
     payload: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class PassChange(Event):
+class PassChange(Event, kind="pass"):
     """A pass changed the graph. before, after: payloads; inside: the passes around it."""
 
-    kind = "pass"
     stage: str
     name: str
     before: str
@@ -434,63 +395,51 @@ class PassChange(Event):
     inside: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class PassesTimed(Event):
+class PassesTimed(Event, kind="pass-times"):
     """A group of passes ends. passes: name, seconds, own (without inner passes), runs of each."""
 
-    kind = "pass-times"
     stage: str
     compile: str = ""
     graph: str = ""
     passes: tuple[Mapping[str, Any], ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class InductorStart(Event):
+class InductorStart(Event, kind="inductor-start"):
     """Inductor begins to compile a graph."""
 
-    kind = "inductor-start"
     compile: str = ""
     graph: str
     phase: str
     cpp_wrapper: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class InductorEnd(Event):
+class InductorEnd(Event, kind="inductor-end"):
     """Inductor has compiled a graph."""
 
-    kind = "inductor-end"
     compile: str = ""
     graph: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class CudaGraphsSkipped(Event):
+class CudaGraphsSkipped(Event, kind="cudagraphs-skipped"):
     """torch runs a graph without CUDA graphs that were asked for. reason: as torch logs it."""
 
-    kind = "cudagraphs-skipped"
     compile: str = ""
     graph: str = ""
     reason: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class GraphFromCache(Event):
+class GraphFromCache(Event, kind="cached-graph"):
     """Compiled code was taken from a cache. payload: the wrapper."""
 
-    kind = "cached-graph"
     compile: str = ""
     graph: str
     phase: str
     payload: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class LoweredNode(Event):
+class LoweredNode(Event, kind="lowering"):
     """An FX node was lowered. ir: what it became; made: operations added to the graph."""
 
-    kind = "lowering"
     graph: str = ""
     node: str
     target: str
@@ -500,22 +449,17 @@ class LoweredNode(Event):
     seconds: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class NodesScheduled(Event):
+class NodesScheduled(Event, kind="scheduler"):
     """The scheduler has listed its nodes. when: before or after fusion; payload: a JSON list."""
 
-    kind = "scheduler"
     graph: str = ""
     when: str
     payload: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class FusionRound(Event):
+class FusionRound(Event, kind="fusion-round", is_progress=False):
     """A round of fusion ends. settings: those that decide about fusion, and the names of GPUs."""
 
-    kind = "fusion-round"
-    is_progress = False
     graph: str = ""
     round: int
     before: int
@@ -524,16 +468,13 @@ class FusionRound(Event):
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, kw_only=True)
-class FusionPair(Event):
+class FusionPair(Event, kind="fusion-pair", is_progress=False):
     """A pair was considered for fusion, in the first 64 rounds.
 
     step: attempt, if it was about to be fused; within: the pair that is decided by this part;
     shared: bytes in common; decided: what decided where torch gives no reason.
     """
 
-    kind = "fusion-pair"
-    is_progress = False
     graph: str = ""
     round: int
     step: str = ""
@@ -552,12 +493,9 @@ class FusionPair(Event):
         return self.step == "attempt"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Fusion(Event):
+class Fusion(Event, kind="fused", is_progress=False):
     """Two scheduler nodes became one."""
 
-    kind = "fused"
-    is_progress = False
     graph: str = ""
     round: int
     first: str
@@ -571,15 +509,13 @@ class Fusion(Event):
 # --- Events about generated code: kernels, buffers, wrappers, native compilers --------------------
 
 
-@dataclass(frozen=True, kw_only=True)
-class Kernel(Event):
+class Kernel(Event, kind="kernel"):
     """A kernel was generated, or a library call in its place.
 
     language: C++, Triton, extern; lines: scheduler node, operation of its loop body, line;
     numbered: the same with the number of the line, from 1, for lines that the kernel kept.
     """
 
-    kind = "kernel"
     graph: str = ""
     name: str
     language: str
@@ -600,85 +536,69 @@ class Kernel(Event):
         return found
 
 
-@dataclass(frozen=True, kw_only=True)
-class Reuse(Event):
+class Reuse(Event, kind="reuse"):
     """A buffer takes over the memory of another. how: memory, in place."""
 
-    kind = "reuse"
     graph: str = ""
     old: str
     new: str
     how: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class BuffersListed(Event):
+class BuffersListed(Event, kind="buffers"):
     """The wrapper is generated. payload: JSON, the origin of every buffer."""
 
-    kind = "buffers"
     graph: str = ""
     payload: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class MemoryListed(Event):
+class MemoryListed(Event, kind="memory"):
     """The kernels of a graph are generated.
 
     payload: JSON, the room of every buffer, the range of every symbol, and what guards assume.
     """
 
-    kind = "memory"
     graph: str = ""
     payload: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class WrapperGenerated(Event):
+class WrapperGenerated(Event, kind="wrapper"):
     """The wrapper is generated."""
 
-    kind = "wrapper"
     graph: str = ""
     payload: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class WrapperLoaded(Event):
+class WrapperLoaded(Event, kind="wrapper-loaded"):
     """The wrapper is loaded."""
 
-    kind = "wrapper-loaded"
     graph: str = ""
     path: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class LibraryWanted(Event):
+class LibraryWanted(Event, kind="cpp-library"):
     """A C++ library is asked for; it is compiled only if a `native` event follows."""
 
-    kind = "cpp-library"
     graph: str = ""
     payload: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class NativeStart(Event):
+class NativeStart(Event, kind="native-start"):
     """A native compiler starts. tool: c++, triton."""
 
-    kind = "native-start"
     tool: str
     source: str = ""
     kernel: str = ""
     config: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class NativeEnd(Event):
+class NativeEnd(Event, kind="native"):
     """A native compiler ends.
 
     payload: the source; messages: a payload; passes: name and seconds; forms: payloads of TTIR,
     TTGIR, LLIR, PTX, SASS.
     """
 
-    kind = "native"
     tool: str = ""
     source: str = ""
     kernel: str = ""
@@ -702,25 +622,21 @@ class NativeEnd(Event):
 # --- Events about autotuning: the choices of an operation, their compiles and their timing --------
 
 
-@dataclass(frozen=True, kw_only=True)
-class AutotuneStart(Event):
+class AutotuneStart(Event, kind="autotune"):
     """Autotuning of an operation begins. choices: name, class and description of each.
 
     inputs: the shapes and types that it is tuned for.
     """
 
-    kind = "autotune"
     graph: str = ""
     operation: str
     choices: tuple[Mapping[str, Any], ...]
     inputs: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class AutotuneTimed(Event):
+class AutotuneTimed(Event, kind="autotune-timed"):
     """All choices have been timed."""
 
-    kind = "autotune-timed"
     graph: str = ""
     operation: str
     milliseconds: Mapping[str, float]
@@ -728,68 +644,54 @@ class AutotuneTimed(Event):
     winner: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class AutotuneChosen(Event):
+class AutotuneChosen(Event, kind="autotune-chosen"):
     """A choice was made."""
 
-    kind = "autotune-chosen"
     graph: str = ""
     operation: str
     choice: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class LaunchConfigs(Event):
+class LaunchConfigs(Event, kind="autotune-configs"):
     """The launch configurations of a Triton kernel have been timed."""
 
-    kind = "autotune-configs"
     kernel: str = ""
     milliseconds: tuple[tuple[str, float], ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class ChoiceStart(Event):
+class ChoiceStart(Event, kind="choice-start"):
     """One choice begins to compile, ahead of its timing."""
 
-    kind = "choice-start"
     choice: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class ChoiceEnd(Event):
+class ChoiceEnd(Event, kind="choice-end"):
     """The compile of one choice ends."""
 
-    kind = "choice-end"
     choice: str
     seconds: float
     error: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class BenchmarkStart(Event):
+class BenchmarkStart(Event, kind="benchmark-start"):
     """The timing of one choice begins. text: the choice in full."""
 
-    kind = "benchmark-start"
     choice: str
     text: str
     compile: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class BenchmarkEnd(Event):
+class BenchmarkEnd(Event, kind="benchmark-end"):
     """The timing of one choice ends."""
 
-    kind = "benchmark-end"
     choice: str
     text: str
     error: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class TorchLogged(Event):
+class TorchLogged(Event, kind="torch-log"):
     """torch logs a line about choices, at any level."""
 
-    kind = "torch-log"
     text: str
     compile: str = ""
 
@@ -808,50 +710,39 @@ REJECTED = "rejected"
 NAN_REFUSED, NAN_LIKELY = "nan-refused", "nan-likely"
 
 
-@dataclass(frozen=True, kw_only=True)
-class GraphCall(Event):
+class GraphCall(Event, kind="graph-call"):
     """A checked call of a compiled graph begins."""
 
-    kind = "graph-call"
     compile: str
     call: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class GraphReturned(Event):
+class GraphReturned(Event, kind="graph-returned"):
     """A checked call of a compiled graph ends."""
 
-    kind = "graph-returned"
     compile: str
     call: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class EagerReturned(Event):
+class EagerReturned(Event, kind="eager-returned"):
     """Eager is through with the call; compiled code comes next."""
 
-    kind = "eager-returned"
     seconds: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class CallsUnchecked(Event):
+class CallsUnchecked(Event, kind="calls-unchecked"):
     """A graph has been called more often than calls are checked."""
 
-    kind = "calls-unchecked"
     compile: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class SizesTried(Event):
+class SizesTried(Event, kind="sizes-tried"):
     """A package was called at sizes that the program does not use. text: which graph and sizes."""
 
-    kind = "sizes-tried"
     text: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Check(Event):
+class Check(Event, kind="check"):
     """A call of a compiled graph was compared with eager.
 
     verdict: right, within-rounding, unsteady, skipped, eager-fails, wrong, error; outside, before a
@@ -863,7 +754,6 @@ class Check(Event):
     compiled: seconds of the call, with its backward pass.
     """
 
-    kind = "check"
     compile: str
     call: int
     verdict: str
@@ -873,15 +763,13 @@ class Check(Event):
     compiled: float = 0.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class NotedDifference(Event):
+class NotedDifference(Event, kind="difference"):
     """A result differs from eager's, which is not a failure. where: an output, or a kernel.
 
     aspect: stride or sharing, if it lies otherwise in memory; value, if a kernel differs by more
     than rounding explains, though the results do not.
     """
 
-    kind = "difference"
     compile: str
     call: int = 0
     aspect: str
@@ -889,84 +777,68 @@ class NotedDifference(Event):
     text: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class CppLibraryTaken(Event):
+class CppLibraryTaken(Event, kind="cpp-library-taken"):
     """A package brings a copy of libstdc++: the one that torch uses was made to come first.
 
     package: its file, empty if it was only compiled so far; source: the line that loads it.
     """
 
-    kind = "cpp-library-taken"
     package: str = ""
     source: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class CallableCheck(Event):
+class CallableCheck(Event, kind="callable-check"):
     """A whole function was compared with eager. verdict: right, differs."""
 
-    kind = "callable-check"
     function: str
     call: int
     verdict: str
     text: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class KernelLaunched(Event):
+class KernelLaunched(Event, kind="launch"):
     """A kernel is about to run, in a process that tries something out."""
 
-    kind = "launch"
     kernel: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class ClaimMade(Event):
+class ClaimMade(Event, kind="claim"):
     """The doctor claims something of a failure that it has found.
 
     fact: the kind of the claim; data: what it says; shown_by: what shows it; how: how it is known.
     """
 
-    kind = "claim"
     fact: str
     data: Mapping[str, Any]
     shown_by: str = ""
     how: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class CandidateJudged(Event):
+class CandidateJudged(Event, kind="judged"):
     """The search has tried a candidate. failure: how it failed; None if it did not."""
 
-    kind = "judged"
     candidate: str
     failure: Any = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class GrowthMeasured(Event):
+class GrowthMeasured(Event, kind="growth"):
     """A graph was compiled at several sizes. growth: what each of them cost."""
 
-    kind = "growth"
     growth: Mapping[str, Any]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Said(Event):
+class Said(Event, kind="said"):
     """The doctor inside the program says what it does, for whoever watches."""
 
-    kind = "said"
     text: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class CallShadowed(Event):
+class CallShadowed(Event, kind="shadow"):
     """A call of a compiled graph was also made in eager and float64, by the sentinel.
 
     spent, seen: seconds that shadowing has taken so far, and that the program had for itself.
     """
 
-    kind = "shadow"
     compile: str
     call: int
     values: int
@@ -974,21 +846,17 @@ class CallShadowed(Event):
     seen: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class ShadowsEnded(Event):
+class ShadowsEnded(Event, kind="shadows-ended"):
     """The sentinel shadows no more calls of a graph, and says why."""
 
-    kind = "shadows-ended"
     compile: str
     text: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class BiasFound(Event):
+class BiasFound(Event, kind="bias"):
     """The error of a value of a compiled graph always points the same way. kept: the folder of the
     call."""
 
-    kind = "bias"
     compile: str
     value: str
     direction: str
@@ -999,25 +867,15 @@ class BiasFound(Event):
     kept: str
 
 
-# --- All kinds of events, by their name in a stream -----------------------------------------------
-
-
-def _kinds() -> dict[str, type[Event]]:
-    found = [v for v in globals().values() if isinstance(v, type) and issubclass(v, Event)]
-    return {event.kind: event for event in found if "kind" in vars(event)}
-
-
-KINDS: dict[str, type[Event]] = _kinds()
+# --- Reading one back -----------------------------------------------------------------------------
 
 
 def read_entry(stream: str, found: dict[str, Any]) -> Entry[Event]:
-    """The entry of a line that is JSON with a kind, each field read by itself."""
-    number, time = found.pop("n", None), real(found.pop("t", None))
-    event = read_event(found.pop("kind"), found)
-    return Entry(stream, number if isinstance(number, int) else -1, time, event)
+    """The entry of a line that is JSON with a kind, each field read by itself.
 
-
-def read_event(kind: str, found: Mapping[str, Any]) -> Event:
-    """The typed event; fields that its class does not have are ignored."""
+    Fields that the class of the event does not have are ignored.
+    """
+    number, time, kind = found.pop("n", None), real(found.pop("t", None)), found.pop("kind")
     known = KINDS.get(kind)
-    return UnknownEvent(kind, found) if known is None else decode_any(known, found)
+    event = decode_any(known, found) if known else UnknownEvent(kind=kind, fields=found)
+    return Entry(stream, number if isinstance(number, int) else -1, time, event)
