@@ -35,7 +35,7 @@ class TimedProgram:
         self.eager: list[bool] = []
         self._is_eager = False
         self.clock = AlternatingClock(lambda: self.now)
-        module = "inductoscope.inside.profiling.alternating_calls._in_eager"
+        module = "inductoscope.inside.profiling.alternating_calls.in_eager"
         monkeypatch.setattr(module, self._in_eager)
         self.result: Any = None
         self.function = self.clock.timed(self._work, "f", place="/x.py:3")

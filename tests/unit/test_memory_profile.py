@@ -265,7 +265,9 @@ def test_results_differ_from_run_to_run_only_if_a_second_run_shows_it(
         alternative.variant.name: (TimedRun(0, 1.0, ()), tried),
         memory_trials.BASE.name: (TimedRun(again.exit_code, 1.0, ()), again.seen),
     }
-    monkeypatch.setattr(memory_trials._MemoryRuns, "_run", lambda self, variant: runs[variant.name])
+    monkeypatch.setattr(
+        memory_trials, "run_traced", lambda command, variant, *more: runs[variant.name]
+    )
     base = (ProcessMemory(1, results=(result(1.0),)),)
     limits = memory_trials.TrialLimits(1, 1.0)
     (found,) = memory_trials.try_alternatives(

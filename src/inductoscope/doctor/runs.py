@@ -28,7 +28,6 @@ from inductoscope.errors import ToolFailure
 from inductoscope.model.entities import Recording
 from inductoscope.model.fold import load
 from inductoscope.profiling.compile_growth import MeasuredGrowth
-from inductoscope.profiling.compile_times import RecordedCosts
 from inductoscope.recording.codec import decode
 from inductoscope.recording.events import CallableCheck, GrowthMeasured
 from inductoscope.recording.layout import CACHE
@@ -285,17 +284,16 @@ SayGrowth = Callable[[str], None]
 def measure_growth(
     command: Sequence[str],
     folder: Path,
-    costs: RecordedCosts,
+    largest: str,
     times: int,
     say: Callable[[str], None],
 ) -> MeasuredGrowth:
-    """The program's largest graph, repeated up to so many times."""
-    largest = max(costs.compiles, key=lambda each: each.nodes)
+    """The graph of one compile, repeated up to so many times."""
     runs = Runs(command, folder, RunLimits(), Listener(say))
-    failure = Failure(SLOW, f"compile {largest.compile} is compiled at several sizes")
-    instructions = Instructions(calls=0, stop_at=largest.compile, failure=failure, grow=times)
-    run = runs.again(instructions, f"running it up to compile {largest.compile}")
+    failure = Failure(SLOW, f"compile {largest} is compiled at several sizes")
+    instructions = Instructions(calls=0, stop_at=largest, failure=failure, grow=times)
+    run = runs.again(instructions, f"running it up to compile {largest}")
     for event in written_events([run.folder], GrowthMeasured.kind):
         return decode(MeasuredGrowth, event["growth"])
     error = "the program did not come to the same compile again"
-    return MeasuredGrowth(largest.compile, "", error=error)
+    return MeasuredGrowth(largest, "", error=error)

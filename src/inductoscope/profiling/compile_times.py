@@ -12,18 +12,13 @@ import re
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from inductoscope.launch.environment import private_cache
 from inductoscope.launch.program import run_recorded
-from inductoscope.model.entities import (
-    Compile,
-    Ending,
-    InductorGraph,
-    NativeCompile,
-    Recording,
-)
+from inductoscope.model.entities import Compile, Ending, InductorGraph, Recording
 from inductoscope.model.fold import load
 from inductoscope.model.join import GraphJoin
 from inductoscope.model.kernels import NativeIndex
@@ -40,6 +35,9 @@ from inductoscope.recording.location import create_recording
 from inductoscope.recording.reader import open_recording
 from inductoscope.torch_facts import stages
 
+# What took time, as the JSON of `profile --compile` has it.
+Row = dict[str, Any]
+
 # --- caches ---------------------------------------------------------------------------------------
 
 # '[hash] name: text', and the name of a setting or of an input in brackets.
@@ -55,24 +53,11 @@ class CacheKey:
     compile: str
     key: str
     fields: tuple[str, ...]
-    process: str = ""
 
 
-@dataclass(frozen=True)
-class CacheUse:
-    """A look-up."""
-
-    cache: str
-    compile: str
-    outcome: str
-    key: str
-    # Why it missed, as far as that is known.
-    why: str = ""
-
-
-def cache_uses(
-    recording: Recording, keys: Sequence[CacheKey], stored: Sequence[CacheKey] = ()
-) -> Iterator[CacheUse]:
+def _cache_uses(
+    recording: Recording, keys: Sequence[CacheKey], stored: Sequence[CacheKey]
+) -> Iterator[Row]:
     """All look-ups of a run; for a graph that was not there, what differs from the nearest key.
 
     `keys` were made in the run, `stored` in the one before it.
@@ -83,7 +68,13 @@ def cache_uses(
             why = use.reason
             if use.outcome == "miss" and use.key in known:
                 why = _why(known[use.key], [k for k in keys if k.key != use.key], stored)
-            yield CacheUse(use.cache, compile_.id, use.outcome, use.key, why)
+            yield {
+                "cache": use.cache,
+                "compile": compile_.id,
+                "outcome": use.outcome,
+                "key": use.key,
+                "why": why,
+            }
 
 
 def _why(key: CacheKey, others: Sequence[CacheKey], stored: Sequence[CacheKey]) -> str:
@@ -101,18 +92,19 @@ def _why(key: CacheKey, others: Sequence[CacheKey], stored: Sequence[CacheKey]) 
 
 def differing_fields(key: CacheKey, other: CacheKey) -> list[str]:
     """The fields of which the hashes differ, or that only one key has, with their values."""
-    own, theirs = _by_name(key), _by_name(other)
+    own, theirs = ({m["name"]: m for m in map(_FIELD.match, k.fields) if m} for k in (key, other))
     found = []
     for name in dict.fromkeys([*own, *theirs]):
         mine, yours = own.get(name), theirs.get(name)
         if mine is None or yours is None:
             found.append(f"{name} (only {'here' if yours is None else 'there'})")
-        elif mine[0] != yours[0]:
-            found.append(f"{name}{_values(mine[1], yours[1])}")
+        elif mine["hash"] != yours["hash"]:
+            found.append(f"{name}{_values(mine['text'], yours['text'])}")
     return found
 
 
 def _values(mine: str, yours: str) -> str:
+    """Both values, from just before where they begin to differ."""
     mine, yours = " ".join(mine.split()), " ".join(yours.split())
     if mine == yours:
         return ""
@@ -122,226 +114,103 @@ def _values(mine: str, yours: str) -> str:
     return f" ({yours[begin:end]} there, {mine[begin:end]} here)"
 
 
-def _by_name(key: CacheKey) -> dict[str, tuple[str, str]]:
-    found = {}
-    for text in key.fields:
-        match = _FIELD.match(text)
-        if match is not None:
-            found[match["name"]] = (match["hash"], match["text"])
-    return found
-
-
 # --- the costs of a recorded run ------------------------------------------------------------------
 
 
-@dataclass
-class TimedStage:
-    """A stage, over all compiles."""
-
-    stage: str
-    own_seconds: float = 0.0
-    total_seconds: float = 0.0
-    entered: int = 0
-
-
-@dataclass
-class TimedPass:
-    """A pass over graphs, whether it changed anything or not."""
-
-    name: str
-    stage: str
-    own_seconds: float = 0.0
-    total_seconds: float = 0.0
-    runs: int = 0
-
-
-@dataclass(frozen=True)
-class TimedNode:
-    """An FX node, and how long it took to lower it."""
-
-    node: str
-    target: str
-    graph: str
-    seconds: float
-    source: str
-
-
-@dataclass(frozen=True)
-class TimedLine:
-    """A line of the program, and how long its nodes took to be lowered."""
-
-    source: str
-    seconds: float
-    nodes: int
-
-
-@dataclass(frozen=True)
-class TimedRound:
-    """A round of fusion."""
-
-    graph: str
-    number: int
-    before: int
-    after: int
-    seconds: float
-
-
-@dataclass(frozen=True)
-class TimedNative:
-    """A call of a native compiler. seconds is None if it never ended."""
-
-    tool: str
-    kernel: str
-    seconds: float | None
-    characters: int
-    process: str
-    failed: bool
-    from_cache: bool
-
-
-@dataclass(frozen=True)
-class TimedCompile:
-    """A compile: how long it took, and what came of it."""
-
-    compile: str
-    process: str
-    function: str
-    place: str
-    outcome: str
-    seconds: float
-    nodes: int
-    # Whether its graphs came out of a cache.
-    from_cache: bool
-
-
-@dataclass(frozen=True)
-class RecordedCosts:
-    """The compile time of one run."""
-
-    seconds: float
-    compiles: tuple[TimedCompile, ...] = ()
-    stages: tuple[TimedStage, ...] = ()
-    passes: tuple[TimedPass, ...] = ()
-    nodes: tuple[TimedNode, ...] = ()
-    lines: tuple[TimedLine, ...] = ()
-    rounds: tuple[TimedRound, ...] = ()
-    natives: tuple[TimedNative, ...] = ()
-    caches: tuple[CacheUse, ...] = ()
-    notes: tuple[str, ...] = ()
-
-    @property
-    def compile_seconds(self) -> float:
-        """Seconds of all compiles together."""
-        return sum(each.seconds for each in self.compiles)
-
-
-def recorded_costs(recording: Recording, earlier: Recording | None = None) -> RecordedCosts:
+def recorded_costs(recording: Recording, earlier: Recording | None = None) -> dict[str, Any]:
     """Where the compile time of a recording went; the slowest of everything first.
 
     `earlier` is the run that has filled the cache, if there was one.
     """
-    events = _read(recording)
-    stored = _read(earlier).keys if earlier is not None else []
-    nodes = sorted(_nodes(recording), key=lambda node: -node.seconds)
-    seconds = recording.ending.seconds if recording.ending is not None else 0.0
-    return RecordedCosts(
-        seconds,
-        tuple(_timed(compile_) for compile_ in recording.compiles),
-        tuple(events.in_order),
-        tuple(sorted(events.passes.values(), key=lambda each: -each.own_seconds)),
-        tuple(nodes),
-        tuple(_lines(nodes)),
-        tuple(sorted(_rounds(recording), key=lambda each: -each.seconds)),
-        tuple(_natives(recording)),
-        tuple(cache_uses(recording, events.keys, stored)),
-        tuple(_notes(recording)),
-    )
+    events = _Events(recording)
+    stored = _Events(earlier).keys if earlier is not None else []
+    nodes = sorted(_nodes(recording), key=_seconds)
+    return {
+        "seconds": recording.ending.seconds if recording.ending is not None else 0.0,
+        "compiles": [_compile(compile_) for compile_ in recording.compiles],
+        "stages": events.in_order,
+        "passes": sorted(events.passes.values(), key=lambda each: -each["own_seconds"]),
+        "nodes": nodes,
+        "lines": _lines(nodes),
+        "rounds": sorted(_rounds(recording), key=_seconds),
+        "natives": sorted(_natives(recording), key=_seconds),
+        "caches": list(_cache_uses(recording, events.keys, stored)),
+        "notes": list(_notes(recording)),
+    }
 
 
-def _timed(compile_: Compile) -> TimedCompile:
+def _seconds(row: Row) -> float:
+    return -(row["seconds"] or 0.0)
+
+
+def _compile(compile_: Compile) -> Row:
     graphs = compile_.inductor
-    return TimedCompile(
-        compile_.id,
-        compile_.process,
-        compile_.function,
-        compile_.place,
-        compile_.outcome,
-        compile_.seconds,
-        sum(len(graph.lowered) for graph in graphs),
-        bool(graphs) and all(graph.cached for graph in graphs),
-    )
+    return {
+        "compile": compile_.id,
+        "process": compile_.process,
+        "function": compile_.function,
+        "place": compile_.place,
+        "outcome": compile_.outcome,
+        "seconds": compile_.seconds,
+        "nodes": sum(len(graph.lowered) for graph in graphs),
+        "from_cache": bool(graphs) and all(graph.cached for graph in graphs),
+    }
 
 
-@dataclass
 class _Events:
     """The costs that only the events themselves tell."""
 
-    stages: dict[str, TimedStage] = field(default_factory=dict)
-    passes: dict[tuple[str, str], TimedPass] = field(default_factory=dict)
-    keys: list[CacheKey] = field(default_factory=list)
-    # By stream: the stages that are being run.
-    open: dict[str, OpenStages] = field(
-        default_factory=lambda: defaultdict(lambda: OpenStages(names_threads=True))
-    )
+    def __init__(self, recording: Recording) -> None:
+        self._stages: dict[str, Row] = {}
+        self.passes: dict[tuple[str, str], Row] = {}
+        self.keys: list[CacheKey] = []
+        # By stream: the stages that are being run.
+        open_ = defaultdict[str, OpenStages](lambda: OpenStages(names_threads=True))
+        for entry in open_recording(Path(recording.path)).entries():
+            event = entry.event
+            if isinstance(event, ProcessStart):
+                open_[entry.stream] = OpenStages(names_threads=event.names_threads)
+            elif isinstance(event, StageStart):
+                open_[entry.stream].enter(entry)  # type: ignore[arg-type]
+            elif isinstance(event, StageEnd):
+                self._leave(open_[entry.stream], entry.time, event)
+            elif isinstance(event, PassesTimed):
+                self._add_passes(event)
+            elif isinstance(event, CacheKeyMade):
+                fields = recording.data(event.payload)
+                texts = tuple(map(str, fields)) if isinstance(fields, list) else ()
+                self.keys.append(CacheKey(event.compile, event.key, texts))
 
-    def leave(self, stream: str, time: float, event: StageEnd) -> None:
-        """A stage has ended."""
-        spent = self.stages.setdefault(event.stage, TimedStage(event.stage))
-        spent.own_seconds += event.seconds
-        spent.entered += 1
-        inside = self.open[stream]
+    def _leave(self, inside: OpenStages, time: float, event: StageEnd) -> None:
+        spent = self._stages.setdefault(
+            event.stage,
+            {"stage": event.stage, "own_seconds": 0.0, "total_seconds": 0.0, "entered": 0},
+        )
+        spent["own_seconds"] += event.seconds
+        spent["entered"] += 1
         ended = inside.leave(event)
         # A stage inside the same stage is part of its total already.
-        again = any(
-            e.event.stage == event.stage and e.event.thread == event.thread for e in inside.all
-        )
+        same = event.stage, event.thread
+        again = any((each.event.stage, each.event.thread) == same for each in inside.all)
         if ended and not again:
-            spent.total_seconds += time - ended[0].time
-        spent.total_seconds = max(spent.total_seconds, spent.own_seconds)
+            spent["total_seconds"] += time - ended[0].time
+        spent["total_seconds"] = max(spent["total_seconds"], spent["own_seconds"])
 
-    def add_passes(self, event: PassesTimed) -> None:
-        """Passes over a graph have run."""
+    def _add_passes(self, event: PassesTimed) -> None:
         for each in event.passes:
-            key = str(each.get("name")), event.stage
-            spent = self.passes.setdefault(key, TimedPass(*key))
-            spent.own_seconds += float(each.get("own") or 0.0)
-            spent.total_seconds += float(each.get("seconds") or 0.0)
-            spent.runs += int(each.get("runs") or 0)
+            name, stage = str(each.get("name")), event.stage
+            nothing = {"own_seconds": 0.0, "total_seconds": 0.0, "runs": 0}
+            new = {"name": name, "stage": stage, **nothing}
+            spent = self.passes.setdefault((name, stage), new)
+            spent["own_seconds"] += float(each.get("own") or 0.0)
+            spent["total_seconds"] += float(each.get("seconds") or 0.0)
+            spent["runs"] += int(each.get("runs") or 0)
 
     @property
-    def in_order(self) -> list[TimedStage]:
+    def in_order(self) -> list[Row]:
         """The stages, as the compiler runs them."""
         order = {name: number for number, name in enumerate(stages.COMPILER_ORDER)}
-        return sorted(self.stages.values(), key=lambda each: order.get(each.stage, len(order)))
-
-
-def _read(recording: Recording) -> _Events:
-    found = _Events()
-    for entry in open_recording(Path(recording.path)).entries():
-        event = entry.event
-        if isinstance(event, ProcessStart):
-            found.open[entry.stream] = OpenStages(names_threads=event.names_threads)
-        elif isinstance(event, StageStart):
-            found.open[entry.stream].enter(entry)  # type: ignore[arg-type]
-        elif isinstance(event, StageEnd):
-            found.leave(entry.stream, entry.time, event)
-        elif isinstance(event, PassesTimed):
-            found.add_passes(event)
-        elif isinstance(event, CacheKeyMade):
-            fields = recording.data(event.payload)
-            texts = tuple(map(str, fields)) if isinstance(fields, list) else ()
-            found.keys.append(CacheKey(event.compile, event.key, texts, entry.stream))
-    return found
-
-
-def _nodes(recording: Recording) -> Iterator[TimedNode]:
-    for compile_, graph in _graphs(recording):
-        final = GraphJoin(recording, compile_, graph).final
-        places = {node.name: str(node.place or "") for node in final.nodes} if final else {}
-        for node in graph.lowered:
-            yield TimedNode(
-                node.node, node.target, graph.key, node.seconds, places.get(node.node, "")
-            )
+        return sorted(self._stages.values(), key=lambda row: order.get(row["stage"], len(order)))
 
 
 def _graphs(recording: Recording) -> Iterator[tuple[Compile, InductorGraph]]:
@@ -350,43 +219,63 @@ def _graphs(recording: Recording) -> Iterator[tuple[Compile, InductorGraph]]:
             yield compile_, graph
 
 
-def _lines(nodes: Iterable[TimedNode]) -> list[TimedLine]:
+def _nodes(recording: Recording) -> Iterator[Row]:
+    for compile_, graph in _graphs(recording):
+        final = GraphJoin(recording, compile_, graph).final
+        places = {node.name: str(node.place or "") for node in final.nodes} if final else {}
+        for node in graph.lowered:
+            yield {
+                "node": node.node,
+                "target": node.target,
+                "graph": graph.key,
+                "seconds": node.seconds,
+                "source": places.get(node.node, ""),
+            }
+
+
+def _lines(nodes: Iterable[Row]) -> list[Row]:
     found: dict[str, list[float]] = {}
     for node in nodes:
-        if node.source:
-            found.setdefault(node.source, []).append(node.seconds)
-    lines = [TimedLine(place, round(sum(each), 6), len(each)) for place, each in found.items()]
-    return sorted(lines, key=lambda line: -line.seconds)
+        if node["source"]:
+            found.setdefault(node["source"], []).append(node["seconds"])
+    lines = [
+        {"source": place, "seconds": round(sum(each), 6), "nodes": len(each)}
+        for place, each in found.items()
+    ]
+    return sorted(lines, key=_seconds)
 
 
-def _rounds(recording: Recording) -> Iterator[TimedRound]:
+def _rounds(recording: Recording) -> Iterator[Row]:
     for _, graph in _graphs(recording):
         for each in graph.rounds:
-            yield TimedRound(graph.key, each.round, each.before, each.after, each.seconds)
+            yield {
+                "graph": graph.key,
+                "number": each.round,
+                "before": each.before,
+                "after": each.after,
+                "seconds": each.seconds,
+            }
 
 
-def _natives(recording: Recording) -> list[TimedNative]:
+def _natives(recording: Recording) -> Iterator[Row]:
     index = NativeIndex(recording)
     names: dict[int, str] = {}
     for _, graph in _graphs(recording):
         for kernel in graph.kernels:
             for native in index.of(kernel):
                 names.setdefault(id(native), kernel.name)
-    found = [_native(recording, each, names.get(id(each), "")) for each in recording.natives]
-    return sorted(found, key=lambda each: -(each.seconds or 0.0))
-
-
-def _native(recording: Recording, native: NativeCompile, kernel: str) -> TimedNative:
-    name = native.kernel or kernel or Path(native.source).name
-    return TimedNative(
-        native.tool,
-        f"{name} ({native.config})" if native.config else name,
-        native.seconds,
-        len(recording.payload(native.payload)) if native.tool == "c++" else 0,
-        native.process,
-        bool(native.error) or bool(native.exit_code),
-        native.cache_hit,
-    )
+    for native in recording.natives:
+        name = native.kernel or names.get(id(native)) or Path(native.source).name
+        is_cpp = native.tool == "c++"
+        yield {
+            "tool": native.tool,
+            "kernel": f"{name} ({native.config})" if native.config else name,
+            "seconds": native.seconds,
+            "characters": len(recording.payload(native.payload)) if is_cpp else 0,
+            "process": native.process,
+            "failed": bool(native.error) or bool(native.exit_code),
+            "from_cache": native.cache_hit,
+        }
 
 
 def _notes(recording: Recording) -> Iterator[str]:
@@ -412,41 +301,21 @@ def _notes(recording: Recording) -> Iterator[str]:
 
 Say = Callable[[str], None]
 
-_WARM = "warm"
-# The program itself and its native compilers keep the cores busy, too.
-_BUSY = 1.5
-
-
-@dataclass(frozen=True)
-class ColdOrWarmRun:
-    """A run, how it ended, and where its compile time went."""
-
-    recording: str
-    ending: Ending
-    costs: RecordedCosts
-
 
 @dataclass(frozen=True)
 class CompileProfile:
-    """Where compile time goes."""
+    """Where compile time goes: each run as JSON has it."""
 
-    cold: ColdOrWarmRun
+    ending: Ending
+    cold: dict[str, Any]
     # None if the cold run failed, or compiled nothing.
-    warm: ColdOrWarmRun | None = None
+    warm: dict[str, Any] | None = None
     growth: MeasuredGrowth | None = None
-    # How many processes wanted a core while it ran, and how many cores there are.
-    load: float = 0.0
-    cores: int = 1
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether other programs took so much of the machine that times say little."""
-        return self.load > _BUSY * self.cores
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing was compiled."""
-        return not self.cold.costs.compiles
+        return not self.cold["compiles"]
 
 
 def profile_compile(
@@ -458,27 +327,22 @@ def profile_compile(
     """
     with tempfile.TemporaryDirectory(prefix="inductoscope-cache-") as cache:
         variables = private_cache(Path(cache))
-        cold = _run(command, folder, variables, stdout)
-        if cold.ending.exit_code != 0 or not cold.costs.compiles:
-            return _with_load(CompileProfile(cold))
+        ending = run_recorded(command, folder, variables=variables, stdout=stdout)
+        recording = load(folder)
+        cold = CompileProfile(ending, _run(recording, ending))
+        if ending.exit_code != 0 or cold.is_empty:
+            return cold
         say("running it again, served from the cache")
-        place = create_recording(list(command), output=folder / _WARM)
+        place = create_recording(list(command), output=folder / "warm")
         with open(os.devnull, "wb") as nowhere:
-            warm = _run(command, place, variables, nowhere.fileno(), earlier=folder)
-    return _with_load(CompileProfile(cold, warm))
+            again = run_recorded(command, place, variables=variables, stdout=nowhere.fileno())
+        return CompileProfile(ending, cold.cold, _run(load(place), again, recording))
 
 
-def _with_load(profile: CompileProfile) -> CompileProfile:
-    return replace(profile, load=round(os.getloadavg()[0], 1), cores=os.cpu_count() or 1)
-
-
-def _run(
-    command: Sequence[str],
-    folder: Path,
-    variables: dict[str, str],
-    stdout: int | None,
-    earlier: Path | None = None,
-) -> ColdOrWarmRun:
-    ending = run_recorded(command, folder, variables=variables, stdout=stdout)
-    before = load(earlier) if earlier is not None else None
-    return ColdOrWarmRun(str(folder), ending, recorded_costs(load(folder), before))
+def _run(recording: Recording, ending: Ending, earlier: Recording | None = None) -> dict[str, Any]:
+    return {
+        "recording": str(recording.path),
+        "exit_code": ending.exit_code,
+        "compile_seconds": round(sum(each.seconds for each in recording.compiles), 6),
+        **recorded_costs(recording, earlier),
+    }

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from inductoscope.model.entities import Compile, InductorGraph, Recording
 from inductoscope.model.fx import FxGraph, FxNode, read_graph
 from inductoscope.model.join import GraphJoin
-from inductoscope.model.memory import GraphMemory, Room, read_memory
+from inductoscope.model.memory import read_memory
 from inductoscope.profiling.memory_trace import (
     GRADIENT,
     HELD,
@@ -27,17 +27,16 @@ from inductoscope.profiling.memory_trace import (
     WrapperCall,
 )
 from inductoscope.torch_facts.index_expressions import number_of, numbers_of, type_width
-from inductoscope.torch_facts.python_wrappers import GraphPlan, extent, plan_of
+from inductoscope.torch_facts.python_wrappers import MissedReuse, extent, plan_of
 
 # The profiler's clock and ours agree within this.
 _CLOCKS_APART = 50_000
 
 
-@dataclass(frozen=True)
+@dataclass
 class Block:
     """One allocation. Times are nanoseconds from the beginning of the step."""
 
-    number: int
     address: int
     bytes: int
     # None: it was there before the step began, or is there after it has ended.
@@ -45,11 +44,12 @@ class Block:
     end: int | None = None
     # The operation of torch in which it was allocated.
     operation: str = ""
-    # Every name that it had in turn: a buffer may take over the memory of another.
-    names: tuple[NamedMemory, ...] = ()
     # What holds it before the step, and after it.
     before: HeldMemory | None = None
     after: HeldMemory | None = None
+    # Every name that it had in turn: a buffer may take over the memory of another.
+    names: list[NamedMemory] = field(default_factory=list)
+    number: int = 0
 
     def is_there(self, at: int) -> bool:
         """Whether it is in use at this time."""
@@ -62,7 +62,7 @@ class DeviceSteps:
 
     device: str
     step: TracedStep
-    blocks: tuple[Block, ...]
+    blocks: Sequence[Block]
     # Bytes at the beginning, and of these the bytes of blocks that are not known one by one.
     base: int
     unknown: int
@@ -71,19 +71,29 @@ class DeviceSteps:
     peak_at: int
 
     @property
-    def at_peak(self) -> tuple[Block, ...]:
+    def at_peak(self) -> Sequence[Block]:
         """The blocks in use at the peak, the largest first."""
         found = [block for block in self.blocks if block.is_there(self.peak_at)]
-        return tuple(sorted(found, key=lambda block: -block.bytes))
+        return sorted(found, key=lambda block: -block.bytes)
+
+    @property
+    def timeline(self) -> list[tuple[int, int, int]]:
+        """Every change in the order of time: when, the number of the block, bytes more or less."""
+        return sorted(
+            (at, block.number, sign * block.bytes)
+            for block in self.blocks
+            for at, sign in ((block.begin, 1), (block.end, -1))
+            if at is not None
+        )
 
 
-def devices_of(step: TracedStep) -> tuple[DeviceSteps, ...]:
+def devices_of(step: TracedStep) -> list[DeviceSteps]:
     """The memory of each device in a step; that with most named memory comes first."""
     by_device: dict[str, list[AllocationEvent]] = {}
     for event in step.events:
         by_device.setdefault(event.device, []).append(event)
     found = [_device(step, device, events) for device, events in by_device.items()]
-    return tuple(sorted(found, key=_named_bytes, reverse=True))
+    return sorted(found, key=_named_bytes, reverse=True)
 
 
 def _named_bytes(device: DeviceSteps) -> tuple[int, int]:
@@ -91,92 +101,52 @@ def _named_bytes(device: DeviceSteps) -> tuple[int, int]:
     return named, device.peak
 
 
-@dataclass
-class _Lives:
-    """The blocks of a device, as far as they have been followed."""
-
-    finished: list[Block] = field(default_factory=list)
-    open: dict[int, Block] = field(default_factory=dict)
-
-    def allocated(self, event: AllocationEvent, at: int) -> None:
-        """Memory is handed out; what was at its address must have gone unseen."""
-        self.freed(event.address, -1, at)
-        block = Block(0, event.address, event.bytes, at, operation=event.operation)
-        self.open[event.address] = block
-
-    def freed(self, address: int, size: int, at: int) -> None:
-        """Memory is given back; what was never seen was there before the step."""
-        block = self.open.pop(address, None)
-        if block is None and size >= 0:
-            block = Block(0, address, size)
-        if block is not None:
-            self.finished.append(replace(block, end=at))
-
-
 def _device(step: TracedStep, device: str, events: Sequence[AllocationEvent]) -> DeviceSteps:
-    lives = _Lives()
-    held = [block for block in step.before if block.device == device]
-    for block in held:
-        lives.open[block.address] = Block(0, block.address, block.bytes, before=block)
+    held = [each for each in step.before if each.device == device]
+    in_use = {each.address: Block(each.address, each.bytes, before=each) for each in held}
+    blocks = list(in_use.values())
     base = now = peak = step.bytes_before(events[0])
     peak_at = 0
     for event in events:
         at = max(0, event.at - step.begin)
         now += event.bytes
+        block = in_use.pop(event.address, None)
+        if block is None and event.bytes <= 0:
+            # What is freed and was never seen was there before the step.
+            block = Block(event.address, -event.bytes)
+            blocks.append(block)
+        if block is not None:
+            block.end = at  # Of a block that is allocated over, the free was not seen.
         if event.bytes > 0:
-            lives.allocated(event, at)
-        else:
-            lives.freed(event.address, -event.bytes, at)
+            block = Block(event.address, event.bytes, at, operation=event.operation)
+            in_use[event.address] = block
+            blocks.append(block)
         if now > peak:
             peak, peak_at = now, at
-    every = sorted([*lives.finished, *lives.open.values()], key=lambda block: block.begin or -1)
-    numbered = [replace(block, number=number) for number, block in enumerate(every)]
-    named = tuple(_with_holders(_with_names(numbered, step), step, device))
-    known = sum(block.bytes for block in named if block.begin is None)
-    return DeviceSteps(device, step, named, base, max(0, base - known), peak, peak_at)
+    after = {each.address: each for each in step.after if each.device == device}
+    for address, block in in_use.items():
+        block.after = after.get(address)
+    blocks.sort(key=lambda block: block.begin or -1)
+    for number, block in enumerate(blocks):
+        block.number = number
+    _note_names(blocks, step)
+    known = sum(block.bytes for block in blocks if block.begin is None)
+    return DeviceSteps(device, step, blocks, base, max(0, base - known), peak, peak_at)
 
 
-def _with_names(blocks: Sequence[Block], step: TracedStep) -> list[Block]:
-    """Each block with the names that its address had while it was in use."""
+def _note_names(blocks: Sequence[Block], step: TracedStep) -> None:
+    """Give each block the names that its address had while it was in use."""
     by_address: dict[int, list[Block]] = {}
     for block in blocks:
         by_address.setdefault(block.address, []).append(block)
-    names: dict[int, list[NamedMemory]] = {}
     for note in step.names:
-        found = _at(by_address.get(note.address, ()), note.at - step.begin)
-        if found is not None:
-            names.setdefault(found.number, []).append(note)
-    return [replace(block, names=tuple(names.get(block.number, ()))) for block in blocks]
-
-
-def _at(blocks: Sequence[Block], at: int) -> Block | None:
-    """The block at an address at some time: the last one that was allocated before it."""
-    begins = [-1 if block.begin is None else block.begin for block in blocks]
-    place = bisect_right(begins, at + _CLOCKS_APART) - 1
-    if place > 0 and begins[place] > at and _is_just_freed(blocks[place - 1], at):
-        place -= 1
-    return blocks[place] if place >= 0 else None
-
-
-def _is_just_freed(block: Block, at: int) -> bool:
-    return block.end is not None and block.end > at
-
-
-def _with_holders(blocks: Sequence[Block], step: TracedStep, device: str) -> Iterator[Block]:
-    after = {block.address: block for block in step.after if block.device == device}
-    for block in blocks:
-        yield replace(block, after=after.get(block.address) if block.end is None else None)
-
-
-def timeline(device: DeviceSteps) -> list[tuple[int, int, int]]:
-    """Every change in the order of time: when, the number of the block, bytes gained or lost."""
-    changes = [
-        (at, block.number, sign * block.bytes)
-        for block in device.blocks
-        for at, sign in ((block.begin, 1), (block.end, -1))
-        if at is not None
-    ]
-    return sorted(changes)
+        same, at = by_address.get(note.address, []), note.at - step.begin
+        begins = [-1 if block.begin is None else block.begin for block in same]
+        place = bisect_right(begins, at + _CLOCKS_APART) - 1
+        if place > 0 and begins[place] > at and (same[place - 1].end or 0) > at:
+            place -= 1  # The one before is still in use, by both clocks.
+        if place >= 0:
+            same[place].names.append(note)
 
 
 # --- labels ---------------------------------------------------------------------------------------
@@ -200,94 +170,85 @@ class BlockLabel:
     source: str = ""
 
 
-@dataclass(frozen=True)
-class RecomputedNode:
-    """An operation of the forward pass that the backward pass computes again."""
-
-    node: str
-    operation: str
-    source: str
-
-
 class LabelledGraph:
     """A recorded graph, looked up by the names in its wrapper."""
 
     def __init__(self, recording: Recording, compile_: Compile, graph: InductorGraph) -> None:
         self.recording, self.compile, self.graph = recording, compile_, graph
+        self.title = f"{compile_.function} {compile_.id} {graph.phase}".strip()
+        self.is_backward = graph.phase == BACKWARD
         self._join = GraphJoin(recording, compile_, graph)
+        self._memory = read_memory(recording, compile_, graph)
 
     @property
-    def title(self) -> str:
-        """The compile and the phase, as other views name it."""
-        return f"{self.compile.function} {self.compile.id} {self.graph.phase}".strip()
-
-    @cached_property
     def text(self) -> str:
         """The wrapper."""
         return self.recording.payload(self.graph.wrapper)
 
     @cached_property
-    def memory(self) -> GraphMemory:
-        """The room of every buffer."""
-        return read_memory(self.recording, self.compile, self.graph)
-
-    @cached_property
     def hints(self) -> Mapping[str, int]:
         """The sizes that the graph was compiled with."""
-        return self.memory.hints
+        return self._memory.hints
 
     @cached_property
     def _nodes(self) -> Mapping[str, FxNode]:
         return {node.name: node for node in self._join.final.nodes} if self._join.final else {}
 
     @cached_property
-    def _origins(self) -> Mapping[str, str]:
-        """The FX node whose value a buffer holds."""
+    def _buffers(self) -> Mapping[str, tuple[str, str]]:
+        """The FX node whose value a buffer holds, and its type."""
         return {
-            buffer.name: buffer.origin or next(iter(leaf.origins), "")
+            buffer.name: (buffer.origin or next(iter(leaf.origins), ""), buffer.dtype)
             for scheduled in (*self._join.before, *self._join.after)
             for leaf in scheduled.leaves
             for buffer in leaf.buffers
         }
 
-    @cached_property
-    def _dtypes(self) -> Mapping[str, str]:
-        found = {
-            buffer.name: buffer.dtype
-            for scheduled in self._join.after
-            for leaf in scheduled.leaves
-            for buffer in leaf.buffers
-        }
-        inputs = {
-            name: str(node.value.get("dtype", ""))
-            for name, node in self._nodes.items()
-            if node.op == "placeholder" and isinstance(node.value, dict)
-        }
-        return {**inputs, **found}
-
     def node_of(self, name: str) -> FxNode | None:
         """The FX node that a variable of the wrapper stands for."""
-        return self._nodes.get(self._origins.get(name, name))
+        return self._nodes.get(self._buffers.get(name, (name, ""))[0])
+
+    def _dtype(self, name: str) -> str:
+        if name in self._buffers:
+            return self._buffers[name][1]
+        node = self._nodes.get(name)
+        value = node.value if node is not None and node.op == "placeholder" else None
+        return str(value.get("dtype", "")) if isinstance(value, dict) else ""
 
     def bytes_of(self, name: str, sizes: Mapping[str, int]) -> int | None:
         """The bytes of a variable of the wrapper; None where they are not known."""
-        room = self.memory.rooms.get(name)
+        room = self._memory.rooms.get(name)
         if room is None:
             return None
         if room.same_as or room.inside:
             return 0
-        return self._room_bytes(room, self._dtypes.get(name, ""), sizes)
-
-    def _room_bytes(self, room: Room, dtype: str, sizes: Mapping[str, int]) -> int | None:
         values = {**self.hints, **sizes}
         whole = number_of(room.bytes, values) if room.bytes else None
         if whole is not None:
             return whole
-        itemsize = room.itemsize or type_width(dtype)
+        itemsize = room.itemsize or type_width(self._dtype(name))
         size, stride = (numbers_of(texts, values) for texts in (room.size, room.stride))
         if itemsize is None or size is None or stride is None:
             return None
         return extent(size, stride) * itemsize
+
+    def recomputed(self) -> Iterator[dict[str, str]]:
+        """Operations of AOTAutograd's forward graph that are in its backward graph, too."""
+        forward, backward = map(self._aot_graph, ("aot-forward", "aot-backward"))
+        if forward is None or backward is None:
+            return
+        made = {node.name: node.target for node in forward.calls}
+        for node in backward.calls:
+            if made.get(node.name) == node.target:
+                yield {"node": node.name, "operation": node.operation, "source": _place(node)}
+
+    def _aot_graph(self, stage: str) -> FxGraph | None:
+        found = [item.payload for item in self.compile.graphs if item.stage == stage]
+        return read_graph(self.recording, found[-1]) if found else None
+
+
+def _place(node: FxNode) -> str:
+    return f"{node.place.file}:{node.place.line}" if node.place else ""
 
 
 def recorded_graphs(recording: Recording) -> dict[str, LabelledGraph]:
@@ -303,104 +264,64 @@ def recorded_graphs(recording: Recording) -> dict[str, LabelledGraph]:
 class BlockLabels:
     """Says of the blocks of a step what they are."""
 
-    def __init__(self, device: DeviceSteps, graphs: Mapping[str, LabelledGraph]) -> None:
-        self._graphs = graphs
-        self._calls = device.step.calls
-        self._begin = device.step.begin
+    def __init__(self, step: TracedStep, graphs: Mapping[str, LabelledGraph]) -> None:
+        self._step, self._graphs = step, graphs
 
     def label(self, block: Block) -> BlockLabel:
         """The label of a block: by its holder before, its name in a graph, else its operation."""
-        if block.before is not None and block.before.kind != HELD:
-            return self._held(block, block.before.kind, block.before.name)
-        named = [note for note in block.names if note.graph]
-        if named and self._is_made_in_graph(block, named[0]):
-            return self._of_graph(block, named)
-        if block.after is not None and block.after.kind not in (HELD, INPUT):
-            return self._held(block, block.after.kind, block.after.name)
-        if block.begin is None:
-            return BlockLabel(HELD, block.before.name if block.before else "")
-        notes = [note for note in block.names if not note.graph]
-        if notes:
-            first = notes[0]
-            return BlockLabel(EAGER, "", "", first.name, first.place)
-        call = self._call_around(block.begin + self._begin)
-        if call is not None:
-            graph = self._graphs.get(call.graph)
-            return BlockLabel(LIBRARY, "", graph.title if graph else "", block.operation)
-        return BlockLabel(EAGER, named[0].name if named else "", "", block.operation)
+        before, after = block.before, block.after
+        if before is not None and before.kind != HELD:
+            return BlockLabel(before.kind, before.name, operation=block.operation)
+        begin = None if block.begin is None else block.begin + self._step.begin
+        maker = self._call_at(block.names[0]) if block.names else None
+        # A graph that began later was given it.
+        if maker is not None and begin is not None and begin >= maker.begin:
+            return self._of_graph(block, maker)
+        if after is not None and after.kind not in (HELD, INPUT):
+            return BlockLabel(after.kind, after.name, operation=block.operation)
+        if begin is None:
+            return BlockLabel(HELD, before.name if before else "")
+        for call in self._step.calls:
+            if call.begin <= begin < call.end:
+                graph = self._graphs.get(call.graph)
+                title = graph.title if graph else ""
+                return BlockLabel(LIBRARY, graph=title, operation=block.operation)
+        name = block.names[0].name if block.names else ""
+        return BlockLabel(EAGER, name, operation=block.operation)
 
-    def _is_made_in_graph(self, block: Block, first: NamedMemory) -> bool:
-        """Whether a graph allocated it, rather than being given it."""
-        call = self._call_at(first)
-        return (
-            block.begin is not None
-            and call is not None
-            and (block.begin + self._begin >= call.begin)
-        )
-
-    def _call_around(self, at: int) -> WrapperCall | None:
-        """The call of a wrapper that runs at this time."""
-        running = (call for call in self._calls if call.begin <= at < call.end)
-        return next(running, None)
-
-    def _held(self, block: Block, kind: str, name: str) -> BlockLabel:
-        return BlockLabel(kind, name, "", block.operation)
-
-    def _of_graph(self, block: Block, named: Sequence[NamedMemory]) -> BlockLabel:
+    def _of_graph(self, block: Block, maker: WrapperCall) -> BlockLabel:
         """The first name says who made it; the last one what it is now."""
-        first = named[0]
-        graph = self._graphs.get(first.graph)
-        node = graph.node_of(first.name) if graph else None
-        place = node.place if node else None
+        name, graph = block.names[0].name, self._graphs.get(maker.graph)
+        node = graph.node_of(name) if graph else None
         return BlockLabel(
-            self._kind(block, first, named),
-            first.name,
+            self._kind(block, maker),
+            name,
             graph.title if graph else "",
             node.operation if node else block.operation,
-            f"{place.file}:{place.line}" if place else "",
+            _place(node) if node else "",
         )
 
-    def _kind(self, block: Block, first: NamedMemory, named: Sequence[NamedMemory]) -> str:
-        made_by = self._call_at(first)
-        maker = self._graphs.get(first.graph)
-        is_backward = maker is not None and maker.graph.phase == BACKWARD
-        if made_by is None or block.address not in made_by.returned:
+    def _kind(self, block: Block, maker: WrapperCall) -> str:
+        if block.address not in maker.returned:
             return TEMPORARY
-        if block.end is not None and block.end + self._begin < made_by.end:
+        if block.end is not None and block.end + self._step.begin < maker.end:
             return TEMPORARY  # Its address was used again by the one that is returned.
-        if is_backward:
+        if self._is_backward(maker.graph):
             return GRADIENT
-        later = (self._graphs.get(note.graph) for note in named if note.graph != first.graph)
-        is_saved = any(graph is not None and graph.graph.phase == BACKWARD for graph in later)
-        return SAVED if is_saved else OUTPUT
+        later = {note.graph for note in block.names} - {maker.graph}
+        return SAVED if any(map(self._is_backward, later)) else OUTPUT
+
+    def _is_backward(self, graph: str) -> bool:
+        return graph in self._graphs and self._graphs[graph].is_backward
 
     def _call_at(self, note: NamedMemory) -> WrapperCall | None:
         """The call of a wrapper in which a name was noted."""
         found = [
             call
-            for call in self._calls
+            for call in self._step.calls
             if call.graph == note.graph and call.begin <= note.at <= (call.end or note.at)
         ]
         return found[-1] if found else None
-
-
-def recomputed_nodes(graph: LabelledGraph) -> Iterator[RecomputedNode]:
-    """Operations that are in the forward graph of AOTAutograd and in its backward graph, too."""
-    forward, backward = (_aot_graph(graph, stage) for stage in ("aot-forward", "aot-backward"))
-    if forward is None or backward is None:
-        return
-    made = {node.name: node.target for node in forward.calls}
-    for node in backward.calls:
-        if made.get(node.name) == node.target:
-            place = node.place
-            yield RecomputedNode(
-                node.name, node.operation, f"{place.file}:{place.line}" if place else ""
-            )
-
-
-def _aot_graph(graph: LabelledGraph, stage: str) -> FxGraph | None:
-    found = [item.payload for item in graph.compile.graphs if item.stage == stage]
-    return read_graph(graph.recording, found[-1]) if found else None
 
 
 # --- the profile of a run -------------------------------------------------------------------------
@@ -423,7 +344,7 @@ class PlannedCall:
     measured: int
     # Bytes at that moment which libraries allocated for themselves: no plan knows of them.
     of_libraries: int = 0
-    plan: GraphPlan | None = None
+    missed: tuple[MissedReuse, ...] = ()
 
     @property
     def agrees(self) -> bool:
@@ -440,10 +361,11 @@ class StepProfile:
 
     device: DeviceSteps
     labels: Mapping[int, BlockLabel]
-    calls: tuple[PlannedCall, ...] = ()
-    recomputed: tuple[RecomputedNode, ...] = ()
+    calls: tuple[PlannedCall, ...]
+    # Operations of the forward pass that the backward pass computes again.
+    recomputed: tuple[Mapping[str, str], ...]
     # The peaks of all steps that were traced, by the number of the call.
-    peaks: Mapping[int, int] | None = None
+    peaks: Mapping[int, int]
 
     @property
     def step(self) -> TracedStep:
@@ -458,13 +380,13 @@ class StepProfile:
     @property
     def varies(self) -> bool:
         """Whether steps of this function differ by more than a hundredth in their peaks."""
-        found = (self.peaks or {}).values()
+        found = self.peaks.values()
         return bool(found) and max(found) > 1.01 * min(found)
 
-    def bytes_at_peak(self, kind: str) -> int:
-        """Bytes of one kind at the peak."""
+    def bytes_at_peak(self, *kinds: str) -> int:
+        """Bytes of these kinds at the peak."""
         blocks = self.device.at_peak
-        return sum(block.bytes for block in blocks if self.labels[block.number].kind == kind)
+        return sum(block.bytes for block in blocks if self.labels[block.number].kind in kinds)
 
 
 def profiles_of(
@@ -484,20 +406,18 @@ def profiles_of(
 def _profile(
     step: TracedStep, process: ProcessMemory, graphs: Mapping[str, LabelledGraph]
 ) -> StepProfile:
-    device = devices_of(step)[0]
-    labels = BlockLabels(device, graphs)
-    calls = tuple(_planned(device, call, graphs.get(call.graph)) for call in step.calls)
-    backward = [
-        graphs[call.graph]
-        for call in step.calls
-        if call.graph in graphs and graphs[call.graph].graph.phase == BACKWARD
-    ]
-    again = {id(graph): graph for graph in backward}.values()
+    device, labels = devices_of(step)[0], BlockLabels(step, graphs)
+    called = dict.fromkeys(call.graph for call in step.calls if call.graph in graphs)
     return StepProfile(
         device,
         {block.number: labels.label(block) for block in device.blocks},
-        calls,
-        tuple(node for graph in again for node in recomputed_nodes(graph)),
+        tuple(_planned(device, call, graphs.get(call.graph)) for call in step.calls),
+        tuple(
+            node
+            for graph in called
+            if graphs[graph].is_backward
+            for node in graphs[graph].recomputed()
+        ),
         peaks_of([process], step.function, device.device),
     )
 
@@ -517,13 +437,9 @@ def _planned(device: DeviceSteps, call: WrapperCall, graph: LabelledGraph | None
     end = (call.end or device.step.end) - device.step.begin
     plan = None
     if graph is not None:
+        values = {**graph.hints, **call.sizes}
         own = frozenset(_owned_inputs(device, call))
-        plan = plan_of(
-            graph.text,
-            {**graph.hints, **call.sizes},
-            lambda name: graph.bytes_of(name, call.sizes),
-            own,
-        )
+        plan = plan_of(graph.text, values, lambda name: graph.bytes_of(name, call.sizes), own)
     return PlannedCall(
         graph.title if graph else call.graph,
         graph.graph.phase if graph else "",
@@ -531,7 +447,7 @@ def _planned(device: DeviceSteps, call: WrapperCall, graph: LabelledGraph | None
         end / 1e9,
         plan.peak if plan is not None and not plan.unknown else None,
         *_measured(device, begin, end),
-        plan,
+        plan.missed if plan is not None else (),
     )
 
 
@@ -539,23 +455,17 @@ def _owned_inputs(device: DeviceSteps, call: WrapperCall) -> Iterator[str]:
     """Inputs of a call whose memory is free when it ends: nobody but the graph held them."""
     begin, end = call.begin - device.step.begin, call.end - device.step.begin
     for block in device.blocks:
-        if _is_given_and_freed(block, begin, end):
-            yield from (
-                note.name
-                for note in block.names
-                if note.graph == call.graph and call.begin <= note.at <= call.end
-            )
-
-
-def _is_given_and_freed(block: Block, begin: int, end: int) -> bool:
-    is_given = block.begin is None or block.begin < begin
-    return is_given and block.end is not None and begin < block.end < end
+        is_given = block.begin is None or block.begin < begin
+        if is_given and block.end is not None and begin < block.end < end:
+            for note in block.names:
+                if note.graph == call.graph and call.begin <= note.at <= call.end:
+                    yield note.name
 
 
 def _measured(device: DeviceSteps, begin: int, end: int) -> tuple[int, int]:
     """Bytes above those at the beginning of a call, at its highest, and those of libraries."""
     now = peak = libraries = of_libraries = 0
-    for at, number, change in timeline(device):
+    for at, number, change in device.timeline:
         if not begin <= at < end:
             continue
         block = device.blocks[number]

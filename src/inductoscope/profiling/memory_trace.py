@@ -37,10 +37,8 @@ class NamedMemory:
     address: int
     bytes: int
     name: str
-    # The wrapper whose variable it is; empty for an operation in eager.
-    graph: str = ""
-    # For an operation in eager: the user's line.
-    place: str = ""
+    # The wrapper whose variable it is.
+    graph: str
 
 
 @dataclass(frozen=True)

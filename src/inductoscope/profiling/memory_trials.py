@@ -1,8 +1,7 @@
 """Runs a program to see where its memory goes: compiled, in eager, and with what may need less.
 
-Ways that may need less memory are proposed each for a reason, by the functions in `ALTERNATIVES`.
-Each is tried in its own process; one that lowers the peak and gives the same results is then timed
-in turns with the program as it is.
+Ways that may need less memory are proposed each for a reason. Each is tried in its own process; one
+that lowers the peak and gives the same results is then timed in turns with the program as it is.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from inductoscope.launch.environment import PartName
 from inductoscope.launch.program import run_recorded
 from inductoscope.model.entities import Ending, Recording
 from inductoscope.model.fold import load
@@ -36,6 +36,8 @@ from inductoscope.profiling.timings import FOLDER, read_measured
 from inductoscope.profiling.turns import (
     TimedRun,
     Variant,
+    VariantRuns,
+    cache_of,
     calls_to_compare,
     run_in_turns,
     run_once,
@@ -57,55 +59,33 @@ class Alternative:
     why: str
 
 
-Proposer = Callable[[StepProfile, Mapping[str, str]], Iterator[Alternative]]
-
-
 def alternatives_for(profile: StepProfile, settings: Mapping[str, str]) -> tuple[Alternative, ...]:
     """The ways that are worth a trial; `settings` are those that the program itself has set."""
-    return tuple(found for propose in ALTERNATIVES for found in propose(profile, settings))
+    return tuple(_alternatives(profile, settings))
 
 
-def _is_worth_it(profile: StepProfile, *kinds: str) -> bool:
-    there = sum(profile.bytes_at_peak(kind) for kind in kinds)
-    return there >= max(_LEAST_BYTES, _LEAST_SHARE * profile.device.peak)
+def _alternatives(profile: StepProfile, settings: Mapping[str, str]) -> Iterator[Alternative]:
+    def is_worth_it(*kinds: str) -> bool:
+        least = max(_LEAST_BYTES, _LEAST_SHARE * profile.device.peak)
+        return profile.bytes_at_peak(*kinds) >= least
 
-
-def _recompute(profile: StepProfile, settings: Mapping[str, str]) -> Iterator[Alternative]:
-    """Save less for the backward pass, and compute it again there."""
-    if not profile.has_backward or not _is_worth_it(profile, SAVED):
-        return
-    why = "the partitioner saves tensors for the backward pass that can be computed again"
-    config = "torch._functorch.config"
-    for name, value in (
-        *(("activation_memory_budget", budget) for budget in _BUDGETS),
-        ("aggressive_recomputation", True),
-    ):
-        change = f"{config}.{name} = {value}"
-        yield Alternative(Variant(change, code=f"import {config}\n{change}"), why)
-
-
-def _reuse(profile: StepProfile, settings: Mapping[str, str]) -> Iterator[Alternative]:
-    """Use memory again, where the program has switched that off."""
-    if not _is_worth_it(profile, TEMPORARY, OUTPUT, SAVED):
-        return
-    for name in ("allow_buffer_reuse", "inplace_buffers", "reorder_for_peak_memory"):
-        if settings.get(f"{_CONFIG}.{name}") == "False":
-            change = f"{_CONFIG}.{name} = True"
-            why = "the program has switched it off"
-            yield Alternative(Variant(change, code=overruling({name: True})), why)
-
-
-def _plan(profile: StepProfile, settings: Mapping[str, str]) -> Iterator[Alternative]:
-    """Place temporaries otherwise."""
-    if not _is_worth_it(profile, TEMPORARY):
-        return
-    for name, value in (("memory_planning", True), ("reorder_for_peak_memory", False)):
-        if f"{_CONFIG}.{name}" not in settings:
-            change = f"{_CONFIG}.{name} = {value}"
-            yield Alternative(Variant(change, {name: value}), "temporaries are alive at the peak")
-
-
-ALTERNATIVES: tuple[Proposer, ...] = (_recompute, _reuse, _plan)
+    if profile.has_backward and is_worth_it(SAVED):
+        why = "the partitioner saves tensors for the backward pass that can be computed again"
+        budgets = [f"activation_memory_budget = {budget}" for budget in _BUDGETS]
+        for text in (*budgets, "aggressive_recomputation = True"):
+            change = f"torch._functorch.config.{text}"
+            code = f"import torch._functorch.config\n{change}"
+            yield Alternative(Variant(change, code=code), why)
+    if is_worth_it(TEMPORARY, OUTPUT, SAVED):
+        for name in ("allow_buffer_reuse", "inplace_buffers", "reorder_for_peak_memory"):
+            if settings.get(f"{_CONFIG}.{name}") == "False":
+                variant = Variant(f"{_CONFIG}.{name} = True", code=overruling({name: True}))
+                yield Alternative(variant, "the program has switched it off")
+    if is_worth_it(TEMPORARY):
+        for name, value in (("memory_planning", True), ("reorder_for_peak_memory", False)):
+            if f"{_CONFIG}.{name}" not in settings:
+                variant = Variant(f"{_CONFIG}.{name} = {value}", {name: value})
+                yield Alternative(variant, "temporaries are alive at the peak")
 
 
 # --- the results of two runs ----------------------------------------------------------------------
@@ -229,96 +209,78 @@ def try_alternatives(
     say: Say,
 ) -> tuple[MemoryTrial, ...]:
     """Measure each way, then time those that need less; the lowest peak comes first."""
-    runs = _MemoryRuns(command, folder, limits, say)
-    trials = [runs.measure(alternative, profile, base) for alternative in alternatives]
+
+    def run(variant: Variant) -> tuple[TimedRun, tuple[ProcessMemory, ...]]:
+        say(f"{variant.name}: measuring memory")
+        return run_traced(command, variant, folder, limits.seconds)
+
+    trials = [_tried(each, profile, base, *run(each.variant)) for each in alternatives]
     if any(trial.results and trial.results.different for trial in trials):
-        why = runs.why_results_say_nothing(base)
+        why = _why_results_say_nothing(base, *run(BASE))
         # Results that judge nothing are not shown as if they did.
         unjudged = [replace(t, error=t.error or why, results=None) for t in trials]
         trials = unjudged if why else trials
-    trials = runs.time(trials)
+    chosen = _worth_timing(trials)
+    if chosen:
+        variants = [BASE, *(trial.alternative.variant for trial in chosen)]
+        turns, seconds = limits.turns, limits.seconds
+        done = run_in_turns(command, variants, folder, turns=turns, seconds=seconds, say=say)
+        trials = [_timed(trial, done) for trial in trials]
     return tuple(sorted(trials, key=lambda trial: (not trial.is_lower, trial.ratio)))
 
 
-class _MemoryRuns:
-    """Runs of the program with its memory traced, each with a cache of its own."""
+def run_traced(
+    command: Sequence[str],
+    variant: Variant,
+    folder: Path,
+    seconds: float,
+    profiler: PartName = "memory",
+) -> tuple[TimedRun, tuple[ProcessMemory, ...]]:
+    """Run the program once with its memory traced."""
+    quiet, cache = replace(variant, variables=QUIET), cache_of(folder, variant)
+    place = folder / f"{cache.name}-{profiler}"
+    run = run_once(command, quiet, place, cache=cache, seconds=seconds, profiler=profiler)
+    return run, read_measured(ProcessMemory, place / FOLDER)
 
-    def __init__(self, command: Sequence[str], folder: Path, limits: TrialLimits, say: Say) -> None:
-        self._command, self._folder, self._limits, self._say = command, folder, limits, say
-        self._caches: dict[str, Path] = {}
 
-    def _run(self, variant: Variant) -> tuple[TimedRun, tuple[ProcessMemory, ...]]:
-        self._say(f"{variant.name}: measuring memory")
-        number = len(self._caches)
-        place, cache = self._folder / f"memory-{number}", self._folder / f"memory-cache-{number}"
-        self._caches[variant.name] = cache
-        quiet = replace(variant, variables={**QUIET, **variant.variables})
-        seconds = self._limits.seconds
-        run = run_once(self._command, quiet, place, cache=cache, seconds=seconds, profiler="memory")
-        return run, read_measured(ProcessMemory, place / FOLDER)
+def _tried(
+    alternative: Alternative,
+    profile: StepProfile,
+    base: Sequence[ProcessMemory],
+    run: TimedRun,
+    seen: Sequence[ProcessMemory],
+) -> MemoryTrial:
+    trial = MemoryTrial(alternative, base=profile.device.peak)
+    if run.not_applied:
+        return replace(trial, error=f"could not be applied: {run.not_applied}")
+    if run.failure:
+        return replace(trial, error=f"with it the program {run.failure}")
+    peaks = peaks_of(seen, profile.step.function, profile.device.device)
+    if not peaks:
+        return replace(trial, error="no step of the same function was traced")
+    like = {number: peaks[number] for number in peaks if number in profile.peaks} or peaks
+    return replace(
+        trial,
+        peak=peaks.get(profile.step.number, max(like.values())),
+        peaks=tuple(like.values()),
+        results=compare_results(_results(base), _results(seen)),
+    )
 
-    def measure(
-        self, alternative: Alternative, profile: StepProfile, base: Sequence[ProcessMemory]
-    ) -> MemoryTrial:
-        """Run the program once with this way."""
-        run, seen = self._run(alternative.variant)
-        trial = MemoryTrial(alternative, base=profile.device.peak)
-        if run.not_applied:
-            return replace(trial, error=f"could not be applied: {run.not_applied}")
-        if run.failure:
-            return replace(trial, error=f"with it the program {run.failure}")
-        peaks = peaks_of(seen, profile.step.function, profile.device.device)
-        if not peaks:
-            return replace(trial, error="no step of the same function was traced")
-        like = {n: peaks[n] for n in peaks if n in (profile.peaks or {})} or peaks
-        return replace(
-            trial,
-            peak=peaks.get(profile.step.number, max(like.values())),
-            peaks=tuple(like.values()),
-            results=compare_results(_results(base), _results(seen)),
-        )
 
-    def why_results_say_nothing(self, base: Sequence[ProcessMemory]) -> str:
-        """Run the program as it is again: why its results cannot judge a way; empty if they can.
+def _why_results_say_nothing(
+    base: Sequence[ProcessMemory], run: TimedRun, seen: Sequence[ProcessMemory]
+) -> str:
+    """Why the results of the program as it is, run again, cannot judge a way; empty if they can.
 
-        They cannot where they differ from run to run, or where that is not known.
-        """
-        run, seen = self._run(BASE)
-        noise = compare_results(_results(base), _results(seen))
-        if not run.failure and noise.is_same:
-            return ""
-        if not run.failure and noise.different:
-            return "the program's results differ from run to run, so they could not be compared"
-        how = run.failure or "gave no results to compare"
-        return f"the program as it is {how} when it was run again, so results could not be judged"
-
-    def time(self, trials: Sequence[MemoryTrial]) -> list[MemoryTrial]:
-        """Time those with a lower peak in turns with the program as it is."""
-        chosen = _worth_timing(trials)
-        if not chosen:
-            return list(trials)
-        variants = [BASE, *(trial.alternative.variant for trial in chosen)]
-        done = run_in_turns(
-            self._command,
-            variants,
-            self._folder,
-            turns=self._limits.turns,
-            seconds=self._limits.seconds,
-            say=self._say,
-            caches=self._caches,
-        )
-        counts = calls_to_compare(done)
-        base = done[0].sample(counts)
-        found = {runs.variant.name: runs.sample(counts) for runs in done[1:]}
-        timed = []
-        for trial in trials:
-            seconds = found.get(trial.alternative.variant.name)
-            if seconds is not None and seconds.count and base.count:
-                trial = replace(
-                    trial, base_seconds=base, seconds=seconds, time=compare(base, seconds)
-                )
-            timed.append(trial)
-        return timed
+    They cannot where they differ from run to run, or where that is not known.
+    """
+    noise = compare_results(_results(base), _results(seen))
+    if not run.failure and noise.is_same:
+        return ""
+    if not run.failure and noise.different:
+        return "the program's results differ from run to run, so they could not be compared"
+    how = run.failure or "gave no results to compare"
+    return f"the program as it is {how} when it was run again, so results could not be judged"
 
 
 def _worth_timing(trials: Sequence[MemoryTrial]) -> list[MemoryTrial]:
@@ -329,6 +291,18 @@ def _worth_timing(trials: Sequence[MemoryTrial]) -> list[MemoryTrial]:
         if trial.is_lower and is_new:
             chosen.append(trial)
     return sorted(chosen, key=lambda trial: trial.ratio)[:_MOST_TIMED]
+
+
+def _timed(trial: MemoryTrial, done: Sequence[VariantRuns]) -> MemoryTrial:
+    """With its time beside that of the program as it is, if it was timed."""
+    counts = calls_to_compare(done)
+    base = done[0].sample(counts)
+    for runs in done[1:]:
+        seconds = runs.sample(counts)
+        if runs.variant is trial.alternative.variant and seconds.count and base.count:
+            comparison = compare(base, seconds)
+            return replace(trial, base_seconds=base, seconds=seconds, time=comparison)
+    return trial
 
 
 def _results(processes: Sequence[ProcessMemory]) -> list[CallResult]:
@@ -357,7 +331,7 @@ class EagerSteps:
         found = self.like(profile)
         if found is None:
             return None
-        return (found.peaks or {}).get(profile.step.number, found.device.peak)
+        return found.peaks.get(profile.step.number, found.device.peak)
 
 
 @dataclass(frozen=True)
@@ -410,24 +384,15 @@ def profile_memory(
 
 def _in_eager(command: Sequence[str], place: Path, limits: TrialLimits, say: Say) -> EagerSteps:
     say("measuring memory in eager")
-    run = run_once(
-        command,
-        Variant("in eager", variables=QUIET),
-        place / "eager",
-        cache=place / "eager-cache",
-        seconds=limits.seconds,
-        profiler="eager-memory",
-    )
+    variant = Variant("in eager")
+    run, seen = run_traced(command, variant, place, limits.seconds, "eager-memory")
     if run.failure:
         return EagerSteps(error=f"in eager the program {run.failure}")
-    steps = profiles_of(read_measured(ProcessMemory, place / "eager" / FOLDER))
+    steps = profiles_of(seen)
     return EagerSteps(steps, "" if steps else "no step was traced in eager")
 
 
 def _settings_made(recording: Recording) -> dict[str, str]:
     """Settings that the program itself has made, in any of its compiles."""
-    found: dict[str, str] = {}
-    for compile_ in recording.compiles:
-        if compile_.settings is not None:
-            found |= compile_.settings.config
-    return found
+    made = [each.settings.config for each in recording.compiles if each.settings is not None]
+    return {name: value for config in made for name, value in config.items()}

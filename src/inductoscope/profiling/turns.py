@@ -12,6 +12,8 @@ import contextlib
 import os
 import subprocess
 import time
+import zlib
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,6 +41,8 @@ from inductoscope.profiling.timings import (
 from inductoscope.wording import did_you_mean
 
 Say = Callable[[str], None]
+# The kind and the name of what is called.
+Thing = tuple[str, str]
 
 _OUTPUT = "output.txt"
 _LAST_WORDS = 300
@@ -87,7 +91,7 @@ class TimedRun:
         """The compiled calls of all its processes."""
         return all_calls(self.processes)
 
-    def seconds_in_calls(self, counts: Mapping[tuple[str, str], int]) -> float | None:
+    def seconds_in_calls(self, counts: Mapping[Thing, int]) -> float | None:
         """Seconds of so many calls of each thing, each as long as the median of this run.
 
         None if one of them was never called, or only while it was compiled.
@@ -110,25 +114,28 @@ class VariantRuns:
         """Runs that did not end well."""
         return tuple(run for run in self.runs if run.exit_code != 0)
 
-    def sample(self, counts: Mapping[tuple[str, str], int]) -> Sample:
+    def sample(self, counts: Mapping[Thing, int]) -> Sample:
         """One number per run: seconds of so many calls of each thing."""
         found = [run.seconds_in_calls(counts) for run in self.runs if run.exit_code == 0]
         return Sample(tuple(value for value in found if value is not None))
 
 
-def calls_to_compare(variants: Sequence[VariantRuns]) -> dict[tuple[str, str], int]:
+def calls_to_compare(variants: Sequence[VariantRuns]) -> dict[Thing, int]:
     """The things that every variant calls after its warm-up, and how often the first one does."""
-    ran = [v for v in variants if any(run.exit_code == 0 for run in v.runs)]
+    ran = [[run for run in v.runs if run.exit_code == 0] for v in variants]
+    ran = [runs for runs in ran if runs]
     if not ran:
         return {}
-    counts: dict[tuple[str, str], int] = {}
-    for calls in next(run for run in ran[0].runs if run.exit_code == 0).calls:
-        if calls.count:
-            counts[calls.kind, calls.name] = counts.get((calls.kind, calls.name), 0) + calls.count
-    for variant in ran[1:]:
-        called = {(c.kind, c.name) for run in variant.runs for c in run.calls if c.count}
-        counts = {key: count for key, count in counts.items() if key in called}
-    return counts
+    counts = Counter[Thing]()
+    for calls in ran[0][0].calls:
+        counts[calls.kind, calls.name] += calls.count
+    called = [{(c.kind, c.name) for run in runs for c in run.calls if c.count} for runs in ran]
+    return {thing: count for thing, count in counts.items() if all(thing in c for c in called)}
+
+
+def cache_of(folder: Path, variant: Variant) -> Path:
+    """The private cache of a variant, which its runs share."""
+    return folder / f"cache-{zlib.crc32(variant.name.encode()):08x}"
 
 
 def run_in_turns(
@@ -139,41 +146,29 @@ def run_in_turns(
     turns: int,
     seconds: float,
     say: Say,
-    caches: Mapping[str, Path] | None = None,
 ) -> tuple[VariantRuns, ...]:
     """Run every variant `turns` times; a run may take so many seconds.
 
     A variant that fails is not run again. Nothing is if the first one fails: all are compared with
-    it. The first run of each is one more, which compiles.
-    `caches` has those of variants that were compiled before, by their names.
+    it. The first run of each is one more, which compiles, unless its cache is there already.
     """
     runs: dict[str, list[TimedRun]] = {variant.name: [] for variant in variants}
     going = list(variants)
     for turn in range(turns + 1):
         shift = turn % max(1, len(going))
         for variant in (*going[shift:], *going[:shift]):
-            if not turn and variant.name in (caches or {}):
+            cache = cache_of(folder, variant)
+            if not going or (not turn and cache.exists()):
                 continue
             say(f"{variant.name}: {'compiling' if not turn else f'run {turn} of {turns}'}")
-            place = folder / f"{_number(variants, variant)}-{turn}"
-            cache = (caches or {}).get(variant.name) or _cache(folder, variants, variant)
+            place = folder / f"{cache.name}-run-{turn}"
             run = run_once(command, variant, place, cache=cache, seconds=seconds)
             if turn or run.exit_code != 0:
                 runs[variant.name].append(run)
             if run.exit_code != 0:
                 is_first = variant is variants[0]
                 going = [] if is_first else [other for other in going if other is not variant]
-            if not going:
-                break
     return tuple(VariantRuns(variant, tuple(runs[variant.name])) for variant in variants)
-
-
-def _number(variants: Sequence[Variant], variant: Variant) -> int:
-    return next(n for n, other in enumerate(variants) if other is variant)
-
-
-def _cache(folder: Path, variants: Sequence[Variant], variant: Variant) -> Path:
-    return folder / f"cache-{_number(variants, variant)}"
 
 
 def run_once(
@@ -268,11 +263,10 @@ def try_settings(
     if base.failed:
         return _not_compared(base, others, seconds)
     counts = calls_to_compare(done)
-    number = sum(counts.values())
-    first = _trial(base, counts, number, None)
+    first = _trial(base, counts, None)
     return SettingTrials(
         first,
-        tuple(_trial(runs, counts, number, first.seconds) for runs in others),
+        tuple(_trial(runs, counts, first.seconds) for runs in others),
         tuple((kind, name, count) for (kind, name), count in counts.items()),
     )
 
@@ -285,47 +279,34 @@ def _not_compared(
     if base.failed[0].exit_code is None:
         raise ToolFailure(f"{how}. Give it more than {seconds:g} s: --time-limit.")
     why = "it is not compared, because the program fails as it is"
-    return SettingTrials(
-        SettingTrial(base.variant, Sample(()), None, len(base.runs), how),
-        tuple(SettingTrial(o.variant, Sample(()), None, len(o.runs), why) for o in others),
-        (),
-        base.failed[0],
+    first, *rest = (
+        SettingTrial(runs.variant, Sample(()), None, len(runs.runs), note)
+        for runs, note in ((base, how), *((other, why) for other in others))
     )
+    return SettingTrials(first, tuple(rest), (), base.failed[0])
 
 
-def _trial(
-    runs: VariantRuns,
-    counts: dict[tuple[str, str], int],
-    number: int,
-    base: Sample | None,
-) -> SettingTrial:
-    total = runs.sample(counts)
-    sample = Sample(tuple(value / number for value in total.values)) if number else Sample(())
-    is_comparable = base is not None and sample.count and not _not_applied(runs)
-    comparison = compare(base, sample) if base is not None and is_comparable else None
-    return SettingTrial(runs.variant, sample, comparison, len(runs.runs), _note(runs, sample))
+def _trial(runs: VariantRuns, counts: Mapping[Thing, int], base: Sample | None) -> SettingTrial:
+    number = sum(counts.values())
+    sample = Sample(tuple(value / number for value in runs.sample(counts).values))
+    refused = next((run.not_applied for run in runs.runs if run.not_applied), "")
+    is_compared = base is not None and sample.count and not refused
+    comparison = compare(base, sample) if base is not None and is_compared else None
+    note = _note(runs, sample, refused)
+    return SettingTrial(runs.variant, sample, comparison, len(runs.runs), note)
 
 
-def _not_applied(runs: VariantRuns) -> str:
-    return next((run.not_applied for run in runs.runs if run.not_applied), "")
-
-
-def _note(runs: VariantRuns, sample: Sample) -> str:
+def _note(runs: VariantRuns, sample: Sample, refused: str) -> str:
     if runs.failed:
         return f"it {runs.failed[0].failure}"
-    if _not_applied(runs):
-        return f"it could not be applied: {_not_applied(runs)}"
+    if refused:
+        return f"it could not be applied: {refused}"
     if not sample.count:
         return "no compiled call was made that neither compiled nor warmed up"
-    changed = [
-        f"{name} was {now} when the program ended: the program sets it itself"
-        for run in runs.runs[:1]
-        for process in run.processes
-        for name, now in process.settings.items()
-        if now != repr(runs.variant.settings.get(name))
-    ]
-    if changed:
-        return changed[0]
+    for process in runs.runs[0].processes:
+        for name, now in process.settings.items():
+            if now != repr(runs.variant.settings.get(name)):
+                return f"{name} was {now} when the program ended: the program sets it itself"
     return "its runs vary too much to say much" if sample.is_noisy else ""
 
 

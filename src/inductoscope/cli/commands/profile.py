@@ -308,14 +308,15 @@ def _profile_compile(request: _Request, grow: int) -> None:
     with request.progress() as (say, _):
         profile = profile_compile(command, folder, stdout=request.stdout, say=say)
         if grow and profile.warm is not None:
-            growth = measure_growth(command, folder, profile.cold.costs, grow, say)
+            largest = max(profile.cold["compiles"], key=lambda each: each["nodes"])
+            growth = measure_growth(command, folder, largest["compile"], grow, say)
             profile = replace(profile, growth=growth)
     request.show(
         compile_profile_view(profile),
-        lambda printer, view: print_compile_profile(printer, profile),
+        lambda printer, view: print_compile_profile(printer, view, profile),
         COMPILE,
     )
-    _end(profile.cold.ending, is_empty=profile.is_empty)
+    _end(profile.ending, is_empty=profile.is_empty)
 
 
 def _profile_memory(request: _Request) -> None:

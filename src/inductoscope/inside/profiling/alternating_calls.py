@@ -22,7 +22,7 @@ from typing import Any
 
 from inductoscope.inside.gpu_use import uses_cuda
 from inductoscope.inside.profiling.agent import Agent
-from inductoscope.inside.profiling.call_clock import CallClock, TimedCalls, is_traced
+from inductoscope.inside.profiling.call_clock import CallClock, TimedCalls, in_eager, is_traced
 from inductoscope.inside.scope import SCOPE
 from inductoscope.inside.start import InsidePart
 from inductoscope.profiling.orders import orders_from
@@ -318,7 +318,7 @@ class AlternatingClock(CallClock):
                 for side, kind in kinds.items()
             },
             super().timed(function, name, FUNCTION, place, label),
-            super().timed(_in_eager(function), name, IN_EAGER, place, label),
+            super().timed(in_eager(function), name, IN_EAGER, place, label),
         )
 
     def _call(self, group: _AlikeCalls, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
@@ -376,16 +376,6 @@ class AlternatingClock(CallClock):
             return replace(found, calls=(), several_threads=True)
         compiling = sum(sum(calls.compiling) for calls in found.calls)
         return replace(found, span=max(0, self._ended - (self._begun or 0) - compiling))
-
-
-def _in_eager(function: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        torch: Any = sys.modules["torch"]
-        with torch.compiler.set_stance("force_eager"):
-            return function(*args, **kwargs)
-
-    return call
 
 
 def alternating_profiler(folder: Path) -> InsidePart:

@@ -214,3 +214,15 @@ def is_traced() -> bool:
     """Whether Dynamo follows the call rather than making it."""
     compiler: Any = sys.modules.get("torch.compiler")
     return bool(compiler is not None and compiler.is_compiling())
+
+
+def in_eager(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A compiled function, called without compiled code."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        torch: Any = sys.modules["torch"]
+        with torch.compiler.set_stance("force_eager"):
+            return function(*args, **kwargs)
+
+    return call

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import functools
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from inductoscope.inside.profiling import memory_steps
 from inductoscope.inside.profiling.agent import Agent
-from inductoscope.inside.profiling.call_clock import CallClock, is_traced
+from inductoscope.inside.profiling.call_clock import CallClock, in_eager, is_traced
 from inductoscope.inside.profiling.memory_steps import PROGRAM_ENDED, StepTracer
 from inductoscope.inside.scope import SCOPE
 from inductoscope.inside.start import InsidePart
 from inductoscope.profiling.orders import Orders, orders_from
 from inductoscope.profiling.timings import FUNCTION, GRAPH, write_measured
 from inductoscope.torch_facts import python_wrappers
-from inductoscope.torch_facts.frames import is_users
 from inductoscope.torch_facts.python_wrappers import exchange
 from inductoscope.torch_facts.torch_names import Hook
 
@@ -163,49 +161,13 @@ class SteppingClock(CallClock):
 
 
 class EagerMemoryAgent(MemoryAgent):
-    """Calls compiled functions in eager, and notes which line of the user's made each tensor."""
+    """Calls compiled functions in eager."""
 
     waits_for_graph = False
 
     def calls(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """The function as it is called: in eager."""
-
-        @functools.wraps(function)
-        def call(*args: Any, **kwargs: Any) -> Any:
-            torch: Any = sys.modules["torch"]
-            with torch.compiler.set_stance("force_eager"):
-                if not self.tracer.is_open:
-                    return function(*args, **kwargs)
-                with _noting_mode(self.tracer.operation_made):
-                    return function(*args, **kwargs)
-
-        return call
-
-
-def _noting_mode(note: Callable[[str, str, Any], None]) -> Any:
-    from torch.utils._python_dispatch import TorchDispatchMode
-
-    class NotingMode(TorchDispatchMode):  # type: ignore[misc]
-        """Says of every operation what it made, and where in the program it was called."""
-
-        def __torch_dispatch__(
-            self, function: Any, types: Any, args: Any = (), kwargs: Any = None
-        ) -> Any:
-            result = function(*args, **(kwargs or {}))
-            SCOPE.guard(note, str(function), _users_line(), result)
-            return result
-
-    return NotingMode()
-
-
-def _users_line() -> str:
-    """The innermost line of the program that is outside of torch and of this tool."""
-    frame = sys._getframe(1)
-    while frame is not None:
-        if is_users(frame.f_code.co_filename):
-            return f"{frame.f_code.co_filename}:{frame.f_lineno}"
-        frame = frame.f_back  # type: ignore[assignment]
-    return ""
+        return in_eager(function)
 
 
 def memory_profiler(folder: Path) -> InsidePart:

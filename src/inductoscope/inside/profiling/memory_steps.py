@@ -564,16 +564,12 @@ class StepTracer:
             return
         sizes = {name: value for name, value in values.items() if type(value) is int}
         for name, value in values.items():
-            if name not in sizes:
-                self._name(step, value, name, graph)
+            address, size = (0, 0) if name in sizes else memory_of(value)
+            if size:
+                step.names.append(NamedMemory(time.monotonic_ns(), address, size, name, graph))
         if sizes:
             call = step.calls[-1]
             step.calls[-1] = replace(call, sizes={**call.sizes, **sizes})
-
-    def _name(self, step: _OpenStep, tensor: Any, name: str, graph: str, place: str = "") -> None:
-        address, size = memory_of(tensor)
-        if size:
-            step.names.append(NamedMemory(time.monotonic_ns(), address, size, name, graph, place))
 
     def graph_left(self, graph: str, result: Any) -> None:
         """A wrapper is about to return."""
@@ -585,13 +581,6 @@ class StepTracer:
                 returned = tuple(memory_of(tensor)[0] for _, tensor in tensors_in(result))
                 step.calls[number] = replace(call, end=time.monotonic_ns(), returned=returned)
                 return
-
-    def operation_made(self, name: str, place: str, result: Any) -> None:
-        """An operation in eager returned."""
-        step = self._open_here
-        if step is not None:
-            for _, tensor in tensors_in(result):
-                self._name(step, tensor, name, "", place)
 
     # --- what was seen ----------------------------------------------------------------------------
 

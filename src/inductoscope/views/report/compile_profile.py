@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+import os
+from collections.abc import Mapping
 from typing import Any
 
 from inductoscope.profiling.compile_growth import MeasuredGrowth, StageGrowth
-from inductoscope.profiling.compile_times import (
-    ColdOrWarmRun,
-    CompileProfile,
-    RecordedCosts,
-)
+from inductoscope.profiling.compile_times import CompileProfile
 from inductoscope.views.report.terminal import FAINT, HEADING, WARN, Printer
 from inductoscope.views.report.times import picked, short
 from inductoscope.wording import count_of
@@ -19,6 +16,8 @@ _MOST = 5
 # Less than this much of the compile time is not printed; the JSON has everything.
 _LEAST = 0.005
 _NAME = 44
+# The program itself and its native compilers keep the cores busy, too.
+_BUSY = 1.5
 
 _NOISE = (
     "one cold and one warm run: the same compile may take a quarter more or less another time. "
@@ -29,22 +28,13 @@ _NOISE = (
 def compile_profile_view(profile: CompileProfile) -> dict[str, Any]:
     """Everything that was measured."""
     return {
-        "recording": profile.cold.recording,
-        "exit_code": profile.cold.ending.exit_code,
+        "recording": profile.cold["recording"],
+        "exit_code": profile.ending.exit_code,
         "headline": headline(profile),
-        "cold": _run_view(profile.cold),
-        "warm": None if profile.warm is None else _run_view(profile.warm),
+        "cold": profile.cold,
+        "warm": profile.warm,
         "growth": None if profile.growth is None else _growth_view(profile.growth),
-        "noise": noise(profile),
-    }
-
-
-def _run_view(run: ColdOrWarmRun) -> dict[str, Any]:
-    return {
-        "recording": run.recording,
-        "exit_code": run.ending.exit_code,
-        "compile_seconds": round(run.costs.compile_seconds, 6),
-        **asdict(run.costs),
+        "noise": noise(os.getloadavg()[0], os.cpu_count() or 1),
     }
 
 
@@ -69,105 +59,108 @@ def _growth_view(growth: MeasuredGrowth) -> dict[str, Any]:
     }
 
 
-def noise(profile: CompileProfile) -> str:
-    """How far the numbers can be trusted."""
-    if not profile.is_busy:
+def noise(load: float, cores: int) -> str:
+    """How far the numbers can be trusted, where so many processes wanted a core."""
+    if load <= _BUSY * cores:
         return _NOISE
     return (
-        f"{_NOISE}. The machine was busy with other programs (load {profile.load:.0f} on "
-        f"{count_of(profile.cores, 'core')}): everything took longer than it needs to"
+        f"{_NOISE}. The machine was busy with other programs (load {load:.0f} on "
+        f"{count_of(cores, 'core')}): everything took longer than it needs to"
     )
 
 
 def headline(profile: CompileProfile) -> str:
     """One sentence."""
-    costs = profile.cold.costs
-    if not costs.compiles:
+    if profile.is_empty:
         return "Nothing was compiled."
-    slowest = max(costs.stages, key=lambda stage: stage.own_seconds, default=None)
+    cold, warm = profile.cold, profile.warm
+    slowest = max(cold["stages"], key=lambda stage: stage["own_seconds"], default=None)
     text = (
-        f"{count_of(len(costs.compiles), 'compile')} took {costs.compile_seconds:.1f} s of "
-        f"{costs.seconds:.1f} s"
+        f"{count_of(len(cold['compiles']), 'compile')} took {cold['compile_seconds']:.1f} s of "
+        f"{cold['seconds']:.1f} s"
     )
     if slowest is not None:
-        text += f"; most of it in {slowest.stage}, {slowest.own_seconds:.1f} s"
-    if profile.warm is not None:
-        text += f"; from the cache {profile.warm.costs.compile_seconds:.1f} s"
+        text += f"; most of it in {slowest['stage']}, {slowest['own_seconds']:.1f} s"
+    if warm is not None:
+        text += f"; from the cache {warm['compile_seconds']:.1f} s"
     return f"{text}."
 
 
 # --- on the terminal ------------------------------------------------------------------------------
 
 
-def print_compile_profile(printer: Printer, profile: CompileProfile) -> None:
+def print_compile_profile(
+    printer: Printer, view: Mapping[str, Any], profile: CompileProfile
+) -> None:
     """The slowest of everything, in 80 columns."""
-    printer.line(headline(profile), style=HEADING)
+    printer.line(view["headline"], style=HEADING)
     if profile.is_empty:
         return
-    costs = profile.cold.costs
-    printer.line(f"noise: {noise(profile)}", style=WARN if profile.is_busy else FAINT)
-    _print_stages(printer, costs, profile.warm.costs if profile.warm else None)
-    _print_parts(printer, costs)
-    _print_caches(printer, "cold", costs)
-    if profile.warm is not None:
-        _print_caches(printer, "warm", profile.warm.costs)
+    cold, warm = view["cold"], view["warm"]
+    printer.line(f"noise: {view['noise']}", style=FAINT if view["noise"] == _NOISE else WARN)
+    _print_stages(printer, cold, warm)
+    _print_parts(printer, cold)
+    for which, run in (("cold", cold), ("warm", warm)):
+        if run is not None and run["caches"]:
+            printer.line()
+            printer.line(f"caches, {which} run", style=HEADING)
+            for use in run["caches"]:
+                why = f": {use['why']}" if use["why"] else ""
+                text = f"{use['cache']} {use['outcome']}, compile {use['compile']}{why}"
+                printer.line(text, indent=2)
     if profile.growth is not None:
         _print_growth(printer, profile.growth)
-    for note in costs.notes:
+    for note in cold["notes"]:
         printer.line(note, style=WARN)
-    printer.line(f"recording     {profile.cold.recording}", indent=2)
+    printer.line(f"recording     {view['recording']}", indent=2)
 
 
-def _print_stages(printer: Printer, costs: RecordedCosts, warm: RecordedCosts | None) -> None:
+def _print_stages(
+    printer: Printer, cold: Mapping[str, Any], warm: Mapping[str, Any] | None
+) -> None:
     printer.line()
     printer.line(f"{'stage':<20}{'self':>10}{'total':>10}{'share':>8}{'warm':>10}", style=HEADING)
-    again = {stage.stage: stage.own_seconds for stage in warm.stages} if warm else {}
-    whole = sum(stage.own_seconds for stage in costs.stages) or 1.0
-    for stage in costs.stages:
-        served = f"{again[stage.stage]:.2f} s" if stage.stage in again else "-"
+    again = {row["stage"]: row["own_seconds"] for row in warm["stages"]} if warm else {}
+    whole = sum(row["own_seconds"] for row in cold["stages"]) or 1.0
+    for row in cold["stages"]:
+        stage, own = row["stage"], row["own_seconds"]
+        served = f"{again[stage]:.2f} s" if stage in again else "-"
         printer.line(
-            f"{stage.stage:<20}{stage.own_seconds:>8.2f} s{stage.total_seconds:>8.2f} s"
-            f"{100 * stage.own_seconds / whole:>6.0f} %{served:>10}"
+            f"{stage:<20}{own:>8.2f} s{row['total_seconds']:>8.2f} s"
+            f"{100 * own / whole:>6.0f} %{served:>10}"
         )
 
 
-def _print_parts(printer: Printer, costs: RecordedCosts) -> None:
+def _print_parts(printer: Printer, cold: Mapping[str, Any]) -> None:
     """The slowest of each kind: seconds, what took them, and more about it."""
     parts: dict[str, list[tuple[float, str, str]]] = {
-        "slowest passes (self)": [(p.own_seconds, p.name, p.stage) for p in costs.passes],
+        "slowest passes (self)": [
+            (p["own_seconds"], p["name"], p["stage"]) for p in cold["passes"]
+        ],
         "slowest nodes to lower": [
-            (n.seconds, f"{n.node} {n.target}", short(n.source)) for n in costs.nodes
+            (n["seconds"], f"{n['node']} {n['target']}", short(n["source"])) for n in cold["nodes"]
         ],
         "slowest lines to lower": [
-            (line.seconds, short(line.source), count_of(line.nodes, "node")) for line in costs.lines
+            (line["seconds"], short(line["source"]), count_of(line["nodes"], "node"))
+            for line in cold["lines"]
         ],
         "fusion rounds": [
-            (r.seconds, f"{r.graph} round {r.number}", f"{r.before} → {r.after}")
-            for r in costs.rounds
+            (r["seconds"], f"{r['graph']} round {r['number']}", f"{r['before']} → {r['after']}")
+            for r in cold["rounds"]
         ],
         "native compilers (side by side)": [
-            (n.seconds or 0.0, n.kernel, f"{n.tool}, {n.characters >> 10} KiB")
-            for n in costs.natives
+            (n["seconds"] or 0.0, n["kernel"], f"{n['tool']}, {n['characters'] >> 10} KiB")
+            for n in cold["natives"]
         ],
     }
     for title, rows in parts.items():
-        shown = [row for row in rows if row[0] >= _LEAST * costs.compile_seconds][:_MOST]
+        shown = [row for row in rows if row[0] >= _LEAST * cold["compile_seconds"]][:_MOST]
         if shown:
             printer.line()
             printer.line(f"{title}, {len(shown)} of {len(rows)}", style=HEADING)
         for seconds, name, more in shown:
             cut = name if len(name) <= _NAME else f"{name[: _NAME - 1]}…"
             printer.line(f"{seconds:>8.3f} s  {cut:<{_NAME}}  {more}"[:80].rstrip())
-
-
-def _print_caches(printer: Printer, which: str, costs: RecordedCosts) -> None:
-    if not costs.caches:
-        return
-    printer.line()
-    printer.line(f"caches, {which} run", style=HEADING)
-    for use in costs.caches:
-        why = f": {use.why}" if use.why else ""
-        printer.line(f"{use.cache} {use.outcome}, compile {use.compile}{why}", indent=2)
 
 
 def _print_growth(printer: Printer, growth: MeasuredGrowth) -> None:

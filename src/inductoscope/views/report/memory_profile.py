@@ -13,7 +13,6 @@ from inductoscope.profiling.memory_blocks import (
     BlockLabel,
     DeviceSteps,
     StepProfile,
-    timeline,
 )
 from inductoscope.profiling.memory_trials import EagerSteps, MemoryProfile, MemoryTrial
 from inductoscope.recording.profile_file import alive_at_peak, left_out_at_peak
@@ -52,7 +51,7 @@ def _step_view(profile: StepProfile, eager: EagerSteps) -> dict[str, Any]:
         "call": step.number,
         "compiled_in_it": step.compiled,
         **_device_view(profile),
-        "peaks": [{"call": call, "bytes": n} for call, n in (profile.peaks or {}).items()],
+        "peaks": [{"call": call, "bytes": n} for call, n in profile.peaks.items()],
         **picked(profile, "varies", "has_backward"),
         "eager_peak_bytes": eager_peak,
         "ratio_to_eager": profile.device.peak / eager_peak if eager_peak else None,
@@ -68,9 +67,9 @@ def _step_view(profile: StepProfile, eager: EagerSteps) -> dict[str, Any]:
         "missed_reuses": [
             {"graph": call.graph, **asdict(missed)}
             for call in profile.calls
-            for missed in (call.plan.missed if call.plan else ())
+            for missed in call.missed
         ],
-        "recomputed": [asdict(node) for node in profile.recomputed],
+        "recomputed": list(profile.recomputed),
         "eager": _device_view(in_eager) if in_eager is not None else None,
     }
 
@@ -80,7 +79,7 @@ def _device_view(profile: StepProfile) -> dict[str, Any]:
     device = profile.device
     largest = sorted(device.blocks, key=lambda block: -block.bytes)
     kept = {block.number for block in largest[:_MOST_BLOCKS]}
-    changes = timeline(device)
+    changes = device.timeline
     return {
         "device": device.device,
         "seconds": (device.step.end - device.step.begin) / 1e9,
