@@ -25,7 +25,7 @@ from inductoscope.inside.profiling.profiled_packages import SETTING, ProfiledPac
 from inductoscope.model.entities import InductorGraph
 from inductoscope.model.fold import load
 from inductoscope.model.wrapper_lines import kernels_by_call
-from inductoscope.profiling.timings import EVENTS, PROFILER, WHOLE, Site, TimedCall
+from inductoscope.profiling.timings import PROFILER, WHOLE, Site, TimedCall
 from inductoscope.recording.events import Kernel
 from support.examples import stored
 
@@ -47,7 +47,6 @@ class ChoosingTracer(KernelTracer):
     """Chooses calls as ever, and traces nothing."""
 
     def _start(self) -> bool:
-        self.how = PROFILER
         return True
 
 
@@ -131,16 +130,7 @@ def cpp_module(clock: KernelClock, tmp_path: Path) -> Any:
     return module
 
 
-def test_without_a_profiler_events_are_used_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
-    monkeypatch.setattr(torch.profiler, "profile", refused)
-    clock = tracer()
-    assert clock.call_begins(F)
-    assert clock.how == EVENTS
-    assert "CUPTI_ERROR_INSUFFICIENT_PRIVILEGES): kernels are timed between CUDA" in clock.note
-
-
-def test_a_profiler_that_sees_nothing_on_a_gpu_is_exchanged_for_events(
+def test_a_profiler_that_sees_nothing_on_a_gpu_is_not_asked_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Without permission for CUPTI torch.profiler works, and is blind: here there is no GPU."""
@@ -148,13 +138,11 @@ def test_a_profiler_that_sees_nothing_on_a_gpu_is_exchanged_for_events(
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
     clock = tracer()
     assert clock.call_begins(F)
-    assert clock.how == PROFILER
     clock.before(0, 0, 0)
-    clock.after(0, 0, 0)
+    clock.after()
     clock.call_ended()
-    assert clock.how == EVENTS
-    assert "CUPTI may not be permitted): kernels are timed between CUDA events" in clock.note
-    assert clock.call_begins(F), "the next calls are timed so"
+    assert "CUPTI may not be permitted): only whole calls are timed" in clock.note
+    assert not clock.call_begins(F)
 
 
 def test_without_a_profiler_a_cpp_wrapper_is_timed_as_a_whole(
@@ -169,7 +157,7 @@ def test_without_a_profiler_a_cpp_wrapper_is_timed_as_a_whole(
     (times,) = clock.as_data()
     assert (times.how, times.count) == (WHOLE, 3)
     (note,) = clock.notes
-    assert "of C++ wrappers and packages only whole calls are timed" in note
+    assert "only whole calls are timed" in note
 
 
 def test_calls_of_a_cpp_wrapper_are_traced_by_the_real_profiler(tmp_path: Path) -> None:
@@ -253,7 +241,6 @@ def test_calls_that_were_timed_as_a_whole_make_way_for_traced_ones(tmp_path: Pat
     clock = KernelClock()
     module = cpp_module(clock, tmp_path)
     module.call([])
-    clock.tracer.how = PROFILER
     for number in range(1, 3):
         call = TracedCall(90, (((MM, 0), 5, 10), ((FUSED, 0), 20, 5), ((FUSED, 1), 30, 7)))
         clock._note_trace(Trace({(0, number): call}, ()))

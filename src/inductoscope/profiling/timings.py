@@ -26,8 +26,8 @@ FUNCTION, GRAPH, PACKAGE = "function", "graph", "package"
 IN_EAGER, DIFFERENTIATED = "function in eager", "function without its backward pass"
 
 # How kernels were timed: by the clock around every kernel call of the wrapper; by torch.profiler,
-# on the GPU itself or in a C++ wrapper; between two CUDA events; or only the graph as a whole.
-CLOCK, PROFILER, EVENTS, WHOLE = "clock", "profiler", "events", "whole"
+# on the GPU itself or in a C++ wrapper; or only the graph as a whole.
+CLOCK, PROFILER, WHOLE = "clock", "profiler", "whole"
 
 # Operations on float32 that torch may do in TF32.
 PRODUCTS, CONVOLUTIONS = "products", "convolutions"

@@ -31,6 +31,7 @@ from inductoscope.profiling.orders import Orders, orders_from
 from inductoscope.profiling.timings import (
     CLOCK,
     MOST_SIZES,
+    PROFILER,
     WHOLE,
     GraphTimes,
     KernelTimes,
@@ -93,16 +94,16 @@ class TimedGraph:
                 return
             self._by_sizes.setdefault(sizes, _CallsOfSizes()).note(call)
 
-    def note_traced(self, number: int, call: TracedCall, how: str) -> None:
+    def note_traced(self, number: int, call: TracedCall) -> None:
         """A call was traced. In C++ code that has no ranges around its kernels it shows none."""
         sizes = self.sizes_of_calls.pop(number, ())
         if not call.kernels:
             if self.how == WHOLE:
                 self.note(sizes, TimedCall(call.duration))
             return
-        if self.how != how:
+        if self.how != PROFILER:
             # What was timed as a whole until now is of another kind.
-            self.how, self._by_sizes = how, {}
+            self.how, self._by_sizes = PROFILER, {}
         self.on_gpu = self.on_gpu or call.on_device
         spans = tuple((self._site(label), at, took) for label, at, took in call.kernels)
         self.note(sizes, TimedCall(call.duration, spans))
@@ -116,7 +117,7 @@ class TimedGraph:
             self._sites.append(Site(name, 0, occurrence))
         return self._numbers[label]
 
-    def note_replayed(self, trace: Trace, how: str) -> None:
+    def note_replayed(self, trace: Trace) -> None:
         """A CUDA graph replays kernels without this wrapper: they are known by name alone."""
         names = [site.kernel for site in self._sites]
         known = {name: number for number, name in enumerate(names) if names.count(name) == 1}
@@ -124,7 +125,7 @@ class TimedGraph:
             return
         begin = trace.loose[0].start
         spans = tuple((known.get(w.name, -1), w.start - begin, w.duration) for w in trace.loose)
-        self.how = how
+        self.how = PROFILER
         self.note((), TimedCall(max(work.end for work in trace.loose) - begin, spans))
 
     def as_data(self) -> Iterator[GraphTimes]:
@@ -211,7 +212,7 @@ class KernelClock:
             self.tracer.before(graph.index, graph.number, site)
 
         def after(site: int) -> None:
-            self.tracer.after(graph.index, graph.number, site)
+            self.tracer.after()
 
         return {
             python_wrappers.CLOCK: self._clock,
@@ -257,11 +258,11 @@ class KernelClock:
 
     def _note_trace(self, trace: Trace) -> None:
         for (index, number), call in trace.calls.items():
-            self.graphs[index].note_traced(number, call, self.tracer.how)
+            self.graphs[index].note_traced(number, call)
         seen = {index for index, _ in trace.calls}
         for graph in self.graphs:
             if graph.on_gpu and graph.index not in seen:
-                graph.note_replayed(trace, self.tracer.how)
+                graph.note_replayed(trace)
 
     def as_data(self) -> tuple[GraphTimes, ...]:
         """The calls that were timed so far."""
@@ -304,7 +305,7 @@ class KernelAgent(Agent):
 
     def ends(self) -> None:
         """The program ends."""
-        self._kernels.tracer.finish()
+        self._kernels.tracer.call_ended()
         self._packages.remove_copies()
 
     def write_files(self) -> None:

@@ -2,8 +2,6 @@
 
 A kernel on a GPU runs long after Python has launched it, so the clock says nothing. For some calls
 after the warm-up torch.profiler notes what runs on the device, started and stopped in each of them.
-Where it cannot, as without permission for CUPTI, two events around each launch are timed; the
-device may wait for a launch between them, so a short kernel then looks longer than it is.
 
 A wrapper in C++ cannot be rewritten, but torch puts ranges around its kernels if it is asked to
 (`cpp.enable_kernel_profile`), which torch.profiler sees, on the CPU too.
@@ -24,7 +22,7 @@ from inductoscope.inside.profiling.torch_profiler import (
     ProgramProfilers,
     used_by_the_tool,
 )
-from inductoscope.profiling.timings import CONVOLUTIONS, EVENTS, PRODUCTS, PROFILER
+from inductoscope.profiling.timings import CONVOLUTIONS, PRODUCTS
 
 TORCH_NAMES = {
     "torch._C._profiler": ("_RecordFunctionFast",),
@@ -234,8 +232,6 @@ class KernelTracer:
         """`traced` gets every trace; `programs` are the profilers of the program's own."""
         self._hand_over = traced
         self._programs = programs or ProgramProfilers(self.make_way)
-        # PROFILER or EVENTS, once that is known.
-        self.how = ""
         self.note = ""
         # Wrappers that were loaded so far, and whether one of them is C++ code.
         self.wrappers = 0
@@ -246,7 +242,6 @@ class KernelTracer:
         self._thing: Thing | None = None
         self._things: dict[Thing, _TracedThing] = {}
         self._open = _OpenRanges()
-        self._events: list[tuple[tuple[int, int, int], Any, Any]] = []
         # Notified when a call that was traced has ended.
         self._ended = threading.Condition()
         self._has_failed = False
@@ -310,8 +305,6 @@ class KernelTracer:
         on_gpu = torch.cuda.is_initialized()
         if not on_gpu and not self.has_cpp:
             return False
-        if self.how == EVENTS:
-            return True
         if not self._programs.leave_it_free:
             self.note = OWN_PROFILER
             return False
@@ -323,10 +316,14 @@ class KernelTracer:
             with used_by_the_tool():
                 profiler.start()
         except Exception as error:
-            self._without_profiler(f"{type(error).__name__}: {error}"[:200])
-            return not self._has_failed
-        self._profiler, self.how = profiler, PROFILER
+            self._give_up(f"torch.profiler is not available ({type(error).__name__}: {error}")
+            return False
+        self._profiler = profiler
         return True
+
+    def _give_up(self, why: str) -> None:
+        self._has_failed = True
+        self.note = f"{why[:200]}): only whole calls are timed."
 
     def _stop(self) -> None:
         profiler, self._profiler = self._profiler, None
@@ -336,32 +333,17 @@ class KernelTracer:
             _end(profiler)
             trace = read_trace(_events(profiler))
         except Exception as error:
-            self._has_failed = True
-            self.note = f"torch.profiler failed: {type(error).__name__}: {error}"[:200]
+            self._give_up(f"torch.profiler failed ({type(error).__name__}: {error}")
             return
         self._hand_over(trace)
         if trace.is_blind:
-            self._without_profiler("it saw nothing on the GPU: CUPTI may not be permitted")
-
-    def _without_profiler(self, why: str) -> None:
-        import torch
-
-        if torch.cuda.is_initialized():
-            self.how = EVENTS
-            instead = (
-                "kernels are timed between CUDA events, so that short ones include the wait for "
-                "their launch"
-            )
-        else:
-            self._has_failed = True
-            instead = "of C++ wrappers and packages only whole calls are timed"
-        self.note = f"torch.profiler is not available ({why}): {instead}."
+            self._give_up("torch.profiler saw nothing on the GPU (CUPTI may not be permitted")
 
     # --- in a call that is traced -----------------------------------------------------------------
 
     def around(self, name: str, call: Callable[[], Any]) -> Any:
         """A call of a wrapper in C++, in a range of this name."""
-        if not self.is_on or self.how != PROFILER:
+        if not self.is_on:
             return call()
         import torch
 
@@ -370,41 +352,17 @@ class KernelTracer:
 
     def before(self, graph: int, call: int, site: int) -> None:
         """A kernel is about to be launched."""
-        if not self.is_on:
-            return
-        import torch
-
-        if self.how == PROFILER:
-            opened = torch._C._profiler._RecordFunctionFast(range_name(graph, call, site))
-            opened.__enter__()
-        else:
-            opened = torch.cuda.Event(enable_timing=True)
-            opened.record()
-        self._open.ranges.append(opened)
-
-    def after(self, graph: int, call: int, site: int) -> None:
-        """A kernel was launched."""
-        if not self._open.ranges:
-            return
-        opened = self._open.ranges.pop()
-        if self.how == PROFILER:
-            opened.__exit__(None, None, None)
-            return
-        import torch
-
-        closed = torch.cuda.Event(enable_timing=True)
-        closed.record()
-        self._events.append(((graph, call, site), opened, closed))
-
-    def finish(self) -> None:
-        """The program ends: read what was measured and not read yet."""
-        self.call_ended()
-        if self._events:
+        if self.is_on:
             import torch
 
-            torch.cuda.synchronize()
-            self._hand_over(_between_events(self._events))
-            self._events = []
+            opened = torch._C._profiler._RecordFunctionFast(range_name(graph, call, site))
+            opened.__enter__()
+            self._open.ranges.append(opened)
+
+    def after(self) -> None:
+        """A kernel was launched."""
+        if self._open.ranges:
+            self._open.ranges.pop().__exit__(None, None, None)
 
 
 def allowed_in_tf32() -> set[str]:
@@ -445,23 +403,3 @@ def _events(profiler: Any) -> Iterator[TraceEvent]:
             event.device_type() != torch.autograd.DeviceType.CPU,
             event.start_thread_id(),
         )
-
-
-def _between_events(events: Sequence[tuple[tuple[int, int, int], Any, Any]]) -> Trace:
-    """The same from CUDA events, which tell how many milliseconds lie between two of them."""
-    by_call: dict[GraphCall, list[tuple[int, Any, Any]]] = {}
-    for (graph, call, site), begin, end in events:
-        by_call.setdefault((graph, call), []).append((site, begin, end))
-    calls = {}
-    for key, kernels in by_call.items():
-        first, last = kernels[0][1], kernels[-1][2]
-        spans = (
-            (site, _nanoseconds(first, begin), _nanoseconds(begin, end))
-            for site, begin, end in kernels
-        )
-        calls[key] = TracedCall(_nanoseconds(first, last), tuple(spans), on_device=True)
-    return Trace(calls, ())
-
-
-def _nanoseconds(begin: Any, end: Any) -> int:
-    return int(begin.elapsed_time(end) * 1e6)
