@@ -18,8 +18,9 @@ from inductoscope import api
 from inductoscope.analysis.rules import RULES, Rule
 from inductoscope.cli import COMMANDS
 from inductoscope.inside.hooks import HOOKS
-from inductoscope.model.fold import OF_COMPILE, OF_GRAPH, OF_PROCESS, READ_ELSEWHERE
-from inductoscope.recording.events import KINDS
+from inductoscope.model.fold import OF_COMPILE, OF_GRAPH, OF_PROCESS
+from inductoscope.recording import events as E
+from inductoscope.recording.events import KINDS, Event
 from inductoscope.torch_facts.stages import SHOWN
 from inductoscope.torch_facts.torch_names import Hook
 from inductoscope.views.report import stage_views
@@ -209,6 +210,28 @@ def test_every_event_is_written_somewhere() -> None:
     writers = [path for path in FILES if room(path).partition("/")[0] in rooms]
     made = set().union(*(names_in(path, called=True) for path in writers))
     assert {event.__name__ for event in KINDS.values()} - made == set()
+
+
+_CALLS = E.GraphCall, E.GraphReturned, E.EagerReturned
+_SHADOWS = E.CallShadowed, E.ShadowsEnded, E.BiasFound
+_STUCK = E.BenchmarkStart, E.BenchmarkEnd, E.TorchLogged
+_COSTS = E.PassesTimed, E.CacheKeyMade
+
+# What the model does not hold, and the module that reads it.
+READ_ELSEWHERE: dict[type[Event], str] = {
+    **dict.fromkeys(
+        (E.ProcessStart, E.StageStart, E.NativeStart, *_CALLS), "model/process_position.py"
+    ),
+    **dict.fromkeys(_STUCK, "hangs/choices/stuck_choices.py"),
+    E.TracingContinues: "hangs/watch/stall.py",
+    **dict.fromkeys(_COSTS, "profiling/compile_times.py"),
+    **dict.fromkeys(_SHADOWS, "doctor/sentinel_run.py"),
+    **dict.fromkeys((E.ClaimMade, E.Said), "doctor/program_run.py"),
+    E.GrowthMeasured: "doctor/runs.py",
+    E.CandidateJudged: "inside/search/oracle.py",
+    # Only ever sent by a fork to the process that started it.
+    E.KernelLaunched: "inside/search/failure_signature.py",
+}
 
 
 def test_every_event_is_part_of_the_model_or_read_where_it_says() -> None:

@@ -1,7 +1,7 @@
 """Folds the events of a recording into the model. Streams are independent until the very end.
 
-Each class of event is about a process, a compile or a graph; the tables say which. A class that
-only others read is listed in `READ_ELSEWHERE`; a test finds one that is in none of them.
+Each class of event is about a process, a compile or a graph; the tables say which. What only others
+read is in none of them.
 """
 
 from __future__ import annotations
@@ -59,27 +59,6 @@ OF_PROCESS: frozenset[type[Event]] = frozenset(
         *(E.Check, E.CallableCheck, E.NotedDifference, E.CallsUnchecked, E.SizesTried),
     }
 )
-
-_CALLS = E.GraphCall, E.GraphReturned, E.EagerReturned
-_SHADOWS = E.CallShadowed, E.ShadowsEnded, E.BiasFound
-_STUCK = E.BenchmarkStart, E.BenchmarkEnd, E.TorchLogged
-_COSTS = E.PassesTimed, E.CacheKeyMade
-
-# What the model does not hold, and the module that reads it.
-READ_ELSEWHERE: dict[type[Event], str] = {
-    **dict.fromkeys(
-        (E.ProcessStart, E.StageStart, E.NativeStart, *_CALLS), "model/process_position.py"
-    ),
-    **dict.fromkeys(_STUCK, "hangs/choices/stuck_choices.py"),
-    E.TracingContinues: "hangs/watch/stall.py",
-    **dict.fromkeys(_COSTS, "profiling/compile_times.py"),
-    **dict.fromkeys(_SHADOWS, "doctor/sentinel_run.py"),
-    **dict.fromkeys((E.ClaimMade, E.Said), "doctor/program_run.py"),
-    E.GrowthMeasured: "doctor/runs.py",
-    E.CandidateJudged: "inside/search/oracle.py",
-    # Only ever sent by a fork to the process that started it.
-    E.KernelLaunched: "inside/search/failure_signature.py",
-}
 
 
 def load(path: Path) -> Recording:
@@ -171,7 +150,6 @@ class _CompileFold:
     graphs: dict[str, _GraphFold] = field(default_factory=dict)
 
     def take(self, event: Event) -> None:
-        """Add what an event says."""
         self.events.add(event)
         if isinstance(event, E.StageEnd):
             self.stage_seconds[event.stage] += event.seconds
@@ -377,7 +355,7 @@ def _graph(graph: _GraphFold, choices: _Choices) -> InductorGraph:
         buffers=buffers.payload if buffers else "",
         memory=tuple(event.payload for event in events.all(E.MemoryListed)),
         reuses=events.all(E.Reuse),
-        autotunes=tuple(_autotune(search, choices) for search in _searches(graph.autotunes)),
+        autotunes=tuple(_autotunes(graph.autotunes, choices)),
     )
 
 
@@ -386,48 +364,39 @@ def _graph(graph: _GraphFold, choices: _Choices) -> InductorGraph:
 _Choices = Mapping[str, E.ChoiceStart | E.ChoiceEnd]
 
 
-@dataclass
-class _Search:
-    """A search for the fastest choice: announced, then timed, then decided."""
-
-    start: E.AutotuneStart
-    timed: E.AutotuneTimed | None = None
-    winner: str = ""
-
-
-def _searches(events: Iterable[Any]) -> list[_Search]:
-    searches: list[_Search] = []
+def _autotunes(events: Iterable[Any], choices: _Choices) -> Iterator[Autotune]:
+    """Searches for the fastest choice: each is announced, then timed, then decided."""
+    searches: list[tuple[E.AutotuneStart, list[E.AutotuneTimed], list[str]]] = []
     for event in events:
         if isinstance(event, E.AutotuneStart):
-            searches.append(_Search(event))
+            searches.append((event, [], []))
             continue
-        # Several run one after the other.
-        match = [s for s in searches if s.start.operation == event.operation]
-        if match and isinstance(event, E.AutotuneTimed):
-            match[-1].timed, match[-1].winner = event, event.winner
-        elif match and isinstance(event, E.AutotuneChosen) and not match[-1].winner:
-            match[-1].winner = event.choice
-    return searches
+        # Several of one operation run one after the other.
+        own = [search for search in searches if search[0].operation == event.operation][-1:]
+        for _, timed, winners in own:
+            if isinstance(event, E.AutotuneTimed):
+                timed.append(event)
+            winners.append(event.winner if isinstance(event, E.AutotuneTimed) else event.choice)
+    for start, timed, winners in searches:
+        yield Autotune(
+            operation=start.operation,
+            choices=tuple(_choice(each, timed[-1:], choices) for each in start.choices if each),
+            winner=next(filter(None, winners), ""),
+            inputs=start.inputs,
+        )
 
 
-def _autotune(search: _Search, choices: _Choices) -> Autotune:
-    return Autotune(
-        operation=search.start.operation,
-        choices=tuple(_choice(each, search, choices) for each in search.start.choices if each),
-        winner=search.winner,
-        inputs=search.start.inputs,
-    )
-
-
-def _choice(choice: Mapping[str, Any], search: _Search, choices: _Choices) -> TimedChoice:
+def _choice(
+    choice: Mapping[str, Any], timed: list[E.AutotuneTimed], choices: _Choices
+) -> TimedChoice:
     name = str(choice.get("name", ""))
     compiled = choices.get(name)
     end = compiled if isinstance(compiled, E.ChoiceEnd) else None
     return TimedChoice(
         name=name,
         description=str(choice.get("description", "")),
-        milliseconds=search.timed.milliseconds.get(name) if search.timed else None,
-        failed=search.timed is not None and name in search.timed.failed,
+        milliseconds=timed[0].milliseconds.get(name) if timed else None,
+        failed=bool(timed) and name in timed[0].failed,
         compile_seconds=end.seconds if end else None,
         compile_started=compiled is not None,
         error=end.error if end else "",

@@ -5,33 +5,16 @@ Computed here and nowhere else, for recordings and for streams that are still be
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any
 
-from inductoscope.recording.events import (
-    ChoiceEnd,
-    ChoiceStart,
-    CompileStart,
-    EagerReturned,
-    Entry,
-    Event,
-    FusionRound,
-    GraphCall,
-    GraphReturned,
-    LoweredNode,
-    NativeEnd,
-    NativeStart,
-    ProcessEnd,
-    ProcessStart,
-    StageEnd,
-    StageStart,
-    TracingContinues,
-)
+from inductoscope.recording import events as E
+from inductoscope.recording.events import Entry, Event
 from inductoscope.torch_facts.stages import NATIVE_COMPILES
 
-Stage = Entry[StageStart]
+Stage = Entry[E.StageStart]
 
 
 class OpenStages:
@@ -55,7 +38,7 @@ class OpenStages:
         return tuple(self._open)
 
     @property
-    def innermost(self) -> StageStart | None:
+    def innermost(self) -> E.StageStart | None:
         """The stage that was entered last."""
         return self._open[-1].event if self._open else None
 
@@ -69,7 +52,7 @@ class OpenStages:
         """A stage begins."""
         self._open.append(entry)
 
-    def leave(self, end: StageEnd) -> tuple[Stage, ...]:
+    def leave(self, end: E.StageEnd) -> tuple[Stage, ...]:
         """A stage ends: it, and what was entered in it; nothing if it was never entered."""
         thread = [stage for stage in self._open if stage.event.thread == end.thread]
         place = _place_of(thread, end)
@@ -87,12 +70,12 @@ class OpenStages:
         self._open.clear()
 
 
-def _can_be_inside(outer: StageStart, inner: StageStart) -> bool:
+def _can_be_inside(outer: E.StageStart, inner: E.StageStart) -> bool:
     # The key of a graph inside another begins with that of the outer one.
     return inner.compile == outer.compile and inner.graph.startswith(outer.graph)
 
 
-def _place_of(stages: list[Stage], end: StageEnd) -> int | None:
+def _place_of(stages: list[Stage], end: E.StageEnd) -> int | None:
     """Where the last of `stages` is that `end` can be the end of; exact matches come first."""
     exact = (end.stage, end.graph, end.detail)
     # A stage that waits for a compiler may learn which one it is only when that one fails.
@@ -109,7 +92,7 @@ def _place_of(stages: list[Stage], end: StageEnd) -> int | None:
 NativeKey = tuple[str, str, str, str]
 
 
-def native_key(event: NativeStart | NativeEnd) -> NativeKey:
+def native_key(event: E.NativeStart | E.NativeEnd) -> NativeKey:
     """Key that identifies one run of a native compiler: tool, kernel, config, source."""
     return event.tool, event.kernel, event.config, event.source
 
@@ -120,18 +103,18 @@ class ProcessPosition:
 
     stages: OpenStages = field(default_factory=OpenStages)
     # Native compiles and choices of autotuning that have begun and not ended.
-    natives: dict[NativeKey, Entry[NativeStart]] = field(default_factory=dict)
-    choices: dict[str, Entry[ChoiceStart]] = field(default_factory=dict)
+    natives: dict[NativeKey, Entry[E.NativeStart]] = field(default_factory=dict)
+    choices: dict[str, Entry[E.ChoiceStart]] = field(default_factory=dict)
     # The compiled graph that is being called, and how long eager took for the same call; None
     # while eager is still at it.
-    call: GraphCall | None = None
+    call: E.GraphCall | None = None
     eager_seconds: float | None = None
     # Where the functions are that were compiled, by compile id.
     functions: dict[str, str] = field(default_factory=dict)
     last_node: str = ""
     # Rounds of fusion that the scheduler has made for the graph that it is at.
     rounds: int = 0
-    process: ProcessStart | None = None
+    process: E.ProcessStart | None = None
     has_ended: bool = False
     # When it was last seen to get on, by its clock; and how often it was only seen to trace on.
     latest: float = 0.0
@@ -139,13 +122,46 @@ class ProcessPosition:
 
     def take(self, entry: Entry[Event]) -> None:
         """One more entry; most kinds say nothing about where the process is."""
-        is_sign = isinstance(entry.event, TracingContinues)
+        is_sign = isinstance(entry.event, E.TracingContinues)
         if entry.event.is_progress or is_sign:
             self.latest = max(self.latest, entry.time)
             self.signs = self.signs + 1 if is_sign else 0
-        handler = _HANDLERS.get(type(entry.event))
-        if handler is not None:
-            handler(self, entry)
+        if type(entry.event) in _TELLING:
+            self._take(entry, entry.event)
+
+    def _take(self, entry: Entry[Any], event: Event) -> None:
+        match event:
+            case E.ProcessStart():
+                self.process = event
+                self.stages.names_threads = event.names_threads
+            case E.ProcessEnd():
+                self.stages.clear()
+                self.call, self.has_ended = None, True
+            case E.StageStart():
+                self.stages.enter(entry)
+                self.rounds = 0
+            case E.StageEnd():
+                self.stages.leave(event)
+            case E.CompileStart():
+                self.functions[event.compile] = f"{event.file}:{event.line}"
+            case E.NativeStart():
+                self.natives[native_key(event)] = entry
+            case E.NativeEnd():
+                self.natives.pop(native_key(event), None)
+            case E.ChoiceStart():
+                self.choices[event.choice] = entry
+            case E.ChoiceEnd():
+                self.choices.pop(event.choice, None)
+            case E.LoweredNode():
+                self.last_node = event.node
+            case E.FusionRound():
+                self.rounds = event.round
+            case E.GraphCall():
+                self.call, self.eager_seconds = event, None
+            case E.GraphReturned():
+                self.call, self.eager_seconds = None, None
+            case E.EagerReturned():
+                self.eager_seconds = event.seconds
 
     @property
     def seconds_inside(self) -> float:
@@ -168,69 +184,15 @@ class ProcessPosition:
         compiles = (stage.event.compile for stage in reversed(self.stages.all))
         return next(filter(None, compiles), "")
 
-    def _described(self, entry: Entry[ProcessStart]) -> None:
-        self.process = entry.event
-        self.stages.names_threads = entry.event.names_threads
 
-    def _ended(self, entry: Entry[ProcessEnd]) -> None:
-        self.stages.clear()
-        self.call = None
-        self.has_ended = True
-
-    def _stage_begins(self, entry: Entry[StageStart]) -> None:
-        self.stages.enter(entry)
-        self.rounds = 0
-
-    def _stage_ends(self, entry: Entry[StageEnd]) -> None:
-        self.stages.leave(entry.event)
-
-    def _compile_begins(self, entry: Entry[CompileStart]) -> None:
-        self.functions[entry.event.compile] = f"{entry.event.file}:{entry.event.line}"
-
-    def _native_begins(self, entry: Entry[NativeStart]) -> None:
-        self.natives[native_key(entry.event)] = entry
-
-    def _native_ends(self, entry: Entry[NativeEnd]) -> None:
-        self.natives.pop(native_key(entry.event), None)
-
-    def _choice_begins(self, entry: Entry[ChoiceStart]) -> None:
-        self.choices[entry.event.choice] = entry
-
-    def _choice_ends(self, entry: Entry[ChoiceEnd]) -> None:
-        self.choices.pop(entry.event.choice, None)
-
-    def _lowered(self, entry: Entry[LoweredNode]) -> None:
-        self.last_node = entry.event.node
-
-    def _round_done(self, entry: Entry[FusionRound]) -> None:
-        self.rounds = entry.event.round
-
-    def _call_begins(self, entry: Entry[GraphCall]) -> None:
-        self.call, self.eager_seconds = entry.event, None
-
-    def _call_ends(self, entry: Entry[GraphReturned]) -> None:
-        self.call, self.eager_seconds = None, None
-
-    def _eager_returned(self, entry: Entry[EagerReturned]) -> None:
-        self.eager_seconds = entry.event.seconds
-
-
-_HANDLERS: dict[type[Event], Callable[[ProcessPosition, Entry[Any]], None]] = {
-    ProcessStart: ProcessPosition._described,
-    ProcessEnd: ProcessPosition._ended,
-    StageStart: ProcessPosition._stage_begins,
-    StageEnd: ProcessPosition._stage_ends,
-    CompileStart: ProcessPosition._compile_begins,
-    NativeStart: ProcessPosition._native_begins,
-    NativeEnd: ProcessPosition._native_ends,
-    ChoiceStart: ProcessPosition._choice_begins,
-    ChoiceEnd: ProcessPosition._choice_ends,
-    LoweredNode: ProcessPosition._lowered,
-    FusionRound: ProcessPosition._round_done,
-    GraphCall: ProcessPosition._call_begins,
-    GraphReturned: ProcessPosition._call_ends,
-    EagerReturned: ProcessPosition._eager_returned,
-}
+# Most events say nothing about where a process is.
+_TELLING: frozenset[type[Event]] = frozenset(
+    {
+        *(E.ProcessStart, E.ProcessEnd, E.StageStart, E.StageEnd, E.CompileStart, E.NativeStart),
+        *(E.NativeEnd, E.ChoiceStart, E.ChoiceEnd, E.LoweredNode, E.FusionRound, E.GraphCall),
+        *(E.GraphReturned, E.EagerReturned),
+    }
+)
 
 
 # --- What a Python process runs, for people: its script, its module, or that it is code -----------
