@@ -44,7 +44,8 @@ test-all: $(VENV)/.installed-dev
 # Compiled first: each of the hundreds of processes would otherwise compile what it imports.
 all-tests everyday-tests: $(VENV)/.installed-dev
 	$(BIN)/python -m compileall -q src
-	$(PYTEST) -n 3 $(if $(filter everyday-tests,$@),--everyday)
+	$(if $(filter everyday-tests,$@),INDUCTOSCOPE_TEST_QUICK=1) \
+		$(PYTEST) -n 3 $(if $(filter everyday-tests,$@),--everyday)
 
 # Rewrites what tests/**/__snapshots__ hold of the texts that users read; look at the diff.
 snapshots: $(VENV)/.installed-dev

@@ -1,4 +1,4 @@
-"""How much is tried: everything in make test, a sample of it in make test-quick."""
+"""Number of examples: all in make test-all, a sample in make test and make test-quick."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ Item = TypeVar("Item")
 
 
 def examples(number: int) -> int:
-    """How many examples to make where make test makes `number`."""
+    """The number of examples to make where make test-all makes `number`."""
     return max(number // _SHARE, 1) if QUICK else number
 
 
 def some_of(items: Sequence[Item]) -> Sequence[Item]:
-    """The first of them where make test takes all."""
+    """The first of them where make test-all takes all."""
     return items[:1] if QUICK else items
