@@ -1,4 +1,4 @@
-"""What a fault is, and the words that its truth may use: those of a verdict."""
+"""A planted fault, and the words that its truth may use: those of a verdict."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ STAGES = (
 
 @dataclass(frozen=True)
 class Truth:
-    """What a correct verdict says."""
+    """The correct verdict."""
 
     kind: str
     stage: str

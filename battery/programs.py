@@ -44,7 +44,7 @@ FILLERS = (
 
 @dataclass(frozen=True)
 class Body:
-    """What a template puts into its function: lines before and after the middle."""
+    """Code that a template puts into its function: lines before and after the middle."""
 
     before: tuple[str, ...]
     after: tuple[str, ...]

@@ -107,7 +107,7 @@ def diagnose(
 
 
 def read_results(path: Path) -> dict[str, Result]:
-    """What an earlier run has left; a last line cut short is no result."""
+    """Results left by an earlier run; a last line cut short is no result."""
     found: dict[str, Result] = {}
     for line in path.read_text().splitlines() if path.exists() else ():
         try:

@@ -39,7 +39,7 @@ def _share(part: int, whole: int) -> str:
 
 
 def describe_miss(result: Result) -> str:
-    """What was said, beside what is true."""
+    """The verdict, beside the truth."""
     said = " · ".join(word for word in (result.said_kind, result.said_stage) if word)
     culprit = "" if result.culprit_right or not result.said_stage else ", culprit not named"
     text = f"{result.name}: said {said}{culprit}, true is {result.kind} · {result.stage}"
@@ -73,7 +73,7 @@ def render_text(results: Sequence[Result]) -> str:
 
 @dataclass(frozen=True)
 class Page:
-    """What the tables are of."""
+    """Subject of the tables."""
 
     title: str
     introduction: tuple[str, ...]

@@ -43,7 +43,7 @@ def workplace(name: str, keep: Path | None = None) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def leaving_nothing_running() -> Iterator[None]:
-    """What is started inside ends with us, also when we are asked to end."""
+    """Processes started inside end with us, also when we are asked to end."""
     adopt_orphans()
     before = {number: signal.signal(number, _end_once) for number in _SIGNALS}
     try:

@@ -1,4 +1,4 @@
-"""What recording costs, beside what torch's own ways of tracing cost: make bench-capture.
+"""Cost of recording, beside torch's own ways of tracing: make bench-capture.
 
 For each model the modes run in turns, each run in a new process with an empty cache. Compared is
 CPU time of the whole process tree, which a noisy machine disturbs less than the clock. The
@@ -129,7 +129,7 @@ def compare(what: str, models: Figures) -> Iterator[Measurement]:
 
 
 def weigh(weights: dict[str, dict[str, int]]) -> Iterator[Measurement]:
-    """What a node takes on disk."""
+    """Bytes of a node on disk."""
     for model, weight in weights.items():
         each = weight["bytes"] / weight["nodes"]
         yield Measurement(f"{model}: recording, for each node", "bytes", (each,))

@@ -1,4 +1,4 @@
-"""What a command takes: seconds by the clock, and processor seconds of it and of its children."""
+"""Cost of a command: seconds by the clock, and processor seconds of it and of its children."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bench.load import cpu_of_children
 
 @dataclass(frozen=True)
 class CommandCost:
-    """What one run took."""
+    """Cost of one run."""
 
     seconds: float
     cpu_seconds: float

@@ -120,7 +120,7 @@ TURN = (
 
 
 def plan(faults: Sequence[Fault], turns: int, tools: Sequence[str]) -> Iterator[tuple[Any, ...]]:
-    """What runs, in order: every script once, then again."""
+    """Runs, in order: every script once, then again."""
     for turn in range(turns):
         for fault in faults:
             for place, tool in enumerate(TURN):
@@ -131,7 +131,7 @@ def plan(faults: Sequence[Fault], turns: int, tools: Sequence[str]) -> Iterator[
 def measure(
     wanted: Sequence[tuple[Any, ...]], runs: list[ToolRun], folder: Path, limit: float
 ) -> Iterator[ToolRun]:
-    """What is missing in `runs`."""
+    """Runs missing in `runs`."""
     known = {run.key for run in runs}
     for fault, turn, place, tool in wanted:
         if (fault.name, turn, place) in known:
@@ -148,7 +148,7 @@ def measure(
 
 
 def read_runs(path: Path | None) -> list[ToolRun]:
-    """What an interrupted run has left."""
+    """Results left by an interrupted run."""
     try:
         data = json.loads(path.read_text()) if path else {}
         return [run_from(entry) for entry in data.get("runs", ())]

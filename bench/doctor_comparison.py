@@ -1,4 +1,4 @@
-"""What follows from the runs of the doctor and of torch's tools on the same scripts."""
+"""Conclusions from the runs of the doctor and of torch's tools on the same scripts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BEST = "in one process"
 
 @dataclass(frozen=True)
 class Comparison:
-    """What of the doctor is compared with which of torch's tools."""
+    """Steps of the doctor, each with the tool of torch that it is compared with."""
 
     what: str
     beside: tuple[str, ...]
@@ -122,7 +122,7 @@ def _seconds_until(what: str, measured: Measured) -> float | None:
 def _theirs(
     what: str, runs: Sequence[ToolRun], turn: int, tools: tuple[str, ...]
 ) -> tuple[float | None, str]:
-    """What both took together; None if one of them has no result, and which."""
+    """Time of both together; None if one of them has no result, and which."""
     found = [run for run in runs if run.turn == turn and run.tool in tools]
     if len(found) < len(tools):
         return None, "not run"
@@ -140,7 +140,7 @@ def _has_result(measured: Measured) -> bool:
 
 
 def _describe(runs: Sequence[ToolRun], tools: tuple[str, ...]) -> str:
-    """What the figures leave out."""
+    """Limits of the figures."""
     ways = ("plain", "doctor", *tools)
     told = {tool: [run.measured for run in runs if run.tool == tool] for tool in ways}
     return "; ".join(

@@ -1,4 +1,4 @@
-"""What `profile` says of a GPU, beside torch.profiler and Nsight Compute.
+"""Times of `profile` on a GPU, beside torch.profiler and Nsight Compute.
 
     python -m bench.gpu_agreement
 

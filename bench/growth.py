@@ -93,7 +93,7 @@ PLAIN, WHOLE = "the plain compile", "the doctor, all of it"
 
 @dataclass(frozen=True)
 class Point:
-    """What one program took: processor seconds by step."""
+    """Cost of one program: processor seconds by step."""
 
     size: int
     seconds: dict[str, float] = field(default_factory=dict)

@@ -18,7 +18,7 @@ MOST_OTHERS, MOST_STOLEN = 0.15, 0.05
 
 @dataclass(frozen=True)
 class Load:
-    """What the machine did besides, while a benchmark ran."""
+    """Other load on the machine while a benchmark ran."""
 
     # The load average for each core when it began.
     average: float = 0.0

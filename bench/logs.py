@@ -49,7 +49,7 @@ _RECORD = re.compile(rb'("has_payload": ")[0-9a-f]{32}("\}\n)((?:\t[^\n]*(?:\n|$
 
 @dataclass(frozen=True)
 class LogCost(CommandCost):
-    """What one run took, with its memory."""
+    """Time and memory of one run."""
 
     megabytes: float
 
@@ -130,7 +130,7 @@ def _resident(process: int) -> float:
 
 
 def ways(trace: Path, text: Path, tlparse: str | None, folder: Path) -> dict[str, list[str]]:
-    """What is run, by name."""
+    """Commands to run, by name."""
     read = [*TOOL, str(folder / "answer.json"), "--cores"]
     ours = {
         "trace, 1 core": [*read, "1", str(trace)],

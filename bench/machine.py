@@ -1,4 +1,4 @@
-"""What was measured, with what and where, without anything that names the machine."""
+"""Measurements with their surroundings, without anything that names the machine."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def read_commit(root: Path = ROOT) -> str:
 
 
 def _read_changes(root: Path) -> bytes:
-    """What differs from the commit, with the files that git does not know yet."""
+    """Changes since the commit, with the files that git does not know yet."""
     changed = _git(root, "diff", "HEAD", "--binary", "--", *MEASURED)
     listed = _git(root, "ls-files", "--others", "--exclude-standard", "-z", "--", *MEASURED)
     new = [name for name in listed.split(b"\0") if name]

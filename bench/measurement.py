@@ -1,4 +1,4 @@
-"""What a benchmark has found, in one shape, and what may be concluded from it.
+"""Measurements of a benchmark, in one shape, and the conclusions that they allow.
 
 A turn is one run of ours and one of the peer, shortly after each other, so that what drifts on the
 machine drops out of their ratio. A goal is at most a ratio, or at most a value where there is no
@@ -63,7 +63,7 @@ class Measurement:
 
     @property
     def values(self) -> tuple[float, ...]:
-        """What the goal is about, turn by turn: ratios, or our own values."""
+        """Values that the goal is about, turn by turn: ratios, or our own values."""
         if not self.compared_with:
             return _succeeded(self.ours)
         pairs = zip(self.ours, self.peer, strict=False)
@@ -146,6 +146,6 @@ def write_measurements(measurements: Iterable[Measurement], path: Path) -> None:
 
 
 def read_measurements(found: dict[str, Any]) -> list[Measurement]:
-    """What `write_measurements` has written."""
+    """Measurements written by `write_measurements`."""
     entries = found["measurements"]
     return [Measurement(**{**e, "ours": (*e["ours"],), "peer": (*e["peer"],)}) for e in entries]

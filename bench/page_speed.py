@@ -35,7 +35,7 @@ _SWITCH = """name => new Promise(done => {
 
 
 def why_not_measured() -> str:
-    """What is missing to open a page; empty where nothing is."""
+    """Programs missing to open a page; empty where nothing is."""
     try:
         import playwright.sync_api  # noqa: F401
     except ImportError:

@@ -1,4 +1,4 @@
-"""What profiling costs, and whether its times and floors hold: make bench-profile.
+"""Cost of profiling, and whether its times and floors hold: make bench-profile.
 
 Three questions, each on kernels that take more than 100 µs:
 

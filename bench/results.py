@@ -106,7 +106,7 @@ def read_part(part: Path, code: int | None) -> tuple[str, list[Measurement]]:
 
 
 def read_results(folder: Path) -> dict[str, Result]:
-    """What there is; a file that cannot be read is no result, which is said."""
+    """Results so far; a file that cannot be read is reported, and counts as none."""
     found = {}
     for path in (folder / f"{bench}.json" for bench in BENCHES):
         try:

@@ -1,4 +1,4 @@
-"""What the sentinel costs, and how soon it notices a fault: make bench-sentinel.
+"""Cost of the sentinel, and how soon it notices a fault: make bench-sentinel.
 
 Every measurement is a training run in a new process, with a warm cache. The cost is measured in
 turns, without and with the sentinel, as seconds of a step. The fault is a gradient of GELU that is

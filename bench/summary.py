@@ -45,7 +45,7 @@ counts once: beside the peer at its best."""
 
 @dataclass(frozen=True)
 class Result:
-    """What one benchmark has found, as it is kept beside the page."""
+    """Result of one benchmark, as it is kept beside the page."""
 
     bench: str
     commit: str

@@ -1,4 +1,4 @@
-"""What a real GPU and one that is not there generate for the same functions.
+"""Code generated for a real GPU and for an absent one, for the same functions.
 
     python -m bench.target real OUT                # on a machine with the GPU
     python -m bench.target cuda:90 OUT             # anywhere

@@ -45,7 +45,7 @@ _BEGIN, _END = "<!-- begin: ten models -->\n", "<!-- end: ten models -->\n"
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one model."""
+    """Outcome of one model."""
 
     title: str
     captured: int

@@ -20,7 +20,7 @@ _CHECK_SECONDS = 300.0
 
 @dataclass(frozen=True)
 class Measured:
-    """What one tool did about one fault; None where it has no such notion or did not get there."""
+    """One tool's result on one fault; None where it has no such notion or did not get there."""
 
     seconds: float
     # Whether it ended by itself.

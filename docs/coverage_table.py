@@ -82,7 +82,7 @@ class CoveredDocument:
 
 @cache
 def documents(path: Path = TABLE) -> tuple[CoveredDocument, ...]:
-    """What the table holds."""
+    """Contents of the table."""
     return tuple(
         CoveredDocument(
             name=found["name"],
@@ -220,7 +220,7 @@ def units(text: str) -> Iterator[tuple[int, str]]:
 
 
 def uncovered(document: CoveredDocument, text: str) -> Iterator[str]:
-    """What a document holds and no row is about."""
+    """Parts of a document that no row is about."""
     if hashlib.sha256(text.encode()).hexdigest() != document.sha256:
         yield f"{document.name}: has changed; read it again, then correct lines and sha256"
         return

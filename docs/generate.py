@@ -72,7 +72,7 @@ def options(name: str) -> str:
 
 
 def reference() -> str:
-    """What `inductoscope COMMAND --help` prints, for every command and those in it."""
+    """Output of `inductoscope COMMAND --help`, for every command and those in it."""
     parts = []
     for name in COMMANDS:
         found = command_called(name)
@@ -127,7 +127,7 @@ def _cell(text: str) -> str:
 
 
 def output(lines: str, *words: str) -> str:
-    """What a command prints in 80 columns, as far as LINES, such as 1-12,20-22, says.
+    """Output of a command in 80 columns, as far as LINES, such as 1-12,20-22, says.
 
     The command reads what is kept under tests/data, so that it prints the same everywhere.
     """

@@ -129,7 +129,7 @@ def _as_run(command: str) -> list[str]:
 
 
 def neutral_lines(text: str, folder: Path) -> Iterator[str]:
-    """What was printed, without the progress and without the paths of this machine."""
+    """Output, without the progress and without the paths of this machine."""
     places = {
         str(folder): "...",
         str(folder.resolve()): "...",
@@ -157,7 +157,7 @@ def keep(name: str, ran: Sequence[GuideCommand]) -> None:
 
 
 def kept(name: str) -> dict[str, GuideCommand]:
-    """What the commands of a guide printed when they last ran."""
+    """Output of the commands of a guide when they last ran."""
     path = RAN / f"{name}.json"
     if not path.exists():
         return {}
@@ -187,7 +187,7 @@ def script(name: str) -> str:
 
 
 def ran(parts: str, dollar: str, *words: str) -> str:
-    """What a command of a guide printed, as far as PARTS says."""
+    """Output of a command of a guide, as far as PARTS says."""
     command = " ".join(words)
     assert dollar == "$", f"write: ran PARTS $ COMMAND, not {dollar} {command}"
     found = [one for name in guides() for one in kept(name).values() if one.command == command]

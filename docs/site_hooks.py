@@ -1,4 +1,4 @@
-"""What mkdocs does beside reading docs/: pages from outside it, and links that lead there.
+"""Additions to mkdocs: pages from outside it, and links that lead there.
 
 README.md becomes the first page. CONTRIBUTING.md and CHANGELOG.md become pages, and the folder of
 JSON schemas gets one. A link to a file of the repository that is not on the site becomes text.

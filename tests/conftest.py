@@ -135,7 +135,7 @@ def _folder_of_all_workers(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _compile_once(
     remembering_compiler: Path | None, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[None]:
-    """What was compiled before is not compiled again, unless a test takes the REAL_COMPILER.
+    """Kernels are compiled once, unless a test takes the REAL_COMPILER.
 
     Programs do not collect garbage as often as they would, and have torch's digests of its files
     from each other, unless a test sets the PYTHONPATH or takes Python as it is.

@@ -37,7 +37,7 @@ def _said(
     *,
     shown: int = 0,
 ) -> dict[str, Said]:
-    """What `show` begins with is what `run` said, and the doctor's verdict; a page is written."""
+    """`show` begins with the findings of `run`, and the doctor's verdict; a page is written."""
     verdict = doctor.first_line.removeprefix("^").partition(":")[0]
     return {
         RUN: run,

@@ -1,4 +1,4 @@
-"""What was heard, as docs/endings.md."""
+"""Results of all endings, as docs/endings.md."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ _SCRIPT, _NOTEBOOK = "script.py", "notebook.ipynb"
 
 @dataclass(frozen=True)
 class Heard:
-    """What a command said about an ending, and whether that is what it has to say."""
+    """Output of a command about an ending, and whether it is right."""
 
     ending: str
     command: str
@@ -45,7 +45,7 @@ class Heard:
 def try_ending(
     ending: ProgramEnding, folder: Path, only: Sequence[str] = (), probed: Path | None = None
 ) -> Iterator[Heard]:
-    """What every command says about an ending.
+    """Output of every command about an ending.
 
     `only` names commands; `probed` is a cache in which torch has found out what the machine can.
     """
@@ -131,7 +131,7 @@ class _Place:
     # --- on its own -------------------------------------------------------------------------------
 
     def _log(self) -> Path:
-        """What the program prints when torch logs."""
+        """Output of the program with torch's logs."""
         ran = self._commands.run_plainly(
             self._without_tool, self._ending.interruptions.get(LOGS), TORCH_LOGS="+inductor"
         )
@@ -149,7 +149,7 @@ class _Place:
     # --- what was written -------------------------------------------------------------------------
 
     def _recorded(self) -> Path:
-        """What `run` recorded, or the program itself."""
+        """The recording by `run`, or the program itself."""
         if self._ending.is_notebook:
             self._commands.run_beside(self._without_tool, ["true"])
             return self._commands.last_recording

@@ -124,7 +124,7 @@ def shows(kind: str, expected: Outcome, seen: Outcome) -> bool:
 
 
 def _numbers(text: str) -> list[float]:
-    """What a program printed itself: torch's own warnings are not part of the result."""
+    """Output of the program itself: torch's own warnings are not part of the result."""
     lines = [
         line
         for line in text.splitlines()

@@ -59,7 +59,7 @@ def parse_options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def read_results(path: Path) -> dict[tuple[str, bool], ModelResult]:
-    """What an earlier run has left; a last line cut short is no result."""
+    """Results left by an earlier run; a last line cut short is no result."""
     found: dict[tuple[str, bool], ModelResult] = {}
     for line in path.read_text().splitlines() if path.exists() else ():
         try:

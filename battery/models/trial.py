@@ -35,7 +35,7 @@ class Conditions:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a command took."""
+    """Cost of a command."""
 
     seconds: float = 0.0
     cpu_seconds: float = 0.0

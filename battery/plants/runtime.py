@@ -1,4 +1,4 @@
-"""What runs around a compiled graph once it is compiled."""
+"""Code that runs around a compiled graph once it is compiled."""
 
 from __future__ import annotations
 

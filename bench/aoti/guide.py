@@ -147,7 +147,7 @@ class Guide:
     # --- steps ------------------------------------------------------------------------------------
 
     def _sanity(self) -> str:
-        """What the runtime checks say, if they say anything."""
+        """Messages of the runtime checks, if any."""
         output = self._run("sanity", SANITY).output
         found = _BROKEN_INPUT.search(output)
         if found:
@@ -174,7 +174,7 @@ class Guide:
             seen.update(current)
 
     def _shown(self, expected: Expected, current: Sequence[int]) -> dict[int, Shown]:
-        """What the printer shows of these calls: one run, for kernels that were not shown yet."""
+        """Output of the printer for these calls: one run, for kernels that were not shown yet."""
         kernels = sorted({expected.calls[number].kernel for number in current} - self._printed)
         if kernels:
             flags = {**PINPOINT, PRINTER: "2", FILTER: ",".join(kernels)}

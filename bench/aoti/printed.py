@@ -1,4 +1,4 @@
-"""What AOTInductor's intermediate value printer prints, and what a generated wrapper calls."""
+"""Output of AOTInductor's intermediate value printer, and calls of a generated wrapper."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Shown:
-    """What one call showed of its tensors, before and after its launch."""
+    """Tensors shown by one call, before and after its launch."""
 
     kernel: str
     before: dict[str, PrintedValue]
@@ -70,7 +70,7 @@ def last_announced(output: str) -> int | None:
 
 
 def shown_calls(output: str) -> list[Shown]:
-    """What level 2 printed, call by call."""
+    """Output of level 2, call by call."""
     found: list[Shown] = []
     was_after = True
     for when, kernel, tensor, text in _VALUE.findall(output):

@@ -1,4 +1,4 @@
-"""What was measured, as the table in docs/aoti.md."""
+"""Measurements, as the table in docs/aoti.md."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def write_rows(rows: list[Row], path: Path) -> None:
 
 
 def read_rows(path: Path) -> list[Row]:
-    """What was measured before; nothing if there is no such file."""
+    """Earlier measurements; none if there is no such file."""
     if not path.exists():
         return []
     return [_row(data) for data in json.loads(path.read_text())]

@@ -45,7 +45,7 @@ if _sys.orig_argv[1:2] and _sys.orig_argv[-1] == "script.py" and "-m" not in _sy
 
 @dataclass(frozen=True)
 class Examined:
-    """What the tool did until it named something, or until it ended."""
+    """The tool's steps until it named something, or until it ended."""
 
     # Runs of the program, and graphs that were compiled in forks of it.
     executions: int
@@ -179,7 +179,7 @@ def _verdict(folder: Path) -> dict[str, Any]:
 
 
 def named_by(verdict: Mapping[str, Any]) -> str:
-    """What a verdict says is guilty: a kernel, an input of the package, a custom operator."""
+    """The culprit that a verdict names: a kernel, an input of the package, a custom operator."""
     culprit = verdict.get("culprit") or {}
     if culprit.get("kernel"):
         return str(culprit["kernel"])
@@ -207,7 +207,7 @@ def cpu_of_tree(pid: int) -> float:
 
 
 def package_alone(folder: Path, limit: float) -> str:
-    """What `aoti model.pt2 --inputs` finds where nothing but the package is there."""
+    """Findings of `aoti model.pt2 --inputs` where nothing but the package is there."""
     command = [sys.executable, "-m", "inductoscope", "aoti", "model.pt2", "--inputs", "inputs.pt"]
     run_limited([*command, "--json", "package.json", "--quiet"], folder, {**os.environ}, limit)
     try:

@@ -28,7 +28,7 @@ _SECONDS = 1500.0
 
 @dataclass(frozen=True)
 class Answer:
-    """What the tool said about one program."""
+    """The tool's answer about one program."""
 
     name: str
     said: str

@@ -33,7 +33,7 @@ _ON_FIRST_SCREEN = """() => [...document.querySelectorAll('.overview h2, .overvi
 def test_the_first_screen_answers_with_what_the_recording_holds(
     browser: Any, tmp_path: Path, name: str, sentence: str, first: str
 ) -> None:
-    """What is wrong, if something is; else what compiling and running cost, with its picture."""
+    """The problem, if there is one; else what compiling and running cost, with its picture."""
     page = tmp_path / "page.html"
     assert inductoscope("report", stored(name), "-o", page).exit_code == 0
     guest = Visitor(browser, page)

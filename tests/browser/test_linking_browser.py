@@ -1,4 +1,4 @@
-"""What the browser links is what Python links: both, for every stored recording."""
+"""Links made in the browser and in Python are the same: both, for every stored recording."""
 
 from __future__ import annotations
 

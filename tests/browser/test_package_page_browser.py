@@ -1,4 +1,4 @@
-"""What the page says of packages, and of the trail from a fault to its cause, in a real browser."""
+"""The page on packages, and on the trail from a fault to its cause, in a real browser."""
 
 from __future__ import annotations
 

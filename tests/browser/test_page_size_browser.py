@@ -58,7 +58,7 @@ def test_a_scheduler_graph_of_thousands_draws_what_is_in_sight(
 
 
 def test_a_line_leads_from_above_to_below(browser: Any, tmp_path: Path) -> None:
-    """What is read stands above what reads it, also where nodes are fused."""
+    """A producer stands above its consumers, also where nodes are fused."""
     index, chunks = pages.realistic()
     chunks["schedule-0"] = pages.large_schedule(12)
     guest = _visitor(browser, (index, chunks), tmp_path / "lines.html", "scheduler?graph=0")

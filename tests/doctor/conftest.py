@@ -1,4 +1,4 @@
-"""What the tests of the doctor share in one process."""
+"""Fixtures that the tests of the doctor share in one process."""
 
 from __future__ import annotations
 

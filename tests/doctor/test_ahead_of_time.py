@@ -253,7 +253,7 @@ def test_a_view_that_torch_writes_past_the_end_of_a_package_is_not_the_programs_
 
 
 class Heard(CallsFromElsewhere):
-    """What is said of new constants."""
+    """Failures reported for new constants."""
 
     def __init__(self, path: str) -> None:
         super().__init__("model", Demands(path, "model"), None)

@@ -1,4 +1,4 @@
-"""What of two results is compared: their form, the inputs after the call, gradients, the last bit.
+"""Comparison of two results: their form, the inputs after the call, gradients, the last bit.
 
 A plain Python function stands for the compiled one, so nothing is compiled here.
 """
@@ -512,7 +512,7 @@ def test_a_value_that_is_no_number_can_be_written_as_json() -> None:
 
 
 def cancelling(x: torch.Tensor) -> torch.Tensor:
-    """What is left of large numbers is mostly rounding."""
+    """The remainder of large numbers is mostly rounding."""
     return (x + 1e6) - 1e6
 
 

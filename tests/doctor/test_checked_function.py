@@ -28,7 +28,7 @@ Judge = Callable[..., CallableCheck]
 
 @pytest.fixture
 def judged(tmp_path: Path) -> Iterator[Judge]:
-    """What is said of a function and its stand-in for a compiled one, called once."""
+    """Failures reported for a function and its stand-in for a compiled one, called once."""
     folder = create_recording(["python"], output=tmp_path / "recording")
     SCOPE.open(folder)
 

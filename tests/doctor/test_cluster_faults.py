@@ -1,4 +1,4 @@
-"""What goes wrong around a cluster: others clean up, the scheduler leaves, answers are broken."""
+"""Faults around a cluster: others clean up, the scheduler leaves, answers are broken."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ WORK = CountsOperations(Candidate(torch.fx.symbolic_trace(torch.nn.ReLU()), (tor
 
 
 def answer_to(forks: ClusterForks) -> ForkAnswer:
-    """What a search gets to know."""
+    """The answer that a search gets."""
     return forks.ask(WORK, seconds=SECONDS)
 
 

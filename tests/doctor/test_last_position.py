@@ -63,7 +63,7 @@ def wait_for(written: Path, *, looks: int) -> None:
 
 @pytest.fixture(scope="module")
 def stacks(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """What a program that loops writes when it is asked many times where it is."""
+    """The positions that a looping program writes when it is asked many times where it is."""
     place = tmp_path_factory.mktemp("looping")
     folder = place / "torch" / "_inductor"
     folder.mkdir(parents=True)

@@ -37,7 +37,7 @@ class Scheduled(BaseException):
 
 @dataclass(frozen=True)
 class Lowered:
-    """What one function was lowered to, and the numbers that eager has for its FX nodes."""
+    """The IR that one function was lowered to, and the numbers that eager has for its FX nodes."""
 
     nodes: list[Any]
     outputs: list[Any]

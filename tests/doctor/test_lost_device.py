@@ -16,7 +16,7 @@ from support.examples import stored
 
 @pytest.fixture
 def wrapper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """What Inductor wrote on an H200 for x.relu().add(1).sum(-1), in the cache of this process."""
+    """Code that an H200 got for x.relu().add(1).sum(-1), in the cache of this process."""
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
     recording = load(stored("h200_seed"))
     path = tmp_path / "wrapper.py"

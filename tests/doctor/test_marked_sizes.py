@@ -40,7 +40,7 @@ def wrong_for_short_inputs(x: torch.Tensor) -> torch.Tensor:
 
 @pytest.fixture(scope="module")
 def marked() -> Candidate:
-    """What the doctor makes of a call whose inputs the program has marked."""
+    """The doctor's verdict on a call whose inputs the program has marked."""
     x, y = numbers(12, 6), numbers(5, 3)
     torch._dynamo.mark_dynamic(x, 0, min=2, max=64)
     torch._dynamo.mark_dynamic(y, 1)
@@ -75,7 +75,7 @@ def test_unbacked_sizes_are_compiled_as_such() -> None:
 
 @pytest.fixture(scope="module")
 def smallest(marked: Candidate) -> Any:
-    """What is left of the graph, and the script that shows it."""
+    """The reduced graph, and the script that shows it."""
     fast_random_decomps.cache_clear()  # Torch keeps a copy of the table.
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setitem(decompositions, torch.ops.aten.silu.default, wrong_for_short_inputs)

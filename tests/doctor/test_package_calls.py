@@ -47,7 +47,7 @@ Said = Callable[[], list[tuple[str, str]]]
 
 @pytest.fixture
 def said(tmp_path: Path) -> Iterator[Said]:
-    """What is said of every call."""
+    """Failures reported for every call."""
     folder = create_recording(["python"], output=tmp_path / "recording")
     SCOPE.open(folder)
     yield lambda: [(check.verdict, check.text) for check in load(folder).checks]
@@ -160,7 +160,7 @@ class TakesConstants:
 
 
 class Hears(PackageCalls):
-    """What is said of new constants."""
+    """Failures reported for new constants."""
 
     def __init__(self) -> None:
         super().__init__("a package", DEMANDS)

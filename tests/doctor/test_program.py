@@ -49,7 +49,7 @@ def sleeper() -> Iterator[int]:
 
 
 def stream(folder: Path, *events: dict[str, Any], pid: int) -> Path:
-    """What a process has written so far."""
+    """Output of a process so far."""
     path = folder / "streams" / f"{pid}-1.jsonl"
     lines = [
         json.dumps({"n": n, "t": 0.0, **e}, separators=(",", ":")) for n, e in enumerate(events)

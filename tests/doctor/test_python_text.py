@@ -352,7 +352,7 @@ def uses_an_object(ptr):  # type: ignore[no-untyped-def]
 
 
 def graph_calling(kernel: Any, grid: list[Any], **more: Any) -> GraphModule:
-    """What Dynamo makes of `y = x.clone(); kernel[grid](y, n=1000); return y * 2`."""
+    """The graph that Dynamo captures for `y = x.clone(); kernel[grid](y, n=1000); return y * 2`."""
     graph = Graph()
     copy = graph.call_method("clone", (graph.placeholder("x"),))
     call = {

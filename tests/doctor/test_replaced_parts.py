@@ -236,7 +236,7 @@ def test_a_lambda_keeps_the_values_of_its_defaults_and_lambdas_get_different_nam
 
 
 def test_two_functions_of_one_name_are_not_mistaken_for_each_other() -> None:
-    """What a decorator registers is often called `_`."""
+    """A function that a decorator registers is often called `_`."""
 
     def of_other_name(factor: float) -> Any:
         def bad(x: float) -> float:

@@ -32,7 +32,7 @@ def output_names(candidate: Candidate) -> list[str]:
 
 
 def values_of(candidate: Candidate) -> dict[str, Any]:
-    """What every operation of the candidate gives, right after it ran."""
+    """Results of every operation of the candidate, right after it ran."""
     found: dict[str, Any] = {}
 
     class Keeping(Interpreter):

@@ -73,7 +73,7 @@ def planted() -> Any:
 
 @pytest.fixture(scope="module")
 def smallest(planted: None) -> tuple[Candidate, str]:
-    """What is left of the graph, and the script that shows it."""
+    """The reduced graph, and the script that shows it."""
     candidate = whole()
     oracle = Oracle(Forks(workers=2, seconds=120.0))
     assert oracle.failure(replace(candidate, earlier=None)) is None

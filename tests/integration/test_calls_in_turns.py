@@ -58,7 +58,7 @@ class TimedProgram:
         return self.result
 
     def compared(self) -> AgainstEager | None:
-        """What its calls show."""
+        """Measurements of its calls."""
         return against_eager([TimedRun(0, 1.0, (self.clock.as_data(1),))] * 2)
 
 

@@ -353,7 +353,7 @@ GRAPHS = ("0/0 dynamo", "0/0 inference post-grad", "3/0 aot-forward", "4/0 dynam
 
 @pytest.fixture(scope="module")
 def scripts_of_graphs(workplace: Workplace, outcome: Outcome) -> dict[str, Outcome]:
-    """What the scripts of the graphs printed."""
+    """Output of the scripts of the graphs."""
     scripts = [workplace.folder / f"graph_{number}.py" for number in range(len(GRAPHS))]
     for graph, script in zip(GRAPHS, scripts, strict=True):
         answer = inductoscope("show", outcome.recording_path, "--runnable", graph, "--to", script)

@@ -84,7 +84,7 @@ print(round(time.time()))
 
 
 def printed_with_own_clock(folder: Path, program: str, *words: str) -> str:
-    """What a program prints whose own clock it sets itself."""
+    """Output of a program whose own clock it sets itself."""
     (folder / "clock.c").write_text(CLOCK)
     library = folder / "clock.so"
     build = ["gcc", "-shared", "-fPIC", str(folder / "clock.c"), "-o", str(library)]

@@ -1,4 +1,4 @@
-"""What every command says in every ending: a few a day, `make endings` tries them all.
+"""Every command in every ending: a few a day, `make endings` tries them all.
 
 INDUCTOSCOPE_SAMPLE_DATE=2026-11-16 brings a day's sample back.
 """

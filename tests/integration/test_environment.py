@@ -1,4 +1,4 @@
-"""What `inductoscope env` relies on: its tables held against the installed torch."""
+"""The tables of `inductoscope env`, held against the installed torch."""
 
 from __future__ import annotations
 

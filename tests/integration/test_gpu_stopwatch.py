@@ -1,4 +1,4 @@
-"""What a call costs on a GPU: needs one."""
+"""Time of a call on a GPU: needs one."""
 
 from __future__ import annotations
 

@@ -143,7 +143,7 @@ def test_pytest_as_the_command(workplace: Workplace) -> None:
 
 
 def test_a_missing_private_name_switches_one_view_off_and_says_so(workplace: Workplace) -> None:
-    """What a future torch might do: a function that a hook needs is gone."""
+    """A torch of the future: a function that a hook needs is gone."""
     planted = workplace.plant("torch._inductor.debug", "del m.log_ir_pre_fusion")
     workplace.write("script.py", "import torch, torch._inductor.debug")
 

@@ -224,7 +224,7 @@ def test_every_line_of_a_loop_body_belongs_to_an_operation(
 def test_every_link_is_to_a_line_that_was_written_for_it(
     backend: str, request: pytest.FixtureRequest
 ) -> None:
-    """What the emitter wrote is recorded as text, too: both records agree, brace by brace."""
+    """The emitter's output is recorded as text, too: both records agree, brace by brace."""
     recording: Recording = request.getfixturevalue(backend)
     for graph in recording.graphs:
         for kernel in graph.kernels:

@@ -97,7 +97,7 @@ def outputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
 
 
 def bundle(outputs: list[Any]) -> dict[str, str]:
-    """What was displayed, in all its forms."""
+    """Displayed output, in all its forms."""
     (found,) = (one for one in outputs if one.output_type == "display_data")
     data: dict[str, str] = found.data
     return data

@@ -31,7 +31,7 @@ torch.save((x.t().contiguous().t(), index), "transposed.pt")
 
 @dataclass(frozen=True)
 class Said:
-    """What the command said, as text and as JSON."""
+    """Output of the command, as text and as JSON."""
 
     exit_code: int
     text: str

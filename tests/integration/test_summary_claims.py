@@ -1,4 +1,4 @@
-"""What the summary claims, held against what torch itself logs about the same run."""
+"""Claims of the summary, held against what torch itself logs about the same run."""
 
 from __future__ import annotations
 

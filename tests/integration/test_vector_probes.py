@@ -1,4 +1,4 @@
-"""What the C++ compiler can do for the processor is asked once, not in every private cache."""
+"""The vector instructions of the processor are probed once, not in every private cache."""
 
 import os
 import platform

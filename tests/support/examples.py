@@ -51,7 +51,7 @@ def entries(*events: Event, stream: str = "1-1") -> list[Entry[Event]]:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a user sees of a command that has ended."""
+    """Output and exit code of a command."""
 
     exit_code: int
     stdout: str
@@ -64,7 +64,7 @@ class Answer:
 
     @property
     def data(self) -> Any:
-        """What `--json -` printed; a constant such as NaN is no JSON."""
+        """JSON printed by `--json -`; a constant such as NaN is no JSON."""
         return json.loads(self.stdout, parse_constant=_refuse)
 
 

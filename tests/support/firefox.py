@@ -34,11 +34,11 @@ class Firefox:
         self._ask("WebDriver:Navigate", {"url": address})
 
     def evaluate(self, script: str) -> Any:
-        """What a script returns that runs in the page."""
+        """The value returned by a script that runs in the page."""
         return self._ask("WebDriver:ExecuteScript", {"script": script, "args": []})["value"]
 
     def errors(self) -> list[str]:
-        """What went wrong in scripts of the page since the browser was started."""
+        """Errors in scripts of the page since the browser was started."""
         self._ask("Marionette:SetContext", {"value": "chrome"})
         found: list[str] = self.evaluate(_ERRORS)
         self._ask("Marionette:SetContext", {"value": "content"})

@@ -17,7 +17,7 @@ Function = Callable[..., Any]
 def judged(
     eager: Function, compiled: Function, *inputs: Any, backward: bool = False
 ) -> EagerComparison:
-    """What comes of comparing two functions, the second in the place of a compiled one."""
+    """The result of comparing two functions, the second in the place of a compiled one."""
     return judge(Case(eager, inputs, backward), run(compiled, inputs, backward=backward))
 
 

@@ -17,13 +17,13 @@ ALL = sorted(RECORDED.glob("*.gz"))
 
 
 def content(path: Path) -> bytes:
-    """What a recorded log holds."""
+    """The contents of a recorded log."""
     with gzip.open(path) as file:
         return file.read()
 
 
 def answers(*paths: Path, cores: int = 1) -> list[Answer]:
-    """What is said about these logs."""
+    """The diagnosis of these logs."""
     return judge(read_logs([str(path) for path in paths], cores=cores))
 
 

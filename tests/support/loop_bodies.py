@@ -62,7 +62,7 @@ def judged(
     replacements: dict[str, str] | None = None,
     storage: str = "",
 ) -> Verdict:
-    """What is said of the last load of x. `storage`: the bytes of the memory that x is in."""
+    """The verdict on the last load of x. `storage`: the bytes of the memory that x is in."""
     around = {"before": "0", "bytes": storage, "recorded_itemsize": 4} if storage else {}
     rooms = {
         "x": Room(size, stride, is_input=True, **around),

@@ -38,7 +38,7 @@ class Agent:
         return found
 
     async def problem(self, tool: str, **arguments: Any) -> str:
-        """What a call that cannot work is answered with."""
+        """The error that answers an invalid call."""
         result = await self.call(tool, **arguments)
         assert result.is_error, result.content
         return str(result.content[0].text)

@@ -48,13 +48,13 @@ def install_compiler(folder: Path, path: str = SEARCH_PATH) -> Path:
 
 
 def with_small_disk(disk: Path, size: str = "64k") -> tuple[str, ...]:
-    """What to put before a command so that a new folder is a disk of that size."""
+    """A command prefix so that a new folder is a disk of that size."""
     disk.mkdir()
     return with_mount(f"-t tmpfs -o size={size} none", disk)
 
 
 def with_mount(what: str, place: Path) -> tuple[str, ...]:
-    """What to put before a command so that it sees something else in a folder.
+    """A command prefix so that it sees something else in a folder.
 
     Only the command sees it, so that nothing is left behind.
     """
@@ -67,7 +67,7 @@ def with_mount(what: str, place: Path) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a user sees of a program that has ended."""
+    """Output and exit code of a program."""
 
     exit_code: int
     stdout: str
@@ -86,7 +86,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What a user sees of an examination, and the verdict object."""
+    """Output of an examination, and the verdict object."""
 
     exit_code: int
     stdout: str

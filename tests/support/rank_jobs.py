@@ -117,7 +117,7 @@ _MEETING = (
 
 @dataclass(frozen=True)
 class Flown:
-    """What a user sees of a preflight."""
+    """Output of a preflight."""
 
     exit_code: int
     stdout: str

@@ -103,7 +103,7 @@ def with_another_compile(trace: Trace) -> Trace:
 
 
 def from_cache(trace: Trace) -> Trace:
-    """What the same rank writes when another one has compiled the graph before."""
+    """The trace of the same rank when another one has compiled the graph before."""
     return tuple(record.replace(_CACHED, "fx_graph_cache_hit") for record in trace)
 
 

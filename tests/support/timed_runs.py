@@ -21,7 +21,7 @@ class Calls:
 
     @property
     def times(self) -> tuple[CallTimes, CallTimes]:
-        """What a clock would have written; calls vary by a few percent."""
+        """Records of a clock; calls vary by a few percent."""
         return self._side(FUNCTION, self.compiled), self._side(IN_EAGER, self.eager)
 
     def _side(self, kind: str, seconds: float) -> CallTimes:

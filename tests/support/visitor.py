@@ -72,6 +72,6 @@ class Visitor:
         line.click(position={"x": 60, "y": 8})
 
     def parameters(self) -> dict[str, list[str]]:
-        """What the address says after the name of the view."""
+        """The part of the address after the name of the view."""
         self.settle()
         return parse_qs(self.page.url.partition("?")[2])

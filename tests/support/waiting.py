@@ -8,7 +8,7 @@ from typing import Any
 
 
 def wait_until(condition: Callable[[], Any], seconds: float = 120.0) -> Any:
-    """What the condition says, once that is true or the time is up."""
+    """The value of the condition, once that is true or the time is up."""
     end = time.monotonic() + seconds
     while not (found := condition()) and time.monotonic() < end:
         time.sleep(0.02)

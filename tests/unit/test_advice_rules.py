@@ -19,7 +19,7 @@ NODES = f"{1:032x}"
 def found_in(
     folder: Path, *events: dict[str, Any], payloads: dict[str, Any] | None = None
 ) -> list[Finding]:
-    """What makes one compiled function slow, by these events."""
+    """Causes of a slow compiled function, by these events."""
     path = write_recording(
         folder,
         {"kind": "compile-start", "compile": "0/0", "function": "f", "file": "/model.py"},

@@ -1,4 +1,4 @@
-"""What agents are offered: tools made of commands, results that are cut, and the skill."""
+"""Tools offered to agents: tools made of commands, results that are cut, and the skill."""
 
 from __future__ import annotations
 
@@ -302,7 +302,7 @@ every_procedure = pytest.mark.parametrize("name", PROCEDURES)
 
 
 def commands_of(text: str) -> list[str]:
-    """What a procedure says to type; the first of them writes the JSON that it reads."""
+    """Commands of a procedure; the first of them writes the JSON that it reads."""
     return re.findall(r"^    (inductoscope .*?)  # ", text, re.M)
 
 

@@ -25,7 +25,7 @@ FAULTS = [fault for fault in BATTERY.values() if not fault.healthy]
 
 
 def make_verdict(fault: Fault, **changes: Any) -> dict[str, Any]:
-    """What a doctor who is right says of this fault."""
+    """A correct verdict of this fault."""
     truth = fault.truth
     return {
         "verdict": truth.kind,

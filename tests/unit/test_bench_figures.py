@@ -1,4 +1,4 @@
-"""What each benchmark makes of its runs: measurements, with goals and peers."""
+"""Results of each benchmark: measurements, with goals and peers."""
 
 from __future__ import annotations
 

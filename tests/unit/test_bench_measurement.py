@@ -1,4 +1,4 @@
-"""What the benchmarks conclude from their turns, and when they refuse to."""
+"""Conclusions of the benchmarks from their turns, and when they refuse to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the doctor's processes hand each other: to JSON and back, also when it is damaged."""
+"""Values that the doctor's processes hand each other: to JSON and back, also when it is damaged."""
 
 from __future__ import annotations
 

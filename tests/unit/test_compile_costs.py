@@ -1,4 +1,4 @@
-"""What a stage computes, and how long it waits for a processor: the difference is no slowness."""
+"""Processor time of a stage, and time spent waiting for a processor, which is no slowness."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ EMPTY = CompileProfile(Ending(0, None, 3.0), {**RUN, **{kind: [] for kind in KIN
 def recorded(
     place: Path, *events: Event, fields: tuple[str, ...] = (), ended: bool = True
 ) -> dict[str, Any]:
-    """What a run says that wrote these events, and a key of these fields."""
+    """Output of a run that wrote these events, and a key of these fields."""
     folder = create_recording(["python", "x.py"], output=place)
     stream = StreamWriter(folder, first_event=lambda: ProcessStart(pid=1, names_threads=True))
     for event in events:

@@ -14,7 +14,7 @@ from support.examples import inductoscope, stored
 
 
 def offered(line: str, *, modules: bool = False) -> list[str]:
-    """What the shell is told to offer for `line`, whose last word is being typed."""
+    """Completions offered to the shell for `line`, whose last word is being typed."""
     words = line.split(" ")
     code = "import sys; from inductoscope.cli import main\ntry: main()\nexcept SystemExit: pass\n"
     if modules:

@@ -42,7 +42,7 @@ def tried(
     flip: Flip = CHANGE,
     **how: Any,
 ) -> TrialResults:
-    """What comes of a change if the program's runs end so."""
+    """The outcome of a change if the program's runs end so."""
 
     def run_once(command: Any, variant: Variant, *_: Any, **__: Any) -> TimedRun:
         return changed if variant.name == flip.change else base

@@ -257,7 +257,7 @@ def test_cheap_guards_are_no_cost(tmp_path: Path) -> None:
 
 
 def changes(known: RecordedEvidence) -> list[str]:
-    """What is worth a trial."""
+    """Changes worth a trial."""
     return [flip.change for flip in flips_for(known.recording, known.profile)]
 
 

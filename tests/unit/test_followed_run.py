@@ -1,4 +1,4 @@
-"""What is said of a program that runs for long: how many calls were checked, and when all were."""
+"""Progress of a long run: how many calls were checked, and when all were."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ After = Callable[..., FollowedRun]
 
 @pytest.fixture
 def after(tmp_path: Path) -> After:
-    """What is known of a program that has just recorded these events, too."""
+    """The state of a program that has just recorded these events, too."""
     folder = create_recording(["python", "train.py"], output=tmp_path / "r")
     so_far = FollowedRun(folder, Listener(lambda text: None))
     streams: dict[str, StreamWriter] = {}

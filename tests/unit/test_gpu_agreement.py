@@ -1,4 +1,4 @@
-"""What was recorded on an H200, and what docs/profile.md says of it."""
+"""A profile recorded on an H200, beside its figures in docs/profile.md."""
 
 from __future__ import annotations
 

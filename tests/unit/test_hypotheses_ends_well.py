@@ -1,4 +1,4 @@
-"""What the doctor concludes from a program that ends well."""
+"""The doctor's conclusions from a program that ends well."""
 
 from __future__ import annotations
 

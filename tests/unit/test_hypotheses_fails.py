@@ -1,4 +1,4 @@
-"""What the doctor concludes from a program that fails with every graph right."""
+"""The doctor's conclusions from a program that fails with every graph right."""
 
 from __future__ import annotations
 

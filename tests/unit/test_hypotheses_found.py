@@ -1,4 +1,4 @@
-"""What the doctor concludes if something was found inside the program."""
+"""The doctor's conclusions if something was found inside the program."""
 
 from __future__ import annotations
 

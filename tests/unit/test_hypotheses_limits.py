@@ -1,4 +1,4 @@
-"""What the doctor concludes from a program that a limit or an interruption has ended."""
+"""The doctor's conclusions from a program that a limit or an interruption has ended."""
 
 from __future__ import annotations
 

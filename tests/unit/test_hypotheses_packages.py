@@ -1,4 +1,4 @@
-"""What the doctor concludes from calls of AOTInductor packages."""
+"""The doctor's conclusions from calls of AOTInductor packages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the doctor concludes from a compile that takes long."""
+"""The doctor's conclusions from a compile that takes long."""
 
 from __future__ import annotations
 

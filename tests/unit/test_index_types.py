@@ -62,7 +62,7 @@ def judged(
     line: str = LINE % "x0 + 40*x1",
     is_package: bool = False,
 ) -> IndexVerdict:
-    """What is said of `x[p0, p1]`, where x has s0 rows of 40 elements."""
+    """The verdict on `x[p0, p1]`, where x has s0 rows of 40 elements."""
     memory = GraphMemory(
         {"x": Room(("s0", "40"), ("40", "1"), is_input=True)}, symbols, {}, assumed
     )

@@ -1,4 +1,4 @@
-"""What is kept of a recording: made once, and never too much of it."""
+"""The cache of a recording: filled once, and bounded."""
 
 from __future__ import annotations
 

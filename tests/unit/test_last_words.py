@@ -1,4 +1,4 @@
-"""What a program said last: not the warning of a library, and not the line that warned."""
+"""The last words of a program: not the warning of a library, and not the line that warned."""
 
 from __future__ import annotations
 

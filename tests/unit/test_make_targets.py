@@ -1,4 +1,4 @@
-"""What `make` runs for hours has to start: every script that it calls says what it does."""
+"""Long `make` targets have to start: every script that it calls says what it does."""
 
 from __future__ import annotations
 

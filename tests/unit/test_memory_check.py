@@ -1,4 +1,4 @@
-"""What compute-sanitizer prints on an H200, and what is read from it."""
+"""Output of compute-sanitizer on an H200, parsed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the fold knows of each stored script: tests/data/recordings/NAME/script.py."""
+"""The model of each stored script: tests/data/recordings/NAME/script.py."""
 
 from __future__ import annotations
 

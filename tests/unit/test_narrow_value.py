@@ -39,7 +39,7 @@ def body(self, ops):
 def planted(
     folder: Path, line: str, *, kernel: str = KERNEL, asked: str = "int64", made: str = "int64"
 ) -> list[Finding]:
-    """What is found in a recording whose one kernel has `line` for the loop body's index_expr."""
+    """Findings in a recording whose one kernel has `line` for the loop body's index_expr."""
     graph, body, source, nodes = (f"{n:032x}" for n in range(4))
     value = {"shape": [11], "dtype": f"torch.{made}", "device": "cuda:0", "stride": [1]}
     leaf = {"name": "op0", "class": "SchedulerNode", "origins": ["mul"], "body": body}

@@ -1,4 +1,4 @@
-"""What stands in for a function of torch: seen by the recording, and by nobody else."""
+"""Replacements for functions of torch: seen by the recording, and by nobody else."""
 
 from __future__ import annotations
 

@@ -145,7 +145,7 @@ def test_softmax_finds_its_variants(aten: str) -> None:
 
 
 def layer(number: int) -> dict[str, Any]:
-    """What relu in one of several equal layers became; names differ by their numbers."""
+    """Code of relu in one of several equal layers; names differ by their numbers."""
     (found,) = follow(CHAIN, "--op", "relu")
     text = json.dumps(found)
     for name in ("arg0_1", "buf0", "op0", "in_ptr0"):

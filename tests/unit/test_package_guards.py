@@ -1,4 +1,4 @@
-"""What a package demands of its inputs, and the sentences about inputs that break a demand."""
+"""Guards of a package on its inputs, and the sentences about inputs that break a demand."""
 
 from __future__ import annotations
 

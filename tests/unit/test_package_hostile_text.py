@@ -54,7 +54,7 @@ def seconds_for(text: str) -> tuple[float, WrapperText]:
 
 @pytest.mark.parametrize("name", ["²", "٣", "12"])
 def test_an_operator_may_have_any_name(name: str) -> None:
-    """What looks like a number in the place of a name is no place in a list."""
+    """A number in the place of a name is no place in a list."""
     (call,) = read_wrapper(f'{BODY}    aoti_torch_call_dispatcher("{name}", "", x);\n').calls
     assert (call.name, call.operator) == (name, None)
     text = f"{BODY}    aoti_torch_proxy_executor_call_function(proxy_executor, {name}, 0);\n"

@@ -1,4 +1,4 @@
-"""What follows from repeated calls: growth, where calls interfere, where a process died."""
+"""Conclusions from repeated calls: growth, where calls interfere, where a process died."""
 
 from __future__ import annotations
 

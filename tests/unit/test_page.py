@@ -45,7 +45,7 @@ def chunk(name: str, wanted: str) -> Any:
 
 
 def lines_of(graph: dict[str, Any], operation: str) -> dict[str, list[str]]:
-    """What is highlighted in every pane when an operation is chosen."""
+    """Lines highlighted in every pane when an operation is chosen."""
     texts = {pane["id"]: pane["text"].split("\n") for pane in graph["panes"]}
     chosen = next(item for item in graph["operations"] if item["name"] == operation)
     return {

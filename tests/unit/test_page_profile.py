@@ -1,4 +1,4 @@
-"""What the page and the trace say of run time: modules, kernels at them, and measured calls."""
+"""Run time on the page and in the trace: modules, kernels at them, and measured calls."""
 
 from __future__ import annotations
 

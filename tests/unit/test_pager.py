@@ -35,7 +35,7 @@ class Terminal:
     seen: str = field(default="")
 
     def read(self, until: str = "", seconds: float = 20.0) -> str:
-        """What has appeared, until a text does or the tool has ended."""
+        """Output so far, until a text does or the tool has ended."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline and not (until and until in self.seen):
             try:

@@ -59,7 +59,7 @@ def ran(source: str, tmp_path: Path, limits: RunLimits | None = None) -> Program
 
 
 def state(run: ProgramRun) -> str:
-    """What `show` says of how it ended."""
+    """The ending that `show` reports."""
     return str(summary_view(load(run.folder), [])["state"])
 
 

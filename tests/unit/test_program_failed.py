@@ -1,4 +1,4 @@
-"""What a recording says about a program that failed: the exception, the graph, the line."""
+"""A recording of a program that failed: the exception, the graph, the line."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def test_a_thread_is_not_why_the_program_ended(
 
 
 def with_a_child(folder: Path, ended: dict[str, Any], stack: str, *argv: str) -> str:
-    """What is said on a program whose child, which runs `argv`, left an exception uncaught."""
+    """Output for a program whose child, which runs `argv`, left an exception uncaught."""
     found = write_recording(
         folder / "recording", LAUNCHED, ended, payloads={**PAYLOADS, STACK: stack}
     )

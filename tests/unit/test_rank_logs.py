@@ -16,7 +16,7 @@ from support.logged import LogText
 
 
 def logged(rank: int, *, winner: str = "triton_mm_4", guard: bool = False) -> str:
-    """What a rank logs without a trace."""
+    """The log of a rank without a trace."""
     log = LogText(process=100 + rank, prefix=f"[rank{rank}]:")
     log.torch(
         "torchdynamo start tracing step /home/me/train.py:12",

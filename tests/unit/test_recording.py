@@ -87,7 +87,7 @@ def kinds(entries: list[Entry[Event]], stream: str = "") -> str:
 
 
 def fields(entry: Entry[Event]) -> Mapping[str, Any]:
-    """What an event of a kind that only this test knows holds."""
+    """Fields of an event of a kind that only this test knows."""
     assert isinstance(entry.event, UnknownEvent)
     return entry.event.fields
 

@@ -26,7 +26,7 @@ def prune(*words: str) -> Answer:
 
 
 def left() -> list[str]:
-    """What is left, oldest first, without dates."""
+    """Recordings left, oldest first, without dates."""
     return [path.name[16:] for path in all_recordings()]
 
 

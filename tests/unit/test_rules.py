@@ -38,7 +38,7 @@ HEALTHY = (PROCESS, TORCH, COMPILE, END, PROCESS_END, EXITED)
 
 @pytest.fixture
 def findings(tmp_path: Path) -> Find:
-    """What is found in a recording of these events."""
+    """Findings in a recording of these events."""
 
     def find(*events: dict[str, Any], rule: str = "", **more: Any) -> list[Finding]:
         folder = write_recording(

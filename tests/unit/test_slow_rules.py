@@ -1,4 +1,4 @@
-"""What makes compiled code slow, read from a recording: kernels as torch 2.13 generated them."""
+"""Causes of slow compiled code, read from a recording: kernels as torch 2.13 generated them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def found_in(
     settings: dict[str, str] | None = None,
     command: str = "g++ -D CPU_CAPABILITY_NEON k.cpp",
 ) -> list[Finding]:
-    """What is found in a recording of one graph with one C++ kernel."""
+    """Findings in a recording of one graph with one C++ kernel."""
     names = [each["name"] for each in operations]
     path = write_recording(
         folder,
@@ -268,7 +268,7 @@ def test_products_in_float32_without_tensor_cores(tmp_path: Path, dtype: str, co
 
 
 def test_choices_recorded_on_a_gpu_without_tensor_cores(tmp_path: Path) -> None:
-    """What an H200 was asked for in bfloat16, as if it had been float32."""
+    """Code generated for an H200 in bfloat16, as if it had been float32."""
     folder = tmp_path / "r"
     shutil.copytree(stored("h200_autotune"), folder)
     assert not [f for f in diagnose(load(folder)) if f.rule == "tensor_cores_unused"]

@@ -145,7 +145,7 @@ def results(ratio: float, with_change: float) -> TrialResults:
 
 @pytest.fixture
 def verdict_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """What is concluded where the measurement comes out so."""
+    """The verdict where the measurement comes out so."""
 
     def conclude(measured: TrialResults, with_change: End = CHECKED) -> Any:
         monkeypatch.setattr(slow, "try_flips", lambda *_, **__: measured)

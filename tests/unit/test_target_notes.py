@@ -1,4 +1,4 @@
-"""What a recompile for a GPU leaves out is told, in one line for all compiles alike. No torch."""
+"""Omissions of a recompile for a GPU are reported, in one line for all compiles alike. No torch."""
 
 from __future__ import annotations
 

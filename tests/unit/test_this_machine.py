@@ -1,4 +1,4 @@
-"""What a verdict says about the machine that it was made on."""
+"""The machine in a verdict: the one that it was made on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stays of a recording once the program, or the examination, has ended. No torch."""
+"""The rest of a recording once the program, or the examination, has ended. No torch."""
 
 from __future__ import annotations
 

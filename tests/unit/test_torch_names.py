@@ -102,7 +102,7 @@ class Uses(ast.NodeVisitor):
 
 @functools.cache
 def uses_of(path: Path) -> Uses:
-    """What a file uses."""
+    """Torch names that a file uses."""
     return Uses(tree_of(path))
 
 

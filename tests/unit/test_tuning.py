@@ -1,4 +1,4 @@
-"""What autotuning chose on an H200, and when a search pays."""
+"""Choices of autotuning on an H200, and when a search pays."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def in_program(with_: float, without: float) -> SettingTrials:
 
 
 def told(result: TuningResult) -> str:
-    """What a user reads."""
+    """The text for the user."""
     out = io.StringIO()
     view = tuning_view(result, ["bench.py"], "recording", 5)
     json.dumps(view, allow_nan=False)

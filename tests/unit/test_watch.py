@@ -1,4 +1,4 @@
-"""What is read of processes, stacks and locks, and which kind of stall the rules make of it."""
+"""Readings of processes, stacks and locks, and the kind of stall that follows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What works in a workplace leaves neither files nor processes, however it ends."""
+"""Programs in a workplace leave neither files nor processes, however it ends."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ with workplace("kept-tidy") as folder:
 
 
 def start(noted: Path, ending: str) -> tuple[subprocess.Popen[str], list[Path]]:
-    """What works, and the folders that it works in, once it has left a process behind."""
+    """A program, and the folders that it works in, once it has left a process behind."""
     code = WORKING.format(noted=noted, ending=ending)
     child = subprocess.Popen(
         [sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True

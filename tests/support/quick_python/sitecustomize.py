@@ -51,7 +51,7 @@ def _version(path):
 
 
 def _freeze(_module):
-    """What an import of torch leaves behind is there to stay: half a million objects."""
+    """Objects that an import of torch creates stay: half a million objects."""
     gc.freeze()
 
 

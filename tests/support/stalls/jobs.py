@@ -1,4 +1,4 @@
-"""What a compile worker of torch is given to do; each of them never comes back."""
+"""Jobs for a compile worker of torch; each of them never comes back."""
 
 import ctypes
 import os
