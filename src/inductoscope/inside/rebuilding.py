@@ -7,6 +7,7 @@ leads back to the program. Inputs are fake tensors: they have a shape, and no me
 from __future__ import annotations
 
 import ast
+import contextlib
 import functools
 import keyword
 import math
@@ -225,7 +226,6 @@ class Unbuildable(Exception):
 # something there gets through. It is enough for modes, devices and einsum's equations.
 _PLAIN = re.compile(r"[\w .,:>\-]{0,200}", re.ASCII)
 _NUMBERS = {"inf": float("inf"), "nan": float("nan"), "Ellipsis": ...}
-_DEEPEST_ARGUMENT = 20
 
 
 @dataclass(frozen=True)
@@ -247,15 +247,16 @@ class Names:
             raise Unbuildable(f"there is no device {recorded[:40]}") from error
 
 
+def _parsed(text: str, otherwise: str) -> ast.expr:
+    try:
+        return ast.parse(text, mode="eval").body
+    except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
+        raise Unbuildable(otherwise) from error
+
+
 def read_arguments(text: str, names: Names) -> Any:
     """The value that the text stands for."""
-    if not text:
-        return ()
-    try:
-        tree = ast.parse(text, mode="eval")
-    except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
-        raise Unbuildable(_why_unreadable(text)) from error
-    return _value(tree.body, names, 0)
+    return _value(_parsed(text, _why_unreadable(text)), names) if text else ()
 
 
 def _why_unreadable(text: str) -> str:
@@ -266,40 +267,41 @@ def _why_unreadable(text: str) -> str:
     return f"an argument cannot be read: {text[:60]}"
 
 
-def _value(node: ast.expr, names: Names, depth: int) -> Any:
-    if depth > _DEEPEST_ARGUMENT:
-        raise Unbuildable("arguments are nested too deeply")
-    reader = _READERS.get(type(node))
-    if reader is None:
-        raise Unbuildable(f"an argument cannot be read: {ast.unparse(node)[:60]}")
-    return reader(node, names, depth + 1)
+def _value(node: ast.expr, names: Names) -> Any:
+    def read(item: ast.expr) -> Any:
+        return _value(item, names)
+
+    match node:
+        case ast.Constant(value=str(text)) if not _PLAIN.fullmatch(text):
+            raise Unbuildable("an argument is a string that is not a plain word")
+        case ast.Constant(value=value) if not isinstance(value, bytes):
+            return value
+        case ast.Name(id=name) if name in names.nodes:
+            return names.nodes[name]
+        case ast.Name(id=name) if name in _NUMBERS:
+            return _NUMBERS[name]
+        case ast.Name(id=name):
+            raise Unbuildable(f"an argument refers to {name[:60]}, which is not in the graph")
+        case ast.Attribute() if (path := ast.unparse(node)) in _torch_constants():
+            return _torch_constants()[path]
+        case ast.Tuple(elts=items):
+            return tuple(map(read, items))
+        case ast.List(elts=items):
+            return list(map(read, items))
+        case ast.Dict(keys=keys, values=values) if None not in keys:
+            return dict(zip(map(_key, map(read, keys)), map(read, values), strict=True))
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Name(id="inf")):
+            return -_NUMBERS["inf"]
+        case ast.UnaryOp() | ast.BinOp():
+            with contextlib.suppress(ValueError):
+                return ast.literal_eval(node)  # A negative or a complex number, nothing else.
+        case ast.Call():
+            keywords = {str(each.arg): read(each.value) for each in node.keywords}
+            return _called(ast.unparse(node.func), [*map(read, node.args)], keywords, names)
+    raise Unbuildable(f"an argument cannot be read: {ast.unparse(node)[:60]}")
 
 
-def _constant(node: Any, names: Names, depth: int) -> Any:
-    value = node.value
-    if isinstance(value, str) and not _PLAIN.fullmatch(value):
-        raise Unbuildable("an argument is a string that is not a plain word")
-    if isinstance(value, bytes):
-        raise Unbuildable("an argument is a string of bytes")
-    return value
-
-
-def _name(node: Any, names: Names, depth: int) -> Any:
-    if node.id in names.nodes:
-        return names.nodes[node.id]
-    if node.id in _NUMBERS:
-        return _NUMBERS[node.id]
-    raise Unbuildable(f"an argument refers to {node.id[:60]}, which is not in the graph")
-
-
-def _attribute(node: Any, names: Names, depth: int) -> Any:
-    text = ast.unparse(node)
-    found = _torch_constants().get(text)
-    if found is None:
-        raise Unbuildable(f"{text[:60]} is not a type, layout or memory format of torch")
-    return found
-
-
+@functools.cache
 def _torch_constants() -> dict[str, Any]:
     import torch
 
@@ -307,84 +309,36 @@ def _torch_constants() -> dict[str, Any]:
     return {f"torch.{name}": v for name, v in vars(torch).items() if isinstance(v, kinds)}
 
 
-def _tuple(node: Any, names: Names, depth: int) -> Any:
-    return tuple(_value(item, names, depth) for item in node.elts)
-
-
-def _read_list(node: Any, names: Names, depth: int) -> Any:
-    return [_value(item, names, depth) for item in node.elts]
-
-
-def _dictionary(node: Any, names: Names, depth: int) -> Any:
-    if any(key is None for key in node.keys):
-        raise Unbuildable("an argument cannot be read")
-    keys = [_value(key, names, depth) for key in node.keys]
-    if not all(isinstance(key, int) or _is_keyword(key) for key in keys):
+def _key(key: Any) -> Any:
+    """A key that can name an argument; FX writes such names into code as they are."""
+    is_name = isinstance(key, str) and key.isidentifier() and not keyword.iskeyword(key)
+    if not is_name and not isinstance(key, int):
         raise Unbuildable("an argument is a dictionary with other keys than names")
-    return dict(zip(keys, (_value(item, names, depth) for item in node.values), strict=True))
+    return key
 
 
-def _is_keyword(key: Any) -> bool:
-    """Whether it can name an argument; FX writes such names into code as they are."""
-    return isinstance(key, str) and key.isidentifier() and not keyword.iskeyword(key)
-
-
-def _minus(node: Any, names: Names, depth: int) -> Any:
-    value = _value(node.operand, names, depth)
-    if not isinstance(node.op, ast.USub) or not isinstance(value, (int, float, complex)):
-        raise Unbuildable(f"an argument cannot be read: {ast.unparse(node)[:60]}")
-    return -value
-
-
-def _complex(node: Any, names: Names, depth: int) -> Any:
-    """`(1+2j)` is the only sum that prints as one."""
-    left, right = _value(node.left, names, depth), _value(node.right, names, depth)
-    known = isinstance(node.op, (ast.Add, ast.Sub)) and isinstance(right, complex)
-    if not known or not isinstance(left, (int, float)):
-        raise Unbuildable(f"an argument cannot be read: {ast.unparse(node)[:60]}")
-    return left + right if isinstance(node.op, ast.Add) else left - right
-
-
-def _call(node: Any, names: Names, depth: int) -> Any:
+def _called(function: str, given: list[Any], named: dict[str, Any], names: Names) -> Any:
     """`device(type='cpu')`, `slice(None, 2, None)` and `torch.Size([2, 3])` print as calls."""
-    function = ast.unparse(node.func)
-    arguments = [_value(item, names, depth) for item in node.args]
-    keywords = {str(k.arg): _value(k.value, names, depth) for k in node.keywords}
-    if function == "slice" and 1 <= len(arguments) <= 3 and not keywords:
-        return slice(*arguments)
-    if function == "torch.Size" and len(arguments) == 1 and not keywords:
-        return tuple(arguments[0])
+    if function == "slice" and 1 <= len(given) <= 3 and not named:
+        return slice(*given)
+    if function == "torch.Size" and len(given) == 1 and not named:
+        return tuple(given[0])
     if function in ("device", "torch.device"):
-        kind = keywords.get("type", arguments[0] if arguments else "")
-        return names.device(str(kind))
+        return names.device(str(named.get("type", given[0] if given else "")))
     raise Unbuildable(f"an argument is a {function[:60]}, which is not in the recording")
-
-
-_READERS: dict[type[ast.expr], Any] = {
-    ast.Constant: _constant,
-    ast.Name: _name,
-    ast.Attribute: _attribute,
-    ast.Tuple: _tuple,
-    ast.List: _read_list,
-    ast.Dict: _dictionary,
-    ast.UnaryOp: _minus,
-    ast.BinOp: _complex,
-    ast.Call: _call,
-}
 
 
 # --- Recorded sizes: numbers, or expressions of symbols for dynamic sizes -------------------------
 
 _SYMBOL = re.compile(r"[A-Za-z_]\w{0,40}")
-_ARITHMETIC: dict[type[ast.operator], Any] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.FloorDiv: operator.floordiv,
-    ast.Mod: operator.mod,
+_ARITHMETIC: dict[str, Any] = {
+    "Add": operator.add,
+    "Sub": operator.sub,
+    "Mult": operator.mul,
+    "FloorDiv": operator.floordiv,
+    "Mod": operator.mod,
+    "PythonMod": operator.mod,
 }
-_FUNCTIONS = {"Mod": operator.mod, "PythonMod": operator.mod, "FloorDiv": operator.floordiv}
-_DEEPEST = 20
 _LARGEST = 2**62
 
 
@@ -418,36 +372,26 @@ class Sizes:
             return recorded
         if not isinstance(recorded, str):
             raise Unbuildable(f"a size is {str(recorded)[:40]}")
-        if recorded in self._symbols:
-            return self._symbols[recorded]
-        try:
-            tree = ast.parse(recorded, mode="eval")
-        except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
-            raise Unbuildable(f"a size cannot be read: {recorded[:60]}") from error
-        return self._evaluate(tree.body, 0)
+        return self._evaluate(_parsed(recorded, f"a size cannot be read: {recorded[:60]}"))
 
-    def _evaluate(self, node: ast.expr, depth: int) -> Any:
-        if depth > _DEEPEST:
-            raise Unbuildable("a size is nested too deeply")
-        if isinstance(node, ast.Constant) and type(node.value) is int:
-            return node.value
-        if isinstance(node, ast.Name) and node.id in self._symbols:
-            return self._symbols[node.id]
-        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-            return -self._evaluate(node.operand, depth + 1)
-        function, operands = _two_operands(node)
-        left, right = (self._evaluate(operand, depth + 1) for operand in operands)
-        return function(left, right)
-
-
-def _two_operands(node: ast.expr) -> tuple[Any, list[ast.expr]]:
-    if isinstance(node, ast.BinOp) and type(node.op) in _ARITHMETIC:
-        return _ARITHMETIC[type(node.op)], [node.left, node.right]
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and len(node.args) == 2:
-        function = _FUNCTIONS.get(node.func.id)
-        if function is not None and not node.keywords:
-            return function, node.args
-    raise Unbuildable(f"a size is only known while the program runs: {ast.unparse(node)[:60]}")
+    def _evaluate(self, node: ast.expr) -> Any:
+        match node:
+            case ast.Constant(value=int(number)):
+                return number
+            case ast.Name(id=name) if name in self._symbols:
+                return self._symbols[name]
+            case ast.UnaryOp(op=ast.USub(), operand=operand):
+                return -self._evaluate(operand)
+            case ast.BinOp(left=left, right=right):
+                function = _ARITHMETIC.get(type(node.op).__name__)
+            case ast.Call(func=ast.Name(id=name), args=[left, right], keywords=[]):
+                function = _ARITHMETIC.get(name)
+            case _:
+                function = None
+        if function is None:
+            text = ast.unparse(node)[:60]
+            raise Unbuildable(f"a size is only known while the program runs: {text}")
+        return function(self._evaluate(left), self._evaluate(right))
 
 
 # --- Calls that name a device, or that make a tensor where torch would by default -----------------
@@ -660,39 +604,25 @@ def _library_operation(name: str) -> Any:
     if not all(part.isidentifier() for part in parts) or _is_refused(parts[1]):
         return None
     packet = getattr(getattr(torch.ops, parts[0]), parts[1], None)
-    found = packet if len(parts) == 2 else getattr(packet, parts[2], None)
-    if not _is_computed(packet, found) or _reads_files(packet, found):
+    if not isinstance(packet, torch._ops.OpOverloadPacket):
         return None
-    return found
+    found = packet if len(parts) == 2 else getattr(packet, parts[2], None)
+    every = [getattr(packet, each) for each in packet.overloads()] if found is packet else [found]
+    return found if all(map(_is_computed, every)) else None
 
 
-def _is_computed(packet: Any, operation: Any) -> bool:
+def _is_computed(operation: Any) -> bool:
     """Whether the dispatcher computes it: no attribute of Python's, nothing of TorchScript's own.
 
-    TorchScript's operators on strings would let a graph make text that no check has seen.
+    TorchScript's operators on strings would let a graph make text that no check has seen. Nor may
+    it read a file.
     """
     import torch
-    from torch._ops import OpOverload, OpOverloadPacket
 
-    if not isinstance(packet, OpOverloadPacket):
+    if not isinstance(operation, torch._ops.OpOverload):
         return False
-    if isinstance(operation, OpOverload):
-        return bool(torch._C._dispatch_has_kernel(operation._schema.name + _suffix(operation)))
-    if operation is not packet:
-        return False
-    overloads = (getattr(packet, name) for name in packet.overloads())
-    return all(_is_computed(packet, overload) for overload in overloads)
-
-
-def _suffix(operation: Any) -> str:
-    name = operation._schema.overload_name
-    return f".{name}" if name else ""
-
-
-def _reads_files(packet: Any, operation: Any) -> bool:
-    overloads = [operation] if hasattr(operation, "_schema") else []
-    overloads = overloads or [getattr(packet, name) for name in packet.overloads()]
-    return any("file" in a.name for overload in overloads for a in overload._schema.arguments)
+    reads_file = any("file" in argument.name for argument in operation._schema.arguments)
+    return not reads_file and bool(torch._C._dispatch_has_kernel(operation.name()))
 
 
 def written_calls(code: str) -> dict[str, str]:
@@ -717,7 +647,6 @@ def written_calls(code: str) -> dict[str, str]:
 # operator of the same name is declared that has such a result and cannot be run.
 
 _TORCHS = ("torch", "aten", "prims", "prim", "higher_order", "quantized", "mkldnn")
-_LARGEST_RESULT = 2**62
 
 # Shape, strides, type and device of a result: a value, so that an operator is declared once.
 Result = tuple[tuple[int, ...], tuple[int, ...], str, str]
@@ -731,15 +660,12 @@ def is_own(written: str) -> bool:
     """
     parts = _parts(written)
     is_operator = written.startswith("torch.ops.") and len(parts) in (2, 3)
-    return is_operator and parts[0] not in _TORCHS and all(map(_is_plain, parts))
+    is_plain = all(part.isascii() and part.isidentifier() for part in parts)
+    return is_operator and parts[0] not in _TORCHS and is_plain
 
 
 def _parts(name: str) -> list[str]:
     return name.removeprefix("torch.ops.").split(".")
-
-
-def _is_plain(part: str) -> bool:
-    return part.isascii() and part.isidentifier()
 
 
 def stand_in(
@@ -751,51 +677,47 @@ def stand_in(
     named = [f"{_type_of(item, name)} {key}" for key, item in keywords.items()]
     several = isinstance(value, list)
     results = tuple(_result(item, name, devices) for item in (value if several else [value]))
-    returned = ", ".join("Tensor" for _ in results)
     signature = ", ".join([*given, *(["*", *named] if named else [])])
-    arrow = f"({returned})" if several else returned
-    return _declared(namespace, operator, f"({signature}) -> {arrow}", results)
+    returned = f"({', '.join('Tensor' for _ in results)})" if several else "Tensor"
+    return _declared(namespace, operator, f"({signature}) -> {returned}", results)
 
 
 def _type_of(item: Any, name: str) -> str:
     """The type of an argument, as schemas write it."""
+    import torch
+
     if isinstance(item, (list, tuple)):
         kinds = {_type_of(one, name) for one in item}
         if len(kinds) > 1 or not kinds <= {"Tensor", "SymInt", "float", "bool"}:
-            raise Unbuildable(f"{name} is given a list of {' and '.join(sorted(kinds)) or 'none'}")
+            raise Unbuildable(f"{name} is given a list of {' and '.join(sorted(kinds))}")
         return f"{kinds.pop() if kinds else 'SymInt'}[]"
-    if item is None:
-        return "Tensor?"
     if hasattr(item, "op"):  # A node of the graph.
         return "SymInt" if item.meta.get("is_size") else "Tensor"
-    for kind, written in ((bool, "bool"), (int, "SymInt"), (float, "float"), (str, "str")):
-        if isinstance(item, kind):
-            return written
-    return _torch_type(item, name)
-
-
-def _torch_type(item: Any, name: str) -> str:
-    import torch
-
-    for kind, written in ((torch.dtype, "ScalarType"), (torch.device, "Device")):
-        if isinstance(item, kind):
-            return written
-    raise Unbuildable(f"{name} is given a {type(item).__name__}")
+    known = {
+        type(None): "Tensor?",
+        bool: "bool",
+        int: "SymInt",
+        float: "float",
+        str: "str",
+        torch.dtype: "ScalarType",
+        torch.device: "Device",
+    }
+    if type(item) not in known:
+        raise Unbuildable(f"{name} is given a {type(item).__name__}")
+    return known[type(item)]
 
 
 def _result(value: Any, name: str, devices: Any) -> Result:
     found = members(value)
     shape, stride = found.get("shape"), found.get("stride")
     if "dtype" not in found or not isinstance(shape, list) or not isinstance(stride, list):
-        raise Unbuildable(
-            f"{name} is an operator of the program's own, and what it returns is not recorded"
-        )
-    if not all(type(size) is int and 0 <= size < _LARGEST_RESULT for size in (*shape, *stride)):
-        raise Unbuildable(
-            f"{name} is an operator of the program's own, and its result has no fixed size"
-        )
-    device = str(devices.device(str(found.get("device", "cpu"))))
-    return tuple(shape), tuple(stride), str(found["dtype"]), device
+        why = "what it returns is not recorded"
+    elif not all(type(size) is int and 0 <= size < _LARGEST for size in (*shape, *stride)):
+        why = "its result has no fixed size"
+    else:
+        device = str(devices.device(str(found.get("device", "cpu"))))
+        return tuple(shape), tuple(stride), str(found["dtype"]), device
+    raise Unbuildable(f"{name} is an operator of the program's own, and {why}")
 
 
 @functools.cache
@@ -803,16 +725,25 @@ def _declared(namespace: str, operator: str, signature: str, results: tuple[Resu
     """Declared once per signature and result: each is an overload of its own."""
     import torch
 
-    packet = getattr(getattr(torch.ops, namespace), operator, None)
     ours = _OVERLOADS.get((namespace, operator), 0)
-    if packet is not None and not ours:
+    if not ours and hasattr(getattr(torch.ops, namespace), operator):
         raise Unbuildable(f"{namespace}.{operator} is an operator of torch that is not computed")
     overload = f"form_{ours + 1}" if ours else ""
+    full = f"{operator}.{overload}" if overload else operator
     library = torch.library.Library(namespace, "FRAGMENT")
     _LIBRARIES.append(library)
-    full = f"{operator}.{overload}" if overload else operator
     library.define(f"{full}{signature}")
-    torch.library.register_fake(f"{namespace}::{full}", _fake(results, signature), lib=library)
+
+    def fake(*arguments: Any, **keywords: Any) -> Any:
+        made = [
+            torch.empty_strided(
+                shape, stride, dtype=getattr(torch, dtype.removeprefix("torch.")), device=device
+            )
+            for shape, stride, dtype, device in results
+        ]
+        return tuple(made) if signature.endswith(")") else made[0]
+
+    torch.library.register_fake(f"{namespace}::{full}", fake, lib=library)
     _OVERLOADS[namespace, operator] = ours + 1
     return getattr(getattr(getattr(torch.ops, namespace), operator), overload or "default")
 
@@ -820,18 +751,3 @@ def _declared(namespace: str, operator: str, signature: str, results: tuple[Resu
 # A library that nobody holds is taken back.
 _LIBRARIES: list[Any] = []
 _OVERLOADS: dict[tuple[str, str], int] = {}
-
-
-def _fake(results: tuple[Result, ...], signature: str) -> Any:
-    import torch
-
-    def make(*arguments: Any, **keywords: Any) -> Any:
-        made = tuple(
-            torch.empty_strided(
-                shape, stride, dtype=getattr(torch, dtype.removeprefix("torch.")), device=device
-            )
-            for shape, stride, dtype, device in results
-        )
-        return made if signature.endswith(")") else made[0]
-
-    return make

@@ -191,18 +191,23 @@ def _count_settings(candidate: Candidate) -> int:
     return settings + bool(candidate.dynamic) + len(candidate.marks) + candidate.backward
 
 
-def _fewer_settings(subject: Subject) -> Proposals:
-    """Leaves out what the compile does not need: options, settings, dynamic shapes, gradients."""
-    candidate = subject.candidate
-    while attempts := list(_with_fewer_settings(candidate)):
-        found = yield attempts
-        if found is None:
-            return None
-        candidate = attempts[found]
-    return None
+def _repeated(steps: Callable[[Candidate], Iterable[Candidate]]) -> Callable[[Subject], Proposals]:
+    """Takes the first of these steps that keeps the failure, again and again."""
+
+    def propose(subject: Subject) -> Proposals:
+        candidate = subject.candidate
+        while attempts := list(steps(candidate)):
+            found = yield attempts
+            if found is None:
+                return None
+            candidate = attempts[found]
+        return None
+
+    return propose
 
 
 def _with_fewer_settings(candidate: Candidate) -> Iterator[Candidate]:
+    """Without what the compile may not need: options, settings, dynamic shapes, gradients."""
     made = to_be_made(candidate.config)
     if candidate.options and made:
         yield replace(candidate, options={}, config=as_when_fresh(candidate.config, *made))
@@ -333,32 +338,20 @@ def _uncommon(candidate: Candidate) -> list[int]:
     return [n for n, value in enumerate(candidate.inputs) if _common_dtype(value) is not None]
 
 
-def _common_types(subject: Subject) -> Proposals:
-    """Gives the inputs common types where the failure allows it: float32 and int64."""
-    candidate, uncommon = subject.candidate, _uncommon(subject.candidate)
-    if not uncommon:
-        return None
-    found = yield [candidate.with_calls_changed(lambda inputs: map(_in_common_type, inputs))]
-    if found is not None or len(uncommon) == 1:
-        return None
-    for number in uncommon:
-        attempt = _with_one_common(candidate, number)
-        if (yield [attempt]) is not None:
-            candidate = attempt
-    return None
+def _with_common_types(candidate: Candidate) -> Iterator[Candidate]:
+    """With float32 or int64 in place of an uncommon type: of all inputs, then of one."""
+    uncommon = _uncommon(candidate)
+    for numbers in (uncommon, *([number] for number in uncommon if len(uncommon) > 1)):
+        yield candidate.with_calls_changed(
+            lambda inputs, numbers=numbers: [
+                _in_common_type(value) if number in numbers else value
+                for number, value in enumerate(inputs)
+            ]
+        )
 
 
-def _with_one_common(candidate: Candidate, number: int) -> Candidate:
-    return candidate.with_calls_changed(
-        lambda inputs: (*inputs[:number], _in_common_type(inputs[number]), *inputs[number + 1 :])
-    )
-
-
-def _in_common_type(value: Any) -> Any:
-    dtype = _common_dtype(value)
-    if dtype is None:
-        return value
-    return value.detach().to(dtype).requires_grad_(value.requires_grad)
+def _in_common_type(value: torch.Tensor) -> torch.Tensor:
+    return value.detach().to(_common_dtype(value)).requires_grad_(value.requires_grad)
 
 
 def _common_dtype(value: Any) -> torch.dtype | None:
@@ -387,15 +380,11 @@ def _is_odd(item: Any) -> bool:
     return is_odd_float or (type(item) is int and abs(item) > 64)
 
 
-def _simpler_constants(subject: Subject) -> Proposals:
-    candidate = subject.candidate
+def _with_simpler_constants(candidate: Candidate) -> Iterator[Candidate]:
     for number in list(dict.fromkeys(_odd_numbers(candidate)))[:_MANY]:
-        fitting = [each for each in _SIMPLE if isinstance(number, float) or isinstance(each, int)]
-        attempts = [_with_constant(candidate, number, type(number)(each)) for each in fitting]
-        found = yield attempts
-        if found is not None:
-            candidate = attempts[found]
-    return None
+        for simple in _SIMPLE:
+            if isinstance(number, float) or isinstance(simple, int):
+                yield _with_constant(candidate, number, type(number)(simple))
 
 
 def _with_constant(candidate: Candidate, number: float, simple: float) -> Candidate:
@@ -507,18 +496,23 @@ NODES = ShrinkPass(
 OUTPUTS = ShrinkPass(
     "outputs", "leaving out outputs (nodes left: {size})", _count_outputs, _fewer_outputs
 )
-SETTINGS = ShrinkPass("settings", "leaving out settings", _count_settings, _fewer_settings)
+SETTINGS = ShrinkPass(
+    "settings", "leaving out settings", _count_settings, _repeated(_with_fewer_settings)
+)
 SHAPES = ShrinkPass(
     "shapes", "trying smaller shapes", _sum_sizes, _smaller_shapes, _has_free_shapes
 )
 DTYPES = ShrinkPass(
-    "dtypes", "trying common dtypes", lambda candidate: len(_uncommon(candidate)), _common_types
+    "dtypes",
+    "trying common dtypes",
+    lambda candidate: len(_uncommon(candidate)),
+    _repeated(_with_common_types),
 )
 CONSTANTS = ShrinkPass(
     "constants",
     "trying simpler constants",
     lambda candidate: len(_odd_numbers(candidate)),
-    _simpler_constants,
+    _repeated(_with_simpler_constants),
 )
 # Values can be simplified whatever the graph is like.
 INPUTS = ShrinkPass(
