@@ -268,7 +268,7 @@ def _why_unreadable(text: str) -> str:
 
 
 def _value(node: ast.expr, names: Names) -> Any:
-    def read(item: ast.expr) -> Any:
+    def read(item: Any) -> Any:
         return _value(item, names)
 
     match node:
@@ -291,7 +291,7 @@ def _value(node: ast.expr, names: Names) -> Any:
         case ast.Dict(keys=keys, values=values) if None not in keys:
             return dict(zip(map(_key, map(read, keys)), map(read, values), strict=True))
         case ast.UnaryOp(op=ast.USub(), operand=ast.Name(id="inf")):
-            return -_NUMBERS["inf"]
+            return -float("inf")
         case ast.UnaryOp() | ast.BinOp():
             with contextlib.suppress(ValueError):
                 return ast.literal_eval(node)  # A negative or a complex number, nothing else.
@@ -603,7 +603,7 @@ def _library_operation(name: str) -> Any:
         return None
     if not all(part.isidentifier() for part in parts) or _is_refused(parts[1]):
         return None
-    packet = getattr(getattr(torch.ops, parts[0]), parts[1], None)
+    packet: Any = getattr(getattr(torch.ops, parts[0]), parts[1], None)
     if not isinstance(packet, torch._ops.OpOverloadPacket):
         return None
     found = packet if len(parts) == 2 else getattr(packet, parts[2], None)

@@ -301,7 +301,8 @@ class CheckedGraph:
         """Call it at other sizes that the export admits: it may be wrong there alone."""
         found = call_at_other_sizes(self.module, compiled, inputs, admits)
         if found.called:
-            SCOPE.emit(SizesTried(text=f"graph {self.compile_id}: {found.text}"))
+            sizes = ", ".join(found.called)
+            SCOPE.emit(SizesTried(text=f"graph {self.compile_id}: {sizes}"))
         if found.wrong is not None:
             candidate = self._candidate(found.wrong.inputs)
             failure = found.failure_of(candidate)

@@ -15,8 +15,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import sympy
 import torch
-from torch.fx import GraphModule, Node
+from torch.fx import GraphModule
 
 from inductoscope.doctor.failure import HANG, Failure
 from inductoscope.inside.compare.beside_eager import call_beside_eager
@@ -62,11 +63,6 @@ class SizesCalled:
     called: tuple[str, ...] = ()  # names
     wrong: OtherSize | None = None
 
-    @property
-    def text(self) -> str:
-        """As part of a sentence."""
-        return ", ".join(self.called)
-
     def failure_of(self, candidate: Candidate | None) -> Failure | None:
         """The failure there, if it is wrong as well when the package is made once more."""
         if candidate is None:
@@ -96,26 +92,24 @@ def call_at_other_sizes(
     def work() -> list[Any]:
         until = time.monotonic() + _SECONDS
         called: list[str] = []
-        for number, size in enumerate(sizes()):
+        for size in sizes():
             if time.monotonic() > until:
                 break
             answer = is_right(module, compiled, size.inputs)
-            if answer is None:
-                continue
-            if not answer:
-                return [called, number]
-            called.append(size.name)
-        return [called, None]
+            if answer is False:
+                return [called, size.name]
+            called += [size.name] if answer else []
+        return [called, ""]
 
     answer = forks.ask(work)
-    if not answer.is_done:
-        if answer.signal is None:
-            return SizesCalled()  # It only takes long.
+    if answer.signal is not None:
         # It died: one fork for each, to find at which.
         wrong = next((s for s in sizes() if _dies(forks, module, compiled, s.inputs)), None)
         return SizesCalled((), wrong)
-    called, number = answer.result
-    wrong = None if number is None else next(itertools.islice(sizes(), number, None), None)
+    if not answer.is_done:
+        return SizesCalled()  # It only takes long.
+    called, name = answer.result
+    wrong = next(size for size in sizes() if size.name == name) if name else None
     return SizesCalled(tuple(called), wrong)
 
 
@@ -148,95 +142,73 @@ def _dies(
 
 def other_sizes(module: GraphModule, arguments: Sequence[Any]) -> Iterator[OtherSize]:
     """Inputs of every size to try, one unusual size at a time, admitted by the export's guards."""
-    forms = [node.meta.get("val") for node in module.graph.find_nodes(op="placeholder")]
-    usual = _usual(forms, arguments)
-    environment = _environment(forms)
-    if not usual or environment is None or len(forms) != len(arguments):
+    nodes = module.graph.find_nodes(op="placeholder")
+    forms = [node.meta.get("val") for node in nodes]
+    if len(forms) != len(arguments) or any(isinstance(form, torch.SymInt) for form in forms):
         return
-    names = _named_dimensions(module, forms)
+    # Of each symbol: its size in this call, and where it stands.
+    usual: dict[Any, int] = {}
+    names: dict[Any, str] = {}
+    wanted, environment = set(), None
+    for node, form, value in zip(nodes, forms, arguments, strict=True):
+        for dimension, (size, given) in enumerate(zip(_shape(form), _shape(value), strict=False)):
+            if isinstance(size, torch.SymInt):
+                expression, environment = size.node.expr, size.node.shape_env
+                wanted |= expression.free_symbols
+                if expression.is_symbol and expression not in usual:
+                    usual[expression] = int(given)
+                    names[expression] = f"dimension {dimension} of input {node.name}"
+    if environment is None or wanted != set(usual):
+        return  # A size cannot be read from the call.
     for symbol, value in usual.items():
-        bounds = environment.var_to_range.get(symbol)
-        if bounds is None:
-            continue
-        low, high = _bound(bounds.lower) or 0, _bound(bounds.upper)
-        for other in _values(low, high, value):
+        low, high = _bounds_of(environment, symbol)
+        for other in _values(low or 0, high, value):
             sizes = {**usual, symbol: other}
             inputs = _made(forms, arguments, sizes) if _is_admitted(environment, sizes) else None
             if inputs is not None:
-                admitted = f"{low} or more" if high is None else f"{low} to {high}"
+                admitted = f"{low or 0} or more" if high is None else f"{low or 0} to {high}"
                 text = f"{symbol} ({names[symbol]}) = {other}; the export admits {admitted}"
                 yield OtherSize(str(symbol), other, text, inputs)
 
 
 def _values(low: int, high: int | None, usual: int) -> list[int]:
     """Both ends first: then what is next to them, and where vectors end."""
-    is_small = high is not None and high <= _LARGEST
-    ends = [low, high, high - 1] if is_small and high is not None else [low]
+    ends = [low] if high is None or high > _LARGEST else [low, high, high - 1]
     every = dict.fromkeys([*ends, *_AROUND, low + 1])
     inside = [v for v in every if v >= low and (high is None or v <= high) and v != usual]
     return inside[:_MOST_FOR_ONE]
-
-
-def _usual(forms: Sequence[Any], arguments: Sequence[Any]) -> dict[Any, int]:
-    """The sizes of this call, by symbol; none if one of them cannot be read from it."""
-    found: dict[Any, int] = {}
-    wanted = set()
-    for form, value in zip(forms, arguments, strict=False):
-        for expression, size in zip(_shape(form), _shape(value), strict=False):
-            if isinstance(expression, torch.SymInt):
-                wanted |= expression.node.expr.free_symbols
-                if expression.node.expr.is_symbol:
-                    found.setdefault(expression.node.expr, int(size))
-    return found if wanted and wanted == set(found) else {}
-
-
-def _environment(forms: Sequence[Any]) -> Any:
-    every = (size for form in forms for size in _shape(form) if isinstance(size, torch.SymInt))
-    return next((size.node.shape_env for size in every), None)
-
-
-def _named_dimensions(module: GraphModule, forms: Sequence[Any]) -> dict[Any, str]:
-    nodes = module.graph.find_nodes(op="placeholder")
-    found: dict[Any, str] = {}
-    for node, form in zip(nodes, forms, strict=True):
-        for dimension, size in enumerate(_shape(form)):
-            if isinstance(size, torch.SymInt) and size.node.expr.is_symbol:
-                found.setdefault(size.node.expr, f"dimension {dimension} of input {node.name}")
-    return found
 
 
 def _shape(value: Any) -> Sequence[Any]:
     return tuple(value.shape) if isinstance(value, torch.Tensor) else ()
 
 
-def _bound(bound: Any) -> int | None:
-    """A bound of torch's; None if it is infinite, also as a number close to the largest integer."""
-    text = str(bound)
-    return int(text) if text.lstrip("-").isdecimal() and int(text) < 1 << 62 else None
+def _bounds_of(environment: Any, symbol: Any) -> tuple[int | None, int | None]:
+    """The range of a symbol; None for an infinite end, also if that is a number of torch's."""
+    bounds = environment.var_to_range.get(symbol)
+    texts = [str(getattr(bounds, end, "")) for end in ("lower", "upper")]
+    low, high = (int(t) if t.lstrip("-").isdecimal() and int(t) < 1 << 62 else None for t in texts)
+    return low, high
 
 
 def _is_admitted(environment: Any, sizes: Mapping[Any, int]) -> bool:
     """Whether every guard holds; one that cannot be computed admits nothing."""
-    return all(str(guard.expr.xreplace(_exact(sizes))) == "True" for guard in environment.guards)
+    return all(str(_with_sizes(guard.expr, sizes)) == "True" for guard in environment.guards)
 
 
-def _exact(sizes: Mapping[Any, int]) -> dict[Any, Any]:
-    import sympy
-
-    return {symbol: sympy.Integer(size) for symbol, size in sizes.items()}
+def _with_sizes(expression: Any, sizes: Mapping[Any, int]) -> Any:
+    return expression.xreplace({symbol: sympy.Integer(size) for symbol, size in sizes.items()})
 
 
 def _made(
     forms: Sequence[Any], arguments: Sequence[Any], sizes: Mapping[Any, int]
 ) -> tuple[Any, ...] | None:
-    """The program's own values in tensors of these sizes."""
+    """The program's own values in tensors of these sizes; None if they cannot be made."""
     found = []
     for form, value in zip(forms, arguments, strict=True):
         is_open = any(isinstance(size, torch.SymInt) for size in _shape(form))
-        if isinstance(form, torch.SymInt) or (is_open and not isinstance(value, torch.Tensor)):
-            return None
         made = _resized(form, value, sizes) if is_open else value
-        if made is None:
+        if is_open and made is None:
             return None
         found.append(made)
     return tuple(found)
@@ -256,13 +228,11 @@ def _resized(form: Any, value: torch.Tensor, sizes: Mapping[Any, int]) -> torch.
 
 
 def _computed(sizes: Any, values: Mapping[Any, int]) -> list[int] | None:
-    found = []
-    for size in sizes:
-        known = size.node.expr.xreplace(_exact(values)) if isinstance(size, torch.SymInt) else size
-        if not str(known).isdecimal():
-            return None
-        found.append(int(known))
-    return found
+    found = [
+        str(_with_sizes(size.node.expr, values) if isinstance(size, torch.SymInt) else size)
+        for size in sizes
+    ]
+    return [*map(int, found)] if all(map(str.isdecimal, found)) else None
 
 
 # --- Sizes that an exported program leaves open, as marks on its inputs ---------------------------
@@ -274,28 +244,16 @@ def exported_sizes(module: GraphModule) -> tuple[MarkedSize, ...]:
     The first input that has a size says within which bounds; others with the same one follow it.
     """
     known: set[str] = set()
-    return tuple(
-        mark for node in module.graph.find_nodes(op="placeholder") for mark in _marks(node, known)
-    )
-
-
-def _marks(node: Node, known: set[str]) -> list[MarkedSize]:
-    form: Any = node.meta.get("val")
     found = []
-    for dimension, size in enumerate(form.shape if isinstance(form, torch.Tensor) else ()):
-        if not isinstance(size, torch.SymInt):
-            continue
-        name = str(size.node.expr)
-        if name in known or not name.isidentifier():
-            found.append(MarkedSize(node.name, dimension, "maybe_mark_dynamic"))
-            continue
-        known.add(name)
-        found.append(MarkedSize(node.name, dimension, "mark_dynamic", *_bounds(size)))
-    return found
-
-
-def _bounds(size: torch.SymInt) -> tuple[int | None, int | None]:
-    bounds = size.node.shape_env.var_to_range.get(size.node.expr)
-    if bounds is None:
-        return None, None
-    return _bound(bounds.lower), _bound(bounds.upper)
+    for node in module.graph.find_nodes(op="placeholder"):
+        for dimension, size in enumerate(_shape(node.meta.get("val"))):
+            if not isinstance(size, torch.SymInt):
+                continue
+            name = str(size.node.expr)
+            if name in known or not name.isidentifier():
+                found.append(MarkedSize(node.name, dimension, "maybe_mark_dynamic"))
+                continue
+            known.add(name)
+            bounds = _bounds_of(size.node.shape_env, size.node.expr)
+            found.append(MarkedSize(node.name, dimension, "mark_dynamic", *bounds))
+    return tuple(found)

@@ -341,13 +341,13 @@ def _uncommon(candidate: Candidate) -> list[int]:
 def _with_common_types(candidate: Candidate) -> Iterator[Candidate]:
     """With float32 or int64 in place of an uncommon type: of all inputs, then of one."""
     uncommon = _uncommon(candidate)
-    for numbers in (uncommon, *([number] for number in uncommon if len(uncommon) > 1)):
-        yield candidate.with_calls_changed(
-            lambda inputs, numbers=numbers: [
-                _in_common_type(value) if number in numbers else value
-                for number, value in enumerate(inputs)
-            ]
-        )
+    for chosen in (uncommon, *([number] for number in uncommon if len(uncommon) > 1)):
+
+        def change(inputs: tuple[Any, ...], chosen: list[int] = chosen) -> list[Any]:
+            numbered = enumerate(inputs)
+            return [_in_common_type(v) if n in chosen else v for n, v in numbered]
+
+        yield candidate.with_calls_changed(change)
 
 
 def _in_common_type(value: torch.Tensor) -> torch.Tensor:

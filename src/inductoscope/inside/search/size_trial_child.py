@@ -47,7 +47,11 @@ def run_trial(order: Any, say: Any = lambda event: None) -> tuple[str, bool]:
     """Call the graph at the size: what happens, in words, and whether that shows a fault."""
     import torch
 
+    from inductoscope.inside.compare.bug_or_rounding import judge
+    from inductoscope.inside.compare.graphs import as_function
     from inductoscope.inside.compare.guarded_memory import GuardedMemory
+    from inductoscope.inside.compare.reference import Case
+    from inductoscope.inside.compare.values import needs_backward, run
     from inductoscope.inside.rebuilding import Unbuildable
     from inductoscope.inside.recompiling import as_in_dynamo, rebuild
 
@@ -71,37 +75,33 @@ def run_trial(order: Any, say: Any = lambda event: None) -> tuple[str, bool]:
         compiled = compile_fx(recorded.module, recorded.inputs, inner_compile=compiler)
     text = "no size was called"
     for sized in every:
-        inputs = [
-            _made_up(value, name, order)
-            for value, name in zip(sized.inputs, _names(sized), strict=True)
-        ]
+        names = [node.target for node in sized.module.graph.find_nodes(op="placeholder")]
+        inputs = [_made_up(*each, order) for each in zip(sized.inputs, names, strict=True)]
+        case = Case(as_function(sized.module), inputs, needs_backward(inputs))
         say("calling")
-        try:
-            expected = _called(sized.module, [_copy(value) for value in inputs])
-        except Exception as error:
+        if case.eager_error is not None:
             # An operator may well refuse a size that nothing guards against.
-            text = f"at this size, eager fails as well: {type(error).__name__}"
+            text = f"at this size, eager fails as well: {type(case.eager_error).__name__}"
             continue
         with memory.active():
-            guarded = [
-                memory.guarded(value, name) if isinstance(value, torch.Tensor) else value
-                for value, name in zip(inputs, _names(sized), strict=True)
-            ]
             try:
-                found = _called(lambda *given: compiled(*given), guarded)
+                outcome = run(compiled, inputs, backward=case.backward, copy=memory.copies)
             except Exception as error:
                 return what_was_raised(error, compiler)
         memory.note("of the graph")
-        text, fails = _compared(expected, found)
         if memory.overrun:
-            text, fails = f"at this size, a {memory.overrun}", True
-        if fails:
-            return text, True
+            return f"at this size, a {memory.overrun}", True
+        wrong = judge(case, outcome).wrong
+        if wrong:
+            return f"at this size, it differs from eager: {wrong[0].text}", True
+        text = _RIGHT
     return text.replace("this size", "these sizes") if len(every) > 1 else text, False
 
 
-def _names(graph: Any) -> list[str]:
-    return [node.target for node in graph.module.graph.nodes if node.op == "placeholder"]
+_RIGHT = (
+    "at this size, the results equal eager's and no buffer was overrun; torch was as it is "
+    "installed here, without what the program changes in it"
+)
 
 
 def what_was_raised(error: Exception, compiler: WatchedCompiler) -> tuple[str, bool]:
@@ -110,38 +110,6 @@ def what_was_raised(error: Exception, compiler: WatchedCompiler) -> tuple[str, b
     if compiler.has_failed:
         return f"the backward of the graph cannot be compiled here: {text}", False
     return f"the compiled graph raises {text}", True
-
-
-def _compared(expected: list[Any], found: list[Any]) -> tuple[str, bool]:
-    import torch
-
-    if len(expected) != len(found):
-        return "eager and compiled return different numbers of results", False
-    for number, (right, wrong) in enumerate(zip(expected, found, strict=True)):
-        try:
-            torch.testing.assert_close(wrong, right, rtol=1e-2, atol=1e-2, equal_nan=True)
-        except AssertionError as error:
-            why = " ".join(str(error).split())[:200]
-            return f"at this size, result {number} differs from eager: {why}", True
-    return (
-        "at this size, the results equal eager's and no buffer was overrun; torch was as it is "
-        "installed here, without what the program changes in it",
-        False,
-    )
-
-
-def _called(function: Any, inputs: list[Any]) -> list[Any]:
-    """All tensors that a call returns, and the gradients where there are some."""
-    import torch
-    from torch.utils import _pytree
-
-    torch.manual_seed(0)
-    results = [r for r in _pytree.tree_leaves(function(*inputs)) if isinstance(r, torch.Tensor)]
-    learning = [result for result in results if result.requires_grad]
-    if learning:
-        torch.stack([result.sum() for result in learning]).sum().backward()
-    gradients = [value.grad for value in inputs if isinstance(value, torch.Tensor)]
-    return [*(r.detach() for r in results), *(g for g in gradients if g is not None)]
 
 
 def _made_up(example: Any, name: str, order: Any) -> Any:
@@ -158,11 +126,3 @@ def _made_up(example: Any, name: str, order: Any) -> Any:
     else:
         made.fill_(order.values.get(name, next(iter(order.values.values()), 0)))
     return made.requires_grad_(example.requires_grad)
-
-
-def _copy(value: Any) -> Any:
-    import torch
-
-    if not isinstance(value, torch.Tensor):
-        return value
-    return value.detach().clone().requires_grad_(value.requires_grad)
