@@ -606,8 +606,9 @@ def _library_operation(name: str) -> Any:
     packet: Any = getattr(getattr(torch.ops, parts[0]), parts[1], None)
     if not isinstance(packet, torch._ops.OpOverloadPacket):
         return None
-    found = packet if len(parts) == 2 else getattr(packet, parts[2], None)
-    every = [getattr(packet, each) for each in packet.overloads()] if found is packet else [found]
+    overloads = packet.overloads() if len(parts) == 2 else parts[2:]
+    every = [getattr(packet, name, None) for name in overloads]
+    found = packet if len(parts) == 2 else every[0]
     return found if all(map(_is_computed, every)) else None
 
 

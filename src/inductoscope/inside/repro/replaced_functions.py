@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Iterator, Mapping, Sequence, Set
-from itertools import islice, takewhile
+from itertools import takewhile
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -112,8 +112,11 @@ def _as_pointwise(value: Any, own: FunctionType, name: str) -> str:
     if given is None:
         return name
     usual = inspect.signature(sys.modules[_LOWERING].make_pointwise).parameters
-    told = {key: each for key, each in given.items() if key in usual and key != "fn"}
-    options = {key: each for key, each in told.items() if each is not usual[key].default}
+    options = {
+        key: each
+        for key, each in given.items()
+        if key in usual and key != "fn" and each is not usual[key].default
+    }
     if not all(isinstance(each, PLAIN) for each in options.values()):
         raise ToolFailure(f"it is given {', '.join(sorted(options))}")
     return f"{_POINTWISE}({', '.join([name, *(f'{k}={v!r}' for k, v in options.items())])})"
@@ -141,7 +144,8 @@ class _WithOriginals(SourceParts):
         self._places = found
 
     def _add(self, name: str, value: Any) -> None:
-        table = _place_of_table(value)
+        # A lowering may read another one from a table of torch's.
+        table = next((place for place in _TABLES if _table(place) is value), "")
         place = table or _place_of_original(value, self._places)
         if table:
             self.imports.add(f"import {table.rpartition('.')[0]}")
@@ -149,11 +153,6 @@ class _WithOriginals(SourceParts):
             self._add_value(f"{name} = {place}")
         else:
             super()._add(name, value)
-
-
-def _place_of_table(value: Any) -> str:
-    """The name of a table of torch's, which a lowering may read another one from."""
-    return next((place for place in _TABLES if _table(place) is value), "")
 
 
 def _table(place: str) -> Any:
@@ -190,18 +189,13 @@ def _replacements(own: set[str]) -> Iterator[tuple[str, FunctionType]]:
     for name, module in list(sys.modules.items()):
         if not name.startswith(_COMPILER) or not isinstance(module, ModuleType):
             continue
-        for owner, prefix in _owners(module, name):
+        members = list(vars(module).items())
+        kinds = [(key, v) for key, v in members if isinstance(v, type) and v.__module__ == name]
+        for prefix, owner in [("", module), *((f"{key}.", kind) for key, kind in kinds)]:
             for attribute, value in list(vars(owner).items()):
                 function = _own_function(value, own)
                 if function is not None:
-                    yield f"{prefix}{attribute}", function
-
-
-def _owners(module: ModuleType, name: str) -> Iterator[tuple[Any, str]]:
-    yield module, f"{name}:"
-    for attribute, value in list(vars(module).items()):
-        if isinstance(value, type) and value.__module__ == name:
-            yield value, f"{name}:{attribute}."
+                    yield f"{name}:{prefix}{attribute}", function
 
 
 def _own_function(value: Any, own: set[str]) -> FunctionType | None:
@@ -252,24 +246,14 @@ def replaced_parts(operations: Sequence[str]) -> list[ReplacedPart]:
     from torch._inductor.decomposition import decompositions
     from torch._inductor.lowering import lowerings
 
-    tables: tuple[tuple[str, Mapping[Any, Any]], ...] = (
-        (stages.DECOMPOSITION, decompositions),
-        (stages.LOWERING, lowerings),
-    )
-    return [
-        ReplacedPart(kind, operation, name)
-        for kind, table in tables
-        for operation in dict.fromkeys(operations)
-        for name in _own_code(table, operation)
-    ]
-
-
-def _own_code(table: Mapping[Any, Any], operation: str) -> Iterator[str]:
-    for key, function in table.items():
-        if str(key) == operation:
-            codes = (getattr(layer, "__code__", None) for layer in layers(function))
-            own = (code for code in codes if code is not None and is_users(code.co_filename))
-            yield from (function_name(code) for code in islice(own, 1))
+    found = []
+    for kind, table in ((stages.DECOMPOSITION, decompositions), (stages.LOWERING, lowerings)):
+        by_name = {str(key): function for key, function in table.items()}
+        for operation in dict.fromkeys(operations):
+            codes = [getattr(each, "__code__", None) for each in layers(by_name.get(operation))]
+            own = [code for code in codes if code is not None and is_users(code.co_filename)]
+            found += [ReplacedPart(kind, operation, function_name(code)) for code in own[:1]]
+    return found
 
 
 def layers(function: Any) -> Iterator[Any]:

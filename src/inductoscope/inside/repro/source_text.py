@@ -87,7 +87,10 @@ class SourceParts:
         for base in kind.__bases__:
             # As the program writes it: by its own name, or as part of a module.
             names = [name for name, value in known.items() if value is base]
-            self._add(names[0], base) if names else self._add_module_of(base)
+            if names:
+                self._add(names[0], base)
+            else:
+                self.imports.add(f"import {base.__module__}")
 
     @property
     def text(self) -> str:
@@ -99,9 +102,6 @@ class SourceParts:
     def definitions(self) -> str:
         """All functions and classes; what was added first uses what was added later."""
         return "\n\n".join([*reversed(self.functions), *self._other_names]).rstrip()
-
-    def _add_module_of(self, kind: type) -> None:
-        self.imports.add(f"import {kind.__module__}")
 
     def _add_globals(self, function: FunctionType, more: Iterable[str] = ()) -> None:
         for name in sorted({*_names(function.__code__), *more}):
@@ -118,17 +118,19 @@ class SourceParts:
             self._add_value(f"{name} = {literal(value)}")
         elif isinstance(value, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
             self._add_value(f"{name} = torch.ops.{value}")
-        # Before it is asked for anything: torch's operations have every attribute.
-        elif _name_in_library(value):
-            self.imports.add(_import_of(_name_in_library(value), name, type(value).__module__))
-        elif _is_librarys(value):
-            self.imports.add(_import_of(value.__name__, name, value.__module__))
+        elif there := _place_in_library(value):
+            module, own = there
+            as_named = "" if own == name else f" as {name}"
+            self.imports.add(f"from {module} import {own}{as_named}")
         elif isinstance(value, type):
             self.add_class(value)
         elif type(value).__module__.startswith("triton.runtime"):
             self.add_kernel(function_of(value))
         elif type(value).__module__.startswith("triton.language"):
-            self._add_constant(name, value)
+            if not isinstance(getattr(value, "value", None), PLAIN):
+                raise ToolFailure(f"the kernel uses {name}, which cannot be written down")
+            self.imports.add("import triton.language")
+            self._add_value(f"{name} = triton.language.constexpr({value.value!r})")
         else:
             self._add_named_function(name, value)
 
@@ -139,39 +141,25 @@ class SourceParts:
             self._take_name(name, function)
             self._other_names.append(f"{name} = {own}\n")
 
-    def _add_constant(self, name: str, value: Any) -> None:
-        if not isinstance(getattr(value, "value", None), PLAIN):
-            raise ToolFailure(f"the kernel uses {name}, which cannot be written down")
-        self.imports.add("import triton.language")
-        self._add_value(f"{name} = triton.language.constexpr({value.value!r})")
-
     def _add_value(self, line: str) -> None:
         if line not in self.values:
             self.values.append(line)
 
 
-def _import_of(there: str, name: str, module: str) -> str:
-    as_named = "" if there == name else f" as {name}"
-    return f"from {module} import {there}{as_named}"
+def _place_in_library(value: Any) -> tuple[str, str] | None:
+    """The module of an installed package that has an object, and its name there.
 
-
-def _name_in_library(value: Any) -> str:
-    """The name that an installed package gives the only object of a class; empty if it is none.
-
-    Such as the operations that a lowering is made of.
+    Besides functions and classes, that is the only object of a class, such as the operations that a
+    lowering is made of.
     """
-    module = sys.modules.get(type(value).__module__)
-    if module is None or is_users(getattr(module, "__file__", None) or ""):
-        return ""
-    return next((name for name, other in vars(module).items() if other is value), "")
-
-
-def _is_librarys(value: Any) -> bool:
-    """Whether a function or class can be imported from an installed package."""
-    module = sys.modules.get(getattr(value, "__module__", None) or "")
-    if module is None or is_users(getattr(module, "__file__", None) or ""):
-        return False
-    return getattr(module, getattr(value, "__name__", ""), None) is value
+    # Its class first: torch's operations have every attribute.
+    for module_name in (type(value).__module__, getattr(value, "__module__", None) or ""):
+        module = sys.modules.get(module_name)
+        if module is not None and not is_users(getattr(module, "__file__", None) or ""):
+            for name, other in vars(module).items():
+                if other is value:
+                    return module_name, name
+    return None
 
 
 def _names(code: CodeType) -> set[str]:
@@ -186,8 +174,6 @@ def _names(code: CodeType) -> set[str]:
 
 # What a script can hold as a value.
 PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype)
-
-_COMPARED = ("co_names", "co_varnames", "co_argcount", "co_posonlyargcount", "co_kwonlyargcount")
 
 
 def source_of(item: Any) -> str:
@@ -271,7 +257,13 @@ def _names_in(node: ast.expr) -> set[str]:
 def _lambda_text(function: FunctionType, name: str) -> str:
     """A lambda may not be the only one on its line."""
     code = function.__code__
-    alike = [node for node in _lambdas_at(code) if _is_same(_code_of(node), code)]
+    try:
+        file = ast.parse("".join(linecache.getlines(code.co_filename)))
+    except (SyntaxError, ValueError):
+        file = ast.Module([], [])
+    lambdas = [node for node in ast.walk(file) if isinstance(node, ast.Lambda)]
+    at_line = [node for node in lambdas if node.lineno == code.co_firstlineno]
+    alike = [node for node in at_line if _parts_of(_code_of(node)) == _parts_of(code)]
     # How a call is compiled depends on what else is in the file, so instructions may differ.
     exact = [node for node in alike if _code_of(node).co_code == code.co_code]
     found = set()
@@ -283,33 +275,16 @@ def _lambda_text(function: FunctionType, name: str) -> str:
     return found.pop()
 
 
-def _lambdas_at(code: CodeType) -> list[ast.Lambda]:
-    try:
-        file = ast.parse("".join(linecache.getlines(code.co_filename)))
-    except (SyntaxError, ValueError):
-        return []
-    lambdas = [node for node in ast.walk(file) if isinstance(node, ast.Lambda)]
-    return [node for node in lambdas if node.lineno == code.co_firstlineno]
-
-
 def _code_of(node: ast.Lambda) -> CodeType:
     whole = compile(ast.Expression(node), "<lambda>", "eval")
     # A default may be a lambda too; its code comes before.
     return [part for part in whole.co_consts if isinstance(part, CodeType)][-1]
 
 
-def _is_same(one: CodeType, other: CodeType) -> bool:
-    return (
-        all(getattr(one, part) == getattr(other, part) for part in _COMPARED)
-        and len(one.co_consts) == len(other.co_consts)
-        and all(map(_is_same_constant, one.co_consts, other.co_consts))
-    )
-
-
-def _is_same_constant(one: object, other: object) -> bool:
-    if isinstance(one, CodeType) and isinstance(other, CodeType):
-        return _is_same(one, other)
-    return (type(one), one) == (type(other), other)
+def _parts_of(code: CodeType) -> list[Any]:
+    """The names and constants of a function; a constant by its text, since 1 equals True."""
+    inner = [_parts_of(c) if isinstance(c, CodeType) else repr(c) for c in code.co_consts]
+    return [code.co_names, code.co_varnames, code.co_argcount, code.co_kwonlyargcount, inner]
 
 
 # --- Writes constants as Python code --------------------------------------------------------------
@@ -346,26 +321,44 @@ def function_script(
     recipes = [_recipe(value) for value in arguments]
     packed = ["base64", "zlib"] if any("zlib." in recipe for recipe in recipes) else []
     imports = [f"import {name}" for name in packed] + sorted({*parts.imports, "import torch"})
-    options = ", fullgraph=True" if fullgraph else ""
-    versions = f"torch {torch.__version__}, Python {platform.python_version()}"
     head = " ".join(title.split()).replace('"""', "'''").replace("\\", "/")
-    inputs = "\n".join(f"        {recipe}," for recipe in recipes)
-    return "\n".join(
-        [
-            f'"""{head}\n\n{versions}, {platform.system()}. Exits with 1 if it fails.\n"""\n',
-            *imports,
-            *parts.values,
-            "\n",
-            f"{parts.definitions}\n",
-            f"\ndef inputs():\n    torch.manual_seed(0)\n    return [\n{inputs}\n    ]\n\n",
-            'if __name__ == "__main__":',
-            f"    {name}(*inputs())",
-            '    print("eager: ok")',
-            f"    torch.compile({name}{options})(*inputs())",
-            '    print("compiled: ok")',
-            "",
-        ]
+    return _FUNCTION_SCRIPT.format(
+        head=head,
+        versions=f"torch {torch.__version__}, Python {platform.python_version()}",
+        system=platform.system(),
+        imports="\n".join([*imports, *parts.values]),
+        definitions=parts.definitions,
+        inputs="\n".join(f"        {recipe}," for recipe in recipes),
+        name=name,
+        options=", fullgraph=True" if fullgraph else "",
     )
+
+
+_FUNCTION_SCRIPT = '''\
+"""{head}
+
+{versions}, {system}. Exits with 1 if it fails.
+"""
+
+{imports}
+
+
+{definitions}
+
+
+def inputs():
+    torch.manual_seed(0)
+    return [
+{inputs}
+    ]
+
+
+if __name__ == "__main__":
+    {name}(*inputs())
+    print("eager: ok")
+    torch.compile({name}{options})(*inputs())
+    print("compiled: ok")
+'''
 
 
 def _recipe(value: Any) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-import math
+import re
 import zlib
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -148,9 +148,8 @@ def _simple_texts(value: torch.Tensor) -> Iterator[str]:
     is_large = value.numel() > _LARGE
     yield f"torch.ones({shape}{kind})"
     if value.dtype.is_floating_point or value.dtype.is_complex:
-        random = f"torch.randn({shape}{place})" + (
-            "" if value.dtype is torch.float32 else f".to({value.dtype})"
-        )
+        cast = "" if value.dtype is torch.float32 else f".to({value.dtype})"
+        random = f"torch.randn({shape}{place}){cast}"
         yield random
     if not is_large:
         yield f"torch.zeros({shape}{kind})"
@@ -165,17 +164,9 @@ def _simple_texts(value: torch.Tensor) -> Iterator[str]:
             yield f"{random} * {scale}"
         yield f"{random}.abs()"
     elif value.numel() and not value.dtype.is_complex:
-        yield from _in_its_range(value, shape, kind)
-
-
-def _in_its_range(value: torch.Tensor, shape: str, kind: str) -> Iterator[str]:
-    """Integers that are as large as the value's own."""
-    lowest, highest = _range_of(value)
-    high = max(highest + 1, 1)
-    if lowest >= 0:
-        yield f"torch.randint(0, {high}, ({shape},){kind})"
-        if value.numel() <= _LARGE:
-            yield f"torch.arange({value.numel()}{kind}).remainder({high}).reshape({_tuple(value)})"
+        lowest, highest = _range_of(value)
+        if lowest >= 0:
+            yield f"torch.randint(0, {highest + 1}, ({shape},){kind})"
 
 
 def _place(value: torch.Tensor) -> str:
@@ -199,14 +190,7 @@ def _literal_texts(value: torch.Tensor) -> Iterator[str]:
 
 
 def _numbers(value: torch.Tensor) -> str:
-    def text(item: Any) -> str:
-        if isinstance(item, list):
-            return "[" + ", ".join(text(part) for part in item) + "]"
-        if isinstance(item, float) and not math.isfinite(item):
-            return f"float('{item}')"
-        return repr(item)
-
-    return text(value.tolist())
+    return re.sub(r"-?\b(?:inf|nan)\b", r"float('\g<0>')", repr(value.tolist()))
 
 
 def _packed(value: torch.Tensor) -> str:
@@ -216,40 +200,27 @@ def _packed(value: torch.Tensor) -> str:
         return ""
     data = bytes(flat.reshape(-1).view(torch.uint8).tolist())
     text = base64.b64encode(zlib.compress(data, 9)).decode()
+    moved = "" if value.device.type == "cpu" else f".to({str(value.device)!r})"
     return (
         f"torch.frombuffer(bytearray(zlib.decompress(base64.b64decode({text!r}))), "
-        f"dtype={value.dtype}).reshape({_tuple(value)})"
-        + ("" if value.device.type == "cpu" else f".to({str(value.device)!r})")
+        f"dtype={value.dtype}).reshape({_tuple(value)}){moved}"
     )
 
 
 def _in_layout(text: str, value: torch.Tensor) -> str:
     """The same with the strides of the original, and its offset into a larger storage."""
+    shape, kind = _tuple(value), f"dtype={value.dtype}{_place(value)}"
+    nbytes = value.untyped_storage().nbytes()
     if 0 in value.stride() and value.numel():
-        made = f"({text})[{_first_of_expanded(value)}].expand({_tuple(value)})"
-    elif _is_offset_view(value):
-        size = value.untyped_storage().nbytes() // value.element_size()
-        made = (
-            f"torch.zeros({size}, dtype={value.dtype}{_place(value)}).as_strided({_tuple(value)}, "
-            f"{value.stride()}, {value.storage_offset()}).copy_({text})"
-        )
+        # One element along each dimension that was expanded.
+        first = ", ".join(":1" if step == 0 else ":" for step in value.stride())
+        made = f"({text})[{first}].expand({shape})"
+    elif value.storage_offset() > 0 and nbytes < 64 * _LONGEST_LITERAL:
+        place = f"{shape}, {value.stride()}, {value.storage_offset()}"
+        size = nbytes // value.element_size()
+        made = f"torch.zeros({size}, {kind}).as_strided({place}).copy_({text})"
     elif value.is_contiguous():
         made = text
     else:
-        made = (
-            f"torch.empty_strided({_tuple(value)}, {value.stride()}, dtype={value.dtype}"
-            f"{_place(value)})"
-            f".copy_({text})"
-        )
+        made = f"torch.empty_strided({shape}, {value.stride()}, {kind}).copy_({text})"
     return f"({made}).requires_grad_()" if value.requires_grad else made
-
-
-def _first_of_expanded(value: torch.Tensor) -> str:
-    """An index that takes one element along each dimension that was expanded."""
-    return ", ".join(":1" if step == 0 else ":" for step in value.stride())
-
-
-def _is_offset_view(value: torch.Tensor) -> bool:
-    """Whether the tensor is a view that begins inside its memory, which is not too large."""
-    nbytes = value.untyped_storage().nbytes()
-    return value.storage_offset() > 0 and nbytes < 64 * _LONGEST_LITERAL

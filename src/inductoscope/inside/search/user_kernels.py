@@ -5,26 +5,17 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from torch.fx import Graph, GraphModule, Node
 
 from inductoscope.errors import ToolFailure
 
-_KERNEL, _CONSTANTS, _DESCRIPTORS = (
-    "kernel_idx",
-    "constant_args_idx",
-    "tma_descriptor_metadata",
-)
+_KERNEL, _CONSTANTS = "kernel_idx", "constant_args_idx"
 
 
-@dataclass(frozen=True)
-class KernelReference:
-    """A kernel by the name under which its module has it."""
-
-    module: str
-    name: str
+# A kernel by its module and the name under which that has it.
+KernelReference = tuple[str, str]
 
 
 def kernels_in(graph: Graph) -> dict[int, KernelReference]:
@@ -114,7 +105,9 @@ def with_kernels_launched(module: GraphModule) -> GraphModule:
 
 def _can_be_launched(node: Node) -> bool:
     """Whether it is a launch as in a user's program; an exported one gives copies as results."""
-    return is_user_kernel(node) and not node.users and not node.kwargs.get(_DESCRIPTORS)
+    return (
+        is_user_kernel(node) and not node.users and not node.kwargs.get("tma_descriptor_metadata")
+    )
 
 
 def _launcher(node: Node) -> Callable[..., None]:
@@ -146,16 +139,17 @@ def function_of(kernel: Any) -> Any:
 
 def _reference(kernel: Any) -> KernelReference:
     function = function_of(kernel)
-    return KernelReference(function.__module__, function.__qualname__)
+    return function.__module__, function.__qualname__
 
 
 def _resolve(reference: KernelReference) -> Any:
-    found: Any = sys.modules.get(reference.module)
-    for name in reference.name.split("."):
+    module, path = reference
+    found: Any = sys.modules.get(module)
+    for name in path.split("."):
         found = getattr(found, name, None)
     if found is None:
         raise ToolFailure(
-            f"the Triton kernel {reference.name} was defined after the program began to use the GPU"
+            f"the Triton kernel {path} was defined after the program began to use the GPU"
         )
     return found
 
