@@ -100,15 +100,6 @@ def test_which_libstdcxx_a_compiler_takes(tmp_path: Path, compilers: dict[str, s
     assert cpp_library.linked_by([str(tmp_path / "none")]) == ""
 
 
-def test_another_compiler_is_recommended_if_it_links_dynamically(compilers: dict[str, str]) -> None:
-    static, dynamic = compilers["static"], compilers["dynamic"]
-    text = cpp_library.advice_on([static], [static, dynamic])
-    assert f"{static} does not: it takes " in text
-    assert text.endswith(f"libstdc++.a. {dynamic} does: set CXX={dynamic}.")
-    assert f"{dynamic} does so: it takes " in cpp_library.advice_on([dynamic], [])
-    assert cpp_library.advice_on(None, []) == "This machine has no C++ compiler."
-
-
 # --- what two runs say ----------------------------------------------------------------------------
 
 DIED = RunOutcome("dies", "load", "", "SIGSEGV", -11, 1.0, (), (), (), "")

@@ -24,33 +24,34 @@ _MOST_MEMBERS = 100_000
 _MOST_RATIO = 50
 _SMALL = 64 << 20  # bytes that are no bomb whatever their ratio
 _MOST_TEXT = 256 << 20
-_MOST_UNPACKED = 2 << 30
-_LOCAL_HEADER = struct.Struct("<4s5H3L2H")
-_CHUNK = 1 << 20
+_LOCAL_HEADER = 30  # bytes, which the name and an extra field follow
+_BROKEN = (zipfile.BadZipFile, zlib.error, EOFError)
 _AGAIN = "Copy or build it again."
 
 
 @dataclass(frozen=True)
 class Archive:
-    """The members of a zip, which is kept open in memory, not on disk."""
+    """The members of a zip. Nothing is unpacked to disk, and stored members are not copied."""
 
     path: Path
     # By their paths inside the package, without the folder that holds everything.
     members: Mapping[str, zipfile.ZipInfo]
+    _zip: zipfile.ZipFile = field(repr=False, compare=False)
     _bytes: mmap.mmap = field(repr=False, compare=False)
 
     def data(self, name: str) -> memoryview:
-        """The bytes of a member; of a stored one they are not copied."""
+        """The bytes of a member."""
         member = self.members[name]
-        start = self._start(name, member.header_offset)
-        packed = memoryview(self._bytes)[start : start + member.compress_size]
-        if len(packed) < member.compress_size:
-            raise damaged(self.path, f"{name} is cut off")
-        if member.compress_type == zipfile.ZIP_STORED:
-            return packed
-        if member.file_size > _MOST_UNPACKED:
-            raise damaged(self.path, f"{name} is compressed and too large to be unpacked")
-        return memoryview(_inflated(self.path, name, packed, member.file_size))
+        try:
+            with self._zip.open(member) as file:  # Its own header agrees with the list of members.
+                if member.compress_type != zipfile.ZIP_STORED:
+                    # Never more bytes than the list of members announces.
+                    return memoryview(file.read(member.file_size))
+        except _BROKEN as error:
+            raise damaged(self.path, f"{name} cannot be read ({error})") from None
+        start = member.header_offset + _LOCAL_HEADER
+        start += sum(struct.unpack_from("<2H", self._bytes, start - 4))  # name and extra field
+        return memoryview(self._bytes)[start : start + member.file_size]
 
     def text(self, name: str, most: int = _MOST_TEXT) -> str | None:
         """A member as text; None if there is none of this name. `most` is in bytes."""
@@ -63,35 +64,12 @@ class Archive:
 
     def check(self) -> None:
         """Compare every member with its checksum."""
-        for name, member in self.members.items():
-            data, found = self.data(name), 0
-            for start in range(0, len(data), _CHUNK):
-                found = zlib.crc32(data[start : start + _CHUNK], found)
-            if found != member.CRC:
-                raise damaged(self.path, f"the checksum of {name} does not match its bytes")
-
-    def _start(self, name: str, offset: int) -> int:
-        header = self._bytes[offset : offset + _LOCAL_HEADER.size]
         try:
-            values = _LOCAL_HEADER.unpack(header)
-        except struct.error:
-            raise damaged(self.path, f"{name} is cut off") from None
-        if values[0] != b"PK\x03\x04":
-            raise damaged(self.path, f"{name} is not where the list of members says")
-        name_length, extra_length = values[-2:]
-        return int(offset + _LOCAL_HEADER.size + name_length + extra_length)
-
-
-def _inflated(path: Path, name: str, packed: memoryview, size: int) -> bytes:
-    """Never more bytes than the list of members announces."""
-    engine = zlib.decompressobj(-zlib.MAX_WBITS)
-    try:
-        data = engine.decompress(packed, size + 1)
-    except zlib.error as error:
-        raise damaged(path, f"{name} cannot be unpacked ({error})") from None
-    if len(data) != size:
-        raise damaged(path, f"{name} has another size than the list of members says")
-    return data
+            bad = self._zip.testzip()
+        except _BROKEN as error:
+            raise damaged(self.path, f"a member cannot be read ({error})") from None
+        if bad is not None:
+            raise damaged(self.path, f"the checksum of {bad} does not match its bytes")
 
 
 def damaged(path: Path, what: str) -> UnreadablePackage:
@@ -104,13 +82,14 @@ def open_archive(path: Path) -> Archive:
     try:
         with open(path, "rb") as file:
             whole = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-            listed = zipfile.ZipFile(file).infolist()
+        opened = zipfile.ZipFile(path)
     except (zipfile.BadZipFile, NotImplementedError, ValueError, EOFError, struct.error) as error:
         raise _not_a_zip(path, error) from None
+    listed = opened.infolist()
     _refuse_hostile(path, listed, len(whole))
     root = _root(path, listed)
     files = {item.filename.removeprefix(root): item for item in listed if not item.is_dir()}
-    return Archive(path, files, whole)
+    return Archive(path, files, opened, whole)
 
 
 def _not_a_zip(path: Path, error: Exception) -> UnreadablePackage:

@@ -18,7 +18,7 @@ import shlex
 import shutil
 import struct
 import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from inductoscope.packages.elf import SharedLibrary, mapped
@@ -29,6 +29,10 @@ NAME = "libstdc++.so.6"
 # otherwise another libstdc++.so.6 than torch's may be found.
 CODE = f'ctypes.CDLL("{NAME}", mode=ctypes.RTLD_GLOBAL)'
 PRELOAD = f"LD_PRELOAD={NAME}"
+CURE = (
+    "Better, build the package again with a compiler that links libstdc++ dynamically; CXX names "
+    "the one to use."
+)
 
 # Of std::locale: what every stream looks up.
 _LOCALE = "_ZNSt6locale10_S_classicE"
@@ -44,8 +48,8 @@ def brings_own(library: SharedLibrary | None) -> bool:
 def file_brings_own(path: Path) -> bool:
     """The same for a library in a file; False if it cannot be read."""
     try:
-        return mapped(path).has_symbol(_LOCALE)
-    except (OSError, ValueError, IndexError, struct.error):
+        return _LOCALE in mapped(path).offered
+    except (OSError, ValueError, LookupError, struct.error):
         return False
 
 
@@ -83,30 +87,3 @@ def installed_compiler() -> list[str] | None:
         if words and shutil.which(words[0]):
             return words
     return None
-
-
-def every_compiler() -> list[str]:
-    """All C++ compilers on PATH, in the order in which they are found."""
-    folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
-    found = (shutil.which(name, path=folder) for name in _COMPILERS for folder in folders if folder)
-    return list(dict.fromkeys(path for path in found if path))
-
-
-def advice() -> str:
-    """How packages come to use the shared one, for the compiler that builds them and others."""
-    return advice_on(installed_compiler(), every_compiler())
-
-
-def advice_on(compiler: Sequence[str] | None, others: Iterable[str]) -> str:
-    """The same for given compilers."""
-    if compiler is None:
-        return "This machine has no C++ compiler."
-    name, file = " ".join(compiler), linked_by(compiler)
-    if not file:
-        return f"Which one {name} takes here is not known."
-    if not file.endswith(".a"):
-        return f"On this machine {name} does so: it takes {file}."
-    text = f"On this machine {name} does not: it takes {file}"
-    better = next((path for path in others if ".so" in linked_by([path])), None)
-    cure = f"{better} does: set CXX={better}." if better else "Set CXX to one that does."
-    return f"{text}. {cure}"

@@ -156,7 +156,7 @@ def _order(
         "custom_operators": list(model.custom_operators),
         "parts": request.parts,
         "cpp_library_first": request.cpp_library_first,
-        "raw_inputs": str(folder / "inputs.txt"),
+        "raw_inputs": str(folder / "inputs.pt"),
     }
 
 
@@ -376,12 +376,9 @@ def _in_words(run: RunOutcome) -> str:
 
 def _remedy(model: PackagedModel) -> PackageFinding:
     command = model.wrapper.link_command if model.wrapper else ""
-    linked = f"It was linked by {command.split()[0]}. " if command.split() else ""
-    advice = cpp_library.advice()
+    linked = f" This one was linked by {command.split()[0]}." if command.split() else ""
     text = (
         f"To load it as it is: after import torch, run {cpp_library.CODE}, or start the program "
-        f"with {cpp_library.PRELOAD}. Better, build it again with a compiler that links libstdc++ "
-        f"dynamically. {linked}{advice}"
+        f"with {cpp_library.PRELOAD}. {cpp_library.CURE}{linked}"
     )
-    how = f"{_BOTH_RUNS}; the compiler was asked with -Wl,--trace"
-    return PackageFinding("remedy", text, how, is_problem=False)
+    return PackageFinding("remedy", text, _BOTH_RUNS, is_problem=False)

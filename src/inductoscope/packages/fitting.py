@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
-import os
 import platform
 import re
 import shutil
 import struct
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,13 +60,16 @@ class LocalMachine:
 def look_at_this_machine(loaded_first: tuple[Path, ...] = ()) -> LocalMachine:
     """Look at files and ask nvidia-smi, where it is installed."""
     folder = _torch_folder()
+    version = folder / "version.py" if folder is not None else Path()
+    flags = _found_in(Path("/proc/cpuinfo"), r"^(?:flags|Features)\s*:(.*)$")
+    library, c_library = platform.libc_ver()
     return LocalMachine(
         platform=sys.platform,
         processor=platform.machine(),
-        processor_flags=_flags(),
-        c_library=_glibc_version(),
+        processor_flags=frozenset(flags.split()),
+        c_library=c_library if library == "glibc" else "",
         torch_folder=folder,
-        torch_version=_torch_version(folder),
+        torch_version=_found_in(version, r"^__version__ = ['\"]([^'\"]+)"),
         gpus=_gpus(),
         loaded_first=loaded_first,
     )
@@ -77,32 +80,12 @@ def _torch_folder() -> Path | None:
     return Path(found.origin).parent if found is not None and found.origin else None
 
 
-def _torch_version(folder: Path | None) -> str:
-    if folder is None:
-        return ""
-    try:
-        text = (folder / "version.py").read_text("utf-8")
-    except OSError:
-        return ""
-    found = re.search(r"^__version__ = ['\"]([^'\"]+)", text, re.MULTILINE)
-    return found.group(1) if found else ""
-
-
-def _flags() -> frozenset[str]:
-    try:
-        text = Path("/proc/cpuinfo").read_text("utf-8", "replace")
-    except OSError:
-        return frozenset()
-    found = re.search(r"^(?:flags|Features)\s*:(.*)$", text, re.MULTILINE)
-    return frozenset(found.group(1).split()) if found else frozenset()
-
-
-def _glibc_version() -> str:
-    try:
-        name, _, version = (os.confstr("CS_GNU_LIBC_VERSION") or "").partition(" ")
-    except (ValueError, OSError):
-        return ""
-    return version if name == "glibc" else ""
+def _found_in(path: Path, pattern: str) -> str:
+    """The first group of a pattern in a file; empty if either is missing."""
+    with contextlib.suppress(OSError):
+        found = re.search(pattern, path.read_text("utf-8", "replace"), re.MULTILINE)
+        return found[1] if found else ""
+    return ""
 
 
 def _gpus() -> tuple[tuple[str, str], ...] | None:
@@ -133,12 +116,11 @@ _INSTRUCTIONS: dict[str, tuple[str, ...]] = {
     "SVE128": ("sve",),
     "SVE256": ("sve",),
     "INVALID_VEC_ISA": (),  # The code is not vectorised.
-}
-# The compiler may use these; only some kernels, such as products of matrices, do.
-_MAYBE_USED = {
     "AVX512_VNNI": ("avx512_vnni",),
     "AMX_TILE": ("amx_tile", "amx_bf16", "amx_int8"),
 }
+# Only some kernels use these, such as products of matrices.
+_MAYBE_USED = ("AVX512_VNNI", "AMX_TILE")
 _MULTI_ARCHITECTURE = (".fatbin", ".ptx")  # The driver can compile these for a newer GPU.
 
 # One function per operator; custom operators get them, too (aot_inductor.custom_ops_to_c_shims).
@@ -184,24 +166,17 @@ def _platform(model: PackagedModel, here: LocalMachine) -> Iterator[Fit]:
 
 
 def _processor(model: PackagedModel, here: LocalMachine) -> Iterator[Fit]:
-    if model.library is not None:
-        machine = model.library.machine
+    machine, how = model.metadata.get("AOTI_MACHINE", ""), "read from the package's metadata"
+    if model.library is not None:  # It decides, whatever the metadata says.
+        machine, how = model.library.machine, f"read from the ELF header of {model.library_name}"
+    if machine:
         text = f"built for {machine}; this is {here.processor}"
-        how = f"read from the ELF header of {model.library_name}"
         yield Fit("processor", machine == here.processor, text, how)
-        if machine != here.processor:
-            return
-    wanted = model.metadata.get("AOTI_MACHINE")
-    if wanted and (wanted != here.processor or model.library is None):
-        # torch only warns: what the library is built for decides.
-        fine = None if model.library is not None else wanted == here.processor
-        text = f"its metadata says {wanted}; this is {here.processor}"
-        text += ", and so is its library: the two disagree" if model.library is not None else ""
-        yield Fit("processor", fine, text, "read from the package's metadata")
 
 
 def _instructions(model: PackagedModel, here: LocalMachine) -> Iterator[Fit]:
-    if model.metadata.get("AOTI_MACHINE", here.processor) != here.processor:
+    machine = model.library.machine if model.library is not None else here.processor
+    if model.metadata.get("AOTI_MACHINE", machine) != here.processor:
         return
     words = model.metadata.get("AOTI_CPU_ISA", "").upper().split()
     if words and here.processor_flags:
@@ -218,26 +193,21 @@ def _instructions(model: PackagedModel, here: LocalMachine) -> Iterator[Fit]:
 def _vector_fit(words: list[str], here: LocalMachine, device: str) -> Fit:
     """Certain only for what every vectorised kernel uses, on a device where such kernels run."""
     how = "read from the package's metadata and /proc/cpuinfo"
-    certain = _lacking((_INSTRUCTIONS.get(word, ()) for word in words), here)
-    maybe = _lacking((_MAYBE_USED.get(word, ()) for word in words), here)
-    unknown = [word for word in words if word not in _INSTRUCTIONS and word not in _MAYBE_USED]
     uses = f"uses {' '.join(words)}"
-    if certain and device in ("", "cpu"):
-        text = f"{uses}; this processor lacks {', '.join(certain)}, so it would end with SIGILL"
-        return Fit("instructions", False, text, how)
-    if certain or maybe:
-        lacking = ", ".join((*certain, *maybe))
-        text = f"{uses}; this processor lacks {lacking}: it ends with SIGILL if a kernel uses them"
+    used = {flag: word for word in words for flag in _INSTRUCTIONS.get(word, ())}
+    lacking = [flag for flag in used if flag not in here.processor_flags]
+    if lacking:
+        every_time = any(used[flag] not in _MAYBE_USED for flag in lacking)
+        lacks = f"{uses}; this processor lacks {', '.join(lacking)}"
+        if every_time and device in ("", "cpu"):
+            return Fit("instructions", False, f"{lacks}, so it would end with SIGILL", how)
+        text = f"{lacks}: it ends with SIGILL if a kernel uses them"
         return Fit("instructions", None, text, how)
+    unknown = [word for word in words if word not in _INSTRUCTIONS]
     if unknown:
         text = f"{uses}; which instructions {' '.join(unknown)} stands for is not known here"
         return Fit("instructions", None, text, how)
     return Fit("instructions", True, f"{uses}, which this processor has", how)
-
-
-def _lacking(wanted: Iterable[tuple[str, ...]], here: LocalMachine) -> list[str]:
-    names = dict.fromkeys(name for names in wanted for name in names)
-    return [name for name in names if name not in here.processor_flags]
 
 
 def _device(model: PackagedModel, here: LocalMachine) -> Iterator[Fit]:
@@ -268,9 +238,9 @@ def _gpu(model: PackagedModel, here: LocalMachine) -> Iterator[Fit]:
     wanted = _capability(model.compute_capability)
     if wanted is None:
         return
-    answers = [_runs_on(model, wanted, _capability(capability)) for _, capability in here.gpus]
+    answers = {_runs_on(model, wanted, _capability(capability)) for _, capability in here.gpus}
     # One GPU that fits is enough.
-    fine = True if True in answers else None if None in answers else False
+    fine = next(answer for answer in (True, None, False) if answer in answers)
     there = ", ".join(dict.fromkeys(f"{name} has {capability}" for name, capability in here.gpus))
     text = f"its kernels are for compute capability {wanted[0]}.{wanted[1]}; {there}"
     yield Fit("GPU", fine, text, f"read from the package's metadata; {how}")
@@ -280,13 +250,11 @@ def _runs_on(
     model: PackagedModel, wanted: tuple[int, int], own: tuple[int, int] | None
 ) -> bool | None:
     """Machine code runs on later minor versions of the same generation, never on another one."""
-    if own is None:
-        return None
-    if own[0] == wanted[0] and own[1] >= wanted[1]:
+    if own is not None and own[0] == wanted[0] and own[1] >= wanted[1]:
         return True
     portable = any(name.endswith(_MULTI_ARCHITECTURE) for name in model.kernel_files)
     # Without files of kernels they are in the library, or it has none and runs anywhere.
-    is_unknown = not model.kernel_files or (portable and own > wanted)
+    is_unknown = own is None or not model.kernel_files or (portable and own > wanted)
     return None if is_unknown else False
 
 
@@ -306,11 +274,11 @@ def _torch_functions(model: PackagedModel, here: LocalMachine) -> Iterator[Fit]:
     libraries = list(_readable(here))
     if not libraries or model.library.machine != here.processor:
         return
-    lacking = [name for name in wanted if not any(file.has_symbol(name) for file in libraries)]
+    lacking = [name for name in wanted if not any(name in file.offered for file in libraries)]
     how = f"compared the symbols of {model.library_name} with those of torch's libraries"
     calls = f"calls {count_of(len(wanted), 'function')} of torch"
     certain = [name for name in lacking if not _may_be_elsewhere(name, model)]
-    shown = ", ".join((certain or lacking)[:5]) + (", ..." if len(certain or lacking) > 5 else "")
+    shown = _first_of(certain or lacking, 5)
     if certain:
         text = (
             f"{calls}; the installed torch {here.torch_version} lacks {len(certain)} of them "
@@ -326,6 +294,10 @@ def _torch_functions(model: PackagedModel, here: LocalMachine) -> Iterator[Fit]:
         yield Fit("torch", None, text, how)
     else:
         yield Fit("torch", True, f"{calls}; torch {here.torch_version} has all of them", how)
+
+
+def _first_of(names: Sequence[str], most: int) -> str:
+    return ", ".join(names[:most]) + (", ..." if len(names) > most else "")
 
 
 def _may_be_elsewhere(name: str, model: PackagedModel) -> bool:
@@ -394,8 +366,8 @@ def _weights(model: PackagedModel, here: LocalMachine) -> Iterator[Fit]:
         yield Fit("weights", True, text, how)
         return
     text = (
-        f"{count_of(len(missing), 'constant')} not in the package ({', '.join(missing[:3])}"
-        f"{', ...' if len(missing) > 3 else ''}): give them with load_constants before it runs"
+        f"{count_of(len(missing), 'constant')} not in the package ({_first_of(missing, 3)}): give "
+        "them with load_constants before it runs"
     )
     yield Fit("weights", None, text, how)
 
@@ -405,8 +377,8 @@ def _constant_devices(model: PackagedModel, here: LocalMachine) -> Iterator[Fit]
     how = "read from the wrapper's list of constants"
     for device in dict.fromkeys(constant.device for constant in found):
         names = [constant.name for constant in found if constant.device == device]
-        shown = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
-        text = f"{count_of(len(names), 'constant')} on {device} ({shown}), not on {model.device}"
+        text = f"{count_of(len(names), 'constant')} on {device} ({_first_of(names, 3)}), not on "
+        text += model.device
         if device == CPU:
             text += (
                 ": torch 2.11 and later builds packages that leave it there; one that an earlier "

@@ -10,28 +10,29 @@
 //     containers-common  the same, for a model whose containers share their state
 //     fresh       one thread; does a second container give again what the first one gave?
 //     growth      one thread; memory, files and threads after every twentieth of the calls
-// INPUTS is a list of tensors that inductoscope wrote. The outputs of serial are what others are
+// INPUTS is a list of tensors that torch.save wrote. The outputs of serial are what others are
 // compared with: whatever the order of the calls, together they must give the same results.
 
 #include <ATen/Context.h>
 #include <ATen/ops/allclose.h>
-#include <ATen/ops/empty_strided.h>
 #include <dirent.h>
 #include <dlfcn.h>
 #include <malloc.h>
 #include <torch/csrc/inductor/aoti_package/model_package_loader.h>
 #include <torch/csrc/inductor/aoti_runner/model_container_runner_cpu.h>
+#include <torch/csrc/jit/serialization/pickle.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <fstream>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <memory>
+#include <set>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -59,36 +60,26 @@ static std::string quoted(const std::string& text) {
 
 // --- tensors in files ---------------------------------------------------------------------------
 
-static Tensors read_inputs(const std::string& path) {
-  std::ifstream list(path);
-  Tensors found;
-  std::string line;
-  while (std::getline(list, line)) {
-    std::istringstream words(line);
-    int dtype, ndim;
-    std::string device, file;
-    words >> dtype >> device >> ndim;
-    std::vector<int64_t> sizes(ndim), strides(ndim);
-    for (auto& size : sizes) words >> size;
-    for (auto& stride : strides) words >> stride;
-    words >> file;
-    auto options = at::TensorOptions().dtype(static_cast<at::ScalarType>(dtype));
-    auto tensor = at::empty_strided(sizes, strides, options);
-    std::ifstream data(file, std::ios::binary);
-    data.read(static_cast<char*>(tensor.data_ptr()), tensor.storage().nbytes());
-    found.push_back(tensor.to(at::Device(device)));
-  }
-  return found;
+// What torch.save has written, or `write` below.
+static c10::IValue read(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return torch::jit::pickle_load({std::istreambuf_iterator<char>(file), {}});
 }
 
-static std::string bytes_of(const at::Tensor& tensor) {
-  auto plain = tensor.cpu().contiguous();
-  return std::string(static_cast<const char*>(plain.data_ptr()), plain.nbytes());
+static void write(const std::string& path, const c10::IValue& value) {
+  auto data = torch::jit::pickle_save(value);
+  std::ofstream(path, std::ios::binary).write(data.data(), data.size());
+}
+
+static Tensors tensors_in(const c10::IValue& list) {
+  Tensors found;
+  for (const c10::IValue& item : list.toListRef()) found.push_back(item.toTensor());
+  return found;
 }
 
 static std::string bytes_of(const Tensors& tensors) {
   std::string all;
-  for (const auto& tensor : tensors) all += bytes_of(tensor);
+  for (const auto& one : tensors) all.append(static_cast<const char*>(one.data_ptr()), one.nbytes());
   return all;
 }
 
@@ -106,7 +97,7 @@ static Model load(const Task& task, int runners) {
 }
 
 struct Called {
-  std::vector<std::string> results;  // the bytes of all outputs, call by call
+  std::vector<Tensors> results;  // copies of all outputs, call by call
   std::vector<std::string> errors;
 };
 
@@ -120,7 +111,9 @@ static Called call_from_threads(
     while (ready < threads) std::this_thread::yield();
     for (int call = 0; call < calls / threads; call++) {
       try {
-        each[number].results.push_back(bytes_of(model(inputs)));
+        auto outputs = model(inputs);
+        for (auto& one : outputs) one = one.detach().cpu().clone(at::MemoryFormat::Contiguous);
+        each[number].results.push_back(outputs);
       } catch (const std::exception& error) {
         each[number].errors.push_back(error.what());
       }
@@ -140,83 +133,48 @@ static Called call_from_threads(
 // --- comparing ----------------------------------------------------------------------------------
 
 // Equal but for rounding: libraries may add in another order when several threads compute.
-static bool near(const Tensors& like, const std::string& one, const std::string& other) {
-  size_t at = 0;
-  if (one.size() != other.size()) return false;
-  for (const auto& tensor : like) {
-    auto plain = tensor.cpu().contiguous();
-    size_t size = plain.nbytes();
-    auto view = [&](const std::string& bytes) {
-      auto copy = at::empty_strided(plain.sizes(), plain.strides(), plain.options());
-      std::memcpy(copy.data_ptr(), bytes.data() + at, size);
-      return copy;
-    };
-    auto left = view(one), right = view(other);
-    at += size;
-    if (std::memcmp(left.data_ptr(), right.data_ptr(), size) == 0) continue;
-    if (!at::isFloatingType(plain.scalar_type())) return false;
-    double share = plain.scalar_type() == at::kDouble ? 1e-10
-        : plain.scalar_type() == at::kFloat         ? 1e-5
-                                                    : 1e-2;
-    auto wide_left = left.to(at::kDouble), wide_right = right.to(at::kDouble);
-    double scale = wide_left.abs().max().item<double>();
-    if (!at::allclose(wide_left, wide_right, share, share * scale, true)) return false;
+static bool near(const Tensors& left, const Tensors& right) {
+  if (left.size() != right.size()) return false;
+  for (size_t number = 0; number < left.size(); number++) {
+    const auto &one = left[number], &other = right[number];
+    auto dtype = one.scalar_type();
+    if (dtype != other.scalar_type() || one.sizes() != other.sizes()) return false;
+    if (one.equal(other)) continue;
+    if (!at::isFloatingType(dtype)) return false;
+    double share = dtype == at::kDouble ? 1e-10 : dtype == at::kFloat ? 1e-5 : 1e-2;
+    auto wide = one.to(at::kDouble);
+    double scale = wide.abs().max().item<double>();
+    if (!at::allclose(wide, other.to(at::kDouble), share, share * scale, true)) return false;
   }
   return true;
 }
 
 // How many results have no counterpart among what is expected, each of which counts once.
-static int unmatched(const Tensors& like, const std::vector<std::string>& results,
-                     const std::vector<std::string>& expected) {
-  std::map<std::string, int> left;
-  for (const auto& one : expected) left[one]++;
-  std::vector<const std::string*> rest;
+static int unmatched(
+    const std::vector<Tensors>& results, const std::vector<Tensors>& expected) {
+  std::map<std::string, std::vector<const Tensors*>> left;
+  for (const auto& one : expected) left[bytes_of(one)].push_back(&one);
+  std::vector<const Tensors*> rest;
   for (const auto& one : results) {
-    auto found = left.find(one);
-    if (found != left.end() && found->second > 0) found->second--;
-    else rest.push_back(&one);
+    auto& same = left[bytes_of(one)];
+    if (same.empty()) rest.push_back(&one);
+    else same.pop_back();
   }
-  int lost = 0;
-  for (const auto* one : rest) {
-    bool matched = false;
-    for (auto& [bytes, count] : left) {
-      if (count > 0 && near(like, bytes, *one)) {
-        count--;
-        matched = true;
-        break;
-      }
+  return std::count_if(rest.begin(), rest.end(), [&](const Tensors* one) {
+    for (auto& [bytes, same] : left) {
+      if (same.empty() || !near(*same.back(), *one)) continue;
+      same.pop_back();
+      return false;
     }
-    lost += !matched;
-  }
-  return lost;
-}
-
-static std::vector<std::string> read_results(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::vector<std::string> found;
-  uint64_t size;
-  while (file.read(reinterpret_cast<char*>(&size), sizeof size)) {
-    std::string bytes(size, '\0');
-    file.read(bytes.data(), size);
-    found.push_back(bytes);
-  }
-  return found;
-}
-
-static void write_results(const std::string& path, const std::vector<std::string>& results) {
-  std::ofstream file(path, std::ios::binary);
-  for (const auto& bytes : results) {
-    uint64_t size = bytes.size();
-    file.write(reinterpret_cast<const char*>(&size), sizeof size);
-    file.write(bytes.data(), bytes.size());
-  }
+    return true;
+  });
 }
 
 // --- the ways -----------------------------------------------------------------------------------
 
 static void print_called(const Called& called, int lost) {
-  std::map<std::string, int> distinct;
-  for (const auto& one : called.results) distinct[one]++;
+  std::set<std::string> distinct;
+  for (const auto& one : called.results) distinct.insert(bytes_of(one));
   std::cout << "{\"event\": \"called\", \"calls\": " << called.results.size()
             << ", \"distinct\": " << distinct.size() << ", \"unmatched\": " << lost
             << ", \"errors\": " << called.errors.size() << ", \"error\": "
@@ -225,7 +183,9 @@ static void print_called(const Called& called, int lost) {
 
 static void run_serially(const Task& task, const Tensors& inputs) {
   auto called = call_from_threads({load(task, 1)}, inputs, 1, task.calls);
-  write_results(task.outputs, called.results);
+  c10::List<c10::List<at::Tensor>> results;
+  for (const auto& one : called.results) results.push_back(c10::List<at::Tensor>(one));
+  write(task.outputs, results);
   print_called(called, 0);
 }
 
@@ -234,7 +194,9 @@ static bool starts_with(const std::string& text, const std::string& start) {
 }
 
 static void run_threads(const Task& task, const Tensors& inputs) {
-  auto serial = read_results(task.outputs);
+  auto written = read(task.outputs);
+  std::vector<Tensors> serial;
+  for (const c10::IValue& one : written.toListRef()) serial.push_back(tensors_in(one));
   std::vector<Model> models;
   int containers = starts_with(task.way, "containers") ? task.threads : 1;
   for (int number = 0; number < containers; number++)
@@ -242,12 +204,11 @@ static void run_threads(const Task& task, const Tensors& inputs) {
   auto called = call_from_threads(models, inputs, task.threads, task.calls);
   int lost = 0;
   if (called.errors.empty()) {
-    auto like = models[0](inputs);  // After the calls: it may change the state of the model.
-    std::vector<std::string> expected;
+    std::vector<Tensors> expected;
     int copies = task.way == "containers" ? containers : 1;
     for (int number = 0; number < copies; number++)
       expected.insert(expected.end(), serial.begin(), serial.begin() + task.calls / copies);
-    lost = unmatched(like, called.results, expected);
+    lost = unmatched(called.results, expected);
   }
   print_called(called, lost);
 }
@@ -255,11 +216,8 @@ static void run_threads(const Task& task, const Tensors& inputs) {
 static void run_again(const Task& task, const Tensors& inputs) {
   int calls = std::min(task.calls, 20);
   auto first = call_from_threads({load(task, 1)}, inputs, 1, calls);
-  auto model = load(task, 1);
-  auto second = call_from_threads({model}, inputs, 1, calls);
-  int lost = first.errors.empty() && second.errors.empty()
-      ? unmatched(model(inputs), second.results, first.results)
-      : 0;
+  auto second = call_from_threads({load(task, 1)}, inputs, 1, calls);
+  int lost = unmatched(second.results, first.results);
   second.errors.insert(second.errors.end(), first.errors.begin(), first.errors.end());
   print_called(second, lost);
 }
@@ -310,7 +268,7 @@ int main(int argc, char** argv) {
     for (int number = 9; number < argc; number++)
       if (!dlopen(argv[number], RTLD_NOW | RTLD_GLOBAL)) throw std::runtime_error(dlerror());
     at::manual_seed(std::strtoull(argv[8], nullptr, 10));
-    auto inputs = read_inputs(task.inputs);
+    auto inputs = tensors_in(read(task.inputs));
     std::cout << "{\"event\": \"ready\"}" << std::endl;
     if (task.way == "serial") run_serially(task, inputs);
     else if (task.way == "fresh") run_again(task, inputs);

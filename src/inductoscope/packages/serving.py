@@ -439,7 +439,7 @@ class _Caller:
         calls = self._request.serve["calls"] // self.threads * self.threads
         words = [
             *(way, str(self._package.path.absolute()), self._model.name),
-            *(str(self._folder / "inputs.txt"), str(outputs)),
+            *(str(self._folder / "inputs.pt"), str(outputs)),
             *(str(self.threads), str(calls), seed),
             *(str(path.absolute()) for path in self._request.operators),
         ]

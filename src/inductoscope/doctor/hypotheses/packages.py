@@ -256,11 +256,7 @@ def _on_copy_of_library(case: ProgramCase, plain: ProgramRun, again: ProgramRun)
         f"the run under this tool, which does {cpp_library.CODE} once torch is imported and "
         "before the package is loaded; a program can do the same",
     )
-    return result.add(
-        "to cure it, build the package with a compiler that links libstdc++ dynamically. "
-        f"{cpp_library.advice()}",
-        "the compilers were asked with -Wl,--trace; no other package was built",
-    )
+    return result.add(cpp_library.CURE, "no other package was built")
 
 
 def _loaded_there(case: ProgramCase, run: ProgramRun) -> tuple[list[str], list[str]]:

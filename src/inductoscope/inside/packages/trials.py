@@ -9,10 +9,9 @@ import os
 import pickle
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-from inductoscope.torch_facts.package_wrappers import DTYPES, InputFacts
+from inductoscope.torch_facts.package_wrappers import InputFacts
 
 HOW_TO_WRITE = (
     "Write such a file with torch.save((x, y), PATH), or torch.save(((x,), {'scale': s}), PATH) "
@@ -179,7 +178,10 @@ _RELOADS = 10
 
 def repeat(order: Mapping[str, Any], inputs: Sequence[Any], say: Say) -> None:
     """Repeated calls, repeated loading, and streams on a GPU."""
-    write_inputs(inputs, Path(order["raw_inputs"]))
+    import torch
+
+    # For the C++ program.
+    torch.save([tensor.detach() for tensor in inputs], order["raw_inputs"])
     say("stage", stage="repeat")
     _watch_calls(order, inputs, say)
     say("stage", stage="reload")
@@ -187,21 +189,6 @@ def repeat(order: Mapping[str, Any], inputs: Sequence[Any], say: Say) -> None:
     if any(tensor.is_cuda for tensor in inputs):
         say("stage", stage="streams")
         _run_on_streams(order, inputs, say)
-
-
-def write_inputs(inputs: Sequence[Any], listed: Path) -> None:
-    """For the C++ program: a line for each tensor, and a file with its bytes."""
-    codes = {name: code for code, name in DTYPES.items()}
-    lines = []
-    for number, tensor in enumerate(inputs):
-        file = listed.with_name(f"input_{number}.bin")
-        plain = tensor.detach().cpu()
-        span = sum((n - 1) * s for n, s in zip(plain.shape, plain.stride(), strict=True)) + 1
-        count = span * plain.element_size() if plain.numel() else 0
-        file.write_bytes(ctypes.string_at(plain.data_ptr(), count) if count else b"")
-        words = [codes[str(plain.dtype).removeprefix("torch.")], tensor.device, plain.dim()]
-        lines.append(" ".join(map(str, [*words, *plain.shape, *plain.stride(), file])))
-    listed.write_text("\n".join(lines) + "\n", "utf-8")
 
 
 def _watch_calls(order: Mapping[str, Any], inputs: Sequence[Any], say: Say) -> None:
