@@ -36,7 +36,7 @@ class SharedLibrary:
     versions: tuple[str, ...]  # such as GLIBC_2.34
 
 
-class Symbol(NamedTuple):
+class LibrarySymbol(NamedTuple):
     """One entry of the table of dynamic symbols."""
 
     name: str
@@ -74,7 +74,7 @@ class ElfFile:
             if tag == _NEEDED:
                 yield self._name(_DYNAMIC, value)
 
-    def symbols(self) -> Iterator[Symbol]:
+    def symbols(self) -> Iterator[LibrarySymbol]:
         """Every dynamic symbol that has a name."""
         versions = [version & 0x7FFF for (version,) in self._entries(_VERSION_OF, "<H")]
         for number, entry in enumerate(self._entries(_SYMBOLS, "<L2BH2Q")):
@@ -82,7 +82,7 @@ class ElfFile:
             if name:
                 has_version = number < len(versions) and versions[number] > 1
                 text = self._name(_SYMBOLS, name)
-                yield Symbol(text, section != 0, info >> 4 == 2, has_version)
+                yield LibrarySymbol(text, section != 0, info >> 4 == 2, has_version)
 
     @cached_property
     def offered(self) -> frozenset[str]:
