@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -32,14 +32,41 @@ def linked_panes(recording: Recording, number: int = 0) -> LinkedPanes:
     )
 
 
+class LinkedPane(Pane):
+    """A pane with the numbers beside its lines, and the lines of each key."""
+
+    def __init__(self, language: str, full: Pane | None = None) -> None:
+        super().__init__(*((full.lines, full.blocks) if full else ()))
+        self.language = language
+        self.numbers: dict[int, int] = {}
+
+    @cached_property
+    def places(self) -> dict[Hashable, list[LineNumber]]:
+        """The lines of each key, once the pane is full."""
+        found: dict[Hashable, list[LineNumber]] = defaultdict(list)
+        first = 1
+        for keys, count in self.blocks:
+            for key in keys:
+                found[key] += map(LineNumber, range(first, first + count))
+            first += count
+        return found
+
+
 class LinkedGraph:
     """The panes of one graph, built one after another from the recording."""
 
     def __init__(self, join: GraphJoin) -> None:
         self._join = join
         self._captured = join.read(captured_digest(join.compile))
-        self._stages = StagePanes(join)
-        self.panes, self.kernels = self._stages.panes, self._stages.kernels
+        stages = StagePanes(join)
+        self.kernels = stages.kernels
+        self.panes = {name: LinkedPane("fx") for name in TITLES}
+        self.panes["python"].language = "python"
+        for name, pane in stages.panes.items():
+            self.panes[name] = LinkedPane(stages.language(name), pane)
+        wrapper = self.panes["wrapper"]
+        first_line = stages.wrapper.first_line
+        wrapper.numbers = {at: first_line + at for at in range(len(wrapper.lines))}
         self._fill_graph("dynamo", self._captured)
         self._fill_graph("aot", join.read(aot_digest(join.compile, join.graph.phase)))
         self._fill_graph("post-grad", join.final)
@@ -60,7 +87,8 @@ class LinkedGraph:
         for file, lines in places.items():
             pane.add(f"# {file}")
             for number in sorted(lines):
-                pane.add(lines[number].code, (file, number), number=number)
+                pane.numbers[len(pane.lines)] = number
+                pane.add(lines[number].code, (file, number))
 
     def operations(self) -> tuple[Operation, ...]:
         """Every operation of the final graph with its lines in each pane."""
@@ -164,11 +192,11 @@ class LinkedGraph:
         """The panes as data; `missing` says why a pane is empty."""
         return tuple(self._view(name, pane, missing) for name, pane in self.panes.items())
 
-    def _view(self, name: str, pane: Pane, missing: dict[str, str]) -> PagePane:
+    def _view(self, name: str, pane: LinkedPane, missing: dict[str, str]) -> PagePane:
         return PagePane(
             id=name,
             title=TITLES[name],
-            language=self._stages.language(name),
+            language=pane.language,
             text="\n".join(pane.lines),
             numbers=tuple(map(pane.numbers.get, range(len(pane.lines)))) if pane.numbers else None,
             missing="" if pane.lines else missing.get(name, "Nothing was recorded here."),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ from inductoscope.packages.package import count_guards, recorded_package
 from inductoscope.recording.events import Kernel
 from inductoscope.recording.values import texts
 from inductoscope.torch_facts.frames import arrows
-from inductoscope.torch_facts.package_wrappers import InputGuard, PackagedConstant, WrapperText
+from inductoscope.torch_facts.package_wrappers import WrapperText
 from inductoscope.torch_facts.stages import AOT_INDUCTOR
 from inductoscope.version import __version__
 from inductoscope.views.explain import STAGES, stage_summary
@@ -187,10 +187,10 @@ class Contents:
             found.update(chunks)
         for number, compile_ in enumerate(self._recording.compiles):
             if compile_.guards:
-                found[f"guards-{number}"] = _guards(self._recording, compile_)
-            package = _package_of(self._recording, compile_)
-            if package is not None:
-                found[f"package-{number}"] = _package(package)
+                found[f"guards-{number}"] = partial(guards, self._recording, compile_)
+            held = _package_of(self._recording, compile_)
+            if held is not None:
+                found[f"package-{number}"] = partial(package, held)
         found["autotune"] = lambda: autotune(self._recording)
         if self._profile.head is not None:
             found["profile"] = lambda: self._profile.chunk
@@ -358,24 +358,14 @@ def _graph(number: int, position: int, graph: InductorGraph) -> PageGraph:
 
 def _recorded_graphs(join: GraphJoin) -> dict[str, Chunk]:
     digests = {*graph_digests(join).values(), *graph_chunks.changed_graphs(join)}
-    return {chunk_of(digest): _recorded(join.recording, digest) for digest in sorted(digests)}
-
-
-def _recorded(recording: Recording, digest: str) -> Chunk:
-    return lambda: recorded(recording, digest)
-
-
-def _guards(recording: Recording, compile_: Compile) -> Chunk:
-    return lambda: guards(recording, compile_)
+    return {
+        chunk_of(digest): partial(recorded, join.recording, digest) for digest in sorted(digests)
+    }
 
 
 def _package_of(recording: Recording, compile_: Compile) -> WrapperText | None:
     """The package that a compile produces; None if it produces none or its wrapper is damaged."""
     return recorded_package(recording, compile_) if compile_.flow == AOT_INDUCTOR else None
-
-
-def _package(found: WrapperText) -> Chunk:
-    return lambda: package(found)
 
 
 def _ledger_head(summaries: Iterable[GraphSummary]) -> LedgerHead:
@@ -431,33 +421,24 @@ def _ending(recording: Recording, *, live: bool) -> str:
     return f"killed by signal {ending.signal}" if ending.signal else f"exit code {ending.exit_code}"
 
 
-def _told(finding: Finding) -> tuple[str, ...]:
-    """The line and how the program got there, then how it is known."""
-    stack = arrows(finding.stack) if len(finding.stack) > 1 else ""
-    return (*filter(None, (finding.code, stack)), *finding.evidence)
-
-
-def finding_view(finding: Finding) -> PageFinding:
-    """A finding as the page has it."""
-    return PageFinding(
-        rule=finding.rule,
-        title=finding.title,
-        severity=_severity(finding),
-        confidence=finding.confidence,
-        text="\n".join(_told(finding)),
-        place=finding.source,
-        what_to_do=finding.advice,
-    )
-
-
 # Problems that cost time but keep the result correct.
 _SLOW = ("graph_breaks", "recompiles")
 
 
-def _severity(finding: Finding) -> Severity:
-    if not finding.is_problem:
-        return "note"
-    return "warning" if finding.rule in _SLOW else "error"
+def finding_view(finding: Finding) -> PageFinding:
+    """A finding as the page has it."""
+    problem: Severity = "warning" if finding.rule in _SLOW else "error"
+    # The line and how the program got there, then how it is known.
+    stack = arrows(finding.stack) if len(finding.stack) > 1 else ""
+    return PageFinding(
+        rule=finding.rule,
+        title=finding.title,
+        severity=problem if finding.is_problem else "note",
+        confidence=finding.confidence,
+        text="\n".join([*filter(None, (finding.code, stack)), *finding.evidence]),
+        place=finding.source,
+        what_to_do=finding.advice,
+    )
 
 
 _MOST_DAMAGE = 20
@@ -550,34 +531,31 @@ def guards(recording: Recording, compile_: Compile) -> Guards:
 
 def package(found: WrapperText) -> PackageContents:
     """Inputs, size symbols and constants of a package, the largest constants first."""
-    held = sorted(found.constants, key=lambda constant: -constant.bytes)
     return PackageContents(
-        inputs=tuple(map(_input, found.guards.inputs)),
+        inputs=tuple(
+            PackageInput(
+                name=guard.name,
+                dtype=guard.dtype,
+                sizes=guard.size_texts,
+                strides=guard.stride_texts,
+                device=guard.device,
+                aligned_to=guard.aligned_to,
+            )
+            for guard in found.guards.inputs
+        ),
         sizes=tuple(PackageSize(s.name, s.expression) for s in found.guards.symbols),
-        constants=tuple(map(_constant, held)),
-    )
-
-
-def _input(guard: InputGuard) -> PackageInput:
-    return PackageInput(
-        name=guard.name,
-        dtype=guard.dtype,
-        sizes=guard.size_texts,
-        strides=guard.stride_texts,
-        device=guard.device,
-        aligned_to=guard.aligned_to,
-    )
-
-
-def _constant(constant: PackagedConstant) -> PackageConstant:
-    return PackageConstant(
-        name=constant.name,
-        kind=constant.kind,
-        dtype=constant.dtype,
-        shape=f"[{', '.join(map(str, constant.shape))}]",
-        device=constant.device,
-        bytes=constant.bytes,
-        written_by=", ".join(constant.written_by),
+        constants=tuple(
+            PackageConstant(
+                name=constant.name,
+                kind=constant.kind,
+                dtype=constant.dtype,
+                shape=f"[{', '.join(map(str, constant.shape))}]",
+                device=constant.device,
+                bytes=constant.bytes,
+                written_by=", ".join(constant.written_by),
+            )
+            for constant in sorted(found.constants, key=lambda constant: -constant.bytes)
+        ),
     )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 
 from inductoscope.errors import InductoscopeError
 from inductoscope.model.entities import Compile, InductorGraph, NativeCompile, Recording
@@ -23,7 +22,7 @@ from inductoscope.model.kernels import (
     generated,
     library_calls,
 )
-from inductoscope.model.memory import GraphMemory, Room, read_memory
+from inductoscope.model.memory import Room, read_memory
 from inductoscope.model.schedule import Buffer, ScheduledNode
 from inductoscope.model.wrapper_lines import wrapper_lines
 from inductoscope.recording.events import Kernel, Reuse
@@ -330,11 +329,7 @@ def sources(join: GraphJoin, natives: NativeIndex, forms: list[Form]) -> GraphSo
     return GraphSources(
         titles=TITLES,
         graphs={pane: chunk_of(digest) for pane, digest in graph_digests(join).items()},
-        texts={
-            name: _text(pane, stages.language(name))
-            for name, pane in stages.panes.items()
-            if name not in FROM_GRAPHS
-        },
+        texts={name: _text(pane, stages.language(name)) for name, pane in stages.panes.items()},
         missing=_missing(join),
         wrapper_line=stages.wrapper.first_line,
         kernels=_kernels(join, stages.kernels, natives, forms),
@@ -405,9 +400,6 @@ def _no_code(join: GraphJoin) -> Iterator[tuple[str, str]]:
             yield node.name, why
 
 
-# --- the panes of one graph ----------------------------------------------------------------------
-
-
 def aot_digest(compile_: Compile, phase: str) -> str:
     """The digest of the graph from AOTAutograd: forward, backward or inference."""
     for wanted in (f"aot-{phase}", "aot-inference", "aot-joint"):
@@ -417,22 +409,9 @@ def aot_digest(compile_: Compile, phase: str) -> str:
     return ""
 
 
-# --------------------------------------------------------------------------------------------------
-# The panes of one graph that hold no graph of torch.fx: IR, scheduler, loop bodies, kernels.
+# --- The panes of one graph that hold no graph of torch.fx: IR, scheduler, loop bodies, kernels ---
 
-# The language of each pane, in the order in which they are shown.
-LANGUAGES = {
-    "python": "python",
-    "dynamo": "fx",
-    "aot": "fx",
-    "post-grad": "fx",
-    "ir": "ir",
-    "scheduler": "scheduler",
-    "fused": "scheduler",
-    "loop-body": "loop",
-    "kernel": "cpp",
-    "wrapper": "python",
-}
+# In the order in which all panes are shown.
 TITLES = {
     "python": "Python",
     "dynamo": "Dynamo graph",
@@ -445,9 +424,14 @@ TITLES = {
     "kernel": "Kernels",
     "wrapper": "Kernel calls",
 }
-
-# Panes that hold a graph of torch.fx, or lines of the program.
-FROM_GRAPHS = ("python", "dynamo", "aot", "post-grad")
+_LANGUAGES = {
+    "ir": "ir",
+    "scheduler": "scheduler",
+    "fused": "scheduler",
+    "loop-body": "loop",
+    "kernel": "cpp",
+    "wrapper": "python",
+}
 
 
 @dataclass
@@ -458,41 +442,26 @@ class Pane:
     """
 
     lines: list[str] = field(default_factory=list)
-    # Shown beside lines, by the place of the line.
-    numbers: dict[int, int] = field(default_factory=dict)
     # The keys of each block, and how many lines it has.
     blocks: list[tuple[tuple[Hashable, ...], int]] = field(default_factory=list)
 
-    def add(self, text: str, *keys: Hashable, number: int | None = None) -> None:
+    def add(self, text: str, *keys: Hashable) -> None:
         """Append one or more lines of text that belong to `keys`."""
-        self.add_lines(text.split("\n"), *keys, number=number)
+        self.add_lines(text.split("\n"), *keys)
 
-    def add_lines(self, lines: list[str], *keys: Hashable, number: int | None = None) -> None:
+    def add_lines(self, lines: list[str], *keys: Hashable) -> None:
         """The same of lines that have been told apart."""
-        if number is not None:
-            self.numbers[len(self.lines)] = number
         self.lines += lines
         self.blocks.append((keys, len(lines)))
 
-    @cached_property
-    def places(self) -> dict[Hashable, list[LineNumber]]:
-        """The lines of each key, once the pane is full."""
-        found: dict[Hashable, list[LineNumber]] = defaultdict(list)
-        first = 1
-        for keys, count in self.blocks:
-            for key in keys:
-                found[key] += map(LineNumber, range(first, first + count))
-            first += count
-        return found
-
 
 class StagePanes:
-    """The panes of one graph, those of graphs still empty."""
+    """These panes of one graph."""
 
     def __init__(self, join: GraphJoin) -> None:
         self._join = join
         self.wrapper = wrapper_lines(join.recording.payload(join.graph.wrapper), join.graph.kernels)
-        self.panes = {name: Pane() for name in LANGUAGES}
+        self.panes = {name: Pane() for name in _LANGUAGES}
         # With the first and the last line of each in its pane; the first names it.
         self.kernels: list[tuple[Kernel, int, int]] = []
         self._fill_ir()
@@ -536,15 +505,14 @@ class StagePanes:
         """The part that calls kernels; the kernels have a separate pane."""
         pane, calls = self.panes["wrapper"], self.wrapper
         for at, line in enumerate(calls.lines):
-            keys = dict.fromkeys(kernel.nodes for kernel in calls.kernels.get(at, ()))
-            pane.add(line, *keys, number=calls.first_line + at)
+            pane.add(line, *dict.fromkeys(kernel.nodes for kernel in calls.kernels.get(at, ())))
 
     def language(self, name: str) -> str:
         """The language of a pane: kernels and their calls are in several."""
         if name == "wrapper":
             return self.wrapper.language
         is_triton = any(kernel.language == "Triton" for kernel, _, _ in self.kernels)
-        return "triton" if name == "kernel" and is_triton else LANGUAGES[name]
+        return "triton" if name == "kernel" and is_triton else _LANGUAGES[name]
 
 
 def kernel_id(kernel: Kernel) -> str:
@@ -561,83 +529,46 @@ def buffer_rows(join: GraphJoin) -> Iterator[BufferRow]:
     """Buffers in the order in which they are made, then inputs and constants."""
     leaves = [leaf for item in (join.after or join.before) for leaf in item.leaves]
     made = {buffer.name: (leaf, buffer) for leaf in leaves for buffer in leaf.buffers}
-    memory = read_memory(join.recording, join.compile, join.graph)
+    rooms = read_memory(join.recording, join.compile, join.graph).rooms
     listed = members(join.recording.data(join.graph.buffers))
-    context = _Context(join, leaves, memory)
-    for name in dict.fromkeys([*made, *listed]):
-        leaf, buffer = made.get(name, (None, None))
-        origins = members(listed.get(name))
-        yield context.row(name, leaf, buffer, origins)
-    for name, room in memory.rooms.items():
-        if name not in made and name not in listed:
-            yield context.outside(name, room)
-
-
-class _Context:
-    """Lookup tables for the rows of buffers: kernels, readers, reuse, memory."""
-
-    def __init__(
-        self, join: GraphJoin, leaves: Iterable[ScheduledNode], memory: GraphMemory
-    ) -> None:
-        self._rooms = memory.rooms
-        self._kernels = {
-            node: kernel_id(kernel) for kernel in join.graph.kernels for node in kernel.nodes
-        }
-        self._readers: dict[str, list[str]] = defaultdict(list)
-        for leaf in leaves:
-            for name in leaf.reads:
-                self._readers[name].append(leaf.name)
-        self._taken = _by_name((reuse.new, reuse.old, reuse) for reuse in join.graph.reuses)
-        self._given = _by_name((reuse.old, reuse.new, reuse) for reuse in join.graph.reuses)
-
-    def row(
-        self,
-        name: str,
-        leaf: ScheduledNode | None,
-        buffer: Buffer | None,
-        origins: Mapping[str, object],
-    ) -> BufferRow:
-        room = self._rooms.get(name, _NO_ROOM)
-        size = buffer.size if buffer else room.size
+    kernels = {node: kernel_id(kernel) for kernel in join.graph.kernels for node in kernel.nodes}
+    readers: dict[str, dict[str, None]] = defaultdict(dict)
+    for leaf in leaves:
+        for name in leaf.reads:
+            readers[name][leaf.name] = None
+    taken = _by_name((reuse.new, reuse.old, reuse) for reuse in join.graph.reuses)
+    given = _by_name((reuse.old, reuse.new, reuse) for reuse in join.graph.reuses)
+    for name in dict.fromkeys([*made, *listed, *rooms]):
+        maker, buffer = made.get(name, (None, None))
+        room, origins = rooms.get(name, Room()), members(listed.get(name))
         operation = str(origins.get("origin") or (buffer.origin if buffer else ""))
-        return BufferRow(
+        is_made = name in made or name in listed
+        yield BufferRow(
             name=name,
-            kind="buffer",
-            dtype=_short(buffer.dtype) if buffer else "",
-            size=_listed(size),
+            kind="buffer" if is_made else "input" if room.is_input else "constant",
+            dtype=buffer.dtype.removeprefix("torch.") if buffer else "",
+            size=_listed(buffer.size if buffer else room.size),
             stride=_listed(buffer.stride if buffer else room.stride),
-            bytes=bytes_of(buffer.dtype, size) if buffer and not buffer.mutates else None,
+            bytes=_own_bytes(buffer) if is_made else _whole(room.bytes),
             operation=operation,
             led_here=tuple(o for o in texts(origins.get("origins")) if o != operation),
-            node=leaf.name if leaf else "",
-            kernel=self._kernels.get(leaf.name, "") if leaf else "",
-            read_by=tuple(dict.fromkeys(self._readers[name])),
-            takes_over=self._taken.get(name, ""),
-            given_to=self._given.get(name, ""),
+            node=maker.name if maker else "",
+            kernel=kernels.get(maker.name, "") if maker else "",
+            read_by=tuple(readers[name]),
+            takes_over=taken.get(name, ""),
+            given_to=given.get(name, ""),
             part_of=room.same_as or room.inside or ", ".join(buffer.mutates if buffer else ()),
         )
 
-    def outside(self, name: str, room: Room) -> BufferRow:
-        size = room.bytes
-        return BufferRow(
-            name=name,
-            kind="input" if room.is_input else "constant",
-            dtype="",
-            size=_listed(room.size),
-            stride=_listed(room.stride),
-            bytes=int(size) if size.isdecimal() and len(size) < 16 else None,
-            operation="",
-            led_here=(),
-            node="",
-            kernel="",
-            read_by=tuple(dict.fromkeys(self._readers[name])),
-            takes_over="",
-            given_to=self._given.get(name, ""),
-            part_of=room.same_as or room.inside,
-        )
+
+def _own_bytes(buffer: Buffer | None) -> int | None:
+    if buffer is None or buffer.mutates:
+        return None
+    return bytes_of(buffer.dtype, buffer.size)
 
 
-_NO_ROOM = Room((), ())
+def _whole(size: str) -> int | None:
+    return int(size) if size.isdecimal() and len(size) < 16 else None
 
 
 def _by_name(found: Iterable[tuple[str, str, Reuse]]) -> dict[str, str]:
@@ -649,10 +580,6 @@ def _by_name(found: Iterable[tuple[str, str, Reuse]]) -> dict[str, str]:
         name: ", ".join(f"{other} ({' and '.join(how)})" for other, how in others.items())
         for name, others in ways.items()
     }
-
-
-def _short(dtype: str) -> str:
-    return dtype.removeprefix("torch.")
 
 
 def _listed(sizes: Iterable[str]) -> str:

@@ -15,7 +15,6 @@ from typing import Any
 
 from inductoscope.analysis.fusion.ledger import LedgerRow, Outcome, graph_ledger
 from inductoscope.model.entities import Compile, InductorGraph, NativeCompile
-from inductoscope.model.fx import FxNode
 from inductoscope.model.join import GraphJoin
 from inductoscope.model.kernels import LIBRARY, NativeIndex, generated
 from inductoscope.profiling.kernel_work import GraphWork
@@ -153,8 +152,7 @@ def _kernel(
     calls: list[CallSummary],
     natives: tuple[NativeCompile, ...],
 ) -> KernelRow:
-    seconds = [native.seconds for native in natives if native.seconds is not None]
-    moved = [call.moved for call in calls]
+    seconds = _sum(native.seconds for native in natives)
     return KernelRow(
         id=kernel_id(kernel),
         name=kernel.name,
@@ -164,8 +162,8 @@ def _kernel(
         graph=number,
         operations=calls[0].operations,
         lines=calls[0].lines,
-        bytes=sum(each for each in moved if each is not None) if any(moved) else None,
-        seconds=round(sum(seconds), 3) if seconds else None,
+        bytes=_sum(call.moved for call in calls) or None,
+        seconds=None if seconds is None else round(seconds, 3),
         registers=_most(native.registers for native in natives),
         spills=_most(native.spills for native in natives),
         shared=_most(native.shared for native in natives),
@@ -184,49 +182,28 @@ _MOST = 40
 
 def named_things(number: int, join: GraphJoin) -> Iterator[NamedThing]:
     """The names of a graph; `number` is its position in the index."""
-    yield from _named_operations(number, join)
-    yield from _source_lines(number, join)
-    yield from _scheduled(number, join)
-
-
-def _named_operations(number: int, join: GraphJoin) -> Iterator[NamedThing]:
+    # Every line on the way to an operation, of the program and of the libraries it uses.
+    lines: dict[tuple[str, int], tuple[Frame, list[str]]] = {}
     for node in join.final.calls if join.final else ():
         told = [node.target, node.aten if node.aten not in node.target else ""]
         told += [_place(node.place), node.place.code] if node.place else []
         note = " · ".join(filter(None, told))
-        yield _named("operation", node.name, note, number, (node.name,))
-
-
-def _source_lines(number: int, join: GraphJoin) -> Iterator[NamedThing]:
-    """Every line on the way to an operation, of the program and of the libraries it uses."""
-    lines: dict[tuple[str, int], tuple[Frame, list[FxNode]]] = {}
-    for node in join.final.calls if join.final else ():
+        yield NamedThing("operation", node.name, note, number, (node.name,))
         for frame in node.stack:
-            lines.setdefault((frame.file, frame.line), (frame, []))[1].append(node)
-    for frame, nodes in lines.values():
-        names = tuple(node.name for node in nodes[:_MOST])
-        yield _named("source", _place(frame), frame.code, number, names)
+            lines.setdefault((frame.file, frame.line), (frame, []))[1].append(node.name)
+    for frame, names in lines.values():
+        yield NamedThing("source", _place(frame), frame.code, number, tuple(names[:_MOST]))
+    for leaf in (leaf for item in join.before for leaf in item.leaves):
+        computed = ", ".join(join.computed.get(leaf.name, ()))
+        yield NamedThing("node", leaf.name, f"{leaf.kind} {computed}".strip(), number, ())
+    for name, entry in members(join.recording.data(join.graph.buffers)).items():
+        found = members(entry)
+        note = str(found.get("origin") or "") or ", ".join(texts(found.get("origins")))
+        yield NamedThing("buffer", str(name), note, number, ())
 
 
 def _place(frame: Frame) -> str:
     return f"{frame.file.rpartition('/')[2]}:{frame.line}"
-
-
-def _scheduled(number: int, join: GraphJoin) -> Iterator[NamedThing]:
-    for item in join.before:
-        for leaf in item.leaves:
-            computed = ", ".join(join.computed.get(leaf.name, ()))
-            yield _named("node", leaf.name, f"{leaf.kind} {computed}".strip(), number)
-    for name, entry in members(join.recording.data(join.graph.buffers)).items():
-        found = members(entry)
-        note = str(found.get("origin") or "") or ", ".join(texts(found.get("origins")))
-        yield _named("buffer", str(name), note, number)
-
-
-def _named(
-    kind: str, name: str, note: str, graph: int, operations: tuple[str, ...] = ()
-) -> NamedThing:
-    return NamedThing(kind, name, note, graph, operations)
 
 
 # --- The model as a tree of modules, each kernel at the innermost module that holds all of it -----
@@ -239,7 +216,8 @@ Seconds = Mapping[tuple[int, int], float]
 def module_tree(graphs: Graphs, summaries: Sequence[GraphSummary], seconds: Seconds) -> ModuleTree:
     """All modules that operations of graphs are part of, and the kernels of these graphs."""
     tree = GrowingTree()
-    calls: list[_OwnedCall] = []
+    # For each module a kernel once: its name, and of each call the bytes and seconds.
+    called: dict[tuple[_Node, int, str], tuple[str, list[_Cost]]] = {}
     for number, ((compile_, graph), summary) in enumerate(zip(graphs, summaries, strict=True)):
         nodes = {
             modules: tree.note(tree.root(compile_), modules, number, count)
@@ -247,13 +225,35 @@ def module_tree(graphs: Graphs, summaries: Sequence[GraphSummary], seconds: Seco
         }
         for at, (kernel, call) in enumerate(zip(graph.kernels, summary.calls, strict=True)):
             owner = _common([nodes[modules] for modules in call.modules]) or tree.root(compile_)
-            spent = seconds.get((number, at))
-            calls.append(_OwnedCall(owner, number, kernel, call.moved, spent))
+            _, costs = called.setdefault((owner, number, kernel_id(kernel)), (kernel.name, []))
+            costs.append((call.moved, seconds.get((number, at))))
     places = tree.places()
+    kernels = [
+        ModuleKernel(
+            module=places[owner],
+            graph=graph,
+            id=name,
+            name=kernel,
+            calls=len(costs),
+            bytes=_sum(moved for moved, _ in costs),
+            seconds=_sum(spent for _, spent in costs),
+        )
+        for (owner, graph, name), (kernel, costs) in called.items()
+    ]
     return ModuleTree(
         modules=PageTable.of(PageModule, tree.rows()),
-        kernels=PageTable.of(ModuleKernel, _kernels(calls, places)),
+        kernels=PageTable.of(ModuleKernel, kernels),
     )
+
+
+# The bytes that a call has to move, and its seconds; None where that is not known.
+_Cost = tuple[int | None, float | None]
+
+
+def _sum(values: Iterable[Any]) -> Any:
+    """The sum of those that are known; None if none is."""
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
 
 
 @dataclass(eq=False)
@@ -350,33 +350,3 @@ def _module(node: _Node, places: Mapping[_Node, int]) -> PageModule:
         graphs=tuple(sorted(node.graphs)),
         alike=places[alike[0]] if len(alike) > 1 else None,
     )
-
-
-@dataclass(frozen=True, eq=False)
-class _OwnedCall:
-    """A line of a wrapper that calls a kernel, and the module that it is at."""
-
-    owner: _Node
-    graph: int
-    kernel: Kernel
-    bytes: int | None
-    seconds: float | None
-
-
-def _kernels(calls: Sequence[_OwnedCall], places: Mapping[_Node, int]) -> Iterator[ModuleKernel]:
-    """A kernel once for each module that calls it."""
-    found: dict[tuple[_Node, int, str], list[_OwnedCall]] = {}
-    for call in calls:
-        found.setdefault((call.owner, call.graph, kernel_id(call.kernel)), []).append(call)
-    for (owner, graph, name), same in found.items():
-        moved = [call.bytes for call in same if call.bytes is not None]
-        took = [call.seconds for call in same if call.seconds is not None]
-        yield ModuleKernel(
-            module=places[owner],
-            graph=graph,
-            id=name,
-            name=same[0].kernel.name,
-            calls=len(same),
-            bytes=sum(moved) if moved else None,
-            seconds=sum(took) if took else None,
-        )
