@@ -1,8 +1,7 @@
-"""Writes an export into a folder, and overwrites only files from an earlier export.
+"""Writes an export into a folder, in place of an earlier one, and overwrites nothing else.
 
 A manifest in the folder lists each file with its digest: a file is replaced or removed only if it
-is listed there and unchanged since. Files exported from another recording are removed, so that a
-folder holds one export; all other files in it are listed as `kept`.
+is listed there and unchanged since. All other files in the folder are listed as `kept`.
 """
 
 from __future__ import annotations
@@ -15,11 +14,12 @@ import posixpath
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from inductoscope.errors import ToolFailure, UsageError, unwritable
-from inductoscope.recording.values import members, parse, texts
+from inductoscope.recording.values import members, objects, parse, texts
 from inductoscope.version import __version__
 from inductoscope.views.report.recordings import megabytes
 from inductoscope.views.report.terminal import Printer
@@ -51,27 +51,19 @@ def write_all(
     items = _with_unique_paths(items)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        known = _earlier_manifest(folder)
-        earlier = _earlier_files(known)
-        own = {str(row.get("path")): str(row.get("sha256")) for row in earlier}
+        earlier = set(_unchanged_files(folder))
         for path in (*(item.path for item in items), MANIFEST):
-            _refuse_foreign(folder, path, own)
-        replaces = _is_of_another(known, about)
-        if replaces:
-            new = {item.path for item in items}
-            _remove_unchanged(folder, own, keep=new)
-            earlier = [row for row in earlier if str(row.get("path")) in new]
+            _refuse_foreign(folder, path, earlier)
+        _remove(folder, earlier)
+        kept = _files_in(folder)
         written: list[Written] = []
         try:
             written.extend(_write_up_to(largest, folder, items))
         finally:
             # Also after a failure: the next export may overwrite what is listed.
-            paths = {file.path for file in written}
-            # Files of another form, from an earlier export, stay listed.
-            kept = [row for row in earlier if str(row.get("path")) not in {*paths, MANIFEST}]
-            rows = [*map(vars, written), *kept]
-            left = {"kept": _others(folder, paths)} if replaces else {}
-            _write_manifest(folder, rows, {**about, **left})
+            head = {"schema": SCHEMA, "tool": f"inductoscope {__version__}", **about, "kept": kept}
+            text = json.dumps({**head, "files": [*map(vars, written)]}, indent=1) + "\n"
+            _create(folder, MANIFEST, text.encode("utf-8"))
     except OSError as error:
         raise unwritable(folder, error) from error
     return tuple(written)
@@ -115,50 +107,40 @@ def _write_up_to(largest: int, folder: Path, items: Iterable[Item]) -> Iterator[
         yield Written(item.path, item.what, item.graph, item.stage, len(data), _digest(data))
 
 
-def _write_manifest(folder: Path, files: list[dict[str, Any]], about: dict[str, Any]) -> None:
-    head = {"schema": SCHEMA, "tool": f"inductoscope {__version__}", **about}
-    text = json.dumps({**head, "files": files}, indent=1) + "\n"
-    _create(folder, MANIFEST, text.encode("utf-8"))
-
-
 def kept_files(folder: Path) -> list[str]:
-    """Other files in the folder, if the export replaced another recording's."""
-    return list(texts(_earlier_manifest(folder).get("kept")))
+    """Other files that were in the folder."""
+    return list(texts(_manifest(folder).get("kept")))
 
 
-def _earlier_manifest(folder: Path) -> dict[str, Any]:
+def _manifest(folder: Path) -> dict[str, Any]:
     """The manifest of an earlier export; empty if there is none."""
+    place = folder / MANIFEST
     try:
-        known = members(parse((folder / MANIFEST).read_bytes()))
+        known = members(parse(place.read_bytes())) if not place.is_symlink() else {}
     except (OSError, ValueError):
         return {}
     return dict(known) if str(known.get("tool", "")).startswith("inductoscope") else {}
 
 
-def _earlier_files(known: dict[str, Any]) -> list[dict[str, Any]]:
-    """The files listed in an earlier manifest, and that manifest itself."""
-    if not known:
-        return []
-    files = known.get("files")
-    rows = [members(row) for row in files] if isinstance(files, list) else []
-    return [*rows, {"path": MANIFEST, "sha256": ""}]
+def _unchanged_files(folder: Path) -> Iterator[str]:
+    """The files of an earlier export that are as it left them, and its manifest."""
+    known = _manifest(folder)
+    if known:
+        yield MANIFEST
+    for row in objects(known.get("files")):
+        path, target = str(row.get("path")), folder / str(row.get("path"))
+        is_plain = _lies_in(folder, path) and not target.is_symlink() and target.is_file()
+        if is_plain and _digest(target.read_bytes()) == row.get("sha256"):
+            yield path
 
 
-def _is_of_another(known: dict[str, Any], about: dict[str, Any]) -> bool:
-    """Whether the earlier export is of another recording."""
-    recordings = [str(one.get("recording") or "") for one in (known, about)]
-    return all(recordings) and len({os.path.realpath(name) for name in recordings}) > 1
-
-
-def _remove_unchanged(folder: Path, own: dict[str, str], keep: set[str]) -> None:
-    """Remove the files of an earlier export, and folders that become empty."""
-    for path in own.keys() - keep:
-        target = folder / path
-        if own[path] and _lies_in(folder, path) and _is_unchanged(target, own[path]):
-            target.unlink()
-            for parent in target.relative_to(folder).parents[:-1]:
-                with contextlib.suppress(OSError):  # Something else is in it.
-                    (folder / parent).rmdir()
+def _remove(folder: Path, paths: set[str]) -> None:
+    """Remove these files, and folders that become empty."""
+    for path in paths:
+        (folder / path).unlink()
+        for parent in Path(path).parents[:-1]:
+            with contextlib.suppress(OSError):  # Something else is in it.
+                (folder / parent).rmdir()
 
 
 def _lies_in(folder: Path, path: str) -> bool:
@@ -170,34 +152,22 @@ def _lies_in(folder: Path, path: str) -> bool:
     return not any((folder / parent).is_symlink() for parent in parents)
 
 
-def _is_unchanged(target: Path, digest: str) -> bool:
-    is_plain = not target.is_symlink() and target.is_file()
-    return is_plain and _digest(target.read_bytes()) == digest
+def _files_in(folder: Path) -> list[str]:
+    """The first files in a folder and below it."""
+    found = (path.relative_to(folder).as_posix() for path in folder.rglob("*"))
+    return sorted(path for path in islice(found, _MOST_KEPT) if not (folder / path).is_dir())
 
 
-def _others(folder: Path, paths: set[str]) -> list[str]:
-    """The first files that are not part of the export."""
-    found: list[str] = []
-    for place, _, names in os.walk(folder):
-        inner = (os.path.relpath(os.path.join(place, name), folder) for name in sorted(names))
-        found += [path for path in inner if Path(path).as_posix() not in {*paths, MANIFEST}]
-        if len(found) >= _MOST_KEPT:
-            break
-    return found[:_MOST_KEPT]
-
-
-def _refuse_foreign(folder: Path, path: str, own: dict[str, str]) -> None:
+def _refuse_foreign(folder: Path, path: str, own: set[str]) -> None:
     target = folder / path
     for parent in target.relative_to(folder).parents[:-1]:
         place = folder / parent
         if place.is_symlink() or (place.exists() and not place.is_dir()):
             raise UsageError(f"{place} is not a plain folder. Choose another --to.")
-    if not os.path.lexists(target):
-        return
-    if path not in own or target.is_symlink() or not target.is_file():
-        raise UsageError(f"{target} exists and is not part of an export. Choose another --to.")
-    if own[path] and not _is_unchanged(target, own[path]):
-        raise UsageError(f"{target} has changed since the export. Move it, or choose another --to.")
+    if os.path.lexists(target) and path not in own:
+        raise UsageError(
+            f"{target} is not part of an export, or has changed since. Choose another --to."
+        )
 
 
 def _digest(data: bytes) -> str:

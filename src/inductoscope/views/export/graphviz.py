@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
+from functools import partial
 
 from inductoscope.model.entities import Compile, InductorGraph, Recording
 from inductoscope.model.fx import (
@@ -37,7 +38,7 @@ def _fx_items(recording: Recording, compile_: Compile) -> Iterator[Item]:
             yield Item(
                 f"graphviz/{safe_name(key)}-{safe_name(graph.stage)}.dot",
                 f"FX graph after {graph.stage}",
-                _later(fx_picture, fx, f"{key} {graph.stage}"),
+                partial(fx_picture, fx, f"{key} {graph.stage}"),
                 graph=key,
                 stage=graph.stage,
             )
@@ -51,14 +52,10 @@ def _schedule_items(recording: Recording, graph: InductorGraph) -> Iterator[Item
             yield Item(
                 f"graphviz/{safe_name(graph.key)}-scheduler-{when}-fusion.dot",
                 f"scheduler nodes {when} fusion",
-                _later(schedule_picture, nodes, f"{graph.key} {when} fusion"),
+                partial(schedule_picture, nodes, f"{graph.key} {when} fusion"),
                 graph=graph.key,
                 stage=stages.SCHEDULER,
             )
-
-
-def _later(make: Callable[..., str], *arguments: object) -> Callable[[], str]:
-    return lambda: make(*arguments)
 
 
 # --- pictures -------------------------------------------------------------------------------------

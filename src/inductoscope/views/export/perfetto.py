@@ -128,10 +128,8 @@ def _complete(span: Span, process: int, thread: int) -> Event:
 # They ran some time during the run; in the trace they begin where it ends, side by side, so that
 # they can be compared.
 
-CallEvent = dict[str, Any]
 
-
-def measured_calls(profile: Mapping[str, Any], *, process: int, begin: int) -> Iterator[CallEvent]:
+def measured_calls(profile: Mapping[str, Any], *, process: int, begin: int) -> Iterator[Event]:
     """The events; none if no call was kept. `begin` is in microseconds."""
     graphs = [graph for graph in objects(profile.get("graphs")) if members(graph.get("usual_call"))]
     if graphs:
@@ -151,7 +149,7 @@ def measured_calls(profile: Mapping[str, Any], *, process: int, begin: int) -> I
             yield {**place, **named, **_span(begin, start, kernel), "args": line}
 
 
-def _name(kind: str, process: int, thread: int, name: str) -> CallEvent:
+def _name(kind: str, process: int, thread: int, name: str) -> Event:
     return {"ph": "M", "pid": process, "tid": thread, "name": kind, "args": {"name": name}}
 
 
@@ -165,15 +163,11 @@ def _span(begin: int, start: float, found: Mapping[str, Any]) -> dict[str, float
 #
 # The steps ran some time during the run; in the trace they begin where it ends, side by side.
 
-MemoryEvent = dict[str, Any]
-
 # Blocks that a peak names, the largest first.
 _MOST_BLOCKS = 40
 
 
-def measured_memory(
-    profile: Mapping[str, Any], *, process: int, begin: int
-) -> Iterator[MemoryEvent]:
+def measured_memory(profile: Mapping[str, Any], *, process: int, begin: int) -> Iterator[Event]:
     """The events; none if no step was traced. `begin` is in microseconds."""
     steps = objects(profile.get("steps"))
     if steps:
@@ -186,9 +180,7 @@ def measured_memory(
                 yield from _course(course, title, process, begin)
 
 
-def _course(
-    course: Mapping[str, Any], title: str, process: int, begin: int
-) -> Iterator[MemoryEvent]:
+def _course(course: Mapping[str, Any], title: str, process: int, begin: int) -> Iterator[Event]:
     place = {"pid": process, "tid": 1}
     points = [(0.0, whole(course.get("base_bytes")))]
     for seconds, total in points + totals_over_time(course):
