@@ -229,8 +229,11 @@ def test_what_cannot_work_is_answered_plainly(workplace: Workplace) -> None:
             ({"wrods": ["a.py"]}, "run has no parameter 'wrods'. Did you mean 'words'?"),
             ({"words": "a.py"}, "words is a list of words, not 'a.py'."),
             ({"words": ["a.py"], "fresh": "yes"}, "fresh is true or false, not 'yes'."),
-            ({"words": [["a.py"]]}, "words takes text or a number, not ['a.py']."),
-            ({"words": ["a\0.py"]}, "words has a NUL character in it"),
+            (
+                {"words": [["a.py"]]},
+                "words takes text without NUL characters or a number, not ['a.py'].",
+            ),
+            ({"words": ["a\0.py"]}, "words takes text without NUL characters"),
             ({"stall": "soon", "words": ["a.py"]}, "'soon' is not a valid float"),
             ({"words": ["--help"]}, "No such option: --help."),
         ):

@@ -16,7 +16,7 @@ import pytest
 from inductoscope.agents.calling import CallEnd
 from inductoscope.agents.command_tools import OFFERED, CommandTool
 from inductoscope.agents.results import at_pointer, cut, size_of
-from inductoscope.agents.server import listed, page_of, read_address
+from inductoscope.agents.server import listed, read_address
 from inductoscope.agents.skill import procedures
 from inductoscope.analysis.rules import RULES
 from inductoscope.cli import COMMANDS
@@ -146,8 +146,8 @@ def test_the_command_line_means_what_was_given(one: CommandTool, tmp_path: Any) 
         ({"wrods": []}, "run has no parameter 'wrods'. Did you mean 'words'?"),
         ({"json": "x"}, "run has no parameter 'json'."),
         ({"words": "train.py"}, "words is a list of words, not 'train.py'."),
-        ({"words": [{}]}, "words takes text or a number, not {}."),
-        ({"words": [True]}, "words takes text or a number, not True."),
+        ({"words": [{}]}, "words takes text without NUL characters or a number, not {}."),
+        ({"words": [True]}, "words takes text without NUL characters or a number, not True."),
         ({"stall": [1]}, "stall is one value, not [1]."),
         ({"fresh": 1}, "fresh is true or false, not 1."),
     ],
@@ -234,31 +234,13 @@ def test_a_pointer_to_nothing(pointer: str, said: str) -> None:
 # --- recordings as resources ----------------------------------------------------------------------
 
 
-def test_recordings_are_listed_in_pages() -> None:
-    view = {"recordings": [{"path": f"/r/{n}", "command": ["a"]} for n in range(120)]}
-    found = listed(view)
-    pages, cursor = [], None
-    while True:
-        page, cursor = page_of(found, cursor)
-        pages.append(len(page))
-        if cursor is None:
-            break
-    assert pages == [50, 50, 20]
-
-
-@pytest.mark.parametrize("cursor", ["x", "-1", "121"])
-def test_a_cursor_of_somebody_else(cursor: str) -> None:
-    with pytest.raises(UsageError, match="is not a cursor"):
-        page_of(listed({"recordings": []}), cursor)
-
-
 def test_a_name_with_anything_in_it_gets_an_address_and_back() -> None:
-    (one,) = listed({"recordings": [{"path": "/r/a b%2F?\x1b", "command": None}]})
+    (one,) = listed({"recordings": [{"path": "/r/a b%2F?\x1b", "command": None}]}).values()
     assert read_address(one.uri) == ("a b%2F?\x1b", "")
     assert read_address(f"{one.uri}/verdict")[1] == "verdict"
     assert "\x1b" not in one.uri + one.name
     # A folder whose name is not UTF-8.
-    (one,) = listed({"recordings": [{"path": "/r/caf\udce9", "command": None}]})
+    (one,) = listed({"recordings": [{"path": "/r/caf\udce9", "command": None}]}).values()
     assert read_address(one.uri) == ("caf\udce9", "")
     assert one.name == "caf\\udce9"
 

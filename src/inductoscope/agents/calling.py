@@ -60,10 +60,6 @@ class CallEnd:
         return told
 
 
-# --- Runs one command line in a child process, says how far it is, and leaves nothing behind ------
-#
-# Needs anyio, which the mcp package brings along.
-
 # Told how many seconds a call has taken, and what is new.
 Say = Callable[[float, str], Awaitable[None]]
 

@@ -226,9 +226,7 @@ def _option(name: str, option: click.Option, value: Any) -> list[str]:
             raise UsageError(f"{name} is true or false, not {value!r}.")
         return [typed] if value else []
     values = _values(name, option, value)
-    if option.nargs > 1:
-        return [typed, *values]
-    return [f"{typed}={one}" for one in values]
+    return [typed, *values] if option.nargs > 1 else [f"{typed}={one}" for one in values]
 
 
 def _values(name: str, parameter: click.Parameter, value: Any) -> list[str]:
@@ -239,13 +237,7 @@ def _values(name: str, parameter: click.Parameter, value: Any) -> list[str]:
     values = value if several else [value]
     if parameter.nargs > 1 and len(values) != parameter.nargs:
         raise UsageError(f"{name} is a list of {parameter.nargs} words, not of {len(values)}.")
-    return [_word(name, one) for one in values]
-
-
-def _word(name: str, value: Any) -> str:
-    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
-        raise UsageError(f"{name} takes text or a number, not {value!r}.")
-    word = str(value)
-    if "\0" in word:
-        raise UsageError(f"{name} has a NUL character in it, which no command line can have.")
-    return word
+    for one in values:
+        if isinstance(one, bool) or not isinstance(one, (str, int, float)) or "\0" in str(one):
+            raise UsageError(f"{name} takes text without NUL characters or a number, not {one!r}.")
+    return [*map(str, values)]

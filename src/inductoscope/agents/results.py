@@ -114,7 +114,7 @@ def _what_there_is(value: Any) -> str:
     return " It has no parts."
 
 
-# --- Results of calls, as answers: whole if they are small, cut and kept if they are not ----------
+# --- what was cut is kept -------------------------------------------------------------------------
 
 # Of all calls of a server; the oldest are forgotten.
 _MOST_RESULTS = 20
@@ -170,14 +170,9 @@ class KeptResults:
         return self._folder / f"kept-{number}.json"
 
     def more(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """A part of a result that was kept."""
-        unknown = sorted(set(given) - set(MORE_SCHEMA["properties"]))
-        if unknown:
-            raise UsageError(f"{MORE} has no parameter {unknown[0]!r}.")
+        """A part of a result that was kept; `left_out` counts from what is shown."""
         number, start = _whole(given, "result"), _whole(given, "start")
-        pointer = given.get("pointer") or ""
-        if not isinstance(pointer, str):
-            raise UsageError(f"pointer is a text such as /compiles/0, not {pointer!r}.")
+        pointer = str(given.get("pointer") or "")
         try:
             data = json.loads(self._file(number).read_text("utf-8"))
         except OSError as error:
@@ -185,25 +180,21 @@ class KeptResults:
                 f"There is no result {number}: it was not cut, or {_MOST_RESULTS} others have been "
                 "since. Call the tool again."
             ) from error
-        return {"result": number, "pointer": pointer, **_part(at_pointer(data, pointer), start)}
+        value = at_pointer(data, pointer)
+        place = {}
+        if isinstance(value, (list, str)):
+            place = {"start": start, "of": len(value)}
+            value = value[start:]
+        shown, cuts = cut(value)
+        left_out = {"left_out": _told(cuts)} if cuts else {}
+        return {"result": number, "pointer": pointer, **place, "value": shown, **left_out}
 
 
 def _whole(given: Mapping[str, Any], name: str) -> int:
     value = given.get(name, 0)
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+    if not isinstance(value, int) or value < 0:
         raise UsageError(f"{name} is a number from 0 on, not {value!r}.")
     return value
-
-
-def _part(value: Any, start: int) -> dict[str, Any]:
-    """The part of the value to read next; `left_out` counts from what is shown."""
-    if isinstance(value, (list, str)):
-        shown, cuts = cut(value[start:])
-        whole = {"start": start, "of": len(value), "value": shown}
-    else:
-        shown, cuts = cut(value)
-        whole = {"value": shown}
-    return {**whole, "left_out": _told(cuts)} if cuts else whole
 
 
 def _told(cuts: list[Cut]) -> list[dict[str, Any]]:
