@@ -157,13 +157,13 @@ def _imports(body: str, *, in_child: bool, is_packaged: bool) -> str:
     used = [name for name in _STANDARD if re.search(rf"(?<![\w.]){name}\.", body)]
     if in_child:
         used = sorted({*used, "os"})
-    of_torch = ["import torch"]
-    if "torch._inductor.config." in body:
-        of_torch.append("import torch._inductor.config")
-    if is_packaged:
-        of_torch.append("import torch._inductor")
-    if "fresh_cache()" in body:
-        of_torch.append("from torch._inductor.utils import fresh_cache")
+    needed = {
+        "import torch": True,
+        "import torch._inductor.config": "torch._inductor.config." in body,
+        "import torch._inductor": is_packaged,
+        "from torch._inductor.utils import fresh_cache": "fresh_cache()" in body,
+    }
+    of_torch = [line for line, is_needed in needed.items() if is_needed]
     standard = "\n".join(f"import {name}" for name in used)
     groups = [standard, _GPU_IN_FORKS if in_child else "", "\n".join(of_torch)]
     return "\n\n".join(group for group in groups if group)
@@ -192,11 +192,9 @@ def _config_lines(candidate: Candidate) -> list[str]:
 
 
 def _inputs_of_calls(candidate: Candidate, parameters: Sequence[str]) -> list[str]:
-    made = [_inputs_text(candidate, "inputs", candidate.recipes, parameters)]
-    if candidate.earlier is not None:
-        earlier = candidate.earlier_recipes
-        made.insert(0, _inputs_text(candidate, "earlier_inputs", earlier, parameters))
-    return made
+    made = {"earlier_inputs": candidate.earlier_recipes} if candidate.earlier is not None else {}
+    made["inputs"] = candidate.recipes
+    return [_inputs_text(candidate, *each, parameters) for each in made.items()]
 
 
 def _inputs_text(
@@ -305,18 +303,15 @@ def _returned(candidate: Candidate, failure: Failure) -> str:
 
 def _main_text(candidate: Candidate, failure: Failure, own_passes: str, lowered: int) -> str:
     compiled = _compiled(candidate)
-    if failure.kind == ERROR:
-        return _RAISES.replace("COMPILED", compiled)
     if failure.kind == SLOW:
         return slow_compile_text(candidate, compiled, own_passes, lowered)
-    if failure.kind == SIGNAL:
-        return _DIES.replace("COMPILED", compiled)
-    if failure.kind == HANG:
-        least = str(max(HANG_SECONDS, candidate.size))
-        return _HANGS.replace("COMPILED", compiled).replace("LEAST", least)
     is_filled = _needs_filled_memory(candidate, failure)
-    text = (_DIFFERS_IN_FILLED_MEMORY if is_filled else _DIFFERS).replace("COMPILED", compiled)
-    return f"{text}\n    {_assertion(candidate, failure)}"
+    differs = _DIFFERS_IN_FILLED_MEMORY if is_filled else _DIFFERS
+    text = {ERROR: _RAISES, SIGNAL: _DIES, HANG: _HANGS}.get(
+        failure.kind, f"{differs}\n    {_assertion(candidate, failure)}"
+    )
+    least = str(max(HANG_SECONDS, candidate.size))
+    return text.replace("COMPILED", compiled).replace("LEAST", least)
 
 
 def _compiled(candidate: Candidate) -> str:

@@ -206,17 +206,8 @@ def _is_well_without(candidate: Candidate, pass_name: str) -> bool:
 
 
 @dataclass(frozen=True)
-class WrongKernel:
-    """The first kernel that is wrong; nothing is known where its location names none."""
-
-    location: Location
-    # Otherwise it dies or raises, on values that are right.
-    computes_wrong_numbers: bool = False
-
-
-@dataclass(frozen=True)
 class _Watched:
-    """The findings of one call of the graph."""
+    """The findings of one call of the graph: a kernel that computes wrong numbers, if any."""
 
     location: Location
     # The last kernel that has returned, and what was raised.
@@ -229,7 +220,7 @@ def guilty_in_program(candidate: Candidate, forks: Forks) -> Location:
     declared = location_of_answer(forks.ask(lambda: in_custom_operators(placed(candidate))))
     if declared.is_known:
         return declared
-    return wrong_kernel_in(forks.ask(kernel_work(candidate))).location
+    return wrong_kernel_in(forks.ask(kernel_work(candidate)))
 
 
 def kernel_work(candidate: Candidate) -> Work:
@@ -238,19 +229,19 @@ def kernel_work(candidate: Candidate) -> Work:
     return lambda: _watched(candidate)
 
 
-def wrong_kernel_in(answer: ForkAnswer) -> WrongKernel:
-    """The kernel that a fork has found, or that it has died or hung in."""
+def wrong_kernel_in(answer: ForkAnswer) -> Location:
+    """The kernel that a fork has found, or that it has died or hung in; if none, names none."""
     watched = decode(_Watched, answer.result) if answer.result else None
     if watched is not None and watched.location.kernel:
-        return WrongKernel(watched.location, computes_wrong_numbers=True)
-    return WrongKernel(_that_fails(answer, watched))
+        return watched.location
+    return _that_fails(answer, watched)
 
 
 def _at_kernel(candidate: Candidate, failure: Failure, forks: Forks) -> Location:
     """The first kernel that is wrong, which need not be the one that fails."""
-    first = wrong_kernel_in(forks.ask(kernel_work(candidate)))
-    found, (wrapper, called) = first.location, kernel_called_from(failure.functions)
-    if first.computes_wrong_numbers:
+    found = wrong_kernel_in(forks.ask(kernel_work(candidate)))
+    wrapper, called = kernel_called_from(failure.functions)
+    if found.buffer:  # It computes wrong numbers.
         fails = called or (failure.function if failure.kind == SIGNAL else "")
         text = f"{found.text}; {fails or 'what reads it'} then fails"
         return replace(found, stage=found.stage or failure.stage, text=text)

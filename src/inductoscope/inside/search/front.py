@@ -124,7 +124,7 @@ def _shown_by(way: Candidate, failure: Failure, oracle: Oracle, tell: OnPlace) -
         answers = dict(oracle.as_known([way, kernel_work(way)]))
         again = answers[0] if isinstance(answers[0], Failure) else None
         if isinstance(answers[1], ForkAnswer) and again is not None:
-            tell(again, wrong_kernel_in(answers[1]).location)
+            tell(again, wrong_kernel_in(answers[1]))
     else:
         # A healthy candidate beside one that hangs shows what its compiler takes.
         is_native_hang = failure.kind == HANG and failure.stage in _NATIVE

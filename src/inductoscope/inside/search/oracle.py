@@ -33,7 +33,7 @@ from inductoscope.inside.compare.values import (
     run,
 )
 from inductoscope.inside.scope import SCOPE
-from inductoscope.inside.search.axes import patched
+from inductoscope.inside.search.axes import patched, replaced
 from inductoscope.inside.search.candidate import (
     Candidate,
     CandidateTrial,
@@ -155,17 +155,9 @@ def prepare_compiler() -> None:
         AsyncCompile.pool.cache_clear()
 
 
-# Stages that end before the generated code is compiled.
-_BEFORE_NATIVE = (
-    stages.DYNAMO,
-    stages.AOT,
-    stages.DECOMPOSITION,
-    *stages.PASSES,
-    stages.LOWERING,
-    stages.SCHEDULER,
-    stages.LOOP_BODY,
-    stages.CODEGEN,
-)
+# Stages that end before the generated code is compiled; choices are timed with compiled kernels.
+_ORDER = stages.COMPILER_ORDER
+_BEFORE_NATIVE = {*_ORDER[: _ORDER.index(stages.WRAPPER)]} - {stages.AUTOTUNE}
 
 
 class _Past(Exception):
@@ -183,16 +175,11 @@ def no_further_than(stage: str) -> Iterator[None]:
         return
     from torch._inductor.graph import GraphLowering
 
-    original = GraphLowering._compile_to_module_lines
-
     def past(*args: Any, **kwargs: Any) -> Any:
         raise _Past
 
-    GraphLowering._compile_to_module_lines = past
-    try:
+    with replaced(GraphLowering, "_compile_to_module_lines", lambda original: past):
         yield
-    finally:
-        GraphLowering._compile_to_module_lines = original
 
 
 def is_past(error: BaseException) -> bool:
@@ -236,27 +223,21 @@ class Oracle:
         self, candidates: Sequence[Candidate], *, label: str = ""
     ) -> Iterator[Failure | None]:
         """The failure of each candidate, in order, tried side by side."""
-        return iter([found for _, found in sorted(self._tried(candidates, label))])
+        answers = dict(self.as_known(candidates, label=label))
+        return (_failure_in(answers[number]) for number in range(len(candidates)))
 
     def first(self, candidates: Sequence[Candidate | None], failure: Failure) -> int | None:
         """The number of the first candidate that shows the same failure; others are not tried."""
-        valid = [(number, item) for number, item in enumerate(candidates) if item is not None]
+        numbers = [number for number, item in enumerate(candidates) if item is not None]
         answers: dict[int, bool] = {}
-        for place, found in self._tried([item for _, item in valid], ""):
+        for place, answer in self.as_known([item for item in candidates if item is not None]):
+            found = _failure_in(answer)
             answers[place] = found is not None and found.is_same_as(failure)
-            for number in range(len(valid)):
-                if number not in answers:
-                    break
-                if answers[number]:
-                    return valid[number][0]
+            before = itertools.takewhile(answers.__contains__, range(len(numbers)))
+            shown = next(filter(answers.__getitem__, before), None)
+            if shown is not None:
+                return numbers[shown]
         return None
-
-    def _tried(
-        self, candidates: Sequence[Candidate], label: str
-    ) -> Iterator[tuple[int, Failure | None]]:
-        for number, found in self.as_known(candidates, label=label):
-            assert not isinstance(found, ForkAnswer)
-            yield number, found
 
     def as_known(
         self, items: Sequence[Candidate | Work], *, label: str = ""
@@ -265,32 +246,23 @@ class Oracle:
 
         The answer to a candidate is its failure; that to any other work is the fork's own.
         """
-        keys = {
-            number: digest(item) + label
-            for number, item in enumerate(items)
-            if isinstance(item, Candidate)
-        }
-        remembered = [number for number, key in keys.items() if key in self._known]
-        yield from ((number, self._known[keys[number]]) for number in remembered)
-        fresh = [number for number in range(len(items)) if number not in remembered]
-        if time.monotonic() > self.deadline:
-            yield from ((number, None) for number in fresh)
-            return
         # What is the same is tried once.
-        alike: dict[str | int, list[int]] = {}
-        for number in fresh:
-            alike.setdefault(keys.get(number, number), []).append(number)
-        groups = list(alike.values())
-        for place, answer in self.forks.as_done([self._work_on(items[g[0]]) for g in groups]):
-            first = groups[place][0]
-            item: Candidate | Work = items[first]
-            found: Failure | ForkAnswer | None = answer
-            if isinstance(item, Candidate):
-                found = self._noted(keys[first], item, answer)
-            yield from ((number, found) for number in groups[place])
-
-    def _work_on(self, item: Candidate | Work) -> Work:
-        return self._work(item) if isinstance(item, Candidate) else item
+        alike: dict[str, list[int]] = {}
+        for number, item in enumerate(items):
+            key = digest(item) + label if isinstance(item, Candidate) else f"work {number}"
+            if key in self._known:
+                yield number, self._known[key]
+            else:
+                alike.setdefault(key, []).append(number)
+        if time.monotonic() > self.deadline:
+            yield from ((number, None) for numbers in alike.values() for number in numbers)
+            return
+        groups = [(key, numbers, items[numbers[0]]) for key, numbers in alike.items()]
+        works = [self._work(i) if isinstance(i, Candidate) else i for _, _, i in groups]
+        for place, answer in self.forks.as_done(works):
+            key, numbers, item = groups[place]
+            found = self._noted(key, item, answer) if isinstance(item, Candidate) else answer
+            yield from ((number, found) for number in numbers)
 
     def _noted(self, key: str, candidate: Candidate, answer: ForkAnswer) -> Failure | None:
         """The failure of a candidate, remembered unless the tool itself made a mistake."""
@@ -315,6 +287,11 @@ class Oracle:
         self._known[key] = found
         if self.recordings is not None:
             SCOPE.emit(CandidateJudged(candidate=key, failure=encode(found)))
+
+
+def _failure_in(answer: Failure | ForkAnswer | None) -> Failure | None:
+    assert not isinstance(answer, ForkAnswer)
+    return answer
 
 
 @dataclass(frozen=True)

@@ -14,13 +14,13 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from inductoscope.inside.search.axes import replaced
 from inductoscope.inside.search.candidate import Candidate, compiled_plainly
 from inductoscope.inside.search.forks import Forks
 from inductoscope.inside.search.oracle import compiled, compiling, run_compiled
@@ -85,8 +85,7 @@ class SanitizerFinding:
     access: str = ""
     place: str = ""
     kernel: str = ""
-    # The line of the generated source.
-    source: str = ""
+    source: str = ""  # the line of the generated source
 
     @property
     def text(self) -> str:
@@ -143,17 +142,8 @@ def _store(candidate: Candidate, folder: Path) -> None:
         run_compiled(candidate, compiled(candidate))
 
 
-@contextlib.contextmanager
-def _storing(folder: Path) -> Iterator[None]:
+def _storing(folder: Path) -> contextlib.AbstractContextManager[None]:
     from torch._inductor.codecache import PyCodeCache
-
-    original = PyCodeCache.__dict__["load_by_key_path"]
-
-    def load(cls: Any, key: str, path: str, *args: Any, **kwargs: Any) -> Any:
-        module = original.__func__(cls, key, path, *args, **kwargs)
-        if hasattr(module, "call"):
-            module.call = storing_call(module.call, path, kwargs.get("attrs") or {})
-        return module
 
     def storing_call(call: Any, path: str, constants: dict[str, Any]) -> Any:
         def stored(arguments: list[Any]) -> Any:
@@ -168,11 +158,16 @@ def _storing(folder: Path) -> Iterator[None]:
 
         return stored
 
-    PyCodeCache.load_by_key_path = classmethod(load)
-    try:
-        yield
-    finally:
-        PyCodeCache.load_by_key_path = original
+    def make(original: Any) -> Any:
+        def load(cls: Any, key: str, path: str, *args: Any, **kwargs: Any) -> Any:
+            module = original.__func__(cls, key, path, *args, **kwargs)
+            if hasattr(module, "call"):
+                module.call = storing_call(module.call, path, kwargs.get("attrs") or {})
+            return module
+
+        return classmethod(load)
+
+    return replaced(PyCodeCache, "load_by_key_path", make)
 
 
 def _plain(value: Any) -> Any:

@@ -343,7 +343,7 @@ def first_wrong_own_kernel(
     own = {node.name for node in candidate.operations}
 
     def in_candidate(nodes: Iterable[Node]) -> tuple[str, ...]:
-        return tuple(sorted(own & _names_in_first_graph(nodes)))
+        return tuple(sorted(own & _names_in_earlier_graphs(nodes, first=True)))
 
     def keep(divergence: KernelDivergence) -> None:
         # At once: what buffers held is forgotten afterwards.
@@ -365,31 +365,19 @@ def first_wrong_own_kernel(
 # --- where nodes come from ------------------------------------------------------------------------
 
 
-def _names_in_earlier_graphs(nodes: Iterable[Any]) -> set[str]:
-    """Names of nodes in earlier graphs that these nodes come from."""
+def _names_in_earlier_graphs(nodes: Iterable[Node], *, first: bool = False) -> set[str]:
+    """Names of nodes in earlier graphs that these come from; `first`, in Dynamo's own graph."""
     nodes = list(nodes)
-    sources = [source for node in nodes for source in (node, *_sources(node))]
-    return {str(getattr(each, "name", "")) for each in sources} | _named_by_dynamo(nodes)
-
-
-def _names_in_first_graph(nodes: Iterable[Any]) -> set[str]:
-    """Names of the nodes of Dynamo's own graph that these nodes come from."""
-    nodes = list(nodes)
-    sources = [source for node in nodes for source in _sources(node)]
-    first = [each for each in sources if not getattr(each, "from_node", None)]
-    return {str(getattr(each, "name", "")) for each in first} | _named_by_dynamo(nodes)
-
-
-def _sources(node: Any) -> list[Any]:
-    """The nodes of all earlier graphs that a node was made from."""
-    found = list(node.meta.get("from_node") or ())
-    for source in found:
-        found.extend(getattr(source, "from_node", None) or ())
-    return found
-
-
-def _named_by_dynamo(nodes: Iterable[Any]) -> set[str]:
-    return {str(source) for node in nodes for source, _ in node.meta.get("source_fn_stack") or ()}
+    sources: list[Any] = [each for node in nodes for each in node.meta.get("from_node") or ()]
+    for source in sources:  # Which grows.
+        sources.extend(getattr(source, "from_node", None) or ())
+    if first:
+        sources = [each for each in sources if not getattr(each, "from_node", None)]
+    else:
+        sources += nodes
+    stacks = [node.meta.get("source_fn_stack") or () for node in nodes]
+    of_dynamo = {str(source) for stack in stacks for source, _ in stack}
+    return {str(getattr(each, "name", "")) for each in sources} | of_dynamo
 
 
 def aten_operations(candidate: Candidate) -> list[str]:
