@@ -135,18 +135,32 @@ def glance(seconds: float, before: Callable[[], None]) -> Replacement:
     return replacement
 
 
-def stage(name: str, *, after: After | None = None) -> Replacement:
-    """A replacement that marks a stage: its seconds, and the exceptions that leave it."""
+def stage(
+    name: str,
+    *,
+    before: Before | None = None,
+    after: After | None = None,
+    failed: Failed | None = None,
+    of_graph: bool = False,
+) -> Replacement:
+    """A replacement that marks a stage: its seconds, and the exceptions that leave it.
+
+    `before` is called inside of the stage, `after` when it is over. `of_graph`: a stage of the
+    graph that Inductor is compiling.
+    """
 
     def enter(args: Arguments, kwargs: Keywords) -> Any:
-        return enter_stage(name)
+        frame = enter_graph_stage(name) if of_graph else enter_stage(name)
+        if before is not None:
+            SCOPE.guard(before, args, kwargs)
+        return frame
 
     def leave(frame: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
         leave_stage(frame)
         if after is not None:
             after(frame, result, args, kwargs)
 
-    return watch(before=enter, after=leave, failed=fail_stage)
+    return watch(before=enter, after=leave, failed=failed or fail_stage)
 
 
 def enter_stage(name: str, *, detail: str = "", graph: str = "") -> StageFrame:
@@ -200,6 +214,12 @@ def fail_stage(frame: Any, error: BaseException) -> None:
     leave_stage(frame, failed=True)
     if not SCOPE.stages:
         record_error(error, compile_id, SCOPE.failure_of(error))
+
+
+def fail_part(token: Any, error: BaseException) -> None:
+    """End a part of a stage that an exception leaves; the token of the hook begins with it."""
+    SCOPE.note_failure(error, token[0])
+    SCOPE.leave(token[0], failed=True)
 
 
 def enter_graph_stage(name: str) -> StageFrame:

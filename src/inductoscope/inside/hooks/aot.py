@@ -11,9 +11,8 @@ from inductoscope.inside.observe import (
     Arguments,
     Keywords,
     current_compile_id,
-    enter_stage,
-    fail_stage,
-    leave_stage,
+    fail_part,
+    stage,
     watch,
 )
 from inductoscope.inside.scope import SCOPE
@@ -21,8 +20,6 @@ from inductoscope.recording.events import Decomposed, GraphState
 from inductoscope.torch_facts import private_names as hooked
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.torch_names import Hook, Replacement, Wrap
-
-_GRAPH_COMPILE = "torch._functorch._aot_autograd.graph_compile"
 
 
 class _Trace(threading.local):
@@ -35,36 +32,29 @@ class _Trace(threading.local):
 _trace = _Trace()
 
 
-def _trace_start(args: Arguments, kwargs: Keywords) -> Any:
+def _trace_start(args: Arguments, kwargs: Keywords) -> None:
     _trace.applied.clear()
-    return enter_stage(stages.AOT)
 
 
-def _traced(stage: str) -> Replacement:
+def _traced(graph: str) -> Replacement:
     """Watches a function that traces the user's graph; its first result is the new graph."""
 
     def after(frame: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
-        leave_stage(frame)
-        module = result[0] if isinstance(result, tuple) else result
-        _emit_graph(stage, module)
+        _emit_graph(graph, result[0] if isinstance(result, tuple) else result)
         if _trace.applied:
             counts = dict(_trace.applied)
             SCOPE.emit(Decomposed(compile=current_compile_id(), counts=counts))
 
-    return watch(before=_trace_start, after=after, failed=fail_stage)
+    return stage(stages.AOT, before=_trace_start, after=after)
 
 
-def _handed_over(stage: str) -> Replacement:
+def _handed_over(graph: str) -> Replacement:
     """Watches a function that is given a graph to compile as its first argument."""
-
-    def before(args: Arguments, kwargs: Keywords) -> None:
-        _emit_graph(stage, args[0])
-
-    return watch(before=before)
+    return watch(before=lambda args, kwargs: _emit_graph(graph, args[0]))
 
 
-def _emit_graph(stage: str, module: Any) -> None:
-    SCOPE.emit(GraphState(stage=stage, compile=current_compile_id(), payload=store_graph(module)))
+def _emit_graph(name: str, module: Any) -> None:
+    SCOPE.emit(GraphState(stage=name, compile=current_compile_id(), payload=store_graph(module)))
 
 
 GRAPHS = Hook(
@@ -92,18 +82,13 @@ def _decomposed(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> N
         _trace.applied[operation] += 1
 
 
-def _decomposition_failed(token: Any, error: BaseException) -> None:
-    SCOPE.note_failure(error, token[0])
-    SCOPE.leave(token[0], failed=True)
-
-
 DECOMPOSITIONS = Hook(
     stage=stages.AOT,
     records="decompositions applied",
     wraps=(
         Wrap(
             hooked.MAYBE_HANDLE_DECOMP,
-            watch(before=_decomposition_start, after=_decomposed, failed=_decomposition_failed),
+            watch(before=_decomposition_start, after=_decomposed, failed=fail_part),
         ),
     ),
 )

@@ -33,9 +33,6 @@ from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.log_lines import PATTERNS
 from inductoscope.torch_facts.torch_names import Hook, Wrap
 
-_SELECT = "torch._inductor.select_algorithm"
-_HEURISTICS = "torch._inductor.runtime.triton_heuristics"
-
 
 def _selection_start(args: Arguments, kwargs: Keywords) -> Any:
     name, choices = str(args[1]), args[2]
@@ -116,27 +113,32 @@ def _precompile_start(args: Arguments, kwargs: Keywords) -> Any:
 
 
 def _precompile_end(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
-    name, started = token
-    SCOPE.emit(ChoiceEnd(choice=name, seconds=round(time.perf_counter() - started, 6)))
+    _precompiled(token)
 
 
 def _precompile_failed(token: Any, error: BaseException) -> None:
+    _precompiled(token, error=_text_of(error))
+
+
+def _precompiled(token: Any, *, error: str = "") -> None:
     name, started = token
-    SCOPE.emit(
-        ChoiceEnd(
-            choice=name,
-            seconds=round(time.perf_counter() - started, 6),
-            error=f"{type(error).__name__}: {error}"[:2000],
-        )
-    )
+    seconds = round(time.perf_counter() - started, 6)
+    SCOPE.emit(ChoiceEnd(choice=name, seconds=seconds, error=error))
 
 
-_precompiled = watch(before=_precompile_start, after=_precompile_end, failed=_precompile_failed)
+def _text_of(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"[:2000]
+
 
 PRECOMPILES = Hook(
     stage=stages.AUTOTUNE,
     records="compiles of single choices",
-    wraps=(Wrap(hooked.PRECOMPILE, _precompiled),),
+    wraps=(
+        Wrap(
+            hooked.PRECOMPILE,
+            watch(before=_precompile_start, after=_precompile_end, failed=_precompile_failed),
+        ),
+    ),
 )
 
 
@@ -189,8 +191,7 @@ def _benchmark_end(token: Any, result: Any, args: Arguments, kwargs: Keywords) -
 
 
 def _benchmark_failed(token: Any, error: BaseException) -> None:
-    text = f"{type(error).__name__}: {error}"[:2000]
-    SCOPE.emit(BenchmarkEnd(choice=_name_of(token[0]), text=token[1], error=text))
+    SCOPE.emit(BenchmarkEnd(choice=_name_of(token[0]), text=token[1], error=_text_of(error)))
 
 
 BENCHMARKS = Hook(

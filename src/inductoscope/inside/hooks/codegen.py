@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from inductoscope.inside.hooks.inductor import written_wrappers
@@ -11,10 +11,7 @@ from inductoscope.inside.hooks.scheduler import origin_names
 from inductoscope.inside.observe import (
     Arguments,
     Keywords,
-    enter_graph_stage,
-    enter_stage,
     fail_stage,
-    leave_stage,
     stage,
     watch,
 )
@@ -30,9 +27,6 @@ from inductoscope.recording.events import (
 from inductoscope.torch_facts import private_names as hooked
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.torch_names import Hook, Replacement, Wrap
-
-_SCHEDULER = "torch._inductor.scheduler"
-_WRAPPER = "torch._inductor.codegen.wrapper"
 
 
 def _defined(language: str) -> Replacement:
@@ -129,26 +123,22 @@ EXTERN_KERNELS = Hook(
 # --- buffers --------------------------------------------------------------------------------------
 
 
-def _reused(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
-    _, old, new = args[:3]
-    _emit_reuse(old.get_name(), new.get_name(), "memory")
+def _reused(how: str, name_of: Callable[[Any], str]) -> Replacement:
+    """Watches a method that is given the old buffer and the new one."""
 
+    def after(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
+        old, new = map(name_of, args[1:3])
+        SCOPE.emit(Reuse(graph=SCOPE.graph, old=old, new=new, how=how))
 
-def _written_in_place(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
-    _, old, new = args[:3]
-    _emit_reuse(str(old), str(new), "in place")
-
-
-def _emit_reuse(old: str, new: str, how: str) -> None:
-    SCOPE.emit(Reuse(graph=SCOPE.graph, old=old, new=new, how=how))
+    return watch(after=after)
 
 
 BUFFER_REUSE = Hook(
     stage=stages.CODEGEN,
     records="buffers that take over the memory of others",
     wraps=(
-        Wrap(hooked.MAKE_BUFFER_REUSE, watch(after=_reused)),
-        Wrap(hooked.MAKE_INPLACE, watch(after=_written_in_place)),
+        Wrap(hooked.MAKE_BUFFER_REUSE, _reused("memory", lambda buffer: str(buffer.get_name()))),
+        Wrap(hooked.MAKE_INPLACE, _reused("in place", str)),
     ),
 )
 
@@ -156,23 +146,17 @@ BUFFER_REUSE = Hook(
 # --- the wrapper ----------------------------------------------------------------------------------
 
 
-def _loading(args: Arguments, kwargs: Keywords) -> Any:
+def _loading(args: Arguments, kwargs: Keywords) -> None:
     """Before the wrapper is loaded: loading compiles the kernels, and may fail or hang."""
-    frame = enter_stage(stages.WRAPPER)
-    SCOPE.guard(_emit_wrapper, args[0], args[1].value)
-    return frame
+    _emit_wrapper(args[0], args[1].value)
 
 
-def _compiling_ahead(args: Arguments, kwargs: Keywords) -> Any:
+def _compiling_ahead(args: Arguments, kwargs: Keywords) -> None:
     """Ahead of time the wrapper is C++, and is compiled together with the kernels."""
-    frame = enter_stage(stages.CPP_COMPILE)
-    lowered, code = args[1], args[2] if len(args) > 2 else kwargs["wrapper_code"]
-    SCOPE.guard(_emit_wrapper, lowered, code)
-    return frame
+    _emit_wrapper(args[1], args[2] if len(args) > 2 else kwargs["wrapper_code"])
 
 
 def _compiled_ahead(frame: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
-    leave_stage(frame)
     files = result if isinstance(result, (list, tuple)) else [result]
     path = next((str(file) for file in files if str(file).endswith((".so", ".cpp"))), "")
     SCOPE.emit(WrapperLoaded(graph=SCOPE.graph, path=path))
@@ -194,7 +178,6 @@ def _emit_wrapper(lowered: Any, code: str) -> None:
 
 
 def _loaded(frame: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
-    leave_stage(frame)
     SCOPE.emit(WrapperLoaded(graph=SCOPE.graph, path=getattr(result, "__file__", "") or ""))
 
 
@@ -208,12 +191,7 @@ def _scheduler_codegen_failed(frame: Any, error: BaseException) -> None:
     fail_stage(frame, error)
 
 
-def _codegen_start(args: Arguments, kwargs: Keywords) -> Any:
-    return enter_graph_stage(stages.CODEGEN)
-
-
 def _codegen_end(frame: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
-    leave_stage(frame)
     forget_writing()
 
 
@@ -223,12 +201,17 @@ WRAPPER = Hook(
     wraps=(
         Wrap(
             hooked.SCHEDULER_CODEGEN,
-            watch(before=_codegen_start, after=_codegen_end, failed=_scheduler_codegen_failed),
+            stage(
+                stages.CODEGEN,
+                after=_codegen_end,
+                failed=_scheduler_codegen_failed,
+                of_graph=True,
+            ),
         ),
         Wrap(hooked.PYTHON_WRAPPER_CODEGEN_GENERATE, stage(stages.CODEGEN)),
         Wrap(
             hooked.COMPILE_TO_MODULE_LINES,
-            watch(before=_loading, after=_loaded, failed=fail_stage),
+            stage(stages.WRAPPER, before=_loading, after=_loaded),
         ),
     ),
 )
@@ -239,7 +222,7 @@ AHEAD_OF_TIME = Hook(
     wraps=(
         Wrap(
             hooked.AOT_CODE_COMPILER_COMPILE,
-            watch(before=_compiling_ahead, after=_compiled_ahead, failed=fail_stage),
+            stage(stages.CPP_COMPILE, before=_compiling_ahead, after=_compiled_ahead),
         ),
     ),
 )

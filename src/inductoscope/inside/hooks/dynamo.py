@@ -16,12 +16,10 @@ from inductoscope.inside.observe import (
     Keywords,
     current_compile_id,
     enter_stage,
-    fail_stage,
     glance,
     leave_stage,
     record_error,
     stage,
-    stage_done,
     watch,
 )
 from inductoscope.inside.program_settings import (
@@ -51,7 +49,6 @@ from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.frames import is_users
 from inductoscope.torch_facts.torch_names import Hook, TorchName, Wrap
 
-_CONVERT = "torch._dynamo.convert_frame"
 _RESUMED = re.compile(r"torch_dynamo_resume_in_(\w+)_at_(\d+)")
 
 _MOST_CALLERS = 12
@@ -81,32 +78,24 @@ def _frame_start(args: Arguments, kwargs: Keywords) -> Any:
 
 
 def _frame_end(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
-    frame, compile_id = token
-    guarded = getattr(result, "guarded_code", None)
-    leave_stage(frame)
-    SCOPE.emit(
-        CompileEnd(
-            compile=compile_id,
-            seconds=round(frame.seconds, 6),
-            outcome="compiled" if guarded is not None else "skipped",
-            reason=_text(getattr(result, "skip_reason", None)),
-        )
-    )
+    outcome = "skipped" if getattr(result, "guarded_code", None) is None else "compiled"
+    leave_stage(token[0])
+    _emit_end(token, outcome, reason=_text(getattr(result, "skip_reason", None)))
 
 
 def _frame_failed(token: Any, error: BaseException) -> None:
     frame, compile_id = token
     SCOPE.note_failure(error, frame)
     leave_stage(frame, failed=True)
-    SCOPE.emit(
-        CompileEnd(
-            compile=compile_id,
-            seconds=round(frame.seconds, 6),
-            outcome="raised",
-        )
-    )
+    _emit_end(token, "raised")
     record_error(error, compile_id, SCOPE.failure_of(error))
     _raised.compile_id = compile_id
+
+
+def _emit_end(token: Any, outcome: str, *, reason: str = "") -> None:
+    frame, compile_id = token
+    seconds = round(frame.seconds, 6)
+    SCOPE.emit(CompileEnd(compile=compile_id, seconds=seconds, outcome=outcome, reason=reason))
 
 
 def _text(value: object) -> str:
@@ -133,27 +122,15 @@ COMPILES = Hook(
 # --- graphs ---------------------------------------------------------------------------------------
 
 
-def _graph_captured(args: Arguments, kwargs: Keywords) -> Any:
-    frame = enter_stage(stages.AOT)
-    SCOPE.guard(_emit_graph, args[1] if len(args) > 1 else kwargs["gm"])
-    return frame
-
-
-def _emit_graph(module: Any) -> None:
-    SCOPE.emit(
-        GraphState(stage=stages.DYNAMO, compile=current_compile_id(), payload=store_graph(module))
-    )
+def _graph_captured(args: Arguments, kwargs: Keywords) -> None:
+    payload = store_graph(args[1] if len(args) > 1 else kwargs["gm"])
+    SCOPE.emit(GraphState(stage=stages.DYNAMO, compile=current_compile_id(), payload=payload))
 
 
 GRAPHS = Hook(
     stage=stages.DYNAMO,
     records="the graph that Dynamo took from each frame",
-    wraps=(
-        Wrap(
-            hooked.CALL_USER_COMPILER,
-            watch(before=_graph_captured, after=stage_done, failed=fail_stage),
-        ),
-    ),
+    wraps=(Wrap(hooked.CALL_USER_COMPILER, stage(stages.AOT, before=_graph_captured)),),
 )
 
 

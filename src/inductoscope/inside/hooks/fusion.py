@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from inductoscope.inside.observe import Arguments, Keywords, watch
+from inductoscope.inside.observe import Arguments, Keywords, fail_part, watch
 from inductoscope.inside.scope import BROKEN, SCOPE
 from inductoscope.recording.events import Fusion, FusionPair, FusionRound
 from inductoscope.torch_facts import private_names as hooked
@@ -19,9 +19,6 @@ from inductoscope.torch_facts.torch_names import (
     TorchName,
     Wrap,
 )
-
-_SCHEDULER = "torch._inductor.scheduler"
-
 
 # torch runs eleven rounds at most. A loop that never ends must not fill the disk: from here on
 # pairs are no longer recorded, and rounds only when their number doubles.
@@ -90,6 +87,7 @@ def _round_end(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> No
     _ledger.trying = False
     if _ledger.round > _MOST_ROUNDS and _ledger.round & (_ledger.round - 1):
         return
+    found = SCOPE.guard(_settings, result) if _ledger.round == 1 else {}
     SCOPE.emit(
         FusionRound(
             graph=SCOPE.graph,
@@ -97,14 +95,9 @@ def _round_end(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> No
             before=count,
             after=len(result),
             seconds=round(time.perf_counter() - started, 6),
-            settings=_first_settings(result) if _ledger.round == 1 else {},
+            settings={} if found is BROKEN else found,
         )
     )
-
-
-def _first_settings(nodes: Any) -> dict[str, Any]:
-    found = SCOPE.guard(_settings, nodes)
-    return {} if found is BROKEN else found
 
 
 def _settings(nodes: Any) -> dict[str, Any]:
@@ -135,18 +128,13 @@ def _found_candidates(token: Any, result: Any, args: Arguments, kwargs: Keywords
     _ledger.trying = True
 
 
-def _round_failed(token: Any, error: BaseException) -> None:
-    SCOPE.note_failure(error, token[0])
-    SCOPE.leave(token[0], failed=True)
-
-
 ROUNDS = Hook(
     stage="fusion",
     records="fusion rounds",
     wraps=(
         Wrap(
             hooked.FUSE_NODES_ONCE,
-            watch(before=_round_start, after=_round_end, failed=_round_failed),
+            watch(before=_round_start, after=_round_end, failed=fail_part),
         ),
         Wrap(hooked.GET_POSSIBLE_FUSIONS, watch(after=_found_candidates)),
     ),

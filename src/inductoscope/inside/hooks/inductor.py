@@ -27,8 +27,6 @@ from inductoscope.torch_facts import private_names as hooked
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.torch_names import Hook, Wrap
 
-_COMPILE_FX = "torch._inductor.compile_fx"
-
 # A wrapper says in its first line which graph it was made from.
 _PHASE_IN_WRAPPER = re.compile(r"^# AOT ID: \['\d+_(forward|backward|inference)'\]", re.MULTILINE)
 

@@ -11,9 +11,8 @@ from inductoscope.inside.observe import (
     Arguments,
     Keywords,
     current_compile_id,
-    enter_graph_stage,
     fail_stage,
-    stage_done,
+    stage,
     watch,
 )
 from inductoscope.inside.scope import SCOPE
@@ -22,28 +21,17 @@ from inductoscope.torch_facts import private_names as hooked
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.torch_names import Hook, Wrap
 
-_GRAPH = "torch._inductor.graph"
-
 # Boxes that only hold something: what they hold is what the node became.
 _BOXES = ("TensorBox", "StorageBox")
 
 
-def _run_start(args: Arguments, kwargs: Keywords) -> Any:
-    frame = enter_graph_stage(stages.LOWERING)
-    if frame.graph:  # A graph inside another has not been recorded by the passes.
-        SCOPE.guard(_emit_inner_graph, args[0].module)
-    return frame
-
-
-def _emit_inner_graph(module: Any) -> None:
-    SCOPE.emit(
-        GraphState(
-            stage="post-grad",
-            compile=current_compile_id(),
-            graph=SCOPE.graph,
-            payload=store_graph(module),
+def _run_start(args: Arguments, kwargs: Keywords) -> None:
+    """A graph inside another has not been recorded by the passes."""
+    if SCOPE.stages[-1].graph:
+        payload, compile_id = store_graph(args[0].module), current_compile_id()
+        SCOPE.emit(
+            GraphState(stage="post-grad", compile=compile_id, graph=SCOPE.graph, payload=payload)
         )
-    )
 
 
 def _node_start(args: Arguments, kwargs: Keywords) -> Any:
@@ -143,10 +131,7 @@ NODES = Hook(
     stage=stages.LOWERING,
     records="the IR that each FX node became",
     wraps=(
-        Wrap(
-            hooked.GRAPH_LOWERING_RUN,
-            watch(before=_run_start, after=stage_done, failed=fail_stage),
-        ),
+        Wrap(hooked.GRAPH_LOWERING_RUN, stage(stages.LOWERING, before=_run_start, of_graph=True)),
         Wrap(hooked.RUN_NODE, watch(before=_node_start, after=_node_end, failed=_node_failed)),
     ),
     reads=(hooked.INNER_FN_STR,),

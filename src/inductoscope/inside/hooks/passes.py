@@ -28,9 +28,6 @@ from inductoscope.torch_facts import private_names as hooked
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.torch_names import Hook, Replacement, Wrap
 
-_COMPILE_FX = "torch._inductor.compile_fx"
-_OBSERVER = "torch.fx.passes.graph_transform_observer"
-
 BETWEEN = "(between named passes)"
 
 _SUBSYSTEMS = {

@@ -11,9 +11,7 @@ from inductoscope.inside.hooks.kernel_lines import lines_by_owner
 from inductoscope.inside.observe import (
     Arguments,
     Keywords,
-    enter_graph_stage,
-    fail_stage,
-    stage_done,
+    stage,
     watch,
 )
 from inductoscope.inside.scope import BROKEN, SCOPE
@@ -21,10 +19,6 @@ from inductoscope.recording.events import NodesScheduled
 from inductoscope.torch_facts import private_names as hooked
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.torch_names import Hook, Replacement, Wrap
-
-
-def _scheduling(args: Arguments, kwargs: Keywords) -> Any:
-    return enter_graph_stage(stages.SCHEDULER)
 
 
 def _listed(when: str) -> Replacement:
@@ -197,7 +191,7 @@ NODES = Hook(
     stage=stages.SCHEDULER,
     records="scheduler nodes, buffers and loop bodies, before and after fusion",
     wraps=(
-        Wrap(hooked.SCHEDULER_INIT, watch(before=_scheduling, after=stage_done, failed=fail_stage)),
+        Wrap(hooked.SCHEDULER_INIT, stage(stages.SCHEDULER, of_graph=True)),
         Wrap(hooked.LOG_IR_PRE_FUSION, _listed("before")),
         Wrap(hooked.LOG_IR_POST_FUSION, _listed("after")),
     ),
