@@ -44,7 +44,7 @@ EXAMPLES = [
 
 @pytest.mark.parametrize(("name", "change", "device"), EXAMPLES, ids=[e[0] for e in EXAMPLES])
 def test_each_rule_has_a_configuration_that_it_fits(name: str, change: dict, device: dict) -> None:
-    found = {cause.name: cause for cause in causes({**PLAIN, **change}, **device)}
+    found = {cause.rule.name: cause for cause in causes({**PLAIN, **change}, **device)}
     assert name in found
     assert found[name].evidence
 
@@ -56,7 +56,7 @@ def test_every_rule_has_an_example() -> None:
 def test_a_very_long_kernel_is_told_by_its_source() -> None:
     long = Suspect(PLAIN, source="x = 1\n" * 1000)
     (cause,) = likely_causes([long], [Suspect({**PLAIN, "BLOCK_K": 16})])
-    assert cause.name == "long-body"
+    assert cause.rule.name == "long-body"
 
 
 def test_an_ordinary_configuration_has_no_likely_cause() -> None:
@@ -71,10 +71,10 @@ def test_what_finished_ones_have_too_is_no_cause() -> None:
 def test_the_cause_that_looks_at_what_separates_comes_first() -> None:
     stuck = {**PLAIN, "num_warps": 8, "num_stages": 6}
     finished = {**PLAIN, "num_stages": 6}
-    assert causes(stuck, finished, **CUDA)[0].name == "many-warps"
+    assert causes(stuck, finished, **CUDA)[0].rule.name == "many-warps"
 
 
 def test_rules_of_one_vendor_do_not_speak_of_another() -> None:
     stuck = {**PLAIN, "BLOCK_M": 256, "BLOCK_N": 256, "BLOCK_K": 128}
-    names = {cause.name for cause in causes(stuck, **HIP)}
+    names = {cause.rule.name for cause in causes(stuck, **HIP)}
     assert not any(name.startswith(("nvidia", "intel")) for name in names)

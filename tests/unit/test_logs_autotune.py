@@ -243,8 +243,8 @@ def test_single_messages_can_be_taken_too() -> None:
         "Waiting on futures",
         f"Precompiling benchmark choice {caller('a4')} took 0.50s",
     ):
-        assert fold.take(text, origin)
-    assert not fold.take("something else", origin)
+        fold.take(text, origin)
+    fold.take("something else", origin)
     (group,) = fold.groups
     assert group.stage is GroupState.AWAITED
     assert [state.seconds for state in group.finished] == [0.5]

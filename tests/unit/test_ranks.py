@@ -27,7 +27,6 @@ from inductoscope.analysis.ranks.decisions import (
 from inductoscope.analysis.ranks.report import (
     RankReport,
     find_stragglers,
-    is_deadly,
     report_on,
 )
 from inductoscope.torch_facts.printed_graphs import (
@@ -117,7 +116,7 @@ def test_a_harmless_difference_does_not_hide_a_later_one_that_ranks_wait_for() -
     logs = ranks(4, other=dict.fromkeys(range(3), (*before, SENDS)))
     logs[3] = RankLog(3, (*USUAL[:3], shorter, SWAPPED[-1]))
     result = report(logs)
-    assert [is_deadly(odd) for odd in result.comparison.odd] == [False, True]
+    assert [odd.is_deadly for odd in result.comparison.odd] == [False, True]
     assert result.is_problem
 
 
@@ -203,7 +202,7 @@ def test_calls_outrank_graphs() -> None:
     agreeing = replace(logs[2], decisions=(*SWAPPED, *same))
     assert not report([*logs[:2], agreeing]).is_problem
     clashing = replace(logs[2], decisions=(*SWAPPED, *called("barrier", "allreduce")))
-    deadly = [o.kind for o in report([*logs[:2], clashing]).comparison.odd if is_deadly(o)]
+    deadly = [o.kind for o in report([*logs[:2], clashing]).comparison.odd if o.is_deadly]
     assert deadly == ["collectives", "collective"]
 
 

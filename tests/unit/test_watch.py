@@ -273,7 +273,7 @@ def test_what_is_stuck_is_ended_even_if_it_is_stopped(sleeper: subprocess.Popen[
 def test_nothing_is_ended_where_nothing_may_be() -> None:
     ended = end_stuck(StallDiagnosis("lowering", "", "", "proven", (), ""))
     assert ended.pids == ()
-    assert "the program itself" in ended.text
+    assert "the program itself" in ended.problem
 
 
 # --- stacks ---------------------------------------------------------------------------------------

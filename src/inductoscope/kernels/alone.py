@@ -71,9 +71,8 @@ class Attempt:
     seconds: float
     stages: tuple[TritonStage, ...]
     message: str = ""
-    waits_for: WaitingProcess | None = (
-        None  # the child process that it waited for when its time was up
-    )
+    # The child process that it waited for when its time was up.
+    waits_for: WaitingProcess | None = None
     itself: WaitingProcess | None = None
     resources: Resources = field(default_factory=Resources)
     triton: str = ""
@@ -119,15 +118,18 @@ def check_triton(plan: Plan) -> None:
 
 
 @dataclass(frozen=True)
-class TrialRequest:
-    """How to try one plan."""
+class KernelRequest:
+    """The user's request."""
 
-    limits: ChildLimits
+    target: str | None = None
+    settings: Mapping[str, Scalar] = field(default_factory=dict)
+    all_configs: bool = False
+    limits: ChildLimits = field(default_factory=ChildLimits)
     times: int = 1
     output: Path | None = None  # where to keep what the stages made
 
 
-def try_alone(plan: Plan, request: TrialRequest, say: Callable[[str], None]) -> KernelTrial:
+def try_alone(plan: Plan, request: KernelRequest, say: Callable[[str], None]) -> KernelTrial:
     """Compile as often as asked, each time in a new process with an empty cache."""
     check_triton(plan)
     attempts = []
@@ -211,11 +213,12 @@ def _judged(plan: Plan, ended: ChildResult, folder: Path) -> Attempt:
         resources = _resources(plan, compiled["shared"], ended.output, folder)
         return replace(attempt, outcome="compiles", resources=resources)
     if ended.exit_code is None:
-        group = waiting_processes(ended.observed) if ended.observed is not None else []
+        observed = ended.observed
+        group = [_described(one, observed) for one in observed.tree.processes] if observed else []
         return replace(
             attempt,
             outcome="does not end",
-            waits_for=blocking_child(group),
+            waits_for=_blocking_child(group),
             itself=group[0] if group else None,
         )
     message = ended.problem
@@ -309,8 +312,8 @@ def _configs_from(kernel: KernelFile, answer: ChildEvent) -> list[Config]:
 
 def _ordered(config: Mapping[str, Any], first: tuple[str, ...]) -> dict[str, Any]:
     """Block sizes before warps and stages; what is left at nothing is left out."""
-    names = [*(n for n in first if n in config), *(n for n in config if n not in first)]
-    return {name: config[name] for name in names if config[name] is not None}
+    names = dict.fromkeys((*first, *config))
+    return {name: config[name] for name in names if config.get(name) is not None}
 
 
 def module_text(kernel: KernelFile) -> str:
@@ -347,17 +350,8 @@ class WaitingProcess:
     resident_mib: int
 
     @property
-    def is_spinning(self) -> bool:
-        return self.busy >= _SPINNING
-
-    @property
     def state(self) -> str:
-        return "spinning" if self.is_spinning else "sleeping"
-
-
-def waiting_processes(observed: Observation) -> list[WaitingProcess]:
-    """The processes of a compile's group, its leader first."""
-    return [_described(process, observed) for process in observed.tree.processes]
+        return "spinning" if self.busy >= _SPINNING else "sleeping"
 
 
 def _described(process: ProcessSample, observed: Observation) -> WaitingProcess:
@@ -366,13 +360,13 @@ def _described(process: ProcessSample, observed: Observation) -> WaitingProcess:
         pid=process.pid,
         parent=process.parent,
         words=process.command,
-        tool=tool_name(process.command),
+        tool=_tool_name(process.command),
         busy=did.cpu if did is not None else 0.0,
         resident_mib=process.memory >> 20,
     )
 
 
-def blocking_child(group: list[WaitingProcess]) -> WaitingProcess | None:
+def _blocking_child(group: list[WaitingProcess]) -> WaitingProcess | None:
     """The program that the leader waits for: the child it started, as busy as all below it."""
     for process in group[1:]:
         # A fork that has become nothing else is the guard of bounded.py.
@@ -382,7 +376,7 @@ def blocking_child(group: list[WaitingProcess]) -> WaitingProcess | None:
     return None
 
 
-def tool_name(words: tuple[str, ...]) -> str:
+def _tool_name(words: tuple[str, ...]) -> str:
     """The tool that a command line runs; a stand-in that a setting names counts as the tool."""
     stand_ins = {os.environ[name] for name in _PTXAS_SETTINGS if os.environ.get(name)}
     for word in words[:3]:
@@ -392,18 +386,6 @@ def tool_name(words: tuple[str, ...]) -> str:
 
 
 # --- The whole of `inductoscope kernel`: read, configure, write the script, compile alone ---------
-
-
-@dataclass(frozen=True)
-class KernelRequest:
-    """The user's request."""
-
-    target: str | None = None
-    settings: Mapping[str, Scalar] = field(default_factory=dict)
-    all_configs: bool = False
-    limits: ChildLimits = field(default_factory=ChildLimits)
-    times: int = 1
-    output: Path | None = None
 
 
 def choose_target(kernel: KernelFile, asked: str | None) -> Target:
@@ -461,10 +443,10 @@ def try_plans(
     plans: list[Plan], request: KernelRequest, say: Callable[[str], None]
 ) -> list[KernelTrial]:
     """Compile each plan alone; with several, each keeps its files in its own folder."""
-    trials = []
-    for number, plan in enumerate(plans):
-        output = request.output
-        if output is not None and len(plans) > 1:
-            output = output / f"{number}"
-        trials.append(try_alone(plan, TrialRequest(request.limits, request.times, output), say))
-    return trials
+    output = request.output
+    if output is None or len(plans) < 2:
+        return [try_alone(plan, request, say) for plan in plans]
+    return [
+        try_alone(plan, replace(request, output=output / f"{number}"), say)
+        for number, plan in enumerate(plans)
+    ]

@@ -5,16 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from inductoscope.analysis.ranks.comparing import RankSide
+from inductoscope.analysis.ranks.comparing import RankDifference, RankSide
 from inductoscope.analysis.ranks.decisions import Weight
 from inductoscope.analysis.ranks.reading import lines_of_file
-from inductoscope.analysis.ranks.report import (
-    RankPlace,
-    RankReport,
-    is_deadly,
-    is_deadly_split,
-    report_on,
-)
+from inductoscope.analysis.ranks.report import RankPlace, RankReport, report_on
 from inductoscope.preflight.rank_files import (
     MessageFault,
     RankFiles,
@@ -85,9 +79,7 @@ class Preflight:
     @property
     def differs(self) -> bool:
         """Whether ranks compute or call something else than others."""
-        comparison = self.report.comparison
-        weights = [one.weight for one in comparison.odd] + [one.weight for one in comparison.splits]
-        return any(weight is not Weight.COST for weight in weights)
+        return any(one.weight is not Weight.COST for one in self.report.comparison.differences)
 
     @property
     def has_nothing_to_compare(self) -> bool:
@@ -146,21 +138,14 @@ def _place(run: RankRun) -> RankPlace:
 
 
 def _predictions(report: RankReport) -> list[Prediction]:
-    found = [
-        _prediction(report, odd.kind, odd.key, (odd.majority, odd.odd))
-        for odd in report.comparison.odd
-        if is_deadly(odd)
-    ]
-    found += [
-        _prediction(report, split.kind, split.key, split.sides)
-        for split in report.comparison.splits
-        if is_deadly_split(split)
-    ]
+    deadly = (one for one in report.comparison.differences if one.is_deadly)
+    found = [_prediction(report, one) for one in deadly]
     # What the program called tells more than what one of its graphs has.
     return sorted(found, key=lambda one: not one.was_called)
 
 
-def _prediction(report: RankReport, kind: str, key: str, sides: tuple[RankSide, ...]) -> Prediction:
+def _prediction(report: RankReport, difference: RankDifference) -> Prediction:
+    kind, key, sides = difference.kind, difference.key, difference.sides
     called = kind == "collective"
     names = {side.decision.value.split(" ")[0] if side.decision else "" for side in sides}
     is_same_call = called and len(names) == 1

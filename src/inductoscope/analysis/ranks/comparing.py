@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import combinations
 from typing import NamedTuple
 
@@ -154,40 +154,51 @@ class RankSide:
 
 
 @dataclass(frozen=True)
-class OddRanks:
-    """Ranks that leave the majority with the same decision."""
+class RankDifference:
+    """A decision in which ranks differ."""
 
     kind: str
     key: str
-    odd: RankSide
-    majority: RankSide
+    # The largest side first: the majority, where there is one.
+    sides: tuple[RankSide, ...]
+    # Why it is not proven that two of the sides wait for each other forever; empty if it is.
+    unproven: str
+
+    @property
+    def weight(self) -> Weight:
+        return KINDS[self.kind].weight
+
+    @property
+    def is_deadly(self) -> bool:
+        """Whether ranks that belong to one process group call different collectives."""
+        return self.weight in DEADLY and not self.unproven
+
+
+@dataclass(frozen=True)
+class OddRanks(RankDifference):
+    """Ranks that leave the majority with the same decision."""
+
     # Decisions after this one in which these ranks differ as well, by kind.
     later: tuple[tuple[str, int], ...] = ()
     # Most ranks have not decided it so far, and took no later decision either.
     others_may_follow: bool = False
-    # Why it is not proven that they wait for the majority forever; empty if it is.
-    unproven: str = ""
 
     @property
-    def weight(self) -> Weight:
-        """Severity of the difference."""
-        return KINDS[self.kind].weight
+    def majority(self) -> RankSide:
+        return self.sides[0]
+
+    @property
+    def odd(self) -> RankSide:
+        return self.sides[1]
+
+    @property
+    def is_deadly(self) -> bool:
+        return super().is_deadly and not self.others_may_follow
 
 
 @dataclass(frozen=True)
-class RankSplit:
+class RankSplit(RankDifference):
     """A decision in which no value has a majority."""
-
-    kind: str
-    key: str
-    sides: tuple[RankSide, ...]
-    # As of OddRanks, about any two sides.
-    unproven: str = ""
-
-    @property
-    def weight(self) -> Weight:
-        """Severity of the difference."""
-        return KINDS[self.kind].weight
 
     @property
     def is_by_rank(self) -> bool:
@@ -215,6 +226,10 @@ class RankComparison:
     odd: tuple[OddRanks, ...] = ()
     splits: tuple[RankSplit, ...] = ()
     behind: tuple[BehindRanks, ...] = ()
+
+    @property
+    def differences(self) -> tuple[RankDifference, ...]:
+        return (*self.odd, *self.splits)
 
 
 @dataclass
@@ -249,8 +264,9 @@ def compare_ranks(
     positions = [p for p in _positions(logs, order) if p.voters > 1 and p.key[0] not in ignored]
     waits = RankWaits(logs)
     calls = [position for position in positions if position.key[0] == "collective"]
+    # Two ranks that differ in a call will wait for each other.
     waits.graphs_tell = not (ends_tell and waits.all_ended) or any(
-        _is_clash(position, waits) for position in calls
+        len(call.values) > 1 and not _why_unproven(call, call.values, waits) for call in calls
     )
     return RankComparison(
         ranks=len(logs),
@@ -310,11 +326,6 @@ def _take_absence(position: _Position, log: RankLog, is_last: bool, hits: set[st
         position.values[""].append(log.rank)
 
 
-def _is_clash(position: _Position, waits: RankWaits) -> bool:
-    """Whether two ranks that differ here will wait for each other."""
-    return len(position.values) > 1 and not _why_unproven(position, position.values, waits)
-
-
 def _why_unproven(position: _Position, values: Collection[str], waits: RankWaits) -> str:
     """Why it is not proven that ranks with two of these values will wait; empty if it is."""
     if KINDS[position.key[0]].weight not in DEADLY:
@@ -351,12 +362,22 @@ def _odd(positions: list[_Position], waits: RankWaits) -> Iterator[OddRanks]:
     for (rank, _), place in first.items():
         together[place].append(rank)
     for (number, value), ranks in sorted(together.items(), key=lambda item: item[0][0]):
-        grave = KINDS[positions[number].key[0]].weight, not unproven[number, value]
+        position, why_not = positions[number], unproven[number, value]
+        grave = KINDS[position.key[0]].weight, not why_not
         follows: Counter[str] = Counter()
         for rank in ranks:
             follows |= later[rank, grave]
-        odd = _odd_ranks(positions[number], value, ranks)
-        yield replace(odd, later=tuple(sorted(follows.items())), unproven=unproven[number, value])
+        majority = position.majority()
+        assert majority is not None
+        most = position.side(majority)
+        odd = RankSide(tuple(sorted(ranks)), position.taken.get(value))
+        yield OddRanks(
+            *position.key,
+            sides=(most, odd),
+            unproven=why_not,
+            later=tuple(sorted(follows.items())),
+            others_may_follow=not majority and set(most.ranks) <= set(position.behind),
+        )
 
 
 def _causes(weight: Weight, proven: bool) -> Iterator[_Grave]:
@@ -368,18 +389,8 @@ def _causes(weight: Weight, proven: bool) -> Iterator[_Grave]:
         yield Weight.PROGRAM, True
 
 
-def _odd_ranks(position: _Position, value: str, ranks: list[int]) -> OddRanks:
-    majority = position.majority()
-    assert majority is not None
-    odd, most = RankSide(tuple(sorted(ranks)), position.taken.get(value)), position.side(majority)
-    may_follow = not majority and set(most.ranks) <= set(position.behind)
-    return OddRanks(*position.key, odd, most, others_may_follow=may_follow)
-
-
 def _minority(position: _Position) -> Iterator[tuple[int, str]]:
     """The ranks that have another value than the majority, and are not merely behind."""
-    if len(position.values) < 2:
-        return
     majority = position.majority()
     if majority is None:
         return

@@ -186,22 +186,18 @@ class StageClock:
         name, time, phase = _NAME.search(payload), _TIME.search(payload), _PHASE.search(payload)
         if name is None or time is None or phase is None:
             return
-        begin_or_end = self.begin if phase[1] == "B" else self.end
-        begin_or_end(compile_id, name[1], float(time[1]) / 1e6)
+        phases, seconds = self._open.setdefault(compile_id, []), float(time[1]) / 1e6
+        if phase[1] == "B":
+            phases.append(_OpenPhase(name[1], seconds))
+        else:
+            self._end(phases, name[1], seconds)
 
-    def begin(self, compile_id: str, name: str, time: float) -> None:
-        """A phase begins."""
-        self._open.setdefault(compile_id, []).append(_OpenPhase(name, time))
-
-    def end(self, compile_id: str, name: str, time: float) -> None:
+    def _end(self, phases: list[_OpenPhase], name: str, time: float) -> None:
         """A phase ends, and with it what was left open inside it."""
-        phases = self._open.get(compile_id, [])
-        names = [phase.name for phase in phases]
-        if name not in names:
+        if all(phase.name != name for phase in phases):
             return  # It began before the log does.
-        place = len(names) - 1 - names[::-1].index(name)
-        phase = phases[place]
-        del phases[place:]
+        while (phase := phases.pop()).name != name:
+            pass
         took = max(0.0, time - phase.began)
         stage = stages.WAITING if _WAITS.match(name) else stage_of_phase(name)
         self._seconds[stage] += max(0.0, took - phase.inside)
@@ -213,13 +209,13 @@ class StageClock:
         self._seconds[stage] += seconds
 
 
+@dataclass
 class _OpenPhase:
     """A phase that has begun, and the seconds of what ended inside it."""
 
-    def __init__(self, name: str, began: float) -> None:
-        self.name = name
-        self.began = began
-        self.inside = 0.0
+    name: str
+    began: float
+    inside: float = 0.0
 
 
 # --- Reduces what one rank compiled to its decisions and the seconds of its stages ----------------
@@ -362,10 +358,6 @@ class DecisionFold:
             key = self._key(compile_id, "schedule")
             self._add_text("collectives", key, compile_id, lines, shown)
 
-    def take_event(self, compile_id: str, _head: str, payload: str) -> None:
-        """A phase begins or ends."""
-        self.clock.take_event(compile_id, payload)
-
     # --- graphs and caches ------------------------------------------------------------------------
 
     def _take_graph(self, name: str, compile_id: str, payload: str) -> None:
@@ -444,5 +436,5 @@ _READERS: dict[str, _Reader] = {
     "dynamo_cpp_guards_str": DecisionFold.take_guards,
     "inductor_output_code": DecisionFold.take_code,
     _SCHEDULE: DecisionFold.take_schedule,
-    "chromium_event": DecisionFold.take_event,
+    "chromium_event": lambda fold, id_, _head, payload: fold.clock.take_event(id_, payload),
 }

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+import itertools
 import re
 import zlib
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass, field
 from lzma import LZMAError
 from typing import IO
 
@@ -16,13 +18,11 @@ from inductoscope.analysis.ranks.decisions import (
     Decision,
     DecisionFold,
     RankLog,
-    RankProgress,
     reads_artifact,
 )
 from inductoscope.analysis.ranks.report import rank_of_label, rank_of_path
 from inductoscope.hangs.logs.log_files import STDIN, Log, open_log
 from inductoscope.torch_facts import stages
-from inductoscope.torch_facts.guard_reasons import read_guard
 from inductoscope.torch_facts.log_text import (
     HEADER,
     LONGEST,
@@ -30,14 +30,7 @@ from inductoscope.torch_facts.log_text import (
     decode,
     label_of,
 )
-from inductoscope.torch_facts.printed_graphs import (
-    collective_lines,
-    collectives_in,
-    digest,
-    orders_in_groups,
-)
 from inductoscope.torch_facts.torch_trace import RECORD, written_by
-from inductoscope.wording import count_of
 
 _COMPILE = r"\[(?P<compile>!?[\d/]*\d+/\d+)(?:_\d+)?\]"
 _TRACING = re.compile(
@@ -52,12 +45,11 @@ _ROW = re.compile(
 )
 
 
-class TextDecisions:
-    """Takes the lines of one rank in turn."""
+class TextDecisions(DecisionFold):
+    """Takes lines of text, which tell fewer decisions than records do."""
 
     def __init__(self) -> None:
-        self._decisions: dict[tuple[str, str], Decision] = {}
-        self._turns: Counter[str] = Counter()
+        super().__init__()
         self._operation = ""
         # Lines of graphs, by compile, as far as collectives need them.
         self._graphs: dict[str, list[str]] = {}
@@ -67,88 +59,44 @@ class TextDecisions:
         """In the order in which they were taken."""
         for compile_id in list(self._graphs):
             self._close_graph(compile_id)
-        return tuple(self._decisions.values())
+        return super().decisions
 
-    @property
-    def progress(self) -> RankProgress:
-        """Text does not tell for sure whether a compile is under way."""
-        return RankProgress.AT_REST
-
-    def take(self, text: str, *, in_torch: bool) -> None:
+    def take_line(self, text: str, *, in_torch: bool) -> None:
         """Take what follows the header of a line, or a line without one."""
         if not in_torch:
             self._take_printed(text)
             return
-        for pattern, reader in _READERS:
-            found = pattern.match(text)
-            if found:
-                reader(self, found)
-                return
-
-    def take_tracing(self, found: re.Match[str]) -> None:
-        """Dynamo begins with a frame."""
-        file = found["file"].replace("\\", "/").rpartition("/")[2]
-        shown = f"{found['name']} {file}:{found['line']}"
-        self._add(Decision("compile", found["compile"], shown, shown, found["compile"]))
-
-    def take_failed(self, found: re.Match[str]) -> None:
-        """A guard failed."""
-        compile_id = found["compile"]
-        if ("guard", compile_id) not in self._decisions:
-            shown = read_guard(found["reason"]).condition
-            self._add(Decision("guard", compile_id, shown, shown, compile_id))
-
-    def take_cache(self, found: re.Match[str]) -> None:
-        """The cache was asked."""
-        key = self._key(f"{found['compile']} FX graph cache")
-        state = found["state"].lower()
-        self._add(Decision("cache", key, state, state, found["compile"]))
-
-    def take_graph(self, found: re.Match[str]) -> None:
-        """A line of a graph that is printed."""
-        compile_id, line = found["compile"], found["line"]
-        if "class " in line and "torch.nn.Module" in line:
-            self._close_graph(compile_id)
-        self._graphs.setdefault(compile_id, []).append(line)
+        if found := _TRACING.match(text):
+            file = found["file"].replace("\\", "/").rpartition("/")[2]
+            self.begin(found["compile"], f"{found['name']} {file}:{found['line']}")
+        elif found := _FAILED.match(text):
+            # Only the first guard that failed.
+            if ("guard", found["compile"]) not in self._decisions:
+                self.take_guard(found["compile"], "", found["reason"])
+        elif found := _CACHE.match(text):
+            self._take_cache(f"fx_graph_cache_{found['state'].lower()}", found["compile"], "")
+        elif found := _GRAPH.match(text):
+            if "class " in found["line"] and "torch.nn.Module" in found["line"]:
+                self._close_graph(found["compile"])
+            self._graphs.setdefault(found["compile"], []).append(found["line"])
 
     def _close_graph(self, compile_id: str) -> None:
         lines = self._graphs.pop(compile_id, [])
-        if not any("def forward" in line for line in lines):
-            return
-        found = collectives_in("\n".join(lines))
-        orders = orders_in_groups(found)
-        key = self._key(f"{compile_id} post-grad graph")
-        shown = count_of(len(found), "collective")
-        made = Decision("collectives", key, digest(collective_lines(found)), shown, compile_id)
-        self._add(made._replace(groups=tuple(orders), orders=tuple(orders.values())))
+        if any("def forward" in line for line in lines):
+            key = self._key(compile_id, "post-grad graph")
+            self._take_collectives(key, compile_id, "\n".join(lines))
 
     def _take_printed(self, text: str) -> None:
         """Autotuning prints a table without a header; its first row is the winner."""
         table = _TABLE.match(text)
         if table:
-            self._operation = self._key(f"autotuning of {table['operation']}")
+            self._operation = self._key("autotuning of", table["operation"])
             return
         row = _ROW.match(text) if self._operation else None
         if row:
             shown = f"{row['choice']} {row['how']}".strip()
             self._add(Decision(stages.AUTOTUNE, self._operation, shown, shown))
             self._operation = ""
-
-    def _key(self, name: str) -> str:
-        turn = self._turns[name]
-        self._turns[name] += 1
-        return f"{name} {turn + 1}" if turn else name
-
-    def _add(self, decision: Decision) -> None:
-        self._decisions[decision.kind, decision.key] = decision
-
-
-_READERS = (
-    (_TRACING, TextDecisions.take_tracing),
-    (_FAILED, TextDecisions.take_failed),
-    (_CACHE, TextDecisions.take_cache),
-    (_GRAPH, TextDecisions.take_graph),
-)
 
 
 # --- Reads one log and reduces it to the decisions of the ranks that wrote it ---------------------
@@ -176,14 +124,14 @@ def compared_lines(log: Log, rank: int, key: _Key) -> list[str]:
     """The lines of which a decision of a rank is the digest; empty if it has none."""
     reader = _LogReader(keeps_lines=True)
     reader.read(log)
-    found = reader.of_rank(rank, log)
+    found = dict(reader.ranks(log)).get(rank)
     return found.trace.lines.get(key, []) if found else []
 
 
 def _rank_logs(reader: _LogReader, log: Log) -> Iterator[RankLog]:
     for rank, written in reader.ranks(log):
         form = "trace" if written.trace.decisions else "text"
-        source: DecisionFold | TextDecisions = written.trace if form == "trace" else written.text
+        source = written.trace if form == "trace" else written.text
         decisions = source.decisions
         clock = written.trace.clock
         if decisions or clock.stage_seconds or written.lines:
@@ -228,13 +176,7 @@ class _LogReader:
             if rank is not None:
                 yield rank, self._alone
             return
-        for rank, written in self._written.items():
-            if rank is not None:
-                yield rank, written
-
-    def of_rank(self, rank: int, log: Log) -> _WrittenByRank | None:
-        """Output of this rank; None if the log has none."""
-        return dict(self.ranks(log)).get(rank)
+        yield from ((rank, one) for rank, one in self._written.items() if rank is not None)
 
     def read(self, log: Log) -> None:
         """Read all parts; what cannot be read is left out, and the reader of logs says so."""
@@ -247,8 +189,8 @@ class _LogReader:
                 self._read(file)
 
     def _read(self, file: IO[bytes]) -> None:
-        record: _RecordBuilder | None = None
-        for line in _lines(file):
+        record: _OpenRecord | None = None
+        for line in itertools.chain(_lines(file), [b""]):
             if line[:1] == _TAB:
                 if record is not None:
                     record.add(line)
@@ -256,10 +198,8 @@ class _LogReader:
             if record is not None:
                 self._take_record(record)
             record = _begun(line)
-            if record is None:
+            if record is None and line:
                 self._take_line(line)
-        if record is not None:
-            self._take_record(record)
 
     def _of(self, rank: int | None, time: str) -> _WrittenByRank:
         if rank is not None:
@@ -271,9 +211,11 @@ class _LogReader:
         written.lines += 1
         return written
 
-    def _take_record(self, record: _RecordBuilder) -> None:
+    def _take_record(self, record: _OpenRecord) -> None:
         written = self._of(record.rank, record.time)
-        written.trace.take(record.name, record.compile_id, record.head, record.payload)
+        written.trace.take(
+            record.name, record.compile_id, record.head, decode(bytes(record.payload))
+        )
 
     def _take_line(self, line: bytes) -> None:
         header = HEADER.search(line, 0, _HEADER_REACH)
@@ -284,34 +226,27 @@ class _LogReader:
         time = header[2].decode() if header else ""
         text = decode(line[header.end() :] if header else line).strip()
         written = self._of(rank, time)
-        written.text.take(text, in_torch=header is not None)
+        written.text.take_line(text, in_torch=header is not None)
 
 
-class _RecordBuilder:
+@dataclass
+class _OpenRecord:
     """A record that is being read."""
 
-    def __init__(self, name: str, rank: int | None, compile_id: str, time: str, head: str) -> None:
-        self.name = name
-        self.rank = rank
-        self.compile_id = compile_id
-        self.time = time
-        self.head = head
-        self._payload: list[bytes] = []
-        self._size = 0
+    name: str
+    rank: int | None
+    compile_id: str
+    time: str
+    head: str
+    payload: bytearray = field(default_factory=bytearray)
 
     def add(self, line: bytes) -> None:
-        """Add a line of the payload."""
-        if self._size < _MOST_PAYLOAD:
-            self._payload.append(line[1:])
-            self._size += len(line)
-
-    @property
-    def payload(self) -> str:
-        """The payload, without the tabs."""
-        return decode(b"".join(self._payload))
+        """Add a line of the payload, without its tab."""
+        if len(self.payload) < _MOST_PAYLOAD:
+            self.payload += line[1:]
 
 
-def _begun(line: bytes) -> _RecordBuilder | None:
+def _begun(line: bytes) -> _OpenRecord | None:
     """The record that begins on this line; None if it is none that tells a decision."""
     head = RECORD.search(line, 0, _HEADER_REACH + 200)
     if head is None or head[6] not in RECORDS:
@@ -325,7 +260,7 @@ def _begun(line: bytes) -> _RecordBuilder | None:
     json = line[head.end() :]
     digest = json.rfind(b', "has_payload"')
     rank, compile_id = written_by(json[: digest if digest > 0 else len(json)][-400:])
-    return _RecordBuilder(
+    return _OpenRecord(
         name=name,
         rank=rank_of_label(rank),
         compile_id=compile_id or "",

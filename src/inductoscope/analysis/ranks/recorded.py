@@ -10,18 +10,8 @@ from pathlib import Path
 
 from inductoscope.analysis.ranks.decisions import DecisionFold, RankLog, RankProgress
 from inductoscope.analysis.ranks.report import RankPlace, RankReport, report_on
-from inductoscope.model.entities import (
-    Compile,
-    Process,
-    Recording,
-    UncaughtException,
-)
-from inductoscope.model.fx import (
-    FxGraph,
-    FxNode,
-    describe_value,
-    read_graph,
-)
+from inductoscope.model.entities import Compile, Process, Recording, UncaughtException
+from inductoscope.model.fx import FxNode, describe_value, read_graph
 from inductoscope.torch_facts import stages
 
 # The records of a trace that hold the same.
@@ -58,29 +48,24 @@ def _ranks_of(recording: Recording) -> RankReport | None:
         return None
     texts = _texts(recording)
 
-    def lines_of(log: RankLog, key: tuple[str, str]) -> list[str]:
+    def fold_of(process: Process, *, keeps_lines: bool = False) -> DecisionFold:
         fold = DecisionFold()
-        fold.keeps_lines = True
-        _take_all(fold, by_process[processes[log.rank].stream], recording, texts)
-        return fold.lines.get(key, [])
+        fold.keeps_lines = keeps_lines
+        for compile_ in by_process[process.stream]:
+            _take(fold, compile_, recording, texts)
+        return fold
+
+    def lines_of(log: RankLog, key: tuple[str, str]) -> list[str]:
+        return fold_of(processes[log.rank], keeps_lines=True).lines.get(key, [])
 
     logs = [
-        _rank_log(rank, process, by_process[process.stream], recording, texts)
-        for rank, process in sorted(processes.items())
+        _rank_log(rank, process, fold_of(process)) for rank, process in sorted(processes.items())
     ]
     places = list(_places(processes))
     return report_on(logs, places, lines_of)
 
 
-def _rank_log(
-    rank: int,
-    process: Process,
-    compiles: list[Compile],
-    recording: Recording,
-    texts: _Texts,
-) -> RankLog:
-    fold = DecisionFold()
-    _take_all(fold, compiles, recording, texts)
+def _rank_log(rank: int, process: Process, fold: DecisionFold) -> RankLog:
     progress = RankProgress.AT_REST
     if process.ended and not _fatal(process):
         progress = RankProgress.ENDED
@@ -94,13 +79,6 @@ def _rank_log(
         form="recording",
         files=(process.stream,),
     )
-
-
-def _take_all(
-    fold: DecisionFold, compiles: list[Compile], recording: Recording, texts: _Texts
-) -> None:
-    for compile_ in compiles:
-        _take(fold, compile_, recording, texts)
 
 
 def _take(fold: DecisionFold, compile_: Compile, recording: Recording, texts: _Texts) -> None:
@@ -150,17 +128,12 @@ def _texts(recording: Recording) -> _Texts:
     @lru_cache(maxsize=_MOST_TEXTS)
     def text(digest: str) -> str:
         graph = read_graph(recording, digest)
-        return "\n".join(_printed(graph)) if graph is not None else ""
+        return "\n".join(map(_printed, graph.nodes)) if graph is not None else ""
 
     return text
 
 
-def _printed(graph: FxGraph) -> Iterator[str]:
-    for node in graph.nodes:
-        yield _printed_node(node)
-
-
-def _printed_node(node: FxNode) -> str:
+def _printed(node: FxNode) -> str:
     kind = describe_value(node.value).replace('"', "'")
     if node.op == "placeholder":
         return f'{node.name}: "{kind}"'

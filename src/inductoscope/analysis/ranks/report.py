@@ -6,15 +6,11 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from statistics import median
 
-from inductoscope.analysis.ranks.comparing import (
-    OddRanks,
-    RankComparison,
-    RankSplit,
-    compare_ranks,
-)
-from inductoscope.analysis.ranks.decisions import DEADLY, RankLog, Weight
+from inductoscope.analysis.ranks.comparing import RankComparison, compare_ranks
+from inductoscope.analysis.ranks.decisions import RankLog, Weight
 from inductoscope.torch_facts.stages import COMPILER_ORDER, NO_STAGE
 from inductoscope.wording import count_of
 
@@ -214,18 +210,7 @@ class RankReport:
     @property
     def is_problem(self) -> bool:
         """Whether ranks wait for each other, or will: they call different collectives."""
-        sides = [is_deadly(one) for one in self.comparison.odd]
-        return any(sides) or any(is_deadly_split(one) for one in self.comparison.splits)
-
-
-def is_deadly(odd: OddRanks) -> bool:
-    """Whether ranks that belong to one process group call different collectives."""
-    return odd.weight in DEADLY and not odd.others_may_follow and not odd.unproven
-
-
-def is_deadly_split(split: RankSplit) -> bool:
-    """The same where no majority exists."""
-    return split.weight in DEADLY and not split.unproven
+        return any(one.is_deadly for one in self.comparison.differences)
 
 
 def report_on(
@@ -295,28 +280,22 @@ def _one_log_each(logs: Sequence[RankLog]) -> tuple[list[RankLog], list[str]]:
 def _first_lines(
     comparison: RankComparison, logs: dict[int, RankLog], lines_of: LinesOf
 ) -> dict[tuple[str, str], FirstLine]:
-    pairs = [((o.kind, o.key), o.odd, o.majority) for o in comparison.odd]
-    pairs += [((s.kind, s.key), s.sides[1], s.sides[0]) for s in comparison.splits]
     found = {}
-    for key, one, other in pairs[:_MOST_LINES_READ]:
-        if one.decision is None or other.decision is None:
-            continue
-        odd, majority = (lines_of(logs[side.ranks[0]], key) for side in (one, other))
-        line = first_difference(odd, majority)
-        if line is not None:
-            found[key] = line
+    for one in comparison.differences[:_MOST_LINES_READ]:
+        key, sides = (one.kind, one.key), one.sides[:2]
+        if all(side.decision is not None for side in sides):
+            majority, odd = (lines_of(logs[side.ranks[0]], key) for side in sides)
+            line = first_difference(odd, majority)
+            if line is not None:
+                found[key] = line
     return found
 
 
 def first_difference(odd: Sequence[str], majority: Sequence[str]) -> FirstLine | None:
     """The first line that differs; None if there is none, or nothing to compare."""
-    if not odd and not majority:
-        return None
-    for number in range(max(len(odd), len(majority))):
-        here = odd[number] if number < len(odd) else ""
-        there = majority[number] if number < len(majority) else ""
+    for number, (here, there) in enumerate(zip_longest(odd, majority, fillvalue=""), 1):
         if here != there:
-            return FirstLine(number + 1, *_cut(here.strip(), there.strip()))
+            return FirstLine(number, *_cut(here.strip(), there.strip()))
     return None
 
 
@@ -337,10 +316,10 @@ def _part(line: str, begin: int) -> str:
 def headline(report: RankReport) -> str:
     """The most important thing, in one sentence."""
     count = len(report.ranks)
-    deadly = next((odd for odd in report.comparison.odd if is_deadly(odd)), None)
+    deadly = next((odd for odd in report.comparison.odd if odd.is_deadly), None)
     if deadly is not None:
         return f"{ranks_text(deadly.odd.ranks)} of {count}: other collectives than the others"
-    if any(is_deadly_split(split) for split in report.comparison.splits):
+    if report.is_problem:
         return f"{count} ranks call different collectives; none has a majority"
     stuck = [place.rank for place in report.stuck]
     if stuck:

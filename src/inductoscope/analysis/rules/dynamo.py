@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from inductoscope.analysis.ranks.comparing import OddRanks, RankSide, RankSplit
+from inductoscope.analysis.ranks.comparing import RankDifference, RankSide
 from inductoscope.analysis.ranks.decisions import KINDS, Weight
 from inductoscope.analysis.ranks.recorded import ranks_of
-from inductoscope.analysis.ranks.report import RankReport, is_deadly, is_deadly_split, ranks_text
+from inductoscope.analysis.ranks.report import RankReport, ranks_text
 from inductoscope.analysis.rules.finding import Finding
 from inductoscope.model.entities import Compile, Recording
 from inductoscope.torch_facts import stages
@@ -305,20 +305,15 @@ def ranks_differ(recording: Recording) -> Iterator[Finding]:
             ranks = ranks_text(odd.odd.ranks)
             title = f"{ranks[0].upper()}{ranks[1:]} left the others at {odd.key}"
             title += f": {KINDS[odd.kind].words}"
-            yield _divided(report, odd, (odd.odd, odd.majority), title, deadly=is_deadly(odd))
+            yield _divided(report, odd, (odd.odd, odd.majority), title)
     for split in report.comparison.splits:
         if split.weight is not Weight.COST and not split.is_by_rank:
             title = f"Ranks are divided over {KINDS[split.kind].words} at {split.key}"
-            yield _divided(report, split, split.sides[:2], title, deadly=is_deadly_split(split))
+            yield _divided(report, split, split.sides[:2], title)
 
 
 def _divided(
-    report: RankReport,
-    difference: OddRanks | RankSplit,
-    sides: Sequence[RankSide],
-    title: str,
-    *,
-    deadly: bool,
+    report: RankReport, difference: RankDifference, sides: Sequence[RankSide], title: str
 ) -> Finding:
     evidence = [f"{ranks_text(side.ranks)}: {side.text}" for side in sides]
     line = report.first_lines.get((difference.kind, difference.key))
@@ -327,12 +322,12 @@ def _divided(
         evidence.append(f"instead of: {line.there or '(nothing)'}")
     return Finding(
         title=title,
-        is_problem=deadly,
+        is_problem=difference.is_deadly,
         confidence="likely",
         evidence=tuple(evidence),
         advice="Make the branch that leads there the same on all ranks. Before the next job: "
         "inductoscope preflight --world N SCRIPT."
-        if deadly
+        if difference.is_deadly
         else "Nothing to do if these ranks are to do different work, as stages of a pipeline do.",
         compile=difference.key.partition(" ")[0],
     )

@@ -50,9 +50,11 @@ def command(
     Exit code: 0 it makes progress, 1 it is stuck, 2 not a running Python process,
     3 no permission to read it.
     """
-    from inductoscope.hangs.watch.attaching import attach, end_attached
+    from dataclasses import replace
+
+    from inductoscope.hangs.watch.attaching import attach, end_stuck
     from inductoscope.views.report.terminal import Printer, write_json
-    from inductoscope.views.report.watch import attached_view, print_attached
+    from inductoscope.views.report.watch import print_attached
 
     try:
         attached = attach(pid, seconds=seconds, native=native, say=_say)
@@ -60,8 +62,8 @@ def command(
         click.echo("inductoscope: interrupted; the process was not changed", err=True)
         context.exit(130)
     if kill_stuck and not attached.moves:
-        attached = end_attached(attached)
-    view = attached_view(attached)
+        attached = replace(attached, ended=end_stuck(attached.stall.judgement))
+    view = attached.as_data()
     if json_path is not None:
         write_json(view, json_path)
     if json_path != "-":

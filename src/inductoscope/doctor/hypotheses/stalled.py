@@ -30,7 +30,6 @@ from inductoscope.hangs.choices.suspects import KernelFiles, StuckChoices
 from inductoscope.kernels.alone import (
     KernelRequest,
     KernelTrial,
-    TrialRequest,
     make_plans,
     try_alone,
 )
@@ -198,7 +197,7 @@ def _compile_alone(
         if folder is not None:
             (folder / "repro.py").write_text(script_text(plan), "utf-8")
         output = folder / "kernel" if folder is not None else None
-        request = TrialRequest(limits, 1, output)
+        request = KernelRequest(limits=limits, output=output)
         # In parallel: a kernel that hangs usually waits.
         with ThreadPoolExecutor(times) as beside:
             tried = [beside.submit(try_alone, plan, request, _say_nothing) for _ in range(times)]
@@ -363,7 +362,8 @@ def _add_evidence(result: Verdict, known: Analysis) -> None:
         text = f"waiting for a thread, so unknown: {count_of(len(known.choices.waiting), 'choice')}"
         result.add(text, "not started")
     for cause in known.causes[:3]:
-        result.add(f"a likely cause: {cause.title} ({cause.evidence}). {cause.reason}", "a rule")
+        text = f"{cause.rule.title} ({cause.evidence}). {cause.rule.reason}"
+        result.add(f"a likely cause: {text}", "a rule")
 
 
 def _values(choice: Choice, names: Sequence[str]) -> str:

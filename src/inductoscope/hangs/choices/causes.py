@@ -38,10 +38,7 @@ class Rule:
 class Cause:
     """A rule that fits, how well, and what it saw."""
 
-    name: str
-    title: str
-    reason: str
-    advice: str
+    rule: Rule
     evidence: str
     fit: float
     stuck: int
@@ -76,18 +73,7 @@ def _judge(
     fit = share + (0.5 if names & set(rule.looks_at) else 0.0)
     if fit < _LEAST_FIT:
         return None
-    return Cause(
-        rule.name,
-        rule.title,
-        rule.reason,
-        rule.advice,
-        seen[0],
-        round(fit, 2),
-        len(seen),
-        len(stuck),
-        others,
-        len(finished),
-    )
+    return Cause(rule, seen[0], round(fit, 2), len(seen), len(stuck), others, len(finished))
 
 
 def _evidence(rule: Rule, suspect: Suspect) -> str:

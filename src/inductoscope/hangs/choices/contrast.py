@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Literal, TypeGuard
 
@@ -289,13 +289,9 @@ def _cost(parts: Sequence[Part]) -> float:
 def _counted(
     parts: tuple[Part, ...], stuck: Sequence[Configuration], finished: Sequence[Configuration]
 ) -> ChoiceCondition:
-    empty = ChoiceCondition(parts, 0, len(stuck), 0, len(finished))
-    return ChoiceCondition(
-        parts,
-        sum(map(empty.holds, stuck)),
-        len(stuck),
-        sum(map(empty.holds, finished)),
-        len(finished),
+    found = ChoiceCondition(parts, 0, len(stuck), 0, len(finished))
+    return replace(
+        found, stuck=sum(map(found.holds, stuck)), finished=sum(map(found.holds, finished))
     )
 
 
@@ -306,25 +302,16 @@ def _with_decision(condition: ChoiceCondition, all_: Sequence[ChoiceCondition]) 
         return condition
     apart = next((part for part in other.parts if part not in condition.parts), other.parts[0])
     text = f"a choice with {condition.text} and {apart.negation}: stuck if this is the cause"
-    return ChoiceCondition(
-        condition.parts,
-        condition.stuck,
-        condition.of_stuck,
-        condition.finished,
-        condition.of_finished,
-        text,
-    )
+    return replace(condition, decided_by=text)
 
 
 def _closest(
     stuck: Sequence[Configuration], finished: Sequence[Configuration]
 ) -> list[ChoiceCondition]:
     """Where nothing separates: the one value that comes closest, if it comes close."""
-    seen: dict[Part, None] = {}
-    for configuration in stuck:
-        for name, value in configuration.items():
-            seen[Part(Quantity((name,)), "==", value)] = None
-    counted = [_counted((part,), stuck, finished) for part in seen]
+    values = dict.fromkeys(item for configuration in stuck for item in configuration.items())
+    parts = (Part(Quantity((name,)), "==", value) for name, value in values)
+    counted = [_counted((part,), stuck, finished) for part in parts]
     best = max(counted, key=_accuracy, default=None)
     return [best] if best is not None and _accuracy(best) >= _LEAST_ACCURACY else []
 

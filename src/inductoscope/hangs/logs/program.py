@@ -139,12 +139,10 @@ class Group:
     @property
     def unnamed(self) -> int:
         """At least so many are missing whose names the log does not hold (its level is INFO)."""
-        seen = len(self.choices)
-        if self.stage is not GroupState.AWAITED or self.announced is None:
+        is_awaited = self.stage is GroupState.AWAITED
+        if not is_awaited or self.announced is None or self.submitted_seen or self.cut:
             return 0
-        if self.submitted_seen or self.cut:
-            return 0
-        return max(0, self.announced - seen)
+        return max(0, self.announced - len(self.choices))
 
     @property
     def is_illegible(self) -> bool:
@@ -184,36 +182,31 @@ class AutotuneFold:
         found = [*self._over, *self._open]
         return sorted(found, key=lambda group: group.origin.line)
 
-    def take(self, text: str, origin: Origin) -> bool:
-        """Take one message; False if it says nothing about autotuning."""
+    def take(self, text: str, origin: Origin) -> None:
+        """Take one message."""
         pattern = recognise(text)
-        if pattern is None:
-            if FAILED_CHOICE in text:
-                self._failed(text, origin)
-                return True
-            return False
-        return self.take_line(pattern.head, text, origin)
+        if pattern is not None:
+            self.take_line(pattern.head, text, origin)
+        elif FAILED_CHOICE in text:
+            self._failed(text, origin)
 
-    def take_line(self, head: str, text: str, origin: Origin) -> bool:
+    def take_line(self, head: str, text: str, origin: Origin) -> None:
         """Take a message whose pattern is known."""
         if head == FAILED_CHOICE:
             self._failed(text, origin)
-            return True
+            return
         pattern = pattern_of(head)
-        if pattern is None or pattern.meaning is None:
-            return False
-        handler = _HANDLERS.get(pattern.meaning)
-        if handler is None:
-            return False
+        handler = _HANDLERS.get(pattern.meaning) if pattern and pattern.meaning else None
+        if pattern is None or handler is None:
+            return
         match = pattern.expression.match(text)
         values = match.groups() if match else (text[len(head) :],)
         if pattern.meaning in _NAMES_A_CHOICE:
             choice = self._named(values[0].removeprefix(" "), origin)
             if choice is None:
-                return True
+                return
             values = (choice, *values[1:])
         handler(self, values, origin)
-        return True
 
     def _named(self, text: str, origin: Origin) -> str | None:
         """The choice that a line names; for a cut line, the only one that it can be."""
@@ -223,7 +216,7 @@ class AutotuneFold:
         known = {c for g in self._open for c in g.choices if c.startswith(text)}
         if len(known) == 1:
             return known.pop()
-        group = self._awaited_group(origin) or next(reversed(self._open), None)
+        group = self._awaited.get(origin.compile_id) or next(reversed(self._open), None)
         if group is not None:
             group.cut += 1
         return None
@@ -276,13 +269,9 @@ class AutotuneFold:
         self._state(self._latest(origin), values[0], origin)
 
     def _started(self, values: tuple[str, ...], origin: Origin) -> None:
-        group = next(
-            (g for g in reversed(self._open) if values[0] in g.choices),
-            None,
-        )
-        if group is None:
-            # The thread may be faster than the one that submits.
-            group = self._open[-1] if self._open else self._begin(origin)
+        holding = [group for group in self._open if values[0] in group.choices]
+        # The thread may be faster than the one that submits.
+        group = next(reversed(holding or self._open), None) or self._begin(origin)
         state = self._state(group, values[0], origin)
         group.starts += 1
         if state.progress is Progress.SUBMITTED:
@@ -326,7 +315,7 @@ class AutotuneFold:
         state.progress = Progress.TIMED_OUT
 
     def _time_out(self, values: tuple[str, ...], origin: Origin) -> None:
-        group = self._awaited_group(origin)
+        group = self._awaited.get(origin.compile_id)
         if group is not None:
             group.timed_out_after = _whole(values[0])
             group.last = origin
@@ -337,7 +326,7 @@ class AutotuneFold:
 
     def _wait(self, values: tuple[str, ...], origin: Origin) -> None:
         """torch waits for one of the groups; the line does not say which."""
-        self._close(origin)
+        self._benchmarked(values, origin)
         self._waiting[origin.compile_id] = origin
         candidates = self._candidates(origin)
         if len(candidates) == 1:
@@ -366,12 +355,9 @@ class AutotuneFold:
             self._await(group, origin)
         return group
 
-    def _awaited_group(self, origin: Origin) -> Group | None:
-        return self._awaited.get(origin.compile_id)
-
     def _precompiled(self, values: tuple[str, ...], origin: Origin) -> None:
         self._waiting.pop(origin.compile_id, None)
-        group = self._awaited_group(origin)
+        group = self._awaited.get(origin.compile_id)
         if group is None:
             # Choices that were not precompiled, or a truncated log.
             candidates = self._candidates(origin)
@@ -382,18 +368,14 @@ class AutotuneFold:
 
     def _benchmarking(self, values: tuple[str, ...], origin: Origin) -> None:
         self._precompiled(values, origin)
-        group = self._awaited_group(origin)
+        group = self._awaited.get(origin.compile_id)
         if group is None:
-            group = self._begin(origin)
-            self._awaited[origin.compile_id] = group
+            group = self._awaited[origin.compile_id] = self._begin(origin)
         group.stage, group.last = GroupState.BENCHMARKING, origin
         if origin.compile_id in self._operation:
             group.operation, group.shapes = self._operation.pop(origin.compile_id)
 
     def _benchmarked(self, values: tuple[str, ...], origin: Origin) -> None:
-        self._close(origin)
-
-    def _close(self, origin: Origin) -> None:
         group = self._awaited.get(origin.compile_id)
         if group is not None:
             group.last = origin
@@ -422,11 +404,9 @@ class AutotuneFold:
 
     def is_busy(self, *, benchmarking: bool) -> bool:
         """Whether torch waits for a group or benchmarks it."""
-        waits = (
-            (GroupState.BENCHMARKING,)
-            if benchmarking
-            else (GroupState.AWAITED, GroupState.COMPILED)
-        )
+        waits = {GroupState.BENCHMARKING}
+        if not benchmarking:
+            waits = {GroupState.AWAITED, GroupState.COMPILED}
         return any(group.stage in waits for group in self._open)
 
     def unclear_waits(self) -> Iterator[tuple[Origin, list[Group]]]:
@@ -482,7 +462,6 @@ _HANDLERS: dict[LineMeaning, _Handler] = {
 # where it was.
 
 _MOST_COMPILES = 64
-_MOST_KERNELS = 200
 
 
 class Phase(NamedTuple):
@@ -508,7 +487,6 @@ class TracedCompile:
     open: list[Phase] = field(default_factory=list)
     # The last phase that held no other.
     innermost: Phase | None = None
-    outputs: list[str] = field(default_factory=list)
     metrics: dict[str, str] = field(default_factory=dict)
     metrics_at: Origin | None = None
     last: Origin | None = None
@@ -550,9 +528,6 @@ class PhaseFold:
             self._leaf[record.compile_id] = True
         elif record.kind == "end":
             self._end(compile_, record, origin)
-        elif record.kind == "inductor_output_code":
-            if len(compile_.outputs) < _MOST_KERNELS:
-                compile_.outputs.append(record.name)
         elif record.kind in ("compilation_metrics", "bwd_compilation_metrics"):
             compile_.metrics = dict(record.values)
             compile_.metrics_at = origin
@@ -577,15 +552,10 @@ class PhaseFold:
 
     def _end(self, compile_: TracedCompile, record: Record, origin: Origin) -> None:
         open_ = compile_.open
-        if open_ and open_[-1].name == record.name:
-            phase = open_.pop()
-        else:
-            names = [phase.name for phase in open_]
-            if record.name not in names:
-                return  # It began before the log does.
-            place = len(names) - 1 - names[::-1].index(record.name)
-            phase = open_[place]
-            del open_[place:]
+        if all(phase.name != record.name for phase in open_):
+            return  # It began before the log does.
+        while (phase := open_.pop()).name != record.name:
+            pass
         if self._leaf.get(record.compile_id) and record.name not in AFTERWARDS:
             compile_.innermost = Phase(
                 phase.name, phase.began, phase.began_at, origin, record.seconds
@@ -597,7 +567,6 @@ class PhaseFold:
 
 # Signals that a program gets for what it did; others are sent to it.
 _FAULTS = (signal.SIGILL, signal.SIGBUS, signal.SIGFPE, signal.SIGSEGV)
-_MOST_COMPILES = 64
 _MOST_FAILURES = 8
 _MOST_ERRORS = 4
 
@@ -608,7 +577,6 @@ class Seen:
 
     origin: Origin
     module: str
-    level: str
     text: str
     meaning: LineMeaning | None = None
 
@@ -749,7 +717,7 @@ class ProgramFold:
         """Take a line that torch wrote."""
         pattern = pattern_of(line.pattern) if line.pattern else None
         meaning = pattern.meaning if pattern is not None else None
-        seen = Seen(origin, line.module, line.level, line.text, meaning)
+        seen = Seen(origin, line.module, line.text, meaning)
         self.first = self.first or seen
         if self.last is None or not _same_message(self.last, seen):
             self.last = seen
@@ -773,7 +741,9 @@ class ProgramFold:
             self.last_seen[meaning] = seen
         if meaning is LineMeaning.ENDING:
             self.ending = seen
-            self._went_on = self._went_on or (bool(self.failures) and self._was_dumped)
+            # After a stack that is only dumped, a program goes on.
+            was_dumped = bool(self.failures) and self.failures[-1].failure.is_dump
+            self._went_on = self._went_on or was_dumped
         elif meaning is LineMeaning.INDUCTOR_DONE:
             self.autotune.compile_is_over(line.compile_id)
         else:
@@ -796,11 +766,6 @@ class ProgramFold:
         if len(self.errors) >= 2 * _MOST_ERRORS:
             del self.errors[_MOST_ERRORS]
         self.errors.append(seen)
-
-    @property
-    def _was_dumped(self) -> bool:
-        """Whether the last stack is only a dump, after which a program goes on."""
-        return self.failures[-1].failure.is_dump
 
     def _progress(self, line: Line, seen: Seen, meaning: LineMeaning | None) -> None:
         compile_id = line.compile_id
@@ -859,7 +824,7 @@ class ProgramFold:
 
     def take_printed(self, line: Line, origin: Origin, *, sure: bool) -> None:
         """Take a line without a header."""
-        seen = Seen(origin, "", "", line.text)
+        seen = Seen(origin, "", line.text)
         if line.pattern == COLLECTIVE:
             self.collective = self.collective or seen
         elif line.pattern == ASSEMBLER_KILLED:

@@ -276,7 +276,7 @@ class LogFold:
             return
         for (_, process), program in self._current.items():
             if process == int(ended[2]):
-                seen = Seen(origin, line.module, line.level, line.text)
+                seen = Seen(origin, line.module, line.text)
                 program.take_exit(int(ended[1]), seen)
 
     def _program(self, event: Line | Record) -> ProgramFold:

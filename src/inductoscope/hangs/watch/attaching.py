@@ -26,7 +26,7 @@ from inductoscope.hangs.watch.stall import (
 )
 from inductoscope.launch.environment import RECORDING_VARIABLE
 from inductoscope.processes.ending import end_processes
-from inductoscope.processes.stacks import Stacks, read_stacks
+from inductoscope.processes.stacks import read_stacks
 from inductoscope.processes.status import PROC, is_alive
 from inductoscope.processes.tree import (
     ProcessSample,
@@ -47,25 +47,17 @@ class EndedProcesses:
     names: tuple[str, ...]
     problem: str = ""
 
-    @property
-    def text(self) -> str:
-        if not self.pids:
-            return self.problem or "nothing was ended"
-        pairs = zip(self.names, self.pids, strict=True)
-        return "ended " + ", ".join(f"{name} (pid {pid})" for name, pid in pairs)
-
 
 def end_stuck(judgement: StallDiagnosis) -> EndedProcesses:
     """End the processes that the diagnosis permits: SIGTERM first, then SIGKILL."""
-    found = [(pid, process) for pid in judgement.can_end if (process := read_process(pid))]
     # Only what is still the same: a compiler, a worker, or a child of one.
-    if not found:
+    names = {pid: process.name for pid in judgement.can_end if (process := read_process(pid))}
+    if not names:
         return EndedProcesses((), (), "nothing was ended: the program itself is stuck")
-    pids = [pid for pid, _ in found]
-    denied = end_processes(pids, grace=_TIME_TO_END)
+    denied = end_processes(names, grace=_TIME_TO_END)
     problem = f"pid {denied[-1]} belongs to another user" if denied else ""
-    ended = [(pid, process.name) for pid, process in found if not is_alive(pid)]
-    return EndedProcesses(tuple(pid for pid, _ in ended), tuple(n for _, n in ended), problem)
+    ended = tuple(pid for pid in names if not is_alive(pid))
+    return EndedProcesses(ended, tuple(names[pid] for pid in ended), problem)
 
 
 # --- Observes any running process for a few seconds, without its cooperation ----------------------
@@ -129,11 +121,6 @@ def attach(
         stall=describe(stream, scene, judgement, 1, quiet, seconds),
         missing=tuple(dict.fromkeys(s.missing for s in scene.stacks.values() if s.missing)),
     )
-
-
-def end_attached(attached: Attached) -> Attached:
-    """End what is stuck, if something may be ended."""
-    return replace(attached, ended=end_stuck(attached.stall.judgement))
 
 
 def _python_process(pid: int) -> ProcessSample:
@@ -201,9 +188,9 @@ def _look_on(pid: int, first: Tree, seconds: float) -> tuple[list[Mark], list[Tr
     until = time.monotonic() + seconds
     pause = max(0.2, seconds / _MOST_LOOKS)
     while time.monotonic() < until:
-        stacks = _quietly(pid, first)
-        if stacks is not None and stacks.has_python:
-            marks.append(mark(stacks))
+        if first.root is not None:
+            stacks = read_stacks(pid, is_stopped=first.root.is_stopped)
+            marks += [mark(stacks)] if stacks.has_python else []
         left_alone = read_process(pid)
         time.sleep(max(0.0, min(pause, until - time.monotonic())))
         trees.append(sample_tree(pid))
@@ -225,11 +212,6 @@ def _is_woken(wakes: list[int], seconds: float) -> str:
     return f"its own code pauses and goes on, {sum(wakes)} times in {seconds:g} s"
 
 
-def _quietly(pid: int, tree: Tree) -> Stacks | None:
-    root = tree.root
-    return None if root is None else read_stacks(pid, is_stopped=root.is_stopped)
-
-
 def what_moves(scene: Scene, marks: list[Mark], trees: list[Tree], recorded: bool) -> str:
     """The progress that was seen; empty if there was none."""
     if recorded:
@@ -239,14 +221,11 @@ def what_moves(scene: Scene, marks: list[Mark], trees: list[Tree], recorded: boo
         return "compilers start and finish"
     if len(set(marks)) > 1:
         return "its stack changes"
-    if scene.at("generated") is not None and _is_called_again(scene):
+    doing = scene.activity.get(scene.root.pid)
+    is_active = doing is not None and (doing.new_switches > 5 or doing.new_faults > 5)
+    if is_active and scene.at("generated") is not None:
         return "compiled code is called repeatedly"
     return ""
-
-
-def _is_called_again(scene: Scene) -> bool:
-    doing = scene.activity.get(scene.root.pid)
-    return doing is not None and (doing.new_switches > 5 or doing.new_faults > 5)
 
 
 def _quiet(scene: Scene, judgement: StallDiagnosis, seconds: float) -> float:

@@ -69,11 +69,11 @@ class Watch:
     def _handle(self, event: Event) -> None:
         self.say(event)
         if isinstance(event, Stall):
-            self._keep(event.number, event.as_data())
+            self._keep(event.number, asdict(event))
             if self.kill_stuck and not event.judgement.moves:
                 ended = end_stuck(event.judgement)
                 self.say(Killed(event, ended))
-                self._keep(event.number, {**event.as_data(), "ended": asdict(ended)})
+                self._keep(event.number, {**asdict(event), "ended": asdict(ended)})
         else:
             self._keep_end(event)
 

@@ -197,11 +197,6 @@ class FollowedStream:
     traced: float = 0.0
 
     @property
-    def path(self) -> Path:
-        """The stream's file."""
-        return self.reader.path
-
-    @property
     def pid(self) -> int:
         """The process that writes it; 0 where the name does not say."""
         return self.reader.pid
@@ -361,10 +356,6 @@ class Stall:
     # Seconds between the limit, which is later for a process that is starved, and this verdict.
     verdict_after: float = 0.0
 
-    def as_data(self) -> dict[str, Any]:
-        """JSON-ready."""
-        return asdict(self)
-
 
 @dataclass
 class _Group:
@@ -436,7 +427,7 @@ class StallWatcher:
         for stream in alive:
             if stream not in workers:
                 yield from self._look_at(stream, streams)
-        yield from self._forget({stream.path for stream in alive})
+        yield from self._forget({stream.reader.path for stream in alive})
 
     def _forget(self, alive: set[Path]) -> Iterator[Resumed]:
         """Processes that have ended; one that had stalled may have gone on before that."""
@@ -447,9 +438,9 @@ class StallWatcher:
                 yield Resumed(group.stall, waited, "it continued and has ended")
 
     def _look_at(self, stream: FollowedStream, streams: list[FollowedStream]) -> Iterator[Event]:
-        if stream.path not in self._groups:
-            self._groups[stream.path] = _Group(stream, stream.moved, cpu_seconds(stream.pid))
-        group = self._groups[stream.path]
+        if stream.reader.path not in self._groups:
+            self._groups[stream.reader.path] = _Group(stream, stream.moved, cpu_seconds(stream.pid))
+        group = self._groups[stream.reader.path]
         limit = self._patience.limit(stream.position)
         if limit is not None:
             limit = sooner(limit, stream.position, group.still, self._patience)

@@ -9,12 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from inductoscope.analysis.ranks.report import RankReport
-from inductoscope.hangs.choices.analysis import (
-    AnalysedAnswer,
-    AnalysedGroup,
-    Analysis,
-    Comparison,
-)
+from inductoscope.hangs.choices.analysis import AnalysedAnswer, Analysis
 from inductoscope.hangs.choices.causes import Cause
 from inductoscope.hangs.choices.suspects import Suspect
 from inductoscope.hangs.logs.answers import Answer
@@ -43,12 +38,12 @@ def logs_view(
         "problem": is_problem or (report is not None and report.is_problem),
         "verdict": answers[0].kind.value if answers else "cannot tell",
         "ranks": None if report is None else ranks_view(report),
-        "answers": [_answer(one.answer, one.groups) for one in analysed],
+        "answers": [_answer(one.answer, one.analyses) for one in analysed],
         "files": [asdict(file) for file in reading.files],
     }
 
 
-def _answer(answer: Answer, groups: Sequence[AnalysedGroup]) -> View:
+def _answer(answer: Answer, analyses: Sequence[Analysis]) -> View:
     return {
         "kind": answer.kind.value,
         "title": answer.title,
@@ -61,7 +56,7 @@ def _answer(answer: Answer, groups: Sequence[AnalysedGroup]) -> View:
         "advice": list(answer.advice),
         "command": answer.command,
         "notes": list(answer.notes),
-        "groups": [_group(one.group, one.analysis) for one in groups],
+        "groups": [_group(*pair) for pair in zip(answer.groups, analyses, strict=True)],
     }
 
 
@@ -81,13 +76,6 @@ def _group(group: Group, analysis: Analysis) -> View:
         "finished": [_state(s, c) for s, c in zip(group.finished, analysis.finished, strict=True)],
         "failed": [_state(state, None) for state in group.failed],
         "queued": [_state(state, None) for state in group.queued],
-        **_comparison(analysis.comparison),
-        "missing_files": list(analysis.missing_files),
-    }
-
-
-def _comparison(comparison: Comparison) -> View:
-    return {
         "conditions": [
             {
                 "text": condition.text,
@@ -95,17 +83,20 @@ def _comparison(comparison: Comparison) -> View:
                 "separates": condition.separates,
                 "decided_by": condition.decided_by,
             }
-            for condition in comparison.conditions
+            for condition in analysis.conditions
         ],
-        "causes": [_cause(cause) for cause in comparison.causes],
-        "way_past": None if comparison.filter is None else asdict(comparison.filter),
+        "causes": [_cause(cause) for cause in analysis.causes],
+        "way_past": None if analysis.filter is None else asdict(analysis.filter),
+        "missing_files": list(analysis.missing_files),
     }
 
 
 def _cause(cause: Cause) -> View:
-    fields = asdict(cause)
-    del fields["fit"]
-    return fields
+    fields = ("evidence", "stuck", "of_stuck", "finished", "of_finished")
+    return {
+        **{name: getattr(cause.rule, name) for name in ("name", "title", "reason", "advice")},
+        **{name: getattr(cause, name) for name in fields},
+    }
 
 
 def _counts(group: Group) -> dict[str, int]:

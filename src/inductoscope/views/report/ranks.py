@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
-from inductoscope.analysis.ranks.comparing import OddRanks, RankSplit
+from inductoscope.analysis.ranks.comparing import OddRanks, RankDifference, RankSplit
 from inductoscope.analysis.ranks.decisions import DEADLY, KINDS, Weight
 from inductoscope.analysis.ranks.report import (
     ABOUT_CLOCKS,
     RankPlace,
     RankReport,
     headline,
-    is_deadly,
-    is_deadly_split,
     numbers_text,
     ranks_text,
 )
@@ -73,22 +71,20 @@ def ranks_view(report: RankReport) -> View:
 
 def _places(places: Sequence[RankPlace]) -> list[View]:
     """The same about several ranks once; the most frequent last, since it says least."""
-    together: dict[tuple[Any, ...], list[int]] = defaultdict(list)
+    together: dict[RankPlace, list[int]] = defaultdict(list)
     for place in places:
-        together[
-            place.is_problem, place.what, place.title, place.stage, place.compile, place.confidence
-        ].append(place.rank)
+        together[replace(place, rank=0)].append(place.rank)
     found = [
         {
             "ranks": ranks,
-            "problem": problem,
-            "what": what,
-            "title": title,
-            "stage": stage,
-            "compile": compile_,
-            "confidence": confidence,
+            "problem": place.is_problem,
+            "what": place.what,
+            "title": place.title,
+            "stage": place.stage,
+            "compile": place.compile,
+            "confidence": place.confidence,
         }
-        for (problem, what, title, stage, compile_, confidence), ranks in together.items()
+        for place, ranks in together.items()
     ]
     return sorted(found, key=lambda one: (not one["problem"], len(one["ranks"])))
 
@@ -103,15 +99,14 @@ def _odd(odd: OddRanks, report: RankReport) -> View:
         "there": odd.majority.text,
         "majority": len(odd.majority.ranks),
         "first_line": _line(report, odd),
-        "effect": _effect(odd, deadly=is_deadly(odd)),
-        "problem": is_deadly(odd),
-        "confidence": "likely" if is_deadly(odd) else "unknown",
+        "effect": _effect(odd),
+        "problem": odd.is_deadly,
+        "confidence": "likely" if odd.is_deadly else "unknown",
         "later": dict(odd.later),
     }
 
 
 def _split(split: RankSplit, report: RankReport) -> View:
-    deadly = is_deadly_split(split)
     return {
         "kind": split.kind,
         "what": KINDS[split.kind].words,
@@ -119,18 +114,18 @@ def _split(split: RankSplit, report: RankReport) -> View:
         "sides": [{"ranks": list(side.ranks), "value": side.text} for side in split.sides],
         "by_rank": split.is_by_rank,
         "first_line": _line(report, split),
-        "effect": _effect(split, deadly=deadly),
-        "problem": deadly,
+        "effect": _effect(split),
+        "problem": split.is_deadly,
     }
 
 
-def _line(report: RankReport, difference: OddRanks | RankSplit) -> View | None:
+def _line(report: RankReport, difference: RankDifference) -> View | None:
     line = report.first_lines.get((difference.kind, difference.key))
     return asdict(line) if line is not None else None
 
 
-def _effect(difference: OddRanks | RankSplit, *, deadly: bool) -> str:
-    if deadly:
+def _effect(difference: RankDifference) -> str:
+    if difference.is_deadly:
         return "ranks of one group that call different collectives wait for each other forever"
     if isinstance(difference, OddRanks) and difference.others_may_follow:
         return "the other ranks have not come to it so far"
@@ -180,10 +175,9 @@ def _print_places(printer: Printer, places: list[View]) -> None:
 
 def _print_odd(printer: Printer, odd: View) -> None:
     printer.line()
+    ones = "one" if len(odd["ranks"]) == 1 else "ones"
     printer.line(
-        f"{ranks_text(odd['ranks'])}: the odd one out since {odd['decision']}: {odd['what']}"
-        if len(odd["ranks"]) == 1
-        else f"{ranks_text(odd['ranks'])}: the odd ones out since {odd['decision']}: {odd['what']}",
+        f"{ranks_text(odd['ranks'])}: the odd {ones} out since {odd['decision']}: {odd['what']}",
         style=BAD if odd["problem"] else WARN,
     )
     printer.pair("here", odd["here"])

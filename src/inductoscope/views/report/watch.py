@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from inductoscope.hangs.choices.analysis import Analysis
-from inductoscope.hangs.watch.attaching import Attached
 from inductoscope.hangs.watch.live import Killed
 from inductoscope.hangs.watch.stall import Resumed, Stall
 from inductoscope.torch_facts import stages
@@ -17,22 +17,12 @@ _FRAMES_SHOWN = 8
 _PROCESSES_SHOWN = 8
 
 
-def stall_view(stall: Stall) -> View:
-    """A stall as data."""
-    return stall.as_data()
-
-
-def attached_view(attached: Attached) -> View:
-    """Observations of `attach` on a process, as data."""
-    return attached.as_data()
-
-
 def print_event(
     printer: Printer, event: Stall | Resumed | Killed, choices: Analysis | None = None
 ) -> None:
     """One event of the live watch as text; `choices` are those that a stalled program waits for."""
     if isinstance(event, Stall):
-        print_stall(printer, stall_view(event))
+        print_stall(printer, asdict(event))
         for line in choices.lines if choices is not None else ():
             printer.line(line, indent=2)
     elif isinstance(event, Resumed):
@@ -43,7 +33,7 @@ def print_event(
         )
     else:
         style = WARN if event.ended.pids else FAINT
-        printer.line(f"inductoscope: {event.ended.text}", style=style)
+        printer.line(f"inductoscope: {_ended_text(asdict(event.ended))}", style=style)
         if event.ended.pids:
             printer.line("the result follows when the program continues", indent=2)
 
@@ -149,4 +139,4 @@ def print_attached(printer: Printer, view: View) -> None:
 def _ended_text(ended: View) -> str:
     pairs = zip(ended["names"], ended["pids"], strict=True)
     what = ", ".join(f"{name} (pid {pid})" for name, pid in pairs)
-    return f"ended {what}" if what else ended["problem"]
+    return f"ended {what}" if what else ended["problem"] or "nothing was ended"
