@@ -110,14 +110,13 @@ def judge_program(program: ProgramFold) -> Answer:
     answer = next(found for rule in _RULES if (found := rule(program)) is not None)
     notes = [*answer.notes]
     by_interrupt = program.last_interrupt is not None and program.assemblers_killed
-    if answer.kind is not Kind.ERROR and program.errors and not by_interrupt:
-        first = _line(program.errors[0])
+    if answer.kind is not Kind.ERROR and program.first_error and not by_interrupt:
+        first = _line(program.first_error)
         number = program.number_of_errors
         notes.append(f"{count_of(number, 'logged error')}; the first: {first.text} ({first.place})")
-    notes += [
-        f"a thread or a child failed: {_shortened(seen.failure.error)} ({seen.origin.place})"
-        for seen in program.asides[-1:]
-    ]
+    if program.aside is not None:
+        error, place = program.aside.failure.error, program.aside.origin.place
+        notes.append(f"a thread or a child failed: {_shortened(error)} ({place})")
     if program.exit is not None and not program.has_failed:
         notes.append(f"signal {-(program.exit_code or 0)} killed it ({program.exit.origin.place})")
     return replace(answer, program=program.program, notes=tuple(notes))

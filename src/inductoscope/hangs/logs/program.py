@@ -568,7 +568,6 @@ class PhaseFold:
 # Signals that a program gets for what it did; others are sent to it.
 _FAULTS = (signal.SIGILL, signal.SIGBUS, signal.SIGFPE, signal.SIGSEGV)
 _MOST_FAILURES = 8
-_MOST_ERRORS = 4
 
 
 @dataclass(frozen=True)
@@ -647,7 +646,7 @@ class ProgramFold:
         self.autotune = AutotuneFold()
         self.phases = PhaseFold()
         self.failures: list[SeenFailure] = []
-        self.errors: list[Seen] = []
+        self.first_error: Seen | None = None
         self.number_of_errors = 0
         self.settings: dict[str, bool] = {}
         self.last_seen: dict[LineMeaning, Seen] = {}
@@ -659,7 +658,7 @@ class ProgramFold:
         # What a launcher says about its end: the code, and the line.
         self.exit_code: int | None = None
         self.exit: Seen | None = None
-        self.asides: list[SeenFailure] = []
+        self.aside: SeenFailure | None = None
         # Functions that Dynamo gave up on, each with its place.
         self.at_limit: dict[str, str] = {}
 
@@ -763,9 +762,7 @@ class ProgramFold:
             return  # A further line of the same message.
         self._error_key = key
         self.number_of_errors += 1
-        if len(self.errors) >= 2 * _MOST_ERRORS:
-            del self.errors[_MOST_ERRORS]
-        self.errors.append(seen)
+        self.first_error = self.first_error or seen
 
     def _progress(self, line: Line, seen: Seen, meaning: LineMeaning | None) -> None:
         compile_id = line.compile_id
@@ -811,7 +808,7 @@ class ProgramFold:
     def take_failure(self, seen: SeenFailure, *, aside: bool = False) -> None:
         """Take a stack that Python printed; `aside` if it does not end the program."""
         if aside:
-            self.asides = [*self.asides[-_MOST_FAILURES:], seen]
+            self.aside = seen
             return
         crash = self.last_crash
         if crash is not None and seen.failure.is_dump:
@@ -830,24 +827,17 @@ class ProgramFold:
         elif line.pattern == ASSEMBLER_KILLED:
             self.assemblers_killed = [*self.assemblers_killed[-99:], seen]
         elif line.pattern in CRASHED:
-            self._crashed(line, origin, sure)
+            if self.last_crash is None:
+                failure = LoggedStack(line.label, 1, line.text[:200], ())
+                self.take_failure(SeenFailure(failure, origin, sure))
         else:
             self.autotune.printed_table()
-
-    def _crashed(self, line: Line, origin: Origin, sure: bool) -> None:
-        if self.last_crash is None:
-            failure = LoggedStack(line.label, 1, line.text[:200], ())
-            self.take_failure(SeenFailure(failure, origin, sure))
 
     @property
     def last_crash(self) -> SeenFailure | None:
         """The crash that ended it."""
         error = self.last_error
         return error if error is not None and error.is_crash else None
-
-    def take_exit(self, code: int, seen: Seen) -> None:
-        """Take what a launcher says about how it ended."""
-        self.exit_code, self.exit = code, seen
 
 
 def _is_telling(line: Line) -> bool:

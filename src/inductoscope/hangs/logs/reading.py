@@ -277,20 +277,30 @@ class LogFold:
         for (_, process), program in self._current.items():
             if process == int(ended[2]):
                 seen = Seen(origin, line.module, line.text)
-                program.take_exit(int(ended[1]), seen)
+                program.exit_code, program.exit = int(ended[1]), seen
 
     def _program(self, event: Line | Record) -> ProgramFold:
         key = (event.label, event.process)
         program = self._current.get(key)
+        if program is not None:
+            return program
+        # What was printed under this label before torch's first line is of the same program.
+        program = self._by_label.get(event.label)
+        if program is None or program.program.process:
+            # A process that writes a trace knows its rank only once its process group is made.
+            has_rank = isinstance(event, Record) and bool(event.label)
+            program = self._current.pop(("", event.process), None) if has_rank else None
         if program is None:
-            program = self._adopted(event) or self._without_rank(event)
-            program = program or self._new(Program(self.log, *key))
-            self._current[key] = program
+            program = self._new(Program(self.log, *key))
+        program.program = Program(self.log, *key)
+        self._current[key] = program
         return program
 
     def _program_of_line(self, line: Line) -> ProgramFold:
         program = self._program(line)
-        if self._begins_anew(program, line):
+        pattern = pattern_of(line.pattern) if line.pattern else None
+        begins = pattern is not None and pattern.meaning is LineMeaning.RUN
+        if begins and (program.compiles or program.ending):
             key = (line.label, line.process)
             program = self._new(Program(self.log, *key, program.program.run + 1))
             self._current[key] = program
@@ -303,43 +313,19 @@ class LogFold:
         self._all.append(program)
         return program
 
-    def _adopted(self, event: Line | Record) -> ProgramFold | None:
-        """Assign lines printed under this label before torch's first to the event's program."""
-        program = self._by_label.get(event.label)
-        if program is None or program.program.process:
-            return None
-        program.program = Program(self.log, event.label, event.process)
-        return program
-
-    def _without_rank(self, event: Line | Record) -> ProgramFold | None:
-        """A process that writes a trace knows its rank only once its process group is made."""
-        if not isinstance(event, Record) or not event.label:
-            return None
-        program = self._current.pop(("", event.process), None)
-        if program is not None:
-            program.program = Program(self.log, event.label, event.process)
-        return program
-
-    def _begins_anew(self, program: ProgramFold, line: Line) -> bool:
-        pattern = pattern_of(line.pattern) if line.pattern else None
-        begins = pattern is not None and pattern.meaning is LineMeaning.RUN
-        return begins and bool(program.compiles or program.ending)
-
     def _owner(self, label: str) -> ProgramFold:
         """Lines with no header name no process: they go to the last one of their label.
 
         A launcher marks every line, torch marks only its own with the rank, so a program may be
         known by a longer label than its other lines have.
         """
-        program = self._by_label.get(label)
-        if program is None:
-            same = [found for (name, _), found in self._current.items() if name == label]
-            program = same[-1] if same else None
-        if program is None:
-            longer = [found for name, found in self._by_label.items() if name.startswith(label)]
-            program = longer[0] if len(longer) == 1 else None
-        if program is None:
-            program = self._by_label[label] = self._new(Program(self.log, label))
+        if label in self._by_label:
+            return self._by_label[label]
+        same = [found for (name, _), found in self._current.items() if name == label]
+        longer = [found for name, found in self._by_label.items() if name.startswith(label)]
+        if same or len(longer) == 1:
+            return (same or longer)[-1]
+        program = self._by_label[label] = self._new(Program(self.log, label))
         return program
 
 

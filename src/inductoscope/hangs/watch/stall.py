@@ -6,7 +6,7 @@ import getpass
 import os
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,6 @@ from inductoscope.hangs.watch.scene import (
     Scene,
     StallDiagnosis,
     mark,
-    positions,
     user_frame,
 )
 from inductoscope.model.process_position import ProcessPosition
@@ -40,12 +39,13 @@ from inductoscope.processes.tree import (
     environment_of,
     sample_tree,
 )
-from inductoscope.recording.events import NativeStart, StageStart, TracingContinues
+from inductoscope.recording.events import StageStart, TracingContinues
 from inductoscope.recording.layout import stream_paths
 from inductoscope.recording.reader import StreamReader
 from inductoscope.torch_facts.stages import (
     AUTOTUNE,
     CPP_COMPILE,
+    FILE_LOCK,
     NATIVE_COMPILES,
     SCHEDULER,
     TRITON_COMPILE,
@@ -246,9 +246,14 @@ def look(
     now = sample_tree(root)
     if now.root is None:
         return None
-    stacks = read_all_stacks(now, native=native)
+    # Of the root, and of the Python processes below it.
+    others = [p for p in now.processes[1:] if p.is_python and not p.is_zombie]
+    stacks = {
+        p.pid: read_stacks(p.pid, native=native, is_stopped=p.is_stopped)
+        for p in [now.root, *others][:_MOST_STACKS]
+    }
     alive = {process.pid for process in now.processes}
-    return with_locks(
+    return _with_locks(
         Scene(
             tree=now,
             activity=activity(before, now),
@@ -259,34 +264,19 @@ def look(
     )
 
 
-def read_all_stacks(tree: Tree, *, native: bool = False) -> dict[int, Stacks]:
-    """Stacks of the root and of the Python processes below it."""
-    found = {}
-    for process in _worth_reading(tree)[:_MOST_STACKS]:
-        found[process.pid] = read_stacks(process.pid, native=native, is_stopped=process.is_stopped)
-    return found
-
-
-def _worth_reading(tree: Tree) -> list[ProcessSample]:
-    others = [p for p in tree.processes[1:] if p.is_python and not p.is_zombie]
-    return [*tree.processes[:1], *others]
-
-
-def with_locks(scene: Scene) -> Scene:
+def _with_locks(scene: Scene) -> Scene:
     """The scene with the lock that is waited for, if a lock may be waited for at all."""
-    waiting = next(
-        (p for s in scene.stacks.values() for p in positions(s) if p.stage == "file-lock"), None
-    )
+    waiting = scene.at(FILE_LOCK)
     if waiting is None and scene.main_thread is not None:
         return scene
-    named = lock_named(spied_locals(waiting.pid, _LOCK_NAMES)) if waiting is not None else ""
+    named = _lock_named(spied_locals(waiting.pid, _LOCK_NAMES)) if waiting is not None else ""
     locks = held_locks()
     if named:
         return replace(scene, locks=locks, wanted_lock=named, lock_openers=who_has_open(named))
-    return replace(scene, locks=_with_tries(locks, cache_folders(scene.root.pid)))
+    return replace(scene, locks=_with_tries(locks, _cache_folders(scene.root.pid)))
 
 
-def lock_named(found: Mapping[str, str]) -> str:
+def _lock_named(found: Mapping[str, str]) -> str:
     """The path of a lock file among local variables."""
     for name in ("lock_filename", "lock_path", "lock_file", "lockfile"):
         if os.path.isabs(found.get(name, "")):
@@ -297,18 +287,14 @@ def lock_named(found: Mapping[str, str]) -> str:
 
 def _with_tries(locks: list[FileLock], folders: list[str]) -> list[FileLock]:
     """How often each lock of the caches is tried. Locks of other caches are of other programs."""
-    kernel_knows = [lock for lock in locks if lock.waiters]
-    near = [lock for lock in locks if lock.path and _is_in(lock.path, folders)]
+    prefixes = tuple(folder.rstrip("/") + "/" for folder in folders)
+    near = [lock for lock in locks if lock.path.startswith(prefixes)]
     tries = count_tries([lock.path for lock in near], _LOOK_FOR_TRIES) if near else {}
     tried = [replace(lock, tries=tries.get(lock.path, 0)) for lock in near]
-    return [*tried, *(lock for lock in kernel_knows if lock not in near)]
+    return [*tried, *(lock for lock in locks if lock.waiters and lock not in near)]
 
 
-def _is_in(path: str, folders: list[str]) -> bool:
-    return any(path.startswith(folder.rstrip("/") + "/") for folder in folders)
-
-
-def cache_folders(pid: int) -> list[str]:
+def _cache_folders(pid: int) -> list[str]:
     """Where a process keeps compiled code, going by its environment."""
     environment = environment_of(pid)
     given = environment.get("TORCHINDUCTOR_CACHE_DIR")
@@ -603,39 +589,29 @@ def describe(
         compile=position.compile,
         function=position.functions.get(position.compile, ""),
         source=f"{frame.file}:{frame.line}" if frame is not None else "",
-        kernel=_kernel(entry.event for entry in position.natives.values()),
+        kernel=", ".join(
+            name
+            for entry in position.natives.values()
+            if (name := entry.event.kernel or entry.event.source)
+        ),
         choices=tuple(position.choices),
         last_node=position.last_node,
         seconds=round(quiet, 1),
         limit=limit,
         judgement=judgement,
-        processes=tuple(_process(scene, pid) for pid in [p.pid for p in scene.tree.processes]),
+        processes=tuple(_process(scene, process) for process in scene.tree.processes),
         stacks=tuple(asdict(stacks) for stacks in scene.stacks.values()),
         locks=tuple(asdict(lock) for lock in scene.locks if lock.path or lock.is_wanted),
         verdict_after=round(late, 2),
     )
 
 
-def _kernel(natives: Iterable[NativeStart]) -> str:
-    return ", ".join(filter(None, (native.kernel or native.source for native in natives)))
-
-
-def _process(scene: Scene, pid: int) -> dict[str, Any]:
-    process = scene.tree.get(pid)
-    assert process is not None
+def _process(scene: Scene, process: ProcessSample) -> dict[str, Any]:
+    role = process.compiler or ("compile worker" if process.is_torch_worker else "child")
+    activity = scene.activity.get(process.pid)
     return {
         **asdict(process),
-        "role": role_of(scene, pid),
-        "doing": scene.doing(pid),
-        "activity": asdict(scene.activity[pid]) if pid in scene.activity else None,
+        "role": "program" if process.pid == scene.root.pid else role,
+        "doing": scene.doing(process.pid),
+        "activity": asdict(activity) if activity is not None else None,
     }
-
-
-def role_of(scene: Scene, pid: int) -> str:
-    """Role of a process: program, compiler, compile worker or child."""
-    process = scene.tree.get(pid)
-    if process is None or pid == scene.root.pid:
-        return "program"
-    if process.compiler:
-        return process.compiler
-    return "compile worker" if process.is_torch_worker else "child"

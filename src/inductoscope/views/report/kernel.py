@@ -94,16 +94,9 @@ def _trial(trial: KernelTrial) -> View:
 
 
 def _attempt(attempt: Attempt) -> View:
-    return {
-        "outcome": attempt.outcome,
-        "seconds": attempt.seconds,
-        "stages": [asdict(stage) for stage in attempt.stages],
-        "unfinished_stage": attempt.unfinished,
-        "waits_for": None if attempt.waits_for is None else asdict(attempt.waits_for),
-        "itself": None if attempt.itself is None else asdict(attempt.itself),
-        "message": attempt.message,
-        "resources": asdict(attempt.resources),
-    }
+    fields = asdict(attempt)
+    del fields["triton"]
+    return {**fields, "unfinished_stage": attempt.unfinished}
 
 
 def _summary(trials: Sequence[KernelTrial], worst: KernelTrial) -> str:
