@@ -1,9 +1,8 @@
 """Stacks of a running process, read without its help where possible; parser of printed stacks.
 
-There are three ways, and the best that works is taken: py-spy, which reads the memory of the
-process and needs the right to trace it; the process itself, if it is recorded and answers a
-signal; and what the kernel says about each thread. The result says which one it was and what is
-missing.
+There are two ways, and the best that works is taken: py-spy, which reads the memory of the process
+and needs the right to trace it; and the process itself, if it is recorded and answers a signal. The
+result says which one it was and what is missing.
 """
 
 from __future__ import annotations
@@ -16,14 +15,14 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from inductoscope.processes import stack_signal
 from inductoscope.processes.locks import open_files
-from inductoscope.processes.status import PROC, read_text
+from inductoscope.processes.status import read_text
 
 _SPY_SECONDS = 4.0
 _ANSWER_SECONDS = 1.0
@@ -38,7 +37,7 @@ class Stacks:
     """The stacks of one process, and how they were read."""
 
     pid: int
-    # 'py-spy', 'signal' or 'kernel'.
+    # 'py-spy', 'signal' or 'none'.
     source: str
     threads: tuple[ThreadStack, ...]
     # What could not be read, and how to get it; empty if nothing is missing.
@@ -46,7 +45,7 @@ class Stacks:
 
     @property
     def has_python(self) -> bool:
-        return self.source != "kernel" and any(thread.frames for thread in self.threads)
+        return any(thread.frames for thread in self.threads)
 
 
 def read_stacks(pid: int, *, native: bool = False, is_stopped: bool = False) -> Stacks:
@@ -57,7 +56,7 @@ def read_stacks(pid: int, *, native: bool = False, is_stopped: bool = False) -> 
     answered = None if is_stopped else _by_signal(pid)
     if answered is not None:
         return answered
-    return Stacks(pid, "kernel", _by_kernel(pid), missing=why_not)
+    return Stacks(pid, "none", (), missing=why_not)
 
 
 # --- py-spy ---------------------------------------------------------------------------------------
@@ -115,36 +114,19 @@ def _spy_failure(text: str) -> str:
 
 
 def _spied_threads(data: Any) -> tuple[ThreadStack, ...]:
-    if not isinstance(data, list):
-        return ()
-    found = []
-    for thread in data:
-        if isinstance(thread, dict):
-            frames = thread.get("frames")
-            named = str(thread.get("thread_name") or thread.get("os_thread_id") or "?")
-            found.append(
-                ThreadStack(
-                    name=named,
-                    frames=_spied_frames(frames if isinstance(frames, list) else ()),
-                    is_active=bool(thread.get("active")),
-                )
-            )
-    return tuple(thread for thread in found if thread.frames)
+    return tuple(
+        ThreadStack(
+            name=str(thread.get("thread_name") or thread.get("os_thread_id") or "?"),
+            frames=tuple(map(_spied_frame, thread["frames"][:_MOST_FRAMES])),
+            is_active=bool(thread.get("active")),
+        )
+        for thread in data or ()
+        if thread.get("frames")
+    )
 
 
-def _spied_frames(frames: Iterable[Any]) -> tuple[StackFrame, ...]:
-    found = []
-    for frame in frames:
-        if isinstance(frame, dict):
-            line = frame.get("line")
-            found.append(
-                StackFrame(
-                    function=str(frame.get("name")),
-                    file=str(frame.get("filename") or ""),
-                    line=line if isinstance(line, int) else 0,
-                )
-            )
-    return tuple(found[:_MOST_FRAMES])
+def _spied_frame(frame: dict[str, Any]) -> StackFrame:
+    return StackFrame(str(frame.get("name")), frame.get("filename") or "", frame.get("line") or 0)
 
 
 def spied_locals(pid: int, names: frozenset[str]) -> dict[str, str]:
@@ -218,36 +200,6 @@ def _new_text(path: str, start: int) -> str:
     with open(path, "rb") as file:
         file.seek(start)
         return file.read(_LONGEST_ANSWER).decode("utf-8", "replace")
-
-
-# --- the kernel -----------------------------------------------------------------------------------
-
-
-def _by_kernel(pid: int) -> tuple[ThreadStack, ...]:
-    """Where in the kernel each thread waits; as a rule, anyone may read that much."""
-    found = []
-    with contextlib.suppress(OSError):
-        for thread in sorted(os.listdir(PROC / str(pid) / "task"), key=int)[:64]:
-            place = PROC / str(pid) / "task" / thread
-            frames = [*_kernel_calls(place), *_wait_channel(place)]
-            found.append(ThreadStack(_read(place / "comm") or thread, tuple(frames)))
-    return tuple(thread for thread in found if thread.frames)
-
-
-def _kernel_calls(place: Path) -> list[StackFrame]:
-    lines = (line.split("]", 1)[-1].strip() for line in _read(place / "stack").splitlines())
-    return [StackFrame(line.partition("+")[0], "kernel") for line in lines if line]
-
-
-def _wait_channel(place: Path) -> list[StackFrame]:
-    name = _read(place / "wchan")
-    return [StackFrame(name, "kernel")] if name not in ("", "0") else []
-
-
-def _read(path: Path) -> str:
-    with contextlib.suppress(OSError):
-        return path.read_text("utf-8", "replace").strip()
-    return ""
 
 
 # --- Stacks that Python printed: the only parser of what faulthandler and `py-spy dump` write -----

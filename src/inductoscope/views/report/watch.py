@@ -106,7 +106,7 @@ def _print_stack(printer: Printer, view: View) -> None:
     if not stacks:
         return
     first = stacks[0]
-    if first["source"] == "kernel":
+    if first["source"] == "none":
         printer.pair("stack", first["missing"])
         return
     main = [thread for thread in first["threads"] if thread["name"] == "MainThread"]
