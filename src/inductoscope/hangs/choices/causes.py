@@ -6,6 +6,7 @@ configurations, and for few that finished. What fits best comes first.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -21,7 +22,7 @@ _LEAST_FIT = 0.25
 
 @dataclass(frozen=True)
 class Rule:
-    """A possible cause. `find_evidence` says what it found in a suspect, or ""."""
+    """A possible cause. `find_evidence` says what it found in a suspect with certain numbers."""
 
     name: str
     title: str
@@ -29,9 +30,11 @@ class Rule:
     advice: str
     # The configuration values it uses.
     looks_at: tuple[str, ...]
-    find_evidence: Callable[[Suspect], str]
+    find_evidence: Callable[..., str]
     # The kind of device it applies to; "" for any.
     device: str = ""
+    # Numbers of the configuration without which it says nothing.
+    needs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -81,40 +84,29 @@ def _evidence(rule: Rule, suspect: Suspect) -> str:
         return ""
     if rule.device and not suspect.device and not rule.name.startswith("amd"):
         return ""  # AMD options are recognizable by name.
-    return rule.find_evidence(suspect)
+    numbers = [suspect.number(name) for name in rule.needs]
+    # Nothing is divided by a value that is zero.
+    return rule.find_evidence(suspect, *numbers) if all(numbers) else ""
 
 
-# --- what the rules look for ----------------------------------------------------------------------
+# --- what the rules look for: each is given a suspect and the numbers that its rule needs ---------
 
 
-def _accumulator_registers(suspect: Suspect) -> str:
-    values = suspect.numbers("BLOCK_M", "BLOCK_N", "num_warps")
-    if values is None or not values[2]:
-        return ""
-    registers = values[0] * values[1] / (suspect.lanes * values[2])
+def _accumulator_registers(suspect: Suspect, m: float, n: float, warps: float) -> str:
+    registers = m * n / (suspect.lanes * warps)
     limit = _REGISTERS.get(suspect.device or "cuda", 255)
-    if registers < limit / 2:
-        return ""
-    return f"{registers:.0f} accumulators per thread, of {limit} registers"
+    enough = registers < limit / 2
+    return "" if enough else f"{registers:.0f} accumulators per thread, of {limit} registers"
 
 
 def _large_block(suspect: Suspect) -> str:
-    blocks = [
-        (name, suspect.number(name) or 0) for name in suspect.configuration if "BLOCK" in name
-    ]
-    product = 1.0
-    for _, size in blocks:
-        product *= max(size, 1.0)
-    if not blocks or product < _LARGE_TILE * 32:
-        return ""
-    return f"{'·'.join(name for name, _ in blocks)} = {product:.0f}"
+    names = [name for name in suspect.configuration if "BLOCK" in name]
+    product = math.prod(max(suspect.number(name) or 1.0, 1.0) for name in names)
+    return f"{'·'.join(names)} = {product:.0f}" if product >= _LARGE_TILE * 32 else ""
 
 
-def _uneven_blocks(suspect: Suspect) -> str:
-    values = suspect.numbers("BLOCK_M", "BLOCK_N")
-    if values is None or min(values) <= 0 or max(values) / min(values) < 16:
-        return ""
-    return f"BLOCK_M={values[0]:.0f} with BLOCK_N={values[1]:.0f}"
+def _uneven_blocks(suspect: Suspect, m: float, n: float) -> str:
+    return f"BLOCK_M={m:.0f} with BLOCK_N={n:.0f}" if max(m, n) / min(m, n) >= 16 else ""
 
 
 def _odd_block(suspect: Suspect) -> str:
@@ -125,12 +117,9 @@ def _odd_block(suspect: Suspect) -> str:
     return ""
 
 
-def _many_warps(suspect: Suspect) -> str:
-    values = suspect.numbers("BLOCK_M", "BLOCK_N", "num_warps")
-    if values is None or not values[2] or values[2] < 8:
-        return ""
-    elements = values[0] * values[1] / (suspect.lanes * values[2])
-    return f"{values[2]:.0f} warps share {elements:.0f} elements per thread"
+def _many_warps(suspect: Suspect, m: float, n: float, warps: float) -> str:
+    elements = m * n / (suspect.lanes * warps)
+    return f"{warps:.0f} warps share {elements:.0f} elements per thread" if warps >= 8 else ""
 
 
 def _long_body(suspect: Suspect) -> str:
@@ -138,20 +127,16 @@ def _long_body(suspect: Suspect) -> str:
     return f"its source has {lines} lines" if lines >= _MANY_LINES else ""
 
 
-def _shared_memory(suspect: Suspect) -> str:
-    values = suspect.numbers("BLOCK_M", "BLOCK_N", "BLOCK_K", "num_stages")
+def _shared_memory(suspect: Suspect, m: float, n: float, k: float, stages: float) -> str:
     limit = suspect.shared_limit
-    if values is None or limit is None:
-        return ""
-    wanted = (values[0] + values[1]) * values[2] * values[3] * suspect.element_bytes
-    if wanted <= limit:
+    wanted = (m + n) * k * stages * suspect.element_bytes
+    if limit is None or wanted <= limit:
         return ""
     return f"about {wanted / 1024:.0f} KiB needed, {limit / 1024:.0f} KiB available"
 
 
-def _deep_pipeline(suspect: Suspect) -> str:
-    stages = suspect.number("num_stages")
-    return f"num_stages={stages:.0f}" if stages is not None and stages >= 5 else ""
+def _deep_pipeline(suspect: Suspect, stages: float) -> str:
+    return f"num_stages={stages:.0f}" if stages >= 5 else ""
 
 
 def _tma(suspect: Suspect) -> str:
@@ -177,51 +162,32 @@ def _warp_specialisation(suspect: Suspect) -> str:
     return "warp_specialize" if "warp_specialize=True" in suspect.source else ""
 
 
-def _cooperative(suspect: Suspect) -> str:
-    value = suspect.configuration.get("launch_cooperative_grid")
-    return "launch_cooperative_grid is set" if value not in (None, False, 0) else ""
+def _is_set(name: str) -> Callable[[Suspect], str]:
+    return lambda suspect: f"{name} is set" if suspect.configuration.get(name) else ""
 
 
-def _many_waves(suspect: Suspect) -> str:
-    values = suspect.numbers("waves_per_eu", "num_warps")
-    depth = suspect.number("BLOCK_K") or 0
-    if values is None or values[0] < 2 or values[1] > 2 or depth < 64:
+def _many_waves(suspect: Suspect, waves: float, warps: float, k: float) -> str:
+    if waves < 2 or warps > 2 or k < 64:
         return ""
-    return f"waves_per_eu={values[0]:.0f}, num_warps={values[1]:.0f}, BLOCK_K={depth:.0f}"
+    return f"waves_per_eu={waves:.0f}, num_warps={warps:.0f}, BLOCK_K={k:.0f}"
 
 
-def _matrix_instruction(suspect: Suspect) -> str:
-    size = suspect.number("matrix_instr_nonkdim")
-    blocks = suspect.numbers("BLOCK_M", "BLOCK_N")
-    if not size or blocks is None:
-        return ""
-    for name, block in zip(("BLOCK_M", "BLOCK_N"), blocks, strict=True):
+def _matrix_instruction(suspect: Suspect, size: float, m: float, n: float) -> str:
+    for name, block in (("BLOCK_M", m), ("BLOCK_N", n)):
         if block % size or block < size:
             return f"matrix_instr_nonkdim={size:.0f} does not divide {name}={block:.0f}"
     return ""
 
 
-def _matrix_registers(suspect: Suspect) -> str:
-    values = suspect.numbers("waves_per_eu", "BLOCK_M", "BLOCK_N", "num_warps")
-    if values is None or not values[0] or not values[3]:
-        return ""
-    budget = 512 / values[0]
-    wanted = values[1] * values[2] / (64 * values[3])
+def _matrix_registers(suspect: Suspect, waves: float, m: float, n: float, warps: float) -> str:
+    budget, wanted = 512 / waves, m * n / (64 * warps)
     if wanted < budget / 2:
         return ""
     return f"{wanted:.0f} accumulators per lane, {budget:.0f} registers with this many waves"
 
 
-def _native_code(suspect: Suspect) -> str:
-    value = suspect.configuration.get("generate_native_code")
-    return "generate_native_code is set" if value not in (None, False, 0) else ""
-
-
-def _xpu_blocks(suspect: Suspect) -> str:
-    values = suspect.numbers("BLOCK_M", "BLOCK_N", "num_warps")
-    if values is None or not values[2] or values[0] * values[1] / values[2] >= 64:
-        return ""
-    return f"{values[2]:.0f} warps for {values[0]:.0f} by {values[1]:.0f} elements"
+def _xpu_blocks(suspect: Suspect, m: float, n: float, warps: float) -> str:
+    return f"{warps:.0f} warps for {m:.0f} by {n:.0f} elements" if m * n / warps < 64 else ""
 
 
 RULES: tuple[Rule, ...] = (
@@ -232,6 +198,7 @@ RULES: tuple[Rule, ...] = (
         "Smaller BLOCK_M or BLOCK_N, or more warps.",
         ("BLOCK_M", "BLOCK_N", "num_warps"),
         _accumulator_registers,
+        needs=("BLOCK_M", "BLOCK_N", "num_warps"),
     ),
     Rule(
         "large-block",
@@ -248,6 +215,7 @@ RULES: tuple[Rule, ...] = (
         "BLOCK_M and BLOCK_N closer to each other.",
         ("BLOCK_M", "BLOCK_N"),
         _uneven_blocks,
+        needs=("BLOCK_M", "BLOCK_N"),
     ),
     Rule(
         "odd-block",
@@ -265,6 +233,7 @@ RULES: tuple[Rule, ...] = (
         "Fewer warps.",
         ("num_warps",),
         _many_warps,
+        needs=("BLOCK_M", "BLOCK_N", "num_warps"),
     ),
     Rule(
         "long-body",
@@ -282,6 +251,7 @@ RULES: tuple[Rule, ...] = (
         ("BLOCK_M", "BLOCK_N", "BLOCK_K", "num_stages"),
         _shared_memory,
         "cuda",
+        needs=("BLOCK_M", "BLOCK_N", "BLOCK_K", "num_stages"),
     ),
     Rule(
         "deep-pipeline",
@@ -290,6 +260,7 @@ RULES: tuple[Rule, ...] = (
         "Fewer stages.",
         ("num_stages",),
         _deep_pipeline,
+        needs=("num_stages",),
     ),
     Rule(
         "nvidia-tma",
@@ -315,7 +286,7 @@ RULES: tuple[Rule, ...] = (
         "All blocks must fit on the device at once.",
         "Turn it off: torch._inductor.config.triton.cooperative_reductions = False.",
         ("launch_cooperative_grid",),
-        _cooperative,
+        _is_set("launch_cooperative_grid"),
         "cuda",
     ),
     Rule(
@@ -326,6 +297,7 @@ RULES: tuple[Rule, ...] = (
         ("waves_per_eu", "num_warps", "BLOCK_K"),
         _many_waves,
         "hip",
+        needs=("waves_per_eu", "num_warps", "BLOCK_K"),
     ),
     Rule(
         "amd-matrix-instruction",
@@ -335,6 +307,7 @@ RULES: tuple[Rule, ...] = (
         ("matrix_instr_nonkdim", "BLOCK_M", "BLOCK_N"),
         _matrix_instruction,
         "hip",
+        needs=("matrix_instr_nonkdim", "BLOCK_M", "BLOCK_N"),
     ),
     Rule(
         "amd-matrix-registers",
@@ -344,6 +317,7 @@ RULES: tuple[Rule, ...] = (
         ("waves_per_eu", "matrix_instr_nonkdim", "BLOCK_M", "BLOCK_N"),
         _matrix_registers,
         "hip",
+        needs=("waves_per_eu", "BLOCK_M", "BLOCK_N", "num_warps"),
     ),
     Rule(
         "intel-native-code",
@@ -351,7 +325,7 @@ RULES: tuple[Rule, ...] = (
         "The whole backend runs at compile time, with its own register allocator.",
         "Turn generate_native_code off.",
         ("generate_native_code",),
-        _native_code,
+        _is_set("generate_native_code"),
         "xpu",
     ),
     Rule(
@@ -362,5 +336,6 @@ RULES: tuple[Rule, ...] = (
         ("num_warps", "BLOCK_M", "BLOCK_N"),
         _xpu_blocks,
         "xpu",
+        needs=("BLOCK_M", "BLOCK_N", "num_warps"),
     ),
 )

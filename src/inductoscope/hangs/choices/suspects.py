@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from inductoscope.errors import InductoscopeError
@@ -36,17 +36,11 @@ class Suspect:
     # The types of the pointers in its signature, as Triton writes them: *bf16.
     pointers: tuple[str, ...] = ()
     source: str = ""
-    more: dict[str, str] = field(default_factory=dict)
 
     def number(self, name: str) -> float | None:
         """A numeric value of the configuration."""
         value = self.configuration.get(name)
         return float(value) if is_number(value) else None
-
-    def numbers(self, *names: str) -> tuple[float, ...] | None:
-        """Several, if all are there."""
-        found = [self.number(name) for name in names]
-        return tuple(value for value in found if value is not None) if None not in found else None
 
     @property
     def compute_capability(self) -> int | None:
