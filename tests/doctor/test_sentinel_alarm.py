@@ -174,10 +174,10 @@ def test_inductors_random_numbers_are_computed_as_its_kernels_do() -> None:
 def test_attention_without_dropout_can_be_repeated_and_random_choices_cannot() -> None:
     """Torch marks attention as an operation that may draw random numbers."""
     q = numbers(1, 1, 3, 4)
-    with Drops().replayed():
+    with Drops():
         again = F.scaled_dot_product_attention(q, q, q)
     assert torch.equal(again, F.scaled_dot_product_attention(q, q, q))
-    with Drops().replayed(), pytest.raises(CannotRepeat, match="bernoulli"):
+    with Drops(), pytest.raises(CannotRepeat, match="bernoulli"):
         torch.bernoulli(q.abs().clamp(max=1.0))
 
 

@@ -9,25 +9,26 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import io
+import itertools
+import os
+import re
 import sys
 import time
+import types
 import warnings
+import weakref
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch.fx import GraphModule
 
 from inductoscope.doctor.failure import NAN
-from inductoscope.inside.compare.bug_or_rounding import (
-    UNINITIALISED,
-    UNREPEATABLE,
-    EagerComparison,
-    judge,
-)
-from inductoscope.inside.compare.graphs import as_function
+from inductoscope.inside.compare.bug_or_rounding import UNINITIALISED, UNREPEATABLE, judge
+from inductoscope.inside.compare.graphs import as_function, snapshot
 from inductoscope.inside.compare.kernels import KEPT
 from inductoscope.inside.compare.operators import first_false_declaration
 from inductoscope.inside.compare.reference import Case
@@ -40,8 +41,15 @@ from inductoscope.inside.compare.values import (
     run,
     size_in_bytes,
 )
-from inductoscope.inside.doctor.compile_conditions import has_room_for_copies
+from inductoscope.inside.doctor.compile_conditions import (
+    has_room_for_copies,
+    how_compiled,
+    is_traced,
+)
 from inductoscope.inside.gpu_use import is_capturing
+from inductoscope.inside.install import describe_torch
+from inductoscope.inside.observe import current_compile_id
+from inductoscope.inside.scope import BROKEN, SCOPE, chain_of
 from inductoscope.inside.search.candidate import Candidate
 from inductoscope.inside.search.failure_signature import failure_of_comparison
 from inductoscope.inside.search.wrong_result_location import (
@@ -58,21 +66,20 @@ from inductoscope.pytest_plugin.results import (
     WRONG,
     CheckedCall,
     SuiteFinding,
+    SuiteGraphData,
 )
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.frames import shorten
-from inductoscope.verdicts import (
-    CRASH,
-    NOT_A_BUG,
-    NOT_A_NUMBER,
-    WRONG_RESULT,
-)
+from inductoscope.verdicts import CRASH, NOT_A_BUG, NOT_A_NUMBER, WRONG_RESULT
 from inductoscope.wording import count_of
 
 # Bytes of inputs that are kept until the end of one test.
 _MOST = 1 << 30
+# Seconds after which no further call of the same test is compared.
+_LONGEST = 60.0
 _DEVICES = ("cpu", "cuda")
 _NUMBERS = (bool, int, float, complex, str, type(None), torch.dtype, torch.device)
+_OBJECT = re.compile(r"<(?:[\w.<>]*\.)?(\w+) object at 0x[0-9a-f]+>")
 
 
 @dataclass(eq=False)
@@ -98,41 +105,6 @@ class SuiteGraph:
         return tuple(value._version for value in held if not value.is_inference())
 
 
-@dataclass(frozen=True)
-class CallSituation:
-    """State that a call depends on besides its inputs."""
-
-    surroundings: Surroundings
-    is_inference: bool
-    default_dtype: torch.dtype
-    matmul_precision: str
-
-    @classmethod
-    def now(cls) -> CallSituation:
-        """That of the call that is made now."""
-        return cls(
-            Surroundings.now(),
-            torch.is_inference_mode_enabled(),
-            torch.get_default_dtype(),
-            torch.get_float32_matmul_precision(),
-        )
-
-    @contextlib.contextmanager
-    def entered(self) -> Iterator[None]:
-        """The same situation, inside the block."""
-        before = torch.get_default_dtype(), torch.get_float32_matmul_precision()
-        try:
-            torch.set_default_dtype(self.default_dtype)
-            if self.matmul_precision != before[1]:
-                torch.set_float32_matmul_precision(self.matmul_precision)
-            with torch.inference_mode(self.is_inference), self.surroundings.entered():
-                yield
-        finally:
-            torch.set_default_dtype(before[0])
-            if self.matmul_precision != before[1]:
-                torch.set_float32_matmul_precision(before[1])
-
-
 @dataclass(eq=False)
 class KeptSuiteCall:
     """One call: copies of its inputs, and the situation that it was made in."""
@@ -140,14 +112,14 @@ class KeptSuiteCall:
     graph: SuiteGraph
     number: int
     inputs: tuple[Any, ...]
-    situation: CallSituation
+    # Bytes of its inputs.
+    size: int
+    situation: Surroundings
     versions: tuple[int, ...]
     # What it raised in the test.
     raised: str = ""
     # Why it cannot be made again after all.
     spoilt: str = ""
-    # Bytes of its inputs.
-    size: int = 0
 
     def returned(self) -> None:
         """The call is over, without an exception."""
@@ -155,24 +127,145 @@ class KeptSuiteCall:
             self.spoilt = "it writes to tensors that it holds itself"
 
 
-def said_by(error: BaseException) -> str:
+@dataclass
+class SeenInTest:
+    """The graphs that one test has compiled and called so far."""
+
+    graphs: list[SuiteGraphData] = field(default_factory=list)
+    calls: list[KeptSuiteCall] = field(default_factory=list)
+    # One call of each graph that is not kept is enough.
+    not_kept: dict[str, CheckedCall] = field(default_factory=dict)
+    # How many calls there were, by graph.
+    numbers: dict[str, int] = field(default_factory=dict)
+
+
+class GraphWatch:
+    """Keeps calls of compiled graphs by test. One for each process that runs tests."""
+
+    def __init__(self, calls: int, prefix: str, on_graph: Callable[[], bool]) -> None:
+        """`on_graph` is called for every graph; it says whether a new recording begins with it."""
+        self._most, self._prefix, self._on_graph = calls, prefix, on_graph
+        self._pid = os.getpid()
+        self._numbers = itertools.count(1)
+        # By torch's id of the compile, which begins anew after a reset.
+        self._by_id: weakref.WeakValueDictionary[str, SuiteGraph] = weakref.WeakValueDictionary()
+        # The test that is running; None between tests, and where nothing is to be checked.
+        self.seen: SeenInTest | None = None
+        # Whether the tool itself calls compiled code now.
+        self.is_busy = False
+
+    @property
+    def _is_off(self) -> bool:
+        return self.is_busy or os.getpid() != self._pid
+
+    def compile(
+        self, original: Callable[..., Any], output: Any, module: GraphModule, examples: Any
+    ) -> Callable[..., Any]:
+        """Have a graph compiled as ever, and return what keeps its calls."""
+        __tracebackhide__ = True
+        graph = None
+        if not self._is_off:
+            if self._on_graph():
+                SCOPE.guard(describe_torch)
+            # Before it is compiled, which may change it.
+            graph = SCOPE.guard(self._new_graph, output, module)
+        compiled: Callable[..., Any] = original(output, module, examples)
+        if not isinstance(graph, SuiteGraph) or not isinstance(compiled, types.FunctionType):
+            return compiled
+        graph.compiled = compiled
+        return self._keeping(graph, compiled)
+
+    def _new_graph(self, output: Any, module: GraphModule) -> SuiteGraph | None:
+        """None if another backend compiles it."""
+        compile_id = current_compile_id() or "?"
+        name = f"{self._prefix}{next(self._numbers)}"
+        options, dynamic, backend = how_compiled(output)
+        kept = snapshot(module)
+        if self.seen is not None:
+            source = next(iter(places_of(kept.graph.nodes)), "")
+            # An object is named by its class, not by where it is in memory.
+            named = _OBJECT.sub(r"\1", backend)
+            self.seen.graphs.append(SuiteGraphData(name, compile_id, shorten(source), named))
+        if backend:
+            return None
+        graph = SuiteGraph(name, compile_id, kept, options, dynamic)
+        graph.off = _why_never_kept(output, graph)
+        self._by_id[compile_id] = graph
+        return graph
+
+    def note_backward(self, compile_id: str) -> None:
+        """The backward graph of a compile is there."""
+        graph = self._by_id.get(compile_id)
+        if graph is not None:
+            graph.has_backward = True
+
+    def _keeping(self, graph: SuiteGraph, compiled: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(compiled)
+        def call(*arguments: Any, **others: Any) -> Any:
+            __tracebackhide__ = True
+            kept = None
+            if self.seen is not None and not self._is_off and not others:
+                kept = SCOPE.guard(self._keep, self.seen, graph, arguments)
+            if kept is None or kept is BROKEN:
+                return compiled(*arguments, **others)
+            try:
+                result = compiled(*arguments)
+            except Exception as error:
+                kept.raised = _said_by(error)
+                raise
+            SCOPE.guard(kept.returned)
+            return result
+
+        return call
+
+    def _keep(
+        self, seen: SeenInTest, graph: SuiteGraph, arguments: tuple[Any, ...]
+    ) -> KeptSuiteCall | None:
+        if is_traced(arguments) or torch.jit.is_tracing():
+            return None
+        number = seen.numbers[graph.name] = seen.numbers.get(graph.name, 0) + 1
+        if number > self._most:
+            return None
+
+        def note(why: str) -> None:
+            told = CheckedCall(graph.name, graph.compile_id, number, NOT_CHECKED, why)
+            seen.not_kept[graph.name] = told
+
+        note("inductoscope itself failed")  # Unless what follows gets through.
+        why = _why_not_kept(graph, arguments, sum(call.size for call in seen.calls))
+        if why:
+            note(why)
+            return None
+        inputs, size = tuple(copy_values(arguments)), size_in_bytes(arguments)
+        kept = KeptSuiteCall(graph, number, inputs, size, Surroundings.now(), graph.versions())
+        del seen.not_kept[graph.name]
+        seen.calls.append(kept)
+        return kept
+
+
+def _said_by(error: BaseException) -> str:
     """An exception's message in one line; the form of a kept call's `raised`."""
     return f"{type(error).__name__}: {error}".partition("\n")[0][:300]
 
 
-def keep_call(graph: SuiteGraph, number: int, arguments: Sequence[Any]) -> KeptSuiteCall:
-    """Copies of the inputs of a call that is about to be made."""
-    return KeptSuiteCall(
-        graph,
-        number,
-        tuple(copy_values(arguments)),
-        CallSituation.now(),
-        graph.versions(),
-        size=size_in_bytes(arguments),
-    )
+def _why_never_kept(output: Any, graph: SuiteGraph) -> str:
+    """Why no call of a graph can be made again; "" if calls can."""
+    import torch._inductor.config as config
+
+    if graph.compile_id.startswith("!"):
+        return "it is compiled autograd's"
+    if getattr(output, "package", None) is not None:
+        return "torch stores it in a package"
+    for node in graph.module.graph.nodes:
+        place = str(getattr(node.target, "__module__", ""))
+        if "c10d" in str(node.target) or place.startswith("torch.distributed"):
+            return "it communicates with other processes"
+    if graph.options.get("triton.cudagraphs", config.triton.cudagraphs):
+        return "it runs as a CUDA graph"
+    return ""
 
 
-def why_not_kept(graph: SuiteGraph, arguments: Sequence[Any], kept: int) -> str:
+def _why_not_kept(graph: SuiteGraph, arguments: Sequence[Any], kept: int) -> str:
     """Why a call cannot be made again after the test; "" if it can. `kept`: bytes kept so far."""
     if graph.off:
         return graph.off
@@ -201,100 +294,25 @@ def _kind_of(value: Any) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
-def why_never_kept(module: GraphModule, settings: dict[str, Any]) -> str:
-    """Why no call of a graph can be made again; "" if calls can."""
-    for node in module.graph.nodes:
-        place = str(getattr(node.target, "__module__", ""))
-        if "c10d" in str(node.target) or place.startswith("torch.distributed"):
-            return "it communicates with other processes"
-    if settings.get("triton.cudagraphs"):
-        return "it runs as a CUDA graph"
-    return ""
-
-
-# --------------------------------------------------------------------------------------------------
-# Names the kernel and the operation of a wrong result from one more call: nothing is compiled.
-
-
-@dataclass(frozen=True)
-class WrongPlace:
-    """Where a graph goes wrong, as far as it is known."""
-
-    stage: str = ""
-    # The operations of the kernel, one of which is to blame.
-    operations: tuple[str, ...] = ()
-    kernel: str = ""
-    source: str = ""
-    text: str = ""
-    how: str = ""
-
-
-def what_is_wrong(call: KeptSuiteCall, *, backward: bool) -> WrongPlace:
-    """The first kernel whose result is not what its node computes; a source line in any case."""
-    graph = call.graph
-    candidate = Candidate(
-        graph.module,
-        tuple(copy_values(call.inputs)),
-        backward=backward,
-        dynamic=graph.dynamic,
-        options=graph.options,
-    )
-    lines = source_lines(candidate)
-    only = shorten(lines[0]) if len(lines) == 1 else ""
-    # A wrapper in C++ would have to be compiled again; one out of a cache is not known.
-    can_look = KEPT.wrappers and not any(hasattr(w.module, "inductor_entry") for w in KEPT.wrappers)
-    if not can_look or graph.compiled is None:
-        return WrongPlace(source=only)
-    with contextlib.suppress(Exception):
-        found = first_wrong_own_kernel(candidate, graph.compiled)
-        named = [node for node in candidate.operations if node.name in found.suspects]
-        places = places_of(named)
-        return WrongPlace(
-            found.stage,
-            tuple(dict.fromkeys(found.names)),
-            found.kernel,
-            shorten(places[-1]) if places else only,
-            found.text,
-            found.how if found.kernel else "",
-        )
-    return WrongPlace(source=only)
+def inductors_exception(error: BaseException) -> BaseException | None:
+    """The exception of Inductor among those that `error` was raised from; None if there is none."""
+    dynamo: Any = sys.modules.get("torch._dynamo.exc")
+    wrapping = getattr(dynamo, "BackendCompilerFailed", ())
+    for one in chain_of(error):
+        if (
+            f"{type(one).__module__}.{type(one).__qualname__}"
+            == "torch._inductor.exc.InductorError"
+        ):
+            return one
+        # Dynamo wraps what a backend raises. Inductor's backend has the name of the stage.
+        if isinstance(one, wrapping) and getattr(one, "backend_name", "") == stages.INDUCTOR:
+            return one
+    return None
 
 
 def forget_wrappers() -> None:
     """Let go of all that was kept for a look at kernels: the test is over."""
     KEPT.wrappers.clear()
-
-
-# --- A test that fails because Inductor raised an exception while it compiled ---------------------
-
-
-def inductors_exception(error: BaseException) -> BaseException | None:
-    """The exception of Inductor among those that `error` was raised from; None if there is none."""
-    for one in chain_of(error):
-        kind = f"{type(one).__module__}.{type(one).__qualname__}"
-        if kind == "torch._inductor.exc.InductorError" or _is_of_inductor(one):
-            return one
-    return None
-
-
-def _is_of_inductor(error: BaseException) -> bool:
-    """Dynamo wraps what a backend raises, and says which backend it was."""
-    dynamo: Any = sys.modules.get("torch._dynamo.exc")
-    wrapping = getattr(dynamo, "BackendCompilerFailed", ())
-    # The backend has the name of the stage.
-    return isinstance(error, wrapping) and getattr(error, "backend_name", "") == stages.INDUCTOR
-
-
-def chain_of(error: BaseException) -> Iterator[BaseException]:
-    """An exception, and all that it was raised from or while they were handled."""
-    found: set[int] = set()
-    queue: list[Any] = [error]
-    while queue:
-        one = queue.pop(0)
-        if isinstance(one, BaseException) and id(one) not in found:
-            found.add(id(one))
-            yield one
-            queue += [one.__cause__, one.__context__, getattr(one, "inner_exception", None)]
 
 
 # --- Compares the kept calls of a test with eager, once the test is over --------------------------
@@ -306,29 +324,35 @@ def chain_of(error: BaseException) -> Iterator[BaseException]:
 # counts as nothing.
 
 
-# Seconds after which no further call of the same test is compared.
-_LONGEST = 60.0
-_RANDOM = "it draws random numbers, and compiled code draws others than eager"
+class NotCompared(Exception):
+    """The call cannot be compared; the text says why."""
+
+
+# The verdict on a call, a text, and what is wrong with it.
+Judged = tuple[str, str, SuiteFinding | None]
 
 
 def check_calls(
     calls: Sequence[KeptSuiteCall], failure: BaseException | None
 ) -> tuple[list[CheckedCall], list[SuiteFinding]]:
     """Compare all calls that a test made; `failure` is what the test itself raised, if it did."""
-    began = time.monotonic()
+    end = time.monotonic() + _LONGEST
     checked: list[CheckedCall] = []
     findings: dict[str, SuiteFinding] = {}
     with _unnoticed():
         for call in calls:
-            if time.monotonic() - began > _LONGEST:
-                why = f"the checks of this test had already taken {_LONGEST:.0f} s"
-                checked.append(_noted(call, NOT_CHECKED, why))
-                continue
-            said, finding = _checked(call, failure)
-            checked.append(said)
+            graph = call.graph
+            backward = graph.has_backward and needs_backward(call.inputs)
+            verdict, text, finding = _judged(call, failure, backward, end)
+            with_gradients = backward and verdict not in (NOT_CHECKED, ERROR)
+            checked.append(
+                CheckedCall(
+                    graph.name, graph.compile_id, call.number, verdict, text, with_gradients
+                )
+            )
             # The first wrong call of a graph says it all.
             if finding is not None:
-                findings.setdefault(call.graph.name, finding)
+                findings.setdefault(graph.name, finding)
     return checked, list(findings.values())
 
 
@@ -351,144 +375,141 @@ def _unnoticed() -> Iterator[None]:
                 del utils.counters[name]
 
 
-def _checked(
-    call: KeptSuiteCall, failure: BaseException | None
-) -> tuple[CheckedCall, SuiteFinding | None]:
+def _judged(
+    call: KeptSuiteCall, failure: BaseException | None, backward: bool, end: float
+) -> Judged:
     try:
+        if time.monotonic() > end:
+            raise NotCompared(f"the checks of this test had already taken {_LONGEST:.0f} s")
         with call.situation.entered():
-            return _compared(call, failure)
+            return _compared(call, failure, backward)
+    except NotCompared as why:
+        return NOT_CHECKED, str(why), None
     except Exception as error:
-        why = f"inductoscope itself failed: {said_by(error)}"
-        return _noted(call, NOT_CHECKED, why), None
+        return NOT_CHECKED, f"inductoscope itself failed: {_said_by(error)}", None
 
 
-def _noted(call: KeptSuiteCall, verdict: str, text: str) -> CheckedCall:
-    return CheckedCall(call.graph.name, call.graph.compile_id, call.number, verdict, text)
-
-
-def _compared(
-    call: KeptSuiteCall, failure: BaseException | None
-) -> tuple[CheckedCall, SuiteFinding | None]:
-    graph = call.graph
-    spoilt = call.spoilt or _changed_since(call)
-    if spoilt:
-        return _noted(call, NOT_CHECKED, spoilt), None
-    backward = graph.has_backward and needs_backward(call.inputs)
-    case = Case(as_function(graph.module), call.inputs, backward)
+def _compared(call: KeptSuiteCall, failure: BaseException | None, backward: bool) -> Judged:
+    if call.spoilt:
+        raise NotCompared(call.spoilt)
+    if not call.raised and call.graph.versions() != call.versions:
+        raise NotCompared("the test later wrote to tensors that it holds")
+    eager, compiled = as_function(call.graph.module), call.graph.compiled
+    assert compiled is not None
+    case = Case(eager, call.inputs, backward)
     if case.eager_error is not None:
-        return _noted(call, NOT_CHECKED, f"eager raises {said_by(case.eager_error)}"), None
+        raise NotCompared(f"eager raises {_said_by(case.eager_error)}")
     if call.raised:
-        return _after_error(call, failure)
-    compiled: Any = graph.compiled
+        return _after_error(call, eager, compiled, failure)
     try:
         comparison = judge(case, run(compiled, call.inputs, backward=backward))
         if not comparison.is_right:
             again = judge(case, run(compiled, call.inputs, backward=backward))
             if again.is_right:
-                text = f"wrong in one of two calls: {comparison.wrong[0].text}"
-                return _noted(call, UNSTEADY, text), None
+                return UNSTEADY, f"wrong in one of two calls: {comparison.wrong[0].text}", None
     except Exception as error:
-        why = f"called again after the test, it raised {said_by(error)}"
-        return _noted(call, NOT_CHECKED, why), None
-    if comparison.is_right:
-        return replace(_when_right(call, comparison), with_gradients=backward), None
-    if draws_random_numbers(as_function(graph.module), call.inputs):
-        return _noted(call, NOT_CHECKED, _RANDOM), None
-    return _when_wrong(call, comparison, backward)
-
-
-def _changed_since(call: KeptSuiteCall) -> str:
-    if call.raised or call.graph.versions() == call.versions:
-        return ""
-    return "the test later wrote to tensors that it holds"
-
-
-def _when_right(call: KeptSuiteCall, comparison: EagerComparison) -> CheckedCall:
+        why = f"called again after the test, it raised {_said_by(error)}"
+        raise NotCompared(why) from error
+    if not comparison.is_right:
+        if draws_random_numbers(eager, call.inputs):
+            raise NotCompared("it draws random numbers, and compiled code draws others than eager")
+        found: Any = failure_of_comparison(comparison)
+        return WRONG, found.text, _wrong(call, found, backward)
     if not comparison.explained:
-        return _noted(call, RIGHT, count_of(comparison.values, "value"))
+        return RIGHT, count_of(comparison.values, "value"), None
     texts = "; ".join(item.text for item in comparison.explained[:2])
     if comparison.reason in (UNINITIALISED, UNREPEATABLE):
-        return _noted(call, UNSTEADY, f"{comparison.reason}: {texts}")
-    return _noted(call, WITHIN_ROUNDING, texts)
+        return UNSTEADY, f"{comparison.reason}: {texts}", None
+    return WITHIN_ROUNDING, texts, None
 
 
 def _after_error(
-    call: KeptSuiteCall, failure: BaseException | None
-) -> tuple[CheckedCall, SuiteFinding | None]:
+    call: KeptSuiteCall,
+    eager: Callable[..., Any],
+    compiled: Callable[..., Any],
+    failure: BaseException | None,
+) -> Judged:
     """A call that raised in the test, and that eager makes without an exception.
 
     A test that goes on after the exception wanted it, however the test ends. And what raised it
-    may be gone: only if it is still there does eager's return say anything.
+    may be gone: only if it is still there does eager's return say anything. Twice in a row
+    compiled, then in eager: something that takes turns shows, too.
     """
-    if failure is None or call.raised not in map(said_by, chain_of(failure)):
-        return _noted(call, NOT_CHECKED, f"the test expects that it raises {call.raised}"), None
-    if not _only_compiled_raises(call):
-        why = f"it raised {call.raised} in the test, but not each time after the test"
-        return _noted(call, NOT_CHECKED, why), None
-    finding = SuiteFinding(
-        CRASH,
-        f"compiled code raised {call.raised}; eager does not",
-        graph=call.graph.name,
-        compile=call.graph.compile_id,
-        known_by=[
-            f"call {call.number} of graph {call.graph.compile_id} raised it in the test, and twice "
-            "more after the test, on copies of its inputs; the same graph returned in eager, "
-            "before these two calls and after them"
-        ],
+    if failure is None or call.raised not in map(_said_by, chain_of(failure)):
+        raise NotCompared(f"the test expects that it raises {call.raised}")
+    if [_raised_by(each, call) for each in (compiled, compiled, eager)] != [call.raised] * 2 + [""]:
+        raise NotCompared(f"it raised {call.raised} in the test, but not each time after the test")
+    text = f"compiled code raised {call.raised}; eager does not"
+    how = (
+        f"call {call.number} of graph {call.graph.compile_id} raised it in the test, and twice "
+        "more after the test, on copies of its inputs; the same graph returned in eager, "
+        "before these two calls and after them"
     )
-    return _noted(call, ERROR, finding.summary), finding
-
-
-def _only_compiled_raises(call: KeptSuiteCall) -> bool:
-    """Twice in a row compiled, then in eager: something that takes turns shows, too."""
-    compiled: Any = call.graph.compiled
-    eager = as_function(call.graph.module)
-    return (
-        _raised_by(compiled, call) == call.raised
-        and _raised_by(compiled, call) == call.raised
-        and not _raised_by(eager, call)
-    )
+    return ERROR, text, _finding(call, CRASH, text, how)
 
 
 def _raised_by(function: Callable[..., Any], call: KeptSuiteCall) -> str:
     try:
         run(function, call.inputs, backward=False)
     except Exception as error:
-        return said_by(error)
+        return _said_by(error)
     return ""
 
 
-def _when_wrong(
-    call: KeptSuiteCall, comparison: EagerComparison, backward: bool
-) -> tuple[CheckedCall, SuiteFinding | None]:
-    failure = failure_of_comparison(comparison)
-    assert failure is not None
-    said = replace(_noted(call, WRONG, failure.text), with_gradients=backward)
+def _finding(call: KeptSuiteCall, verdict: str, summary: str, how: str) -> SuiteFinding:
     graph = call.graph
-    finding = SuiteFinding(
-        NOT_A_NUMBER if failure.kind == NAN else WRONG_RESULT,
-        f"compiled code and eager differ: {failure.text}",
-        graph=graph.name,
-        compile=graph.compile_id,
-        details=list(failure.texts[1:4]),
-        known_by=[
-            f"after the test, call {call.number} of graph {graph.compile_id} was made again on "
-            "copies of its inputs: in eager, in float64, and twice compiled"
-        ],
+    return SuiteFinding(
+        verdict, summary, graph=graph.name, compile=graph.compile_id, known_by=[how]
     )
+
+
+def _wrong(call: KeptSuiteCall, failure: Any, backward: bool) -> SuiteFinding:
+    graph = call.graph
+    how = (
+        f"after the test, call {call.number} of graph {graph.compile_id} was made again on "
+        "copies of its inputs: in eager, in float64, and twice compiled"
+    )
+    verdict = NOT_A_NUMBER if failure.kind == NAN else WRONG_RESULT
+    finding = _finding(call, verdict, f"compiled code and eager differ: {failure.text}", how)
+    finding.details += failure.texts[1:4]
     declared = first_false_declaration(as_function(graph.module), call.inputs)
-    if declared is not None:
-        finding.verdict, finding.stage, finding.op = NOT_A_BUG, "user", declared.operation
-        finding.summary += (
-            f". {declared.operation} does not do what it declares, which the compiler relies on"
-        )
-        finding.details.append(declared.text)
-        finding.known_by.append("torch.library.opcheck failed on its actual arguments")
-        return said, finding
-    place = what_is_wrong(call, backward=backward)
-    finding.stage, finding.kernel, finding.source = place.stage, place.kernel, place.source
-    finding.ops = list(place.operations)
-    finding.op = finding.ops[0] if len(finding.ops) == 1 else ""
-    finding.details += [text for text in (place.text,) if text]
-    finding.known_by += [how for how in (place.how,) if how]
-    return said, finding
+    if declared is None:
+        _locate(finding, call, backward)
+        return finding
+    finding.verdict, finding.stage, finding.op = NOT_A_BUG, "user", declared.operation
+    finding.summary += (
+        f". {declared.operation} does not do what it declares, which the compiler relies on"
+    )
+    finding.details.append(declared.text)
+    finding.known_by.append("torch.library.opcheck failed on its actual arguments")
+    return finding
+
+
+def _locate(finding: SuiteFinding, call: KeptSuiteCall, backward: bool) -> None:
+    """Name the first kernel whose result is not what its node computes, from one more call."""
+    graph = call.graph
+    candidate = Candidate(
+        graph.module,
+        tuple(copy_values(call.inputs)),
+        backward=backward,
+        dynamic=graph.dynamic,
+        options=graph.options,
+    )
+    lines = source_lines(candidate)
+    if len(lines) == 1:
+        finding.source = shorten(lines[0])
+    # A wrapper in C++ would have to be compiled again; one out of a cache is not known.
+    is_cpp = any(hasattr(wrapper.module, "inductor_entry") for wrapper in KEPT.wrappers)
+    if not KEPT.wrappers or is_cpp or graph.compiled is None:
+        return
+    with contextlib.suppress(Exception):
+        found = first_wrong_own_kernel(candidate, graph.compiled)
+        finding.stage, finding.kernel = found.stage, found.kernel
+        finding.ops = list(dict.fromkeys(found.names))
+        finding.op = finding.ops[0] if len(finding.ops) == 1 else ""
+        named = [node for node in candidate.operations if node.name in found.suspects]
+        if places := places_of(named):
+            finding.source = shorten(places[-1])
+        if found.kernel:
+            finding.details.append(found.text)
+            finding.known_by.append(found.how)

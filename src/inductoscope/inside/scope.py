@@ -265,19 +265,19 @@ def _mark(error: BaseException) -> tuple[int, type]:
 
 def _chain_marks(error: BaseException) -> set[tuple[int, type]]:
     """Marks of an exception and of everything it was raised from or wraps."""
+    return set(map(_mark, chain_of(error)))
+
+
+def chain_of(error: BaseException) -> Iterator[BaseException]:
+    """An exception, and all that it wraps or was raised from, or while they were handled."""
     found: set[int] = set()
-    marks: set[tuple[int, type]] = set()
-    queue: list[BaseException | None] = [error]
+    queue: list[Any] = [error]
     while queue:
-        item = queue.pop()
-        if item is None or id(item) in found:
-            continue
-        found.add(id(item))
-        marks.add(_mark(item))
-        inner = getattr(item, "inner_exception", None)
-        queue += [item.__cause__, item.__context__]
-        queue.append(inner if isinstance(inner, BaseException) else None)
-    return marks
+        one = queue.pop(0)
+        if isinstance(one, BaseException) and id(one) not in found:
+            found.add(id(one))
+            yield one
+            queue += [one.__cause__, one.__context__, getattr(one, "inner_exception", None)]
 
 
 def _raised_by_signal_handler(error: BaseException) -> bool:

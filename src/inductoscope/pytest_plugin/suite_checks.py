@@ -14,7 +14,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,7 +50,7 @@ from inductoscope.torch_facts.torch_names import Hook, Wrap
 from inductoscope.verdicts import COMPILE_ERROR, CRASH
 
 if TYPE_CHECKING:
-    from inductoscope.inside.pytest_graphs import GraphWatch, SeenInTest
+    from inductoscope.inside.pytest_calls import GraphWatch, SeenInTest
 
 
 _CALLS = 4
@@ -91,29 +91,19 @@ def options_of(config: pytest.Config) -> SuiteOptions:
 # --- Time limits that pytest-timeout sets on tests: checking what they called does not count ------
 
 
-@dataclass(frozen=True)
-class _Limit:
-    item: pytest.Item
-    settings: Any
-    began: float
-
-    @property
-    def left(self) -> float:
-        return float(self.settings.timeout) - (time.monotonic() - self.began)
-
-
 class TimeLimits:
     """Knows the limit that is in force, through the hooks that pytest-timeout offers for it."""
 
     def __init__(self) -> None:
-        self._limit: _Limit | None = None
+        # The test, pytest-timeout's settings for it, and when its time ends.
+        self._limit: tuple[pytest.Item, Any, float] | None = None
 
     @pytest.hookimpl(wrapper=True, optionalhook=True)
     def pytest_timeout_set_timer(
         self, item: pytest.Item, settings: Any
     ) -> Generator[None, Any, Any]:
         """A limit begins."""
-        self._limit = _Limit(item, settings, time.monotonic())
+        self._limit = item, settings, time.monotonic() + float(settings.timeout)
         return (yield)
 
     @pytest.hookimpl(wrapper=True, optionalhook=True)
@@ -125,17 +115,17 @@ class TimeLimits:
     @contextlib.contextmanager
     def paused(self, item: pytest.Item) -> Iterator[None]:
         """Stop the clock of the test; what is left of its time is for its fixtures."""
-        limit = self._limit
-        if limit is None or limit.item is not item:
+        if self._limit is None or self._limit[0] is not item:
             yield
             return
-        left, hooks = limit.left, item.config.hook
+        _, settings, end = self._limit
+        left, hooks = end - time.monotonic(), item.config.hook
         hooks.pytest_timeout_cancel_timer(item=item)
         try:
             yield
         finally:
             if left > 0:  # Else it has run out, once and for all.
-                rest = limit.settings._replace(timeout=left)
+                rest = settings._replace(timeout=left)
                 hooks.pytest_timeout_set_timer(item=item, settings=rest)
 
 
@@ -192,12 +182,12 @@ class SuiteRecordings:
 
 # --- The hooks into torch that tell what a test compiles. They need no torch to be defined --------
 
-# Makes the watch, which needs torch, when the first graph is there.
-GetWatch = Callable[[], "GraphWatch"]
 
+def suite_hooks(get_watch: Callable[[], GraphWatch]) -> tuple[Hook, ...]:
+    """The hooks around Dynamo's backend, and where backward graphs become ready.
 
-def suite_hooks(get_watch: GetWatch) -> tuple[Hook, ...]:
-    """The hooks around Dynamo's backend, and where backward graphs become ready."""
+    `get_watch` makes the watch, which needs torch, when the first graph is there.
+    """
 
     def keeping_calls(original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
@@ -216,19 +206,17 @@ def suite_hooks(get_watch: GetWatch) -> tuple[Hook, ...]:
         if phase_of_wrapper(source) == "backward" or options.get("is_backward"):
             get_watch().note_backward(current_compile_id())
 
-    backend = hooked.CALL_USER_COMPILER
-    ready = hooked.POST_COMPILE
     return (
         KEEPING_WRAPPERS,
         Hook(
             stage=stages.DYNAMO,
             records="the first calls of each graph in a test, to be compared with eager later",
-            wraps=(Wrap(backend, keeping_calls),),
+            wraps=(Wrap(hooked.CALL_USER_COMPILER, keeping_calls),),
         ),
         Hook(
             stage=stages.INDUCTOR,
             records="which graphs have a compiled backward graph",
-            wraps=(Wrap(ready, watch(before=note_ready)),),
+            wraps=(Wrap(hooked.POST_COMPILE, watch(before=note_ready)),),
         ),
     )
 
@@ -257,16 +245,16 @@ def hand_words_over(node: Any) -> None:
 
 def _without_tests(words: Sequence[str], tests: Sequence[str]) -> list[str]:
     left = list(words)
+
+    def follows_an_option(number: int) -> bool:
+        return number > 0 and left[number - 1].startswith("-")
+
     for test in tests:
         places = [number for number, word in enumerate(left) if word == test]
         if places:
             # The value of an option may be spelt like a test, as in `-k model model`.
-            del left[min(places, key=lambda number: _follows_an_option(left, number))]
+            del left[min(places, key=follows_an_option)]
     return left
-
-
-def _follows_an_option(words: Sequence[str], number: int) -> bool:
-    return number > 0 and words[number - 1].startswith("-")
 
 
 # --- Runs the doctor on one test, in a process group that can be ended ----------------------------
@@ -295,68 +283,58 @@ def command_to_type(config: pytest.Config, nodeid: str) -> str:
     return f"inductoscope doctor -m pytest {shlex.quote(name_for_pytest(config, nodeid))}"
 
 
-class DoctorChild:
-    """The doctor, on one test."""
+def doctors_verdict(
+    item: pytest.Item, folder: Path, environment: Mapping[str, str], *, quick: bool
+) -> tuple[dict[str, Any] | None, str]:
+    """The verdict object of the doctor on one test; or None, and why there is none.
 
-    def __init__(self, item: pytest.Item, folder: Path, environment: Mapping[str, str]) -> None:
-        """`environment` is the one that pytest was started in; tests may change theirs."""
-        self._item, self._folder = item, folder
-        self._environment = {
-            name: value for name, value in environment.items() if not name.startswith(_OF_WORKERS)
-        }
-
-    def examine(self, *, quick: bool) -> tuple[dict[str, Any] | None, str]:
-        """The verdict object; or None, and why there is none."""
-        answer = self._folder.with_name(f"{self._folder.name}.json")
-        said = self._folder.with_name(f"{self._folder.name}.txt")
-        with said.open("wb") as output, self._own_place() as own:
-            child = start_group(
-                self._command(answer, quick, own),
-                environment=self._environment,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                folder=self._item.config.invocation_params.dir,
-            )
-            try:
-                child.wait(_LONGEST)
-            except subprocess.TimeoutExpired:
-                return None, f"it took longer than {_LONGEST:.0f} s (see {said})"
-            finally:
-                end_child(child, grace=_GRACE if child.poll() is None else 0.0)
+    `environment` is the one that pytest was started in; tests may change theirs.
+    """
+    answer, said = (folder.with_name(f"{folder.name}.{ending}") for ending in ("json", "txt"))
+    words = ["doctor", "--quiet", "--json", str(answer), "--output", str(folder)]
+    words += ["--quick"] if quick else []
+    own_place = tempfile.TemporaryDirectory(prefix="pytest-", dir=folder.parent)
+    with said.open("wb") as output, own_place as own:
+        child = start_group(
+            tool_command([*words, "-m", "pytest", *_words_for_child(item, own)]),
+            environment={n: v for n, v in environment.items() if not n.startswith(_OF_WORKERS)},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            folder=item.config.invocation_params.dir,
+        )
         try:
-            verdict: dict[str, Any] = json.loads(answer.read_text("utf-8"))
-        except (OSError, ValueError):
-            return None, f"it ended with exit code {child.returncode} (see {said})"
-        return verdict, ""
+            child.wait(_LONGEST)
+        except subprocess.TimeoutExpired:
+            return None, f"it took longer than {_LONGEST:.0f} s (see {said})"
+        finally:
+            end_child(child, grace=_GRACE if child.poll() is None else 0.0)
+    try:
+        verdict: dict[str, Any] = json.loads(answer.read_text("utf-8"))
+    except (OSError, ValueError):
+        return None, f"it ended with exit code {child.returncode} (see {said})"
+    return verdict, ""
 
-    def _own_place(self) -> tempfile.TemporaryDirectory[str]:
-        return tempfile.TemporaryDirectory(prefix="pytest-", dir=self._folder.parent)
 
-    def _command(self, answer: Path, quick: bool, own: str) -> list[str]:
-        config = self._item.config
-        words = ["doctor", "--quiet", *(["--quick"] if quick else [])]
-        words += ["--json", str(answer), "--output", str(self._folder), "-m", "pytest"]
-        # As in this run; of options that are given twice, the last counts.
-        words += [*words_of_run(config), "--rootdir", str(config.rootpath)]
-        if config.inipath is not None:
-            words += ["-c", str(config.inipath)]
-        test = name_for_pytest(config, self._item.nodeid)
-        return tool_command([*words, *self._kept_apart(own), test])
+def _words_for_child(item: pytest.Item, own: str) -> list[str]:
+    """Options as in this run, but for those that keep the child in one process and its own place.
 
-    def _kept_apart(self, own: str) -> list[str]:
-        """Options that keep the child in one process and away from what this run writes."""
-        config = self._item.config
-        words = ["-o", f"cache_dir={own}/cache"]
-        words += [
-            f"{option}={own}/{value}"
-            for option, value in _PLACES.items()
-            if config.getoption(value, None)
-        ]
-        if config.pluginmanager.hasplugin("xdist"):
-            words += ["-n", "0"]
-        if config.pluginmanager.hasplugin("pytest_cov"):
-            words.append("--no-cov")
-        return words
+    Of options that are given twice, the last counts.
+    """
+    config = item.config
+    words = [*words_of_run(config), "--rootdir", str(config.rootpath)]
+    if config.inipath is not None:
+        words += ["-c", str(config.inipath)]
+    words += ["-o", f"cache_dir={own}/cache"]
+    words += [
+        f"{option}={own}/{value}"
+        for option, value in _PLACES.items()
+        if config.getoption(value, None)
+    ]
+    if config.pluginmanager.hasplugin("xdist"):
+        words += ["-n", "0"]
+    if config.pluginmanager.hasplugin("pytest_cov"):
+        words.append("--no-cov")
+    return [*words, name_for_pytest(config, item.nodeid)]
 
 
 _NATIVE = (stages.CPP_COMPILE, stages.TRITON_COMPILE)
@@ -371,15 +349,12 @@ def finding_of_exception(error: BaseException, recording: str) -> SuiteFinding:
         known_by=["the test failed with this exception, or while it handled it"],
     )
     found = compile_error(load(Path(recording))) if recording else ()
-    recorded = [one for one in found if one.is_problem]
-    if not recorded:
-        return finding
     # The last one: what was raised before did not end the test.
-    last = recorded[-1]
-    finding.verdict = COMPILE_ERROR if last.stage in _NATIVE else CRASH
-    finding.summary, finding.stage, finding.source = last.title, last.stage, last.source
-    finding.compile = last.compile
-    finding.known_by += list(last.evidence)
+    for last in [one for one in found if one.is_problem][-1:]:
+        finding.verdict = COMPILE_ERROR if last.stage in _NATIVE else CRASH
+        finding.summary, finding.stage, finding.source = last.title, last.stage, last.source
+        finding.compile = last.compile
+        finding.known_by += last.evidence
     return finding
 
 
@@ -429,7 +404,7 @@ class SuiteChecks:
             # What torch warns of when it is imported is no warning of the test.
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                from inductoscope.inside.pytest_graphs import GraphWatch
+                from inductoscope.inside.pytest_calls import GraphWatch
 
             self._watch = GraphWatch(self._options.calls, self._prefix, self._recordings.note_use)
             # It is the running test that compiles the first graph.
@@ -437,11 +412,11 @@ class SuiteChecks:
         return self._watch
 
     def _begin_to_watch(self) -> None:
-        if self._watch is None or not self._is_on:
-            return
-        from inductoscope.inside.pytest_graphs import SeenInTest
+        self._seen = None
+        if self._watch is not None:
+            from inductoscope.inside.pytest_calls import SeenInTest
 
-        self._watch.seen = self._seen = SeenInTest()
+            self._watch.seen = self._seen = SeenInTest() if self._is_on else None
 
     # --- one test -----------------------------------------------------------------------------
 
@@ -451,9 +426,6 @@ class SuiteChecks:
         self._test, self._is_own_failure = SuiteTest(item.nodeid), False
         item.user_properties[:] = [one for one in item.user_properties if one[0] != HANDED_OVER]
         self._is_on = item.get_closest_marker("no_inductoscope") is None
-        self._seen = None
-        if self._watch is not None:
-            self._watch.seen = None
         self._recordings.begin()
         self._begin_to_watch()
         return (yield)
@@ -486,43 +458,37 @@ class SuiteChecks:
         try:
             return (yield)
         finally:
-            self._end()
+            self._seen = None
+            if self._watch is not None:
+                from inductoscope.inside.pytest_calls import forget_wrappers
 
-    def _end(self) -> None:
-        self._seen = None
-        if self._watch is not None:
-            from inductoscope.inside.pytest_calls import forget_wrappers
-
-            forget_wrappers()
-        here = self._recordings.path
-        self._recordings.end(keep=any(one.recording == here for one in self._test.findings))
+                forget_wrappers()
+            here = self._recordings.path
+            self._recordings.end(keep=any(one.recording == here for one in self._test.findings))
 
     def _check(self, item: pytest.Item, failure: BaseException | None) -> None:
         """Compare what the test called with eager; `failure` is what the test itself raised."""
-        with self._limits.paused(item):
-            self._compare(item, failure)
-
-    def _compare(self, item: pytest.Item, failure: BaseException | None) -> None:
         seen, watch = self._seen, self._watch
         if seen is None or watch is None:
             return
         from inductoscope.inside.pytest_calls import check_calls
 
-        began = time.monotonic()
-        watch.seen, watch.is_busy = None, True
-        try:
-            calls, findings = check_calls(seen.calls, failure)
-        except pytest.fail.Exception as error:
-            # A time limit of the test, which had passed until now, ran out.
-            self._test.off = f"stopped: {error.msg}".partition("\n")[0]
-            calls, findings = [], []
-        finally:
-            watch.is_busy = False
-            seen.calls.clear()
-        self._test.graphs = list(seen.graphs)
-        self._test.calls = [*calls, *seen.not_kept.values()]
-        self._test.seconds = round(time.monotonic() - began, 3)
-        self._test.findings = self._completed(item, findings)
+        with self._limits.paused(item):
+            began = time.monotonic()
+            watch.seen, watch.is_busy = None, True
+            try:
+                calls, findings = check_calls(seen.calls, failure)
+            except pytest.fail.Exception as error:
+                # A time limit of the test, which had passed until now, ran out.
+                self._test.off = f"stopped: {error.msg}".partition("\n")[0]
+                calls, findings = [], []
+            finally:
+                watch.is_busy = False
+                seen.calls.clear()
+            self._test.graphs = list(seen.graphs)
+            self._test.calls = [*calls, *seen.not_kept.values()]
+            self._test.seconds = round(time.monotonic() - began, 3)
+            self._test.findings = self._completed(item, findings)
 
     # --- its report ---------------------------------------------------------------------------
 
@@ -567,19 +533,19 @@ class SuiteChecks:
     def _ask_doctor(self, item: pytest.Item) -> tuple[dict[str, Any] | None, str]:
         folder = self._root / f"doctor-{self._prefix}{os.getpid()}-{time.time_ns():x}"
         try:
-            child = DoctorChild(item, folder, self._environment)
-            return child.examine(quick=self._options.doctor == "quick")
+            quick = self._options.doctor == "quick"
+            return doctors_verdict(item, folder, self._environment, quick=quick)
         except (OSError, InductoscopeError, pytest.fail.Exception) as error:
             return None, str(error)
 
     def _attach(self, item: pytest.Item, report: pytest.TestReport) -> None:
         test = self._test
-        if test.says_something:
-            setattr(report, HANDED_OVER, test.as_data())
+        if test.graphs or test.calls or test.findings:
+            setattr(report, HANDED_OVER, asdict(test))
         if test.findings:
             if not self._is_own_failure:
                 report.sections.append((_SECTION, text_of_findings(test.findings)))
-            found = test.as_data()["findings"]
+            found = asdict(test)["findings"]
             # On the test as well: the JUnit file is written from the last report.
             for place in (report, item):
                 place.user_properties.append((HANDED_OVER, json.dumps(found)))

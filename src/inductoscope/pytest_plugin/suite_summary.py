@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import shutil
 import sys
@@ -14,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from inductoscope.errors import InductoscopeError
+from inductoscope.errors import unwritable
 from inductoscope.inside.scope import SCOPE
 from inductoscope.launch.environment import RECORDING_VARIABLE
 from inductoscope.pytest_plugin.results import (
@@ -36,11 +37,6 @@ from inductoscope.version import __version__
 from inductoscope.views.plain_text import visible
 
 _WORKER_ROOT = "inductoscope_root"
-
-
-def root_for_worker(config: pytest.Config) -> str:
-    """The folder that pytest-xdist's main process gave to a worker; empty anywhere else."""
-    return str(getattr(config, "workerinput", {}).get(_WORKER_ROOT, ""))
 
 
 class SuiteSummary:
@@ -92,20 +88,18 @@ class SuiteSummary:
         """All tests are over, or Ctrl-C ended them."""
         if not self._options.json:
             return
-        from inductoscope.views.report.terminal import replace_json, write_json
-
         try:
-            if not replace_json(self._view(), self._options.json):
-                write_json(self._view(), self._options.json)
-        except InductoscopeError as error:
-            self._unwritten = str(error)
+            text = json.dumps({"schema": 1, **self._view()}, indent=1)
+            Path(self._options.json).write_text(f"{text}\n", "utf-8")
+        except OSError as error:
+            self._unwritten = str(unwritable(self._options.json, error))
 
     def _view(self) -> dict[str, Any]:
         return {
             "tool": f"inductoscope {__version__}",
             "not_checked": self._why_not,
-            "totals": asdict(totals_of(self._tests)),
-            "tests": [test.as_data() for test in self._tests],
+            "totals": totals_of(self._tests),
+            "tests": [asdict(test) for test in self._tests],
         }
 
     def pytest_terminal_summary(
@@ -116,11 +110,8 @@ class SuiteSummary:
             return
         found = [(test.test, finding) for test in self._tests for finding in test.findings]
         terminalreporter.write_sep("=", "inductoscope", red=bool(found))
-        for line in (
-            [f"nothing was checked: {self._why_not}"]
-            if self._why_not
-            else sentences_about(totals_of(self._tests))
-        ):
+        lines = [f"nothing was checked: {self._why_not}"] if self._why_not else None
+        for line in lines or sentences_about(totals_of(self._tests)):
             terminalreporter.write_line(line)
         for test, finding in found:
             text = visible(f"{finding.verdict} in {test}: {finding.summary}")
@@ -144,16 +135,20 @@ def set_up(config: pytest.Config) -> None:
     options = options_of(config)
     why_not = why_nothing_is_checked()
     is_worker = hasattr(config, "workerinput")
-    given = root_for_worker(config)
-    root = Path(given or tempfile.mkdtemp(prefix="inductoscope-pytest-")) if not why_not else None
+    # What pytest-xdist's main process gave to a worker; empty anywhere else.
+    given: Mapping[str, Any] = getattr(config, "workerinput", {})
+    root = None
+    if not why_not:
+        root = Path(given.get(_WORKER_ROOT) or tempfile.mkdtemp(prefix="inductoscope-pytest-"))
     plugins = config.pluginmanager
     if not is_worker:
         plugins.register(SuiteSummary(options, root, why_not), "inductoscope-summary")
-    if root is not None and (is_worker or not _has_workers(config)):
-        worker = str(getattr(config, "workerinput", {}).get("workerid", ""))
+    # Whether pytest-xdist runs the tests in other processes.
+    has_workers = getattr(config.option, "dist", "no") != "no"
+    if root is not None and (is_worker or not has_workers):
         limits = TimeLimits()
         plugins.register(limits, "inductoscope-limits")
-        checks = SuiteChecks(options, root, worker, limits)
+        checks = SuiteChecks(options, root, str(given.get("workerid", "")), limits)
         plugins.register(checks, "inductoscope-checks")
         checks.start()
 
@@ -165,8 +160,3 @@ def why_nothing_is_checked() -> str:
     if SCOPE.active or os.environ.get(RECORDING_VARIABLE):
         return "inductoscope already records this process"
     return ""
-
-
-def _has_workers(config: pytest.Config) -> bool:
-    """Whether pytest-xdist runs the tests in other processes."""
-    return getattr(config.option, "dist", "no") != "no"

@@ -35,17 +35,8 @@ class Reports(Protocol):
         """A kernel has returned; these are the buffers that it got or made."""
 
 
-@dataclass(frozen=True)
-class WantedBuffer:
-    """A buffer that a wrapper needs: its name, sizes, strides, and a tensor of its type."""
-
-    name: str
-    sizes: Sequence[int]
-    strides: Sequence[int]
-    like: torch.Tensor
-
-
-Allocator = Callable[[WantedBuffer], torch.Tensor]
+# Makes a buffer, by its name, sizes, strides, and a tensor of its type.
+Allocator = Callable[[str, Sequence[int], Sequence[int], torch.Tensor], torch.Tensor]
 
 
 @dataclass
@@ -113,8 +104,7 @@ def _allocate(
         return 0
 
     def allocate() -> None:
-        wanted = WantedBuffer(name.decode(), sizes[:ndim], strides[:ndim], prototype)
-        made[0] = _handle(allocator(wanted))
+        made[0] = _handle(allocator(name.decode(), sizes[:ndim], strides[:ndim], prototype))
 
     return _done(allocate)
 
@@ -158,44 +148,17 @@ def _handle(tensor: torch.Tensor) -> int:
 
 # --- the table that wrappers find -----------------------------------------------------------------
 
-_HANDLES, _SIZES = POINTER(c_void_p), POINTER(c_int64)
-
-
-class _CallTable(ctypes.Structure):
-    """The same fields as `Calls` in the text that `cpp_wrappers` adds."""
-
-    _fields_ = (
-        (
-            "begin",
-            ctypes.CFUNCTYPE(
-                c_int, c_char_p, c_int64, _HANDLES, c_int64, POINTER(c_char_p), _HANDLES
-            ),
-        ),
-        ("before", ctypes.CFUNCTYPE(c_int, c_char_p, c_char_p)),
-        (
-            "after",
-            ctypes.CFUNCTYPE(c_int, c_char_p, c_char_p, c_int64, POINTER(c_char_p), _HANDLES),
-        ),
-        (
-            "allocate",
-            ctypes.CFUNCTYPE(
-                c_int, c_char_p, c_char_p, c_int64, _SIZES, _SIZES, c_void_p, _HANDLES
-            ),
-        ),
-    )
-
-
-_TABLE = _CallTable(
-    *(
-        dict(_CallTable._fields_)[name](function)
-        for name, function in (
-            ("begin", _begin),
-            ("before", _before),
-            ("after", _after),
-            ("allocate", _allocate),
-        )
-    )
+_NAMES, _HANDLES, _SIZES = POINTER(c_char_p), POINTER(c_void_p), POINTER(c_int64)
+_TEXT, _COUNT = c_char_p, c_int64
+# What `Calls` holds in the text that `cpp_wrappers` adds, in that order.
+_FUNCTIONS = (
+    (_begin, (_TEXT, _COUNT, _HANDLES, _COUNT, _NAMES, _HANDLES)),
+    (_before, (_TEXT, _TEXT)),
+    (_after, (_TEXT, _TEXT, _COUNT, _NAMES, _HANDLES)),
+    (_allocate, (_TEXT, _TEXT, _COUNT, _SIZES, _SIZES, c_void_p, _HANDLES)),
 )
+_CALLBACKS = [ctypes.CFUNCTYPE(c_int, *types)(function) for function, types in _FUNCTIONS]
+_TABLE = (c_void_p * len(_CALLBACKS))(*(ctypes.cast(each, c_void_p).value for each in _CALLBACKS))
 # The capsule does not copy its name.
 _CAPSULE_NAME = CAPSULE.encode()
 CALLS = _new_capsule(ctypes.addressof(_TABLE), _CAPSULE_NAME, None)

@@ -2,15 +2,12 @@
 
 Memory that was never written then holds no value that looks right by chance, a kernel that reads
 past the end of a buffer gets NaN, and one that writes past it leaves a trace, which names it.
-On the CPU a buffer can also end where unreadable memory begins: an access past its end then ends
-the process, in the kernel that does it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
-import mmap
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -60,12 +57,11 @@ class GuardedBlock:
 
 @dataclass(frozen=True)
 class OddZone:
-    """One block with another byte beside it: in so many elements after its end, or before it."""
+    """One block with the pattern beside it: in so many elements after its end, or before it."""
 
     block: int
     is_after: bool
     elements: int
-    byte: int = _PATTERN
 
 
 @dataclass
@@ -77,8 +73,6 @@ class GuardedMemory:
     # The byte that new buffers hold, and the one before and after them.
     inside: int = _PATTERN
     around: int = _PATTERN
-    # Whether buffers on the CPU end where unreadable memory begins. For a process that may die.
-    ends_unreadable: bool = False
     # Where the bytes around a block are others. Needs `keeps_blocks`.
     odd: OddZone | None = None
     # Kernel and buffer of the first write out of bounds.
@@ -88,26 +82,18 @@ class GuardedMemory:
     @contextlib.contextmanager
     def active(self) -> Iterator[GuardedMemory]:
         """While this is active, code that is loaded gets its buffers here."""
-        guards: Any = torch._C._dynamo.guards
-        with told_of_code(self._guard_cpp), self._allocating(guards):
+        with told_of_code(self._guard_cpp), self.active_in([torch._C._dynamo.guards]):
             yield self
-
-    @contextlib.contextmanager
-    def _allocating(self, module: Any) -> Iterator[None]:
-        """While this is active, a module's functions that allocate buffers are these."""
-        before = {name: value for name, value in vars(module).items() if name in _ALLOCATORS}
-        vars(module).update((name, self._allocator(_ALLOCATORS[name])) for name in before)
-        try:
-            yield
-        finally:
-            vars(module).update(before)
 
     @contextlib.contextmanager
     def active_in(self, modules: Iterable[Any]) -> Iterator[GuardedMemory]:
         """While this is active, wrappers in Python that were loaded before get buffers here."""
         with contextlib.ExitStack() as stack:
             for module in modules:
-                stack.enter_context(self._allocating(module))
+                names: dict[str, Any] = vars(module)
+                before = {name: names[name] for name in _ALLOCATORS if name in names}
+                names.update((name, self._allocator(_ALLOCATORS[name])) for name in before)
+                stack.callback(names.update, before)
             yield self
 
     def guarded(self, value: torch.Tensor, name: str) -> torch.Tensor:
@@ -137,13 +123,13 @@ class GuardedMemory:
             code[0].value = wrapper.text
             cpp_reports.allocate_with(self._for_cpp, wrapper.name)
 
-    def _for_cpp(self, wanted: cpp_reports.WantedBuffer) -> torch.Tensor:
-        like = wanted.like
-        name = f"buffer {wanted.name} of shape {tuple(wanted.sizes)}"
+    def _for_cpp(
+        self, name: str, size: Sequence[int], stride: Sequence[int], like: torch.Tensor
+    ) -> torch.Tensor:
+        text = f"buffer {name} of shape {tuple(size)}"
         # Torch wants a pool, of which it makes several buffers, to be where its memory begins.
-        zone = 0 if wanted.name.startswith("pool") else ZONE
-        form = (wanted.sizes, wanted.strides, like.dtype, str(like.device))
-        return self._allocate(*form, name, zone)
+        zone = 0 if name.startswith("pool") else ZONE
+        return self._allocate(size, stride, like.dtype, str(like.device), text, zone)
 
     def _allocator(self, device: str) -> Any:
         def empty_strided(size: Sequence[int], stride: Sequence[int], dtype: torch.dtype) -> Any:
@@ -166,9 +152,6 @@ class GuardedMemory:
         count = max(count, 0) if 0 not in size else 0
         inner = count * dtype.itemsize
         whole = torch.empty(0, dtype=dtype, device=device)
-        if self.ends_unreadable and device == "cpu" and inner:
-            memory = _before_unreadable(inner, self.inside)
-            return whole.set_(memory.untyped_storage(), 0, size, stride)
         end = zone + inner
         memory = torch.full((end + ZONE,), self.around, dtype=torch.uint8, device=device)
         memory[zone:end] = self.inside
@@ -186,9 +169,9 @@ class GuardedMemory:
         if odd is not None and odd.block == len(self.blocks) - 1:
             length = odd.elements * block.itemsize
             if odd.is_after:
-                block.after[:length] = odd.byte
+                block.after[:length] = _PATTERN
             elif length:
-                block.before[-length:] = odd.byte
+                block.before[-length:] = _PATTERN
 
 
 def is_dense(value: Any) -> bool:
@@ -209,18 +192,6 @@ def _part_of(memory: torch.Tensor, start: int, length: int) -> torch.UntypedStor
     part = (ctypes.c_char * length).from_address(memory.data_ptr() + start)
     part.whole = memory  # type: ignore[attr-defined]
     return torch.frombuffer(part, dtype=torch.uint8).untyped_storage()
-
-
-def _before_unreadable(length: int, filling: int) -> torch.Tensor:
-    """Bytes on the CPU that end at a page which nobody may read or write."""
-    page = mmap.PAGESIZE
-    whole = mmap.mmap(-1, -(-length // page) * page + page)
-    end = len(whole) - page
-    address = ctypes.addressof(ctypes.c_char.from_buffer(whole)) + end
-    if ctypes.CDLL(None).mprotect(ctypes.c_void_p(address), page, 0) != 0:
-        raise OSError("mprotect failed")
-    made = torch.frombuffer(whole, dtype=torch.uint8, count=length, offset=end - length)
-    return made.fill_(filling)
 
 
 # --- Whether compiled code reads memory that is not its own, or that was never written ------------
@@ -314,36 +285,43 @@ class _CallsInMemory:
         self._call = _Call()
 
     def first_fault(self, function: Callable[..., Any]) -> MemoryFault | None:
-        def call(*, inside: int = _ZEROS, around: int = _ZEROS, odd: Any = None) -> _Call:
-            return self._made(function, GuardedMemory(inside=inside, around=around, odd=odd))
+        def call(**bytes_: Any) -> _Call:
+            return self._made(function, **bytes_)
 
-        def change(is_inside: bool) -> tuple[str, str] | None:
+        def change(where: str) -> tuple[str, str] | None:
             """The change that memory makes, and nothing else: equal calls may differ by chance."""
-            bytes_ = {"inside": _ONES} if is_inside else {"around": _ONES}
-            found = _first_change(same, call(**bytes_), is_inside=is_inside)
+            is_inside = where == "inside"
+            found = _first_change(same, call(**{where: _ONES}), is_inside=is_inside)
             if found is None or _first_change(same, call()) is not None:
                 return None
-            return found if _first_change(same, call(**bytes_), is_inside=is_inside) else None
+            again = _first_change(same, call(**{where: _ONES}), is_inside=is_inside)
+            return found if again else None
 
         same, again = call(), call()
         if _first_change(same, again) is not None:
             return None
-        outside = change(is_inside=False)
+        outside = change("around")
         if outside is None:
-            unwritten = change(is_inside=True)
+            unwritten = change("inside")
             return None if unwritten is None else MemoryFault(*unwritten, is_outside=False)
         blocks, names = list(self.memory.blocks), self._call.names
         fault = MemoryFault(*outside, is_outside=True)
         odd = _odd_zone(blocks, lambda zone: _first_change(same, call(odd=zone)) is not None)
         return fault if odd is None else _with_element(fault, odd, blocks[odd.block], names)
 
-    def _made(self, function: Callable[..., Any], like: GuardedMemory) -> _Call:
-        self.memory.inside, self.memory.around = like.inside, like.around
-        self.memory.odd = like.odd
-        self.memory.blocks.clear()
+    def _made(
+        self,
+        function: Callable[..., Any],
+        inside: int = _ZEROS,
+        around: int = _ZEROS,
+        odd: OddZone | None = None,
+    ) -> _Call:
+        memory = self.memory
+        memory.inside, memory.around, memory.odd = inside, around, odd
+        memory.blocks.clear()
         self._call = made = _Call()
         try:
-            outcome = run(function, self._inputs, backward=self._backward, copy=self.memory.copies)
+            outcome = run(function, self._inputs, backward=self._backward, copy=memory.copies)
         except Exception as error:
             made.error = f"{type(error).__name__}: {error}"
             return made
@@ -362,10 +340,9 @@ def _odd_zone(blocks: Sequence[GuardedBlock], changes: Callable[[OddZone], bool]
                 return None
             if not changes(whole):
                 continue
+            # With `least` elements nothing changes, with `most` it does.
             least, most = 0, whole.elements
-            while (
-                most - least > 1 and time.monotonic() < end
-            ):  # With `least` elements nothing changes, with `most` it does.
+            while most - least > 1 and time.monotonic() < end:
                 middle = (least + most) // 2
                 if changes(replace(whole, elements=middle)):
                     most = middle
@@ -388,12 +365,8 @@ def _with_element(
 
 def _bits(value: torch.Tensor) -> torch.Tensor:
     with contextlib.suppress(RuntimeError):
-        return (
-            value.detach()
-            .clone(memory_format=torch.contiguous_format)
-            .reshape(-1)
-            .view(torch.uint8)
-        )
+        dense = value.detach().clone(memory_format=torch.contiguous_format)
+        return dense.reshape(-1).view(torch.uint8)
     return value.detach().clone()
 
 
@@ -401,14 +374,12 @@ def _first_change(one: _Call, two: _Call, *, is_inside: bool = False) -> tuple[s
     """Kernel and buffer of the first change from one call to another."""
     if one.error != two.error:
         return two.last_kernel, ""
-    results = zip(one.results, two.results, strict=False)
-    is_changed = not all(torch.equal(mine, other) for mine, other in results)
-    if not is_changed:
+    if all(map(torch.equal, one.results, two.results)):
         return None  # A part of a buffer that nobody uses may hold anything.
     for (kernel, name, mine), (_, _, other) in zip(one.reports, two.reports, strict=False):
         if mine.shape != other.shape or _differ(mine, other, is_inside=is_inside):
             return kernel, name
-    return ("", "") if is_changed else None
+    return "", ""
 
 
 def _differ(mine: torch.Tensor, other: torch.Tensor, *, is_inside: bool) -> bool:

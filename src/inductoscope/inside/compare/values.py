@@ -360,9 +360,12 @@ class _Draws(TorchDispatchMode):
 
 @dataclass(frozen=True)
 class Surroundings:
-    """Grad mode and autocast of a call; the backward pass has others."""
+    """State of torch that a call depends on; the backward pass has another."""
 
     is_grad_enabled: bool
+    is_inference: bool
+    default_dtype: torch.dtype
+    matmul_precision: str
     # Device, type and whether it is on.
     autocast: tuple[tuple[str, torch.dtype, bool], ...]
 
@@ -372,6 +375,9 @@ class Surroundings:
         kinds = ("cpu", "cuda") if torch.cuda.is_initialized() else ("cpu",)
         return cls(
             torch.is_grad_enabled(),
+            torch.is_inference_mode_enabled(),
+            torch.get_default_dtype(),
+            _matmul_precision(),
             tuple(
                 (kind, torch.get_autocast_dtype(kind), torch.is_autocast_enabled(kind))
                 for kind in kinds
@@ -382,7 +388,21 @@ class Surroundings:
     def entered(self) -> Iterator[None]:
         """The same surroundings, inside the block."""
         with contextlib.ExitStack() as stack:
+            stack.callback(torch.set_default_dtype, torch.get_default_dtype())
+            torch.set_default_dtype(self.default_dtype)
+            precision = _matmul_precision()
+            if precision != self.matmul_precision:
+                stack.callback(torch.set_float32_matmul_precision, precision)
+                torch.set_float32_matmul_precision(self.matmul_precision)
+            stack.enter_context(torch.inference_mode(self.is_inference))
             stack.enter_context(torch.set_grad_enabled(self.is_grad_enabled))
             for kind, dtype, is_on in self.autocast:
                 stack.enter_context(torch.autocast(kind, dtype, enabled=is_on, cache_enabled=False))
             yield
+
+
+def _matmul_precision() -> str:
+    try:
+        return torch.get_float32_matmul_precision()
+    except RuntimeError:
+        return ""  # Torch refuses to say once a program has used the newer settings.

@@ -261,16 +261,6 @@ class Confirmation:
         middle = sum(roundings) / len(roundings)
         self._squares += sum((each - middle) ** 2 for each in roundings) / (len(roundings) - 1)
 
-    @property
-    def compiled(self) -> float:
-        """The average error of the compiled calls."""
-        return self._compiled / max(self.calls, 1)
-
-    @property
-    def eager(self) -> float:
-        """The average error of eager in the same calls."""
-        return self._eager / max(self.calls, 1)
-
     def rounding(self, likeness: float) -> float:
         """The standard deviation of such an average under rounding alone.
 
@@ -282,8 +272,9 @@ class Confirmation:
 
     def is_beyond_rounding(self, likeness: float, margin: float) -> bool:
         """Whether the bias is larger than what eager and rounding explain."""
-        explained = abs(self.eager) + BEYOND * self.rounding(likeness) + margin
-        return self.calls >= _LEAST and abs(self.compiled) > explained
+        calls = max(self.calls, 1)
+        explained = abs(self._eager / calls) + BEYOND * self.rounding(likeness) + margin
+        return self.calls >= _LEAST and abs(self._compiled / calls) > explained
 
     @property
     def is_over(self) -> bool:

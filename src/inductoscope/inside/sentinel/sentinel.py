@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.fx import GraphModule
@@ -51,7 +51,6 @@ from inductoscope.inside.sentinel.bias_test import (
 )
 from inductoscope.inside.sentinel.shadow import (
     CannotRepeat,
-    Dropouts,
     ForwardValues,
     ShadowedCall,
     Tap,
@@ -62,10 +61,6 @@ from inductoscope.inside.sentinel.shadow import (
     trios_of,
 )
 from inductoscope.recording.events import BiasFound, CallShadowed, ShadowsEnded
-
-if TYPE_CHECKING:
-    from inductoscope.inside.sentinel.shadow import ShadowedCall, Trio, Way
-
 
 # Graphs among the last so many calls take part in the choice of what to shadow.
 _RECENT = 64
@@ -126,11 +121,8 @@ class Sentinel:
                 _wait_for_device()
         finally:
             self._is_working = False
-            graph.account(self.share.spent - before)
-
-    def note_off(self, graph: ShadowedGraph) -> None:
-        """A graph is not shadowed any more."""
-        SCOPE.emit(ShadowsEnded(compile=graph.compile_id, text=graph.off))
+            graph.seconds += self.share.spent - before
+            graph.cost = max(graph.cost, graph.seconds)
 
     # --- what they say ------------------------------------------------------------------------
 
@@ -142,26 +134,31 @@ class Sentinel:
         values_of: ValuesOf,
     ) -> None:
         """Add what a shadowed call shows; raise an alarm if that is more than rounding."""
-        self._note(graph, len(trios))
+        SCOPE.emit(
+            CallShadowed(
+                compile=graph.compile_id,
+                call=graph.calls,
+                values=len(trios),
+                spent=round(self.share.spent, 4),
+                seen=round(self.share.seen, 4),
+            )
+        )
         suspicious = {}
         for name, trio in trios.items():
             margin = graph.margin * trio.magnified
             errors = signed_errors(trio.compiled, trio.eager, trio.reference, margin)
             if errors is None:
                 continue
-            value = self._value(graph, name)
+            key = graph.compile_id, name
+            if key not in self._values:
+                self._values[key] = _Value(self._tests.new(name))
+            value = self._values[key]
             value.likeness.add(trio.eager, trio.reference)
             value.test.add(errors)
             if value.is_suspicious():
                 suspicious[name] = value, errors
         if suspicious:
             self._confirm(graph, call, suspicious, trios, values_of)
-
-    def _value(self, graph: ShadowedGraph, name: str) -> _Value:
-        key = graph.compile_id, name
-        if key not in self._values:
-            self._values[key] = _Value(self._tests.new(name))
-        return self._values[key]
 
     def _confirm(
         self,
@@ -172,7 +169,8 @@ class Sentinel:
         values_of: ValuesOf,
     ) -> None:
         """Run the call with other roundings too, and compare with what those do."""
-        ways = [values_of(call.with_other_rounding(seed)) for seed in self._seeds()]
+        seeds = [self._random.getrandbits(31) for _ in range(ROUNDINGS)]
+        ways = [values_of(call.with_other_rounding(seed)) for seed in seeds]
         for name, (value, errors) in suspicious.items():
             confirmation = value.confirmation
             if confirmation is None or any(name not in way for way in ways):
@@ -184,20 +182,6 @@ class Sentinel:
                 self._raise(graph, call, value)
                 return
             value.give_up_if_over()
-
-    def _seeds(self) -> list[int]:
-        return [self._random.getrandbits(31) for _ in range(ROUNDINGS)]
-
-    def _note(self, graph: ShadowedGraph, values: int) -> None:
-        SCOPE.emit(
-            CallShadowed(
-                compile=graph.compile_id,
-                call=graph.calls,
-                values=values,
-                spent=round(self.share.spent, 4),
-                seen=round(self.share.seen, 4),
-            )
-        )
 
     # --- what to do about it ------------------------------------------------------------------
 
@@ -221,27 +205,21 @@ class Sentinel:
         self.alarms.append(alarm)
         with contextlib.suppress(OSError):  # A full disk: there is an alarm all the same.
             _keep(graph, call, alarm)
-        SCOPE.emit(
-            BiasFound(
-                compile=alarm.compile,
-                value=alarm.value,
-                direction=alarm.direction,
-                bias=alarm.bias,
-                call=alarm.calls,
-                shadowed=alarm.shadowed,
-                text=alarm.text,
-                kept=alarm.kept,
-            )
-        )
+        facts = {name: getattr(alarm, name) for name in _SAID}
+        SCOPE.emit(BiasFound(call=alarm.calls, **facts))
         say(f"alarm: {alarm.text}")
         self._on_alarm(alarm)
+
+
+# What the event says as the alarm does.
+_SAID = ("compile", "value", "direction", "bias", "shadowed", "text", "kept")
 
 
 def _keep(graph: ShadowedGraph, call: ShadowedCall, alarm: Alarm) -> None:
     """Write down what is needed to examine the call."""
     folder = Path(alarm.kept)
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / GRAPH).write_text(graph.text, "utf-8")
+    (folder / GRAPH).write_text(graph_code(graph.module), "utf-8")
     with contextlib.suppress(Exception):  # A subclass that cannot be written, a full disk.
         torch.save(call.inputs, folder / INPUTS)
     write_alarm(alarm, folder)
@@ -305,9 +283,11 @@ class ShadowedGraph:
     # Seconds that shadowing a call took last.
     cost: float = 0.0
     margin: float = 0.0
-    dropouts: Dropouts | None = None
+    # The devices of its dropouts, once they are known.
+    dropouts: list[torch.device] | None = None
     waiting: Tap | None = field(default=None, repr=False)
-    _seconds: float = 0.0
+    # Seconds that shadowing the current call has taken so far.
+    seconds: float = 0.0
 
     def __call__(self, *arguments: Any) -> Any:
         self.calls += 1
@@ -321,11 +301,6 @@ class ShadowedGraph:
                 SCOPE.guard(self._after, call, arguments, result)
         return result
 
-    def account(self, seconds: float) -> None:
-        """Add to what shadowing the current call has taken."""
-        self._seconds += seconds
-        self.cost = max(self.cost, self._seconds)
-
     def describe(self, name: str) -> str:
         """A value's name, with that of the input it belongs to."""
         word, _, number = name.rpartition(" ")
@@ -334,14 +309,12 @@ class ShadowedGraph:
         nodes = [node for node in self.module.graph.nodes if node.op == "placeholder"]
         return f"{name} ({input_name(nodes[int(number)].name)})"
 
-    @property
-    def text(self) -> str:
-        """The graph as it is compared with another run's."""
-        return graph_code(self.module)
-
     def _before(self, arguments: tuple[Any, ...]) -> ShadowedCall | None:
-        self._stop_waiting()
-        self.cost, self._seconds = self.cost / 2, 0.0
+        if self.waiting is not None:
+            # The last shadowed call had no backward pass; its outputs were compared.
+            self.waiting.remove()
+            self.waiting = None
+        self.cost, self.seconds = self.cost / 2, 0.0
         if is_traced(arguments):
             return None
         if not has_room_for_copies(arguments):
@@ -350,10 +323,18 @@ class ShadowedGraph:
         return ShadowedCall(self.module, arguments)
 
     def _after(self, call: ShadowedCall, arguments: tuple[Any, ...], result: Any) -> None:
-        ways = self._in_other_ways(call)
-        if ways is None:
+        try:
+            if self.dropouts is None:
+                self.dropouts = call.dropouts()
+                self.margin = margin_for(call.precision())
+            call.repeat_dropouts(self.dropouts)
+            eager, reference = call.in_eager(), call.in_float64()
+        except CannotRepeat as error:
+            self._turn_off(f"eager cannot draw the same random numbers ({error})")
             return
-        eager, reference = ways
+        except Exception as error:
+            self._turn_off(f"{type(error).__name__} in eager or float64: {error}"[:300])
+            return
         outputs = tuple(tree_leaves(result))
         values = ForwardValues(call.inputs, eager.inputs)
         trios = trios_of(
@@ -374,22 +355,6 @@ class ShadowedGraph:
         self.waiting = tap_backward(
             outputs, arguments, lambda tap: self._after_backward(call, eager, reference, tap)
         )
-
-    def _in_other_ways(self, call: ShadowedCall) -> tuple[Way, Way] | None:
-        """The call in eager and in float64; None, and no more shadows, if it cannot be made."""
-        try:
-            if self.dropouts is None:
-                self.dropouts = call.count_dropouts()
-                self.margin = margin_for(call.precision())
-            call.repeat_dropouts(self.dropouts)
-            eager, reference = call.in_eager(), call.in_float64()
-        except CannotRepeat as error:
-            self._turn_off(f"eager cannot draw the same random numbers ({error})")
-            return None
-        except Exception as error:
-            self._turn_off(f"{type(error).__name__} in eager or float64: {error}"[:300])
-            return None
-        return eager, reference
 
     def _after_backward(self, call: ShadowedCall, eager: Way, reference: Way, tap: Tap) -> None:
         self.waiting = None
@@ -414,7 +379,7 @@ class ShadowedGraph:
 
         The first calls tell. Later, rounding may be all that is left of a gradient.
         """
-        if self.dropouts is None or not self.dropouts.count or self.shadowed > _TELLING:
+        if not self.dropouts or self.shadowed > _TELLING:
             return True
         for trio in trios.values():
             compiled, eager = wide(trio.compiled), wide(trio.eager)
@@ -424,15 +389,9 @@ class ShadowedGraph:
                 return False
         return True
 
-    def _stop_waiting(self) -> None:
-        """The last shadowed call had no backward pass; its outputs were compared."""
-        if self.waiting is not None:
-            self.waiting.remove()
-            self.waiting = None
-
     def _turn_off(self, why: str) -> None:
         self.off = why
-        self.sentinel.note_off(self)
+        SCOPE.emit(ShadowsEnded(compile=self.compile_id, text=why))
 
 
 # --- How much of the time the sentinel has seen it may spend --------------------------------------

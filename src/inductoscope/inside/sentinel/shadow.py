@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -38,14 +39,6 @@ class _Precision(TorchDispatchMode):
             if isinstance(value, torch.Tensor) and value.dtype.is_floating_point:
                 self.dtypes.add(value.dtype)
         return result
-
-
-@dataclass(frozen=True)
-class Dropouts:
-    """How many dropouts a graph has, and where."""
-
-    count: int = 0
-    device: str = "cpu"
 
 
 @dataclass(frozen=True)
@@ -89,23 +82,23 @@ class ShadowedCall:
         # Copied before the call, which may write to its arguments.
         self.inputs = copy_values(arguments)
 
-    def count_dropouts(self) -> Dropouts:
-        """The graph's dropouts. Raises `CannotRepeat` if it draws other random numbers."""
+    def dropouts(self) -> list[torch.device]:
+        """The devices of the graph's dropouts. Raises `CannotRepeat` if it draws otherwise."""
         from torch._inductor import config
 
         if config.fallback_random:
-            return Dropouts()  # Compiled code draws what eager draws.
+            return []  # Compiled code draws what eager draws.
         counting = Drops()
-        self._call(None, counting.replayed())
+        self._call(None, counting)
         if len(set(counting.devices)) > 1:
             raise CannotRepeat("dropout on several devices")
-        return Dropouts(len(counting.devices), *map(str, counting.devices[:1]))
+        return counting.devices
 
-    def repeat_dropouts(self, dropouts: Dropouts) -> None:
+    def repeat_dropouts(self, devices: Sequence[torch.device]) -> None:
         """From now on, drop what the compiled call drops."""
-        if dropouts.count:
+        if devices:
             with same_generators(self._generators):
-                self._drops = Drops(draw_seeds(dropouts.count, torch.device(dropouts.device)))
+                self._drops = Drops(draw_seeds(len(devices), devices[0]))
 
     def in_eager(self) -> Way:
         """The call without a compiler."""
@@ -133,7 +126,7 @@ class ShadowedCall:
             if mode is not None:
                 stack.enter_context(mode)
             if self._drops is not None:
-                stack.enter_context(self._drops.replayed())
+                stack.enter_context(self._drops)
             outputs = tuple(tree_leaves(self._function(*copies)))
         return Way(outputs, tuple(copies), mode)
 
@@ -186,21 +179,25 @@ def draw_seeds(count: int, device: torch.device) -> list[int]:
     return torch.randint(limits.min, limits.max, [count], device=device).tolist()
 
 
-class Drops:
-    """Which elements each dropout of a call drops, in the order in which the graph draws."""
+class Drops(TorchDispatchMode):
+    """Inside it, dropout drops the same elements each time, in the order in which a graph draws.
+
+    The first use makes them, others repeat them. Without seeds, drops are only counted.
+    """
 
     def __init__(self, seeds: Sequence[int] | None = None) -> None:
-        """Without seeds, drops are only counted."""
+        super().__init__()
         self._seeds = seeds
         self._kept: list[torch.Tensor] = []
         self.devices: list[torch.device] = []
 
-    def replayed(self) -> TorchDispatchMode:
-        """Inside it, dropout drops these elements. The first use makes them, others repeat them."""
-        return _Replay(self)
+    def __enter__(self) -> Any:
+        self._numbers = itertools.count()
+        return super().__enter__()
 
-    def kept(self, number: int, like: torch.Tensor, probability: float) -> torch.Tensor:
-        """Which elements of a tensor dropout number `number` keeps."""
+    def _keeps(self, like: torch.Tensor, probability: float) -> torch.Tensor:
+        """Which elements of a tensor the next dropout keeps."""
+        number = next(self._numbers)
         if number < len(self._kept):
             return self._kept[number]
         self.devices.append(like.device)
@@ -213,24 +210,16 @@ class Drops:
         self._kept.append(made)
         return made
 
-
-class _Replay(TorchDispatchMode):
-    def __init__(self, drops: Drops) -> None:
-        super().__init__()
-        self._drops = drops
-        self._numbers: Iterator[int] = iter(range(1 << 30))
-
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if torch.Tag.nondeterministic_seeded not in func.tags:
             return func(*args, **(kwargs or {}))
         if func is torch.ops.aten.bernoulli_.float:
             # How eager drops on a CPU: noise that is 1 where an element is kept.
-            like, keep = args[0], float(args[1])
-            return like.copy_(self._drops.kept(next(self._numbers), like, 1.0 - keep))
+            return args[0].copy_(self._keeps(args[0], 1.0 - float(args[1])))
         if func is torch.ops.aten.native_dropout.default and args[2] is not False:
-            value, probability = args[0], float(args[1])
-            kept = self._drops.kept(next(self._numbers), value, probability)
-            return value * kept * (1.0 / (1.0 - probability)), kept
+            probability = float(args[1])
+            kept = self._keeps(args[0], probability)
+            return args[0] * kept * (1.0 / (1.0 - probability)), kept
         result, is_random = result_and_drawing(func, args, kwargs or {})
         if is_random:
             raise CannotRepeat(str(func))
@@ -251,25 +240,15 @@ class Tap:
     inputs: list[tuple[int, int]]
     cotangents: list[tuple[int, torch.Tensor]] = field(default_factory=list)
     gradients: dict[int, torch.Tensor] = field(default_factory=dict)
-    _handle: Any = None
+    handle: Any = None
 
     def remove(self) -> None:
         """Take the hook away."""
-        if self._handle is not None:
-            self._handle.remove()
-            self._handle = None
+        if self.handle is not None:
+            self.handle.remove()
+            self.handle = None
 
-    def listen(self, node: Any, then: Callable[[Tap], None]) -> None:
-        """Call `then` once the backward pass of the node is through."""
-
-        def hook(gradients: Sequence[Any], cotangents: Sequence[Any]) -> None:
-            self.remove()
-            if self._read(gradients, cotangents):
-                then(self)
-
-        self._handle = node.register_hook(hook)
-
-    def _read(self, gradients: Sequence[Any], cotangents: Sequence[Any]) -> bool:
+    def reads(self, gradients: Sequence[Any], cotangents: Sequence[Any]) -> bool:
         """Whether every cotangent belongs to an output that is known; only then gradients follow
         from them."""
         if torch.compiler.is_compiling():
@@ -307,7 +286,13 @@ def tap_backward(
         ],
         list(_places_of(arguments, node.next_functions)),
     )
-    tap.listen(node, then)
+
+    def hook(gradients: Sequence[Any], cotangents: Sequence[Any]) -> None:
+        tap.remove()
+        if tap.reads(gradients, cotangents):
+            then(tap)
+
+    tap.handle = node.register_hook(hook)
     return tap
 
 
@@ -380,11 +365,14 @@ def trios_of(
     reference: Mapping[str, torch.Tensor],
 ) -> dict[str, Trio]:
     """The values that all three ways have, in one shape."""
-    names = [name for name in compiled if name in eager and name in reference]
-    trios = {name: Trio(compiled[name], eager[name], reference[name]) for name in names}
+    found = {
+        name: Trio(value, eager[name], reference[name])
+        for name, value in compiled.items()
+        if name in eager and name in reference
+    }
     return {
         name: trio
-        for name, trio in trios.items()
+        for name, trio in found.items()
         if trio.compiled.shape == trio.eager.shape == trio.reference.shape
     }
 
