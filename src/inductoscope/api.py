@@ -22,7 +22,7 @@ from inductoscope.views.report.show import ShowSelection, choose_view
 from inductoscope.views.report.terminal import Printer
 
 if TYPE_CHECKING:
-    from inductoscope.inside.compare.beside_eager import CheckResult
+    from inductoscope.inside.compare.bug_or_rounding import EagerComparison
 
 
 class LiveRecording:
@@ -114,7 +114,7 @@ def open_recording(path: Path | str) -> LiveRecording:
     return LiveRecording(Path(path))
 
 
-def check(function: Callable[..., Any], *arguments: Any, **options: Any) -> CheckResult:
+def check(function: Callable[..., Any], *arguments: Any, **options: Any) -> EagerComparison:
     """Compile `function` and check whether it matches eager on `arguments`.
 
         result = inductoscope.check(model, x)

@@ -365,7 +365,7 @@ def test_pytest_finds_the_plugin_by_its_entry_point() -> None:
 
 def test_without_torch_it_says_so_and_changes_nothing(workplace: Workplace) -> None:
     """With the packages of pytest and of the tool, and no other."""
-    names = ("pytest", "_pytest", "py", "pluggy", "iniconfig", "packaging", "pygments", "rich")
+    names = ("pytest", "_pytest", "py", "pluggy", "iniconfig", "packaging", "pygments", "msgspec")
     packages = workplace.folder / "packages"
     packages.mkdir()
     for name in names:

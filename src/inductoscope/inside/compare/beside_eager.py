@@ -15,7 +15,6 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
 from inductoscope.inside.compare.bug_or_rounding import (
     EagerComparison,
-    OutputDifference,
     comparison_of_metadata,
     judge,
 )
@@ -156,38 +155,13 @@ _OTHER_NUMBERS = (
 )
 
 
-@dataclass(frozen=True)
-class CheckResult:
-    """Whether a compiled function does what it does in eager; true if so.
-
-    `differences` are the compiler's fault, `explained` ones are not: `reason` says why. `notes` are
-    differences in strides and shared memory, with which every value still agrees.
-    """
-
-    differences: tuple[OutputDifference, ...]
-    explained: tuple[OutputDifference, ...]
-    reason: str
-    values: int
-    notes: tuple[OutputDifference, ...] = ()
-
-    def __bool__(self) -> bool:
-        return not self.differences
-
-    def __str__(self) -> str:
-        if self.differences:
-            return "\n".join(difference.text for difference in self.differences)
-        text = f"compiled and eager agree ({count_of(self.values, 'value')})"
-        text = f"{text}; {self.reason}" if self.reason else text
-        return "\n".join([text, *(f"note: {note.text}" for note in self.notes)])
-
-
 def check(
     function: Callable[..., Any],
     *arguments: Any,
     compiled: Callable[..., Any] | None = None,
     backward: bool | None = None,
     **options: Any,
-) -> CheckResult:
+) -> EagerComparison:
     """Compile `function`, run it and eager on copies of the arguments, and compare.
 
     Outputs, gradients, written inputs, types and shapes are compared; values are judged against
@@ -205,20 +179,16 @@ def check(
     case = Case(eager, leaves, backward)
     if case.eager_error is not None:
         raise case.eager_error  # For the caller to handle.
-    with _same_random_numbers():
+    from torch._inductor import config
+
+    with config.patch(fallback_random=True):
         candidate = torch.compile(eager, **options) if compiled is None else flat(compiled)
         outcome = run(candidate, leaves, backward=backward)
     comparison = judge(case, outcome)
     if comparison.wrong and compiled is not None and draws_random_numbers(eager, leaves):
         metadata = comparison_of_metadata(case.eager, outcome)
-        comparison = replace(metadata, explained=comparison.wrong, reason=_OTHER_NUMBERS)
-    return CheckResult(
-        comparison.wrong,
-        comparison.explained,
-        comparison.reason,
-        comparison.values,
-        comparison.noted,
-    )
+        return replace(metadata, explained=comparison.wrong, reason=_OTHER_NUMBERS)
+    return comparison
 
 
 Flat = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -258,12 +228,6 @@ def assert_same(function: Callable[..., Any], *arguments: Any, **options: Any) -
         raise AssertionError(f"compiled and eager differ:\n{result}")
 
 
-def _same_random_numbers() -> Any:
-    from torch._inductor import config
-
-    return config.patch(fallback_random=True)
-
-
 # --- Results laid out in memory as eager's: a program that fails because of that ends well then ---
 
 
@@ -278,7 +242,7 @@ def call_as_in_eager(
     with same_generators(), torch.no_grad():
         eager = tree_leaves(as_function(module)(*copies))
     results, form = tree_flatten(compiled(*arguments))
-    for number, aspects in sorted(_numbers(wanted).items()):
+    for number, aspects in sorted(_aspects_by_output(wanted).items()):
         if number >= len(results) or not _is_alike(results[number], eager[number]):
             continue
         owner = _owner(eager[number], arguments, copies) if "sharing" in aspects else None
@@ -289,8 +253,7 @@ def call_as_in_eager(
     return tree_unflatten(results, form)
 
 
-def _numbers(wanted: Sequence[NotedDifference]) -> dict[int, set[str]]:
-    """The numbers of the wanted outputs, each with what is wanted of it."""
+def _aspects_by_output(wanted: Sequence[NotedDifference]) -> dict[int, set[str]]:
     found: dict[int, set[str]] = {}
     for note in wanted:
         kind, _, number = note.where.partition(" ")
@@ -317,16 +280,19 @@ def _lay_out(results: list[Any], eager: Sequence[Any], number: int, *, with_othe
         other
         for other, value in enumerate(eager)
         if other == number
-        or (with_others and _is_alike(results[other], value) and _share(value, like))
+        or (
+            with_others
+            and _is_alike(results[other], value)
+            and _share(value, like)
+            and value.dtype == like.dtype
+        )
     ]
-    together = [other for other in together if eager[other].dtype == like.dtype]
     count = like.untyped_storage().nbytes() // like.element_size()
     memory = torch.zeros(count, dtype=like.dtype, device=results[number].device)
-    for other in together:
-        _view(memory, eager[other]).copy_(results[other])
     # What is one object in eager becomes one object.
     views = {id(eager[other]): _view(memory, eager[other]) for other in together}
     for other in together:
+        views[id(eager[other])].copy_(results[other])
         results[other] = views[id(eager[other])]
 
 

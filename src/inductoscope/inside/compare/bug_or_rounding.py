@@ -19,6 +19,7 @@ import torch
 from inductoscope.doctor.failure import WrongValue
 from inductoscope.inside.compare.reference import FEW_SAMPLES_FIRST, Case
 from inductoscope.inside.compare.values import Outcome
+from inductoscope.wording import count_of
 
 # How much farther from float64 than eager a compiled result may be.
 FACTOR = 4.0
@@ -56,7 +57,11 @@ class OutputDifference:
 
 @dataclass(frozen=True)
 class EagerComparison:
-    """The result of a comparison. `reason` says why some differences are explained."""
+    """The result of a comparison; true if compiled code does what eager does.
+
+    Differences that are `wrong` are the compiler's fault, `explained` ones are not: `reason` says
+    why. Differences in strides and shared memory, with which every value still agrees, are `noted`.
+    """
 
     wrong: tuple[OutputDifference, ...] = ()
     explained: tuple[OutputDifference, ...] = ()
@@ -64,13 +69,22 @@ class EagerComparison:
     values: int = 0
     # Whether every value equals eager's to the last bit.
     is_exact: bool = field(default=False, compare=False)
-    # Differences in memory layout.
     noted: tuple[OutputDifference, ...] = ()
 
     @property
     def is_right(self) -> bool:
         """Whether every difference is explained."""
         return not self.wrong
+
+    def __bool__(self) -> bool:
+        return not self.wrong
+
+    def __str__(self) -> str:
+        if self.wrong:
+            return "\n".join(difference.text for difference in self.wrong)
+        text = f"compiled and eager agree ({count_of(self.values, 'value')})"
+        text = f"{text}; {self.reason}" if self.reason else text
+        return "\n".join([text, *(f"note: {note.text}" for note in self.noted)])
 
     @property
     def is_within_rounding(self) -> bool:

@@ -13,7 +13,7 @@ import torch
 from torch.fx import Graph, GraphModule, Interpreter, Node
 from torch.fx._lazy_graph_module import _use_lazy_graph_module
 
-from inductoscope.inside.compare.reference import SAMPLES, float64_mode, perturbed_rounding
+from inductoscope.inside.compare.reference import SAMPLES, Float64, PerturbedRounding
 from inductoscope.inside.compare.values import (
     copy_values,
     generator_states,
@@ -124,7 +124,7 @@ class NodeValues:
         """Of each node that can be computed in float64."""
         with contextlib.suppress(Exception):
             wide = copy_values(self.inputs, dtype=torch.float64)
-            return self._values(wide, float64_mode())
+            return self._values(wide, Float64())
         return {}
 
     @cached_property
@@ -140,7 +140,7 @@ class NodeValues:
         for seed in range(len(self._perturbed), count):
             self._perturbed.append({})
             with contextlib.suppress(Exception):
-                mode = perturbed_rounding(seed)
+                mode = PerturbedRounding(seed)
                 self._perturbed[seed] = self._values(copy_values(self.inputs), mode)
         every = (run.get(name) for run in self._perturbed[:count])
         return [value for value in every if isinstance(value, torch.Tensor)]

@@ -80,60 +80,47 @@ class PassWatch:
             yield self
 
     def _group(self, stage: str) -> Callable[..., Any]:
-        def watched(original: Callable[..., Any]) -> Callable[..., Any]:
-            def call(module: Any, *args: Any, **kwargs: Any) -> Any:
-                if self._open and self._open[-1][0] == stage:
-                    return original(module, *args, **kwargs)  # A graph inside the graph.
-                self.groups.append([])
-                self._keep(stage, "", module)
-                self._open.append((stage, ""))
-                try:
-                    result = original(module, *args, **kwargs)
-                finally:
-                    self._open.pop()
-                self._keep(stage, _BETWEEN, module if result is None else result)
-                return result
+        def run_group(original: Callable[..., Any], module: Any, *args: Any, **kwargs: Any) -> Any:
+            if self._open and self._open[-1][0] == stage:
+                return original(module, *args, **kwargs)  # A graph inside the graph.
+            self.groups.append([])
+            self._keep(stage, "", module)
+            self._open.append((stage, ""))
+            try:
+                result = original(module, *args, **kwargs)
+            finally:
+                self._open.pop()
+            self._keep(stage, _BETWEEN, module if result is None else result)
+            return result
 
-            return call
+        return run_group
 
-        return watched
+    def _entered(self, original: Callable[..., Any], observer: Any) -> Any:
+        if self._open:
+            stage = self._open[-1][0]
+            self._keep(stage, _BETWEEN, observer.gm)
+            self._open.append((stage, str(observer.passname)))
+        return original(observer)
 
-    def _entered(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def call(observer: Any) -> Any:
-            if self._open:
-                stage = self._open[-1][0]
-                self._keep(stage, _BETWEEN, observer.gm)
-                self._open.append((stage, str(observer.passname)))
-            return original(observer)
+    def _left(self, original: Callable[..., Any], observer: Any, *args: Any) -> Any:
+        if self._open and self._open[-1][1] == str(observer.passname):
+            stage, name = self._open.pop()
+            self._keep(stage, name, observer.gm)
+        return original(observer, *args)
 
-        return call
+    def _applied(self, original: Callable[..., Any], observer: Any, function: Any) -> Any:
+        def noted(target: Any) -> Any:
+            self._users += users_place(function)
+            return function(target)
 
-    def _left(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def call(observer: Any, *args: Any) -> Any:
-            if self._open and self._open[-1][1] == str(observer.passname):
-                stage, name = self._open.pop()
-                self._keep(stage, name, observer.gm)
-            return original(observer, *args)
+        return original(observer, noted)
 
-        return call
-
-    def _applied(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def call(observer: Any, function: Any) -> Any:
-            def noted(target: Any) -> Any:
-                self._users += users_place(function)
-                return function(target)
-
-            return original(observer, noted)
-
-        return call
-
-    def _pattern(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def call(entry: Any, match: Any, *args: Any, **kwargs: Any) -> Any:
-            self._patterns.append(pattern_name(entry, match))
-            self._users += users_place(getattr(entry, "handler", None))
-            return original(entry, match, *args, **kwargs)
-
-        return call
+    def _pattern(
+        self, original: Callable[..., Any], entry: Any, match: Any, *args: Any, **kwargs: Any
+    ) -> Any:
+        self._patterns.append(pattern_name(entry, match))
+        self._users += users_place(getattr(entry, "handler", None))
+        return original(entry, match, *args, **kwargs)
 
     def _keep(self, stage: str, name: str, module: Any) -> None:
         """Keep a copy of the graph if it has changed since the last one."""
@@ -150,9 +137,10 @@ class PassWatch:
         steps.append(PassStep(stage, name, snapshot(module), inside, patterns, users))
 
 
-def _replace(stack: contextlib.ExitStack, owner: Any, name: str, make: Any) -> None:
+def _replace(stack: contextlib.ExitStack, owner: Any, name: str, call: Any) -> None:
+    """Until the stack ends, have `call` made in the place of a function, which it gets first."""
     original = getattr(owner, name)
-    setattr(owner, name, make(original))
+    setattr(owner, name, lambda *args, **kwargs: call(original, *args, **kwargs))
     stack.callback(setattr, owner, name, original)
 
 
@@ -347,12 +335,17 @@ def _falsehood(node: Node, value: Any) -> str:
         return f"{who} has no metadata"
     if not isinstance(declared, torch.Tensor):
         return f"{who} is said to be a {type(declared).__name__} and is a tensor"
-    if declared.dtype != value.dtype:
-        return f"{who} is said to be {declared.dtype} and is {value.dtype}"
-    if declared.device.type != value.device.type:
-        return f"{who} is said to be on {declared.device} and is on {value.device}"
-    if not _is_shape(declared.shape, value.shape):
-        return f"{who} is said to be of shape {list(declared.shape)} and is {list(value.shape)}"
+    for said, found, is_true in (
+        (declared.dtype, value.dtype, declared.dtype == value.dtype),
+        (f"on {declared.device}", f"on {value.device}", declared.device.type == value.device.type),
+        (
+            f"of shape {list(declared.shape)}",
+            list(value.shape),
+            _is_shape(declared.shape, value.shape),
+        ),
+    ):
+        if not is_true:
+            return f"{who} is said to be {said} and is {found}"
     return ""
 
 

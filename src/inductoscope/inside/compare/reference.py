@@ -43,38 +43,18 @@ _SUMS = {
 }  # fmt: skip
 
 
-def in_float64(function: Callable[..., Any], inputs: Sequence[Any], *, backward: bool) -> Outcome:
-    """Run the function in float64. Raises what an operation without float64 support raises."""
-    return run(function, inputs, backward=backward, dtype=torch.float64, mode=float64_mode())
-
-
-def float64_mode() -> TorchDispatchMode:
-    """Inside it, operations compute in float64 instead of a lower precision."""
-    return _Float64()
-
-
-def perturbed_rounding(seed: int) -> _PerturbedRounding:
-    """Inside it, the result of every inexact operation is changed a little."""
-    return _PerturbedRounding(seed)
-
-
 def with_perturbed_rounding(function: Callable[..., Any]) -> Callable[..., Any]:
     """The same in eager, with the result of every inexact operation changed a little."""
 
     def call(*arguments: Any) -> Any:
-        with perturbed_rounding(seed=0):
+        with PerturbedRounding(seed=0):
             return function(*arguments)
 
     return call
 
 
-def usual_rounding(seed: int) -> _UsualRounding:
-    """Inside it, the result of every inexact operation is changed as rounding usually does."""
-    return _UsualRounding(seed)
-
-
-class _Float64(TorchDispatchMode):
-    """Replaces lower floating point types by float64 where an operation takes a dtype."""
+class Float64(TorchDispatchMode):
+    """Inside it, operations compute in float64 instead of a lower precision."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         widen = dict.fromkeys(_LOW, torch.float64)
@@ -113,8 +93,8 @@ class _Result:
     number: int = 0
 
 
-class _PerturbedRounding(TorchDispatchMode):
-    """Changes the result of every inexact operation a little."""
+class PerturbedRounding(TorchDispatchMode):
+    """Inside it, the result of every inexact operation is changed a little."""
 
     def __init__(self, seed: int) -> None:
         super().__init__()
@@ -191,7 +171,7 @@ class _PerturbedRounding(TorchDispatchMode):
         return self._generators[place]
 
 
-class _UsualRounding(_PerturbedRounding):
+class UsualRounding(PerturbedRounding):
     """Changes results by about as much as rounding usually does, not as much as it may.
 
     Sums are accumulated in float32 at least, and their terms are rounded either way.
@@ -209,7 +189,7 @@ class _UsualRounding(_PerturbedRounding):
 def _exact(func: Any, args: Any, kwargs: Any) -> Any:
     """The result on the same arguments in float64; None if there is none."""
     try:
-        with _Float64():
+        with Float64():
             wide = tree_map_only(
                 torch.Tensor, lambda value: _widened(value.detach()), (args, kwargs)
             )
@@ -294,7 +274,7 @@ def _size_of_sum(result: _Result) -> torch.Tensor:
             lambda value: value.detach().double().abs() if value.is_floating_point() else value,
             result.args,
         )
-        with _Float64():
+        with Float64():
             found = result.func(*sizes)
         found = found[result.number] if isinstance(found, (tuple, list)) else found
         if isinstance(found, torch.Tensor) and found.shape == value.shape:
@@ -327,8 +307,8 @@ class Case:
     inputs: Sequence[Any]
     backward: bool = False
 
-    def _run(self, mode: Any = None) -> Outcome:
-        return run(self.function, self.inputs, backward=self.backward, mode=mode)
+    def _run(self, mode: Any = None, dtype: torch.dtype | None = None) -> Outcome:
+        return run(self.function, self.inputs, backward=self.backward, dtype=dtype, mode=mode)
 
     @cached_property
     def _in_eager(self) -> Outcome | Exception:
@@ -366,12 +346,12 @@ class Case:
 
     def _in_float64(self) -> Outcome | None:
         try:
-            return in_float64(self.function, self.inputs, backward=self.backward)
+            return self._run(Float64(), torch.float64)
         except Exception:
             return None
 
     @cached_property
-    def samples(self) -> list[tuple[_PerturbedRounding, Outcome | None]]:
+    def samples(self) -> list[tuple[PerturbedRounding, Outcome | None]]:
         """The runs with perturbed rounding so far, by seed; the last is None if it failed."""
         return []
 
@@ -386,7 +366,7 @@ class Case:
     def _perturbed(self) -> Iterator[Outcome]:
         for seed in itertools.count():
             if seed == len(self.samples):
-                mode = perturbed_rounding(seed)
+                mode = PerturbedRounding(seed)
                 try:
                     self.samples.append((mode, self._run(mode)))
                 except Exception:

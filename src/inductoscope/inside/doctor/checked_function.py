@@ -10,7 +10,6 @@ from __future__ import annotations
 import cmath
 import contextlib
 import functools
-import io
 import os
 import random
 import threading
@@ -40,11 +39,7 @@ _LARGEST = 256 << 20
 _RELATIVE, _ABSOLUTE = 2e-2, 1e-3
 
 
-class _Depth(threading.local):
-    value = 0
-
-
-_depth = _Depth()
+_thread = threading.local()
 
 
 def compile_checked_function(
@@ -67,10 +62,12 @@ def checked_function(
     @functools.wraps(compiled)
     def call(*args: Any, **kwargs: Any) -> Any:
         nonlocal calls
-        if calls >= _CALLS or _depth.value or not _can_fork() or torch.compiler.is_compiling():
+        can_fork = SCOPE.active and not SCOPE.is_redirected and not torch.cuda.is_initialized()
+        is_nested = getattr(_thread, "is_checking", False) or torch.compiler.is_compiling()
+        if calls >= _CALLS or is_nested or not can_fork:
             return compiled(*args, **kwargs)
         calls += 1
-        _depth.value += 1
+        _thread.is_checking = True
         try:
             # Twice: what differs by itself, such as a time, says nothing of Dynamo.
             eager = [_in_eager(function, args, kwargs, place) for _ in range(2)]
@@ -82,7 +79,7 @@ def checked_function(
                 SCOPE.guard(_write_script, function, args, context, error, place)
             raise
         finally:
-            _depth.value -= 1
+            _thread.is_checking = False
         return result
 
     return call
@@ -100,39 +97,29 @@ def _write_script(
         (place / FUNCTION_SCRIPT).write_text(text, "utf-8")
 
 
-def _can_fork() -> bool:
-    return SCOPE.active and not SCOPE.is_redirected and not torch.cuda.is_initialized()
-
-
 def _in_eager(
     function: Callable[..., Any], args: Any, kwargs: Any, place: Path
 ) -> list[Any] | None:
     """The result of the function in eager, computed in a fork; None if that fails."""
     path = place / f".eager-{os.getpid()}-{id(function):x}.pt"
-
     numbers = random.getstate()
 
     def work() -> bool:
         random.setstate(numbers)  # Python seeds it anew in every fork.
         torch.compiler.set_stance("force_eager")
         values = _values(function(*args, **kwargs), args, kwargs)
-        page = io.BytesIO()
-        torch.save(values, page)
-        if len(page.getvalue()) > _LARGEST:
-            return False
-        path.write_bytes(page.getvalue())
-        return True
+        torch.save(values, path)
+        return path.stat().st_size <= _LARGEST
 
     try:
         if Forks(workers=1, seconds=_SECONDS).ask(work).result:
             values: list[Any] = torch.load(path, weights_only=False)
             return values
-        return None
     except Exception:
-        return None
+        pass
     finally:
-        with contextlib.suppress(OSError):
-            path.unlink()
+        path.unlink(missing_ok=True)
+    return None
 
 
 def _values(result: Any, args: Any, kwargs: Any) -> list[Any]:
@@ -150,14 +137,14 @@ def _compare(function: Any, call: int, runs: list[list[Any] | None], compiled: l
     eager = [run for run in runs if run is not None]
     if not eager:
         return
-    name = getattr(function, "__qualname__", type(function).__name__)
-    text = _difference(eager[0], compiled)
-    verdict = "differs" if text else "right"
-    if text and (by_itself := _difference(eager[0], eager[-1])):
-        verdict, text = "unsteady", f"two runs in eager differ: {by_itself}"
+    verdict, text = "right", _difference(eager[0], compiled)
+    if text:
+        by_itself = _difference(eager[0], eager[-1])
+        verdict = "unsteady" if by_itself else "differs"
+        text = f"two runs in eager differ: {by_itself}" if by_itself else text
     SCOPE.emit(
         CallableCheck(
-            function=str(name),
+            function=str(getattr(function, "__qualname__", type(function).__name__)),
             call=call,
             verdict=verdict,
             text=text or count_of(len(eager[0]), "value"),
@@ -169,14 +156,13 @@ def _difference(eager: list[Any], compiled: list[Any]) -> str:
     if len(eager) != len(compiled):
         return f"there are {count_of(len(compiled), 'value')} when compiled, {len(eager)} in eager"
     for number, (one, two) in enumerate(zip(eager, compiled, strict=True)):
-        if type(one) is not type(two) and not isinstance(one, torch.Tensor):
-            return f"value {number} is {two!r}, in eager {one!r}"
         if isinstance(one, torch.Tensor):
             text = _tensor_difference(one, two)
-            if text:
-                return f"value {number} {text}"
-        elif not _is_close(one, two):
-            return f"value {number} is {two!r}, in eager {one!r}"
+        else:
+            is_same = type(one) is type(two) and _is_close(one, two)
+            text = "" if is_same else f"is {two!r}, in eager {one!r}"
+        if text:
+            return f"value {number} {text}"
     return ""
 
 

@@ -64,22 +64,21 @@ Original = Callable[..., Any]
 # --- in the place of torch's functions ------------------------------------------------------------
 
 
-class _Loads(threading.local):
-    """Whether this thread is loading a package or a library."""
-
-    is_inside = False
-
-    @contextlib.contextmanager
-    def inside(self) -> Iterator[None]:
-        """Mark what is loaded in the block as loaded by torch, not by the program."""
-        before, self.is_inside = self.is_inside, True
-        try:
-            yield
-        finally:
-            self.is_inside = before
+# Set while this thread loads a package or a library: what is loaded then, torch loads.
+_loading = threading.local()
 
 
-_loads = _Loads()
+@contextlib.contextmanager
+def _torch_loads() -> Iterator[None]:
+    before, _loading.is_on = _is_torch_loading(), True
+    try:
+        yield
+    finally:
+        _loading.is_on = before
+
+
+def _is_torch_loading() -> bool:
+    return getattr(_loading, "is_on", False)
 
 
 def _is_programs_own(path: Any) -> bool:
@@ -89,7 +88,7 @@ def _is_programs_own(path: Any) -> bool:
     """
     folder, name = os.path.split(path) if isinstance(path, str) else ("", "")
     is_copy = folder == tempfile.gettempdir() and bool(re.fullmatch(r"tmp\w{8}\.pt2", name))
-    return not _loads.is_inside and not is_copy
+    return not _is_torch_loading() and not is_copy
 
 
 def compile_ahead_of_time(
@@ -129,7 +128,7 @@ def load_package(
 
     def load() -> Any:
         SCOPE.guard(before_loading, path, model_name)
-        with _loads.inside():
+        with _torch_loads():
             return original(path, model_name, *args, **kwargs)
 
     if not _is_programs_own(path):
@@ -153,12 +152,12 @@ def make_loader(
         SCOPE.guard(before_loading, path, model_name)
     original(loader, path, model_name, *args, **kwargs)
     if is_own:
-        SCOPE.guard(PACKAGES.note_loader, loader, path, model_name)
+        SCOPE.guard(PACKAGES.watch, loader, loader, path, model_name)
 
 
 def make_runner(original: Original, runner: Any, so_path: Any, *args: Any, **kwargs: Any) -> None:
     """The program loads a library with torch's runner."""
-    is_own = not _loads.is_inside
+    is_own = not _is_torch_loading()
     if is_own:
         SCOPE.guard(before_loading, so_path, None)
     original(runner, so_path, *args, **kwargs)
@@ -184,7 +183,7 @@ def run_flat(original: Original, loader: Any, inputs: Any, *args: Any, **kwargs:
 def load_library(original: Original, so_path: str, device: str) -> Any:
     """A library is loaded, and called through a function."""
     SCOPE.guard(before_loading, so_path, None)
-    with _loads.inside():
+    with _torch_loads():
         function = original(so_path, device)
     calls = SCOPE.guard(PACKAGES.library, so_path)
     if not isinstance(calls, CheckedCalls):
@@ -252,14 +251,10 @@ class Packages:
         kind: Any = type(model)
         if not getattr(kind.__call__, "_torchdynamo_disable", False):
             kind.__call__ = torch._dynamo.disable(kind.__call__)
-        self._watch(model, model.loader, archive, name)
+        self.watch(model, model.loader, archive, name)
 
-    def note_loader(self, loader: Any, archive: Any, name: str) -> None:
-        """A package was loaded by a program that uses torch's loader itself."""
-        self._watch(loader, loader, archive, name)
-
-    def _watch(self, model: Any, loader: Any, archive: Any, name: str) -> None:
-        """Hear of calls and new constants of what is called through `model`."""
+    def watch(self, model: Any, loader: Any, archive: Any, name: str) -> None:
+        """Hear of calls and new constants of what is called through `model`, perhaps a loader."""
         if not _is_path(archive):
             return
         program, _ = self._packaged.get((_real(archive), name), (None, None))

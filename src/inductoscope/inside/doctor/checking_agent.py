@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import functools
 import gc
+import importlib
+import operator
 import sys
 import threading
 from collections.abc import Callable
@@ -21,7 +23,7 @@ from inductoscope.inside.start import InsidePart
 from inductoscope.processes.stack_signal import write_stacks_on_crash
 from inductoscope.torch_facts import private_names as hooked
 from inductoscope.torch_facts import stages
-from inductoscope.torch_facts.torch_names import Hook, TorchName, Wrap
+from inductoscope.torch_facts.torch_names import Hook, Replacement, TorchName, Wrap
 
 
 def checker(folder: Path) -> InsidePart:
@@ -78,131 +80,100 @@ _COPYING = Hook(
 )
 
 
+def _calls(module: str, name: str, *given: Any) -> Replacement:
+    """In the place of a torch function: one of ours, imported when it is first called."""
+
+    def function() -> Callable[..., Any]:
+        found = importlib.import_module(f"inductoscope.inside.{module}")
+        return operator.attrgetter(name)(found)  # type: ignore[no-any-return]
+
+    return instead(function, *given)
+
+
 def checking_hooks(instructions: Instructions, place: Path) -> tuple[Hook, ...]:
     """The hooks around Dynamo's backend and around compiled functions."""
+    function = _calls("doctor.checked_function", "compile_checked_function", place)
+    graph = _calls("doctor.checked_graph", "compile_checked_graph", instructions, place)
     return (
         *((KEEPING_WRAPPERS,) if instructions.investigate else ()),
         Hook(
             stage=stages.DYNAMO,
             records="each compiled function, compared with the same Python code in eager",
-            wraps=(Wrap(hooked.TORCH_DYNAMO_CONTEXT_CALL, instead(_function_compiler, place)),),
+            wraps=(Wrap(hooked.TORCH_DYNAMO_CONTEXT_CALL, function),),
         ),
         Hook(
             stage=stages.DYNAMO,
             records="each compiled graph, compared with the same graph in eager",
-            wraps=(Wrap(hooked.CALL_USER_COMPILER, instead(_graph_compiler, instructions, place)),),
+            wraps=(Wrap(hooked.CALL_USER_COMPILER, graph),),
         ),
         *package_hooks(instructions, place),
         *((_COPYING,) if instructions.investigate else ()),
     )
 
 
-def _function_compiler() -> Callable[..., Any]:
-    from inductoscope.inside.doctor.checked_function import compile_checked_function
-
-    return compile_checked_function
-
-
-def _graph_compiler() -> Callable[..., Any]:
-    from inductoscope.inside.doctor.checked_graph import compile_checked_graph
-
-    return compile_checked_graph
-
-
-def _kept() -> Any:
-    from inductoscope.inside.compare.kernels import KEPT
-
-    return KEPT
-
-
 KEEPING_WRAPPERS = Hook(
     stage=stages.WRAPPER,
     records="generated wrappers, so that their kernels can be compared with eager",
     wraps=(
-        Wrap(hooked.GRAPH_LOWERING_CODEGEN, instead(lambda: _kept().generate)),
-        Wrap(hooked.LOAD_BY_KEY_PATH, instead(lambda: _kept().load)),
+        Wrap(hooked.GRAPH_LOWERING_CODEGEN, _calls("compare.kernels", "KEPT.generate")),
+        Wrap(hooked.LOAD_BY_KEY_PATH, _calls("compare.kernels", "KEPT.load")),
     ),
 )
 
 
 # --- Hooks around AOTInductor: what it compiles, which package holds it, and who calls that -------
-#
-# What is done in the place of each function stands in `checked_packages`.
 
-# What a program calls that does without AOTICompiledModel.
-_LOADER, _RUN, _BOXED_RUN = (
-    TorchName("torch._C", f"_aoti.AOTIModelPackageLoader.{name}")
-    for name in ("__init__", "run", "boxed_run")
-)
-# By the device that it runs libraries on: how a runner is made, and called.
-_RUNNERS = {
-    device: tuple(
-        TorchName("torch._C", f"_aoti.AOTIModelContainerRunner{device}.{name}")
-        for name in ("__init__", "run")
-    )
-    for device in ("Cpu", "Cuda")
+
+def _aoti(name: str) -> TorchName:
+    return TorchName("torch._C", f"_aoti.AOTIModel{name}")
+
+
+# What each hook is for; torch's functions, and the one of `checked_packages` in the place of each.
+_PACKAGE_HOOKS = {
+    "packages of AOTInductor: written, loaded and called": {
+        hooked.PACKAGE_AOTI: "write_package",
+        hooked.LOAD_PACKAGE: "load_package",
+        hooked.AOTICOMPILED_MODEL_CALL: "call_model",
+    },
+    "packages of AOTInductor that load_pt2 loads": {hooked.LOAD_AOTI: "load_package"},
+    "packages of AOTInductor that the program loads with torch's own loader": {
+        _aoti("PackageLoader.__init__"): "make_loader",
+        _aoti("PackageLoader.run"): "run_flat",
+        _aoti("PackageLoader.boxed_run"): "run_flat",
+    },
+    "libraries of AOTInductor: loaded and called": {hooked.AOT_LOAD: "load_library"},
+    "libraries of AOTInductor that the program runs with torch's own Cpu runner": {
+        _aoti("ContainerRunnerCpu.__init__"): "make_runner",
+        _aoti("ContainerRunnerCpu.run"): "run_flat",
+    },
+    "libraries of AOTInductor that the program runs with torch's own Cuda runner": {
+        _aoti("ContainerRunnerCuda.__init__"): "make_runner",
+        _aoti("ContainerRunnerCuda.run"): "run_flat",
+    },
 }
 
 
 def package_hooks(instructions: Instructions, place: Path) -> tuple[Hook, ...]:
     """The hooks that have calls of packages compared with the programs they were made from."""
-    compiling = instead(lambda: _torch_side().compile_ahead_of_time, instructions, place)
-    running = instead(lambda: _torch_side().run_flat)
-    loading = instead(lambda: _torch_side().load_package)
+    module = "doctor.checked_packages"
+    compiling = _calls(module, "compile_ahead_of_time", instructions, place)
     return (
         Hook(
             stage=stages.AOT,
             records="what AOTInductor compiles, so that calls of it can be compared with eager",
             wraps=(Wrap(hooked.COMPILE_FX_AOT, compiling),),
         ),
-        Hook(
-            stage=stages.RUNTIME,
-            records="packages of AOTInductor: written, loaded and called",
-            wraps=(
-                Wrap(hooked.PACKAGE_AOTI, instead(lambda: _torch_side().write_package)),
-                Wrap(hooked.LOAD_PACKAGE, loading),
-                Wrap(hooked.AOTICOMPILED_MODEL_CALL, instead(lambda: _torch_side().call_model)),
-            ),
-        ),
-        Hook(
-            stage=stages.RUNTIME,
-            records="packages of AOTInductor that load_pt2 loads",
-            wraps=(Wrap(hooked.LOAD_AOTI, loading),),
-        ),
-        Hook(
-            stage=stages.RUNTIME,
-            records="packages of AOTInductor that the program loads with torch's own loader",
-            wraps=(
-                Wrap(_LOADER, instead(lambda: _torch_side().make_loader)),
-                Wrap(_RUN, running),
-                Wrap(_BOXED_RUN, running),
-            ),
-        ),
-        Hook(
-            stage=stages.RUNTIME,
-            records="libraries of AOTInductor: loaded and called",
-            wraps=(Wrap(hooked.AOT_LOAD, instead(lambda: _torch_side().load_library)),),
-        ),
         *(
             Hook(
                 stage=stages.RUNTIME,
-                records=f"libraries of AOTInductor that the program runs with torch's own {device} "
-                "runner",
-                wraps=(
-                    Wrap(made, instead(lambda: _torch_side().make_runner)),
-                    Wrap(called, running),
-                ),
-                is_optional=device != "Cpu",
+                records=records,
+                wraps=tuple(Wrap(name, _calls(module, ours)) for name, ours in wraps.items()),
+                # A torch without CUDA has no such runner.
+                is_optional="Cuda" in records,
             )
-            for device, (made, called) in _RUNNERS.items()
+            for records, wraps in _PACKAGE_HOOKS.items()
         ),
     )
-
-
-def _torch_side() -> Any:
-    from inductoscope.inside.doctor import checked_packages
-
-    return checked_packages
 
 
 # --- One thread under the doctor, and code for as many as the program has without it --------------
@@ -252,20 +223,15 @@ class ThreadLimit:
 
     def on_import(self) -> dict[str, Callable[[], None]]:
         """Callbacks by the module after whose import they are due."""
-        return {_UTILS: self._tell_inductor, **{name: _one_thread(name) for name in _TEMPLATES}}
+        templates = {name: functools.partial(_tell_of_one_thread, name) for name in _TEMPLATES}
+        return {_UTILS: self._tell_inductor, **templates}
 
     def _tell_inductor(self) -> None:
-        module = sys.modules[_UTILS]
-        original = getattr(module, "parallel_num_threads", None)
-        if original is None:
-            return
-
-        def parallel_num_threads() -> int:
+        module: Any = sys.modules[_UTILS]
+        original: Callable[[], int] | None = getattr(module, "parallel_num_threads", None)
+        if original is not None:
             # More than one are the program's own choice.
-            found: int = original()
-            return found if found > 1 else self._usual
-
-        module.parallel_num_threads = parallel_num_threads  # type: ignore[attr-defined]
+            module.parallel_num_threads = lambda: n if (n := original()) > 1 else self._usual
 
 
 def _use_one_thread() -> None:
@@ -286,8 +252,6 @@ def _in_every_thread(begin: Callable[[], None]) -> None:
     threading.Thread._bootstrap_inner = bootstrap_inner  # type: ignore[attr-defined]
 
 
-def _one_thread(name: str) -> Callable[[], None]:
-    def tell() -> None:
-        sys.modules[name].parallel_num_threads = lambda: 1  # type: ignore[attr-defined]
-
-    return tell
+def _tell_of_one_thread(template: str) -> None:
+    module: Any = sys.modules[template]
+    module.parallel_num_threads = lambda: 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import operator
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import torch
 from torch.fx import Graph, GraphModule, Node
 from torch.fx._lazy_graph_module import _use_lazy_graph_module
+from torch.utils._pytree import tree_leaves, treespec_loads
 
 from inductoscope.doctor.instructions import Instructions
 from inductoscope.inside.compare.graphs import snapshot
@@ -63,8 +65,6 @@ class CompiledProgram:
     @property
     def structures(self) -> tuple[Any, Any]:
         """How arguments and results are nested; None where nothing is known."""
-        from torch.utils._pytree import treespec_loads
-
         texts = [self.settings.get(f"aot_inductor.serialized_{n}_spec") for n in ("in", "out")]
         given, returned = (treespec_loads(text) if text else None for text in texts)
         return given, returned
@@ -77,14 +77,10 @@ def compiled_program(
     instructions: Instructions,
     place: Path,
 ) -> CompiledProgram:
-    return CompiledProgram(
-        compile_id_of(module),
-        lifted(module),
-        dict(settings or {}),
-        tuple(copy_values(list(examples))),
-        instructions,
-        place,
-    )
+    """A program that AOTInductor is about to compile."""
+    copies = tuple(copy_values(list(examples)))
+    compile_id, graph = compile_id_of(module), lifted(module)
+    return CompiledProgram(compile_id, graph, dict(settings or {}), copies, instructions, place)
 
 
 def stop_if_asked(program: CompiledProgram) -> None:
@@ -165,33 +161,29 @@ class LiftedGraph:
 def lifted(module: GraphModule) -> LiftedGraph:
     """A copy of the graph with its tensors as inputs."""
     graph, copies = Graph(), dict[Node, Node]()
+
+    def copy(node: Node) -> None:
+        copies[node] = graph.node_copy(node, copies.__getitem__)
+        copies[node].meta = dict(node.meta)
+
     for node in module.graph.find_nodes(op="placeholder"):
-        copies[node] = _copied(graph, node, copies)
+        copy(node)
     inputs, attributes, named = _inputs_for_attributes(graph, module)
     for node in module.graph.nodes:
-        if node in copies:
-            continue
         if node.op == "get_attr" and str(node.target) in inputs:
             copies[node] = inputs[str(node.target)]
-        else:
-            copies[node] = _copied(graph, node, copies)
+        elif node not in copies:
+            copy(node)
     with _use_lazy_graph_module(False):
         whole = GraphModule(module, graph)
-    compared = _places_of_tensors(whole)
-    return LiftedGraph(
-        whole,
-        _returning(whole, compared),
-        compared,
-        attributes,
-        named,
-        any(_is_written(node, set()) for node in graph.nodes if node.name in attributes),
-    )
-
-
-def _copied(graph: Graph, node: Node, copies: dict[Node, Node]) -> Node:
-    copy = graph.node_copy(node, copies.__getitem__)
-    copy.meta = dict(node.meta)
-    return copy
+    # Numbers, too, are returned by a package as tensors: they cannot be compared as they are.
+    compared = tuple(number for number, item in enumerate(_returned(whole)) if _is_tensor(item))
+    returning = snapshot(whole)
+    output = returning.graph.output_node()
+    output.args = (tuple(_returned(returning)[place] for place in compared),)
+    returning.recompile()
+    is_written = any(_is_written(node, set()) for node in graph.nodes if node.name in attributes)
+    return LiftedGraph(whole, returning, compared, attributes, named, is_written)
 
 
 def _inputs_for_attributes(
@@ -202,9 +194,7 @@ def _inputs_for_attributes(
     attributes, named = {}, {}
     for node in module.graph.find_nodes(op="get_attr"):
         target = str(node.target)
-        value: Any = module
-        for part in target.split("."):
-            value = getattr(value, part)
+        value = operator.attrgetter(target)(module)
         if target in inputs or not isinstance(value, torch.Tensor):
             continue
         inputs[target] = graph.placeholder(target.replace(".", "_"))
@@ -213,34 +203,14 @@ def _inputs_for_attributes(
     return inputs, attributes, named
 
 
-# --- what it returns ------------------------------------------------------------------------------
-
-
-def _places_of_tensors(module: GraphModule) -> tuple[int, ...]:
-    """Numbers, too, are returned by a package as tensors: they cannot be compared as they are."""
-    returned = _returned(module)
-    return tuple(number for number, item in enumerate(returned) if _is_tensor(item))
-
-
 def _returned(module: GraphModule) -> list[Any]:
     items = module.graph.output_node().args[0]
     return list(items) if isinstance(items, (tuple, list)) else [items]
 
 
 def _is_tensor(item: Any) -> bool:
-    if not isinstance(item, Node):
-        return False
-    value = item.meta.get("val")
+    value = item.meta.get("val") if isinstance(item, Node) else 0
     return value is None or isinstance(value, torch.Tensor)
-
-
-def _returning(module: GraphModule, places: tuple[int, ...]) -> GraphModule:
-    """A copy that returns only some of its results."""
-    found = snapshot(module)
-    output = found.graph.output_node()
-    output.args = (tuple(_returned(found)[place] for place in places),)
-    found.recompile()
-    return found
 
 
 # --- what it writes to ----------------------------------------------------------------------------
@@ -261,16 +231,14 @@ def _writes_to(user: Node, node: Node) -> bool:
     if not isinstance(user.target, torch._ops.OpOverload):
         return False
     declared = user.target._schema.arguments
-    given = [*zip(declared, user.args, strict=False)]
-    given += [(one, user.kwargs[one.name]) for one in declared if one.name in user.kwargs]
+    given = {one.name: value for one, value in zip(declared, user.args, strict=False)}
+    given |= user.kwargs
     return any(
-        one.alias_info is not None and one.alias_info.is_write and node in _nodes_in(value)
-        for one, value in given
+        one.alias_info is not None
+        and one.alias_info.is_write
+        and node in tree_leaves(given.get(one.name))
+        for one in declared
     )
-
-
-def _nodes_in(value: Any) -> list[Any]:
-    return list(value) if isinstance(value, (tuple, list)) else [value]
 
 
 def _may_be_view(user: Node) -> bool:

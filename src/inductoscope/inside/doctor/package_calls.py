@@ -85,24 +85,23 @@ class Demands:
             each.text.replace(f"({each.name})", f"({own[each.input]})")
             if 0 <= each.input < len(own)
             else each.text
-            for each in broken(self._wrapper.guards, [_facts(values[n]) for n in tensors])
+            for each in broken(self._wrapper.guards, [_input_facts(values[n]) for n in tensors])
             if not each.is_harmless
         ]
 
     def judged(self, new: NewConstants) -> NewConstants:
         """The new constants, with what is wrong with each that the package knows."""
         constants = () if self._wrapper is None else self._wrapper.constants
-        known = {constant.name: constant for constant in constants}
-        return replace(
-            new,
-            broken={
-                name: list(
-                    broken_demands(known[name], _constant_facts(value), is_copied=new.is_copied)
+        found = {
+            known.name: list(
+                broken_demands(
+                    known, _constant_facts(new.given[known.name]), is_copied=new.is_copied
                 )
-                for name, value in new.given.items()
-                if name in known
-            },
-        )
+            )
+            for known in constants
+            if known.name in new.given
+        }
+        return replace(new, broken=found)
 
 
 class PackageCalls:
@@ -152,8 +151,9 @@ class PackageCalls:
 
     def _broken(self, values: Sequence[Any], names: Sequence[str] = ()) -> list[str]:
         """All demands of the package that a call breaks."""
-        return self._demands.broken_by(values, names) + self._texts_of_constants()
+        return self._demands.broken_by(values, names) + self._texts_of_constants
 
+    @property
     def _texts_of_constants(self) -> list[str]:
         return [text for texts in self._broken_constants.values() for text in texts]
 
@@ -230,11 +230,12 @@ class CheckedCalls(PackageCalls):
         names = {target: name for name, target in self._program.lifted.named.items()}
         self._are_replaced = True
         for target, value in new.given.items():
-            if target in names and not _is_alike(value, self._attributes[names[target]]):
+            name = names.get(target, "")
+            if name and not _is_alike(value, self._attributes[name]):
                 self._is_foreign = True
                 self._unchecked = f"its constant {target} was replaced by another kind of tensor"
-            elif target in names and new.is_used and new.is_copied:
-                self._attributes[names[target]] = value.detach().clone()
+            elif name and new.is_used and new.is_copied:
+                self._attributes[name] = value.detach().clone()
             else:
                 # The program may change it later on, or it lies beside the one in use.
                 self._unchecked = f"its constant {target} was replaced"
@@ -275,7 +276,7 @@ class CheckedCalls(PackageCalls):
             self._unchecked = f"{changed} was changed after the package was made"
         if self._unchecked:
             # Other strides alone may do no harm, which only a comparison shows.
-            self._skip(self._texts_of_constants() if self._is_foreign else [], self._unchecked)
+            self._skip(self._texts_of_constants if self._is_foreign else [], self._unchecked)
             return
         self._graph.compiled = lambda *values: self._on_flat(function, values)
         texts = self._broken(flat, input_names(self._graph.module))
@@ -372,28 +373,22 @@ def _as_package(item: Any) -> Any:
     return torch.tensor(item) if isinstance(item, (bool, int, float)) else item
 
 
+def _facts_of(value: torch.Tensor) -> tuple[str, tuple[int, ...], tuple[int, ...]]:
+    dtype = str(value.dtype).removeprefix("torch.")
+    return dtype, tuple(value.shape), tuple(value.stride())
+
+
+def _input_facts(value: torch.Tensor) -> InputFacts:
+    return InputFacts(*_facts_of(value), str(value.device))
+
+
 def _constant_facts(value: torch.Tensor) -> ConstantFacts:
-    return ConstantFacts(
-        str(value.dtype).removeprefix("torch."),
-        tuple(value.shape),
-        tuple(value.stride()),
-        value.device.type,
-        value.storage_offset(),
-        value.untyped_storage().nbytes(),
-    )
+    memory = value.storage_offset(), value.untyped_storage().nbytes()
+    return ConstantFacts(*_facts_of(value), value.device.type, *memory)
 
 
 def _is_alike(value: torch.Tensor, before: torch.Tensor) -> bool:
     return (value.shape, value.dtype, value.device) == (before.shape, before.dtype, before.device)
-
-
-def _facts(value: torch.Tensor) -> InputFacts:
-    return InputFacts(
-        str(value.dtype).removeprefix("torch."),
-        tuple(value.shape),
-        tuple(value.stride()),
-        str(value.device),
-    )
 
 
 def _at_call(texts: Sequence[str]) -> str:

@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from inductoscope.inside.compare.graphs import as_function
-from inductoscope.inside.compare.reference import float64_mode, usual_rounding
+from inductoscope.inside.compare.reference import Float64, UsualRounding
 from inductoscope.inside.compare.values import (
     Surroundings,
     copy_values,
@@ -106,11 +106,11 @@ class ShadowedCall:
 
     def in_float64(self) -> Way:
         """The call in float64. Raises what an operation without float64 support raises."""
-        return self._call(torch.float64, float64_mode())
+        return self._call(torch.float64, Float64())
 
     def with_other_rounding(self, seed: int) -> Way:
         """The call in eager, with the result of every inexact operation changed a little."""
-        return self._call(None, usual_rounding(seed))
+        return self._call(None, UsualRounding(seed))
 
     def precision(self) -> set[torch.dtype]:
         """The types that the call computes in."""
