@@ -640,7 +640,7 @@ def test_gradients_of_a_convolution_may_be_off_by_what_tf32_cuts_off(
     monkeypatch.setattr(reference, "may_use_tf32", lambda *_: True)
     moved = []
     for seed in range(3):
-        with reference.perturbed_rounding(seed):
+        with reference.PerturbedRounding(seed):
             moved.append((gradients(gradient, x, weight) - exact).abs().max())
     assert off / 2 < max(moved) < off * 10
 
@@ -648,7 +648,7 @@ def test_gradients_of_a_convolution_may_be_off_by_what_tf32_cuts_off(
 def test_an_empty_batch_has_no_terms_to_round(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reference, "may_use_tf32", lambda operation, _: "convol" in operation)
     x, weight = torch.randn(0, 4, 8, 8), torch.randn(4, 4, 3, 3, requires_grad=True)
-    with reference.perturbed_rounding(0):
+    with reference.PerturbedRounding(0):
         F.conv2d(x, weight).sum().backward()
     assert weight.grad is not None
     assert not weight.grad.any()
@@ -660,7 +660,7 @@ def test_the_gradient_of_a_bias_is_a_sum_without_products(monkeypatch: pytest.Mo
     how = ([1, 1], [0, 0], [1, 1], False, [0, 0], 1, [False, False, True])
     backward = partial(torch.ops.aten.convolution_backward, gradient, x, weight, [4], *how)
     exact = backward()[2]
-    with reference.perturbed_rounding(0):
+    with reference.PerturbedRounding(0):
         moved = backward()[2]
     assert torch.allclose(moved, exact, rtol=1e-5)
 

@@ -8,6 +8,7 @@ that the user reads the same one as without the tool.
 from __future__ import annotations
 
 import functools
+import itertools
 import subprocess
 import threading
 import time
@@ -16,7 +17,7 @@ from collections.abc import Callable, Collection, Mapping
 from types import CodeType, TracebackType
 from typing import Any
 
-from inductoscope.inside.scope import BROKEN, SCOPE, StageFrame
+from inductoscope.inside.scope import BROKEN, SCOPE, StageFrame, causes_of
 from inductoscope.recording.events import CompileFailed, StageEnd, StageStart
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.frames import innermost_users, shorten
@@ -280,24 +281,13 @@ def record_error(error: BaseException, compile_id: str, origin: Mapping[str, Any
             detail=origin.get("detail", ""),
             type=type(error).__name__,
             message=str(error)[:4000],
-            cause=tuple(_inner_causes(error)),
+            # Those that torch wrapped, outermost first.
+            cause=tuple(map(_one_cause, itertools.islice(causes_of(error), 1, 9))),
             source=_user_line(error),
             raised_in=tuple(_raising_functions(error)),
             traceback=SCOPE.text("".join(traceback.format_exception(error))),
         )
     )
-
-
-def _inner_causes(error: BaseException) -> list[str]:
-    """The exceptions that torch wrapped, outermost first."""
-    causes: list[str] = []
-    inner: Any = error
-    for _ in range(8):
-        inner = getattr(inner, "inner_exception", None) or inner.__cause__
-        if inner is None:
-            break
-        causes.append(_one_cause(inner))
-    return causes
 
 
 def _one_cause(error: BaseException) -> str:

@@ -14,7 +14,6 @@ import io
 import itertools
 import os
 import re
-import sys
 import time
 import types
 import warnings
@@ -68,7 +67,6 @@ from inductoscope.pytest_plugin.results import (
     SuiteFinding,
     SuiteGraphData,
 )
-from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.frames import shorten
 from inductoscope.verdicts import CRASH, NOT_A_BUG, NOT_A_NUMBER, WRONG_RESULT
 from inductoscope.wording import count_of
@@ -292,22 +290,6 @@ def _kind_of(value: Any) -> str:
     if kind in (torch.Tensor, torch.nn.Parameter):
         return "tensor of an unusual layout"
     return f"{kind.__module__}.{kind.__qualname__}"
-
-
-def inductors_exception(error: BaseException) -> BaseException | None:
-    """The exception of Inductor among those that `error` was raised from; None if there is none."""
-    dynamo: Any = sys.modules.get("torch._dynamo.exc")
-    wrapping = getattr(dynamo, "BackendCompilerFailed", ())
-    for one in chain_of(error):
-        if (
-            f"{type(one).__module__}.{type(one).__qualname__}"
-            == "torch._inductor.exc.InductorError"
-        ):
-            return one
-        # Dynamo wraps what a backend raises. Inductor's backend has the name of the stage.
-        if isinstance(one, wrapping) and getattr(one, "backend_name", "") == stages.INDUCTOR:
-            return one
-    return None
 
 
 def forget_wrappers() -> None:

@@ -145,13 +145,9 @@ class Scope:
         """The id of the compile that AOTInductor is doing on this thread; empty if it is none."""
         return self._thread.ahead_of_time
 
-    def begin_ahead_of_time(self, compile_id: str) -> None:
-        """AOTInductor begins to compile a program on this thread."""
+    @ahead_of_time.setter
+    def ahead_of_time(self, compile_id: str) -> None:
         self._thread.ahead_of_time = compile_id
-
-    def end_ahead_of_time(self) -> None:
-        """AOTInductor is done with it."""
-        self._thread.ahead_of_time = ""
 
     def inner_graph(self, name: str | None) -> str:
         """The key of a graph inside the graph being compiled; empty for the graph itself."""
@@ -310,7 +306,7 @@ def raising_stage(error: BaseException, open_stage: str) -> str:
 
 def _frames_of(error: BaseException) -> Iterator[tuple[str, str]]:
     """File and function of every frame, innermost first; what an error was raised from is inner."""
-    for each in reversed(list(_causes(error))):
+    for each in reversed(list(causes_of(error))):
         frames = []
         entry = each.__traceback__
         while entry is not None:
@@ -319,7 +315,8 @@ def _frames_of(error: BaseException) -> Iterator[tuple[str, str]]:
         yield from ((_file(frame), frame.f_code.co_name) for frame in reversed(frames))
 
 
-def _causes(error: BaseException) -> Iterator[BaseException]:
+def causes_of(error: BaseException) -> Iterator[BaseException]:
+    """An exception, and what it wraps or was raised from, outermost first."""
     seen: set[int] = set()
     inner: Any = error
     while isinstance(inner, BaseException) and id(inner) not in seen:

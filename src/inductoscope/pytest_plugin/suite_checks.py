@@ -32,8 +32,7 @@ from inductoscope.inside.observe import (
     current_compile_id,
     watch,
 )
-from inductoscope.inside.pytest_calls import inductors_exception
-from inductoscope.inside.scope import BROKEN, SCOPE
+from inductoscope.inside.scope import BROKEN, SCOPE, chain_of
 from inductoscope.model.fold import load
 from inductoscope.processes.children import start_group, tool_command
 from inductoscope.processes.ending import end_child
@@ -335,6 +334,22 @@ def _words_for_child(item: pytest.Item, own: str) -> list[str]:
     if config.pluginmanager.hasplugin("pytest_cov"):
         words.append("--no-cov")
     return [*words, name_for_pytest(config, item.nodeid)]
+
+
+def inductors_exception(error: BaseException) -> BaseException | None:
+    """The exception of Inductor among those that `error` was raised from; None if there is none."""
+    dynamo: Any = sys.modules.get("torch._dynamo.exc")
+    wrapping = getattr(dynamo, "BackendCompilerFailed", ())
+    for one in chain_of(error):
+        if (
+            f"{type(one).__module__}.{type(one).__qualname__}"
+            == "torch._inductor.exc.InductorError"
+        ):
+            return one
+        # Dynamo wraps what a backend raises. Inductor's backend has the name of the stage.
+        if isinstance(one, wrapping) and getattr(one, "backend_name", "") == stages.INDUCTOR:
+            return one
+    return None
 
 
 _NATIVE = (stages.CPP_COMPILE, stages.TRITON_COMPILE)

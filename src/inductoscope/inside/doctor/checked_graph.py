@@ -191,7 +191,8 @@ class CheckedGraph:
         elif self.compiled is not None:
             self.calls += 1
             if self.calls > self.instructions.calls:
-                self._notes.unchecked(is_first=self.calls == self.instructions.calls + 1)
+                if self.calls == self.instructions.calls + 1:
+                    SCOPE.emit(CallsUnchecked(compile=self.compile_id))
             elif not has_room_for_copies(arguments):
                 self._check_large(arguments, self.compiled)
             else:
@@ -206,7 +207,9 @@ class CheckedGraph:
         # Run by an interpreter, because the code that FX generates for a graph may be wrong.
         case = Case(as_function(self.module), inputs, needs_backward(inputs))
         with self._notes.calling(self.calls):
-            self._spare = self._in_main_memory(inputs)
+            if self.instructions.investigate and not can_fork() and program_copy() is not None:
+                # For the search: after some errors nothing on a GPU can be read any more.
+                self._spare = kept_in_main_memory(self._candidate(inputs))
             failure, comparison = self._compare(case, compiled)
             self._spare = None
         if failure is not None:
@@ -225,7 +228,9 @@ class CheckedGraph:
             self._notes.checked(self.calls, "eager-fails", f"{type(error).__name__}: {error}"[:500])
             return None, None
         SCOPE.emit(EagerReturned(seconds=round(time.monotonic() - started, 3)))
-        self._trial = self._try_in_fork(case, compiled)
+        # In a fork first: what kills that would kill the program.
+        is_suspect = self._is_worth_a_look and not self.backend and can_fork_alone()
+        self._trial = try_call(case, compiled) if is_suspect else CallTrial()
         if self._trial.failure is not None:
             return self._trial.failure, None
         keeps_graph = self.instructions.keeps_graphs
@@ -242,26 +247,13 @@ class CheckedGraph:
         assert called.comparison is not None
         self._notes.took(case.eager.seconds, called.seconds)
         self._notes.differences(self.calls, called.comparison)
-        comparison = self._counting(called.comparison)
-        return failure_of_comparison(comparison), comparison
-
-    def _counting(self, comparison: EagerComparison) -> EagerComparison:
-        """With differences in memory layout that the program is known to fail of."""
+        comparison = called.comparison
+        # Differences in memory layout that the program is known to fail of.
         counted = self.instructions.counts_of(self.compile_id)
-        if not counted:
-            return comparison
-        return comparison.counting({n.aspect for n in counted}, {n.where for n in counted})
-
-    def _try_in_fork(self, case: Case, compiled: Callable[..., Any]) -> CallTrial:
-        """The first call, in a fork: what kills that would kill the program."""
-        is_suspect = self._is_worth_a_look and not self.backend
-        return try_call(case, compiled) if is_suspect and can_fork_alone() else CallTrial()
-
-    def _in_main_memory(self, inputs: tuple[Any, ...]) -> Candidate | None:
-        """The call, for the search: after some errors nothing on a GPU can be read any more."""
-        if can_fork() or not self.instructions.investigate or program_copy() is None:
-            return None
-        return kept_in_main_memory(self._candidate(inputs))
+        if counted:
+            kinds, places = {n.aspect for n in counted}, {n.where for n in counted}
+            comparison = comparison.counting(kinds, places)
+        return failure_of_comparison(comparison), comparison
 
     # --- what a call that seems right may hide ------------------------------------------------
 
@@ -290,24 +282,16 @@ class CheckedGraph:
         if not comparison.explained and self.calls == 1 and self._trial.may_differ:
             yield from failure_in_filled_memory(case, compiled, self._candidate(inputs))
         if self.admits is not None and self._is_worth_a_look and can_fork_alone():
-            yield from self._at_other_sizes(inputs, compiled, self.admits)
-
-    def _at_other_sizes(
-        self,
-        inputs: tuple[Any, ...],
-        compiled: Callable[..., Any],
-        admits: Callable[[Sequence[Any]], bool],
-    ) -> Iterator[FailingCandidate]:
-        """Call it at other sizes that the export admits: it may be wrong there alone."""
-        found = call_at_other_sizes(self.module, compiled, inputs, admits)
-        if found.called:
-            sizes = ", ".join(found.called)
-            SCOPE.emit(SizesTried(text=f"graph {self.compile_id}: {sizes}"))
-        if found.wrong is not None:
-            candidate = self._candidate(found.wrong.inputs)
-            failure = found.failure_of(candidate)
-            if failure is not None:
-                yield FailingCandidate(candidate, failure, found.wrong.text)
+            # At other sizes that the export admits: it may be wrong there alone.
+            found = call_at_other_sizes(self.module, compiled, inputs, self.admits)
+            if found.called:
+                sizes = ", ".join(found.called)
+                SCOPE.emit(SizesTried(text=f"graph {self.compile_id}: {sizes}"))
+            if found.wrong is not None:
+                candidate = self._candidate(found.wrong.inputs)
+                failure = found.failure_of(candidate)
+                if failure is not None:
+                    yield FailingCandidate(candidate, failure, found.wrong.text)
 
     def _check_large(self, arguments: tuple[Any, ...], compiled: Callable[..., Any]) -> None:
         """Check inputs that do not fit into memory twice: in a fork, without copies."""
@@ -424,8 +408,7 @@ class CallNotes:
 
     def checked(self, call: int, verdict: str, text: str, *, is_exact: bool | None = None) -> None:
         """Record the verdict on a call."""
-        eager, compiled = self._took
-        self._took = (0.0, 0.0)
+        (eager, compiled), self._took = self._took, (0.0, 0.0)
         event = Check(
             compile=self._compile,
             call=call,
@@ -436,11 +419,6 @@ class CallNotes:
             compiled=compiled,
         )
         SCOPE.emit(event)
-
-    def unchecked(self, *, is_first: bool) -> None:
-        """A call is not compared any more; that is said once."""
-        if is_first:
-            SCOPE.emit(CallsUnchecked(compile=self._compile))
 
     def compared(self, call: int, comparison: EagerComparison, module: GraphModule) -> None:
         """A call that is not wrong: right, within rounding, or not the same in eager either."""

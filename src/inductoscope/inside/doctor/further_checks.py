@@ -95,7 +95,7 @@ def try_call(case: Case, compiled: Callable[..., Any]) -> CallTrial:
     """
     forward = Case(case.function, case.inputs)
     forks = Forks(workers=1, seconds=_LEAST_SECONDS + _TIMES_EAGER * case.eager.seconds)
-    answer = forks.ask(lambda: _differs_in_filled_memory(forward, compiled))
+    answer = forks.ask(lambda: not same_values(forward.eager, _in_filled_memory(forward, compiled)))
     if answer.signal is None:
         differs = answer.result is True
         wrong = _failure_of_forward(forward, compiled) if differs and case.backward else None
@@ -115,31 +115,23 @@ def _failure_of_forward(forward: Case, compiled: Callable[..., Any]) -> Failure 
     return failure_of_comparison(judge(forward, outcome))
 
 
-def _differs_in_filled_memory(case: Case, compiled: Callable[..., Any]) -> bool:
-    return not same_values(case.eager, _in_filled_memory(case, compiled))
-
-
 def failure_in_filled_memory(
     case: Case, compiled: Callable[..., Any], candidate: Candidate
 ) -> Iterator[FailingCandidate]:
     """The graph in such memory, if it is proven to depend on that."""
-    if not _is_wrong(case, compiled):
+
+    def is_wrong() -> bool:
+        return failure_of_comparison(judge(case, _in_filled_memory(case, compiled))) is not None
+
+    forks = Forks(workers=1, seconds=_SECONDS)
+    answer = forks.ask(is_wrong)
+    if answer.result is not True and answer.signal is None:
         return
     # Compiled once more, and called with several bytes in memory.
-    fault = of_changed_memory(candidate, Forks(workers=1, seconds=_SECONDS)).fault
+    fault = of_changed_memory(candidate, forks).fault
     if fault is not None:
         failure = Failure(WRONG, fault.text, aspect="value", memory_was_filled=True)
         yield FailingCandidate(replace(candidate, guarded=True), failure)
-
-
-def _is_wrong(case: Case, compiled: Callable[..., Any]) -> bool:
-    """Whether a call that is right becomes wrong, or dies, with other bytes in memory."""
-
-    def work() -> bool:
-        return failure_of_comparison(judge(case, _in_filled_memory(case, compiled))) is not None
-
-    answer = Forks(workers=1, seconds=_SECONDS).ask(work)
-    return answer.result is True or answer.signal is not None
 
 
 def _in_filled_memory(case: Case, compiled: Callable[..., Any]) -> Outcome:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -145,12 +145,12 @@ class Investigation:
             self._verify()
             if self._finding.reproduces:
                 self._name_kernel()
-                self._locate_roughly()
+                if self._verified.look is not None:
+                    found = place_of(self._verified.look, self._verified, self._oracle)
+                    self._set_location(found, WHOLE_GRAPH)
         finding = self._finding
         if finding.reproduces and not (self._is_quick and finding.is_located):
-            with searching_on_cluster(
-                self._oracle, self._whole, self._failure, self._instructions, say
-            ):
+            with self._on_cluster():
                 self._shrink_and_prove()
 
     def _shrink_and_prove(self) -> None:
@@ -171,7 +171,12 @@ class Investigation:
             with self._step("trying workarounds on the graph"):
                 self._find_workarounds()
         with self._step("looking at memory"):
-            self._ask_sanitizer()
+            # Last, since it takes longest and the proof does not need it.
+            texts = sanitizer_evidence(
+                self._smallest, self._failure, self._oracle.forks, self._place
+            )
+            seen = self._finding.fact(SeenInMemory)
+            self._claim(replace(seen, texts=(*seen.texts, *texts)), SMALLEST_GRAPH)
 
     @contextlib.contextmanager
     def _step(self, name: str) -> Iterator[None]:
@@ -209,8 +214,13 @@ class Investigation:
         if found.is_right_plainly:
             self._claim(Flow(self._flow, RIGHT))
         if found.failure is None or not found.is_shown:
-            instead = self._said_alone(found.failure).partition("\n")[0][:300]
-            self._claim(NotShownAgain(instead), WHOLE_GRAPH)
+            if found.failure is not None:
+                instead = found.failure.text
+            elif self._oracle.mistakes:
+                instead = "it could not be tried"
+            else:
+                instead = self._oracle.eager_error or "it is right"
+            self._claim(NotShownAgain(instead.partition("\n")[0][:300]), WHOLE_GRAPH)
             return
         self._claim(found.failure, WHOLE_GRAPH)
         self._verified, self._whole, self._failure = found, found.candidate, found.failure
@@ -220,30 +230,20 @@ class Investigation:
         if not self._flow or self._failure.stage not in ("", stages.RUNTIME):
             return
         say("comparing every kernel of the program with eager")
-        self._location = found = guilty_in_program(self._own, self._oracle.forks)
-        self._claim(found, PROGRAM)
+        found = guilty_in_program(self._own, self._oracle.forks)
+        self._set_location(found, PROGRAM)
         if found.kernel or found.operation:
             kind = "kernel" if found.kernel else "operator"
             say(f"the guilty {kind} is {found.kernel or found.operation}: {found.text}")
 
-    def _said_alone(self, again: Failure | None) -> str:
-        if again is not None:
-            return again.text
-        if self._oracle.mistakes:
-            return "it could not be tried"
-        return self._oracle.eager_error or "it is right"
-
     def _tell_place(self, again: Failure, location: Location) -> None:
         """While something else is still looked for."""
         self._claim(again, WHOLE_GRAPH)
-        self._claim(location, WHOLE_GRAPH)
-        self._location = location
+        self._set_location(location, WHOLE_GRAPH)
 
-    def _locate_roughly(self) -> None:
-        """Where a wrong result is made in the whole graph."""
-        if self._verified.look is not None:
-            self._location = place_of(self._verified.look, self._verified, self._oracle)
-            self._claim(self._location, WHOLE_GRAPH)
+    def _set_location(self, location: Location, shown_by: str) -> None:
+        self._location = location
+        self._claim(location, shown_by)
 
     def _shrink(self) -> None:
         for progress in shrink(self._verified, self._location, self._oracle):
@@ -290,17 +290,46 @@ class Investigation:
         self._location = replace(self._location, kernel=kernel)
         self._smallest = guarded
 
-    def _ask_sanitizer(self) -> None:
-        """Last, since it takes longest and the proof does not need it."""
-        texts = sanitizer_evidence(self._smallest, self._failure, self._oracle.forks, self._place)
-        seen = self._finding.fact(SeenInMemory)
-        self._claim(replace(seen, texts=(*seen.texts, *texts)), SMALLEST_GRAPH)
-
     def _write_script(self) -> None:
-        subject = ScriptSubject(
-            self._smallest, self._own, self._flow, self._failure, self._location
+        """Claim the script, or why there is none."""
+        text, why_not = "", ""
+        try:
+            text = self._script()
+        except ToolFailure as error:
+            why_not = str(error)
+        expected = tuple(expected_output(self._failure))
+        self._claim(Script(text, expected, why_not), SMALLEST_GRAPH)
+
+    def _script(self) -> str:
+        smallest, failure, oracle = self._smallest, self._failure, self._oracle
+        if not all([*smallest.recipes, *smallest.earlier_recipes]):
+            raise ToolFailure("a script cannot hold an input of this size or type")
+        if self._location.stage == stages.AUTOTUNE:
+            check_tuned_operators(smallest.module)
+        passes = own_passes_text() if self._location.own_pass else ""
+        known = self._finding.fact(ReplacedParts)
+        replaced, not_held = replaced_parts_text(known.parts)
+        self._claim(replace(known, not_held=not_held))
+        candidate = self._as_in_program(repeatable(smallest, oracle.forks))
+        return script_text(
+            candidate,
+            failure,
+            title_of(failure, candidate.flow, self._finding.reduction.operations),
+            state=needed_state(candidate, failure, oracle),
+            own_passes="\n\n\n".join(filter(None, [passes, replaced])),
         )
-        write_script(subject, self._writer, self._oracle)
+
+    def _as_in_program(self, smallest: Candidate) -> Candidate:
+        """The way that the program takes, if it fails there as well."""
+        way = special_flow(smallest)
+        if self._flow and not way:
+            self._claim(Flow(self._flow, ALSO_FAILS))
+        if way == self._flow or smallest.guarded:
+            return smallest  # A script cannot fill the buffers of a C++ wrapper.
+        candidate = compiled_like(smallest, self._own)
+        say(f"trying the smallest graph with {self._flow}")
+        again = self._oracle.failure(candidate, label=" in full")
+        return candidate if again is not None and again.is_same_as(self._failure) else smallest
 
     def _find_suppressing_axes(self) -> None:
         """Axes without which the failure disappears."""
@@ -317,6 +346,40 @@ class Investigation:
         found = try_workarounds(self._whole, self._finding, self._location, known, self._oracle)
         self._claim(GraphWorkarounds(tuple(found)), WHOLE_GRAPH)
 
+    @contextlib.contextmanager
+    def _on_cluster(self) -> Iterator[None]:
+        """Inside the block, the workers of a cluster try candidates.
+
+        If the user has one, and the failure shows there.
+        """
+        asked, oracle = self._instructions.executor, self._oracle
+        if not asked:
+            yield
+            return
+        # Only now: a program that is well never loads it.
+        from inductoscope.inside.search.cluster_forks import ClusterForks
+        from inductoscope.processes.cluster import connect
+
+        try:
+            cluster = connect(asked, any_versions=self._instructions.any_worker)
+        except InductoscopeError as error:
+            say(f"the search stays on this machine: {error}")
+            yield
+            return
+        here, forks = oracle.forks, ClusterForks(oracle.forks, cluster, say)
+        try:
+            say(f"trying the failing graph on {count_of(len(cluster.workers), 'worker')}")
+            whole = PlainTrial(self._whole, oracle.stage, oracle.watch_kernels)
+            if forks.use_those_that_show(whole, self._failure):
+                say(f"searching with {count_of(len(forks.able), 'worker')} of {asked}")
+                oracle.forks = forks
+            else:
+                say("the search stays on this machine")
+            yield
+        finally:
+            oracle.forks, here.count = here, forks.count
+            forks.close()
+
 
 _ONLY_IN_PACKAGE = (
     "each buffer was compared with its node; the same graph is right with torch.compile and a "
@@ -329,9 +392,6 @@ def _is_in_kernel(failure: Failure) -> bool:
     return failure.kind == HANG and failure.stage == stages.RUNTIME
 
 
-# --- Writes the reproducer of the smallest graph --------------------------------------------------
-
-
 def reduction_to(candidate: Candidate, of: int) -> Reduction:
     """The reduction of a graph of this many nodes."""
     return Reduction(
@@ -341,97 +401,3 @@ def reduction_to(candidate: Candidate, of: int) -> Reduction:
         tuple(name_of(node) for node in candidate.operations),
         tuple(source_lines(candidate)),
     )
-
-
-@dataclass(frozen=True)
-class ScriptSubject:
-    """The failure that a script is to show, and its graph."""
-
-    smallest: Candidate
-    # The program's own graph, and the way on which that reaches Inductor.
-    own: Candidate
-    flow: str
-    failure: Failure
-    location: Location
-
-
-def write_script(subject: ScriptSubject, writer: FindingWriter, oracle: Oracle) -> None:
-    """Claim the script, or why there is none."""
-    smallest, failure = subject.smallest, subject.failure
-    text, why_not = "", ""
-    try:
-        if not all([*smallest.recipes, *smallest.earlier_recipes]):
-            raise ToolFailure("a script cannot hold an input of this size or type")
-        if subject.location.stage == stages.AUTOTUNE:
-            check_tuned_operators(smallest.module)
-        passes = own_passes_text() if subject.location.own_pass else ""
-        known = writer.finding.fact(ReplacedParts)
-        replaced, not_held = replaced_parts_text(known.parts)
-        writer.claim(replace(known, not_held=not_held))
-        candidate = _as_in_program(subject, repeatable(smallest, oracle.forks), writer, oracle)
-        title = title_of(failure, candidate.flow, writer.finding.reduction.operations)
-        text = script_text(
-            candidate,
-            failure,
-            title,
-            state=needed_state(candidate, failure, oracle),
-            own_passes="\n\n\n".join(filter(None, [passes, replaced])),
-        )
-    except ToolFailure as error:
-        why_not = str(error)
-    writer.claim(Script(text, tuple(expected_output(failure)), why_not), SMALLEST_GRAPH)
-
-
-def _as_in_program(
-    subject: ScriptSubject, smallest: Candidate, writer: FindingWriter, oracle: Oracle
-) -> Candidate:
-    """The way that the program takes, if it fails there as well."""
-    way = special_flow(smallest)
-    if subject.flow and not way:
-        writer.claim(Flow(subject.flow, ALSO_FAILS))
-    if way == subject.flow or smallest.guarded:
-        return smallest  # A script cannot fill the buffers of a C++ wrapper.
-    candidate = compiled_like(smallest, subject.own)
-    say(f"trying the smallest graph with {subject.flow}")
-    again = oracle.failure(candidate, label=" in full")
-    return candidate if again is not None and again.is_same_as(subject.failure) else smallest
-
-
-# --- Has a search use a cluster, if the user has one and the failure shows there ------------------
-
-
-@contextlib.contextmanager
-def searching_on_cluster(
-    oracle: Oracle,
-    candidate: Candidate,
-    failure: Failure,
-    instructions: Instructions,
-    say: Callable[[str], None],
-) -> Iterator[None]:
-    """Inside the block, the workers of the cluster try the oracle's candidates."""
-    if not instructions.executor:
-        yield
-        return
-    # Only now: a program that is well never loads it.
-    from inductoscope.inside.search.cluster_forks import ClusterForks
-    from inductoscope.processes.cluster import connect
-
-    try:
-        cluster = connect(instructions.executor, any_versions=instructions.any_worker)
-    except InductoscopeError as error:
-        say(f"the search stays on this machine: {error}")
-        yield
-        return
-    here, forks = oracle.forks, ClusterForks(oracle.forks, cluster, say)
-    try:
-        say(f"trying the failing graph on {count_of(len(cluster.workers), 'worker')}")
-        whole = PlainTrial(candidate, oracle.stage, oracle.watch_kernels)
-        if forks.use_those_that_show(whole, failure):
-            say(f"searching with {count_of(len(forks.able), 'worker')} of {instructions.executor}")
-            oracle.forks = forks
-        else:
-            say("the search stays on this machine")
-        yield
-    finally:
-        oracle.forks, here.count = here, forks.count
-        forks.close()

@@ -52,7 +52,7 @@ def _start(args: Arguments, kwargs: Keywords) -> Any:
             flow=AOT_INDUCTOR,
         )
     )
-    SCOPE.begin_ahead_of_time(compile_id)
+    SCOPE.ahead_of_time = compile_id
     return enter_stage(stages.AOT), compile_id
 
 
@@ -92,7 +92,7 @@ def _failed(token: Any, error: BaseException) -> None:
 def _close(token: Any, outcome: str) -> None:
     frame, compile_id = token
     leave_stage(frame, failed=outcome == "raised")
-    SCOPE.end_ahead_of_time()
+    SCOPE.ahead_of_time = ""
     SCOPE.emit(CompileEnd(compile=compile_id, seconds=round(frame.seconds, 6), outcome=outcome))
 
 
