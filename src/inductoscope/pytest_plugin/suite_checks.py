@@ -339,7 +339,7 @@ def _words_for_child(item: pytest.Item, own: str) -> list[str]:
 def inductors_exception(error: BaseException) -> BaseException | None:
     """The exception of Inductor among those that `error` was raised from; None if there is none."""
     dynamo: Any = sys.modules.get("torch._dynamo.exc")
-    wrapping = getattr(dynamo, "BackendCompilerFailed", ())
+    wrapping: tuple[()] | type[Exception] = getattr(dynamo, "BackendCompilerFailed", ())
     for one in chain_of(error):
         if (
             f"{type(one).__module__}.{type(one).__qualname__}"
