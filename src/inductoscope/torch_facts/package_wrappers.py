@@ -110,7 +110,12 @@ class InputGuard:
 
     @property
     def _dimensions(self) -> int:
-        return self.rank if self.rank is not None else max((*self.sizes, -1)) + 1
+        return self.rank if self.rank is not None else max(self.sizes, default=-1) + 1
+
+    @property
+    def least_rank(self) -> int:
+        """How many dimensions it has at least."""
+        return self.rank if self.rank is not None else max((*self.sizes, *self.strides, -1)) + 1
 
     def _size_text(self, at: int) -> str:
         allowed = str(self.sizes[at]) if at in self.sizes else _ANY_SIZE
@@ -153,11 +158,6 @@ class InputFacts:
     device: str  # such as cpu or cuda:1
     alignment: int = 64  # the largest power of two, up to 64, that divides its address
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether it holds no value."""
-        return 0 in self.sizes
-
 
 @dataclass(frozen=True)
 class BrokenGuard:
@@ -183,10 +183,9 @@ def broken(guards: PackageGuards, inputs: Sequence[InputFacts]) -> tuple[BrokenG
     """Every demand that these inputs break, the harmful ones first."""
     if len(guards.inputs) != len(inputs):
         return (_wrong_number(guards, inputs),)
-    found: list[BrokenGuard] = []
     values = symbol_values(guards, inputs)
-    for guard, given in zip(guards.inputs, inputs, strict=True):
-        found += _of_input(guard, given, values, guards)
+    pairs = zip(guards.inputs, inputs, strict=True)
+    found = (each for guard, given in pairs for each in _of_input(guard, given, values, guards))
     return tuple(sorted(found, key=lambda item: item.is_harmless))
 
 
@@ -215,55 +214,51 @@ def symbol_values(guards: PackageGuards, inputs: Sequence[InputFacts]) -> dict[s
 
 def _of_input(
     guard: InputGuard, given: InputFacts, values: Mapping[str, int], guards: PackageGuards
-) -> list[BrokenGuard]:
-    found = []
+) -> Iterator[BrokenGuard]:
+    device = given.device.partition(":")[0]
     if guard.dtype and guard.dtype != given.dtype:
-        text = f"has dtype {given.dtype}; the package accepts {guard.dtype}"
-        found.append(_break(guard, "dtype", None, guard.dtype, given.dtype, text))
-    if guard.device and guard.device != given.device.partition(":")[0]:
-        text = f"is on {given.device}; the package accepts {guard.device}"
-        found.append(_break(guard, "device", None, guard.device, given.device, text))
-    rank = _needed_rank(guard)
-    if len(given.sizes) < rank or (guard.rank is not None and len(given.sizes) != guard.rank):
-        least = "" if guard.rank is not None else "at least "
-        wanted = f"{least}{count_of(rank, 'dimension')}"
-        text = f"has {count_of(len(given.sizes), 'dimension')}; the package accepts {wanted}"
-        return [*found, _break(guard, "dimensions", None, str(rank), str(len(given.sizes)), text)]
-    found += _sizes(guard, given, values, guards)
-    found += _strides(guard, given, values)
+        yield _break(guard, "dtype", guard.dtype, given.dtype, f"has dtype {given.dtype}")
+    if guard.device and guard.device != device:
+        yield _break(guard, "device", guard.device, given.device, f"is on {given.device}")
+    rank, there = guard.least_rank, len(given.sizes)
+    if there < rank or (guard.rank is not None and there != rank):
+        wanted = f"{'' if guard.has_rank else 'at least '}{count_of(rank, 'dimension')}"
+        said = f"has {count_of(there, 'dimension')}"
+        yield _break(guard, "dimensions", rank, there, said, accepts=wanted)
+        return
+    for at, size in enumerate(given.sizes):
+        yield from _size(guard, at, size, values, guards)
+    for at, stride in enumerate(given.strides):
+        wanted_stride = guard.strides.get(at)
+        if wanted_stride is None and guard.has_rank:
+            wanted_stride = value_of(guard.stride_expressions[at], values)
+        if wanted_stride is not None and wanted_stride != stride:
+            # Nothing is read with the stride of a dimension that has one element.
+            harmless = 0 in given.sizes or given.sizes[at] == 1
+            more = ", which makes no difference with one element or none" if harmless else ""
+            found = _break(guard, "stride", wanted_stride, stride, f"stride {at} is {stride}", at)
+            yield replace(found, text=found.text + more, is_harmless=harmless)
     if guard.aligned_to and given.alignment < guard.aligned_to:
+        found = _break(guard, "alignment", guard.aligned_to, given.alignment, "")
         text = (
-            f"is aligned to {given.alignment} bytes; the package was built for "
+            f"{guard.label}: is aligned to {given.alignment} bytes; the package was built for "
             f"{guard.aligned_to} and copies the input in every call"
         )
-        wanted, there = str(guard.aligned_to), str(given.alignment)
-        found.append(_break(guard, "alignment", None, wanted, there, text, is_harmless=True))
-    return found
+        yield replace(found, text=text, is_harmless=True)
 
 
-def _needed_rank(guard: InputGuard) -> int:
-    if guard.rank is not None:
-        return guard.rank
-    return max((*guard.sizes, *guard.strides), default=-1) + 1
-
-
-def _sizes(
-    guard: InputGuard, given: InputFacts, values: Mapping[str, int], guards: PackageGuards
-) -> list[BrokenGuard]:
-    found = []
-    for dimension, size in enumerate(given.sizes):
-        allowed = guard.sizes.get(dimension, SizeRange())
-        if not allowed.admits(size):
-            text = f"dimension {dimension} is {size}; the package accepts {allowed}"
-            found.append(_break(guard, "size", dimension, str(allowed), str(size), text))
-            continue
-        expression = guard.size_expressions[dimension] if guard.has_rank else ""
-        wanted = value_of(expression, values) if expression else None
-        if wanted is not None and wanted != size:
-            why = _origin(expression, guards)
-            text = f"dimension {dimension} is {size}; the package accepts {wanted} here, {why}"
-            found.append(_break(guard, "size", dimension, str(wanted), str(size), text))
-    return found
+def _size(
+    guard: InputGuard, at: int, size: int, values: Mapping[str, int], guards: PackageGuards
+) -> Iterator[BrokenGuard]:
+    allowed, said = guard.sizes.get(at, SizeRange()), f"dimension {at} is {size}"
+    if not allowed.admits(size):
+        yield _break(guard, "size", allowed, size, said, at)
+        return
+    expression = guard.size_expressions[at] if guard.has_rank else ""
+    wanted = value_of(expression, values) if expression else None
+    if wanted is not None and wanted != size:
+        why = f"{wanted} here, {_origin(expression, guards)}"
+        yield _break(guard, "size", wanted, size, said, at, accepts=why)
 
 
 def _origin(expression: str, guards: PackageGuards) -> str:
@@ -281,72 +276,29 @@ def _origin(expression: str, guards: PackageGuards) -> str:
     return f"which is {meaning}"
 
 
-def _strides(guard: InputGuard, given: InputFacts, values: Mapping[str, int]) -> list[BrokenGuard]:
-    found = []
-    for dimension, stride in enumerate(given.strides):
-        wanted = guard.strides.get(dimension)
-        if wanted is None and guard.has_rank:
-            wanted = value_of(guard.stride_expressions[dimension], values)
-        if wanted is None or wanted == stride:
-            continue
-        # Nothing is read with the stride of a dimension that has one element.
-        harmless = given.is_empty or given.sizes[dimension] == 1
-        text = f"stride {dimension} is {stride}; the package accepts {wanted}"
-        if harmless:
-            text += ", which makes no difference with one element or none"
-        found.append(
-            _break(guard, "stride", dimension, str(wanted), str(stride), text, is_harmless=harmless)
-        )
-    return found
-
-
 def _break(
     guard: InputGuard,
     kind: str,
-    dimension: int | None,
-    expected: str,
-    found: str,
-    text: str,
+    expected: object,
+    found: object,
+    said: str,
+    at: int | None = None,
     *,
-    is_harmless: bool = False,
+    accepts: str = "",
 ) -> BrokenGuard:
-    return BrokenGuard(
-        input=guard.index,
-        name=guard.name,
-        kind=kind,
-        dimension=dimension,
-        expected=expected,
-        found=found,
-        text=f"{guard.label}: {text}",
-        is_harmless=is_harmless,
-    )
+    text = f"{guard.label}: {said}; the package accepts {accepts or expected}"
+    return BrokenGuard(guard.index, guard.name, kind, at, str(expected), str(found), text)
 
 
 # --- Translates what the checks inside a package print with AOTI_RUNTIME_CHECK_INPUTS=1 -----------
 
 # c10::ScalarType and c10::DeviceType: numbers that torch never gives to another.
-DTYPES = {
-    0: "uint8",
-    1: "int8",
-    2: "int16",
-    3: "int32",
-    4: "int64",
-    5: "float16",
-    6: "float32",
-    7: "float64",
-    8: "complex32",
-    9: "complex64",
-    10: "complex128",
-    11: "bool",
-    15: "bfloat16",
-    23: "float8_e5m2",
-    24: "float8_e4m3fn",
-    25: "float8_e5m2fnuz",
-    26: "float8_e4m3fnuz",
-    27: "uint16",
-    28: "uint32",
-    29: "uint64",
-}
+_IN_ORDER = (
+    "uint8 int8 int16 int32 int64 float16 float32 float64 complex32 complex64 complex128 bool "
+    "qint8 quint8 qint32 bfloat16 quint4x2 quint2x4 bits1x8 bits2x4 bits4x2 bits8 bits16 "
+    "float8_e5m2 float8_e4m3fn float8_e5m2fnuz float8_e4m3fnuz uint16 uint32 uint64"
+)
+DTYPES = dict(enumerate(_IN_ORDER.split()))
 DEVICES = {0: "cpu", 1: "cuda", 6: "hip", 12: "xpu", 13: "mps", 14: "meta", 19: "mtia"}
 
 _INPUT = r"input_handles\[(?P<input>\d+)\]: "
@@ -395,8 +347,7 @@ def _message_on_input(kind: str, match: re.Match[str], inputs: Sequence[InputGua
     else:
         said = f"{'dimension' if kind == 'size' else 'stride'} {at} is {found}"
     plain = expected.replace(">= ", "at least ").replace("<= ", "at most ")
-    text = f"{guard.label}: {said}; the package accepts {plain}"
-    return BrokenGuard(index, guard.name, kind, at, plain, found, text)
+    return _break(guard, kind, plain, found, said, at)
 
 
 def _of_tensor(text: str) -> list[BrokenGuard]:
@@ -650,12 +601,9 @@ def _guards(text: str, body: str, names: dict[int, str]) -> Iterator[InputGuard]
             device=devices.get(name, ""),
             aligned_to=aligned.get(name, 0),
         )
-        if name in asserted:
-            one, other = (_listed(part) for part in asserted[name])
-            if len(one) == len(other):
-                guard = replace(
-                    guard, size_expressions=one, stride_expressions=other, has_rank=True
-                )
+        one, other = map(_listed, asserted.get(name, ("", "-")))
+        if len(one) == len(other):
+            guard = replace(guard, size_expressions=one, stride_expressions=other, has_rank=True)
         yield guard
 
 
@@ -767,13 +715,9 @@ def flags_of(command: str) -> tuple[str, ...]:
         words = shlex.split(command) if len(command) < _LONGEST_COMMAND else command.split()
     except ValueError:
         words = command.split()
-    kept, skip = [], False
-    for word in words:
-        if word == "-D":
-            skip = True
-        elif skip:
-            kept.append(f"-D{word}")
-            skip = False
-        elif word.startswith("-") and not word.startswith(("-I", "-L", "-W", "-o", "-include")):
-            kept.append(word)
-    return tuple(dict.fromkeys(kept))
+    pairs = zip(("", *words), words, strict=False)
+    given = [f"-D{word}" if before == "-D" else word for before, word in pairs if word != "-D"]
+    no_effect = ("-I", "-L", "-W", "-o", "-include")
+    return tuple(
+        dict.fromkeys(w for w in given if w.startswith("-") and not w.startswith(no_effect))
+    )
