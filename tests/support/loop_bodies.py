@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from inductoscope.analysis.bounds.accesses import PointBudget, judge_body
+from inductoscope.analysis.bounds.accesses import BodyJudge, PointBudget
 from inductoscope.analysis.bounds.sizes import AdmittedSizes
 from inductoscope.analysis.bounds.verdicts import Verdict
 from inductoscope.model.memory import GraphMemory, Room, SizeSymbol
@@ -69,7 +69,9 @@ def judged(
         "i": Room(("5",), ("1",), is_input=True),
     }
     sizes = AdmittedSizes(GraphMemory(rooms, symbols or {}, replacements or {}, assumed))
-    found = list(judge_body(read_body(text), sizes, indirect or {}, PointBudget(100_000)))
+    body = read_body(text)
+    judge = BodyJudge(body, sizes, indirect or {}, PointBudget(100_000))
+    found = [(access, judge.judge(access)) for access in body.accesses]
     return [verdict for access, verdict in found if access.buffer == "x"][-1]
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from inductoscope.analysis.bounds.accesses import NO_TIME, PointBudget, judge_body
+from inductoscope.analysis.bounds.accesses import NO_TIME, BodyJudge, PointBudget
 from inductoscope.analysis.bounds.kernels import judge_recording
 from inductoscope.analysis.bounds.sizes import AdmittedSizes
 from inductoscope.analysis.bounds.verdicts import DataDependent, OutOfReach, Proven
@@ -76,7 +76,9 @@ def test_what_there_was_no_time_for_is_said_to_be_open() -> None:
     sizes = AdmittedSizes(GraphMemory({"x": Room(("4",), ("1",))}, {}, {}, ()))
     late = PointBudget(1000, until=time.monotonic() - 1)
     body = read_body(body_text("{p0: 4}", "p0 + 1"))
-    assert [verdict for _, verdict in judge_body(body, sizes, {}, late)] == [OutOfReach(NO_TIME)]
+    assert [BodyJudge(body, sizes, {}, late).judge(access) for access in body.accesses] == [
+        OutOfReach(NO_TIME)
+    ]
 
 
 def test_a_recording_without_time_for_proofs_says_so() -> None:

@@ -103,33 +103,22 @@ ZERO, ONE = Number(0), Number(1)
 
 # As torch, sympy and Python print them.
 _FUNCTIONS = {
-    "Abs": "abs",
+    **{name: name.lower() for name in ("Abs", "Max", "Min", "Mod", "Where")},
+    **{name: name.lower() for name in ("Eq", "Ge", "Gt", "Le", "Lt", "Ne")},
+    **{name: name for name in ("floor", "max", "min")},
     "CeilToInt": "ceil",
     "CleanDiv": "floordiv",
-    "Eq": "eq",
     "FloatTrueDiv": "truediv",
     "FloorDiv": "floordiv",
     "FloorToInt": "floor",
-    "Ge": "ge",
-    "Gt": "gt",
     "IntTrueDiv": "truediv",
-    "Le": "le",
-    "Lt": "lt",
-    "Max": "max",
-    "Min": "min",
-    "Mod": "mod",
     "ModularIndexing": "modular",
-    "Ne": "ne",
     "PowByNatural": "pow",
     "PythonMod": "mod",
     "ToFloat": "float",
     "TruncToInt": "trunc",
-    "Where": "where",
     "ceiling": "ceil",
     "div_floor_integer": "floordiv",
-    "floor": "floor",
-    "max": "max",
-    "min": "min",
 }
 # These give their operand as it is, in sympy and in C++.
 _UNCHANGED = ("Identity", "int64_t", "long")
@@ -360,8 +349,11 @@ class NoValue(Exception):
 def compiled(expression: Expression) -> Evaluate:
     """A function from the values of names to the value of the expression."""
     if isinstance(expression, Number):
-        constant = _exact(expression.value)
-        return _undefined if constant is None else lambda values: constant
+        value = expression.value
+        if isinstance(value, float):
+            exact = Fraction(value) if math.isfinite(value) else None
+            return _undefined if exact is None else lambda values: exact
+        return lambda values: value
     if isinstance(expression, Name):
         return _look_up(expression.name)
     if isinstance(expression, Loaded):
@@ -399,12 +391,6 @@ def holds(condition: Expression, values: Values) -> bool | None:
         return None
 
 
-def _exact(value: int | float) -> int | Fraction | None:
-    if isinstance(value, int):
-        return value
-    return Fraction(value) if math.isfinite(value) else None
-
-
 def _undefined(values: Values) -> Any:
     raise NoValue
 
@@ -422,8 +408,9 @@ def _call(expression: Applied) -> Evaluate:
     operands = [compiled(operand) for operand in expression.operands]
     if expression.operation in ("and", "or"):
         return _logical(operands, is_and=expression.operation == "and")
-    if expression.operation == "where":
-        return _where(operands)
+    if expression.operation == "where" and len(operands) == 3:
+        condition, first, second = operands
+        return lambda values: first(values) if condition(values) else second(values)
     function = _MEANINGS.get(expression.operation)
     if function is None:
         return _undefined
@@ -431,13 +418,6 @@ def _call(expression: Applied) -> Evaluate:
         left, right = operands
         return lambda values: function(left(values), right(values))
     return lambda values: function(*[operand(values) for operand in operands])
-
-
-def _where(operands: list[Evaluate]) -> Evaluate:
-    if len(operands) != 3:
-        return _undefined
-    condition, first, second = operands
-    return lambda values: first(values) if condition(values) else second(values)
 
 
 def _logical(operands: list[Evaluate], *, is_and: bool) -> Evaluate:
@@ -456,14 +436,6 @@ def _logical(operands: list[Evaluate], *, is_and: bool) -> Evaluate:
         return is_and
 
     return logical
-
-
-def _add(*terms: Any) -> Any:
-    return sum(terms)
-
-
-def _multiply(*terms: Any) -> Any:
-    return math.prod(terms)
 
 
 def _divide(left: Any, right: Any) -> Any:
@@ -497,7 +469,7 @@ def _power(left: Any, right: Any) -> Any:
 
 _MEANINGS: dict[str, Callable[..., Any]] = {
     "abs": abs,
-    "add": _add,
+    "add": lambda *terms: sum(terms),
     "ceil": math.ceil,
     "eq": lambda left, right: left == right,
     "float": lambda operand: operand,
@@ -511,7 +483,7 @@ _MEANINGS: dict[str, Callable[..., Any]] = {
     "min": min,
     "mod": _remainder,
     "modular": _modular,
-    "mul": _multiply,
+    "mul": lambda *factors: math.prod(factors),
     "ne": lambda left, right: left != right,
     "not": lambda operand: not operand,
     "pow": _power,

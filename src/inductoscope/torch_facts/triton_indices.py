@@ -8,6 +8,7 @@ What is not understood has no range, and nothing is said of it.
 from __future__ import annotations
 
 import ast
+import contextlib
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -164,18 +165,6 @@ def _constant(value: int) -> Range | None:
 _Ends = Callable[[Range, Range], "list[int] | None"]
 
 
-def _sums(left: Range, right: Range) -> list[int]:
-    return [left.low + right.low, left.high + right.high]
-
-
-def _differences(left: Range, right: Range) -> list[int]:
-    return [left.low - right.high, left.high - right.low]
-
-
-def _products(left: Range, right: Range) -> list[int]:
-    return [a * b for a in (left.low, left.high) for b in (right.low, right.high)]
-
-
 def _quotients(left: Range, right: Range) -> list[int] | None:
     if left.low < 0 or right.low <= 0:
         return None
@@ -189,9 +178,11 @@ def _remainders(left: Range, right: Range) -> list[int] | None:
 
 
 _OPERATIONS: dict[type[ast.operator], _Ends] = {
-    ast.Add: _sums,
-    ast.Sub: _differences,
-    ast.Mult: _products,
+    ast.Add: lambda left, right: [left.low + right.low, left.high + right.high],
+    ast.Sub: lambda left, right: [left.low - right.high, left.high - right.low],
+    ast.Mult: lambda left, right: [
+        one * other for one in (left.low, left.high) for other in (right.low, right.high)
+    ],
     ast.FloorDiv: _quotients,
     ast.Mod: _remainders,
 }
@@ -207,7 +198,6 @@ NARROW, WIDE = 32, 64
 # A number in the text itself takes on the width of what it is computed with.
 _ANY = 0
 LARGEST_NARROW = (1 << 31) - 1
-_LARGEST_INDEX = {NARROW: LARGEST_NARROW}
 _LONGEST = 2_000_000
 _DEEPEST = 60
 _COUNTED = ("program_id", "num_programs", "arange")
@@ -229,11 +219,6 @@ class IndexTypes:
     # Axes that count their elements with 32 bits: 'x', 'y', 'r0_'.
     narrow_axes: tuple[str, ...] = ()
     axes: tuple[str, ...] = ()
-
-    @property
-    def limit(self) -> int:
-        """The largest index that the narrow ones can hold."""
-        return _LARGEST_INDEX[NARROW]
 
     def of_access(self, lines: Iterable[str]) -> int | None:
         """The width of the index in the line that an access became; None where it is not known."""
@@ -280,29 +265,15 @@ def _signature(tree: ast.Module) -> dict[str, str]:
             continue
         for key, value in zip(node.keys, node.values, strict=True):
             if isinstance(key, ast.Constant) and key.value == "signature":
-                return _texts(value)
+                with contextlib.suppress(ValueError, TypeError, AttributeError):
+                    found = ast.literal_eval(value).items()
+                    return {str(name): kind for name, kind in found if isinstance(kind, str)}
     return {}
 
 
-def _texts(node: ast.expr) -> dict[str, str]:
-    if not isinstance(node, ast.Dict):
-        return {}
-    return {
-        key.value: value.value
-        for key, value in zip(node.keys, node.values, strict=True)
-        if isinstance(key, ast.Constant)
-        and isinstance(value, ast.Constant)
-        and isinstance(key.value, str)
-        and isinstance(value.value, str)
-    }
-
-
 def _access_in(line: str) -> ast.Call | None:
-    try:
-        tree = ast.parse(line.strip())
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
-    for node in ast.walk(tree):
+    statement = _parse(line)
+    for node in ast.walk(statement) if statement else ():
         if isinstance(node, ast.Call) and _method(node) in _ACCESSES:
             return node
     return None
@@ -394,7 +365,7 @@ class _WidthReader:
 def _of_constant(value: object) -> int | None:
     if type(value) is not int:
         return None
-    return _ANY if abs(value) <= _LARGEST_INDEX[NARROW] else WIDE
+    return _ANY if abs(value) <= LARGEST_NARROW else WIDE
 
 
 def _of_type(node: ast.expr) -> int | None:

@@ -7,6 +7,7 @@ where the loop itself has millions.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import time
@@ -120,23 +121,18 @@ def extremes(
         return None
     terms = _terms(index)
     found = Extremes(0, 0, {}, {})
-    for names in _groups([*terms, *conditions], lengths):
+    # Last what depends on sizes alone.
+    for names in (*_groups([*terms, *conditions], lengths), frozenset[str]()):
         group = _VariableGroup(
             names,
-            [term for term in terms if _loops(term, lengths) <= names and _belongs(term, names)],
-            [c for c in conditions if _loops(c, lengths) <= names and _belongs(c, names)],
+            [term for term in terms if _belongs(_loops(term, lengths), names)],
+            [condition for condition in conditions if _belongs(_loops(condition, lengths), names)],
         )
         part = _extremes_of(group, lengths, sizes, budget)
         if part is None:
             return None
         found = _joined(found, part)
-    fixed = _VariableGroup(
-        frozenset(),
-        [term for term in terms if not _loops(term, lengths)],
-        [condition for condition in conditions if not _loops(condition, lengths)],
-    )
-    part = _extremes_of(fixed, lengths, sizes, budget)
-    return None if part is None else _joined(found, part)
+    return found
 
 
 @dataclass(frozen=True)
@@ -146,8 +142,8 @@ class _VariableGroup:
     conditions: list[Expression]
 
 
-def _belongs(expression: Expression, names: frozenset[str]) -> bool:
-    return not names_in(expression).isdisjoint(names)
+def _belongs(loops: frozenset[str], names: frozenset[str]) -> bool:
+    return loops <= names and bool(loops) is bool(names)
 
 
 def _loops(expression: Expression, lengths: Mapping[str, int]) -> frozenset[str]:
@@ -177,8 +173,6 @@ def _groups(expressions: Sequence[Expression], lengths: Mapping[str, int]) -> li
 def _extremes_of(
     group: _VariableGroup, lengths: Mapping[str, int], sizes: Point, budget: PointBudget
 ) -> Extremes | None:
-    if len(group.names) == 1 and not group.conditions and _is_linear(group):
-        return _at_ends(group, lengths, sizes)
     low = high = None
     value_at = valued(add(*group.terms))
     for point in _points(group, lengths, budget):
@@ -203,20 +197,14 @@ def _is_linear(group: _VariableGroup) -> bool:
     )
 
 
-def _at_ends(group: _VariableGroup, lengths: Mapping[str, int], sizes: Point) -> Extremes:
-    name = next(iter(group.names))
-    ends = []
-    for place in (0, lengths[name] - 1):
-        values = {**sizes, name: place}
-        ends.append((sum(value_of(term, values) for term in group.terms), {name: place}))
-    low, high = min(ends, key=lambda e: e[0]), max(ends, key=lambda e: e[0])
-    return Extremes(low[0], high[0], low[1], high[1])
-
-
 def _points(
     group: _VariableGroup, lengths: Mapping[str, int], budget: PointBudget
 ) -> Iterator[dict[str, int]]:
     names = sorted(group.names)
+    if len(names) == 1 and not group.conditions and _is_linear(group):
+        # A linear function is smallest and largest at an end.
+        yield from ({names[0]: 0}, {names[0]: lengths[names[0]] - 1})
+        return
     budget.spend(math.prod(lengths[name] for name in names) or 1)
     every = itertools.product(*(range(lengths[name]) for name in names))
     for count, places in enumerate(every):
@@ -303,12 +291,6 @@ def owner(name: str, memory: GraphMemory) -> Room | None:
     return None
 
 
-def is_input(name: str, sizes: AdmittedSizes) -> bool:
-    """Whether a buffer is an input of the graph, so that it can hold anything."""
-    room = sizes.memory.rooms.get(name)
-    return room is not None and room.is_input
-
-
 # --- The range of an index that is computed from values: clamped, rounded, or chosen --------------
 #
 # A kernel may turn any value into an index. Where the value is a minimum, or comes from loop
@@ -352,32 +334,30 @@ def ends_of(value: Expression, lengths: Mapping[str, int]) -> Ends:
     operands = [ends_of(operand, lengths) for operand in value.operands]
     if value.operation == "rounded":
         return operands[0]
-    if value.operation in ("min", "max"):
-        return _extreme(value.operation, operands)
+    # A minimum is above nothing that one of its operands is above; below all must be known.
+    if value.operation == "min":
+        return Ends(_low(operands), _clamp("min", [end.high for end in operands]))
+    if value.operation == "max":
+        return Ends(_clamp("max", [end.low for end in operands]), _high(operands))
     if value.operation == "where" and len(operands) == 3:
-        return Ends(
-            _all("min", [end.low for end in operands[1:]]),
-            _all("max", [end.high for end in operands[1:]]),
-        )
+        return Ends(_low(operands[1:]), _high(operands[1:]))
     return _OPEN
 
 
-def _extreme(operation: str, operands: list[Ends]) -> Ends:
-    """A minimum is above nothing that one of its operands is above."""
-    lows, highs = [end.low for end in operands], [end.high for end in operands]
-    if operation == "min":
-        return Ends(_all("min", lows), _any("min", highs))
-    return Ends(_any("max", lows), _all("max", highs))
+def _low(operands: list[Ends]) -> Expression | None:
+    lows = [end.low for end in operands]
+    return None if None in lows else _clamp("min", lows)
 
 
-def _all(operation: str, ends: list[Expression | None]) -> Expression | None:
-    found = [end for end in ends if end is not None]
-    return Applied(operation, tuple(found)) if len(found) == len(ends) else None
+def _high(operands: list[Ends]) -> Expression | None:
+    highs = [end.high for end in operands]
+    return None if None in highs else _clamp("max", highs)
 
 
-def _any(operation: str, ends: list[Expression | None]) -> Expression | None:
-    found = [end for end in ends if end is not None]
-    return Applied(operation, tuple(found)) if found else None
+def _clamp(operation: str, ends: list[Expression | None]) -> Expression | None:
+    """By those ends that are known."""
+    found = tuple(end for end in ends if end is not None)
+    return Applied(operation, found) if found else None
 
 
 # --- numbers with a fraction ----------------------------------------------------------------------
@@ -419,34 +399,25 @@ def _numeric(value: Expression, lengths: Mapping[str, int]) -> Numeric | None:
     if not isinstance(value, Applied):
         return None
     found = [_numeric(operand, lengths) for operand in value.operands]
-    if value.operation in ("rounded", "float"):
-        return found[0]
     operands = [item for item in found if item is not None]
-    if value.operation in ("min", "max"):
-        return _numeric_extreme(value.operation, found)
     if len(operands) < len(found):
         return None
+    if value.operation in ("rounded", "float"):
+        return operands[0]
+    lows, highs = zip(*operands, strict=True)
+    if value.operation in ("min", "max"):
+        choose = min if value.operation == "min" else max
+        return choose(lows), choose(highs)
     if value.operation == "add":
-        return sum(low for low, _ in operands), sum(high for _, high in operands)
+        return sum(lows), sum(highs)
     if value.operation == "mul":
-        return _product(operands)
+        return functools.reduce(_product, operands)
     return None
 
 
-def _numeric_extreme(operation: str, operands: list[Numeric | None]) -> Numeric | None:
-    if None in operands:
-        return None
-    known = [operand for operand in operands if operand is not None]
-    choose = min if operation == "min" else max
-    return choose(low for low, _ in known), choose(high for _, high in known)
-
-
-def _product(operands: list[Numeric]) -> Numeric:
-    low, high = operands[0]
-    for other in operands[1:]:
-        corners = [one * two for one in (low, high) for two in other]
-        low, high = min(corners), max(corners)
-    return low, high
+def _product(one: Numeric, other: Numeric) -> Numeric:
+    corners = [left * right for left in one for right in other]
+    return min(corners), max(corners)
 
 
 # --- Whether a memory access stays inside its buffer: proven, broken, data, or out of reach -------
@@ -533,8 +504,8 @@ class BodyJudge:
         how = self.indirect.get(source.line)
         if how is None:
             # Whether a negative value counts from the end was not recorded: it may be any place.
-            name, anywhere = source.variable, Ends(None, None)
-            self._data[name] = _DataIndex(name, source, anywhere, None, ZERO)
+            name = source.variable
+            self._data[name] = _DataIndex(name, source, _OPEN, None, ZERO)
             return
         name, size = how.variable, self.sizes.read(how.size)
         value = self._resolved(source.value)
@@ -682,7 +653,7 @@ class BodyJudge:
         room: tuple[int, int],
     ) -> Verdict:
         """A point outside the buffer: broken, if the point is sure to be reached."""
-        values = {**sizes, **self._whole_point(point)}
+        values = {**sizes, **dict.fromkeys(self.lengths, 0), **point}
         if any(holds(condition, values) is not True for condition in access.conditions):
             return OutOfReach("whether the access is made depends on data")
         if any(not self._is_free(found) for found in data):
@@ -695,25 +666,19 @@ class BodyJudge:
         loops = {name: place for name, place in values.items() if name in self.lengths}
         return Broken(sizes, loops, position, *room, given)
 
-    def _whole_point(self, point: Point) -> dict[str, int]:
-        return {**dict.fromkeys(self.lengths, 0), **point}
-
     def _is_free(self, found: _DataIndex) -> bool:
         """Whether the user can give it any value that passes the check."""
         value = found.source.value
-        is_given = isinstance(value, Loaded) and value.is_plain
-        return is_given and is_input(found.source.buffers[0], self.sizes)
+        if not isinstance(value, Loaded) or not value.is_plain:
+            return False
+        room = self.sizes.memory.rooms.get(found.source.buffers[0])
+        return room is not None and room.is_input
 
 
 def _wrapped(ends: Ends, how: IndirectIndex) -> Ends:
     """A negative index counts from the end, so it stands for another place."""
-    if not how.wraps or _is_number(ends.low, at_least=0):
-        return ends
-    return Ends(None, None)
-
-
-def _is_number(value: Expression | None, *, at_least: int) -> bool:
-    return isinstance(value, Number) and value.value >= at_least
+    is_positive = isinstance(ends.low, Number) and ends.low.value >= 0
+    return ends if is_positive or not how.wraps else _OPEN
 
 
 def _places(found: _DataIndex, sizes: Point) -> int:
@@ -745,16 +710,3 @@ def judge_parts(
         for index in (first, add(first, own.end, Number(-1))):
             access = MemoryAccess("part", name, room.inside, index, runs)
             yield access, judge.judge(access)
-
-
-def judge_body(
-    body: LoopBody,
-    sizes: AdmittedSizes,
-    indirect: Mapping[str, IndirectIndex],
-    budget: PointBudget,
-    known: dict[object, Verdict] | None = None,
-) -> Iterator[tuple[MemoryAccess, Verdict]]:
-    """Every access of a loop body, and what can be said of it."""
-    judge = BodyJudge(body, sizes, indirect, budget, {} if known is None else known)
-    for access in body.accesses:
-        yield access, judge.judge(access)

@@ -29,7 +29,7 @@ from inductoscope.torch_facts.index_expressions import (
     replaced,
     value_of,
 )
-from inductoscope.torch_facts.triton_indices import WIDE, IndexTypes
+from inductoscope.torch_facts.triton_indices import LARGEST_NARROW, WIDE, IndexTypes
 
 # What torch assumes when it chooses 32 bits ends in this.
 _ASSUMED_END = " <= 2147483647"
@@ -164,11 +164,11 @@ def judge_indices(
 
 def _judged(types: IndexTypes, bodies: Iterable[IndexedBody]) -> IndexVerdict:
     needs = [need for body in bodies for need in _needs(types, body)]
-    open_ = [need for need in needs if not _fits(need, types.limit)]
+    open_ = [need for need in needs if not _fits(need, LARGEST_NARROW)]
     if not open_:
         return Proven("for all sizes, from the ranges of its parts")
     at_ends = (end for need in open_ if need.is_sure for end in need.at_ends())
-    found = [over for end in at_ends if (over := _overflow(end, types.limit)) is not None]
+    found = [over for end in at_ends if (over := _overflow(end, LARGEST_NARROW)) is not None]
     if found:
         return min(found, key=lambda over: sum(over.sizes.values()))
     return OutOfReach(f"no proof was found that {open_[0].what} fits")
@@ -251,18 +251,17 @@ def _beyond(
         first = _first_past(value, usual, name, limit)
         near = range(first, first + _NEAR) if first is not None else ()
         yield from itertools.islice(_admitted(sizes, ({**usual, name: v} for v in near)), 1)
-    largest = {name: _largest(sizes, name) or usual[name] for name in usual}
+    largest = {name: sizes.ends(name)[1] or usual[name] for name in usual}
     if value_of(value, largest) > limit:
         yield from _admitted(sizes, (largest,))
 
 
 def _admitted(sizes: AdmittedSizes, choices: Iterable[dict[str, int]]) -> Iterator[dict[str, int]]:
     for choice in choices:
-        spans = ((sizes.spans[name], value) for name, value in choice.items())
+        ends = ((sizes.ends(name), value) for name, value in choice.items())
         inside = all(
-            (span.low is None or (span.low.constant or 0) <= value)
-            and (span.high is None or value <= (span.high.constant or 0))
-            for span, value in spans
+            (low is None or low <= value) and (high is None or value <= high)
+            for (low, high), value in ends
         )
         if inside and sizes.admits(choice):
             yield choice
@@ -272,13 +271,7 @@ def _usual(sizes: AdmittedSizes, name: str) -> int:
     symbol = sizes.memory.symbols[name]
     if symbol.value.isdecimal():
         return int(symbol.value)
-    low = sizes.spans[name].low
-    return max(int(low.constant or 0), 2) if low is not None else 2
-
-
-def _largest(sizes: AdmittedSizes, name: str) -> int | None:
-    high = sizes.spans[name].high
-    return int(high.constant) if high is not None and high.constant is not None else None
+    return max(sizes.ends(name)[0] or 0, 2)
 
 
 def _first_past(value: Expression, usual: Mapping[str, int], name: str, limit: int) -> int | None:

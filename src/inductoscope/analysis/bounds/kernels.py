@@ -13,7 +13,6 @@ from inductoscope.analysis.bounds.accesses import (
     BodyJudge,
     OutOfTime,
     PointBudget,
-    judge_body,
     judge_parts,
     owner,
 )
@@ -286,7 +285,8 @@ class _GraphJudge:
             if self.budget.is_late:
                 raise OutOfTime
             body = read_body(text)
-            judged = list(judge_body(body, sizes, leaf.indirect, self.budget, self.known))
+            judge = BodyJudge(body, sizes, leaf.indirect, self.budget, self.known)
+            judged = [(access, judge.judge(access)) for access in body.accesses]
         except (NotUnderstood, OutOfTime, *FAILURES) as why:
             said = why if isinstance(why, (NotUnderstood, OutOfTime)) else type(why).__name__
             lost = OutOfReach(str(why) if isinstance(why, OutOfTime) else f"not understood: {said}")

@@ -19,6 +19,7 @@ from inductoscope.torch_facts.index_expressions import (
     add,
     conjuncts,
     minus,
+    names_in,
 )
 
 # A part that is taken as a whole: a name, or an operation that is neither sum nor product.
@@ -273,11 +274,6 @@ def _text(monomial: Monomial) -> str:
     return " ".join(sorted(f"{atom}^{power}" for atom, power in monomial))
 
 
-def names(found: Polynomial) -> frozenset[str]:
-    """The plain names among its atoms."""
-    return frozenset(atom.name for atom in found.atoms if isinstance(atom, Name))
-
-
 # --- What holds of the names in an index: ranges, and facts from guards, masks and assertions -----
 
 
@@ -417,10 +413,8 @@ class Prover:
         return all(value >= 0 for value in goal.terms.values())
 
     def _lowest(self, atom: Atom) -> Coefficient | None:
-        constants = [
-            low.constant for low in self.lows(atom, frozenset()) if low.constant is not None
-        ]
-        return max(constants, default=None)
+        lows = self.bounds(atom, is_upper=False)
+        return max((low.constant for low in lows if low.constant is not None), default=None)
 
     def _candidates(self, goal: Polynomial, gone: frozenset[Atom]) -> list[Atom]:
         """Atoms to replace, those that depend on others first: one way is mostly enough."""
@@ -429,7 +423,7 @@ class Prover:
         return sorted(inner or linear, key=lambda atom: (isinstance(atom, Name), str(atom)))[:4]
 
     def _is_size(self, atom: Atom) -> bool:
-        return _names(atom) <= self.context.sizes
+        return names_in(atom) <= self.context.sizes
 
     def _without(self, goal: Polynomial, atom: Atom, gone: frozenset[Atom], depth: int) -> bool:
         slope, _ = goal.split(atom)
@@ -438,9 +432,9 @@ class Prover:
         falls = not rises and self.proves(slope.times(-1), gone, depth + 1)
         ends = []
         if not falls:
-            ends.append(self.lows(atom, after))
+            ends.append(self.bounds(atom, is_upper=False, gone=after))
         if not rises:
-            ends.append(self.highs(atom, after))
+            ends.append(self.bounds(atom, is_upper=True, gone=after))
         return all(
             any(self.proves(goal.put(atom, end), after, depth + 1) for end in bounds)
             for bounds in ends
@@ -463,30 +457,26 @@ class Prover:
 
     # --- bounds of one atom -----------------------------------------------------------------------
 
-    def lows(self, atom: Atom, gone: frozenset[Atom]) -> list[Polynomial]:
-        """Polynomials that the atom is nowhere below."""
-        return _usable(self._all_bounds(atom, is_upper=False), gone)
+    def bounds(
+        self, atom: Atom, *, is_upper: bool, gone: frozenset[Atom] = frozenset()
+    ) -> list[Polynomial]:
+        """Polynomials that the atom is nowhere above, or below; those by constants first.
 
-    def highs(self, atom: Atom, gone: frozenset[Atom]) -> list[Polynomial]:
-        """Polynomials that the atom is nowhere above."""
-        return _usable(self._all_bounds(atom, is_upper=True), gone)
-
-    def _all_bounds(self, atom: Atom, *, is_upper: bool) -> list[Polynomial]:
-        """Those by constants first. One that contains the atom itself leads nowhere."""
+        One that contains the atom itself leads nowhere, nor does one by what was replaced already.
+        """
         key = (atom, is_upper)
         if key not in self._bounds:
             self._bounds[key] = []  # Asked again on the way.
-            found: list[Polynomial | None] = []
+            bounds: list[Polynomial | None] = []
             if isinstance(atom, Name):
-                found.append(self._span(atom).high if is_upper else self._span(atom).low)
-            found += self._of_operation(atom, is_upper=is_upper)
-            found += self._from_facts(atom, is_upper=is_upper)
-            known = {b: None for b in found if b is not None and not _contains(b, atom)}
+                span = self.context.spans.get(atom.name, NameRange(None, None))
+                bounds.append(span.high if is_upper else span.low)
+            bounds += self._of_operation(atom, is_upper=is_upper)
+            bounds += self._from_facts(atom, is_upper=is_upper)
+            known = {b: None for b in bounds if b is not None and not _contains(b, atom)}
             self._bounds[key] = sorted(known, key=lambda bound: len(bound.atoms))[:6]
-        return self._bounds[key]
-
-    def _span(self, name: Name) -> NameRange:
-        return self.context.spans.get(name.name, NameRange(None, None))
+        found = self._bounds[key]
+        return [b for b in found if not any(gone & _parts(a) for a in b.atoms)] if gone else found
 
     def _from_facts(self, atom: Atom, *, is_upper: bool) -> Iterator[Polynomial]:
         for fact in self.context.facts:
@@ -563,9 +553,9 @@ class Prover:
                 continue
             slope, _ = value.split(atom)
             if self._holds(slope):
-                ends = self.highs(atom, frozenset()) if is_upper else self.lows(atom, frozenset())
+                ends = self.bounds(atom, is_upper=is_upper)
             elif self._holds(slope.times(-1)):
-                ends = self.lows(atom, frozenset()) if is_upper else self.highs(atom, frozenset())
+                ends = self.bounds(atom, is_upper=not is_upper)
             else:
                 continue
             if ends:
@@ -615,13 +605,6 @@ def _cases(choice: Applied) -> Iterator[tuple[Expression, list[Expression]]]:
         yield value, [Applied(order, (value, other)) for other in others]
 
 
-def _usable(bounds: list[Polynomial], gone: frozenset[Atom]) -> list[Polynomial]:
-    """Bounds that lead on: not by what was replaced already."""
-    if not gone:
-        return bounds
-    return [b for b in bounds if not any(gone & _parts(atom) for atom in b.atoms)]
-
-
 def _contains(bound: Polynomial, atom: Atom) -> bool:
     return any(atom in _parts(part) for part in bound.atoms)
 
@@ -644,11 +627,6 @@ def _parts(expression: Expression) -> frozenset[Atom]:
         inner = (_parts(operand) for operand in expression.operands)
         return frozenset((expression,)).union(*inner)
     return frozenset((expression,))
-
-
-@lru_cache(maxsize=1 << 14)
-def _names(expression: Expression) -> frozenset[str]:
-    return frozenset(part.name for part in _parts(expression) if isinstance(part, Name))
 
 
 def _whole_quotient(value: Polynomial, divisor: Polynomial) -> tuple[Polynomial | None, Polynomial]:

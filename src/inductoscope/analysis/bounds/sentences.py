@@ -53,19 +53,11 @@ def broken_sentence(access: JudgedAccess, found: Broken) -> str:
     return f"{text}: {where}, but {access.buffer} {positions}"
 
 
-def sizes_sentence(judged: JudgedGraph, found: Broken) -> str:
+def sizes_sentence(judged: JudgedGraph, found: Mapping[str, int]) -> str:
     """The sizes of a counterexample by where they come from: L['x'].size()[0] = 7."""
-    return _by_source(judged, found.sizes)
-
-
-def _by_source(judged: JudgedGraph, sizes: Mapping[str, int]) -> str:
     symbols = judged.memory.symbols
-    parts = [
-        f"{symbols[name].source or name} = {value}"
-        for name, value in sizes.items()
-        if name in symbols
-    ]
-    return ", ".join(parts)
+    named = ((symbols[name], name, value) for name, value in found.items() if name in symbols)
+    return ", ".join(f"{symbol.source or name} = {value}" for symbol, name, value in named)
 
 
 def index_sentence(judged: JudgedGraph, found: JudgedIndexType) -> str:
@@ -73,11 +65,11 @@ def index_sentence(judged: JudgedGraph, found: JudgedIndexType) -> str:
     verdict, own = found.verdict, f"{found.kernel} indexes with {found.bits} bits"
     largest = (1 << (found.bits - 1)) - 1
     if isinstance(verdict, Overflows):
-        at = _by_source(judged, verdict.sizes)
+        at = sizes_sentence(judged, verdict.sizes)
         reached = f"{verdict.what} reaches {verdict.value:,}" + (f" where {at}" if at else "")
         return f"{own}, which hold up to {largest:,}: {reached}, and the guards admit that"
     if isinstance(verdict, Limited):
-        at = _by_source(judged, verdict.sizes)
+        at = sizes_sentence(judged, verdict.sizes)
         first = f"; {at} is more" if at else ""
         return (
             f"{own}: enough as long as {' and '.join(verdict.assumed)}{first}. torch takes that "

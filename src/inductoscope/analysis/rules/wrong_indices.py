@@ -59,7 +59,7 @@ def out_of_bounds(recording: Recording) -> Iterator[Finding]:
                 continue
             seen.add(key)
             done = "places a part" if access.operation == "part" else does(access)
-            sizes = sizes_sentence(judged, access.verdict)
+            sizes = sizes_sentence(judged, access.verdict.sizes)
             graph = read_graph(recording, final_graph(judged.compile, judged.graph))
             nodes = [node for node in (graph.nodes if graph else ()) if node.name in access.origins]
             yield Finding(
