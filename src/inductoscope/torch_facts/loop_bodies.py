@@ -200,44 +200,13 @@ def named_lines(source: str) -> tuple[tuple[str, str], ...]:
     return tuple(found)
 
 
-_FLAT_CALL = re.compile(r"(\w+) = ops\.(\w+)\(([^()\[\]{}]*)\)")
-_PLAIN = re.compile(r"[A-Za-z_]\w*")
 _NUMBER = re.compile(r"-?\d{1,20}(?:\.\d{0,20})?(?:e[+-]?\d\d)?")
-_QUOTED = re.compile(r"'[^'\\\\]*'")
-_DOTTED = re.compile(r"[A-Za-z_]\w*\.\w+")
 
 
 # Bodies of one model have many lines in common.
 @lru_cache(maxsize=1 << 16)
 def _parse(line: str) -> tuple[str, _Operation] | None:
     """The name that a line gives and what it does; None for a line that computes nothing."""
-    flat = _FLAT_CALL.fullmatch(line)
-    operands = _flat_operands(flat[3]) if flat else None
-    if flat and operands is not None:
-        return flat[1], _Operation(flat[2], operands)
-    return _parse_any(line)
-
-
-def _flat_operands(text: str) -> tuple[_Name | str, ...] | None:
-    """The operands of a call that holds no other; None where the grammar has to be asked."""
-    found: list[_Name | str] = []
-    for word in text.split(", ") if text else ():
-        if word == "None" or word == "True" or word == "False":
-            found.append(word)
-        elif _PLAIN.fullmatch(word):
-            found.append(_Name(word))
-        elif _NUMBER.fullmatch(word):
-            found.append(str(float(word)))
-        elif _QUOTED.fullmatch(word):
-            found.append(word[1:-1])
-        elif _DOTTED.fullmatch(word):
-            found.append(word)
-        else:
-            return None
-    return tuple(found)
-
-
-def _parse_any(line: str) -> tuple[str, _Operation] | None:
     try:
         body = ast.parse(line).body
         statement = body[0] if len(body) == 1 else None
@@ -394,32 +363,15 @@ _BITWISE = ("and_", "bitwise_and", "bitwise_or", "or_")
 
 # What an operation on values means for an index that is computed from them.
 _VALUES = {
-    "abs": "abs",
-    "add": "add",
-    "and_": "and",
-    "bitwise_and": "and",
-    "bitwise_or": "or",
-    "ceil": "ceil",
-    "eq": "eq",
-    "floor": "floor",
-    "floordiv": "floordiv",
-    "ge": "ge",
-    "gt": "gt",
-    "le": "le",
-    "logical_and": "and",
+    **{name: name for name in ("abs", "add", "mul", "sub", "floordiv", "mod", "where")},
+    **{name: name for name in ("ceil", "floor", "trunc")},
+    **{name: name for name in ("eq", "ge", "gt", "le", "lt", "ne")},
+    **dict.fromkeys(("and_", "bitwise_and", "logical_and"), "and"),
+    **dict.fromkeys(("or_", "bitwise_or", "logical_or"), "or"),
     "logical_not": "not",
-    "logical_or": "or",
-    "lt": "lt",
     "maximum": "max",
     "minimum": "min",
-    "mod": "mod",
-    "mul": "mul",
-    "ne": "ne",
-    "or_": "or",
     "remainder": "mod",
-    "sub": "sub",
-    "trunc": "trunc",
-    "where": "where",
 }
 
 
@@ -567,7 +519,7 @@ class _BlockReader:
             return self._access(name, line, node)
         if name == "load_seed" and len(node.args) > 1:
             index = self._value(node.args[1])
-            self._note(MemoryAccess(name, line, _text(node.args[0]), index, self.conditions))
+            self._note(name, line, _text(node.args[0]), index)
             return Loaded("")
         if name == "bucketize":
             return self._search(line, node)
@@ -582,31 +534,31 @@ class _BlockReader:
         if len(node.args) < 2:
             raise NotUnderstood(f"{name} without an index")
         buffer, index = _text(node.args[0]), self._value(node.args[1])
-        self._note(MemoryAccess(name, line, buffer, index, self.conditions))
+        self._note(name, line, buffer, index)
         return Loaded(buffer, is_plain=True)
 
     def _search(self, line: str, node: ast.Call) -> Expression:
         table = node.args[1] if len(node.args) > 1 else None
         name = _text(table.elts[0]) if isinstance(table, ast.Tuple) and table.elts else ""
-        access = MemoryAccess("bucketize", line, name, Loaded(""), self.conditions, is_search=True)
-        self._note(access)
+        self._note("bucketize", line, name, Loaded(""), is_search=True)
         return Loaded(name)
 
-    def _note(self, access: MemoryAccess) -> None:
-        self.reader.accesses.append(access)
+    def _note(
+        self, name: str, line: str, buffer: str, index: Expression, *, is_search: bool = False
+    ) -> None:
+        found = MemoryAccess(name, line, buffer, index, self.conditions, is_search)
+        self.reader.accesses.append(found)
 
     def _asserted(self, node: ast.Call) -> Iterator[Expression]:
         """Bounds that the kernel asserts before it goes on."""
         index, size = self._value(node.args[0]), self._value(node.args[1])
-        given = {keyword.arg: keyword.value for keyword in node.keywords}
-        flags = [*node.args[2:4]]
-        lower, upper = (
-            _is_true(flags[number] if len(flags) > number else given.get(name))
-            for number, name in enumerate(("lower", "upper"))
-        )
-        if lower:
+        flags = {
+            **dict(zip(("lower", "upper"), node.args[2:4], strict=False)),
+            **{keyword.arg: keyword.value for keyword in node.keywords},
+        }
+        if _is_true(flags.get("lower")):
             yield Applied("ge", (index, Number(0)))
-        if upper:
+        if _is_true(flags.get("upper")):
             yield Applied("lt", (index, size))
 
     # --- values -----------------------------------------------------------------------------------

@@ -20,56 +20,49 @@ _MODULES = (
     # Called from every stage, or by the compiled function itself.
     (r"torch/_dynamo/(utils|repro/|backends/|eval_frame|callback|logging)", stages.USER),
     (r"torch/_functorch/_aot_autograd/runtime_wrappers", stages.RUNTIME),
+    (r"torch/_dynamo/", stages.DYNAMO),
+    (r"torch/_functorch/|torch/fx/experimental/proxy_tensor", stages.AOT),
+    (r"triton/", stages.TRITON_COMPILE),
+)
+# The same below torch/_inductor.
+_INDUCTOR_MODULES = (
     (
-        r"torch/_inductor/(output_code|cudagraph_|aoti_eager|stream_|runtime/static_triton_launcher)",
+        r"output_code|cudagraph_|aoti_eager|stream_|runtime/static_triton_launcher",
         stages.RUNTIME,
     ),
-    (r"torch/_dynamo/", stages.DYNAMO),
-    (r"torch/_functorch/", stages.AOT),
-    (r"torch/fx/experimental/proxy_tensor", stages.AOT),
-    (r"torch/_inductor/decomposition", stages.DECOMPOSITION),
-    (r"torch/_inductor/fx_passes/pre_grad", stages.PRE_GRAD_PASS),
+    (r"decomposition", stages.DECOMPOSITION),
+    (r"fx_passes/pre_grad", stages.PRE_GRAD_PASS),
     (
-        r"torch/_inductor/fx_passes/(joint_graph|auto_chunker/|fuse_attention|pad_mm|misc_patterns"
-        r"|replace_random)",
+        r"fx_passes/(joint_graph|auto_chunker/|fuse_attention|pad_mm|misc_patterns|replace_random)",
         stages.JOINT_PASS,
     ),
     (
-        r"torch/_inductor/(fx_passes/|pattern_matcher|freezing|constant_folding|custom_graph_pass"
-        r"|augmented_graph_helper|_functionalize_collectives)",
+        r"fx_passes/|pattern_matcher|freezing|constant_folding|custom_graph_pass"
+        r"|augmented_graph_helper|_functionalize_collectives",
         stages.POST_GRAD_PASS,
     ),
     (
-        r"torch/_inductor/(select_algorithm|autotune_process|__autotune_main__|distributed_autotune"
+        r"select_algorithm|autotune_process|__autotune_main__|distributed_autotune"
         r"|template_heuristics/|autoheuristic/|lookup_table/|kernel_inputs|kernel_template_choice"
-        r"|remote_gemm_autotune_cache|runtime/(benchmarking|autotune_cache|coordinate_descent))",
+        r"|remote_gemm_autotune_cache|runtime/(benchmarking|autotune_cache|coordinate_descent)",
         stages.AUTOTUNE,
     ),
     (
-        r"torch/_inductor/(graph|lowering|ir|kernel/|choices|inductor_prims|subgraph_lowering"
-        r"|comm_lowering|mkldnn_ir|(mkldnn|quantized|jagged)_lowerings)",
+        r"graph|lowering|ir|kernel/|choices|inductor_prims|subgraph_lowering|comm_lowering"
+        r"|mkldnn_ir|(mkldnn|quantized|jagged)_lowerings",
         stages.LOWERING,
     ),
     (
-        r"torch/_inductor/(scheduler|memory|comms|comm_analysis|dependencies|tiling_utils"
-        r"|invert_expr_analysis)",
+        r"scheduler|memory|comms|comm_analysis|dependencies|tiling_utils|invert_expr_analysis",
         stages.SCHEDULER,
     ),
-    (
-        r"torch/_inductor/(loop_body|bounds|sizevars|index_propagation|optimize_indexing)",
-        stages.LOOP_BODY,
-    ),
-    (
-        r"torch/_inductor/codegen/(wrapper|cpp_wrapper|python_wrapper|memory_planning)",
-        stages.WRAPPER,
-    ),
-    (r"torch/_inductor/(codegen/|analyze_preserves_zero_mask)", stages.CODEGEN),
-    (r"torch/_inductor/(cpp_builder|cpu_vec_isa|package/)", stages.CPP_COMPILE),
-    (r"torch/_inductor/(async_compile|compile_worker/|triton_bundler)", stages.TRITON_COMPILE),
-    (r"torch/_inductor/runtime/", stages.TRITON_COMPILE),
-    (r"torch/_inductor/(compile_fx|standalone_compile)", stages.POST_GRAD_PASS),
-    (r"torch/_inductor/", stages.INDUCTOR),
-    (r"triton/", stages.TRITON_COMPILE),
+    (r"loop_body|bounds|sizevars|index_propagation|optimize_indexing", stages.LOOP_BODY),
+    (r"codegen/(wrapper|cpp_wrapper|python_wrapper|memory_planning)", stages.WRAPPER),
+    (r"codegen/|analyze_preserves_zero_mask", stages.CODEGEN),
+    (r"cpp_builder|cpu_vec_isa|package/", stages.CPP_COMPILE),
+    (r"async_compile|compile_worker/|triton_bundler|runtime/", stages.TRITON_COMPILE),
+    (r"compile_fx|standalone_compile", stages.POST_GRAD_PASS),
+    (r"", stages.INDUCTOR),
 )
 # Of these modules, several stages call code for their own ends, or keep it for a later stage.
 _SHARED = re.compile(
@@ -93,7 +86,13 @@ _MAY_RAISE_INSIDE: dict[str, tuple[str, ...]] = {
 }
 # By these functions, and those it calls itself, a backend for codegen answers the scheduler.
 _FOR_SCHEDULER = re.compile(r"_?can_fuse|fuse$|group_fn|\w*fusion")
-_MODULE_STAGES = tuple((re.compile(expression), stage) for expression, stage in _MODULES)
+_MODULE_STAGES = tuple(
+    (re.compile(expression), stage)
+    for expression, stage in (
+        *((f"torch/_inductor/(?:{inner})", stage) for inner, stage in _INDUCTOR_MODULES),
+        *_MODULES,
+    )
+)
 
 _PHASES = (
     (r".*_template_precompiling$", stages.AUTOTUNE),
@@ -137,88 +136,70 @@ _FUNCTIONS = {
     "synchronize": stages.RUNTIME,
 }
 
-# Stage, the end of the file's path, and the functions by which it is entered.
-_ENTRIES: tuple[tuple[str, str, str], ...] = (
-    (
-        stages.DYNAMO,
-        "torch/_dynamo/convert_frame.py",
-        "_compile|_compile_inner|compile_inner|transform",
+# By the end of a file's path: the functions by which stages are entered; the first that fits.
+_ENTRIES: dict[str, tuple[tuple[str, str], ...]] = {
+    "torch/_dynamo/convert_frame.py": (
+        (stages.DYNAMO, "_compile|_compile_inner|compile_inner|transform"),
     ),
-    (stages.DYNAMO, "torch/_dynamo/symbolic_convert.py", "run|step"),
-    (stages.GUARDS, "torch/_dynamo/guards.py", "build_guards|__init__"),
-    (stages.BACKEND, "torch/_dynamo/output_graph.py", "call_user_compiler|_call_user_compiler"),
-    (
-        stages.AOT,
-        "torch/_functorch/aot_autograd.py",
-        "aot_module_simplified|create_aot_dispatcher_.*",
+    "torch/_dynamo/symbolic_convert.py": ((stages.DYNAMO, "run|step"),),
+    "torch/_dynamo/guards.py": ((stages.GUARDS, "build_guards|__init__"),),
+    "torch/_dynamo/output_graph.py": ((stages.BACKEND, "call_user_compiler|_call_user_compiler"),),
+    "torch/_functorch/aot_autograd.py": (
+        (stages.AOT, "aot_module_simplified|create_aot_dispatcher_.*"),
     ),
-    (stages.AOT, "torch/_functorch/_aot_autograd/graph_compile.py", ".*"),
-    (stages.AOT, "torch/fx/experimental/proxy_tensor.py", "dispatch_trace|_make_fx_helper|wrapped"),
-    (stages.PARTITIONER, "torch/_functorch/partitioners.py", ".*"),
-    (stages.PRE_GRAD_PASS, "torch/_inductor/compile_fx.py", ".*pre_grad_passes"),
-    (stages.PRE_GRAD_PASS, "torch/_inductor/fx_passes/pre_grad.py", "pre_grad_passes"),
-    (stages.JOINT_PASS, "torch/_inductor/compile_fx.py", ".*joint_graph_passes"),
-    (stages.JOINT_PASS, "torch/_inductor/fx_passes/joint_graph.py", "joint_graph_passes"),
-    (
-        stages.INDUCTOR,
-        "torch/_inductor/compile_fx.py",
-        "codegen_and_compile|fx_codegen_and_compile",
+    "torch/_functorch/_aot_autograd/graph_compile.py": ((stages.AOT, ".*"),),
+    "torch/fx/experimental/proxy_tensor.py": (
+        (stages.AOT, "dispatch_trace|_make_fx_helper|wrapped"),
     ),
-    (stages.POST_GRAD_PASS, "torch/_inductor/compile_fx.py", ".*post_grad_passes"),
-    (stages.POST_GRAD_PASS, "torch/_inductor/fx_passes/post_grad.py", "post_grad_passes"),
-    (stages.LOWERING, "torch/_inductor/graph.py", "run|run_node|call_function"),
-    (
-        stages.SCHEDULER,
-        "torch/_inductor/scheduler.py",
-        "__init__|_init|.*topological.*|.*dead_node.*",
+    "torch/_functorch/partitioners.py": ((stages.PARTITIONER, ".*"),),
+    "torch/_inductor/compile_fx.py": (
+        (stages.PRE_GRAD_PASS, ".*pre_grad_passes"),
+        (stages.JOINT_PASS, ".*joint_graph_passes"),
+        (stages.INDUCTOR, "codegen_and_compile|fx_codegen_and_compile"),
+        (stages.POST_GRAD_PASS, ".*post_grad_passes"),
     ),
-    (
-        stages.FUSION,
-        "torch/_inductor/scheduler.py",
-        "fuse_nodes.*|get_possible_fusions.*|can_fuse.*",
+    "torch/_inductor/fx_passes/pre_grad.py": ((stages.PRE_GRAD_PASS, "pre_grad_passes"),),
+    "torch/_inductor/fx_passes/joint_graph.py": ((stages.JOINT_PASS, "joint_graph_passes"),),
+    "torch/_inductor/fx_passes/post_grad.py": ((stages.POST_GRAD_PASS, "post_grad_passes"),),
+    "torch/_inductor/graph.py": (
+        (stages.LOWERING, "run|run_node|call_function"),
+        (stages.CODEGEN, "codegen|codegen_with_cpp_wrapper|_compile_to_module.*"),
     ),
-    (stages.CODEGEN, "torch/_inductor/scheduler.py", "codegen|_codegen.*"),
-    (
-        stages.CODEGEN,
-        "torch/_inductor/graph.py",
-        "codegen|codegen_with_cpp_wrapper|_compile_to_module.*",
+    "torch/_inductor/scheduler.py": (
+        (stages.SCHEDULER, "__init__|_init|.*topological.*|.*dead_node.*"),
+        (stages.FUSION, "fuse_nodes.*|get_possible_fusions.*|can_fuse.*"),
+        (stages.CODEGEN, "codegen|_codegen.*"),
     ),
-    (
-        stages.AUTOTUNE,
-        "torch/_inductor/select_algorithm.py",
-        "do_autotuning|make_precompile_fn|__call__",
+    "torch/_inductor/select_algorithm.py": (
+        (stages.AUTOTUNE, "do_autotuning|make_precompile_fn|__call__"),
+        (stages.AUTOTUNE, "wait_on_futures|precompile.*"),
+        (stages.BENCHMARK, "benchmark.*|_run_.*bench.*|do_bench.*"),
     ),
-    (stages.AUTOTUNE, "torch/_inductor/select_algorithm.py", "wait_on_futures|precompile.*"),
-    (
-        stages.BENCHMARK,
-        "torch/_inductor/select_algorithm.py",
-        "benchmark.*|_run_.*bench.*|do_bench.*",
+    "torch/_inductor/autotune_process.py": ((stages.BENCHMARK, "benchmark.*|do_bench|get|recv"),),
+    "torch/_inductor/runtime/benchmarking.py": ((stages.BENCHMARK, ".*benchmark.*|.*_benchmark"),),
+    "torch/_inductor/runtime/triton_heuristics.py": (
+        (stages.BENCHMARK, "bench|benchmark_all_configs"),
+        (stages.TRITON_COMPILE, "_precompile_config"),
     ),
-    (stages.BENCHMARK, "torch/_inductor/autotune_process.py", "benchmark.*|do_bench|get|recv"),
-    (stages.BENCHMARK, "torch/_inductor/runtime/benchmarking.py", ".*benchmark.*|.*_benchmark"),
-    (
-        stages.BENCHMARK,
-        "torch/_inductor/runtime/triton_heuristics.py",
-        "bench|benchmark_all_configs",
+    "torch/_inductor/cpp_builder.py": (
+        (stages.CPP_COMPILE, "build|run_compile_cmd|_run_compile_cmd"),
     ),
-    (
-        stages.CPP_COMPILE,
-        "torch/_inductor/cpp_builder.py",
-        "build|run_compile_cmd|_run_compile_cmd",
-    ),
-    (stages.CPP_COMPILE, "torch/utils/cpp_extension.py", "_run_ninja_build|_jit_compile"),
-    (stages.TRITON_COMPILE, "torch/_inductor/runtime/triton_heuristics.py", "_precompile_config"),
-    (stages.TRITON_COMPILE, "triton/compiler/compiler.py", "compile"),
-    (stages.PTXAS, "triton/backends/nvidia/compiler.py", "make_cubin"),
-    (stages.WAITING, "torch/_inductor/async_compile.py", "wait|_wait_futures|get_result"),
-    (stages.WAITING, "torch/_inductor/codecache.py", "result"),
-    (stages.WAITING, "torch/_inductor/compile_worker/subproc_pool.py", "result"),
-    (stages.FILE_LOCK, "filelock/_api.py", "acquire|__enter__|_poll_until_acquired"),
-    (stages.FILE_LOCK, "torch/utils/file_baton.py", "wait"),
-    (stages.COLLECTIVE, "torch/distributed/distributed_c10d.py", "[a-z].*"),
-    (stages.COLLECTIVE, "torch/distributed/_functional_collectives.py", "wait_tensor|.*all_.*"),
+    "torch/utils/cpp_extension.py": ((stages.CPP_COMPILE, "_run_ninja_build|_jit_compile"),),
+    "triton/compiler/compiler.py": ((stages.TRITON_COMPILE, "compile"),),
+    "triton/backends/nvidia/compiler.py": ((stages.PTXAS, "make_cubin"),),
+    "torch/_inductor/async_compile.py": ((stages.WAITING, "wait|_wait_futures|get_result"),),
+    "torch/_inductor/codecache.py": ((stages.WAITING, "result"),),
+    "torch/_inductor/compile_worker/subproc_pool.py": ((stages.WAITING, "result"),),
+    "filelock/_api.py": ((stages.FILE_LOCK, "acquire|__enter__|_poll_until_acquired"),),
+    "torch/utils/file_baton.py": ((stages.FILE_LOCK, "wait"),),
+    "torch/distributed/distributed_c10d.py": ((stages.COLLECTIVE, "[a-z].*"),),
+    "torch/distributed/_functional_collectives.py": ((stages.COLLECTIVE, "wait_tensor|.*all_.*"),),
+}
+_ENTERED = tuple(
+    (stage, file, re.compile(f"(?:{names})$"))
+    for file, entries in _ENTRIES.items()
+    for stage, names in entries
 )
-_ENTERED = tuple((stage, file, re.compile(f"(?:{names})$")) for stage, file, names in _ENTRIES)
 
 
 def stage_of_module(module: str) -> str:
