@@ -99,12 +99,9 @@ def _emit(text: str) -> None:
 
 def keep_constants_off_the_device() -> None:
     """From now on, in this process."""
-    with contextlib.suppress(ImportError, AttributeError):
-        _fold_on_the_cpu()
-    with contextlib.suppress(ImportError, AttributeError):
-        _propagate_on_the_cpu()
-    with contextlib.suppress(ImportError, AttributeError):
-        _copy_without_memory()
+    for keep in (_fold_on_the_cpu, _propagate_on_the_cpu, _copy_without_memory):
+        with contextlib.suppress(ImportError, AttributeError):
+            keep()
 
 
 def _fold_on_the_cpu() -> None:
@@ -388,8 +385,9 @@ def pretend_in_triton(target: Target) -> None:
     name = _BACKENDS[target.kind]
     gpu = GPUTarget(target.kind, target.architecture, target.warp_size)
     driver = _driver(GPUDriver, gpu)
+    absent = {"is_active": staticmethod(lambda: False)}
     for other, backend in list(triton.backends.backends.items()):
-        used = driver if other == name else _absent(backend.driver)
+        used = driver if other == name else _made(backend.driver, "OtherDriver", absent)
         triton.backends.backends[other] = type(backend)(compiler=backend.compiler, driver=used)
     triton.runtime.driver.set_active(driver())
     with contextlib.suppress(ImportError, AttributeError):
@@ -418,13 +416,11 @@ def _driver(base: Any, gpu: Any) -> Any:
         "get_benchmarker": lambda self: lambda *args, **kwargs: 1.0,
         "map_python_to_cpp_type": lambda self, kind: kind,
     }
-    made: Any = type(DRIVER_NAME, (base,), methods)
-    made.__abstractmethods__ = frozenset()
-    return made
+    return _made(base, DRIVER_NAME, methods)
 
 
-def _absent(driver: Any) -> Any:
-    made: Any = type("OtherDriver", (driver,), {"is_active": staticmethod(lambda: False)})
+def _made(base: Any, name: str, methods: dict[str, Any]) -> Any:
+    made: Any = type(name, (base,), methods)
     made.__abstractmethods__ = frozenset()
     return made
 
@@ -445,7 +441,7 @@ def launch_nothing() -> None:
 
 def _make_launcher(result: Any) -> Any:
     def launcher(*args: Any, **kwargs: Any) -> None:
-        return None
+        pass
 
     kernel = result.kernel
     launcher.__dict__.update(
@@ -482,22 +478,16 @@ def _disassemble_what_is_compiled() -> None:
             self.n_spills = None if found.local is None else found.local // _SPILL
 
     CompiledKernel.__init__ = compiled
-    triton.knobs.compilation.listener = _Disassembler(triton.knobs.compilation.listener)
+    previous = triton.knobs.compilation.listener
 
+    def listener(**report: Any) -> None:
+        """Add the disassembled machine code to a kernel's files after each compile."""
+        if previous is not None:
+            previous(**report)
+        with contextlib.suppress(Exception):
+            _add_machine_code(report["metadata_group"])
 
-class _Disassembler:
-    """Called after each compile: adds the disassembled machine code to the kernel's files."""
-
-    def __init__(self, previous: Any) -> None:
-        self._previous = previous
-
-    def __call__(self, **report: Any) -> None:
-        if self._previous is not None:
-            self._previous(**report)
-        files = report.get("metadata_group")
-        if isinstance(files, dict):
-            with contextlib.suppress(Exception):
-                _add_machine_code(files)
+    triton.knobs.compilation.listener = listener
 
 
 def _add_machine_code(files: dict[str, Any]) -> None:
@@ -542,7 +532,8 @@ def time_nothing(*, precompiles: bool = True) -> None:
 
     cache = select_algorithm.AlgorithmSelectorCache
     cache.make_benchmark_fn = classmethod(_made_up_times)
-    triton_codegen.TritonScheduling.benchmark_codegened_module = _made_up_time
+    scheduling = triton_codegen.TritonScheduling
+    scheduling.benchmark_codegened_module = lambda self, module, *a, **k: (1.0, module.__file__)
     if precompiles:
         # Python up to 3.11.8 has a bug for which torch compiles no choices ahead of timing them.
         version = type("Version", (tuple,), {"major": 3, "minor": 12, "micro": 0})((3, 12, 0))
@@ -566,32 +557,24 @@ def _made_up_times(cls: type, *args: Any, **kwargs: Any) -> Any:
     return times
 
 
-def _made_up_time(self: Any, module: Any, *args: Any, **kwargs: Any) -> tuple[float, Any]:
-    return 1.0, module.__file__
-
-
 # --- Stops at Triton source: kernels are generated and not compiled -------------------------------
 #
 # For a machine without Triton, and for users who only want to see the decisions.
-
-
-class _Written:
-    """Takes the place of a compiled kernel; a launch does nothing."""
-
-    def run(self, *args: Any, **kwargs: Any) -> None:
-        """Nothing."""
-
-    def precompile(self, *args: Any, **kwargs: Any) -> None:
-        """Nothing."""
 
 
 def write_kernels_only() -> None:
     """From now on Triton kernels are not compiled in this process."""
     from torch._inductor import async_compile
 
-    async_compile.AsyncCompile.triton = lambda *args, **kwargs: _Written()
+    # Takes the place of a compiled kernel; a launch does nothing.
+    written = SimpleNamespace(run=_nothing, precompile=_nothing)
+    async_compile.AsyncCompile.triton = lambda *args, **kwargs: written
     if importlib.util.find_spec("triton") is None:
         _do_without_triton()
+
+
+def _nothing(*args: Any, **kwargs: Any) -> None:
+    pass
 
 
 def _do_without_triton() -> None:

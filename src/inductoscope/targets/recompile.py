@@ -17,7 +17,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -43,9 +43,6 @@ from inductoscope.torch_facts.gpu_targets import Target, has_triton, read_target
 from inductoscope.torch_facts.messages import last_lines
 from inductoscope.version import __version__
 
-__all__ = ["RecompileLimits", "recompile"]
-
-
 # --- The device that a recording was made on, if its graphs ran on a GPU --------------------------
 
 # As Inductor writes it into each kernel.
@@ -60,17 +57,15 @@ def target_of_graphs(recording: Recording) -> Target | None:
         for kernel in graph.kernels:
             found = _PROPERTIES.search(recording.payload(kernel.payload))
             if found is not None:
-                return _known(f"{found[1]}:{found[2]}")
+                try:
+                    return read_target(f"{found[1]}:{found[2]}")
+                except UsageError as error:
+                    raise ToolFailure(
+                        f"The graphs cannot be compiled again here: {error}"
+                    ) from error
     raise ToolFailure(
         "The graphs ran on a GPU, but no kernel in the recording says which. Name a target."
     )
-
-
-def _known(name: str) -> Target:
-    try:
-        return read_target(name)
-    except UsageError as error:
-        raise ToolFailure(f"The graphs cannot be compiled again here: {error}") from error
 
 
 # --- Compiles the graphs of a recording again, in a child process, into another recording ---------
@@ -78,14 +73,8 @@ def _known(name: str) -> Target:
 _SETTING = re.compile(r"[A-Za-z_][\w.]{0,100}")
 
 
-@dataclass(frozen=True)
-class RecompileLimits:
-    """Limits of the child."""
-
-    # A model of diffusers has some hundred kernels, and each is compiled in every configuration.
-    seconds: float = 1800.0
-    memory_gib: float = 16.0
-
+# A model of diffusers has some hundred kernels, and each is compiled in every configuration.
+_SECONDS = 1800.0
 
 Say = Callable[[str], None]
 
@@ -96,8 +85,7 @@ def recompile(
     target: Target | None,
     settings: Mapping[str, object],
     into: Path,
-    limits: RecompileLimits | None = None,
-    made_with: Mapping[str, str] | None = None,
+    seconds: float = _SECONDS,
     say: Say = lambda text: None,
 ) -> Path:
     """Compile every graph that Dynamo captured, with changed `settings`, or for a `target`.
@@ -116,9 +104,17 @@ def recompile(
     machine_code = target is not None and has_triton()
     chosen = target or target_of_graphs(recording)
     order = Order(graphs, _checked(settings), str(chosen or ""), machine_code)
-    details = _details(recording, order, made_with or {})
-    folder = create_recording(_command(recording), output=into, **details)
-    ended, results = _run(order, folder, limits or RecompileLimits(), say)
+    details: dict[str, Any] = {
+        "recompiled_from": str(Path(recording.path).absolute()),
+        "settings": order.settings,
+        "made_with": versions(),
+    }
+    if order.target:
+        details.update(target=order.target, ran_on_gpu=False, machine_code=order.machine_code)
+    # The command that the graphs come from, not the one that compiled them.
+    command = list(texts(recording.manifest.get("command"))) or ["recording"]
+    folder = create_recording(command, output=into, **details)
+    ended, results = _run(order, folder, seconds, say)
     _note(
         folder,
         came_to_its_end=ended.exit_code == 0,
@@ -137,27 +133,11 @@ def _checked(settings: Mapping[str, object]) -> dict[str, object]:
     return dict(settings)
 
 
-def _command(recording: Recording) -> list[str]:
-    """The command that the graphs come from, not the one that compiled them."""
-    return list(texts(recording.manifest.get("command"))) or ["recording"]
-
-
-def _details(recording: Recording, order: Order, made_with: Mapping[str, str]) -> dict[str, Any]:
-    details: dict[str, Any] = {
-        "recompiled_from": str(Path(recording.path).absolute()),
-        "settings": order.settings,
-        "made_with": made_with,
-    }
-    if order.target:
-        details.update(target=order.target, ran_on_gpu=False, machine_code=order.machine_code)
-    return details
-
-
 # --- the child ------------------------------------------------------------------------------------
 
 
 def _run(
-    order: Order, folder: Path, limits: RecompileLimits, say: Say
+    order: Order, folder: Path, seconds: float, say: Say
 ) -> tuple[ChildResult, dict[int, ChildEvent]]:
     results: dict[int, ChildEvent] = {}
 
@@ -176,8 +156,7 @@ def _run(
             _environment(folder, Path(name)),
             Path(name),
         )
-        bounds = ChildLimits(seconds=limits.seconds, memory_gib=limits.memory_gib)
-        ended = run_child(call, bounds, heard)
+        ended = run_child(call, ChildLimits(seconds=seconds), heard)
     status = -9 if ended.exit_code is None else ended.exit_code
     record_ending(stream, 0, status, time.monotonic() - started)
     return ended, results
@@ -237,13 +216,7 @@ FOLDER = ".targets"
 _MOST_KEPT = 32
 
 
-def recording_for_target(
-    path: Path,
-    target: Target,
-    *,
-    limits: RecompileLimits | None = None,
-    say: Callable[[str], None] = lambda text: None,
-) -> Path:
+def recording_for_target(path: Path, target: Target, *, say: Say = lambda text: None) -> Path:
     """The graphs of the recording in `path`, compiled for `target`: kept, or made now."""
     recording = load(path)
     already = recording_target(recording)
@@ -257,15 +230,7 @@ def recording_for_target(
             return kept
     say(f"compiling for {target}")
     with _new_folder(place, digest) as folder:
-        return recompile(
-            recording,
-            target=target,
-            settings={},
-            into=folder,
-            limits=limits,
-            made_with=versions(),
-            say=say,
-        )
+        return recompile(recording, target=target, settings={}, into=folder, say=say)
 
 
 def _digest(recording: Recording, target: Target) -> str:

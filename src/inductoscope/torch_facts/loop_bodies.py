@@ -552,10 +552,8 @@ class _BlockReader:
     def _asserted(self, node: ast.Call) -> Iterator[Expression]:
         """Bounds that the kernel asserts before it goes on."""
         index, size = self._value(node.args[0]), self._value(node.args[1])
-        flags = {
-            **dict(zip(("lower", "upper"), node.args[2:4], strict=False)),
-            **{keyword.arg: keyword.value for keyword in node.keywords},
-        }
+        flags = {keyword.arg: keyword.value for keyword in node.keywords if keyword.arg}
+        flags.update(zip(("lower", "upper"), node.args[2:4], strict=False))
         if _is_true(flags.get("lower")):
             yield Applied("ge", (index, Number(0)))
         if _is_true(flags.get("upper")):

@@ -103,15 +103,9 @@ class CrashPlace:
 def crash_place(printed: str, kernels: Sequence[str]) -> CrashPlace | None:
     """Where it was; None if no stack was printed."""
     frames = _FRAME.findall(printed)
-    start = next(
-        (n for n, (name, _) in enumerate(frames) if name.startswith(("__kernel_rt", "__restore"))),
-        None,
-    )
-    below = [
-        frame
-        for frame in frames[0 if start is None else start + 1 :]
-        if not any(word in frame[0] for word in _OF_THE_SIGNAL)
-    ]
+    restored = (name.startswith(("__kernel_rt", "__restore")) for name, _ in frames)
+    start = next((n for n, is_it in enumerate(restored, start=1) if is_it), 0)
+    below = [f for f in frames[start:] if not any(word in f[0] for word in _OF_THE_SIGNAL)]
     if not below:
         return None
     own = [match[1] for name, _ in below if (match := _KERNEL.search(name))]
@@ -162,9 +156,8 @@ def _warning_length(lines: list[str], number: int) -> int:
         return 0
     source = _source_line(warning["file"], int(warning["line"]))
     beneath = lines[number + 1 : number + _LONGEST]
-    for length, line in enumerate(beneath, start=2):
-        if source and line == f"  {source}":
-            return length
+    if source and f"  {source}" in beneath:
+        return beneath.index(f"  {source}") + 2
     return 2 if beneath and re.match(r"  \S", beneath[0]) else 1
 
 

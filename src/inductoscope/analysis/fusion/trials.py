@@ -17,7 +17,7 @@ from inductoscope.errors import ToolFailure
 from inductoscope.model.entities import InductorGraph, Recording
 from inductoscope.model.fold import load
 from inductoscope.model.target import recording_target
-from inductoscope.targets.recompile import RecompileLimits, recompile
+from inductoscope.targets.recompile import recompile
 from inductoscope.torch_facts.fusion_reasons import FUSION_SETTINGS
 from inductoscope.torch_facts.gpu_targets import parse_target
 
@@ -49,7 +49,7 @@ def try_settings(
     recording: Recording,
     row: LedgerRow,
     *,
-    limits: RecompileLimits | None = None,
+    seconds: float = 1800.0,
     say: Say = lambda text: None,
 ) -> Iterator[Trial]:
     """Compile with the original settings, then with each that might help; stop when one does.
@@ -59,7 +59,7 @@ def try_settings(
     only = _only_compile(recording, row.graph)
     for settings in ({}, *row.tries):
         say(f"compiling with {settings_text(settings)}")
-        trial = _trial(only, row, settings, limits, say)
+        trial = _trial(only, row, settings, seconds, say)
         yield trial
         if trial.fused or (not settings and trial.outcome != row.outcome):
             return
@@ -79,7 +79,7 @@ def _trial(
     recording: Recording,
     row: LedgerRow,
     settings: Mapping[str, Any],
-    limits: RecompileLimits | None,
+    seconds: float,
     say: Say,
 ) -> Trial:
     # A graph compiled for a missing device is compiled for that device again.
@@ -91,7 +91,7 @@ def _trial(
                 target=parse_target(target) if target else None,
                 settings={**_kept(recording, row.graph), **settings},
                 into=Path(folder, "recording"),
-                limits=limits,
+                seconds=seconds,
                 say=say,
             )
         except ToolFailure as error:

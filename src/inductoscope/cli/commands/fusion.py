@@ -137,14 +137,13 @@ def _pair(recording: Recording, names: tuple[str, str], options: dict[str, Any])
 
 def _trials(recording: Recording, found: FoundPair, options: dict[str, Any]) -> list[Any]:
     from inductoscope.analysis.fusion.trials import try_settings
-    from inductoscope.targets.recompile import RecompileLimits
     from inductoscope.views.report.fusion import trials_view
     from inductoscope.views.report.progress import ProgressLine
 
     row = found.row
     if row is None or row.outcome == "fused":
         return []
-    limits = RecompileLimits(seconds=options["timeout"])
     with ProgressLine(quiet=options["quiet"]) as progress:
-        trials = list(try_settings(recording, row, limits=limits, say=progress.say))
+        found_trials = try_settings(recording, row, seconds=options["timeout"], say=progress.say)
+        trials = list(found_trials)
     return trials_view(row, trials)
