@@ -5,6 +5,7 @@ Every view of such a recording says that nothing ran on a GPU.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from inductoscope.model.entities import Recording
@@ -13,11 +14,8 @@ from inductoscope.recording.values import members
 
 def recording_target(recording: Recording) -> str:
     """The device that was pretended, as 'cuda:90'; empty for a recording of a real run."""
-    return _name(recording.manifest.get("target"))
-
-
-def _name(value: Any) -> str:
-    return value[:40] if isinstance(value, str) else ""
+    target = recording.manifest.get("target")
+    return target[:40] if isinstance(target, str) else ""
 
 
 def target_note(recording: Recording) -> str:
@@ -36,17 +34,19 @@ def target_note(recording: Recording) -> str:
 
 def left_out(recording: Recording) -> tuple[tuple[str, str], ...]:
     """Compiles whose graphs could not be compiled again, and why not."""
-    listed = recording.manifest.get("left_out")
-    found = [members(item) for item in (listed if isinstance(listed, list) else [])]
-    return tuple((str(item.get("compile", "")), str(item.get("reason", ""))) for item in found)
+    return tuple(_listed(recording, "left_out", "reason"))
 
 
 def target_notes(recording: Recording) -> tuple[tuple[str, str], ...]:
     """Per compile, what is not as it would be on the device."""
-    listed = recording.manifest.get("notes")  # Where earlier versions kept them.
-    found = [members(item) for item in (listed if isinstance(listed, list) else [])]
-    earlier = [(str(item.get("compile", "")), str(item.get("note", ""))) for item in found]
+    earlier = _listed(recording, "notes", "note")  # Where earlier versions kept them.
     return tuple(dict.fromkeys((*earlier, *recording.target_notes)))
+
+
+def _listed(recording: Recording, name: str, text: str) -> Iterator[tuple[str, str]]:
+    listed = recording.manifest.get(name)
+    for item in map(members, listed if isinstance(listed, list) else []):
+        yield str(item.get("compile", "")), str(item.get(text, ""))
 
 
 def target_view(recording: Recording) -> dict[str, Any] | None:

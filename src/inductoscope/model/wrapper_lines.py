@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from inductoscope.model.entities import InductorGraph, Recording
 from inductoscope.recording.events import Kernel
+from inductoscope.torch_facts.log_choices import split_arguments
 from inductoscope.torch_facts.package_wrappers import (
     KernelCall,
     called_names,
@@ -178,7 +179,7 @@ def output_buffers(found: WrapperLines) -> Mapping[int, str]:
     if found.language == "cpp":
         return dict(_outputs_in_cpp(found.lines))
     returned = next(filter(None, map(_PYTHON_OUTPUTS.match, found.lines)), None)
-    entries = _entries(returned[1]) if returned else ()
+    entries = split_arguments(returned[1]) if returned else ()
     names = ((place, _NAME.search(entry)) for place, entry in enumerate(entries))
     return {place: name[0] for place, name in names if name}
 
@@ -196,14 +197,3 @@ def _outputs_in_cpp(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
             name = known.get(output[2], output[2])
             known[f"output_handles[{output[1]}]"] = name
             yield int(output[1]), name
-
-
-def _entries(text: str) -> Iterator[str]:
-    """The entries of a tuple as Python writes it: commas in brackets separate nothing."""
-    start = depth = 0
-    for at, character in enumerate(text):
-        depth += (character in "([{") - (character in ")]}")
-        if character == "," and depth == 0:
-            yield text[start:at]
-            start = at + 1
-    yield text[start:]

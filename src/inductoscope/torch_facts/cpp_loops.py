@@ -96,8 +96,8 @@ def _loops(lines: list[str]) -> Iterator[CppLoop]:
 
 def _block(lines: list[str], begin: int) -> list[str]:
     """The lines of the block that begins here, with its braces."""
-    indent = _indent(lines[begin]) if begin < len(lines) else 0
-    closing = " " * indent + "}"
+    first = lines[begin] if begin < len(lines) else ""
+    closing = " " * (len(first) - len(first.lstrip())) + "}"
     for place in range(begin, len(lines)):
         if lines[place].rstrip() == closing:
             return lines[begin : place + 1]
@@ -130,7 +130,3 @@ def _own_lines(body: list[str]) -> Iterator[str]:
 def _number(text: str) -> int | None:
     found = _NUMBER.fullmatch(text.strip())
     return int(found[1]) if found else None
-
-
-def _indent(line: str) -> int:
-    return len(line) - len(line.lstrip())

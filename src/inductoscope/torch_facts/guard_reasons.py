@@ -13,6 +13,7 @@ _USE = re.compile(r"\s{2,}# .*$")
 _SIZE = re.compile(r"tensor '(?P<name>[^']+)' size mismatch at index (?P<dim>\d+)")
 _VALUE = re.compile(r"^(?P<name>.+?)\s*==\s*(?P<value>\S.*)$")
 _LOCAL = re.compile(r"\bL\['(\w+)'\]")  # How torch before 2.12 spells a name.
+_PLAIN_NAME = re.compile(r"[\w.\[\]']+")
 _NUMBER = re.compile(r"-?\d[\d.]*(?:e[-+]?\d+)?")
 
 
@@ -65,7 +66,7 @@ class FailedGuard:
                 "torch._dynamo.config.allow_unspec_int_on_nn_module = True."
             )
         value = _VALUE.match(self.condition)
-        if value is None or "size" in value["name"] or not _is_plain(value["name"]):
+        if value is None or "size" in value["name"] or not _PLAIN_NAME.fullmatch(value["name"]):
             return (
                 "What the guard names changes from call to call. If it is a size, call "
                 "torch._dynamo.mark_dynamic(tensor, dim) first. If it is a number, pass it as a "
@@ -80,10 +81,6 @@ class FailedGuard:
             f"{value['name']} changes from call to call, and torch compiles once for each value: "
             "keep it out of the compiled function."
         )
-
-
-def _is_plain(name: str) -> bool:
-    return re.fullmatch(r"[\w.\[\]']+", name) is not None
 
 
 def read_guard(reason: str) -> FailedGuard:

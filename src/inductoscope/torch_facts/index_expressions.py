@@ -457,10 +457,6 @@ def _remainder(left: Any, right: Any) -> Any:
     return left % right
 
 
-def _modular(value: Any, divisor: Any, modulus: Any) -> Any:
-    return _remainder(_floor_divide(value, divisor), modulus)
-
-
 def _power(left: Any, right: Any) -> Any:
     if not isinstance(right, int) or not 0 <= right <= _LARGEST_POWER or abs(left) > _LARGEST_VALUE:
         raise NoValue
@@ -482,7 +478,7 @@ _MEANINGS: dict[str, Callable[..., Any]] = {
     "max": max,
     "min": min,
     "mod": _remainder,
-    "modular": _modular,
+    "modular": lambda value, by, modulus: _remainder(_floor_divide(value, by), modulus),
     "mul": lambda *factors: math.prod(factors),
     "ne": lambda left, right: left != right,
     "not": lambda operand: not operand,

@@ -52,7 +52,7 @@ def parse_choice(text: str) -> Choice:
     call = _CALL.match(text[:_MOST])
     if call is None:
         return Choice("", text[:200], {}, text)
-    arguments = list(_split(call[2]))
+    arguments = list(split_arguments(call[2]))
     if len(arguments) == 1 and (_CALL.match(arguments[0]) or _OBJECT.match(arguments[0])):
         inner = parse_choice(arguments[0])  # A wrapper around the real caller.
         return Choice(inner.kind, inner.name, inner.configuration, text)
@@ -70,24 +70,10 @@ def whole_choice(text: str) -> str | None:
     if text.startswith("<"):
         end = text.find(">")
         return text[: end + 1] if end >= 0 else None
-    return text[: _end_of_call(text)] or None
-
-
-def _end_of_call(text: str) -> int:
-    """Where the brackets are closed again; 0 if they are not."""
-    depth, quote = 0, ""
-    for place, letter in enumerate(text):
-        if quote:
-            quote = "" if letter == quote else quote
-        elif letter in "'\"":
-            quote = letter
-        elif letter == "(":
-            depth += 1
-        elif letter == ")":
-            depth -= 1
-            if depth == 0:
-                return place + 1
-    return 0
+    closed = (
+        place for place, letter, depth in _outside_quotes(text) if letter == ")" and not depth
+    )
+    return text[: next(closed, -1) + 1] or None
 
 
 def _choice(kind: str, arguments: list[str], text: str) -> Choice:
@@ -107,29 +93,34 @@ def _choice(kind: str, arguments: list[str], text: str) -> Choice:
 
 
 def _pairs(text: str) -> Iterator[tuple[str, Value]]:
-    for part in _split(text):
+    for part in split_arguments(text):
         pair = _PAIR.match(part)
         if pair is not None:
             yield pair[1], _value(pair[2])
 
 
-def _split(text: str) -> Iterator[str]:
+def split_arguments(text: str) -> Iterator[str]:
     """The parts between commas, ignoring commas inside brackets or quotes."""
-    depth, quote, start = 0, "", 0
+    start = 0
+    for place, letter, depth in _outside_quotes(text):
+        if letter == "," and depth == 0:
+            yield text[start:place]
+            start = place + 1
+    if text[start:].strip():
+        yield text[start:]
+
+
+def _outside_quotes(text: str) -> Iterator[tuple[int, str, int]]:
+    """Each letter with its place, and how many brackets are open behind it."""
+    depth, quote = 0, ""
     for place, letter in enumerate(text):
         if quote:
             quote = "" if letter == quote else quote
         elif letter in "'\"":
             quote = letter
-        elif letter in _OPEN:
-            depth += 1
-        elif letter in _CLOSE:
-            depth = max(0, depth - 1)
-        elif letter == "," and depth == 0:
-            yield text[start:place]
-            start = place + 1
-    if text[start:].strip():
-        yield text[start:]
+        else:
+            depth = max(0, depth + (letter in _OPEN) - (letter in _CLOSE))
+            yield place, letter, depth
 
 
 def _value(text: str) -> Value:

@@ -154,16 +154,13 @@ def _warning_length(lines: list[str], number: int) -> int:
     warning = _WARNING.match(lines[number])
     if warning is None:
         return 0
-    source = _source_line(warning["file"], int(warning["line"]))
+    # A pipe that a program names is not waited for.
+    is_file = os.path.isfile(warning["file"])
+    source = linecache.getline(warning["file"], int(warning["line"])).strip() if is_file else ""
     beneath = lines[number + 1 : number + _LONGEST]
     if source and f"  {source}" in beneath:
         return beneath.index(f"  {source}") + 2
     return 2 if beneath and re.match(r"  \S", beneath[0]) else 1
-
-
-def _source_line(path: str, number: int) -> str:
-    """Empty if it cannot be read; a pipe that a program names is not waited for."""
-    return linecache.getline(path, number).strip() if os.path.isfile(path) else ""
 
 
 # --- errors of kernels and of native code ---------------------------------------------------------

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from inductoscope.torch_facts.index_expressions import number_of
+from inductoscope.torch_facts.log_choices import split_arguments
 from inductoscope.wording import count_of
 
 _SUFFIX = re.compile(r"\b(\d+)(?:L|LL|UL)\b")
@@ -588,7 +590,7 @@ def _guards(text: str, body: str, names: dict[int, str]) -> Iterator[InputGuard]
     checks = text[: text.find(body)] if body else text
     dtypes = dict(_DTYPE.findall(checks))
     devices = dict(_DEVICE.findall(checks))
-    sizes, strides = _ranges(checks), _fixed(checks, "stride")
+    sizes, strides = _limits(checks)
     asserted = {name: (one, other) for name, one, other in _ASSERTED.findall(body)}
     aligned = {name: int(number) for name, number in _ALIGNED.findall(body)}
     for index, name in sorted(names.items()):
@@ -609,35 +611,27 @@ def _guards(text: str, body: str, names: dict[int, str]) -> Iterator[InputGuard]
 
 def _listed(text: str) -> tuple[str, ...]:
     """The items of a C++ list; one with a call in it is left as it is, and means nothing."""
-    items, depth, start = [], 0, 0
-    for at, character in enumerate(text):
-        depth += {"(": 1, ")": -1}.get(character, 0)
-        if character == "," and depth == 0:
-            items.append(text[start:at])
-            start = at + 1
-    return tuple(item.strip() for item in (*items, text[start:]) if item.strip())
+    return tuple(item.strip() for item in split_arguments(text) if item.strip())
 
 
-def _fixed(checks: str, what: str) -> dict[str, dict[int, int]]:
-    found: dict[str, dict[int, int]] = {}
+def _limits(
+    checks: str,
+) -> tuple[dict[str, dict[int, SizeRange]], dict[str, dict[int, int]]]:
+    """Sizes and strides that are checked, by the input's name and the dimension."""
+    sizes: defaultdict[str, dict[int, SizeRange]] = defaultdict(dict)
+    strides: defaultdict[str, dict[int, int]] = defaultdict(dict)
     for value, name, kind, dimension in _EXACT.findall(checks):
-        if kind == what:
-            found.setdefault(name, {})[int(dimension)] = int(value)
-    return found
-
-
-def _ranges(checks: str) -> dict[str, dict[int, SizeRange]]:
-    found = {
-        name: {dimension: SizeRange(size, size) for dimension, size in sizes.items()}
-        for name, sizes in _fixed(checks, "size").items()
-    }
+        if kind == "size":
+            sizes[name][int(dimension)] = SizeRange(int(value), int(value))
+        else:
+            strides[name][int(dimension)] = int(value)
     for name, dimension, least in _AT_LEAST.findall(checks):
-        found.setdefault(name, {})[int(dimension)] = SizeRange(least=int(least))
+        sizes[name][int(dimension)] = SizeRange(least=int(least))
     for name, dimension, most in _AT_MOST.findall(checks):
-        before = found.setdefault(name, {}).get(int(dimension), SizeRange())
+        before = sizes[name].get(int(dimension), SizeRange())
         if int(most) < _NO_LIMIT:
-            found[name][int(dimension)] = replace(before, most=int(most))
-    return found
+            sizes[name][int(dimension)] = replace(before, most=int(most))
+    return sizes, strides
 
 
 def _symbols(body: str) -> Iterator[Symbol]:

@@ -7,6 +7,7 @@ host. None of that is a difference.
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -92,14 +93,12 @@ def _without_group(line: str, groups: dict[str, str]) -> str:
 
     def by_turn(found: re.Match[str]) -> str:
         name = found[1]
-        return found[0] if name in _REDUCTIONS else f"'{_turn(name, groups)}'"
+        if name in _REDUCTIONS:
+            return found[0]
+        return f"'{groups.setdefault(name, f'group {len(groups)}')}'"
 
     start = call.start("arguments")
     return line[:start] + _QUOTED.sub(by_turn, line[start:])
-
-
-def _turn(name: str, groups: dict[str, str]) -> str:
-    return groups.setdefault(name, f"group {len(groups)}")
 
 
 def collectives_in(text: str) -> list[tuple[str, str]]:
@@ -116,8 +115,11 @@ def collectives_in(text: str) -> list[tuple[str, str]]:
         quoted = _QUOTED.findall(arguments)
         reduction = next((word for word in quoted if word in _REDUCTIONS), "")
         groups = [word for word in quoted if word not in _REDUCTIONS]
-        sent = [types[name] for name in _first_argument(arguments) if name in types]
-        found.append((_collective(call["name"], reduction, sent), groups[-1] if groups else ""))
+        sent = [
+            _dtype_and_count(types[name]) for name in _first_argument(arguments) if name in types
+        ]
+        text = collective_text(call["name"], reduction, sent)
+        found.append((text, groups[-1] if groups else ""))
     return found
 
 
@@ -141,10 +143,6 @@ def _first_argument(arguments: str) -> list[str]:
     return re.findall(r"[A-Za-z_]\w*", head)
 
 
-def _collective(name: str, reduction: str, types: list[str]) -> str:
-    return collective_text(name, reduction, [_dtype_and_count(text) for text in types])
-
-
 def _dtype_and_count(text: str) -> str:
     """'f32[4, 4][4, 1]cpu' sends 16 elements of f32; with an unknown size, as it is written."""
     found = _TYPE.match(text)
@@ -153,10 +151,7 @@ def _dtype_and_count(text: str) -> str:
     sizes = [size.strip() for size in found["sizes"].split(",") if size.strip()]
     if not all(size.isdecimal() for size in sizes):
         return f"{found['dtype']}[{found['sizes']}]"
-    count = 1
-    for size in sizes:
-        count *= int(size)
-    return f"{found['dtype']} x {count}"
+    return f"{found['dtype']} x {math.prod(map(int, sizes))}"
 
 
 def collective_text(name: str, reduction: str, sent: list[str]) -> str:

@@ -402,6 +402,7 @@ def extent(size: Sequence[int], stride: Sequence[int]) -> int:
 BytesOf = Callable[[str], int | None]
 
 _ALLOCATES = re.compile(r"empty_strided(?:_\w+)?")
+_VIEWS = ("reinterpret_tensor", "as_strided")
 _LIBRARY = ("extern_kernels.", "torch.ops.", "aten.")
 
 
@@ -430,9 +431,8 @@ class MissedReuse:
 class GraphPlan:
     """Memory plan of a wrapper: its peak and what is live then, beyond its inputs."""
 
-    # Bytes above those at its beginning: at its highest and in the end.
+    # Bytes above those at its beginning.
     peak: int = 0
-    at_end: int = 0
     inputs: tuple[str, ...] = ()
     # The names of what is held at the peak, its inputs included.
     at_peak: tuple[str, ...] = ()
@@ -506,7 +506,6 @@ def plan_of(
     _follow(entry.body, held)
     return GraphPlan(
         held.peak,
-        held.now,
         tuple(held.inputs),
         held.at_peak,
         tuple(m for m in held.missed if {m.new, m.old} <= set(held.at_peak)),
@@ -533,8 +532,11 @@ def _follow(body: Sequence[ast.stmt], held: _Held) -> None:
 def _assign(statement: ast.Assign, held: _Held) -> None:
     target, value = statement.targets[0], statement.value
     if isinstance(target, (ast.Tuple, ast.List)):
-        if isinstance(value, ast.Name) and value.id == "args":
-            _take_inputs(target.elts, held)
+        for element in target.elts if isinstance(value, ast.Name) and value.id == "args" else ():
+            if isinstance(element, ast.Name):
+                held.inputs.append(element.id)
+                own = held.bytes_of(element.id) or 0
+                held.memory[element.id] = PlannedBuffer(element.id, own, is_input=True)
         return
     if not isinstance(target, ast.Name):
         return
@@ -546,25 +548,12 @@ def _assign(statement: ast.Assign, held: _Held) -> None:
         _known(held, name, size, ast.unparse(value.args[0]) if value.args else "")
         return
     taken = next((n for n in _names(value) if n in held.memory), None)
-    if taken is not None and not _makes_memory(value):
+    # A library's call makes new memory out of its arguments.
+    is_call = isinstance(value, ast.Call)
+    if taken is not None and not (is_call and not ast.unparse(value).startswith(_VIEWS)):
         held.memory[name] = held.memory[taken]
     elif isinstance(value, ast.Call):
         _known(held, name, held.bytes_of(name), "")
-
-
-def _makes_memory(value: ast.expr) -> bool:
-    """Whether a call makes new memory out of its arguments, as a library's does."""
-    if not isinstance(value, ast.Call):
-        return False
-    return not ast.unparse(value.func).startswith(("reinterpret_tensor", "as_strided"))
-
-
-def _take_inputs(targets: Sequence[ast.expr], held: _Held) -> None:
-    for target in targets:
-        if isinstance(target, ast.Name):
-            held.inputs.append(target.id)
-            size = held.bytes_of(target.id) or 0
-            held.memory[target.id] = PlannedBuffer(target.id, size, is_input=True)
 
 
 def _known(held: _Held, name: str, size: int | None, shape: str) -> None:

@@ -63,13 +63,11 @@ class KernelIndices:
         if isinstance(node, ast.BinOp):
             found = self.range_of(node)
             if found is not None and not found.fits:
-                yield Wraparound(ast.unparse(node), found, self._is_exact(node))
+                is_exact = all(count == 1 for count in _names(node).values())
+                yield Wraparound(ast.unparse(node), found, is_exact)
                 return
         for child in ast.iter_child_nodes(node):
             yield from self._wraps(child)
-
-    def _is_exact(self, node: ast.AST) -> bool:
-        return all(count == 1 for count in _names(node).values())
 
     def learn(self, statement: ast.stmt) -> None:
         """Take note of what a line assigns."""

@@ -131,7 +131,12 @@ class KernelFile:
     def configuration(self) -> Mapping[str, Scalar]:
         """Block sizes, warps, stages and options in one, to compare kernels by."""
         merged: dict[str, Any] = dict(_mapping(self.inductor_meta.get("config_args")))
-        merged |= {k: v for k, v in self.body.constexpr_values.items() if not _is_alias(v)}
+        # Of names only Triton's: `RBLOCK: tl.constexpr = R0_BLOCK` repeats another value.
+        merged |= {
+            name: value
+            for name, value in self.body.constexpr_values.items()
+            if not isinstance(value, Dotted) or value.name.startswith("tl.")
+        }
         merged |= self.constants
         merged |= self._only_config
         merged |= {"num_warps": self.num_warps, "num_stages": self.num_stages}
@@ -195,7 +200,11 @@ def _text_of(path: Path) -> tuple[str, tuple[str, ...]]:
         data = path.read_bytes()
     except OSError as error:
         reason = error.strerror or str(error)
-        raise UnreadableRecording(f"{path} cannot be read: {reason}. {_bring(path)}") from error
+        raise UnreadableRecording(
+            f"{path} cannot be read: {reason}. If it is on another machine, copy it here: "
+            f"scp MACHINE:{path} . — if it is gone, run the program again with "
+            "TORCHINDUCTOR_CACHE_DIR set to a permanent folder."
+        ) from error
     except ValueError as error:  # A path with a NUL in it.
         raise UnreadableRecording(f"{path} cannot be read: {error}.") from error
     if b"\0" in data:
@@ -204,13 +213,6 @@ def _text_of(path: Path) -> tuple[str, tuple[str, ...]]:
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     broken = "\ufffd" in text and b"\xef\xbf\xbd" not in data
     return text, ("some bytes are not UTF-8 and were replaced",) if broken else ()
-
-
-def _bring(path: Path) -> str:
-    return (
-        f"If it is on another machine, copy it here: scp MACHINE:{path} . — if it is gone, run "
-        "the program again with TORCHINDUCTOR_CACHE_DIR set to a permanent folder."
-    )
 
 
 def _parts(text: str) -> list[str]:
@@ -279,11 +281,6 @@ def _gaps(kernel: KernelFile) -> Iterator[str]:
 
 def _mapping(value: Any) -> Mapping[Any, Any]:
     return value if isinstance(value, Mapping) else {}
-
-
-def _is_alias(value: Any) -> bool:
-    """Whether a value only repeats another one, as in `RBLOCK: tl.constexpr = R0_BLOCK`."""
-    return isinstance(value, Dotted) and not value.name.startswith("tl.")
 
 
 def _is_scalar(value: Any) -> bool:

@@ -377,17 +377,14 @@ def _rounded(value: Applied, lengths: Mapping[str, int]) -> Ends:
     if inner is None:
         # Rounding keeps a clamp at whole numbers.
         clamped = ends_of(value.operands[0], lengths)
-        return clamped if _are_whole(clamped) else _OPEN
+        known = (end for end in (clamped.low, clamped.high) if end is not None)
+        return clamped if all(map(is_exact, known)) else _OPEN
     low, high = inner
     slack = _SLACK * max(1.0, abs(low), abs(high))
     function = _ROUNDING[value.operation]
     # Rounding takes nothing that is positive below zero.
     below = max(low - slack, 0.0) if low >= 0 else low - slack
     return Ends(Number(function(below)), Number(function(high + slack)))
-
-
-def _are_whole(ends: Ends) -> bool:
-    return all(end is None or is_exact(end) for end in (ends.low, ends.high))
 
 
 def _numeric(value: Expression, lengths: Mapping[str, int]) -> Numeric | None:

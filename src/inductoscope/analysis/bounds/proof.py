@@ -47,12 +47,8 @@ class Polynomial:
         """Equal for equal polynomials."""
         return frozenset(self.terms.items())
 
-    @cached_property
-    def _hash(self) -> int:
-        return hash(self.key)
-
     def __hash__(self) -> int:
-        return self._hash
+        return hash(self.key)  # A frozenset keeps its hash.
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Polynomial) and self.key == other.key
@@ -162,7 +158,8 @@ def polynomial(expression: Expression) -> Polynomial:
     if not isinstance(expression, Applied):
         return one(expression)
     if expression.operation == "add":
-        return _sum(map(polynomial, expression.operands))
+        parts = map(polynomial, expression.operands)
+        return _collect(term for part in parts for term in part.terms.items())
     if expression.operation == "mul":
         found = number(1)
         for operand in expression.operands:
@@ -226,10 +223,6 @@ def _term(monomial: Monomial, value: Coefficient) -> Expression:
     elif value != 1 or not factors:
         factors.insert(0, Number(value.numerator))
     return factors[0] if len(factors) == 1 else Applied("mul", tuple(factors))
-
-
-def _sum(parts: Iterable[Polynomial]) -> Polynomial:
-    return _collect(term for part in parts for term in part.terms.items())
 
 
 def _collect(terms: Iterable[tuple[Monomial, Coefficient]]) -> Polynomial:
@@ -473,7 +466,11 @@ class Prover:
                 bounds.append(span.high if is_upper else span.low)
             bounds += self._of_operation(atom, is_upper=is_upper)
             bounds += self._from_facts(atom, is_upper=is_upper)
-            known = {b: None for b in bounds if b is not None and not _contains(b, atom)}
+            known = {
+                bound: None
+                for bound in bounds
+                if bound is not None and not any(atom in _parts(part) for part in bound.atoms)
+            }
             self._bounds[key] = sorted(known, key=lambda bound: len(bound.atoms))[:6]
         found = self._bounds[key]
         return [b for b in found if not any(gone & _parts(a) for a in b.atoms)] if gone else found
@@ -603,10 +600,6 @@ def _cases(choice: Applied) -> Iterator[tuple[Expression, list[Expression]]]:
     for value in choice.operands:
         others = [other for other in choice.operands if other is not value]
         yield value, [Applied(order, (value, other)) for other in others]
-
-
-def _contains(bound: Polynomial, atom: Atom) -> bool:
-    return any(atom in _parts(part) for part in bound.atoms)
 
 
 def _is_whole(found: Polynomial) -> bool:
