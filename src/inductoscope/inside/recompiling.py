@@ -76,13 +76,18 @@ def compile_graph(
 ) -> dict[str, Any]:
     """Compile it and return the outcome."""
     started = time.perf_counter()
+
+    def ended(outcome: str, reason: str) -> dict[str, Any]:
+        seconds = round(time.perf_counter() - started, 6)
+        end = CompileEnd(compile=order.compile, seconds=seconds, outcome=outcome, reason=reason)
+        SCOPE.emit(end)
+        return {"outcome": "left out" if outcome == "skipped" else outcome, "reason": reason}
+
+    _announce(order)
     try:
         mode, rebuilt = rebuild(order, devices)
     except Unbuildable as why:
-        _announce(order)
-        _end(order, outcome="skipped", reason=str(why), seconds=0.0)
-        return {"outcome": "left out", "reason": str(why)}
-    _announce(order)
+        return ended("skipped", str(why))
     _record_graph(order, devices)
     notes = [*rebuilt.notes, *_default_settings(order), *_own_operators(order, rebuilt)]
     if rebuilt.own_operators:
@@ -91,20 +96,16 @@ def compile_graph(
         with as_in_dynamo(order, mode, settings):
             _compile(rebuilt)
     except Exception as error:
-        seconds = time.perf_counter() - started
         asked = asked_in_vain(str(error))
         if asked:
             limit = f"torch asked for {asked}, which only a real GPU has: a limit of --target"
-            _end(order, outcome="skipped", reason=limit, seconds=seconds)
-            return {"outcome": "left out", "reason": limit}
+            return ended("skipped", limit)
         reason = f"{type(error).__name__}: {str(error).strip()}"[:500]
         record_error(error, order.compile, SCOPE.failure_of(error))
-        _end(order, outcome="raised", reason=reason, seconds=seconds)
-        return {"outcome": "raised", "reason": reason}
+        return ended("raised", reason)
     for text in notes:
         SCOPE.emit(TargetNoted(compile=order.compile, note=text))
-    _end(order, outcome="compiled", reason="", seconds=time.perf_counter() - started)
-    return {"outcome": "compiled", "reason": ""}
+    return ended("compiled", "")
 
 
 def _default_settings(order: GraphOrder) -> Iterator[str]:
@@ -187,17 +188,6 @@ def _announce(order: GraphOrder) -> None:
             resumed=order.resumed or "",
             file=order.file,
             line=order.line,
-        )
-    )
-
-
-def _end(order: GraphOrder, *, outcome: str, reason: str, seconds: float) -> None:
-    SCOPE.emit(
-        CompileEnd(
-            compile=order.compile,
-            seconds=round(seconds, 6),
-            outcome=outcome,
-            reason=reason,
         )
     )
 

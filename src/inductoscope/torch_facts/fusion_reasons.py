@@ -336,10 +336,6 @@ HORIZONTAL = "CppScheduling.can_fuse_horizontal"
 VERTICAL = "CppScheduling.can_fuse_vertical"
 
 _DEFAULT_LIMIT = 16
-_LOOPS = (
-    {"loop_ordering_after_fusion": True, "loop_index_inversion_in_fusion": True},
-    {"loop_reindexing_after_fusion": True},
-)
 
 
 @dataclass(frozen=True)
@@ -405,7 +401,7 @@ def _template(gate: str, first: bool) -> Explanation:
         )
     return Explanation(
         "A C++ template absorbs only what uses its result, not what comes before or beside it.",
-        "Nothing to change: no setting affects this.",
+        _PAIRWISE,
         label="C++ template",
     )
 
@@ -437,7 +433,7 @@ def _differing(gate: str, first: Loops, second: Loops, classes: tuple[str, ...])
         return Explanation(
             "One of them already has several loops inside one outer loop. The C++ backend adds "
             f"only what uses its result and shares that outer loop (here {first}; {second}).",
-            "Nothing to change: no setting affects this.",
+            _PAIRWISE,
             label="outer loop taken",
         )
     if first.reduced and not second.reduced and second.kept == first.kept + first.reduced:
@@ -451,14 +447,14 @@ def _differing(gate: str, first: Loops, second: Loops, classes: tuple[str, ...])
         return Explanation(
             f"Both reduce everything to one element (over {first}; over {second}): they have no "
             "outer loop to share.",
-            "Nothing to change: no setting affects this.",
+            _PAIRWISE,
             label="no outer loop",
         )
     return Explanation(
         f"Their loops differ. The first runs over {first}; the second over {second}.",
         "Give both the same shape. torch may have merged the first's dimensions into one loop; "
         "keep a dimension that the other needs separate (another layout, no reshape in between).",
-        _LOOPS,
+        _REORDER[:2],
         "different loops",
     )
 

@@ -55,13 +55,7 @@ class AdmittedSizes:
     @cached_property
     def _replacements(self) -> dict[str, Expression | None]:
         """Replacements of symbols by torch; None where one is not understood."""
-        found: dict[str, Expression | None] = {}
-        for name, text in self.memory.replaced.items():
-            try:
-                found[name] = read_expression(text)
-            except NotUnderstood:
-                found[name] = None
-        return found
+        return {name: _understood(text) for name, text in self.memory.replaced.items()}
 
     @cached_property
     def assumed(self) -> tuple[Expression, ...]:
@@ -165,6 +159,13 @@ class AdmittedSizes:
         return all(holds(guard, sizes) is True for guard in concerning)
 
 
+def _understood(text: str) -> Expression | None:
+    try:
+        return read_expression(text)
+    except NotUnderstood:
+        return None
+
+
 def _span(symbol: SizeSymbol) -> NameRange:
     low, high = _end(symbol.lower), _end(symbol.upper)
     return NameRange(None if low is None else number(low), None if high is None else number(high))
@@ -227,19 +228,18 @@ def _choices(
     if high is not None and high <= _LARGEST:
         found.setdefault(high, "the largest that is admitted")
     found.setdefault(lowest + 1, "one more than the smallest that is admitted")
-    for divisor in sorted({d for part in parts for d in _divisors(part, name)}):
-        whole = max(usual // divisor, 1) * divisor
-        text = f"a multiple of {divisor}, by which the code divides it"
-        found.setdefault(whole, text)
-        found.setdefault(whole + 1, f"one more than {text}")
-        found.setdefault(whole - 1, f"one less than {text}")
-    for width in _WIDTHS:
-        for value, how in (
-            (width + 1, "one more than "),
-            (width - 1, "one less than "),
-            (width, ""),
-        ):
-            found.setdefault(value, f"{how}{width}, where vectors and tiles end")
+    divisors = sorted({d for part in parts for d in _divisors(part, name)})
+    places = [
+        *(
+            (max(usual // d, 1) * d, f"a multiple of {d}, by which the code divides it")
+            for d in divisors
+        ),
+        *((width, f"{width}, where vectors and tiles end") for width in _WIDTHS),
+    ]
+    for value, why in places:
+        found.setdefault(value, why)
+        found.setdefault(value + 1, f"one more than {why}")
+        found.setdefault(value - 1, f"one less than {why}")
     if high is not None and high <= _LARGEST:
         found.setdefault(high - 1, "one less than the largest that is admitted")
     return {v: why for v, why in found.items() if lowest <= v <= (high or _LARGEST)}
