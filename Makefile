@@ -98,7 +98,7 @@ bench-slow: $(VENV)/.installed
 	$(BIN)/python -m bench.slow --json bench-results/slow.json
 
 web: $(VENV)/.installed
-	$(BIN)/python -m inductoscope.views.page.typescript
+	$(BIN)/python web/typescript.py
 	cd web && npm ci --no-audit --no-fund && npm run build
 
 endings: $(VENV)/.installed

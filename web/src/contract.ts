@@ -1,6 +1,6 @@
 /**
  * Everything that the page is given. Generated from src/inductoscope/views/page/contract.py by
- * `python -m inductoscope.views.page.typescript`: change it there.
+ * `python web/typescript.py`: change it there.
  */
 
 import { type Reader, byName, count, flag, flagUnlessFalse, lineNumbers, list, number, object, oneOf, orNull, real, sharedTable, table, text, texts, whole, wholes } from "./values";

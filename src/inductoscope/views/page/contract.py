@@ -1,6 +1,6 @@
 """The page's data: every key of its index and of its chunks, with its type.
 
-`python -m inductoscope.views.page.typescript` writes `web/src/contract.ts` from these classes: the
+`python web/typescript.py` writes `web/src/contract.ts` from these classes: the
 types that the page's code uses, and functions that read them even from a damaged page. A test
 fails if the two differ, or if nothing in `web/src` reads a key.
 """
@@ -765,12 +765,6 @@ class PageCosts:
     noise: str
 
 
-# --- The page's data: every key of its index and of its chunks, with its type ---------------------
-#
-# `python -m inductoscope.views.page.typescript` writes `web/src/contract.ts` from these classes:
-# the types that the page's code uses, and functions that read them even from a damaged page. A
-# test fails if the two differ, or if nothing in `web/src` reads a key.
-
 # The last one means unknown.
 Severity = Literal["error", "warning", "note"]
 
@@ -1041,14 +1035,4 @@ CHUNKS: dict[str, Any] = {
     "memory": PageMemory,
     "advice": PageAdvice,
     "costs": PageCosts,
-}
-
-# Keys that nothing on the page reads, and why they exist.
-UNREAD: dict[tuple[type, str], str] = {
-    (GraphBreak, "stack"): "the finding on the break has it",
-    (Recompile, "callers"): "the finding on recompiles has the stack",
-    (Index, "schema"): "the version of the format, for programs that read `report --json`",
-    (PageCompile, "stages"): "for programs that read `report --json`",
-    (PageGraph, "seconds"): "for programs that read `report --json`",
-    (PageGraph, "fusions"): "for programs that read `report --json`",
 }

@@ -1,4 +1,4 @@
-"""Writes the page's contract as TypeScript: `python -m inductoscope.views.page.typescript`.
+"""Writes the page's contract as TypeScript: `python web/typescript.py`.
 
 Each class becomes an interface and a function that reads it from any JSON: a key that is missing or
 has the wrong type becomes an empty value, never an exception.
@@ -24,10 +24,10 @@ from inductoscope.views.page.contract import (
     SharedTable,
 )
 
-_PLACE = Path(__file__).resolve().parents[4] / "web" / "src" / "contract.ts"
+_PLACE = Path(__file__).resolve().parent / "src" / "contract.ts"
 _HEAD = """/**
  * Everything that the page is given. Generated from src/inductoscope/views/page/contract.py by
- * `python -m inductoscope.views.page.typescript`: change it there.
+ * `python web/typescript.py`: change it there.
  */
 
 import { IMPORTS } from "./values";
