@@ -185,7 +185,7 @@ def test_of_a_package_whose_wrapper_is_lost_the_page_claims_nothing() -> None:
 
 def test_loop_bodies_say_whether_their_accesses_stay_inside() -> None:
     recording = load(stored("exported_package"))
-    facts = {each.title: each.facts for each in loop_body(recording, recording.compiles)}
+    facts = {each.title: each.facts for each in loop_body(recording)}
     relu = facts["aoti/0 inference op2"]
     assert relu == {"bounds": "2 proven", "broken": []}
 

@@ -25,13 +25,7 @@ from mcp.shared.exceptions import MCPError
 
 from inductoscope.agents.calling import CallEnd, Say, run_command
 from inductoscope.agents.command_tools import FOLDER, CommandTool
-from inductoscope.agents.results import (
-    MORE,
-    MORE_DESCRIPTION,
-    MORE_SCHEMA,
-    KeptResults,
-    as_text,
-)
+from inductoscope.agents.results import MORE, MORE_DESCRIPTION, MORE_SCHEMA, KeptResults, as_text
 from inductoscope.agents.skill import INSTRUCTIONS
 from inductoscope.errors import InductoscopeError, ToolFailure, UsageError
 from inductoscope.torch_facts.messages import last_lines

@@ -14,12 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from inductoscope.cli.commands.doctor import command as doctor
-from inductoscope.cli.parameters import (
-    json_option,
-    long_output,
-    pager_option,
-    quiet_option,
-)
+from inductoscope.cli.parameters import json_option, long_output, pager_option, quiet_option
 from inductoscope.errors import ToolFailure, UsageError
 
 if TYPE_CHECKING:

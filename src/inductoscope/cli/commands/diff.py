@@ -7,12 +7,7 @@ from pathlib import Path
 
 import click
 
-from inductoscope.cli.parameters import (
-    json_option,
-    long_output,
-    pager_option,
-    recording_argument,
-)
+from inductoscope.cli.parameters import json_option, long_output, pager_option, recording_argument
 from inductoscope.errors import UsageError
 from inductoscope.wording import count_of
 

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import click
 
-from inductoscope.cli.parameters import (
-    complete_from,
-    json_option,
-    long_output,
-    pager_option,
-)
+from inductoscope.cli.parameters import complete_from, json_option, long_output, pager_option
 
 
 def _names() -> list[str]:

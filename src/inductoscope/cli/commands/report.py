@@ -7,12 +7,7 @@ from pathlib import Path
 
 import click
 
-from inductoscope.cli.parameters import (
-    in_a_folder,
-    json_option,
-    recording_argument,
-    target_option,
-)
+from inductoscope.cli.parameters import in_a_folder, json_option, recording_argument, target_option
 
 
 @click.command("report")

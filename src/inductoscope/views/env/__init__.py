@@ -13,12 +13,7 @@ from inductoscope.views.env.collection import (
     Torch,
     collect_environment,
 )
-from inductoscope.views.env.flags import (
-    FLAGS,
-    Flag,
-    FlagKind,
-    FlagPhase,
-)
+from inductoscope.views.env.flags import FLAGS, Flag, FlagKind, FlagPhase
 
 __all__ = [
     "FLAGS",

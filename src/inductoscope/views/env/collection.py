@@ -20,12 +20,7 @@ from inductoscope.inside.hooks import HOOKS
 from inductoscope.processes.children import NO_LIMIT, ChildCall, ChildLimits, run_child
 from inductoscope.processes.status import own_cores
 from inductoscope.torch_facts import stages
-from inductoscope.torch_facts.log_lines import (
-    PATTERNS,
-    PatternCheck,
-    check_pattern,
-    release,
-)
+from inductoscope.torch_facts.log_lines import PATTERNS, PatternCheck, check_pattern, release
 from inductoscope.torch_facts.messages import last_lines
 from inductoscope.torch_facts.private_names import declared_names
 from inductoscope.torch_facts.stage_lookup import stage_of_module

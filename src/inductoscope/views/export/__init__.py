@@ -11,12 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from inductoscope.model.entities import Recording
-from inductoscope.views.export.folder import (
-    LARGEST,
-    Item,
-    Written,
-    write_all,
-)
+from inductoscope.views.export.folder import LARGEST, Item, Written, write_all
 from inductoscope.views.export.graphviz import graphviz
 from inductoscope.views.export.perfetto import perfetto
 from inductoscope.views.export.raw import everything, raw

@@ -7,12 +7,7 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 
 from inductoscope.model.entities import Compile, InductorGraph, Recording
-from inductoscope.model.fx import (
-    FxGraph,
-    FxNode,
-    describe_value,
-    read_graph,
-)
+from inductoscope.model.fx import FxGraph, FxNode, describe_value, read_graph
 from inductoscope.model.schedule import ScheduledNode, read_schedule
 from inductoscope.torch_facts import stages
 from inductoscope.views.export.folder import Item, safe_name

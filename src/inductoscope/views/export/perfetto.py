@@ -9,12 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from inductoscope.model.entities import Recording
-from inductoscope.model.timeline import (
-    Lane,
-    Span,
-    Timeline,
-    timeline,
-)
+from inductoscope.model.timeline import Lane, Span, Timeline, timeline
 from inductoscope.recording.profile_file import (
     KERNELS,
     MEMORY,
@@ -22,13 +17,7 @@ from inductoscope.recording.profile_file import (
     stored_profile,
     totals_over_time,
 )
-from inductoscope.recording.values import (
-    members,
-    objects,
-    real,
-    text,
-    whole,
-)
+from inductoscope.recording.values import members, objects, real, text, whole
 from inductoscope.views.export.folder import Item
 from inductoscope.wording import bytes_text
 

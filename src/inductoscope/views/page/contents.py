@@ -9,24 +9,13 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from inductoscope.analysis.fusion.ledger import (
-    FUSED,
-    NEVER,
-    REFUSED,
-    LedgerRow,
-    Outcome,
-)
+from inductoscope.analysis.fusion.ledger import FUSED, NEVER, REFUSED, LedgerRow, Outcome
 from inductoscope.analysis.rules import diagnose
 from inductoscope.analysis.rules.finding import Finding
 from inductoscope.model.entities import Compile, CompileError, InductorGraph, Recording, TimedChoice
 from inductoscope.model.join import GraphJoin
 from inductoscope.model.kernels import NativeIndex, generated
-from inductoscope.model.target import (
-    left_out,
-    recording_target,
-    target_note,
-    target_notes,
-)
+from inductoscope.model.target import left_out, recording_target, target_note, target_notes
 from inductoscope.model.timeline import Timeline, timeline
 from inductoscope.packages.package import count_guards, recorded_package
 from inductoscope.recording.events import Kernel
@@ -68,12 +57,7 @@ from inductoscope.views.page.contract import (
     StageTime,
     TimelineHead,
 )
-from inductoscope.views.page.graph_chunks import (
-    buffer_rows,
-    chunk_of,
-    graph_digests,
-    recorded,
-)
+from inductoscope.views.page.graph_chunks import buffer_rows, chunk_of, graph_digests, recorded
 from inductoscope.views.page.graph_tables import (
     GraphSummary,
     costliest,

@@ -15,13 +15,7 @@ from inductoscope.model.join import (
     numbers_by_step,
     why_codeless,
 )
-from inductoscope.model.kernels import (
-    LIBRARY,
-    NativeIndex,
-    calls_by_name,
-    generated,
-    library_calls,
-)
+from inductoscope.model.kernels import LIBRARY, NativeIndex, calls_by_name, generated, library_calls
 from inductoscope.model.memory import Room, read_memory
 from inductoscope.model.schedule import Buffer, ScheduledNode
 from inductoscope.model.wrapper_lines import wrapper_lines

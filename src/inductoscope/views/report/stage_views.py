@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import difflib
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import wraps
+from itertools import chain
 from typing import Any
 
 from inductoscope.analysis.bounds.kernels import judge_graph
@@ -12,20 +14,10 @@ from inductoscope.analysis.fusion.decisions import Consideration, decisions_of
 from inductoscope.errors import UsageError
 from inductoscope.kernels.assembly import kernel_assembly
 from inductoscope.model.entities import Compile, InductorGraph, NativeCompile, Recording
-from inductoscope.model.fx import (
-    FxGraph,
-    FxNode,
-    describe_value,
-    read_graph,
-)
+from inductoscope.model.fx import FxGraph, FxNode, describe_value, read_graph
 from inductoscope.model.join import captured_graph
 from inductoscope.model.kernels import compile_of_kernel
-from inductoscope.model.operation_trace import (
-    Selector,
-    by_operation,
-    by_source,
-    trace,
-)
+from inductoscope.model.operation_trace import Selector, by_operation, by_source, trace
 from inductoscope.model.schedule import ScheduledNode, read_schedule
 from inductoscope.packages.package import package_of_wrapper, recorded_package
 from inductoscope.recording.events import Kernel, PassChange
@@ -48,54 +40,51 @@ from inductoscope.views.report.terminal import Printer
 from inductoscope.wording import count_of
 
 
-def dynamo(recording: Recording, compiles: Iterable[Compile]) -> Iterator[Section]:
+def dynamo(recording: Recording, compile_: Compile) -> Iterator[Section]:
     """Graphs that Dynamo took from the user's frames, with the lines that they came from."""
-    for compile_ in compiles:
-        graphs = [graph for graph in compile_.graphs if graph.stage == stages.DYNAMO]
-        for graph in graphs:
-            yield Section(
-                f"{compile_.id} dynamo: {compile_.function}",
-                {"source": compile_.place, "guards": compile_.guard_count},
-                graph_text(read_graph(recording, graph.payload)),
-            )
-        if not graphs:
-            yield Section(
-                f"{compile_.id}: {compile_.function}",
-                {"source": compile_.place, "outcome": compile_.outcome, "reason": compile_.reason},
-                "Dynamo captured no graph from this frame",
-            )
+    graphs = [graph for graph in compile_.graphs if graph.stage == stages.DYNAMO]
+    for graph in graphs:
+        yield Section(
+            f"{compile_.id} dynamo: {compile_.function}",
+            {"source": compile_.place, "guards": compile_.guard_count},
+            graph_text(read_graph(recording, graph.payload)),
+        )
+    if not graphs:
+        yield Section(
+            f"{compile_.id}: {compile_.function}",
+            {"source": compile_.place, "outcome": compile_.outcome, "reason": compile_.reason},
+            "Dynamo captured no graph from this frame",
+        )
 
 
-def aot(recording: Recording, compiles: Iterable[Compile]) -> Iterator[Section]:
+def aot(recording: Recording, compile_: Compile) -> Iterator[Section]:
     """Joint, forward, backward and inference graphs, and the decompositions applied."""
-    for compile_ in compiles:
-        if compile_.decompositions:
+    if compile_.decompositions:
+        yield Section(
+            f"{compile_.id} decompositions", {"times_applied": dict(compile_.decompositions)}
+        )
+    for graph in compile_.graphs:
+        if graph.stage.startswith("aot-"):
             yield Section(
-                f"{compile_.id} decompositions", {"times_applied": dict(compile_.decompositions)}
+                f"{compile_.id} {graph.stage}",
+                text=graph_text(read_graph(recording, graph.payload)),
             )
-        for graph in compile_.graphs:
-            if graph.stage.startswith("aot-"):
-                yield Section(
-                    f"{compile_.id} {graph.stage}",
-                    text=graph_text(read_graph(recording, graph.payload)),
-                )
 
 
-def passes(recording: Recording, compiles: Iterable[Compile]) -> Iterator[Section]:
+def passes(recording: Recording, compile_: Compile) -> Iterator[Section]:
     """Passes that changed a graph, each with the difference that it made."""
-    for compile_ in compiles:
-        for change in compile_.passes:
+    for change in compile_.passes:
+        yield Section(
+            f"{change.graph or compile_.id} {change.stage}: {change.name}",
+            {"seconds": change.seconds, "inside": list(change.inside)},
+            _difference(recording, change),
+        )
+    for graph in compile_.graphs:
+        if graph.stage == "post-grad":
             yield Section(
-                f"{change.graph or compile_.id} {change.stage}: {change.name}",
-                {"seconds": change.seconds, "inside": list(change.inside)},
-                _difference(recording, change),
+                f"{graph.graph} after the post-grad passes",
+                text=graph_text(read_graph(recording, graph.payload)),
             )
-        for graph in compile_.graphs:
-            if graph.stage == "post-grad":
-                yield Section(
-                    f"{graph.graph} after the post-grad passes",
-                    text=graph_text(read_graph(recording, graph.payload)),
-                )
 
 
 def graph_text(graph: FxGraph | None) -> str:
@@ -140,49 +129,45 @@ def _difference(recording: Recording, change: PassChange) -> str:
 # --- Views of what Dynamo decided about frames: breaks, guards, recompiles, caches, errors --------
 
 
-def breaks(recording: Recording, compiles: Iterable[Compile]) -> Iterator[Section]:
+def breaks(recording: Recording, compile_: Compile) -> Iterator[Section]:
     """Graph breaks, with torch's own explanation."""
-    for compile_ in compiles:
-        for item in compile_.breaks:
+    for item in compile_.breaks:
+        yield Section(
+            f"{compile_.id} graph break in {compile_.function}",
+            {"source": item.source, "code": item.code, "stack": arrows(item.stack)},
+            item.reason,
+        )
+    for error in compile_.errors:
+        if error.swallowed:
             yield Section(
-                f"{compile_.id} graph break in {compile_.function}",
-                {"source": item.source, "code": item.code, "stack": arrows(item.stack)},
-                item.reason,
+                f"{compile_.id} {compile_.function} runs in eager",
+                {"source": error.source or compile_.place, "exception": error.type},
+                error.message,
             )
-        for error in compile_.errors:
-            if error.swallowed:
-                yield Section(
-                    f"{compile_.id} {compile_.function} runs in eager",
-                    {"source": error.source or compile_.place, "exception": error.type},
-                    error.message,
-                )
 
 
-def guards(recording: Recording, compiles: Iterable[Compile]) -> Iterator[Section]:
+def guards(recording: Recording, compile_: Compile) -> Iterator[Section]:
     """Guards of compiled frames, and the demands of packages on their inputs."""
-    for compile_ in compiles:
-        found = recording.data(compile_.guards)
-        if isinstance(found, list):
-            yield Section(
-                f"{compile_.id} {compile_.function}: {count_of(compile_.guard_count, 'guard')}",
-                {"source": compile_.place},
-                "\n".join(_guard_lines(found)),
-            )
-        package = recorded_package(recording, compile_)
-        if package is not None:
-            count = count_of(package.guards.count, "demand")
-            inputs = count_of(len(package.guards.inputs), "input")
-            yield Section(
-                f"{compile_.id} {compile_.function}: {count} on {inputs}",
-                {
-                    "source": compile_.place,
-                    **facts_of_inputs(package),
-                    "sizes": [
-                        f"{each.name} = {each.expression}" for each in package.guards.symbols
-                    ],
-                    "checked": "only with AOTI_RUNTIME_CHECK_INPUTS=1",
-                },
-            )
+    found = recording.data(compile_.guards)
+    if isinstance(found, list):
+        yield Section(
+            f"{compile_.id} {compile_.function}: {count_of(compile_.guard_count, 'guard')}",
+            {"source": compile_.place},
+            "\n".join(_guard_lines(found)),
+        )
+    package = recorded_package(recording, compile_)
+    if package is not None:
+        count = count_of(package.guards.count, "demand")
+        inputs = count_of(len(package.guards.inputs), "input")
+        yield Section(
+            f"{compile_.id} {compile_.function}: {count} on {inputs}",
+            {
+                "source": compile_.place,
+                **facts_of_inputs(package),
+                "sizes": [f"{each.name} = {each.expression}" for each in package.guards.symbols],
+                "checked": "only with AOTI_RUNTIME_CHECK_INPUTS=1",
+            },
+        )
 
 
 def _guard_lines(items: list[object]) -> Iterator[str]:
@@ -196,84 +181,74 @@ def _guard_lines(items: list[object]) -> Iterator[str]:
             yield from (f"    {line}" for line in code)
 
 
-def recompiles(recording: Recording, compiles: Iterable[Compile]) -> Iterator[Section]:
+def recompiles(recording: Recording, compile_: Compile) -> Iterator[Section]:
     """Frames that were compiled again, with the guard that failed."""
-    for compile_ in compiles:
-        if compile_.recompile is not None:
-            yield Section(
-                f"{compile_.id} {compile_.function} was recompiled",
-                {"source": compile_.place, "limit_reached": compile_.recompile.limit},
-                "\n".join(compile_.recompile.reasons),
-            )
+    if compile_.recompile is not None:
+        yield Section(
+            f"{compile_.id} {compile_.function} was recompiled",
+            {"source": compile_.place, "limit_reached": compile_.recompile.limit},
+            "\n".join(compile_.recompile.reasons),
+        )
 
 
-def cache(recording: Recording, compiles: Iterable[Compile]) -> Iterator[Section]:
+def cache(recording: Recording, compile_: Compile) -> Iterator[Section]:
     """Look-ups in torch's caches."""
-    for compile_ in compiles:
-        for lookup in compile_.caches:
-            facts = {"key": lookup.key, "reason": lookup.reason}
-            if lookup.outcome == "hit":
-                facts["next"] = "inductoscope run --fresh recompiles everything, in a private cache"
-            yield Section(f"{compile_.id} {lookup.cache} cache: {lookup.outcome}", facts)
+    for lookup in compile_.caches:
+        facts = {"key": lookup.key, "reason": lookup.reason}
+        if lookup.outcome == "hit":
+            facts["next"] = "inductoscope run --fresh recompiles everything, in a private cache"
+        yield Section(f"{compile_.id} {lookup.cache} cache: {lookup.outcome}", facts)
 
 
-def errors(recording: Recording, compiles: Iterable[Compile]) -> Iterator[Section]:
+def errors(recording: Recording, compile_: Compile) -> Iterator[Section]:
     """Exceptions that left the compiler, with the stage that raised them."""
-    for compile_ in compiles:
-        for error in compile_.errors:
-            outcome = "swallowed, the frame runs in eager" if error.swallowed else "raised"
-            yield Section(
-                f"{compile_.id} {error.type} in stage {error.stage}: {outcome}",
-                {
-                    "at": error.detail,
-                    "graph": error.graph,
-                    "source": error.source,
-                    "causes": list(error.cause),
-                    "raised_in": list(error.raised_in),
-                },
-                recording.payload(error.traceback) or error.message,
-            )
+    for error in compile_.errors:
+        outcome = "swallowed, the frame runs in eager" if error.swallowed else "raised"
+        yield Section(
+            f"{compile_.id} {error.type} in stage {error.stage}: {outcome}",
+            {
+                "at": error.detail,
+                "graph": error.graph,
+                "source": error.source,
+                "causes": list(error.cause),
+                "raised_in": list(error.raised_in),
+            },
+            recording.payload(error.traceback) or error.message,
+        )
 
 
 # --------------------------------------------------------------------------------------------------
 # Views of Inductor's own stages: IR, scheduler, fusion, loop bodies, kernels, native compile.
 
 
-def _graphs(compiles: Iterable[Compile]) -> Iterator[InductorGraph]:
-    for compile_ in compiles:
-        yield from compile_.inductor
-
-
-def ir(recording: Recording, compiles: Iterable[Compile]) -> Iterator[Section]:
+def ir(recording: Recording, graph: InductorGraph) -> Iterator[Section]:
     """The IR that each FX node was lowered to."""
-    for graph in _graphs(compiles):
-        for item in graph.lowered:
-            nodes = item.ir if isinstance(item.ir, list) else [item.ir]
-            yield Section(
-                f"{graph.key} {item.node} = {item.target}",
-                {
-                    "milliseconds": round(item.seconds * 1000, 2),
-                    "fell_back_to_eager": "yes" if item.fallback else "",
-                    "made": [f"{made.get('name')} ({made.get('class')})" for made in item.made],
-                },
-                "\n".join(ir_text(node) for node in nodes if isinstance(node, dict)),
-            )
+    for item in graph.lowered:
+        nodes = item.ir if isinstance(item.ir, list) else [item.ir]
+        yield Section(
+            f"{graph.key} {item.node} = {item.target}",
+            {
+                "milliseconds": round(item.seconds * 1000, 2),
+                "fell_back_to_eager": "yes" if item.fallback else "",
+                "made": [f"{made.get('name')} ({made.get('class')})" for made in item.made],
+            },
+            "\n".join(ir_text(node) for node in nodes if isinstance(node, dict)),
+        )
 
 
-def scheduler(recording: Recording, compiles: Iterable[Compile]) -> Iterator[Section]:
+def scheduler(recording: Recording, graph: InductorGraph) -> Iterator[Section]:
     """Nodes and buffers before fusion, then the final order."""
-    for graph in _graphs(compiles):
-        for node in read_schedule(recording, graph.scheduled_before):
-            yield _scheduled(graph, node)
-        after = read_schedule(recording, graph.scheduled_after)
-        if after:
-            yield Section(
-                f"{graph.key} order after fusion",
-                text="\n".join(
-                    f"{number}. {node.kind} {' + '.join(leaf.name for leaf in node.leaves)}"
-                    for number, node in enumerate(after, start=1)
-                ),
-            )
+    for node in read_schedule(recording, graph.scheduled_before):
+        yield _scheduled(graph, node)
+    after = read_schedule(recording, graph.scheduled_after)
+    if after:
+        yield Section(
+            f"{graph.key} order after fusion",
+            text="\n".join(
+                f"{number}. {node.kind} {' + '.join(leaf.name for leaf in node.leaves)}"
+                for number, node in enumerate(after, start=1)
+            ),
+        )
 
 
 def _scheduled(graph: InductorGraph, node: ScheduledNode) -> Section:
@@ -299,21 +274,20 @@ def _scheduled(graph: InductorGraph, node: ScheduledNode) -> Section:
     )
 
 
-def fusion(recording: Recording, compiles: Iterable[Compile]) -> Iterator[Section]:
+def fusion(recording: Recording, graph: InductorGraph) -> Iterator[Section]:
     """Rounds, fusions, and pairs that were refused, with the reason."""
-    for graph in _graphs(compiles):
-        before = read_schedule(recording, graph.scheduled_before)
-        nodes = {leaf.name: leaf for node in before for leaf in node.leaves}
-        decisions = decisions_of(graph, nodes)
-        for round_ in graph.rounds:
-            found = [item for item in decisions if item.round == round_.round]
-            fused = [_decision_line(item) for item in found if item.outcome == "fused"]
-            others = [_decision_line(item) for item in found if item.outcome != "fused"]
-            yield Section(
-                f"{graph.key} round {round_.round}: {round_.before} nodes became {round_.after}",
-                {"milliseconds": round(round_.seconds * 1000, 2), "pairs_considered": len(others)},
-                "\n".join([*fused, *others]).strip(),
-            )
+    before = read_schedule(recording, graph.scheduled_before)
+    nodes = {leaf.name: leaf for node in before for leaf in node.leaves}
+    decisions = decisions_of(graph, nodes)
+    for round_ in graph.rounds:
+        found = [item for item in decisions if item.round == round_.round]
+        fused = [_decision_line(item) for item in found if item.outcome == "fused"]
+        others = [_decision_line(item) for item in found if item.outcome != "fused"]
+        yield Section(
+            f"{graph.key} round {round_.round}: {round_.before} nodes became {round_.after}",
+            {"milliseconds": round(round_.seconds * 1000, 2), "pairs_considered": len(others)},
+            "\n".join([*fused, *others]).strip(),
+        )
 
 
 def _decision_line(item: Consideration) -> str:
@@ -331,10 +305,10 @@ def _decision_line(item: Consideration) -> str:
 _BOUNDS_SECONDS, _BOUNDS_POINTS = 10.0, 200_000
 
 
-def loop_body(recording: Recording, compiles: Iterable[Compile]) -> Iterator[Section]:
+def loop_body(recording: Recording) -> Iterator[Section]:
     """Loop bodies, before fusion and, where fusion changed them, after."""
     until = time.monotonic() + _BOUNDS_SECONDS
-    for compile_ in compiles:
+    for compile_ in recording.compiles:
         for graph in compile_.inductor:
             judged = judge_graph(recording, compile_, graph, points=_BOUNDS_POINTS, until=until)
             yield from _loop_bodies(recording, graph, facts_of_nodes(judged))
@@ -364,11 +338,10 @@ def _bodies(recording: Recording, digest: str) -> dict[str, str]:
     return {leaf.name: leaf.body for node in nodes for leaf in node.leaves if leaf.body}
 
 
-def kernel(recording: Recording, compiles: Iterable[Compile]) -> Iterator[Section]:
+def kernel(recording: Recording, graph: InductorGraph) -> Iterator[Section]:
     """Generated kernels and calls of libraries, with what is inside them."""
-    for graph in _graphs(compiles):
-        for item in graph.kernels:
-            yield kernel_section(recording, graph, item)
+    for item in graph.kernels:
+        yield kernel_section(recording, graph, item)
 
 
 def kernel_section(recording: Recording, graph: InductorGraph, item: Kernel) -> Section:
@@ -423,31 +396,29 @@ def _duration(item: NativeCompile) -> str:
     return "not finished" if item.seconds is None else f"{item.seconds:.2f} s"
 
 
-def memory(recording: Recording, compiles: Iterable[Compile]) -> Iterator[Section]:
+def memory(recording: Recording, graph: InductorGraph) -> Iterator[Section]:
     """Which node each buffer came from, and which buffers take over the memory of others."""
-    for graph in _graphs(compiles):
-        buffers = recording.data(graph.buffers)
-        lines = [
-            f"{name}: {entry.get('origin') or ' + '.join(texts(entry.get('origins'))) or '?'}"
-            for name, entry in (buffers.items() if isinstance(buffers, dict) else ())
-            if isinstance(entry, dict)
-        ]
-        lines += [f"{reuse.new} takes over {reuse.old} ({reuse.how})" for reuse in graph.reuses]
-        if lines:
-            yield Section(f"{graph.key} buffers", text="\n".join(lines))
+    buffers = recording.data(graph.buffers)
+    lines = [
+        f"{name}: {entry.get('origin') or ' + '.join(texts(entry.get('origins'))) or '?'}"
+        for name, entry in (buffers.items() if isinstance(buffers, dict) else ())
+        if isinstance(entry, dict)
+    ]
+    lines += [f"{reuse.new} takes over {reuse.old} ({reuse.how})" for reuse in graph.reuses]
+    if lines:
+        yield Section(f"{graph.key} buffers", text="\n".join(lines))
 
 
-def wrapper(recording: Recording, compiles: Iterable[Compile]) -> Iterator[Section]:
+def wrapper(recording: Recording, graph: InductorGraph) -> Iterator[Section]:
     """The generated program that calls the kernels."""
-    for graph in _graphs(compiles):
-        if graph.wrapper:
-            origin = "from the cache" if graph.cached else graph.wrapper_path
-            text = recording.payload(graph.wrapper)
-            facts = facts_of_package(package_of_wrapper(text))
-            yield Section(f"{graph.key} wrapper", {"file": origin, **facts}, text)
+    if graph.wrapper:
+        origin = "from the cache" if graph.cached else graph.wrapper_path
+        text = recording.payload(graph.wrapper)
+        facts = facts_of_package(package_of_wrapper(text))
+        yield Section(f"{graph.key} wrapper", {"file": origin, **facts}, text)
 
 
-def native(recording: Recording, compiles: Iterable[Compile]) -> Iterator[Section]:
+def native(recording: Recording) -> Iterator[Section]:
     """Every run of g++ and of Triton: command, seconds, exit code, messages."""
     for item in recording.natives:
         facts = {**native_view(item), "passes": dict(item.passes)}
@@ -459,49 +430,67 @@ def native(recording: Recording, compiles: Iterable[Compile]) -> Iterator[Sectio
         )
 
 
-def autotune(recording: Recording, compiles: Iterable[Compile]) -> Iterator[Section]:
+def autotune(recording: Recording, graph: InductorGraph) -> Iterator[Section]:
     """Choices of an operation's implementation, their times and the winner."""
-    for graph in _graphs(compiles):
-        for search in graph.autotunes:
-            lines = []
-            for choice in search.choices:
-                mark = "*" if choice.name == search.winner else " "
-                lines.append(
-                    f"{mark} {choice.state:16} {choice.name} {choice.description}".rstrip()
-                )
-                if choice.error:
-                    lines.append(f"    {choice.error.splitlines()[0]}")
-            choices = count_of(len(search.choices), "choice")
-            yield Section(
-                f"{graph.key} autotune {search.operation}: {choices}",
-                {"winner": search.winner},
-                "\n".join(lines),
-            )
+    for search in graph.autotunes:
+        lines = []
+        for choice in search.choices:
+            mark = "*" if choice.name == search.winner else " "
+            lines.append(f"{mark} {choice.state:16} {choice.name} {choice.description}".rstrip())
+            if choice.error:
+                lines.append(f"    {choice.error.splitlines()[0]}")
+        choices = count_of(len(search.choices), "choice")
+        yield Section(
+            f"{graph.key} autotune {search.operation}: {choices}",
+            {"winner": search.winner},
+            "\n".join(lines),
+        )
 
 
 # --- What was selected of a recording: a stage, a kernel, an operation or a source line -----------
 
 View = dict[str, Any]
-Build = Callable[[Recording, Iterable[Compile]], Iterator[Section]]
+Build = Callable[[Recording], Iterator[Section]]
+
+
+def _of_compiles(build: Callable[[Recording, Compile], Iterator[Section]]) -> Build:
+    """The sections of all compiles."""
+
+    @wraps(build)
+    def view(recording: Recording) -> Iterator[Section]:
+        return chain.from_iterable(build(recording, one) for one in recording.compiles)
+
+    return view
+
+
+def _of_graphs(build: Callable[[Recording, InductorGraph], Iterator[Section]]) -> Build:
+    """The sections of all graphs that Inductor compiled."""
+
+    @wraps(build)
+    def view(recording: Recording) -> Iterator[Section]:
+        return chain.from_iterable(build(recording, one) for one in recording.graphs)
+
+    return view
+
 
 STAGE_VIEWS: dict[str, Build] = {
-    stages.DYNAMO: dynamo,
-    "breaks": breaks,
-    "guards": guards,
-    "recompiles": recompiles,
-    stages.AOT: aot,
-    "passes": passes,
-    "ir": ir,
-    stages.SCHEDULER: scheduler,
-    "fusion": fusion,
+    stages.DYNAMO: _of_compiles(dynamo),
+    "breaks": _of_compiles(breaks),
+    "guards": _of_compiles(guards),
+    "recompiles": _of_compiles(recompiles),
+    stages.AOT: _of_compiles(aot),
+    "passes": _of_compiles(passes),
+    "ir": _of_graphs(ir),
+    stages.SCHEDULER: _of_graphs(scheduler),
+    "fusion": _of_graphs(fusion),
     stages.LOOP_BODY: loop_body,
-    "kernel": kernel,
-    "memory": memory,
-    stages.WRAPPER: wrapper,
+    "kernel": _of_graphs(kernel),
+    "memory": _of_graphs(memory),
+    stages.WRAPPER: _of_graphs(wrapper),
     "native": native,
-    stages.AUTOTUNE: autotune,
-    "cache": cache,
-    "errors": errors,
+    stages.AUTOTUNE: _of_graphs(autotune),
+    "cache": _of_compiles(cache),
+    "errors": _of_compiles(errors),
 }
 assert tuple(STAGE_VIEWS) == SHOWN
 
@@ -511,7 +500,7 @@ assert tuple(STAGE_VIEWS) == SHOWN
 
 def stage_view(recording: Recording, stage: str) -> View:
     """One stage in full."""
-    sections = list(STAGE_VIEWS[stage](recording, recording.compiles))
+    sections = list(STAGE_VIEWS[stage](recording))
     return {
         "explanation": one_line(stage),
         **sections_view(stage, sections, empty=_why_empty(recording, stage)),
@@ -545,12 +534,9 @@ def kernel_view(recording: Recording, name: str, form: str) -> View:
     if not found:
         known = ", ".join(dict.fromkeys(kernel.name for _, kernel in every))
         raise UsageError(f"There is no kernel {name}. There are: {known or 'none'}.")
-    if not form:
-        sections = [kernel_section(recording, *pair) for pair in found]
-        return sections_view("kernel", sections, empty="")
-    if form == "asm":
-        sections = [assembly_section(recording, *pair) for pair in found]
-        return sections_view("kernel", sections, empty="")
+    if form in ("", "asm"):
+        build = assembly_section if form else kernel_section
+        return sections_view("kernel", [build(recording, *pair) for pair in found], empty="")
     sections = [
         section for pair in found for section in kernel_form_sections(recording, *pair, form)
     ]

@@ -12,12 +12,7 @@ from inductoscope.analysis.ranks.recorded import ranks_of
 from inductoscope.analysis.rules import ENDINGS, UNCOMPILED
 from inductoscope.analysis.rules.finding import Finding
 from inductoscope.model.entities import Compile, Recording
-from inductoscope.model.kernels import (
-    calls_by_name,
-    count_kernels,
-    generated,
-    libraries_from_cache,
-)
+from inductoscope.model.kernels import calls_by_name, count_kernels, generated, libraries_from_cache
 from inductoscope.model.target import recording_target
 from inductoscope.packages.package import count_guards
 from inductoscope.recording.events import Settings
