@@ -16,9 +16,11 @@ from inductoscope.torch_facts.gpu_targets import ARCHITECTURES
 from inductoscope.wording import did_you_mean
 
 if TYPE_CHECKING:
+    from inductoscope.model.entities import Recording
     from inductoscope.views.report.terminal import Printer
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
+_View = dict[str, Any]
 _Path = TypeVar("_Path", str, Path, None)
 
 GPUS = ", ".join(ARCHITECTURES)
@@ -188,10 +190,39 @@ pager_option = click.option(
 
 
 def long_output() -> AbstractContextManager[Printer]:
-    """Where a command prints what may be longer than the screen."""
+    """Where a command prints long output: in a pager, if it has the option against it."""
     from inductoscope.views.report.terminal import paged
 
-    return paged(wanted=not click.get_current_context().meta.get(_NO_PAGER, False))
+    return paged(wanted=not click.get_current_context().meta.get(_NO_PAGER, True))
+
+
+def print_view(
+    view: _View, json_path: str | None, render: Callable[[Printer, _View], None]
+) -> None:
+    """Write the JSON where it is wanted, and print the text unless standard output has the JSON."""
+    from inductoscope.views.report.terminal import write_json
+
+    if json_path:
+        write_json(view, json_path)
+    if json_path != "-":
+        with long_output() as printer:
+            render(printer, view)
+
+
+def read_recording(path: Path | None, target: str | None = None) -> Recording:
+    """The recording that is asked for, else the last one; or what it compiles to for a GPU."""
+    from inductoscope.model.fold import load
+    from inductoscope.recording.location import last_recording
+
+    path = path or last_recording()
+    if target is None:
+        return load(path)
+    from inductoscope.targets.recompile import recording_for_target
+    from inductoscope.torch_facts.gpu_targets import read_target
+    from inductoscope.views.report.progress import ProgressLine
+
+    with ProgressLine(quiet=False) as progress:
+        return load(recording_for_target(path, read_target(target), say=progress.say))
 
 
 quiet_option = click.option("--quiet", is_flag=True, help="Show no progress.")

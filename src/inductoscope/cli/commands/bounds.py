@@ -10,9 +10,10 @@ import click
 
 from inductoscope.cli.parameters import (
     json_option,
-    long_output,
     pager_option,
+    print_view,
     quiet_option,
+    read_recording,
     recording_argument,
 )
 
@@ -71,22 +72,15 @@ def command(
     Exit code: 0 nothing is broken, 1 an access, an index or a run is, 2 unreadable input.
     """
     from inductoscope.analysis.bounds.kernels import judge_recording
-    from inductoscope.model.fold import load
-    from inductoscope.recording.location import last_recording
     from inductoscope.views.report.bounds import bounds_view, is_broken, print_bounds
-    from inductoscope.views.report.terminal import write_json
 
-    loaded = load(recording or last_recording())
+    loaded = read_recording(recording)
     judged = list(judge_recording(loaded))
     view = bounds_view(loaded, judged)
     if trying or edges:
         wanted = (trying, edges)
         view["trials"] = _trials(loaded, judged, wanted, timeout=timeout, quiet=quiet)
-    if json_path:
-        write_json(view, json_path)
-    if json_path != "-":
-        with long_output() as printer:
-            print_bounds(printer, view)
+    print_view(view, json_path, print_bounds)
     sys.exit(1 if is_broken(view) or any(t["fails"] for t in view["trials"]) else 0)
 
 

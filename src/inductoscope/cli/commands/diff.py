@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from inductoscope.cli.parameters import json_option, long_output, pager_option, recording_argument
+from inductoscope.cli.parameters import json_option, pager_option, print_view, recording_argument
 from inductoscope.errors import UsageError
 from inductoscope.wording import count_of
 
@@ -47,7 +47,6 @@ def command(
         print_texts,
         texts_view,
     )
-    from inductoscope.views.report.terminal import write_json
 
     if kernel and stage:
         raise UsageError("--kernel and --stage cannot be combined. Choose one.")
@@ -55,11 +54,7 @@ def command(
     view, render = difference_view(compare(load(one), load(other))), print_difference
     if kernel or stage:
         view, render = texts_view(view, kernel=kernel or "", stage=stage or ""), print_texts
-    if json_path:
-        write_json(view, json_path)
-    if json_path != "-":
-        with long_output() as printer:
-            render(printer, view)
+    print_view(view, json_path, render)
     sys.exit(1 if view["differs"] else 0)
 
 

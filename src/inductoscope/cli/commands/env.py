@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from inductoscope.cli.parameters import json_option
+from inductoscope.cli.parameters import json_option, print_view
 
 if TYPE_CHECKING:
     from inductoscope.views.env import Environment
@@ -50,14 +50,10 @@ def command(context: click.Context, *, flags: bool, json_path: str | None, pytho
     """
     from inductoscope.views.env import collect_environment
     from inductoscope.views.report.environment import environment_view, print_environment
-    from inductoscope.views.report.terminal import Printer, write_json
 
     environment = collect_environment(python)
     view = environment_view(environment, flags=flags)
-    if json_path is not None:
-        write_json(view, json_path)
-    if json_path != "-":
-        print_environment(Printer(), view)
+    print_view(view, json_path, print_environment)
     context.exit(_exit_code(environment))
 
 

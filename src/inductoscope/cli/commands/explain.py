@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from inductoscope.cli.parameters import complete_from, json_option, long_output, pager_option
+from inductoscope.cli.parameters import complete_from, json_option, pager_option, print_view
 
 
 def _names() -> list[str]:
@@ -35,11 +35,5 @@ def command(words: tuple[str, ...], json_path: str | None) -> None:
     inductoscope explain wrong gradient
     """
     from inductoscope.views.report.explanation import explanation_view, print_explanation
-    from inductoscope.views.report.terminal import write_json
 
-    view = explanation_view(words)
-    if json_path:
-        write_json(view, json_path)
-    if json_path != "-":
-        with long_output() as printer:
-            print_explanation(printer, view)
+    print_view(explanation_view(words), json_path, print_explanation)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from inductoscope.cli.parameters import WordChoice, json_option, recording_argument
+from inductoscope.cli.parameters import WordChoice, json_option, print_view, recording_argument
 
 _FORMS = ("perfetto", "graphviz", "json", "raw")
 
@@ -47,11 +47,7 @@ def command(
     from inductoscope.recording.location import last_recording
     from inductoscope.views.export import export
     from inductoscope.views.export.folder import export_view, print_export
-    from inductoscope.views.report.terminal import Printer, write_json
 
     path = recording or last_recording()
     view = export_view(str(path), folder, export(load(path), folder, forms))
-    if json_path:
-        write_json(view, json_path)
-    if json_path != "-":
-        print_export(Printer(), view)
+    print_view(view, json_path, print_export)

@@ -10,9 +10,10 @@ import click
 from inductoscope.cli.parameters import (
     WordChoice,
     json_option,
-    long_output,
     pager_option,
+    print_view,
     quiet_option,
+    read_recording,
     recording_argument,
 )
 
@@ -92,17 +93,9 @@ def command(
     --try recompiles the recorded graph in a child process, with settings that may allow the
     fusion. The result is neither run nor timed.
     """
-    from inductoscope.model.fold import load
-    from inductoscope.recording.location import last_recording
-    from inductoscope.views.report.terminal import write_json
-
-    loaded = load(recording or last_recording())
+    loaded = read_recording(recording)
     view, render = _pair(loaded, names, options) if names else _ledger(loaded, options)
-    if json_path:
-        write_json(view, json_path)
-    if json_path != "-":
-        with long_output() as printer:
-            render(printer, view)
+    print_view(view, json_path, render)
 
 
 def _ledger(recording: Recording, options: dict[str, Any]) -> tuple[Any, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from inductoscope.cli.parameters import json_option, long_output, pager_option
+from inductoscope.cli.parameters import json_option, pager_option, print_view
 
 
 @click.group("recordings", invoke_without_command=True)
@@ -39,14 +39,8 @@ def list_command(json_path: str | None) -> None:
     """List all recordings: date, size, outcome, command; newest first."""
     from inductoscope.model.stored_recordings import stored_recordings
     from inductoscope.views.report.recordings import print_recordings, recordings_view
-    from inductoscope.views.report.terminal import write_json
 
-    view = recordings_view(stored_recordings())
-    if json_path:
-        write_json(view, json_path)
-    if json_path != "-":
-        with long_output() as printer:
-            print_recordings(printer, view)
+    print_view(recordings_view(stored_recordings()), json_path, print_recordings)
 
 
 @command.command("prune")
@@ -90,7 +84,6 @@ def prune_command(
         stored_recordings,
     )
     from inductoscope.views.report.recordings import print_pruned
-    from inductoscope.views.report.terminal import Printer, write_json
 
     if older_than is None and keep is None and size is None:
         raise UsageError(
@@ -105,10 +98,7 @@ def prune_command(
     recordings = stored_recordings()
     plan = plan_pruning(recordings, limits, time.time())
     view = _pruned(recordings, plan, dry_run=dry_run)
-    if json_path:
-        write_json(view, json_path)
-    if json_path != "-":
-        print_pruned(Printer(), view)
+    print_view(view, json_path, print_pruned)
     sys.exit(3 if view["failed"] else 0)
 
 

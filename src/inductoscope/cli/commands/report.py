@@ -4,10 +4,21 @@ from __future__ import annotations
 
 import gc
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from inductoscope.cli.parameters import in_a_folder, json_option, recording_argument, target_option
+from inductoscope.cli.parameters import (
+    in_a_folder,
+    json_option,
+    print_view,
+    read_recording,
+    recording_argument,
+    target_option,
+)
+
+if TYPE_CHECKING:
+    from inductoscope.views.report.terminal import Printer
 
 
 @click.command("report")
@@ -50,35 +61,21 @@ def command(
 
     Exit code: 0 the page was written, 2 bad usage or unreadable recording.
     """
-    from inductoscope.model.fold import load
-    from inductoscope.recording.location import last_recording
     from inductoscope.views.page.contents import Contents
     from inductoscope.views.page.document import write_page
-    from inductoscope.views.report.terminal import Printer, write_json
-    from inductoscope.wording import count_of
 
     gc.disable()  # A short life, and much that lives as long: nothing to collect.
-    path = recording or last_recording()
-    read = load(_for_target(path, target) if target else path)
-    found = Contents(read, assembly=assembly)
+    found = Contents(read_recording(recording, target), assembly=assembly)
     size = write_page(found, output)
     view = {"path": str(output.absolute()), "bytes": size, "index": found.index}
-    if json_path:
-        write_json(view, json_path)
-    if json_path != "-":
-        printer = Printer()
-        # In one piece, to be copied or clicked on.
-        printer.code(f"{view['path']} ({size / 1e6:.1f} MB)", indent=0)
-        graphs, findings = len(found.index.graphs), len(found.index.findings)
-        printer.line(f"{count_of(graphs, 'graph')}, {count_of(findings, 'finding')}")
+    print_view(view, json_path, _print_page)
     gc.freeze()  # Python looks for garbage once more when it ends: a tenth of all the time.
 
 
-def _for_target(path: Path, target: str) -> Path:
-    """The recording, compiled once more for that GPU in a child process."""
-    from inductoscope.targets.recompile import recording_for_target
-    from inductoscope.torch_facts.gpu_targets import read_target
-    from inductoscope.views.report.progress import ProgressLine
+def _print_page(printer: Printer, view: dict[str, Any]) -> None:
+    from inductoscope.wording import count_of
 
-    with ProgressLine(quiet=False) as progress:
-        return recording_for_target(path, read_target(target), say=progress.say)
+    # In one piece, to be copied or clicked on.
+    printer.code(f"{view['path']} ({view['bytes'] / 1e6:.1f} MB)", indent=0)
+    graphs, findings = len(view["index"].graphs), len(view["index"].findings)
+    printer.line(f"{count_of(graphs, 'graph')}, {count_of(findings, 'finding')}")

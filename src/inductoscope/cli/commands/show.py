@@ -12,8 +12,9 @@ import click
 from inductoscope.cli.parameters import (
     WordChoice,
     json_option,
-    long_output,
     pager_option,
+    print_view,
+    read_recording,
     recording_argument,
     target_option,
 )
@@ -21,6 +22,7 @@ from inductoscope.torch_facts.stages import SHOWN, SHOWN_AS
 
 if TYPE_CHECKING:
     from inductoscope.model.entities import Recording
+    from inductoscope.views.report.terminal import Printer
 
 
 @click.command("show")
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
     help="With --kernel: show ttir, ttgir, llir, ptx, sass or amdgcn of a Triton kernel, asm of a "
     "C++ kernel.",
 )
-@click.option("--compile", "compile_id", metavar="ID", help="Show only this compile, such as 0/0.")
+@click.option("--compile", metavar="ID", help="Show only this compile, such as 0/0.")
 @target_option("Show what this GPU would get, even without having one")
 @click.option(
     "--runnable", metavar="GRAPH", help="Write a graph as a script, such as '0/0 dynamo'."
@@ -77,20 +79,20 @@ def command(
     inductoscope show --op softmax --target cuda:90
     inductoscope show --runnable "0/0 post-grad" --to graph.py
     """
-    from inductoscope.views.report.terminal import write_json
-
     gc.disable()  # A short life, and much that lives as long: nothing to collect.
     if list_all:
         view, render = _list_recordings()
     else:
-        view, render = _build(_recording(recording, target), options)
-    if json_path:
-        write_json(view, json_path)
-    if json_path != "-":
-        with long_output() as printer:
-            if view.get("target"):
-                _print_target(printer, view["target"])
-            render(printer, view)
+        view, render = _build(read_recording(recording, target), options)
+
+    def print_all(printer: Printer, view: dict[str, Any]) -> None:
+        if view.get("target"):
+            from inductoscope.views.report.target import print_target
+
+            print_target(printer, view["target"])
+        render(printer, view)
+
+    print_view(view, json_path, print_all)
     sys.exit(1 if _reports_problem(view) else 0)
 
 
@@ -111,42 +113,11 @@ def _list_recordings() -> tuple[Any, Any]:
     return recordings_view(stored_recordings()), print_recordings
 
 
-def _recording(path: Path | None, target: str | None) -> Recording:
-    """The recording that is asked for, or what belongs to it for a target."""
-    from inductoscope.model.fold import load
-    from inductoscope.recording.location import last_recording
-
-    if target is None:
-        return load(path or last_recording())
-    from inductoscope.targets.recompile import recording_for_target
-    from inductoscope.torch_facts.gpu_targets import read_target
-    from inductoscope.views.report.progress import ProgressLine
-
-    wanted = read_target(target)
-    with ProgressLine(quiet=False) as progress:
-        return load(recording_for_target(path or last_recording(), wanted, say=progress.say))
-
-
 def _build(recording: Recording, options: dict[str, str | None]) -> tuple[Any, Any]:
     from inductoscope.model.target import target_view
     from inductoscope.views.report.show import ShowSelection, choose_view
 
-    selection = ShowSelection(
-        stage=options["stage"] or "",
-        operation=options["operation"] or "",
-        source=options["source"] or "",
-        kernel=options["kernel"] or "",
-        form=options["form"] or "",
-        compile=options["compile_id"] or "",
-        runnable=options["runnable"] or "",
-        write_to=options["write_to"] or "",
-    )
+    selection = ShowSelection(**{name: value or "" for name, value in options.items()})
     view, render = choose_view(recording, selection)
     about = target_view(recording)
     return ({**view, "target": about} if about else view), render
-
-
-def _print_target(printer: Any, about: dict[str, Any]) -> None:
-    from inductoscope.views.report.target import print_target
-
-    print_target(printer, about)
