@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from inductoscope.launch.program import run_recorded
 from inductoscope.model.entities import Compile, Ending, InductorGraph, Recording
@@ -31,10 +30,10 @@ from inductoscope.profiling.timings import (
     ProcessTimes,
     Site,
     all_calls,
+    in_seconds,
     read_measured,
 )
 from inductoscope.recording.events import Kernel
-from inductoscope.recording.values import members
 from inductoscope.targets.work_list import captured_graphs
 from inductoscope.torch_facts.stages import AOT_INDUCTOR
 
@@ -333,24 +332,11 @@ class ComparedRegion:
     kernels: tuple[str, ...]
     operations: tuple[str, ...]
     places: tuple[str, ...]
-    # Of each kernel, and of each operation in eager.
-    compiled_times: tuple[Sample, ...]
-    eager_times: tuple[Sample, ...]
-
-    @property
-    def compiled(self) -> float:
-        """Seconds of all its kernels, each as long as its median."""
-        return sum(times.median for times in self.compiled_times)
-
-    @property
-    def eager(self) -> float:
-        """Seconds of all its operations in eager, each as long as its median."""
-        return sum(times.median for times in self.eager_times)
-
-    @property
-    def is_slower(self) -> bool:
-        """Whether eager is clearly faster."""
-        return _is_clearly_slower(self.compiled_times, self.eager_times)
+    # Seconds of all its kernels, and of all its operations in eager, each as long as its median.
+    compiled: float
+    eager: float
+    # Whether eager is clearly faster.
+    slower_than_eager: bool
 
 
 def _measure_eager(recording: Recording, threads: int, notes: list[str]) -> tuple[EagerTimes, ...]:
@@ -368,22 +354,16 @@ def _measure_eager(recording: Recording, threads: int, notes: list[str]) -> tupl
             notes.append(f"{event['compile']} was not timed in eager: {event['why']}")
     if ended.exit_code is None:
         notes.append("Eager took too long and was not timed to its end.")
-    return tuple(_times(event) for event in ended.events if event["event"] == "eager")
-
-
-def _times(event: Mapping[str, Any]) -> EagerTimes:
-    nodes = members(event.get("nodes"))
-    return EagerTimes(
-        str(event.get("compile", "")),
-        _sample(event.get("calls")),
-        _sample(event.get("backward")),
-        {name: _sample(values) for name, values in nodes.items()},
+    return tuple(
+        EagerTimes(
+            event["compile"],
+            in_seconds(event["calls"]),
+            in_seconds(event["backward"]),
+            {name: in_seconds(times) for name, times in event["nodes"].items()},
+        )
+        for event in ended.events
+        if event["event"] == "eager"
     )
-
-
-def _sample(values: Any) -> Sample:
-    found = values if isinstance(values, list) else []
-    return Sample(tuple(value / 1e9 for value in found if isinstance(value, (int, float))))
 
 
 def eager_of(graph: GraphProfile, times: Iterable[EagerTimes]) -> Sample | None:
@@ -417,46 +397,43 @@ def _is_clearly_slower(compiled: Sequence[Sample], eager: Sequence[Sample]) -> b
 
 def regions_of(
     kernels: Sequence[KernelProfile], times: Iterable[EagerTimes]
-) -> tuple[ComparedRegion, ...]:
+) -> list[ComparedRegion]:
     """Regions of forward graphs, those that lose most time against eager first."""
     found: list[ComparedRegion] = []
     for eager in times:
-        rows = [
-            row
-            for row in kernels
-            if row.of.compile == eager.compile
-            and row.of.phase != "backward"
-            and row.of.has_recorded_sizes
-        ]
-        for group in _groups(rows):
-            names = list(dict.fromkeys(name for row in group for name in row.captured))
+        for group in _groups([row for row in kernels if _is_timed_in(row.of, eager)]):
+            names = tuple(dict.fromkeys(name for row in group for name in row.captured))
             if names and all(name in eager.operations for name in names):
+                ours = [row.seconds for row in group]
+                theirs = [eager.operations[name] for name in names]
                 found.append(
                     ComparedRegion(
                         group[0].of.graph,
                         tuple(row.kernel for row in group),
-                        tuple(names),
+                        names,
                         tuple(dict.fromkeys(place for row in group for place in row.places)),
-                        tuple(row.seconds for row in group),
-                        tuple(eager.operations[name] for name in names),
+                        sum(sample.median for sample in ours),
+                        sum(sample.median for sample in theirs),
+                        _is_clearly_slower(ours, theirs),
                     )
                 )
-    return tuple(sorted(found, key=lambda region: region.eager - region.compiled))
+    return sorted(found, key=lambda region: region.eager - region.compiled)
+
+
+def _is_timed_in(graph: GraphProfile, eager: EagerTimes) -> bool:
+    is_forward = graph.compile == eager.compile and graph.phase != "backward"
+    return is_forward and graph.has_recorded_sizes
 
 
 def _groups(rows: Sequence[KernelProfile]) -> list[list[KernelProfile]]:
     """Kernels that share an operation of the captured graph, directly or through others."""
     groups: list[tuple[set[str], list[KernelProfile]]] = []
     for row in rows:
-        names, together = set(row.captured), [row]
-        apart = []
-        for known, others in groups:
-            if known & names:
-                names |= known
-                together = [*others, *together]
-            else:
-                apart.append((known, others))
-        groups = [*apart, (names, together)]
+        names = set(row.captured)
+        alike = [group for group in groups if group[0] & names]
+        together = [one for _, others in alike for one in others]
+        apart = [group for group in groups if not group[0] & names]
+        groups = [*apart, (names.union(*(known for known, _ in alike)), [*together, row])]
     return [together for _, together in groups]
 
 

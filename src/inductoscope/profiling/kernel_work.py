@@ -43,16 +43,12 @@ class MatrixWork:
 
 def matrix_work(graph: FxGraph, node: FxNode, size_of: SizeOf) -> MatrixWork | None:
     """The matrix work of a node; None if it is no such operation, or sizes are unknown."""
-    formula = FORMULAS.get(node.operation)
-    if formula is None:
-        return None
     arguments = _arguments(graph, node, size_of)
-    result = _shape(node.value, size_of)
     tensors = [a for a in arguments if isinstance(a, _Operand)]
-    if not tensors:
+    if not tensors or node.operation not in FORMULAS:
         return None
     try:
-        flops = formula(arguments, result)
+        flops = FORMULAS[node.operation](arguments, _shape(node.value, size_of))
     except (AttributeError, IndexError, TypeError, ValueError, ZeroDivisionError):
         return None
     return MatrixWork(flops, tensors[-1].dtype)
@@ -64,16 +60,6 @@ def operand_bytes(graph: FxGraph, node: FxNode, size_of: SizeOf) -> int:
     return sum(math.prod(a.shape) * (type_width(a.dtype) or 0) for a in tensors)
 
 
-def is_convolution(node: FxNode) -> bool:
-    """Whether a matrix operation is a convolution, or a part of its backward pass."""
-    return "convolution" in node.operation
-
-
-def is_matrix_operation(node: FxNode) -> bool:
-    """Whether it is done by matrix units."""
-    return node.operation in FORMULAS
-
-
 @dataclass(frozen=True)
 class _Operand:
     name: str
@@ -81,10 +67,13 @@ class _Operand:
     dtype: str
 
 
+_UNREADABLE = (SyntaxError, ValueError, TypeError, MemoryError, RecursionError)
+
+
 def _arguments(graph: FxGraph, node: FxNode, size_of: SizeOf) -> list[Any]:
     try:
         tree = ast.parse(node.args or "()", mode="eval").body
-    except (SyntaxError, ValueError, MemoryError, RecursionError):
+    except _UNREADABLE:
         return []
     items = tree.elts if isinstance(tree, ast.Tuple) else [tree]
     return [_argument(graph, item, size_of) for item in items]
@@ -98,7 +87,7 @@ def _argument(graph: FxGraph, item: ast.expr, size_of: SizeOf) -> Any:
         return None if shape is None else _Operand(item.id, shape, str(value.get("dtype", "")))
     try:
         return ast.literal_eval(item)
-    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+    except _UNREADABLE:
         return None
 
 
@@ -106,67 +95,56 @@ def _shape(value: Any, size_of: SizeOf) -> Shape | None:
     """Of several results, the first one's."""
     if isinstance(value, list):
         value = value[0] if value else None
-    shape = members(value).get("shape")
-    if not isinstance(shape, list):
-        return None
     try:
-        return tuple(size_of(size) for size in shape)
-    except ValueError:
+        return tuple(size_of(size) for size in members(value)["shape"])
+    except (ValueError, TypeError, KeyError):
         return None
 
 
 # --- formulas -------------------------------------------------------------------------------------
 
+# Given the arguments of an operation and the shape of its result, which may be unknown: what a
+# formula needs and does not find raises one of the errors that `matrix_work` expects.
+Formula = Callable[[Sequence[Any], Any], int]
 
-def _product(first: int) -> Callable[[Sequence[Any], Shape | None], int]:
+
+def _product(first: int) -> Formula:
     """A matrix product whose factors begin at this argument, perhaps for a whole batch."""
-
-    def formula(arguments: Sequence[Any], result: Shape | None) -> int:
-        left: Shape = arguments[first].shape
-        right: Shape = arguments[first + 1].shape
-        return 2 * math.prod(left) * right[-1]
-
-    return formula
+    return lambda given, result: 2 * math.prod(given[first].shape) * given[first + 1].shape[-1]
 
 
-def _linear(arguments: Sequence[Any], result: Shape | None) -> int:
-    if result is None:
-        raise ValueError
-    given: Shape = arguments[0].shape
-    return 2 * math.prod(result) * given[-1]
+def _linear(given: Sequence[Any], result: Any) -> int:
+    return int(2 * math.prod(result) * given[0].shape[-1])
 
 
-def _convolution(arguments: Sequence[Any], result: Shape | None) -> int:
-    is_transposed = len(arguments) > 6 and arguments[6] is True
-    return _convolved(arguments[0].shape, arguments[1].shape, result, is_transposed)
+def _convolution(given: Sequence[Any], result: Any) -> int:
+    is_transposed = len(given) > 6 and given[6] is True
+    return _convolved(given[0].shape, given[1].shape, result, is_transposed)
 
 
-def _convolved(given: Shape, weight: Shape, result: Shape | None, transposed: bool) -> int:
+def _convolved(given: Shape, weight: Shape, result: Shape, transposed: bool) -> int:
     """Each element of the output, or of the input where transposed, meets one filter."""
-    met = given if transposed else result
-    if met is None:
-        raise ValueError
-    return 2 * math.prod(met) * math.prod(weight[1:])
+    return 2 * math.prod(given if transposed else result) * math.prod(weight[1:])
 
 
-def _convolution_backward(arguments: Sequence[Any], result: Shape | None) -> int:
-    gradient, given, weight = (a.shape for a in arguments[:3])
-    forward = _convolved(given, weight, gradient, arguments[7] is True)
-    return forward * sum(bool(wanted) for wanted in arguments[10][:2])
+def _convolution_backward(given: Sequence[Any], result: Any) -> int:
+    gradient, forward, weight = (each.shape for each in given[:3])
+    wanted = sum(map(bool, given[10][:2]))
+    return wanted * _convolved(forward, weight, gradient, given[7] is True)
 
 
-def _attention(products: float, first: int = 0) -> Callable[[Sequence[Any], Shape | None], int]:
+def _attention(products: int, first: int = 0) -> Formula:
     """So many products of the size of query times key."""
 
-    def formula(arguments: Sequence[Any], result: Shape | None) -> int:
-        query, key, value = (a.shape for a in arguments[first : first + 3])
+    def formula(given: Sequence[Any], result: Any) -> int:
+        query, key, value = (each.shape for each in given[first : first + 3])
         pairs = math.prod(query[:-1]) * key[-2]
-        return int(pairs * (products * query[-1] + products * value[-1]))
+        return int(products * pairs * (query[-1] + value[-1]))
 
     return formula
 
 
-FORMULAS: Mapping[str, Callable[[Sequence[Any], Shape | None], int]] = {
+FORMULAS: Mapping[str, Formula] = {
     "mm": _product(0),
     "bmm": _product(0),
     "addmm": _product(1),
@@ -236,7 +214,6 @@ class GraphWork:
 
     def __init__(self, join: GraphJoin) -> None:
         self.join = join
-        self._known_sizes: dict[str, int | None] = {}
 
     @cached_property
     def memory(self) -> GraphMemory:
@@ -257,6 +234,15 @@ class GraphWork:
     def _leaves(self) -> dict[str, ScheduledNode]:
         after = {leaf.name: leaf for node in self.join.after for leaf in node.leaves}
         return {**self._measured, **after}
+
+    @cached_property
+    def _makers(self) -> dict[str, set[str]]:
+        """The scheduler nodes that write each operation's results."""
+        found: dict[str, set[str]] = defaultdict(set)
+        for name, leaf in self._leaves.items():
+            for buffer in leaf.buffers:
+                found[buffer.origin].add(name)
+        return found
 
     def of(
         self,
@@ -328,15 +314,9 @@ class GraphWork:
 
     def _whole(self, buffer: str) -> int | None:
         """Bytes of the whole buffer; None where they are not known."""
-        if buffer not in self._known_sizes:
-            room = self.memory.rooms.get(buffer)
-            elements = None if room is None else self._elements(room.size, self.hints)
-            width = self._widths.get(buffer)
-            if elements is None or width is None:
-                self._known_sizes[buffer] = None
-            else:
-                self._known_sizes[buffer] = elements * width
-        return self._known_sizes[buffer]
+        room, width = self.memory.rooms.get(buffer), self._widths.get(buffer)
+        elements = None if room is None else self._elements(room.size, self.hints)
+        return None if elements is None or width is None else elements * width
 
     @cached_property
     def _widths(self) -> dict[str, int]:
@@ -366,47 +346,29 @@ class GraphWork:
     def _matrix(
         self, kernel: Kernel, values: Mapping[str, int], in_tf32: Collection[str]
     ) -> dict[str, int]:
-        graph = self.join.final
-        if graph is None:
-            return {}
-        found: Counter[str] = Counter()
+        graph, found = self.join.final, Counter[str]()
         for node in self._matrix_nodes(kernel):
-            work = matrix_work(graph, node, lambda size: _value(size, values))
-            if isinstance(work, MatrixWork):
+            work = matrix_work(graph, node, lambda size: _value(size, values)) if graph else None
+            if work is not None:
                 dtype = work.dtype.removeprefix("torch.")
-                kind = CONVOLUTIONS if is_convolution(node) else PRODUCTS
+                kind = CONVOLUTIONS if "convolution" in node.operation else PRODUCTS
                 found[TF32 if dtype == "float32" and kind in in_tf32 else dtype] += work.flops
         return dict(found)
 
     def _matrix_nodes(self, kernel: Kernel) -> list[FxNode]:
         """The matrix operations that the kernel itself does, not those that it reads from."""
-        graph = self.join.final
-        own = {
-            buffer.origin
-            for name in kernel.nodes
-            for buffer in (self._leaves[name].buffers if name in self._leaves else ())
-        }
-        # A loop computes a product element by element: that is in its body.
+        graph, inside = self.join.final, set(kernel.nodes)
         leaves = [self._leaves[name] for name in kernel.nodes if name in self._leaves]
+        # A loop computes a product element by element: that is in its body.
         if graph is None or (leaves and all(leaf.body for leaf in leaves)):
             return []
-        inside = set(kernel.nodes)
-        names = [
-            n
-            for n in dict.fromkeys(kernel.origins)
-            if n in own or self._makers.get(n, inside) <= inside
+        own = {buffer.origin for leaf in leaves for buffer in leaf.buffers}
+        nodes = [
+            graph.node(name)
+            for name in dict.fromkeys(kernel.origins)
+            if name in own or self._makers.get(name, inside) <= inside
         ]
-        nodes = [graph.node(name) for name in names]
-        return [node for node in nodes if node is not None and is_matrix_operation(node)]
-
-    @cached_property
-    def _makers(self) -> dict[str, set[str]]:
-        """The scheduler nodes that write each operation's results."""
-        found: dict[str, set[str]] = defaultdict(set)
-        for name, leaf in self._leaves.items():
-            for buffer in leaf.buffers:
-                found[buffer.origin].add(name)
-        return found
+        return [node for node in nodes if node is not None and node.operation in FORMULAS]
 
     def _operations(self, kernel: Kernel, values: Mapping[str, int]) -> tuple[int, dict[str, int]]:
         total, functions = 0, Counter[str]()

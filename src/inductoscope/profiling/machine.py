@@ -14,6 +14,7 @@ import itertools
 import json
 import math
 import os
+import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -72,42 +73,30 @@ class MachineLimits:
         """
         found: list[Bandwidths] = []
         for item in sorted(self.bandwidths, key=lambda item: -item.working_set):
-            last = found[-1] if found else item
-            found.append(
-                Bandwidths(
-                    item.working_set,
-                    max(item.read, last.read),
-                    max(item.copy, last.copy),
-                    max(item.fill, last.fill),
-                )
-            )
+            found.append(_blended(item, found[-1] if found else item, max))
         return tuple(reversed(found))
 
     def bandwidth_at(self, working_set: int) -> Bandwidths | None:
         """Bandwidths for so many bytes, between those that were measured."""
         known = self.steady_bandwidths
+        for low, high in itertools.pairwise(known):
+            if low.working_set < working_set <= high.working_set:
+                return _between(low, high, working_set)
         if not known:
             return None
-        if working_set <= known[0].working_set:
-            return known[0]
-        for low, high in itertools.pairwise(known):
-            if working_set <= high.working_set:
-                return _between(low, high, working_set)
-        return known[-1]
+        return known[0] if working_set <= known[0].working_set else known[-1]
 
 
 def _between(low: Bandwidths, high: Bandwidths, working_set: int) -> Bandwidths:
     share = math.log(working_set / low.working_set) / math.log(high.working_set / low.working_set)
+    return _blended(low, high, lambda a, b: a ** (1 - share) * b**share)
 
-    def value(first: float, second: float) -> float:
-        return math.exp(math.log(first) * (1 - share) + math.log(second) * share)
 
-    return Bandwidths(
-        working_set,
-        value(low.read, high.read),
-        value(low.copy, high.copy),
-        value(low.fill, high.fill),
-    )
+def _blended(
+    one: Bandwidths, other: Bandwidths, blend: Callable[[float, float], float]
+) -> Bandwidths:
+    rates = ((one.read, other.read), (one.copy, other.copy), (one.fill, other.fill))
+    return Bandwidths(one.working_set, *(blend(*pair) for pair in rates))
 
 
 @dataclass(frozen=True)
@@ -142,21 +131,14 @@ def floor_of(
     functions: Mapping[str, int],
 ) -> Floor | None:
     """The least time for bytes read and written, and operations; None where nothing is known."""
-    parts: dict[str, float] = {}
-    if moved is not None:
-        seconds = memory_seconds(machine, *moved)
-        if seconds is not None:
-            parts[MEMORY] = seconds
-    products = [flops / rate for dtype, flops in matrix.items() if (rate := _rate(machine, dtype))]
-    if products:
-        parts[MATRIX] = sum(products)
-    if operations and machine.vector:
-        parts[ARITHMETIC] = operations / machine.vector
-    slow = [
-        n / machine.functions[name] for name, n in functions.items() if name in machine.functions
-    ]
-    if slow:
-        parts[FUNCTIONS] = sum(slow)
+    at, rates = machine.functions, {dtype: _rate(machine, dtype) for dtype in matrix}
+    known = {
+        MEMORY: memory_seconds(machine, *moved) if moved is not None else None,
+        MATRIX: sum(matrix[dtype] / rate for dtype, rate in rates.items() if rate),
+        ARITHMETIC: operations / machine.vector if machine.vector else None,
+        FUNCTIONS: sum(n / at[name] for name, n in functions.items() if name in at),
+    }
+    parts = {limit: seconds for limit, seconds in known.items() if seconds}
     if not parts:
         return None
     limit = max(parts, key=lambda name: parts[name])
@@ -225,11 +207,11 @@ def _key(device: str, threads: int, torch: str) -> str:
 
 def processor() -> str:
     """The processor's name, or what the system says instead."""
-    names = ("model name", "Hardware", "CPU part", "Model")
     with contextlib.suppress(OSError):
-        lines = Path("/proc/cpuinfo").read_text("utf-8", "replace").splitlines()
-        found = {line.partition(":")[0].strip(): line.partition(":")[2].strip() for line in lines}
-        return next((found[name] for name in names if found.get(name)), "")
+        about = Path("/proc/cpuinfo").read_text("utf-8", "replace")
+        for name in ("model name", "Hardware", "CPU part", "Model"):
+            if found := re.search(rf"^{name}\s*:[ \t]*(\S.*)", about, re.MULTILINE):
+                return found[1].strip()
     return ""
 
 

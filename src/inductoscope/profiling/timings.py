@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -65,7 +65,7 @@ class CallTimes:
     @property
     def seconds(self) -> Sample:
         """The calls that did no more than run."""
-        return _in_seconds(self.sample)
+        return in_seconds(self.sample)
 
 
 @dataclass(frozen=True)
@@ -158,13 +158,13 @@ class GraphTimes:
     @property
     def seconds(self) -> Sample:
         """The whole wrapper: kernels, and the gaps between them."""
-        return _in_seconds(call.duration for call in self.calls)
+        return in_seconds(call.duration for call in self.calls)
 
     @property
     def seconds_between(self) -> Sample:
         """The time of a call in which no kernel runs; empty if kernels were not timed."""
         gaps = (call.duration - sum(took for _, _, took in call.spans) for call in self.kept)
-        return _in_seconds(max(0, gap) for gap in gaps) if self.sites else Sample(())
+        return in_seconds(max(0, gap) for gap in gaps) if self.sites else Sample(())
 
     @property
     def seconds_of_sites(self) -> list[Sample]:
@@ -174,7 +174,7 @@ class GraphTimes:
             for number, _, took in call.spans:
                 if 0 <= number < len(found):
                     found[number].append(took)
-        return [_in_seconds(times) for times in found]
+        return [in_seconds(times) for times in found]
 
     @property
     def usual(self) -> TimedCall | None:
@@ -201,7 +201,8 @@ def gaps_text(device: str, how: str) -> str:
     return f"allocations and {'C++ code' if how == PROFILER else 'Python'}"
 
 
-def _in_seconds(times: Any) -> Sample:
+def in_seconds(times: Iterable[int]) -> Sample:
+    """A sample of times in nanoseconds."""
     return Sample(tuple(time / 1e9 for time in times))
 
 

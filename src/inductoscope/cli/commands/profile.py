@@ -21,22 +21,12 @@ from inductoscope.errors import UsageError
 
 if TYPE_CHECKING:
     from inductoscope.model.entities import Ending
+    from inductoscope.profiling.kernel_profile import ProfiledRun
     from inductoscope.profiling.turns import TimedRun
     from inductoscope.views.report.terminal import Printer
 
 # The program ran, and nothing in it could be measured.
 NOTHING_MEASURED = 4
-
-# What there is to profile, by the parameter that asks for it, and what else that heeds.
-_MODES = {
-    "tries": {"turns", "time_limit"},
-    "advise": {"output", "time_limit"},
-    "tuning": {"output", "time_limit", "turns"},
-    "compile_time": {"output", "grow"},
-    "memory": {"output", "turns", "time_limit", "no_eager"},
-}
-_KERNELS = {"output", "measure_machine", "no_eager"}
-_ALWAYS = {"json_path", "quiet", "words"}
 
 
 @click.command(
@@ -111,23 +101,7 @@ _ALWAYS = {"json_path", "quiet", "words"}
 @quiet_option
 @program_argument
 @click.pass_context
-def command(
-    context: click.Context,
-    json_path: str | None,
-    output: Path | None,
-    measure_machine: bool,
-    no_eager: bool,
-    tries: tuple[str, ...],
-    turns: int,
-    time_limit: float,
-    compile_time: bool,
-    grow: int | None,
-    advise: bool,
-    memory: bool,
-    tuning: bool,
-    quiet: bool,
-    words: tuple[str, ...],
-) -> None:
+def command(context: click.Context, /, **options: Any) -> None:
     """Find where the time of a compiled program goes.
 
     Runs the program with every kernel timed: time, calls, bytes and operations per second, and how
@@ -173,61 +147,38 @@ def command(
 
     Exit code: the program's; 4 if it ended well and no compiled call was made.
     """
-    from inductoscope.launch.program import resolve_command
-
-    _refuse_what_would_be_ignored(context)
-    request = _Request(
-        resolve_command(words), output, json_path, turns, time_limit, not no_eager, quiet
-    )
+    request = _Request(**options)
+    profile = _refusing_what_would_be_ignored(context)
     # Children and temporary folders go when the tool does; the program gets the signal itself.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    if tries:
-        _compare_settings(request, tries)
-    elif advise:
-        _advise(request)
-    elif memory:
-        _profile_memory(request)
-    elif tuning:
-        _examine_autotuning(request)
-    elif compile_time:
-        _profile_compile(request, grow or 0)
-    else:
-        _profile_kernels(request, measure_machine=measure_machine)
-
-
-def _refuse_what_would_be_ignored(context: click.Context) -> None:
-    """Refuse two modes at once, and options that the mode does not heed."""
-    options = {parameter.name: parameter for parameter in context.command.params}
-    given = [
-        name
-        for name in options
-        if name and context.get_parameter_source(name) is ParameterSource.COMMANDLINE
-    ]
-    modes = [name for name in given if name in _MODES]
-    heeded = _MODES[modes[0]] | {modes[0]} if modes else _KERNELS
-    for name in given:
-        if name in heeded | _ALWAYS:
-            continue
-        option = options[name].opts[0]
-        if modes:
-            first = options[modes[0]].opts[0]
-            raise UsageError(f"{first} does not heed {option}. Remove one of them.")
-        needed = [options[mode].opts[0] for mode, heeds in _MODES.items() if name in heeds]
-        listed = " and ".join(filter(None, (", ".join(needed[:-1]), needed[-1])))
-        raise UsageError(f"{option} is for {listed}: give that, too.")
+    profile(request)
 
 
 @dataclass(frozen=True)
 class _Request:
-    """The program to profile, and how."""
+    """The program to profile, and how: the parameters of the command."""
 
-    command: list[str]
+    words: tuple[str, ...]
     output: Path | None
     json_path: str | None
+    measure_machine: bool
+    no_eager: bool
+    tries: tuple[str, ...]
     turns: int
     time_limit: float
-    with_eager: bool
+    compile_time: bool
+    grow: int | None
+    advise: bool
+    memory: bool
+    tuning: bool
     quiet: bool
+
+    @cached_property
+    def command(self) -> list[str]:
+        """The program as it is started."""
+        from inductoscope.launch.program import resolve_command
+
+        return resolve_command(self.words)
 
     @cached_property
     def folder(self) -> Path:
@@ -251,6 +202,15 @@ class _Request:
             ProgressLine(quiet=self.quiet) as progress,
         ):
             yield progress.say, Path(trials)
+
+    def run_profiled(self, say: Callable[[str], None]) -> tuple[Ending, ProfiledRun]:
+        """Run the program with its kernels timed."""
+        from inductoscope.profiling.kernel_profile import profile_of, run_profiled
+
+        ending = run_profiled(self.command, self.folder, stdout=self.stdout)
+        with_eager = not (self.no_eager or self.advise or self.tuning)
+        anew = self.measure_machine
+        return ending, profile_of(self.folder, measure_anew=anew, with_eager=with_eager, say=say)
 
     def show(
         self,
@@ -279,22 +239,18 @@ def _end(ending: Ending, *, is_empty: bool) -> None:
     end_as(ending.exit_code, ending.signal)
 
 
-def _profile_kernels(request: _Request, *, measure_machine: bool) -> None:
+def _profile_kernels(request: _Request) -> None:
     """Run the program with every kernel timed, and print how near each is to its floor."""
-    from inductoscope.profiling.kernel_profile import profile_of, run_profiled
     from inductoscope.recording.profile_file import KERNELS
     from inductoscope.views.report.profile import print_profile, profile_view
 
-    ending = run_profiled(request.command, request.folder, stdout=request.stdout)
     with request.progress() as (say, _):
-        found = profile_of(
-            request.folder, measure_anew=measure_machine, with_eager=request.with_eager, say=say
-        )
+        ending, found = request.run_profiled(say)
     request.show(profile_view(found, str(request.folder), ending), print_profile, KERNELS)
     _end(ending, is_empty=found.profile.is_empty)
 
 
-def _profile_compile(request: _Request, grow: int) -> None:
+def _profile_compile(request: _Request) -> None:
     """Run the program cold and warm, and print where its compile time goes."""
     from inductoscope.doctor.runs import measure_growth
     from inductoscope.profiling.compile_times import profile_compile
@@ -307,9 +263,9 @@ def _profile_compile(request: _Request, grow: int) -> None:
     command, folder = request.command, request.folder
     with request.progress() as (say, _):
         profile = profile_compile(command, folder, stdout=request.stdout, say=say)
-        if grow and profile.warm is not None:
+        if request.grow and profile.warm is not None:
             largest = max(profile.cold["compiles"], key=lambda each: each["nodes"])
-            growth = measure_growth(command, folder, largest["compile"], grow, say)
+            growth = measure_growth(command, folder, largest["compile"], request.grow, say)
             profile = replace(profile, growth=growth)
     request.show(
         compile_profile_view(profile),
@@ -331,7 +287,7 @@ def _profile_memory(request: _Request) -> None:
             request.folder,
             stdout=request.stdout,
             limits=TrialLimits(request.turns, request.time_limit),
-            with_eager=request.with_eager,
+            with_eager=not request.no_eager,
             say=say,
         )
     request.show(memory_view(profile), print_memory, MEMORY)
@@ -344,15 +300,13 @@ def _advise(request: _Request) -> None:
     from inductoscope.profiling.evidence import RecordedEvidence, costs_of
     from inductoscope.profiling.flip_trials import Budget, TrialResults, try_flips
     from inductoscope.profiling.flips import flips_for
-    from inductoscope.profiling.kernel_profile import profile_of, run_profiled
     from inductoscope.recording.profile_file import ADVICE
     from inductoscope.views.report.advice import advice_view, print_advice
     from inductoscope.views.report.profile import headline
 
-    ending = run_profiled(request.command, request.folder, stdout=request.stdout)
     with request.progress() as (say, trials):
-        profile = profile_of(request.folder, measure_anew=False, with_eager=False, say=say).profile
-        recording = load(request.folder)
+        ending, found = request.run_profiled(say)
+        profile, recording = found.profile, load(request.folder)
         if ending.exit_code != 0:
             results = TrialResults((), None, _fails(ending))
         elif profile.is_empty:
@@ -363,25 +317,20 @@ def _advise(request: _Request) -> None:
     costs = costs_of(RecordedEvidence(recording, profile))
     view = advice_view(results, request.command, str(request.folder), costs)
     request.show(view, print_advice, ADVICE)
-    if ending.exit_code != 0:
-        end_as(ending.exit_code, ending.signal)
-    if results.base is None and not results.trials:
-        sys.exit(NOTHING_MEASURED)
+    _end(ending, is_empty=results.base is None and not results.trials)
 
 
 def _examine_autotuning(request: _Request) -> None:
     """Run the program once profiled, then with and without autotuning, and print what it gains."""
     from inductoscope.model.fold import load
     from inductoscope.profiling.autotuning import TuningResult, examine_tuning, searches_of
-    from inductoscope.profiling.kernel_profile import profile_of, run_profiled
     from inductoscope.views.report.setting_trials import print_tuning, tuning_view
     from inductoscope.views.report.terminal import Printer
 
     turns, seconds = request.turns, request.time_limit
-    ending = run_profiled(request.command, request.folder, stdout=request.stdout)
     with request.progress() as (say, trials):
-        profile = profile_of(request.folder, measure_anew=False, with_eager=False, say=say).profile
-        searches = searches_of(load(request.folder), profile)
+        ending, found = request.run_profiled(say)
+        searches = searches_of(load(request.folder), found.profile)
         result = TuningResult(searches)
         if ending.exit_code == 0:
             result = examine_tuning(
@@ -390,24 +339,21 @@ def _examine_autotuning(request: _Request) -> None:
     request.show(tuning_view(result, request.command, str(request.folder), turns), print_tuning)
     if ending.exit_code != 0:
         Printer(sys.stderr).line(_fails(ending))
-        end_as(ending.exit_code, ending.signal)
-    _end_if_failed(result.trials.failed if result.trials else None)
-    if profile.is_empty:
-        sys.exit(NOTHING_MEASURED)
+    elif result.trials is not None:
+        _end_if_failed(result.trials.failed)
+    _end(ending, is_empty=found.profile.is_empty)
 
 
-def _compare_settings(request: _Request, tries: tuple[str, ...]) -> None:
+def _compare_settings(request: _Request) -> None:
     """Run the program with each setting in turns, and print how they compare."""
     from inductoscope.profiling.turns import known_settings, try_settings, variants_of
     from inductoscope.views.report.setting_trials import print_trials, trials_view
 
-    turns, seconds = request.turns, request.time_limit
-    variants = variants_of(tries, known_settings())
+    command, turns, seconds = request.command, request.turns, request.time_limit
+    variants = variants_of(request.tries, known_settings())
     with request.progress() as (say, folder):
-        trials = try_settings(
-            request.command, variants, folder, turns=turns, seconds=seconds, say=say
-        )
-    view = trials_view(trials, request.command, turns)
+        trials = try_settings(command, variants, folder, turns=turns, seconds=seconds, say=say)
+    view = trials_view(trials, command, turns)
     request.show(view, print_trials if trials.failed is None else None)
     _end_if_failed(trials.failed)
     sys.exit(0 if view["calls"] else NOTHING_MEASURED)
@@ -429,3 +375,33 @@ def _end_if_failed(run: TimedRun | None) -> None:
     printer.code(run.output, indent=0)
     printer.line(_fails(ending))
     end_as(ending.exit_code, ending.signal)
+
+
+# What there is to profile, by the parameter that asks for it, and what else that heeds.
+_MODES: dict[str, tuple[Callable[[_Request], None], set[str]]] = {
+    "tries": (_compare_settings, {"turns", "time_limit"}),
+    "advise": (_advise, {"output", "time_limit"}),
+    "tuning": (_examine_autotuning, {"output", "time_limit", "turns"}),
+    "compile_time": (_profile_compile, {"output", "grow"}),
+    "memory": (_profile_memory, {"output", "turns", "time_limit", "no_eager"}),
+}
+_KERNELS = _profile_kernels, {"output", "measure_machine", "no_eager"}
+_ALWAYS = {"json_path", "quiet", "words"}
+
+
+def _refusing_what_would_be_ignored(context: click.Context) -> Callable[[_Request], None]:
+    """The mode; refuses two modes at once, and options that the mode does not heed."""
+    names = {p.name: p.opts[0] for p in context.command.params if p.name}
+    typed = ParameterSource.COMMANDLINE
+    given = [name for name in names if context.get_parameter_source(name) is typed]
+    mode = next((name for name in given if name in _MODES), None)
+    profile, heeded = _MODES[mode] if mode else _KERNELS
+    for name in given:
+        if name in heeded | _ALWAYS | {mode}:
+            continue
+        if mode:
+            raise UsageError(f"{names[mode]} does not heed {names[name]}. Remove one of them.")
+        *others, last = (names[each] for each, (_, heeds) in _MODES.items() if name in heeds)
+        listed = f"{', '.join(others)} and {last}" if others else last
+        raise UsageError(f"{names[name]} is for {listed}: give that, too.")
+    return profile

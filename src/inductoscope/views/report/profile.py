@@ -42,13 +42,7 @@ def profile_view(found: ProfiledRun, folder: str, ending: Ending) -> dict[str, A
         "functions": [_call_view(calls) for calls in profile.functions],
         "graphs": [_graph_view(graph, profile, found.eager) for graph in profile.graphs],
         "kernels": [_kernel_view(row, profile) for row in profile.kernels],
-        "regions": [
-            {
-                **picked(region, "graph", "kernels", "operations", "places", "compiled", "eager"),
-                "slower_than_eager": region.is_slower,
-            }
-            for region in regions_of(profile.kernels, found.eager)
-        ],
+        "regions": [asdict(region) for region in regions_of(profile.kernels, found.eager)],
         "machines": [_machine_view(machine) for machine in profile.machines],
         "notes": [*profile.notes, *dict.fromkeys(_notes(profile))],
     }
