@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from inductoscope.inside.search.compile_costs import StageClocks, is_calm, native_spent
+from inductoscope.inside.search.compile_costs import StageClocks, is_calm, native_undelayed
 from inductoscope.inside.search.stack_samples import StackSampler, hot_path
 from inductoscope.processes.status import thread_delay
 
@@ -23,46 +23,42 @@ def test_a_stage_counts_without_its_inner_stages() -> None:
     clocks = StageClocks()
     clocks.enter()
     clocks.enter()
-    work(0.05)
-    inner = clocks.leave(seconds=0.05)
-    outer = clocks.leave(seconds=0.0)
+    work(0.1)
+    inner, outer = clocks.leave(), clocks.leave()
     assert inner is not None
     assert outer is not None
-    assert inner.computing >= 0.05
-    assert outer.computing < 0.03
+    assert inner >= 0.09
+    assert outer < inner / 2
 
 
 @pytest.mark.skipif(thread_delay() is None, reason="the system does not say who waits")
 def test_a_sleep_is_no_wait_for_a_processor() -> None:
     clocks = StageClocks()
     clocks.enter()
-    began = time.monotonic()
     time.sleep(0.2)
-    spent = clocks.leave(time.monotonic() - began)
+    spent = clocks.leave()
     assert spent is not None
-    assert spent.computing < 0.05
-    assert spent.undelayed >= 0.15
+    assert spent >= 0.15
 
 
 def test_a_stage_that_was_not_seen_to_begin_is_left_out() -> None:
-    assert StageClocks().leave(1.0) is None
+    assert StageClocks().leave() is None
 
 
 @pytest.mark.parametrize(
-    ("seconds", "used", "others", "calm", "undelayed", "computing"),
+    ("seconds", "used", "others", "calm", "undelayed"),
     [
-        (30.0, 29.0, 0.0, True, 29.0, 29.0),
-        (30.0, 29.0, 0.0, False, 29.0, 29.0),
-        (30.0, 5.0, 0.0, False, 5.0, 5.0),  # The machine was busy: it got 5 of 30 seconds.
-        (30.0, 0.1, 0.0, True, 30.0, 0.1),  # It was not: the compiler waits for something.
-        (30.0, 40.0, 35.0, True, 5.0, 5.0),  # Others may have used all but 5 s.
+        (30.0, 29.0, 0.0, True, 29.0),
+        (30.0, 29.0, 0.0, False, 29.0),
+        (30.0, 5.0, 0.0, False, 5.0),  # The machine was busy: it got 5 of 30 seconds.
+        (30.0, 0.1, 0.0, True, 30.0),  # It was not: the compiler waits for something.
+        (30.0, 40.0, 35.0, True, 5.0),  # Others may have used all but 5 s.
     ],
 )
 def test_a_native_compiler_counts_with_what_it_has_used_at_least(
-    seconds: float, used: float, others: float, calm: bool, undelayed: float, computing: float
+    seconds: float, used: float, others: float, calm: bool, undelayed: float
 ) -> None:
-    spent = native_spent(seconds, used, others, is_calm=calm)
-    assert (spent.undelayed, spent.computing) == (undelayed, computing)
+    assert native_undelayed(seconds, used, others, is_calm=calm) == undelayed
 
 
 def test_a_machine_is_calm_where_stages_hardly_wait_for_a_processor() -> None:

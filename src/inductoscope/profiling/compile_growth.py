@@ -12,6 +12,7 @@ is out of proportion; so is one that grows much faster than the graph and takes 
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -24,8 +25,6 @@ NOT_COUNTED = (stages.AUTOTUNE, stages.BENCHMARK, stages.RUNTIME)
 _UNUSUAL = 3.0
 # Graphs whose sizes differ by less are of one size.
 _ALIKE = 1.2
-# What takes so many times as long as it computes waits for something.
-_WAITS = 3.0
 
 
 @dataclass(frozen=True)
@@ -50,10 +49,9 @@ class CompileCost:
     lowered: tuple[PartCost, ...] = ()
     # The stage in which it was ended, if it took too long.
     ended_in: str = ""
-    # By stage: its seconds without those in which it waited for a processor, and those that it
-    # computed. Of native compilers, those of the longest call. Empty where that is not known.
+    # By stage: its seconds without those in which it waited for a processor. Of native compilers,
+    # those of the longest call. Empty where that is not known.
     undelayed: Mapping[str, float] = field(default_factory=dict)
-    computing: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def on_idle_machine(self) -> CompileCost:
@@ -62,13 +60,6 @@ class CompileCost:
             return self
         native = self.undelayed.get(stages.CPP_COMPILE, self.slowest_native)
         return replace(self, stages=self.undelayed, natives=(native,) if self.natives else ())
-
-    def waits_in(self, stage: str) -> bool:
-        """Whether a stage waits for something rather than computes; not for a processor."""
-        name = stages.CPP_COMPILE if stage in stages.NATIVE_COMPILES else stage
-        if name not in self.undelayed:
-            return False
-        return self.undelayed[name] > _WAITS * self.computing.get(name, 0.0)
 
     @property
     def in_python(self) -> dict[str, float]:
@@ -145,7 +136,6 @@ def quickest_of(one: CompileCost, other: CompileCost) -> CompileCost:
         stages=both(one.stages, other.stages),
         natives=(min(one.slowest_native, other.slowest_native),) if one.natives else (),
         undelayed=both(one.undelayed, other.undelayed),
-        computing=both(one.computing, other.computing),
     )
 
 
@@ -224,12 +214,9 @@ def growth_of_all(costs: Sequence[CompileCost], least: CompileCost | None) -> li
 
 def _slope(across: Sequence[float], up: Sequence[float]) -> tuple[float, float]:
     """The slope of the straight line that fits best, and its standard error."""
-    count = len(across)
-    middle, height = sum(across) / count, sum(up) / count
-    spread = sum((x - middle) ** 2 for x in across)
-    slope = sum((x - middle) * (y - height) for x, y in zip(across, up, strict=True)) / spread
-    off = sum((y - height - slope * (x - middle)) ** 2 for x, y in zip(across, up, strict=True))
-    return slope, math.sqrt(off / (count - 2) / spread) if count > 2 else math.inf
+    slope, start = statistics.linear_regression(across, up)
+    off = sum((y - start - slope * x) ** 2 for x, y in zip(across, up, strict=True))
+    return slope, math.sqrt(off / (len(across) - 2) / len(across)) / statistics.pstdev(across)
 
 
 # --- whether that explodes ------------------------------------------------------------------------
@@ -256,8 +243,6 @@ class Explosion:
     growth: StageGrowth | None = None
     # Whether it was ended before it was done.
     is_at_least: bool = False
-    # Whether it waits for something rather than computes.
-    waits: bool = False
 
     @property
     def times(self) -> float:
@@ -275,10 +260,8 @@ def certain_explosion(
     found = explosion_of(costs, plain)
     if found is None:
         return None
-    undelayed = [cost.on_idle_machine for cost in costs]
-    again = explosion_of(undelayed, [cost.on_idle_machine for cost in plain], found.stage)
-    largest = _largest(costs)
-    return replace(found, waits=largest.waits_in(found.stage)) if again is not None else None
+    idle = [[cost.on_idle_machine for cost in some] for some in (costs, plain)]
+    return found if explosion_of(*idle, found.stage) is not None else None
 
 
 def explosion_of(
@@ -295,11 +278,8 @@ def explosion_of(
     finished = [cost for cost in costs if not cost.ended_in]
     growth = growth_of(stage, finished, _least(plain, stage))
     growth = growth if growth is not None and growth.is_known else None
-    found = Explosion(
-        stage, found.nodes, found.seconds, found.plain_seconds, growth, found.is_at_least
-    )
-    is_steep = _is_steep(growth) and _takes_most(found, largest)
-    return found if is_steep or is_out_of_proportion(found) else None
+    is_steep = growth is not None and growth.low > _STEEP and _takes_most(found, largest)
+    return replace(found, growth=growth) if is_steep or is_out_of_proportion(found) else None
 
 
 def _largest(costs: Sequence[CompileCost]) -> CompileCost:
@@ -328,10 +308,6 @@ def _least(plain: Sequence[CompileCost], stage: str) -> float:
     small = min(plain, key=lambda cost: cost.nodes)
     others = [seconds for name, seconds in small.in_python.items() if name != stage]
     return min(small.seconds_of(stage), max(others, default=0.0))
-
-
-def _is_steep(growth: StageGrowth | None) -> bool:
-    return growth is not None and growth.low > _STEEP
 
 
 def _takes_most(found: Explosion, cost: CompileCost) -> bool:

@@ -7,16 +7,15 @@ was measured in the profiled run.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from inductoscope.analysis.rules import SLOWNESS, diagnose
 from inductoscope.analysis.rules.dynamo import broken_lines
 from inductoscope.analysis.rules.finding import Finding
 from inductoscope.model.entities import Compile, Recording
-from inductoscope.profiling.kernel_profile import GraphProfile, KernelProfile, Profile
-from inductoscope.profiling.machine import MachineLimits
-from inductoscope.profiling.timings import FUNCTION, CallTimes, gaps_text
+from inductoscope.profiling.kernel_profile import NO_PROFILE, Profile
+from inductoscope.profiling.timings import FUNCTION, gaps_text
 from inductoscope.wording import count_of
 
 # What makes compiles slow, not the code that comes of them.
@@ -28,7 +27,7 @@ class RecordedEvidence:
     """A recorded run of the program; its kernels were timed if there is a profile."""
 
     recording: Recording
-    profile: Profile | None = None
+    profile: Profile = NO_PROFILE
 
     @cached_property
     def findings(self) -> Sequence[Finding]:
@@ -41,29 +40,9 @@ class RecordedEvidence:
         return (finding for finding in self.findings if finding.rule in rules)
 
     @property
-    def kernels(self) -> Sequence[KernelProfile]:
-        """The kernels that were timed."""
-        return self.profile.kernels if self.profile is not None else ()
-
-    @property
-    def graphs(self) -> Sequence[GraphProfile]:
-        """The graphs that were timed."""
-        return self.profile.graphs if self.profile is not None else ()
-
-    @property
-    def functions(self) -> Sequence[CallTimes]:
-        """The compiled calls that were timed."""
-        return self.profile.functions if self.profile is not None else ()
-
-    @property
-    def machines(self) -> Sequence[MachineLimits]:
-        """The limits of the devices that it ran on."""
-        return self.profile.machines if self.profile is not None else ()
-
-    @property
     def timed_seconds(self) -> float:
         """All calls of graphs that were timed kernel by kernel: some of those of a run."""
-        return sum(graph.seconds.median * graph.calls for graph in self.graphs)
+        return sum(graph.seconds.median * graph.calls for graph in self.profile.graphs)
 
     def left_without(self, seconds: float) -> float | None:
         """The share of those calls that is left without so many seconds of them."""
@@ -72,7 +51,9 @@ class RecordedEvidence:
 
     def calls_of(self, place: str) -> int:
         """How often the program calls a compiled function after its warm-up; by its first line."""
-        return sum(f.count for f in self.functions if f.kind == FUNCTION and f.place == place)
+        return sum(
+            f.count for f in self.profile.functions if f.kind == FUNCTION and f.place == place
+        )
 
 
 # --- costs beside the kernels ---------------------------------------------------------------------
@@ -97,25 +78,16 @@ class Cost:
 
 def costs_of(evidence: RecordedEvidence) -> tuple[Cost, ...]:
     """The costs that matter, the largest first."""
-    whole = _seconds_in_calls(evidence)
+    whole = sum(calls.seconds.median * calls.count for calls in evidence.profile.functions)
     if whole <= 0:
         return ()
-    found = [
-        *_guards(evidence),
-        *_breaks(evidence),
-        *_gaps(evidence),
-        *_fallbacks(evidence),
-    ]
     kept = [
-        Cost(cost.seconds, cost.what, cost.source, cost.how, cost.seconds / whole)
-        for cost in found
+        replace(cost, share=cost.seconds / whole)
+        for costs in (_guards, _breaks, _gaps, _fallbacks)
+        for cost in costs(evidence)
         if cost.seconds >= _LEAST_SHARE * whole
     ]
     return tuple(sorted(kept, key=lambda cost: -cost.seconds))
-
-
-def _seconds_in_calls(evidence: RecordedEvidence) -> float:
-    return sum(calls.seconds.median * calls.count for calls in evidence.functions)
 
 
 def _guards(evidence: RecordedEvidence) -> Iterator[Cost]:
@@ -140,10 +112,12 @@ def _guards(evidence: RecordedEvidence) -> Iterator[Cost]:
 def _breaks(evidence: RecordedEvidence) -> Iterator[Cost]:
     """Functions whose graph breaks: what their calls take outside of their graphs."""
     lines = broken_lines(evidence.recording)
-    for calls in (each for each in evidence.functions if each.kind == FUNCTION and each.count):
+    for calls in (
+        each for each in evidence.profile.functions if each.kind == FUNCTION and each.count
+    ):
         own = _frames_of(calls.place, evidence.recording.compiles)
         broken = [line for line in lines if own & set(line.compiles)]
-        graphs = [graph for graph in evidence.graphs if graph.compile in own]
+        graphs = [graph for graph in evidence.profile.graphs if graph.compile in own]
         if not broken or not graphs:
             continue
         parts = sum(graph.calls for graph in graphs) / calls.count
@@ -168,8 +142,8 @@ def _frames_of(place: str, compiles: Iterable[Compile]) -> set[str]:
 
 def _gaps(evidence: RecordedEvidence) -> Iterator[Cost]:
     """Graphs whose kernels are so small that what is between them shows."""
-    for graph in evidence.graphs:
-        rows = [row for row in evidence.kernels if row.of is graph and row.calls]
+    for graph in evidence.profile.graphs:
+        rows = [row for row in evidence.profile.kernels if row.of is graph and row.calls]
         if graph.idle < _MUCH or not graph.calls or not rows:
             continue
         usual = f"{sorted(row.seconds.median for row in rows)[len(rows) // 2] * 1e6:.3g} µs"
@@ -196,8 +170,8 @@ def _fallbacks(evidence: RecordedEvidence) -> Iterator[Cost]:
         for node in graph.lowered
         if node.fallback
     }
-    whole = sum(row.total for row in evidence.kernels)
-    for row in evidence.kernels:
+    whole = sum(row.total for row in evidence.profile.kernels)
+    for row in evidence.profile.kernels:
         is_left = any((row.of.graph, node) in left for node in row.nodes)
         if is_left and row.calls and row.total >= _MUCH * whole:
             yield Cost(

@@ -304,17 +304,17 @@ def try_flips(
     stdin: Path | None = None,
 ) -> TrialResults:
     """Time the program as it is, and with each change."""
-    trials = _TrialRuns(command, folder, budget, say, stdin)
+    runs = _TrialRuns(command, folder, budget, say, stdin)
     safe = [flip for flip in flips if not flip.warning]
-    results = trials.steady([flip for flip in safe if not flip.is_tried_cold])
+    results = runs.steady([flip for flip in safe if not flip.is_tried_cold])
     cold = [flip for flip in safe if flip.is_tried_cold]
-    found = (*results.trials, *trials.cold(cold)) if cold else results.trials
     shown = [
         _not_measured(flip, f'not tried, because torch warns: "{flip.warning}"')
         for flip in flips
         if flip.warning
     ]
-    return TrialResults(_ranked((*found, *shown)), results.base, results.error, trials.made)
+    found = (*results.trials, *(runs.cold(cold) if cold else ()), *shown)
+    return replace(results, trials=_ranked(found), runs=runs.made)
 
 
 def try_cold(
@@ -326,8 +326,8 @@ def try_cold(
     stdin: Path | None = None,
 ) -> TrialResults:
     """Changes that avoid compiles: each run compiles everything, so that one sees how much."""
-    trials = _TrialRuns(command, folder, budget, say, stdin)
-    return TrialResults(_ranked(trials.cold(flips)), None, runs=trials.made)
+    runs = _TrialRuns(command, folder, budget, say, stdin)
+    return TrialResults(_ranked(runs.cold(flips)), None, runs=runs.made)
 
 
 def _not_measured(flip: Flip, why: str) -> FlipTrial:
@@ -358,10 +358,9 @@ class _TrialRuns:
             for number, variant in enumerate(variants):
                 if number in given_up or self._is_time_up:
                     continue
-                say = f"{variant.name}: run {turn + 1} of {self._budget.runs}"
                 cache = self._folder / f"cache-{number}"
-                run = self._run(variant, f"{number}-{turn}", cache, say, "alternate")
-                runs[number].append(run)
+                how = f"run {turn + 1} of {self._budget.runs}"
+                runs[number].append(self._run(variant, how, cache, "alternate"))
                 base = against_eager(runs[0])
                 if number == 0 and (base is None or base.slowest < self._budget.than_eager):
                     return _results(runs[:1], ())
@@ -374,12 +373,11 @@ class _TrialRuns:
         variants = [BASE, *(flip.variant for flip in flips)]
         runs: list[list[TimedRun]] = [[] for _ in variants]
         for turn in range(COLD_RUNS):
-            for number, variant in enumerate(variants):
+            for made, variant in zip(runs, variants, strict=True):
                 if not self._is_time_up:
-                    name = f"cold-{number}-{turn}"
-                    say = f"{variant.name}: from scratch, run {turn + 1} of {COLD_RUNS}"
-                    cache = self._folder / name / "cache"
-                    runs[number].append(self._run(variant, name, cache, say, "call-times"))
+                    how = f"from scratch, run {turn + 1} of {COLD_RUNS}"
+                    cache = self._folder / f"cold-cache-{self.made}"
+                    made.append(self._run(variant, how, cache, "call-times"))
         rows = zip(runs[1:], flips, strict=True)
         return [_cold_trial(runs[0], made, flip) for made, flip in rows]
 
@@ -387,15 +385,13 @@ class _TrialRuns:
     def _is_time_up(self) -> bool:
         return time.monotonic() > self._end
 
-    def _run(
-        self, variant: Variant, name: str, cache: Path, say: str, profiler: PartName
-    ) -> TimedRun:
-        self._say(say)
+    def _run(self, variant: Variant, how: str, cache: Path, profiler: PartName) -> TimedRun:
+        self._say(f"{variant.name}: {how}")
         self.made += 1
         return run_once(
             self._command,
             variant,
-            self._folder / name,
+            self._folder / f"run-{self.made}",
             cache=cache,
             seconds=self._budget.seconds,
             profiler=profiler,

@@ -26,7 +26,7 @@ from inductoscope.model.entities import Compile, Recording
 from inductoscope.model.fx import bare_operation
 from inductoscope.model.join import KernelPlace, kernel_places
 from inductoscope.profiling.evidence import RecordedEvidence
-from inductoscope.profiling.kernel_profile import KernelProfile, Profile, floor_for
+from inductoscope.profiling.kernel_profile import NO_PROFILE, KernelProfile, Profile, floor_for
 from inductoscope.profiling.machine import TF32, memory_seconds
 from inductoscope.profiling.orders import overruling, overruling_sizes
 from inductoscope.profiling.timings import CLOCK, FUNCTION
@@ -106,7 +106,7 @@ Proposer = Callable[[RecordedEvidence], Iterator[Flip]]
 
 def flips_for(recording: Recording, profile: Profile | None = None) -> tuple[Flip, ...]:
     """The changes that are worth a trial, each once; with a profile, what each should save."""
-    evidence = RecordedEvidence(recording, profile)
+    evidence = RecordedEvidence(recording, profile or NO_PROFILE)
     found: dict[str, Flip] = {}
     for propose in PROPOSERS:
         for flip in propose(evidence):
@@ -177,7 +177,7 @@ def _no_break_at_item(evidence: RecordedEvidence) -> Iterator[Flip]:
 
 def static_sizes(evidence: RecordedEvidence) -> Iterator[Flip]:
     """A graph that is compiled for any size, and that is always called with the same."""
-    called = [graph for graph in evidence.graphs if graph.times.sizes and graph.calls]
+    called = [graph for graph in evidence.profile.graphs if graph.times.sizes and graph.calls]
     rows = Counter(graph.graph for graph in called)
     for graph in called:
         if rows[graph.graph] > 1 or graph.times.other_sizes:
@@ -204,36 +204,27 @@ def _fewer_guards(evidence: RecordedEvidence) -> Iterator[Flip]:
 # --- Inductor's settings --------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _RuleSetting:
-    """A setting that the findings of a rule speak for."""
-
-    rule: str
-    name: str
-    value: Any
-    # What a finding has to mention, and whether the program itself may have set it.
-    mentions: str = ""
-    overrules: bool = False
-
-
-_BY_RULES = (
-    _RuleSetting("scalar_loop", "cpp.simdlen", None, "config.cpp.simdlen", overrules=True),
-    _RuleSetting("scalar_loop", "cpp.enable_tiling_heuristics", False, "enable_tiling_heuristics"),
-    _RuleSetting("recomputed", "realize_opcount_threshold", 4),
-    _RuleSetting("layout_copies", "freezing", True, "freezing"),
-    _RuleSetting("layout_copies", "layout_optimization", False),
-    _RuleSetting("register_spills", "coordinate_descent_tuning", True),
-    _RuleSetting("tiny_kernels", "triton.cudagraphs", True),
-    _RuleSetting("split_reductions", "split_reductions", False),
-    _RuleSetting("unsplit_reductions", "split_reductions", True, overrules=True),
+# A rule, what its finding has to mention, the setting that it speaks for, and its value.
+_BY_RULES: tuple[tuple[str, str, str, Any], ...] = (
+    ("scalar_loop", "config.cpp.simdlen", "cpp.simdlen", None),
+    ("scalar_loop", "enable_tiling_heuristics", "cpp.enable_tiling_heuristics", False),
+    ("recomputed", "", "realize_opcount_threshold", 4),
+    ("layout_copies", "freezing", "freezing", True),
+    ("layout_copies", "", "layout_optimization", False),
+    ("register_spills", "", "coordinate_descent_tuning", True),
+    ("tiny_kernels", "", "triton.cudagraphs", True),
+    ("split_reductions", "", "split_reductions", False),
+    ("unsplit_reductions", "", "split_reductions", True),
 )
+# The program itself may have set these.
+_OVERRULED = (("cpp.simdlen", None), ("split_reductions", True))
 
 
 def _settings_of_rules(evidence: RecordedEvidence) -> Iterator[Flip]:
-    for setting in _BY_RULES:
-        for finding in evidence.about(setting.rule):
-            if setting.mentions in finding.advice:
-                yield _setting(setting.name, setting.value, finding, overrules=setting.overrules)
+    for rule, mentions, name, value in _BY_RULES:
+        for finding in evidence.about(rule):
+            if mentions in finding.advice:
+                yield _setting(name, value, finding, overrules=(name, value) in _OVERRULED)
 
 
 def _setting(name: str, value: object, finding: Finding, *, overrules: bool = False) -> Flip:
@@ -303,7 +294,7 @@ _MUCH_IDLE = 0.3
 
 def wrapper_in_cpp(evidence: RecordedEvidence) -> Iterator[Flip]:
     """Small kernels on the CPU, called from Python."""
-    for graph in evidence.graphs:
+    for graph in evidence.profile.graphs:
         times = graph.times
         if times.device != "cpu" or times.how != CLOCK or graph.idle < _MUCH_IDLE:
             continue
@@ -341,8 +332,10 @@ _TF32 = 'torch.set_float32_matmul_precision("high")'
 
 def _tuned_products(evidence: RecordedEvidence) -> Iterator[Flip]:
     """Products that go straight to the library, and lose time there."""
-    least = _LEAST_SHARE * sum(row.total for row in evidence.kernels)
-    rows = [row for row in evidence.kernels if _is_library_product(row) and row.lost > least]
+    least = _LEAST_SHARE * sum(row.total for row in evidence.profile.kernels)
+    rows = [
+        row for row in evidence.profile.kernels if _is_library_product(row) and row.lost > least
+    ]
     if not rows:
         return
     lost = sum(row.lost for row in rows)
@@ -389,9 +382,11 @@ def _tensor_cores(evidence: RecordedEvidence) -> Iterator[Flip]:
 
 def products_in_tf32(evidence: RecordedEvidence) -> Iterator[Flip]:
     """Products of float32 that take longer than tensor cores would need for them in TF32."""
-    found = [(row, saved) for row in evidence.kernels if (saved := _saved_in_tf32(row, evidence))]
+    found = [
+        (row, saved) for row in evidence.profile.kernels if (saved := _saved_in_tf32(row, evidence))
+    ]
     seconds = sum(saved for _, saved in found)
-    if not found or seconds < _LEAST_SHARE * sum(row.total for row in evidence.kernels):
+    if not found or seconds < _LEAST_SHARE * sum(row.total for row in evidence.profile.kernels):
         return
     took = sum(row.total for row, _ in found)
     code = _TF32
@@ -413,7 +408,7 @@ def products_in_tf32(evidence: RecordedEvidence) -> Iterator[Flip]:
 
 def _saved_in_tf32(row: KernelProfile, evidence: RecordedEvidence) -> float:
     """Seconds of the timed calls beyond the floor in TF32; 0 where it is no faster or not known."""
-    machine = next((m for m in evidence.machines if m.device == row.device), None)
+    machine = next((m for m in evidence.profile.machines if m.device == row.device), None)
     single = row.work.matrix.get("float32")
     if machine is None or not single or not row.calls:
         return 0.0
@@ -509,7 +504,7 @@ def predicted(flip: Flip, evidence: RecordedEvidence) -> Flip:
     """The change with what it should save; or with why that cannot be said."""
     is_known = flip.predicted is not None or flip.left is not None
     # What is left to eager is predicted when eager has been timed.
-    if is_known or flip.leaves_to_eager or evidence.profile is None:
+    if is_known or flip.leaves_to_eager or evidence.profile.is_empty:
         return flip
     if flip.rule == "slow_guards" and (seconds := _in_guards(flip, evidence)) is not None:
         how = "all guards of a call, as often as it is called"
@@ -539,29 +534,29 @@ def _whole_kernels(flip: Flip, evidence: RecordedEvidence) -> Prediction:
 
 def _concerned(flip: Flip, evidence: RecordedEvidence) -> Sequence[KernelProfile]:
     """The kernels that compute the line of the finding."""
-    return [row for row in evidence.kernels if flip.source and flip.source in row.places]
+    return [row for row in evidence.profile.kernels if flip.source and flip.source in row.places]
 
 
 def _moved_again(flip: Flip, evidence: RecordedEvidence) -> Prediction:
     size = _BYTES.search(flip.why)
-    calls = max((graph.calls for graph in evidence.graphs), default=0)
-    if size is None or not evidence.machines or not calls:
+    calls = max((graph.calls for graph in evidence.profile.graphs), default=0)
+    if size is None or not evidence.profile.machines or not calls:
         return None
     moved = int(size[1].replace(",", ""))
-    seconds = memory_seconds(evidence.machines[0], moved // 2, moved - moved // 2)
+    seconds = memory_seconds(evidence.profile.machines[0], moved // 2, moved - moved // 2)
     left = None if seconds is None else evidence.left_without(seconds * calls)
     return left, f"{moved:,} bytes at the speed of this machine's memory"
 
 
 def _between_kernels(flip: Flip, evidence: RecordedEvidence) -> Prediction:
-    gaps = sum(graph.between.median * graph.calls for graph in evidence.graphs)
+    gaps = sum(graph.between.median * graph.calls for graph in evidence.profile.graphs)
     return evidence.left_without(gaps), "all gaps between kernels"
 
 
 def _at_breaks(flip: Flip, evidence: RecordedEvidence) -> Prediction:
     """A call costs about as much outside of its graphs for each of them; one graph is left."""
-    called = [function for function in evidence.functions if function.kind == FUNCTION]
-    graphs = [graph for graph in evidence.graphs if graph.calls]
+    called = [function for function in evidence.profile.functions if function.kind == FUNCTION]
+    graphs = [graph for graph in evidence.profile.graphs if graph.calls]
     if len(called) != 1 or len(graphs) < 2 or not called[0].count:
         return None  # It would not be known which graphs are whose.
     whole = called[0].seconds.median

@@ -151,6 +151,9 @@ class Profile:
         return not self.functions and not self.graphs
 
 
+NO_PROFILE = Profile((), (), ())
+
+
 def build_profile(
     recording: Recording,
     calls: Sequence[ProcessTimes],

@@ -286,8 +286,6 @@ def _slow_summary(finding: FailureFinding) -> str:
         f"{explosion.times:.1f} times what is expected for the whole compile of as many pointwise "
         "nodes."
     ]
-    if explosion.waits:
-        parts.append("It waits there for something and hardly computes.")
     if location.pass_name:
         parts.append(f"The pass {location.pass_name} takes most of it.")
     elif location.operation:

@@ -2,8 +2,8 @@
 
 Nothing is compared and nothing comes from a cache. The fork says which stages it enters and leaves,
 so that something is known even of one that has to be ended. On a busy machine seconds say little: a
-compile that shares its processor with others takes twice as long and is no slower. So what stages
-and native compilers compute, and how long they wait for a processor, is measured as well.
+compile that shares its processor with others takes twice as long and is no slower. So how long
+stages and native compilers wait for a processor is measured as well.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -71,22 +71,21 @@ _CALM = 0.8
 _COMPUTES = 1 / 3
 
 
-@dataclass(frozen=True)
-class Spent:
-    """Seconds without those spent waiting for a processor, and seconds of computing."""
+def undelayed_time() -> float:
+    """A clock of this thread that stands still while it waits for a processor.
 
-    undelayed: float
-    computing: float
+    Where the system does not say how long that is, it runs only while the thread computes.
+    """
+    delay = thread_delay()
+    return time.thread_time() if delay is None else time.monotonic() - delay
 
 
 @dataclass
 class _OpenStage:
     name: str
-    computed: float
-    delayed: float | None
-    # The same of inner stages.
-    inner_computed: float = 0.0
-    inner_delayed: float = 0.0
+    began: float
+    # Seconds of inner stages.
+    inner: float = 0.0
 
 
 @dataclass
@@ -97,7 +96,7 @@ class StageClocks:
 
     def enter(self, name: str = "") -> None:
         """A stage begins on this thread."""
-        stage = _OpenStage(name, time.thread_time(), thread_delay())
+        stage = _OpenStage(name, undelayed_time())
         self._open.setdefault(threading.get_ident(), []).append(stage)
 
     def innermost(self, thread: int) -> str:
@@ -105,21 +104,16 @@ class StageClocks:
         stages = self._open.get(thread)
         return stages[-1].name if stages else ""
 
-    def leave(self, seconds: float) -> Spent | None:
-        """The innermost stage of this thread ends; `seconds` are its own, without inner ones."""
+    def leave(self) -> float | None:
+        """The innermost stage of this thread ends: its own seconds, without waiting."""
         stages = self._open.get(threading.get_ident())
         if not stages:
             return None
         stage = stages.pop()
-        computed, now = time.thread_time() - stage.computed, thread_delay()
-        known = now is not None and stage.delayed is not None
-        delayed = now - stage.delayed if known else 0.0  # type: ignore[operator]
+        whole = undelayed_time() - stage.began
         if stages:
-            stages[-1].inner_computed += computed
-            stages[-1].inner_delayed += delayed
-        computing = max(computed - stage.inner_computed, 0.0)
-        waited = max(delayed - stage.inner_delayed, 0.0)
-        return Spent(max(seconds - waited, 0.0) if known else computing, computing)
+            stages[-1].inner += whole
+        return max(whole - stage.inner, 0.0)
 
 
 @dataclass
@@ -133,25 +127,24 @@ class NativeClocks:
         """A call begins."""
         self._began[source] = time.monotonic(), _children_seconds()
 
-    def leave(self, source: str, seconds: float, *, is_calm: bool) -> Spent:
-        """A call ends that took so many seconds."""
+    def leave(self, source: str, seconds: float, *, is_calm: bool) -> float:
+        """A call ends that took so many seconds; those without waiting for a processor."""
         now = time.monotonic()
         began, before = self._began.pop(source, (now, _children_seconds()))
         others = sum(took for ended, took in self._ended if ended > began)
         self._ended.append((now, seconds))
-        used = _children_seconds() - before
-        return native_spent(seconds, used, others, is_calm=is_calm)
+        return native_undelayed(seconds, _children_seconds() - before, others, is_calm=is_calm)
 
 
-def native_spent(seconds: float, used: float, others: float, *, is_calm: bool) -> Spent:
+def native_undelayed(seconds: float, used: float, others: float, *, is_calm: bool) -> float:
     """The least that a call has computed, where all that ended meanwhile have `used` so much.
 
-    `others` are the seconds of those. One that hardly computes on a calm machine waits.
+    `others` are the seconds of those. One that hardly computes on a calm machine waits for
+    something else, which counts.
     """
     if is_calm and used < _COMPUTES * seconds:
-        return Spent(seconds, used)
-    least = min(max(used - others, 0.0), seconds)
-    return Spent(least, least)
+        return seconds
+    return min(max(used - others, 0.0), seconds)
 
 
 def _children_seconds() -> float:
@@ -203,17 +196,17 @@ class _CountingWriter:
         if isinstance(event, StageStart):
             self.stages.enter(event.stage)
         elif isinstance(event, StageEnd):
-            spent = self.stages.leave(event.seconds)
-            if spent is not None:
+            undelayed = self.stages.leave()
+            if undelayed is not None:
                 _add(self._seconds, event.stage, event.seconds)
-                _add(self._undelayed, event.stage, spent.undelayed)
-                self._note(stage=event.stage, **asdict(spent))
+                _add(self._undelayed, event.stage, undelayed)
+                self._note(stage=event.stage, undelayed=undelayed)
         elif isinstance(event, NativeStart):
             self.natives.enter(event.source)
         elif isinstance(event, NativeEnd):
             calm = is_calm(self._seconds, self._undelayed)
-            spent = self.natives.leave(event.source, event.seconds or 0.0, is_calm=calm)
-            self._note(native=event.seconds or 0.0, **asdict(spent))
+            undelayed = self.natives.leave(event.source, event.seconds or 0.0, is_calm=calm)
+            self._note(native=event.seconds or 0.0, undelayed=undelayed)
 
     def _note(self, **what: Any) -> None:
         if isinstance(self.inner, PipeWriter):
@@ -306,23 +299,22 @@ def _largest(parts: Sequence[PartCost]) -> list[list[Any]]:
 def measured_in(answer: ForkAnswer, candidate: Candidate, stage: str = "") -> Measured:
     """The cost of the candidate's compile, from a fork's answer."""
     result = answer.result if isinstance(answer.result, dict) else {}
-    spent = _stage_seconds(answer)
+    spent: dict[str, float] = {}
+    for event in answer.events:
+        if isinstance(event, StageEnd):
+            _add(spent, event.stage, event.seconds)
+    undelayed = _noted(answer)
     last = answer.last_stage
     ended_in = last.event.stage if answer.timed_out and last is not None else ""
-    undelayed, computing = _noted(answer)
     if ended_in:
         _add(spent, ended_in, answer.seconds - answer.entered_at)
-        least = _spent_until_ended(answer)
-        _add(undelayed, ended_in, least.undelayed)
-        _add(computing, ended_in, least.computing)
+        _add(undelayed, ended_in, _undelayed_until_ended(answer))
     ended = [e.seconds or 0.0 for e in answer.events if isinstance(e, NativeEnd)]
     still_open = _open_natives(answer)
     longest = max(still_open, default=0.0)
     if answer.used is not None and longest > max(ended, default=0.0):
-        used = answer.used.slowest_child
-        native = native_spent(longest, used, 0.0, is_calm=is_calm(spent, undelayed))
-        undelayed[stages.CPP_COMPILE] = native.undelayed
-        computing[stages.CPP_COMPILE] = native.computing
+        calm, used = is_calm(spent, undelayed), answer.used.slowest_child
+        undelayed[stages.CPP_COMPILE] = native_undelayed(longest, used, 0.0, is_calm=calm)
     cost = CompileCost(
         max(sum("lowered" in note for note in answer.notes), candidate.size),
         spent,
@@ -331,7 +323,6 @@ def measured_in(answer: ForkAnswer, candidate: Candidate, stage: str = "") -> Me
         _parts(result.get("lowered")),
         ended_in,
         undelayed,
-        computing,
     )
     hot = (result.get("hot") or {}).get(stage or cost.slowest_stage)
     error = answer.error
@@ -340,42 +331,27 @@ def measured_in(answer: ForkAnswer, candidate: Candidate, stage: str = "") -> Me
     return Measured(cost, decode(HotPath, hot) if hot else HotPath(), error)
 
 
-def _stage_seconds(answer: ForkAnswer) -> dict[str, float]:
-    found: dict[str, float] = {}
-    for event in answer.events:
-        if isinstance(event, StageEnd):
-            _add(found, event.stage, event.seconds)
-    return found
-
-
-def _noted(answer: ForkAnswer) -> tuple[dict[str, float], dict[str, float]]:
-    """By stage: seconds without waiting for a processor, and of computing."""
+def _noted(answer: ForkAnswer) -> dict[str, float]:
+    """By stage: seconds without waiting for a processor."""
     undelayed: dict[str, float] = {}
-    computing: dict[str, float] = {}
     for note in answer.notes:
         if "stage" in note and note["stage"] not in stages.NATIVE_COMPILES:
             _add(undelayed, note["stage"], note["undelayed"])
-            _add(computing, note["stage"], note["computing"])
-    natives = [note for note in answer.notes if "native" in note]
-    if natives:
-        longest = max(natives, key=lambda note: float(note["undelayed"]))
-        undelayed[stages.CPP_COMPILE] = longest["undelayed"]
-        computing[stages.CPP_COMPILE] = longest["computing"]
-    return undelayed, computing
+    natives = [float(note["undelayed"]) for note in answer.notes if "native" in note]
+    return {**undelayed, stages.CPP_COMPILE: max(natives)} if natives else undelayed
 
 
-def _spent_until_ended(answer: ForkAnswer) -> Spent:
+def _undelayed_until_ended(answer: ForkAnswer) -> float:
     """The least that the stage in which a fork was ended has taken.
 
     As if all waiting for a processor had been there, and all computing before it had been.
     """
     if answer.used is None:
-        return Spent(0.0, 0.0)
+        return 0.0
     inside = answer.seconds - answer.entered_at
-    computing = min(max(answer.used.cpu - answer.entered_at, 0.0), inside)
     if answer.used.delayed is None:
-        return Spent(computing, computing)
-    return Spent(max(inside - answer.used.delayed, 0.0), computing)
+        return min(max(answer.used.cpu - answer.entered_at, 0.0), inside)
+    return max(inside - answer.used.delayed, 0.0)
 
 
 def _open_natives(answer: ForkAnswer) -> list[float]:
