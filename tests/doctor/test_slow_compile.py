@@ -97,9 +97,9 @@ def candidate(function: Any, *inputs: torch.Tensor) -> Candidate:
 
 def test_copies_of_a_graph_follow_each_other_where_a_result_fits() -> None:
     x = torch.rand(4, 4)
-    copies = repeated(candidate(lambda x: torch.sin(x) * 2, x), 3)
-    assert (copies.joined, copies.candidate.size) == (CHAINED, 6)
-    (*_, last) = copies.candidate.module(*copies.candidate.inputs)
+    copies, joined = repeated(candidate(lambda x: torch.sin(x) * 2, x), 3)
+    assert (joined, copies.size) == (CHAINED, 6)
+    (*_, last) = copies.module(*copies.inputs)
     expected = x
     for _ in range(3):
         expected = torch.sin(expected) * 2
@@ -107,10 +107,10 @@ def test_copies_of_a_graph_follow_each_other_where_a_result_fits() -> None:
 
 
 def test_copies_lie_side_by_side_where_none_fits() -> None:
-    copies = repeated(candidate(lambda x: torch.sin(x).sum(-1), torch.rand(4, 5)), 3)
-    assert (copies.joined, copies.candidate.size) == (SIDE_BY_SIDE, 6)
-    assert len(copies.candidate.inputs) == 3
-    assert len(copies.candidate.module(*copies.candidate.inputs)) == 3
+    copies, joined = repeated(candidate(lambda x: torch.sin(x).sum(-1), torch.rand(4, 5)), 3)
+    assert (joined, copies.size) == (SIDE_BY_SIDE, 6)
+    assert len(copies.inputs) == 3
+    assert len(copies.module(*copies.inputs)) == 3
 
 
 # --- what is known of a compile that was ended ----------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from inductoscope.model.entities import (
@@ -108,28 +108,17 @@ def _of_graph(
     for tuned in searches:
         same = [other for other in searches if other.operation == tuned.operation]
         named = [node for node in nodes if node.operation == tuned.operation]
+        found = TunedOperation(graph.key, compile_.id, tuned)
         # A search is not told which node it is for: searches and nodes are in the same order, and
         # torch does not search again for the same sizes.
-        place = len(same) == len(named) and named[_place_in(same, tuned)]
-        row = _kernel_of(place.name, kernels) if place else None
-        yield TunedOperation(
-            graph.key,
-            compile_.id,
-            tuned,
-            str(place.place) if place and place.place else "",
-            row.seconds if row is not None else Sample(()),
-            row.calls if row is not None else 0,
-        )
-
-
-def _place_in(same: Sequence[Autotune], tuned: Autotune) -> int:
-    return next(number for number, other in enumerate(same) if other is tuned)
-
-
-def _kernel_of(node: str, kernels: Sequence[KernelProfile]) -> KernelProfile | None:
-    """The kernel that computes a node and nothing else that takes long."""
-    found = [row for row in kernels if node in row.nodes and row.calls]
-    return max(found, key=lambda row: row.seconds.median, default=None)
+        if len(same) == len(named):
+            node = next(node for node, one in zip(named, same, strict=True) if one is tuned)
+            found = replace(found, source=str(node.place or ""))
+            rows = [row for row in kernels if node.name in row.nodes and row.calls]
+            # The kernel that computes the node and nothing else that takes long.
+            if row := max(rows, key=lambda row: row.seconds.median, default=None):
+                found = replace(found, in_program=row.seconds, calls=row.calls)
+        yield found
 
 
 # --- whether it pays ------------------------------------------------------------------------------

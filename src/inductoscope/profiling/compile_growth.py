@@ -260,8 +260,8 @@ def certain_explosion(
     found = explosion_of(costs, plain)
     if found is None:
         return None
-    idle = [[cost.on_idle_machine for cost in some] for some in (costs, plain)]
-    return found if explosion_of(*idle, found.stage) is not None else None
+    idle, plain_idle = ([cost.on_idle_machine for cost in some] for some in (costs, plain))
+    return found if explosion_of(idle, plain_idle, found.stage) is not None else None
 
 
 def explosion_of(

@@ -358,16 +358,14 @@ class GrowthMeasurement:
 
     def run(self) -> None:
         """Compile all sizes, the smallest first."""
-        result = MeasuredGrowth(self._noticed.compile, "")
-        if self._noticed.backend:
-            result = replace(result, error="another backend compiles it")
-        elif not can_fork():
-            result = replace(result, error="it uses a GPU")
-        elif has_transforms(self._whole):
-            result = replace(result, error="it enters transforms such as vmap")
-        else:
-            result = self._measured(result)
-        SCOPE.emit(GrowthMeasured(growth=encode(result)))
+        obstacles = {
+            "another backend compiles it": self._noticed.backend,
+            "it uses a GPU": not can_fork(),
+            "it enters transforms such as vmap": has_transforms(self._whole),
+        }
+        error = next((why for why, is_there in obstacles.items() if is_there), "")
+        result = MeasuredGrowth(self._noticed.compile, "", error=error)
+        SCOPE.emit(GrowthMeasured(growth=encode(result if error else self._measured(result))))
 
     def _measured(self, result: MeasuredGrowth) -> MeasuredGrowth:
         import_compiler()
@@ -375,11 +373,10 @@ class GrowthMeasurement:
         least = measure(plain_candidate(1, self._whole), self._forks, seconds=_SECONDS)
         costs: list[CompileCost] = []
         for times in sizes_up_to(self._most):
-            copies = repeated(self._whole, times)
-            nodes = copies.candidate.size
-            say(f"compiling {nodes} nodes: {times} times the graph")
-            measured = measure(copies.candidate, self._forks, seconds=_SECONDS)
-            result = replace(result, joined=copies.joined)
+            copies, joined = repeated(self._whole, times)
+            say(f"compiling {copies.size} nodes: {times} times the graph")
+            measured = measure(copies, self._forks, seconds=_SECONDS)
+            result = replace(result, joined=joined)
             if measured.error:
                 said = f"{times} copies could not be compiled: {measured.failed}"
                 result = replace(result, error=said)

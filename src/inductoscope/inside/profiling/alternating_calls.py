@@ -173,11 +173,9 @@ _GROWTH = 4
 NOT_MEASURED = -1
 
 
-@dataclass
-class _StartedCall:
-    began: int
-    # None for a call that is timed from beginning to end.
-    released: Any = None
+# When a call began, and the event that lets the GPU begin; None for a call that is timed from
+# beginning to end.
+_StartedCall = tuple[int, Any]
 
 
 class GpuStopwatch:
@@ -202,11 +200,11 @@ class GpuStopwatch:
         torch.cuda.synchronize()
         cycles = self._cycles.setdefault(thing, _SHORTEST)
         if cycles > _LONGEST:
-            return _StartedCall(self._clock())
+            return self._clock(), None
         torch.cuda._sleep(cycles)
         released = torch.cuda.Event(enable_timing=True)
         released.record()
-        return _StartedCall(self._clock(), released)
+        return self._clock(), released
 
     def stop(self, call: _StartedCall, thing: Hashable, *, compiled: bool = False) -> int:
         """Just after it: nanoseconds that it costs, or `NOT_MEASURED`.
@@ -215,18 +213,19 @@ class GpuStopwatch:
         """
         import torch
 
-        if call.released is None or compiled:
+        began, released = call
+        if released is None or compiled:
             torch.cuda.synchronize()
-            return self._clock() - call.began
-        enqueued = self._clock() - call.began
-        began_early = call.released.query()
+            return self._clock() - began
+        enqueued = self._clock() - began
+        began_early = released.query()
         done = torch.cuda.Event(enable_timing=True)
         done.record()
         torch.cuda.synchronize()
         if began_early:
             self._cycles[thing] *= _GROWTH
             return NOT_MEASURED
-        milliseconds: float = call.released.elapsed_time(done)
+        milliseconds: float = released.elapsed_time(done)
         return max(enqueued, round(milliseconds * 1e6))
 
 
@@ -311,12 +310,10 @@ class AlternatingClock(CallClock):
         self, function: Callable[..., Any], name: str, place: str, label: str
     ) -> _AlikeCalls:
         kinds = {True: FUNCTION, False: IN_EAGER}
+        steps = f"{label} with backward"
         return _AlikeCalls(
             {side: self.entry(kind, name, place, label) for side, kind in kinds.items()},
-            {
-                side: self.entry(kind, name, place, f"{label} with backward")
-                for side, kind in kinds.items()
-            },
+            {side: self.entry(kind, name, place, steps) for side, kind in kinds.items()},
             super().timed(function, name, FUNCTION, place, label),
             super().timed(in_eager(function), name, IN_EAGER, place, label),
         )

@@ -51,17 +51,10 @@ _Sizes = tuple[tuple[str, int], ...]
 
 @dataclass
 class _CallsOfSizes:
-    """The calls of a graph with one set of sizes."""
+    """The calls of a graph with one set of sizes; the first one is cold, and kept apart."""
 
-    first: TimedCall | None = None
+    first: TimedCall
     others: Reservoir[TimedCall] = field(default_factory=lambda: Reservoir(_MOST_KEPT))
-
-    def note(self, call: TimedCall) -> None:
-        """The first call is cold, and kept apart."""
-        if self.first is None:
-            self.first = call
-        else:
-            self.others.add(call)
 
 
 class TimedGraph:
@@ -89,10 +82,12 @@ class TimedGraph:
         """One more call was timed."""
         with self._lock:
             self._threads.add(threading.get_ident())
-            if sizes not in self._by_sizes and len(self._by_sizes) >= MOST_SIZES:
+            if sizes in self._by_sizes:
+                self._by_sizes[sizes].others.add(call)
+            elif len(self._by_sizes) < MOST_SIZES:
+                self._by_sizes[sizes] = _CallsOfSizes(call)
+            else:
                 self._other_sizes += 1
-                return
-            self._by_sizes.setdefault(sizes, _CallsOfSizes()).note(call)
 
     def note_traced(self, number: int, call: TracedCall) -> None:
         """A call was traced. In C++ code that has no ranges around its kernels it shows none."""
@@ -208,18 +203,14 @@ class KernelClock:
             # Sizes are numbers, or torch's, which compare like numbers.
             self._ended(graph, times, now, tuple((name, int(n)) for name, n in sizes.items()))
 
-        def before(site: int) -> None:
-            self.tracer.before(graph.index, graph.number, site)
-
-        def after(site: int) -> None:
-            self.tracer.after()
-
         return {
             python_wrappers.CLOCK: self._clock,
             python_wrappers.OPENED: opened,
             python_wrappers.ENDED: ended,
-            python_wrappers.BEFORE: before,
-            python_wrappers.AFTER: after,
+            python_wrappers.BEFORE: lambda site: self.tracer.before(
+                graph.index, graph.number, site
+            ),
+            python_wrappers.AFTER: lambda site: self.tracer.after(),
         }
 
     def _ended(self, graph: TimedGraph, times: Sequence[int], now: int, sizes: _Sizes) -> None:

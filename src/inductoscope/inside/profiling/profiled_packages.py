@@ -14,7 +14,6 @@ import sys
 import tempfile
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -49,19 +48,14 @@ JIT_WRAPPERS = Hook(
 )
 
 
-@dataclass(frozen=True)
-class _File:
-    """A package as it was written."""
-
-    path: str
-    changed: int
-    size: int
+# A package as it was written: where, when, and its size.
+_File = tuple[str, int, int]
 
 
 def _file(path: Any) -> _File | None:
     with contextlib.suppress(OSError, TypeError, ValueError):
         found = os.stat(path)
-        return _File(os.path.realpath(path), found.st_mtime_ns, found.st_size)
+        return os.path.realpath(path), found.st_mtime_ns, found.st_size
     return None
 
 

@@ -498,20 +498,12 @@ def growing_parts(candidate: Candidate) -> list[Candidate]:
     return [*(part for part in parts if part is not None), candidate]
 
 
-@dataclass(frozen=True)
-class Copies:
-    """A graph several times over, and how the copies are joined."""
-
-    candidate: Candidate
-    joined: str
-
-
 CHAINED = "copies one after the other"
 SIDE_BY_SIDE = "copies side by side"
 
 
-def repeated(candidate: Candidate, times: int) -> Copies:
-    """The graph so many times: each copy reads a result of the one before, if that fits."""
+def repeated(candidate: Candidate, times: int) -> tuple[Candidate, str]:
+    """The graph so many times: each copy reads a result of the one before, where it fits."""
     link, source, graph = _fitting(candidate), candidate.module.graph, Graph()
     placeholders = source.find_nodes(op="placeholder")
     inputs: list[Any] = []
@@ -539,7 +531,7 @@ def repeated(candidate: Candidate, times: int) -> Copies:
         earlier=None,
         marks=(),
     )
-    return Copies(made, SIDE_BY_SIDE if link is None else CHAINED)
+    return made, SIDE_BY_SIDE if link is None else CHAINED
 
 
 def _fitting(candidate: Candidate) -> tuple[int, int] | None:
@@ -547,15 +539,9 @@ def _fitting(candidate: Candidate) -> tuple[int, int] | None:
     for number, node in enumerate(candidate.module.graph.output_node().all_input_nodes):
         value = node.meta.get("example_value", node.meta.get("val"))
         for place, given in enumerate(candidate.inputs):
-            if _is_alike(given, value) and not isinstance(given, torch.nn.Parameter):
+            are_tensors = all(isinstance(each, torch.Tensor) for each in (given, value))
+            if not are_tensors or isinstance(given, torch.nn.Parameter):
+                continue
+            if (given.shape, given.dtype) == (value.shape, value.dtype):
                 return number, place
     return None
-
-
-def _is_alike(given: Any, value: Any) -> bool:
-    return (
-        isinstance(given, torch.Tensor)
-        and isinstance(value, torch.Tensor)
-        and tuple(given.shape) == tuple(value.shape)
-        and given.dtype == value.dtype
-    )

@@ -59,18 +59,23 @@ def print_trials(printer: Printer, view: Mapping[str, Any]) -> None:
     width = max(len(row["name"]) for row in (view["base"], *view["tries"]))
     for row in (view["base"], *view["tries"]):
         found = row["comparison"]
-        time = time_text(row["seconds"]) if row["seconds"]["values"] else "?"
         about = "" if found is None else _verdict_text(found)
-        style = _STYLES.get(found["verdict"], "") if found else ""
-        printer.line(f"{row['name']:<{width}}  {time:>15}  {about}", indent=2, style=style)
-        if row["note"]:
-            printer.line(row["note"], indent=4, style=FAINT)
+        _print_row(printer, row, width, about, _STYLES.get(found["verdict"], "") if found else "")
     printer.line()
     printer.line(
         "±: half of the distance between the quartiles of the runs. A difference counts if a rank "
         "test over the runs says that chance makes it in less than 2 of 100 comparisons.",
         style=FAINT,
     )
+
+
+def _print_row(
+    printer: Printer, row: Mapping[str, Any], width: int, about: str, style: str = ""
+) -> None:
+    time = time_text(row["seconds"]) if row["seconds"]["values"] else "?"
+    printer.line(f"{row['name']:<{width}}  {time:>15}  {about}", indent=2, style=style)
+    if row["note"]:
+        printer.line(row["note"], indent=4, style=FAINT)
 
 
 def _verdict_text(found: Mapping[str, Any]) -> str:
@@ -176,10 +181,7 @@ def _print_worth(printer: Printer, view: Mapping[str, Any]) -> None:
     base, without = view["in_program"]["base"], view["in_program"]["tries"][0]
     printer.heading(f"in the program, {view['in_program']['turns']} runs of each in turns")
     for row in (base, without):
-        time = time_text(row["seconds"]) if row["seconds"]["values"] else "?"
-        printer.line(f"{row['name']:<20} {time:>15} per compiled call", indent=2)
-        if row["note"]:
-            printer.line(row["note"], indent=4, style=FAINT)
+        _print_row(printer, row, 20, "per compiled call")
     gain, search = view["seconds_gained_per_call"], view["seconds_of_search"]
     if without["comparison"] is None:
         printer.line(f"What it gains was not measured. The search took {search:.1f} s.", style=WARN)
