@@ -44,11 +44,11 @@ _OF_CODE = tuple(rule for rule in SLOWNESS if rule not in ("recompiles", "graph_
 
 def may_be_slower(recording: Recording) -> bool:
     """Whether compiled calls may be slower than eager."""
-    called = _steady_calls(recording)
-    if not called:
-        return False
-    times = {name: _medians(calls) for name, calls in called.items()}
-    if any(_is_slower(*each) for each in times.values()) or _is_in_parts(recording, times):
+    times = _steady_times(recording)
+    if _is_in_parts(recording, times) or any(
+        compiled > _SUSPICIOUS * eager and compiled - eager > _LEAST_LOSS
+        for eager, compiled in times.values()
+    ):
         return True
     behind = {name for name, (eager, compiled) in times.items() if compiled > eager}
     # The rules are only asked about what took longer than eager.
@@ -63,21 +63,20 @@ def _is_in_parts(recording: Recording, times: Mapping[str, tuple[float, float]])
     return len(parts) >= _FEWEST_PARTS and all(compiled < _SMALL_PART for _, compiled in parts)
 
 
-def _steady_calls(recording: Recording) -> dict[str, list[Check]]:
-    """The timed calls of each graph that is called often enough, without the first."""
+def _steady_times(recording: Recording) -> dict[str, tuple[float, float]]:
+    """The median in eager and compiled of each graph that is called often enough.
+
+    Its first call does not count.
+    """
     found: dict[str, list[Check]] = {}
     for check in recording.checks:
         if check.call > 1 and check.eager > 0 and check.compiled > 0:
             found.setdefault(check.compile, []).append(check)
-    return {name: calls for name, calls in found.items() if len(calls) >= _FEWEST_CALLS}
-
-
-def _medians(calls: Sequence[Check]) -> tuple[float, float]:
-    return median(check.eager for check in calls), median(check.compiled for check in calls)
-
-
-def _is_slower(eager: float, compiled: float) -> bool:
-    return compiled > _SUSPICIOUS * eager and compiled - eager > _LEAST_LOSS
+    return {
+        name: (median(each.eager for each in calls), median(each.compiled for each in calls))
+        for name, calls in found.items()
+        if len(calls) >= _FEWEST_CALLS
+    }
 
 
 # --- recompiles -----------------------------------------------------------------------------------

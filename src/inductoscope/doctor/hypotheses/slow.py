@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -64,11 +64,12 @@ def compiled_for_every_value(case: ProgramCase) -> Verdict | None:
     How sure: Proven if the setting helps; otherwise likely, because a longer run may reuse what
     this one compiled.
     """
-    if not (case.ends_well and not case.takes_long and any(_wasted(case))):
+    if not case.ends_well or case.takes_long:
         return None
-    if case.runs.without_tool_once().ending.exit_code != 0:
+    wasted = wasted_compiles(case.recording, case.first.ending.seconds)
+    found = max(wasted, key=lambda one: one.seconds, default=None)
+    if found is None or case.runs.without_tool_once().ending.exit_code != 0:
         return None
-    found = max(_wasted(case), key=lambda one: one.seconds)
     result = Verdict(v.SLOW, stages.DYNAMO, _summary(found), "likely")
     result.culprit.function = found.compiles[0].function
     result.culprit.source = found.finding.source or None
@@ -82,10 +83,6 @@ def compiled_for_every_value(case: ProgramCase) -> Verdict | None:
     if flips:
         _try(case, flips, result)
     return result
-
-
-def _wasted(case: ProgramCase) -> Iterator[WastedCompiles]:
-    return wasted_compiles(case.recording, case.first.ending.seconds)
 
 
 def _try(case: ProgramCase, flips: Sequence[Flip], result: Verdict) -> None:
@@ -325,31 +322,20 @@ def _seen_in_program(
     compile_ = _compile_of(case.recording, suspect)
     if compile_ is not None and stage != suspect.stage:
         seconds = seconds_in(case.recording, compile_, stage)
-    repeated = _repeated_expressions(case, stage, suspect)
-    has_failed = case.first.failed
-    return SlowInProgram(
-        stage,
-        seconds,
-        suspect.of,
-        repeated=repeated.title if repeated else "",
-        repeated_evidence=tuple(repeated.evidence) if repeated else (),
-        exit_code=case.first.ending.exit_code if has_failed else 0,
-        output=case.first.output[-800:] if has_failed else "",
-    )
+    seen = SlowInProgram(stage, seconds, suspect.of)
+    if case.first.failed:
+        code, output = case.first.ending.exit_code, case.first.output[-800:]
+        seen = replace(seen, exit_code=code, output=output)
+    # Loop bodies far larger than the graph: every stage that goes through them pays for it.
+    rules = findings_of(repeated_expressions, case.recording) if stage in _WITH_LOOP_BODIES else ()
+    for rule in rules:
+        if rule.compile == suspect.compile:
+            return replace(seen, repeated=rule.title, repeated_evidence=tuple(rule.evidence))
+    return seen
 
 
 def _compile_of(recording: Recording, suspect: SlowCompile) -> Compile | None:
     return next((each for each in recording.compiles if each.id == suspect.compile), None)
-
-
-def _repeated_expressions(
-    case: ProgramCase, stage: str, suspect: SlowCompile
-) -> RuleFinding | None:
-    """That its loop bodies are far larger than the graph, which every stage after it pays for."""
-    if stage not in _WITH_LOOP_BODIES:
-        return None
-    found = findings_of(repeated_expressions, case.recording)
-    return next((each for each in found if each.compile == suspect.compile), None)
 
 
 def _help_with_slow_compile(
@@ -363,15 +349,12 @@ def _help_with_slow_compile(
     recording = load(run.folder)
     changed = _compile_of(recording, suspect)
     share = 1 - (tried.after or 0.0) / tried.before if tried.before else 0.0
-    predicted = seen.seconds * share
-    if changed is None:
-        case.proof.workaround = Workaround(tried.text, False, tried.slowdown, tried.code, predicted)
-        return seen
-    # Stage against stage: the others vary with what else the machine does.
-    left = seconds_in(recording, changed, seen.stage)
-    helps = left < _HELPS * seen.seconds and every_check_passed(run)
-    saved = seen.seconds - left
-    case.proof.workaround = Workaround(
-        tried.text, helps, tried.slowdown, tried.code, predicted, saved
-    )
-    return replace(seen, left=left, whole_left=changed.seconds)
+    found = Workaround(tried.text, False, tried.slowdown, tried.code, seen.seconds * share)
+    if changed is not None:
+        # Stage against stage: the others vary with what else the machine does.
+        left = seconds_in(recording, changed, seen.stage)
+        helps = left < _HELPS * seen.seconds and every_check_passed(run)
+        found = replace(found, verified=helps, saved=seen.seconds - left)
+        seen = replace(seen, left=left, whole_left=changed.seconds)
+    case.proof.workaround = found
+    return seen

@@ -194,18 +194,11 @@ def _summary(tensor: Any) -> TensorSummary:
         total = float(real.sum(dtype=torch.int64))
         norm = math.fabs(total)
     count = min(real.numel(), _MOST_VALUES)
-    places = (number * real.numel() // count for number in range(count))
-    some = tuple(float(real[_position(place, real.shape)]) for place in places)
-    return TensorSummary(tuple(tensor.shape), str(tensor.dtype), total, norm, some)
-
-
-def _position(place: int, shape: Sequence[int]) -> tuple[int, ...]:
-    """The indices of an element, by its number."""
-    found: list[int] = []
-    for size in reversed(shape):
-        place, at = divmod(place, size)
-        found.insert(0, at)
-    return tuple(found)
+    some = [float(total)]
+    if real.dim() and count:
+        places = torch.tensor([number * real.numel() // count for number in range(count)])
+        some = real[torch.unravel_index(places, real.shape)].double().tolist()
+    return TensorSummary(tuple(tensor.shape), str(tensor.dtype), total, norm, tuple(some))
 
 
 # --- the trace ------------------------------------------------------------------------------------
@@ -531,14 +524,14 @@ class StepTracer:
             step.number,
             step.begin,
             end,
-            step.compiles != self.compiles,
-            ended_by,
-            tuple(events),
-            tuple(step.names),
-            tuple(step.calls),
-            step.before,
-            held_memory(),
-            self.has_table,
+            compiled=step.compiles != self.compiles,
+            ended_by=ended_by,
+            events=tuple(events),
+            names=tuple(step.names),
+            calls=tuple(step.calls),
+            before=step.before,
+            after=held_memory(),
+            has_totals=self.has_table,
         )
         if found.events:  # Without one, nothing is known of its memory.
             self._peaks.append(StepPeak(name, step.number, found.peaks))
