@@ -20,12 +20,7 @@ from inductoscope.inside.rebuilding import Rebuilder, Rebuilt, Unbuildable
 from inductoscope.inside.scope import SCOPE
 from inductoscope.launch.environment import RECORDING_VARIABLE
 from inductoscope.model.fx import graph_from
-from inductoscope.recording.events import (
-    CompileEnd,
-    CompileStart,
-    GraphState,
-    TargetNoted,
-)
+from inductoscope.recording.events import CompileEnd, CompileStart, GraphState, TargetNoted
 from inductoscope.targets.work_list import GraphOrder, Order, devices_for_graphs, order_from
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.gpu_targets import parse_target

@@ -101,7 +101,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     ),
 }  # fmt: skip
 
-TARGET_HELP = f"{', '.join(ARCHITECTURES)}"
+TARGET_HELP = ", ".join(ARCHITECTURES)
 
 
 def read_target(text: str) -> Target:

@@ -17,12 +17,7 @@ from inductoscope.inside.observe import Arguments, Keywords, watch
 from inductoscope.inside.scope import SCOPE
 from inductoscope.torch_facts import private_names as hooked
 from inductoscope.torch_facts import stages
-from inductoscope.torch_facts.torch_names import (
-    Hook,
-    Replacement,
-    TorchName,
-    Wrap,
-)
+from inductoscope.torch_facts.torch_names import Hook, Replacement, TorchName, Wrap
 
 # A scheduler node, and an operation of its loop body. Inside a masked part of the body, the name of
 # that part precedes: 'masked_subblock1.load'.
@@ -94,22 +89,12 @@ def _lines_that_occur_once(
 
 # Parts of a kernel under construction; C++ and Triton kernels have some of them each.
 _CODE_BUFFERS = (
-    "preloads",
-    "loads",
-    "compute",
-    "stores",
-    "poststores",
-    "body",
-    "reduction_prefix",
-    "reduction_suffix",
-    "parallel_reduction_prefix",
-    "parallel_reduction_suffix",
-    "non_parallel_reduction_prefix",
-    "non_parallel_reduction_suffix",
-    "local_reduction_init",
-    "local_reduction_stores",
-    "post_loop_combine",
-    "post_loop_store",
+    *("preloads", "loads", "compute", "stores", "poststores", "body"),
+    *("reduction_prefix", "reduction_suffix"),
+    *("parallel_reduction_prefix", "parallel_reduction_suffix"),
+    *("non_parallel_reduction_prefix", "non_parallel_reduction_suffix"),
+    *("local_reduction_init", "local_reduction_stores"),
+    *("post_loop_combine", "post_loop_store"),
 )
 
 
@@ -274,11 +259,15 @@ def _finished(token: Any, text: Any, args: Arguments, kwargs: Keywords) -> None:
 
 
 _CODEGEN_COMMON = "torch._inductor.codegen.common"
-_BUFFER = "IndentedBuffer"
+# Every operation of a loop body is one of these, or goes through the first.
+_OPERATIONS = (
+    *("_default", "load", "store", "reduction", "store_reduction", "indirect_indexing"),
+    *("check_bounds", "device_assert_async", "scan", "sort", "bucketize"),
+)
 
 
 def _on_buffer(method: str, **observers: Any) -> Wrap:
-    name = TorchName("torch._inductor.utils", f"{_BUFFER}.{method}")
+    name = TorchName("torch._inductor.utils", f"IndentedBuffer.{method}")
     return Wrap(name, watch(**observers))
 
 
@@ -288,19 +277,7 @@ LINES = Hook(
     wraps=(
         *(
             Wrap(TorchName(_CODEGEN_COMMON, f"CSEProxy.{method}"), _written_by(method))
-            for method in (
-                "_default",
-                "load",
-                "store",
-                "reduction",
-                "store_reduction",
-                "indirect_indexing",
-                "check_bounds",
-                "device_assert_async",
-                "scan",
-                "sort",
-                "bucketize",
-            )
+            for method in _OPERATIONS
         ),
         _on_buffer("splice", before=_splicing, after=_spliced),
         _on_buffer("map", after=_mapped),
@@ -493,8 +470,6 @@ def converted_line(line: Any) -> Any:
     return value if stored is None else stored
 
 
-_INDICES = "torch._inductor.index_propagation"
-
 OWNERS = Hook(
     stage=stages.SCHEDULER,
     records="which operation each line of a loop body belongs to",
@@ -503,8 +478,5 @@ OWNERS = Hook(
         Wrap(hooked.PROPAGATE_SYMPY, watch(after=_worked_out)),
         Wrap(hooked.UNWRAP, watch(before=_writing_down, after=_called, failed=_call_failed)),
     ),
-    reads=(
-        hooked.IRNODE,
-        hooked.LOOPS,
-    ),
+    reads=(hooked.IRNODE, hooked.LOOPS),
 )
