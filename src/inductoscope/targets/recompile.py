@@ -236,7 +236,7 @@ def recording_for_target(path: Path, target: Target, *, say: Say = lambda text: 
 def _digest(recording: Recording, target: Target) -> str:
     """A digest of everything the result depends on: graphs, device, versions."""
     order = Order(tuple(captured_graphs(recording)), {}, str(target), machine_code=True)
-    text = json.dumps([order.to_json(), versions()], sort_keys=True)
+    text = json.dumps([asdict(order), versions()], sort_keys=True)
     digest = hashlib.blake2b(text.encode("utf-8", "backslashreplace"), digest_size=16)
     return f"{str(target).replace(':', '_')}-{digest.hexdigest()}"
 

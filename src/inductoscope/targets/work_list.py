@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from inductoscope.model.entities import Compile, Recording
@@ -49,9 +48,6 @@ class Order:
     target: str
     # Compile kernels to machine code, or only write them.
     machine_code: bool
-
-    def to_json(self) -> str:
-        return json.dumps(asdict(self))
 
 
 def order_from(data: Mapping[str, Any]) -> Order:

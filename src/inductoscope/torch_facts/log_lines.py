@@ -251,9 +251,11 @@ def check_pattern(pattern: LogPattern, source: str, *, version: str) -> PatternC
             return PatternCheck(pattern, presence, line=call.line, level=call.level)
     if not pattern.expected_in(version):
         return PatternCheck(pattern, Presence.NOT_EXPECTED)
-    nearest = _nearest(pattern.text, calls)
-    if nearest is None:
+    texts = {call.text: call for call in calls}
+    close = difflib.get_close_matches(pattern.text, texts, n=1, cutoff=_LEAST_LIKENESS)
+    if not close:
         return PatternCheck(pattern, Presence.MISSING)
+    nearest = texts[close[0]]
     return PatternCheck(pattern, Presence.MISSING, nearest.line, nearest.level, nearest.text)
 
 
@@ -288,12 +290,6 @@ def _joined(literals: str) -> str:
         _FIELD.sub("%s", part["text"]) if part["formatted"] else part["text"]
         for part in _LITERAL.finditer(literals)
     )
-
-
-def _nearest(text: str, calls: list[_LogCall]) -> _LogCall | None:
-    texts = {call.text: call for call in calls}
-    close = difflib.get_close_matches(text, texts, n=1, cutoff=_LEAST_LIKENESS)
-    return texts[close[0]] if close else None
 
 
 def release(version: str) -> tuple[int, ...]:

@@ -558,10 +558,10 @@ def read_wrapper(text: str) -> WrapperText:
         outputs=tuple(re.findall(r'outputs_info_\[\d{1,6}\]\.name = "([^"\n]*)"', text)),
         constants=constants,
         calls=calls,
-        compile_command=_command(text, "Compile cmd"),
-        link_command=_command(text, "Link cmd"),
-        in_spec=_raw_string(text, "in_spec_"),
-        out_spec=_raw_string(text, "out_spec_"),
+        compile_command=_found(r"^// Compile cmd\n// (.*)$", text).strip(),
+        link_command=_found(r"^// Link cmd\n// (.*)$", text).strip(),
+        in_spec=_found(r'^[ \t]*in_spec_ = R"\((.*)\)";$', text),
+        out_spec=_found(r'^[ \t]*out_spec_ = R"\((.*)\)";$', text),
         has_weights=_has_weights(text),
         declared_functions=_declared(text),
     )
@@ -693,14 +693,9 @@ def _declared(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(re.findall(r"\b(aoti_torch_\w{1,400})\s{0,9}\(", head)))
 
 
-def _command(text: str, title: str) -> str:
-    found = re.search(rf"^// {title}\n// (.*)$", text, re.MULTILINE)
-    return found.group(1).strip() if found else ""
-
-
-def _raw_string(text: str, name: str) -> str:
-    found = re.search(rf'^[ \t]*{name} = R"\((.*)\)";$', text, re.MULTILINE)
-    return found.group(1) if found else ""
+def _found(pattern: str, text: str) -> str:
+    found = re.search(pattern, text, re.MULTILINE)
+    return found[1] if found else ""
 
 
 def flags_of(command: str) -> tuple[str, ...]:
