@@ -63,10 +63,10 @@ def test_it_follows_the_recording_while_that_is_written(after: After) -> None:
 @pytest.mark.parametrize(
     ("verdicts", "said"),
     [
-        (["right", "skipped"], "2 calls of 1 compiled graph checked: 1 agrees, 1 could not be com"),
-        (["right", "right", "wrong"], "3 calls of 1 compiled graph checked: 2 agree, 1 does not a"),
-        (["error", "wrong"], "2 calls of 1 compiled graph checked: 2 do not agree"),
-        (["right", "wrong", "unsteady"], "1 agrees, 1 does not agree, 1 could not be compared"),
+        (["right", "skipped"], "graph checked (agree: 1, could not be compared: 1)"),
+        (["right", "right", "wrong"], "graph checked (agree: 2, differ: 1)"),
+        (["error", "wrong"], "2 calls of 1 compiled graph checked (differ: 2)"),
+        (["right", "wrong", "unsteady"], "(agree: 1, differ: 1, could not be compared: 1)"),
     ],
 )
 def test_what_is_wrong_is_counted_apart_from_what_was_not_compared(

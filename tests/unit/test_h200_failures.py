@@ -30,7 +30,7 @@ DATA = Path(__file__).parents[1] / "data" / "h200_failures"
 def found(name: str) -> FailureFinding:
     events = [ClaimMade(**each) for each in json.loads((DATA / f"{name}.json").read_text())]
     return FailureFinding(
-        tuple(claim for event in events if (claim := claim_of(event)) is not None)
+        tuple(claim for event in events if (claim := claim_of(vars(event))) is not None)
     )
 
 

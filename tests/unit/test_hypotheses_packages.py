@@ -7,11 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from inductoscope.doctor.common_verdicts import has_cpp_wrapper
 from inductoscope.doctor.hypotheses import verdict_of_first
 from inductoscope.doctor.hypotheses.packages import note_copies
 from inductoscope.doctor.hypotheses.program_itself import refused_nan
-from inductoscope.model.fold import load
 from inductoscope.recording.events import (
     NAN_LIKELY,
     Check,
@@ -26,7 +24,6 @@ from inductoscope.recording.events import (
 )
 from inductoscope.recording.events import NAN_REFUSED as REFUSED
 from inductoscope.torch_facts.messages import refused_variable
-from support.examples import stored
 from support.program_cases import ENDS_WELL, FAILS, End, written_case
 
 MADE_HERE = CompileStart(compile="aoti/0", function="Model", flow="AOTInductor")
@@ -392,9 +389,3 @@ def test_torchs_check_for_nan_is_told_by_its_line_or_its_message() -> None:
     assert refused_variable("RuntimeError", "At least one INF in arg0_1", "") == "arg0_1"
     assert refused_variable("AssertionError", "", "    assert not x.any()\n") == ""
     assert refused_variable("ValueError", "At least one INF in arg0_1", line) == ""
-
-
-def test_a_wrapper_in_cpp_is_told_from_one_in_python() -> None:
-    """Buffers that it allocates itself are not surrounded by other bytes in the first call."""
-    assert has_cpp_wrapper(load(stored("exported_package")))
-    assert not has_cpp_wrapper(load(stored("training_step")))

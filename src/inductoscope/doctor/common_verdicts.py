@@ -126,9 +126,9 @@ def other_random_numbers(case: ProgramCase, *, is_shown: bool) -> Verdict:
         f"different random numbers ({', '.join(operations[:4])}), even from the same seed; with "
         "the same generator they agree",
         case.checks_that_are("right"),
+        "proven" if is_shown else "likely",
     )
     result.culprit.op = operations[0]
-    result.confidence = "proven" if is_shown else "likely"
     return result
 
 
@@ -156,7 +156,7 @@ def known_so_far(case: ProgramCase, why: str) -> Verdict:
     right = case.checks_that_are("right", "within-rounding")
     agree, uncompared = len(right), len(case.checks) - len(right)
     run = case.first
-    plain = case.runs.plain_so_far
+    plain = case.runs.plain
     if run.failed or run.stalled or case.is_seen_wrong or (plain is not None and plain.failed):
         return _cause_not_known(case, why)
     if not agree:
@@ -183,7 +183,7 @@ def _cause_not_known(case: ProgramCase, why: str) -> Verdict:
         result.add(f"{function.function}: {function.text}", "compared with eager in a fork")
     for check in case.checks_that_are("wrong", "error")[:4]:
         result.add(check.text, f"compile {check.compile}, compared with eager")
-    plain = case.runs.plain_so_far
+    plain = case.runs.plain
     if plain is not None and plain.failed and not case.first.failed:
         code = plain.ending.exit_code
         result.add(f"the program ends with exit code {code} without this tool, and well under it")
@@ -205,7 +205,11 @@ def nothing_found(case: ProgramCase) -> Verdict:
         return Verdict(v.NOT_CHECKED, stages.NO_STAGE, text, "proven")
     has_mistakes = any(process.hook_errors for process in case.recording.processes)
     if not with_graphs and not case.checks and not has_mistakes:
-        return _no_graph_captured(case)
+        # As under DDP, whose own code Dynamo passes over, around modules of torch's.
+        text = f"Nothing was checked: {why_in_eager(case.recording)}."
+        result = Verdict(v.NOT_CHECKED, stages.NO_STAGE, text, "proven")
+        result.culprit.source = case.last_compiled
+        return result
     compiled = len(with_graphs) or len(compiles)
     right, rounding = case.checks_that_are("right"), case.checks_that_are("within-rounding")
     agree, uncompared = len(right) + len(rounding), len(case.checks) - len(right) - len(rounding)
@@ -229,14 +233,6 @@ def nothing_found(case: ProgramCase) -> Verdict:
         result.add(f"right at other sizes that the export admits, too: {text}", "called in a fork")
     _add_uncompared(result, case)
     return result.add(ELSEWHERE, f"this machine: {this_machine()}")
-
-
-def _no_graph_captured(case: ProgramCase) -> Verdict:
-    """As under DDP, whose own code Dynamo passes over, around modules of torch's."""
-    text = f"Nothing was checked: {why_in_eager(case.recording)}."
-    result = Verdict(v.NOT_CHECKED, stages.NO_STAGE, text, "proven")
-    result.culprit.source = case.last_compiled
-    return result
 
 
 def why_in_eager(recording: Recording) -> str:
@@ -366,7 +362,8 @@ def _code_and_memory(recording: Recording) -> Iterator[str]:
         who = "torch.export" if is_exported else "Dynamo"
         only = "" if is_exported else ": only its graphs were compared"
         yield f"whether {who} captured what the Python code says{only}"
-    if any(flows) or has_cpp_wrapper(recording):
+    wrappers = (graph.wrapper for one in recording.compiles for graph in one.inductor)
+    if any(flows) or any(run_function(recording.payload(each)) for each in wrappers if each):
         who, owner = "a kernel", "a wrapper in C++ (cpp_wrapper=True)"
         if any(flows):
             who, owner = "a kernel of a package", "the package"
@@ -374,12 +371,6 @@ def _code_and_memory(recording: Recording) -> Iterator[str]:
             f"whether {who} reads past the end of a buffer that {owner} itself allocates, and is "
             "right by chance (see also: inductoscope bounds)"
         )
-
-
-def has_cpp_wrapper(recording: Recording) -> bool:
-    """Whether a graph was compiled with a wrapper in C++."""
-    wrappers = (graph.wrapper for one in recording.compiles for graph in one.inductor)
-    return any(run_function(recording.payload(digest)) for digest in wrappers if digest)
 
 
 def _graphs(names: Sequence[str]) -> str:

@@ -105,7 +105,11 @@ class Doctor:
     def _answers(self) -> Answers:
         from inductoscope.doctor.proof import Answers
 
-        return Answers(self._say, self._hand_over_so_far, self._started)
+        def hand_over(verdict: Verdict) -> None:
+            verdict.recording, verdict.output = str(self._request.folder), self._runs.output
+            self._request.hand_over(verdict)
+
+        return Answers(self._say, hand_over, self._started)
 
     def examine(self) -> Verdict:
         """The whole job."""
@@ -138,10 +142,6 @@ class Doctor:
     def _tell(self) -> None:
         if self._latest is not None and self._latest.every(Failure):
             self._answers.take(self._proof.added_to(self._latest))
-
-    def _hand_over_so_far(self, verdict: Verdict) -> None:
-        verdict.recording, verdict.output = str(self._request.folder), self._runs.output
-        self._request.hand_over(verdict)
 
     def _examine(self) -> Verdict:
         request = self._request
@@ -247,8 +247,12 @@ class Doctor:
         from inductoscope.doctor.trail import trail_or_nothing
 
         if self._case is not None:
-            if verdict.verdict == v.HANG:
-                _add_diagnosis(verdict, self._case.first)
+            why = self._case.first.diagnosis
+            if verdict.verdict == v.HANG and why is not None:
+                title = f"{why.title} ({why.confidence})"
+                verdict.add(title, "the processes, seen from outside")
+                for line in why.evidence[:_MOST_EVIDENCE]:
+                    verdict.add(line)
             verdict.notes = list(self._case.noted)
             note_copies(verdict, self._case)
         if finding is not None and verdict.culprit.kernel:
@@ -263,16 +267,11 @@ class Doctor:
         verdict.seconds = round(time.monotonic() - self._started, 1)
         proofs = self._proof.repro.of if self._proof.repro is not None else 0
         verdict.runs = self._runs.count + search.candidates + proofs
-        if verdict.repro is not None and verdict.repro.verified and _is_reportable(verdict):
+        is_known = verdict.verdict not in (v.NOT_A_BUG, v.UNKNOWN)
+        if verdict.repro is not None and verdict.repro.verified and is_known:
+            # torch's maintainers could fix it.
             verdict.issue = str(self._runs.place / "issue.md")
         return self._request.hand_over(verdict)
-
-
-def _add_diagnosis(verdict: Verdict, run: ProgramRun) -> None:
-    if (why := run.diagnosis) is not None:
-        verdict.add(f"{why.title} ({why.confidence})", "the processes, seen from outside")
-        for line in why.evidence[:_MOST_EVIDENCE]:
-            verdict.add(line)
 
 
 def _stop_at_culprit(verdict: Verdict) -> None:
@@ -295,8 +294,3 @@ def _why_not_proven(run: ProgramRun, finding: FailureFinding | None) -> str:
     if not run.ended_well:
         return f"it ended otherwise (exit code {run.ending.exit_code}) before the kept call"
     return "the graph of the kept call was not compiled again"
-
-
-def _is_reportable(verdict: Verdict) -> bool:
-    """Whether torch's maintainers could fix it."""
-    return verdict.verdict not in (v.NOT_A_BUG, v.UNKNOWN)

@@ -12,7 +12,7 @@ import contextlib
 import functools
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -314,17 +314,11 @@ class Claim:
         return ClaimMade(fact=name, data=encode(self.fact), shown_by=self.shown_by, how=self.how)
 
 
-def claim_of(event: ClaimMade) -> Claim | None:
+def claim_of(event: Mapping[str, Any]) -> Claim | None:
     """The claim that an event holds; None if it is damaged."""
-    return _claim(event.fact, event.data, event.shown_by, event.how)
-
-
-_FIELDS = "fact", "data", "shown_by", "how"
-
-
-def _claim(fact: Any, data: Any, shown_by: Any, how: Any) -> Claim | None:
     try:
-        return Claim(decode(_BY_NAME[fact], data), str(shown_by or ""), str(how or ""))
+        fact: Any = decode(_BY_NAME[event["fact"]], event["data"])
+        return Claim(fact, str(event.get("shown_by") or ""), str(event.get("how") or ""))
     except (KeyError, TypeError, ValueError):
         return None
 
@@ -413,6 +407,5 @@ class FailureFinding:
 def finding_in(folder: Path) -> FailureFinding | None:
     """The finding in the recording of a run; None if it has none."""
     events = written_events([folder], ClaimMade.kind)
-    claims = (_claim(*(each.get(name) for name in _FIELDS)) for each in events)
-    finding = FailureFinding(tuple(claim for claim in claims if claim is not None))
+    finding = FailureFinding(tuple(filter(None, map(claim_of, events))))
     return finding if finding.every(Failure) else None

@@ -86,9 +86,10 @@ class FreshProcesses:
         """
         script = script.absolute()
         at_once = 1 if is_timed else self._times
-        runs = self._in_forks(script, seconds, at_once) or self._each_loading(
-            script, seconds, at_once
-        )
+        runs = self._in_forks(script, seconds, at_once)
+        if not runs:  # Then each loads torch.
+            with ThreadPoolExecutor(at_once) as pool:
+                runs = list(pool.map(lambda _: self._alone(script, seconds), range(self._times)))
         # A run that did not end in time is repeated alone.
         runs = [run if run[0] is not None else self._alone(script, 2 * seconds) for run in runs]
         failed = [
@@ -104,14 +105,9 @@ class FreshProcesses:
         server = self._server
         assert server is not None
         most = seconds * self._times / at_once + _SECONDS_TO_LOAD
-        request = {
-            "script": str(script),
-            "times": self._times,
-            "at_once": at_once,
-            "seconds": seconds,
-        }
+        request = {"script": str(script), "times": self._times}
         try:
-            server.send(request)
+            server.send({**request, "at_once": at_once, "seconds": seconds})
             runs = server.answer("runs", most)["runs"]
         except (ToolFailure, OSError, ValueError):  # Another thread may have ended it.
             self._raise_if_closed()
@@ -120,11 +116,6 @@ class FreshProcesses:
             self._server = None
             server.end()
         return [(code, output) for code, output in runs or ()]
-
-    def _each_loading(self, script: Path, seconds: float, at_once: int) -> list[_Run]:
-        """The runs in processes that each load torch."""
-        with ThreadPoolExecutor(at_once) as pool:
-            return list(pool.map(lambda _: self._alone(script, seconds), range(self._times)))
 
     def _alone(self, script: Path, seconds: float) -> _Run:
         self._raise_if_closed()

@@ -99,7 +99,8 @@ def _whole(finding: FailureFinding) -> set[str]:
 
 
 def _full_name(winner: str, finding: FailureFinding) -> str:
-    known = (*finding.location.wrong_alone, *finding.location.names, *finding.reduction.operations)
+    location, left = finding.location, finding.reduction
+    known = (*location.wrong_alone, *location.names, *left.operations)
     return next((name for name in known if short(name) == winner and "." in name), winner)
 
 
@@ -126,14 +127,17 @@ def verdict_on(finding: FailureFinding) -> Verdict:
         kind = v.NOT_INDUCTOR
     if stage == stages.USER:
         kind = v.NOT_A_BUG
+    confidence, repro = _confidence(finding, stage, headline), finding.latest(Repro)
+    if confidence == "proven" and repro is not None and not repro.verified:
+        confidence = "likely"  # It proves less than the program shows.
     return Verdict(
         kind,
         stage or stages.NO_STAGE,
         "",
-        _confidence_after_proof(finding, _confidence(finding, stage, headline)),
+        confidence,
         _culprit(finding, headline),
         values=list((finding.latest(f.Failure, WHOLE_GRAPH) or finding.failure).values),
-        repro=finding.latest(Repro),
+        repro=repro,
         workaround=finding.latest(Workaround),
         partial=not finding.is_complete,
         finding=finding,
@@ -305,10 +309,3 @@ def _confidence(finding: FailureFinding, stage: str, headline: Headline) -> v.Co
     if finding.kind == f.HANG and finding.reduction.nodes > f.FEW_NODES:
         return "likely"  # It may be slow.
     return "proven"
-
-
-def _confidence_after_proof(finding: FailureFinding, before: v.Confidence) -> v.Confidence:
-    """A reproducer that does not fail every time proves less than the program shows."""
-    repro = finding.latest(Repro)
-    is_lowered = before == "proven" and repro is not None and not repro.verified
-    return "likely" if is_lowered else before

@@ -81,15 +81,12 @@ def compiler_functions(stacks: str) -> list[str]:
 
 def _function_of(run: ProgramRun, recording: Recording, stacks: str, functions: list[str]) -> str:
     """The function to name: the one that loops, or the one in which the program died."""
-    if run.stalled or run.over_time:
-        return looping_function(stacks, returns=_functions_that_return(recording))
-    return functions[0].partition(" ")[0] if functions else ""
-
-
-def _functions_that_return(recording: Recording) -> tuple[str, ...]:
-    """Functions that were seen to return repeatedly: their caller is the one that loops."""
+    if not (run.stalled or run.over_time):
+        return functions[0].partition(" ")[0] if functions else ""
+    # A function that was seen to return repeatedly: its caller is the one that loops.
     rounds = (round_.round for graph in recording.graphs for round_ in graph.rounds)
-    return ("fuse_nodes_once",) if max(rounds, default=0) > MOST_ROUNDS else ()
+    returns = ("fuse_nodes_once",) if max(rounds, default=0) > MOST_ROUNDS else ()
+    return looping_function(stacks, returns=returns)
 
 
 def looping_function(stacks: str, *, returns: tuple[str, ...] = ()) -> str:

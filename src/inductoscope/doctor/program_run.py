@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import stat
 import subprocess
 import sys
 import time
@@ -152,11 +153,8 @@ def run_program(
     """Run `command` to its end, or until it stalls; its output goes into the folder."""
     place = folder / FOLDER
     place.mkdir(exist_ok=True)
-    scope = (
-        environment_for(folder, os.environ, fresh=False)
-        if instructions.inside
-        else dict(os.environ)
-    )
+    inside = instructions.inside
+    scope = environment_for(folder, os.environ, fresh=False) if inside else os.environ
     environment = {
         **scope,
         **private_cache(cache),
@@ -164,7 +162,7 @@ def run_program(
         "TORCHINDUCTOR_FX_GRAPH_CACHE": "0",
         "TORCHINDUCTOR_AUTOGRAD_CACHE": "0",
         **instructions.environment(),
-        **({} if instructions.inside else private_cache_without_scope(cache)),
+        **({} if inside else private_cache_without_scope(cache)),
     }
     stream = StreamWriter(folder, first_event=describe_launcher)
     started = time.monotonic()
@@ -188,14 +186,8 @@ def run_program(
             ending = record_ending(stream, child.pid, child.returncode, seconds, why.value)
     if why is _Why.INTERRUPTED:
         raise ToolFailure("The program was not run to its end: the examination was over.")
-    return ProgramRun(
-        ending,
-        folder,
-        why is _Why.STALLED,
-        why is _Why.OVER_TIME,
-        why is _Why.CALLS_DONE,
-        followed.diagnosis,
-    )
+    was = (why is _Why.STALLED, why is _Why.OVER_TIME, why is _Why.CALLS_DONE)
+    return ProgramRun(ending, folder, *was, followed.diagnosis)
 
 
 class _Why(Enum):
@@ -225,40 +217,32 @@ def keep_stdin(folder: Path) -> Path | None:
     A resumed examination uses what was piped to it at first.
     """
     path = folder / "stdin"
-    data = _piped()
-    if data:
-        path.write_bytes(data)
-    return path if path.exists() else None
-
-
-def _piped() -> bytes | None:
-    if sys.stdin is None or sys.stdin.closed or sys.stdin.isatty():
-        return None
-    try:
+    # `sys.stdin` may be missing or closed.
+    with contextlib.suppress(AttributeError, OSError, ValueError):
         descriptor = sys.stdin.fileno()
-        if not _is_pipe_or_file(descriptor):
-            return None
-        if not select.select([descriptor], [], [], _TIME_FOR_INPUT)[0]:
-            return None  # A pipe that no one writes to: the program may not read it either.
-        return sys.stdin.buffer.read()
-    except (OSError, ValueError):
-        return None
+        # A pipe that no one writes to: the program may not read it either.
+        if _is_pipe_or_file(descriptor) and _has_input(descriptor, _TIME_FOR_INPUT):
+            data = sys.stdin.buffer.read()
+            if data:
+                path.write_bytes(data)
+    return path if path.exists() else None
 
 
 def is_answerable() -> bool:
     """Whether the tool's standard input is a terminal, or a pipe that was silent so far."""
-    try:
+    with contextlib.suppress(AttributeError, OSError, ValueError):
         descriptor = sys.stdin.fileno()
         # One that has ended can be read: there is nothing more to come.
-        has_ended = bool(select.select([descriptor], [], [], 0)[0])
-        return sys.stdin.isatty() or (_is_pipe_or_file(descriptor) and not has_ended)
-    except (AttributeError, OSError, ValueError):
-        return False
+        is_silent = _is_pipe_or_file(descriptor) and not _has_input(descriptor, 0)
+        return sys.stdin.isatty() or is_silent
+    return False
+
+
+def _has_input(descriptor: int, seconds: float) -> bool:
+    return bool(select.select([descriptor], [], [], seconds)[0])
 
 
 def _is_pipe_or_file(descriptor: int) -> bool:
-    import stat
-
     mode = os.fstat(descriptor).st_mode
     return stat.S_ISFIFO(mode) or stat.S_ISREG(mode)
 
@@ -347,7 +331,7 @@ class FollowedRun:
             case Said():
                 self.say(event.text)
             case ClaimMade():
-                claim = claim_of(event)
+                claim = claim_of(vars(event))
                 if claim is not None:
                     # The first claim is the program's own; a copy of it may make others.
                     self._investigator = self._investigator or pid
@@ -380,14 +364,12 @@ class FollowedRun:
         agree, disagree = (sum(self._verdicts[name] for name in s) for s in (_AGREE, _DISAGREE))
         if agree == checked:
             return f"{said}, all agree"
-        parts = []
-        if agree:
-            parts.append(f"{agree} {'agrees' if agree == 1 else 'agree'}")
-        if disagree:
-            parts.append(f"{disagree} {'does' if disagree == 1 else 'do'} not agree")
-        if uncompared := checked - agree - disagree:
-            parts.append(f"{uncompared} could not be compared")
-        return f"{said}: {', '.join(parts)}"
+        counts = {
+            "agree": agree,
+            "differ": disagree,
+            "could not be compared": checked - agree - disagree,
+        }
+        return f"{said} ({', '.join(f'{what}: {n}' for what, n in counts.items() if n)})"
 
 
 @dataclass

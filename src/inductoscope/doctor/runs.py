@@ -81,9 +81,10 @@ class Runs:
         self.uses_packages = False
         # Whether the program differentiates a graph more than once.
         self._keeps_graphs = False
-        # Runs that several hypotheses ask for, and that need not be made more than once.
+        # Runs that several hypotheses ask for, and that need not be made more than once: without
+        # torch.compile, and without the tool.
         self._eager: ProgramRun | None = None
-        self._plain: ProgramRun | None = None
+        self.plain: ProgramRun | None = None
 
     @property
     def output(self) -> str:
@@ -97,11 +98,6 @@ class Runs:
         took = self._first_took
         return 60 + 5 * (time.monotonic() - self._first_began if took is None else took)
 
-    @property
-    def plain_so_far(self) -> ProgramRun | None:
-        """The run without the tool, if there was one."""
-        return self._plain
-
     def first(self, instructions: Instructions, why: str = _CHECKED) -> ProgramRun:
         """The first run, on which everything else is based."""
         self._listener.say(why)
@@ -114,8 +110,6 @@ class Runs:
             run = self._run_base(instructions, self._new_folder())
         self._first_took = run.ending.seconds
         self._first_was_well = run.ending.exit_code == 0 or run.calls_done
-        from inductoscope.model.fold import load
-
         self.uses_packages = any(each.flow for each in load(run.folder).compiles)
         return run
 
@@ -151,9 +145,9 @@ class Runs:
 
     def without_tool_once(self, why: str = _WITHOUT_TOOL) -> ProgramRun:
         """The run without the tool: made at the first request, then kept."""
-        if self._plain is None:
-            self._plain = self.again(Instructions(inside=False), why)
-        return self._plain
+        if self.plain is None:
+            self.plain = self.again(Instructions(inside=False), why)
+        return self.plain
 
     def memory_check_in_eager(self) -> MemoryCheck:
         """The program in eager under compute-sanitizer."""
@@ -215,8 +209,6 @@ class Runs:
 
 def _refuse_incomplete(run: ProgramRun) -> None:
     """A program that could not be recorded proves nothing."""
-    from inductoscope.model.fold import load
-
     for process in load(run.folder).processes:
         if process.stopped:
             raise ToolFailure(
@@ -252,8 +244,7 @@ def fails_alike(one: ProgramRun, other: ProgramRun) -> bool:
 
 def _last_words(run: ProgramRun) -> str:
     """The last line that was printed, without numbers, which may differ."""
-    lines = last_lines(run.output, 1)
-    return re.sub(r"[-+.\d]+(e[-+]?\d+)?", "#", lines[-1]) if lines else ""
+    return re.sub(r"[-+.\d]+(e[-+]?\d+)?", "#", "".join(last_lines(run.output, 1)))
 
 
 # --- What was compared with eager inside a run of the program -------------------------------------
@@ -278,15 +269,13 @@ def every_check_passed(run: ProgramRun) -> bool:
 
 # --- Runs a program up to one of its graphs, and has that graph compiled at several sizes ---------
 
-SayGrowth = Callable[[str], None]
-
 
 def measure_growth(
     command: Sequence[str],
     folder: Path,
     largest: str,
     times: int,
-    say: Callable[[str], None],
+    say: Say,
 ) -> MeasuredGrowth:
     """The graph of one compile, repeated up to so many times."""
     runs = Runs(command, folder, RunLimits(), Listener(say))

@@ -3,27 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 
 from inductoscope.doctor.case import ProgramCase
-from inductoscope.doctor.failure import (
-    NAN,
-    SIGNAL,
-    WRONG,
-    Failure,
-    Location,
-)
+from inductoscope.doctor.failure import NAN, SIGNAL, WRONG, Failure, Location
 from inductoscope.doctor.finding import PROGRAM, WHOLE_GRAPH, FailureFinding, Flow
 from inductoscope.doctor.judgement import relative_place
 from inductoscope.model.entities import Recording
-from inductoscope.model.fault_trail import (
-    FaultTrail,
-    GuiltyPlace,
-    TrailBuffer,
-    TrailStep,
-    fault_trail,
-)
+from inductoscope.model.fault_trail import FaultTrail, GuiltyPlace, TrailStep, fault_trail
 
 _OUTPUT = re.compile(r"output (\d{1,6})$")
 
@@ -44,12 +31,15 @@ def trail_of(finding: FailureFinding, recording: Recording) -> FaultTrail | None
     place = _place(finding, failure)
     if place is None or not place.kernel:
         return None
+    is_value = failure.kind in (WRONG, NAN)
+    outputs = tuple(int(found[1]) for each in failure.where if (found := _OUTPUT.match(each)))
     guilty = GuiltyPlace(
         kernel=place.kernel,
         buffer=place.buffer,
         overwrites=place.is_overwritten,
-        outputs=tuple(_outputs(failure)) if failure.kind in (WRONG, NAN) else (),
-        fails=_failing_kernel(failure, place),
+        outputs=outputs if is_value else (),
+        # The kernel that dies, hangs or raises: this one, or one that its buffer leads to.
+        fails="" if is_value else failure.function if place.buffer else place.kernel,
     )
     trail = fault_trail(recording, finding.compile, guilty)
     if trail is None:
@@ -59,20 +49,13 @@ def trail_of(finding: FailureFinding, recording: Recording) -> FaultTrail | None
     return replace(trail, steps=steps, fault=fault, wrong=place.text[:1500], how=place.how)
 
 
-def _failing_kernel(failure: Failure, place: Location) -> str:
-    """The kernel that dies, hangs or raises: the guilty one, or one that its buffer leads to."""
-    if failure.kind in (WRONG, NAN):
-        return ""
-    return failure.function if place.buffer else place.kernel
-
-
 def _with_short_places(step: TrailStep) -> TrailStep:
     """As the rest of the verdict has them: relative to the current folder."""
-
-    def shortened(buffers: tuple[TrailBuffer, ...]) -> tuple[TrailBuffer, ...]:
-        return tuple(replace(b, source=relative_place(b.source)) for b in buffers)
-
-    return replace(step, buffers=shortened(step.buffers), reads=shortened(step.reads))
+    buffers, reads = (
+        tuple(replace(each, source=relative_place(each.source)) for each in group)
+        for group in (step.buffers, step.reads)
+    )
+    return replace(step, buffers=buffers, reads=reads)
 
 
 def _place(finding: FailureFinding, failure: Failure) -> Location | None:
@@ -83,10 +66,3 @@ def _place(finding: FailureFinding, failure: Failure) -> Location | None:
     if dies_in and not finding.location.buffer:
         return Location(kernel=dies_in, text=failure.text, how="the last kernel launched")
     return finding.latest(Location, WHOLE_GRAPH)
-
-
-def _outputs(failure: Failure) -> Iterator[int]:
-    for where in failure.where:
-        match = _OUTPUT.match(where)
-        if match:
-            yield int(match[1])

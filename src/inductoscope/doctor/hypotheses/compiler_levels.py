@@ -20,7 +20,6 @@ from inductoscope.doctor.delta_debugging import smallest_subset
 from inductoscope.doctor.finding import PROGRAM, NeededLayout
 from inductoscope.doctor.instructions import Instructions
 from inductoscope.doctor.judgement import verdict_on
-from inductoscope.doctor.program_run import ProgramRun
 from inductoscope.doctor.runs import fails_alike, functions_that_differ
 from inductoscope.doctor.verdict import Culprit, Verdict
 from inductoscope.model.entities import CompileError
@@ -39,9 +38,9 @@ def unexamined_failure(case: ProgramCase) -> Verdict | None:
     Concludes: A wrong result or a crash, without a place.
     How sure: Unknown.
     """
-    if not (case.finding is None and bool(case.checks_that_are("wrong", "error"))):
-        return None
     bad = case.checks_that_are("wrong", "error")
+    if case.finding is not None or not bad:
+        return None
     is_error = bad[0].verdict == "error"
     result = Verdict(
         v.CRASH if is_error else v.WRONG_RESULT,
@@ -64,9 +63,10 @@ def compile_refused(case: ProgramCase) -> Verdict | None:
     if the program fails in eager too; nothing, if it ends well without the tool.
     How sure: Proven by the exception, and by those runs.
     """
-    if not (case.finding is None and bool(_errors(case))):
+    errors = (e for c in case.recording.compiles for e in c.errors if not e.swallowed)
+    error = next(errors, None)
+    if case.finding is not None or error is None:
         return None
-    error = _errors(case)[0]
     if case.runs.uses_packages:
         return _refused(case, error)  # There is no run without that compile.
     why = f"{error.type} before any backend ran; running the program without torch.compile"
@@ -88,20 +88,25 @@ _FAKE_RAISED = re.compile(
 _BEFORE_INDUCTOR = {stages.DYNAMO: "Dynamo, not Inductor", stages.AOT: "AOTAutograd, not Inductor"}
 
 
-def _errors(case: ProgramCase) -> list[CompileError]:
-    return [e for c in case.recording.compiles for e in c.errors if not e.swallowed]
-
-
 def _refused(case: ProgramCase, error: CompileError) -> Verdict:
     finding = next((f for f in diagnose(case.recording) if f.rule == "compile_error"), None)
     kind = v.NOT_INDUCTOR if error.stage in _BEFORE_INDUCTOR else v.CRASH
     functions = [place.partition(" ")[0] for place in error.raised_in]
-    source = _users_line(error.message) or error.source or (finding.source if finding else None)
+    _, _, user_code = error.message.partition("from user code:")
+    own = [str(frame) for frame in frames_in(user_code) if is_users(frame.file)]
+    source = own[-1] if own else error.source or (finding.source if finding else None)
     culprit = Culprit(function=functions[0] if functions else None, source=source)
     result = Verdict(kind, error.stage, _summary(error), "proven", culprit)
     fake = _FAKE_RAISED.search(error.message)
     if fake is not None and "no fake impl" not in fake["raised"]:
-        result = _on_fake_implementation(fake, culprit)
+        # Torch asks it for shapes and types only.
+        culprit.op = fake["operator"]
+        summary = (
+            f"The fake implementation of the program's operator {fake['operator']} raises "
+            f"{fake['raised'][:200]}. Eager never calls it; torch.compile asks it for shapes and "
+            "types."
+        )
+        result = Verdict(v.NOT_A_BUG, stages.USER, summary, "proven", culprit)
     message = error.message.strip().splitlines()
     eager = "" if case.runs.uses_packages else "; the same code does not fail in eager"
     result.add("\n".join(message[:12]), f"the exception{eager}")
@@ -110,16 +115,6 @@ def _refused(case: ProgramCase, error: CompileError) -> Verdict:
     if finding is not None:
         result.add(finding.advice)
     return result
-
-
-def _on_fake_implementation(fake: re.Match[str], culprit: Culprit) -> Verdict:
-    """An operator of the program raised where torch asks it for shapes and types only."""
-    culprit.op = fake["operator"]
-    summary = (
-        f"The fake implementation of the program's operator {fake['operator']} raises "
-        f"{fake['raised'][:200]}. Eager never calls it; torch.compile asks it for shapes and types."
-    )
-    return Verdict(v.NOT_A_BUG, stages.USER, summary, "proven", culprit)
 
 
 def _summary(error: CompileError) -> str:
@@ -131,13 +126,6 @@ def _summary(error: CompileError) -> str:
     if any("register_fake" in text for text in (error.message, *error.cause)):
         summary += " (a custom operator has no fake implementation: use register_fake)"
     return summary
-
-
-def _users_line(message: str) -> str | None:
-    """The last line of the program that Dynamo's message names."""
-    _, _, user_code = message.partition("from user code:")
-    own = [frame for frame in frames_in(user_code) if is_users(frame.file)]
-    return str(own[-1]) if own else None
 
 
 def memory_layout(case: ProgramCase) -> Verdict | None:
@@ -155,11 +143,15 @@ def memory_layout(case: ProgramCase) -> Verdict | None:
     the way in which it was found.
     """
     fails = case.first.failed or bool(case.functions_that_differ)
-    if case.finding is not None or not fails or case.first.was_ended or not _notes(case):
+    notes = [note for note in case.noted if note.aspect in ("stride", "sharing")]
+    if case.finding is not None or not fails or case.first.was_ended or not notes:
         return None
-    if case.first.failed and not _fails_compiled_only(case):
+    # It has to fail each time when it is compiled, and not in eager.
+    if case.first.failed and (
+        case.runs.in_eager_once().failed or not case.runs.without_tool_once().failed
+    ):
         return None
-    needed = _needed(case)
+    needed = _needed(case, notes)
     if not needed:
         return None
     case.needed_layout = needed
@@ -176,22 +168,10 @@ def memory_layout(case: ProgramCase) -> Verdict | None:
 
 # Runs of the program to find out which of several results matter.
 _MOST_RUNS = 12
-_ASPECTS = ("stride", "sharing")
 
 
-def _notes(case: ProgramCase) -> list[NotedDifference]:
-    return [note for note in case.noted if note.aspect in _ASPECTS]
-
-
-def _fails_compiled_only(case: ProgramCase) -> bool:
-    """Whether it fails each time when compiled, and not in eager."""
-    in_eager = case.runs.in_eager_once().failed
-    return not in_eager and case.runs.without_tool_once().failed
-
-
-def _needed(case: ProgramCase) -> list[NotedDifference]:
+def _needed(case: ProgramCase, notes: Sequence[NotedDifference]) -> list[NotedDifference]:
     """The fewest results that have to be laid out as in eager; none if that does not help."""
-    notes = _notes(case)
     if not _ends_well(case, notes):
         return []
     left = _MOST_RUNS
@@ -210,11 +190,7 @@ def _needed(case: ProgramCase) -> list[NotedDifference]:
 def _ends_well(case: ProgramCase, notes: Sequence[NotedDifference]) -> bool:
     instructions = Instructions(calls=0, investigate=False, as_in_eager=tuple(notes))
     results = count_of(len(notes), "result")
-    return is_well(case.runs.again(instructions, f"running it with {results} laid out as in eager"))
-
-
-def is_well(run: ProgramRun) -> bool:
-    """Whether a run ended well, and every function gave what its Python code gives."""
+    run = case.runs.again(instructions, f"running it with {results} laid out as in eager")
     return run.ending.exit_code == 0 and not functions_that_differ(load(run.folder))
 
 
@@ -242,7 +218,7 @@ def wrong_capture(case: ProgramCase) -> Verdict | None:
     itself. Otherwise nothing, or 'unknown' of a program that was ended by a limit.
     How sure: Proven by comparing the function with two forks in eager that agree.
     """
-    if not (case.finding is None and bool(case.functions_that_differ)):
+    if case.finding is not None or not case.functions_that_differ:
         return None
     seen = case.functions_that_differ[0]
     again = case.runs.again(

@@ -58,7 +58,7 @@ def inductor_random_numbers(case: ProgramCase) -> Verdict | None:
     with Inductor's numbers and not with eager's.
     How sure: Proven by two runs that differ in nothing else.
     """
-    if not (case.ends_well and bool(case.random_operations)):
+    if not case.ends_well or not case.random_operations:
         return None
     return _in_whole_graphs(case) or _in_the_program(case)
 
@@ -105,7 +105,9 @@ def cuda_graphs(case: ProgramCase) -> Verdict | None:
     says so, and whether clones help.
     How sure: Proven by two runs that differ in nothing else.
     """
-    if not case.ends_well or not _has_triton(case) or not case.runs.without_tool_once().failed:
+    kernels = (kernel for graph in case.recording.graphs for kernel in graph.kernels)
+    has_triton = any(kernel.language == "Triton" for kernel in kernels)
+    if not case.ends_well or not has_triton or not case.runs.without_tool_once().failed:
         return None
     failing = _run(case, "", "running it without checks")
     if not failing.failed:
@@ -113,12 +115,12 @@ def cuda_graphs(case: ProgramCase) -> Verdict | None:
     if _run(case, _OFF, "running it without CUDA graphs").ending.exit_code != 0:
         return None
     is_said = _OVERWRITTEN in failing.output
-    what = (
-        "it reads the output of a compiled function after a later call has overwritten it"
-        if is_said
-        else "memory that they reuse is read or written at the wrong time"
-    )
-    place = _place(failing.output)
+    what = "memory that they reuse is read or written at the wrong time"
+    if is_said:
+        what = "it reads the output of a compiled function after a later call has overwritten it"
+    # The line of the program that computed what was overwritten.
+    frames = _FRAME.findall(failing.output.partition(f"{_OVERWRITTEN}.")[2])
+    place = relative_place(":".join(frames[0])) if frames else None
     at = f" (result of {place})" if place else ""
     result = Verdict(
         v.CRASH if "Traceback" in failing.output and is_said else v.WRONG_RESULT,
@@ -166,11 +168,6 @@ _CLONED = _WRAPPED.format(
 )
 
 
-def _has_triton(case: ProgramCase) -> bool:
-    kernels = (kernel for graph in case.recording.graphs for kernel in graph.kernels)
-    return any(kernel.language == "Triton" for kernel in kernels)
-
-
 def _workaround(case: ProgramCase) -> Workaround:
     helps = _run(case, _CLONED, "trying on the program: clone what compiled functions return")
     if helps.ending.exit_code == 0:
@@ -183,13 +180,6 @@ def _run(case: ProgramCase, workaround: str, why: str) -> ProgramRun:
     return case.runs.again(
         Instructions(calls=0, investigate=False, workaround=workaround, random_as_eager=False), why
     )
-
-
-def _place(output: str) -> str | None:
-    """The line of the program that computed what was overwritten."""
-    _, _, after = output.partition(f"{_OVERWRITTEN}.")
-    frames = _FRAME.findall(after)
-    return relative_place(":".join(frames[0])) if frames else None
 
 
 def hidden_by_the_tool(case: ProgramCase) -> Verdict | None:

@@ -12,7 +12,7 @@ from inductoscope.doctor.failure import ERROR, HANG, NAN, SIGNAL, WRONG, Failure
 from inductoscope.doctor.finding import CheckedAccess
 from inductoscope.doctor.instructions import Instructions
 from inductoscope.doctor.judgement import verdict_on
-from inductoscope.doctor.last_position import LastPosition, last_position
+from inductoscope.doctor.last_position import last_position
 from inductoscope.doctor.program_run import ProgramRun
 from inductoscope.doctor.verdict import Verdict
 from inductoscope.model.entities import Recording
@@ -59,20 +59,8 @@ def _return_to_last_position(
     position = last_position(run)
     if position is None or position.stage == stages.DYNAMO:  # There is no graph to stop at.
         return
-    text = f"{position.text}; running it again up to there"
-    _return_to(case, instructions, position.compile, _failure(run, position), text)
-
-
-def _return_to(
-    case: ProgramCase, instructions: Instructions, compile_id: str, failure: Failure, text: str
-) -> None:
-    stop = replace(instructions, stop_at=compile_id, failure=failure, calls=0)
-    case.finding = case.runs.again(stop, text).finding
-
-
-def _failure(run: ProgramRun, position: LastPosition) -> Failure:
     was_ended = run.stalled or run.over_time
-    return Failure(
+    failure = Failure(
         HANG if was_ended else SIGNAL,
         position.text,
         stage=position.stage,
@@ -81,6 +69,15 @@ def _failure(run: ProgramRun, position: LastPosition) -> Failure:
         detail=position.detail,
         functions=tuple(position.functions),
     )
+    text = f"{position.text}; running it again up to there"
+    _return_to(case, instructions, position.compile, failure, text)
+
+
+def _return_to(
+    case: ProgramCase, instructions: Instructions, compile_id: str, failure: Failure, text: str
+) -> None:
+    stop = replace(instructions, stop_at=compile_id, failure=failure, calls=0)
+    case.finding = case.runs.again(stop, text).finding
 
 
 _EVERY_CALL = 1_000_000

@@ -38,10 +38,10 @@ def broken_guards(case: ProgramCase) -> Verdict | None:
     proven if the same call was right with copies of the constants; likely if the process died later
     on.
     """
-    if not (case.finding is None and _harmful(case) is not None):
-        return None
-    before = _harmful(case)
-    if before is None:
+    # The first call with such an input that is known to have gone wrong, or cannot be trusted.
+    outside = case.checks_that_are(OUTSIDE)
+    before = next((check for check in outside if _what_came_of(case, check)), None)
+    if case.finding is not None or before is None:
         return None
     broken, _, place = before.text.partition(" (called at ")
     result = _of_view(case, before, broken) or Verdict(
@@ -67,12 +67,6 @@ _OF_CONSTANTS = (
     "give load_constants a tensor with memory of its own and the device, type, shape and strides "
     "of the constant, such as torch.empty_like(constant).copy_(value)"
 )
-
-
-def _harmful(case: ProgramCase) -> Check | None:
-    """The first call with such an input that is known to have gone wrong, or cannot be trusted."""
-    found = (check for check in case.checks_that_are(OUTSIDE) if _what_came_of(case, check))
-    return next(found, None)
 
 
 def _what_came_of(case: ProgramCase, before: Check) -> str:
@@ -136,9 +130,9 @@ def package_from_elsewhere(case: ProgramCase) -> Verdict | None:
     Concludes: Which package it is, and what to examine instead.
     How sure: That it fails there is certain; why is unknown.
     """
-    if not (case.finding is None and case.first.ending.exit_code != 0 and bool(_called_last(case))):
-        return None
     name, ending = _called_last(case), case.first.ending
+    if case.finding is not None or ending.exit_code == 0 or not name:
+        return None
     how = f"died of {signal_name(ending.signal)}" if ending.signal else "failed"
     result = Verdict(
         v.UNKNOWN,
@@ -181,7 +175,7 @@ def two_cpp_libraries(case: ProgramCase) -> Verdict | None:
     How sure: Proven by those runs if it fails both times in the same way, while it loads a package;
     otherwise likely.
     """
-    if not (case.ends_well and bool(case.recording.copies_of_cpp_library) and not case.takes_long):
+    if not case.ends_well or not case.recording.copies_of_cpp_library or case.takes_long:
         return None
     plain = case.runs.without_tool_once()
     if not plain.failed or not _preloaded(case).ended_well:

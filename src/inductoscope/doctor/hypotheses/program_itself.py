@@ -12,13 +12,12 @@ from inductoscope.doctor.common_verdicts import (
     not_always,
     other_random_numbers,
 )
-from inductoscope.doctor.compute_sanitizer import MemoryCheck
 from inductoscope.doctor.failure import device_error
 from inductoscope.doctor.instructions import MOVED, Instructions
 from inductoscope.doctor.judgement import relative_place
 from inductoscope.doctor.runs import fails_alike
 from inductoscope.doctor.verdict import Culprit, Verdict
-from inductoscope.recording.events import NAN_LIKELY, NAN_REFUSED, Check
+from inductoscope.recording.events import NAN_LIKELY, NAN_REFUSED
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.messages import refused_variable
 from inductoscope.wording import count_of
@@ -34,22 +33,20 @@ def refused_nan(case: ProgramCase) -> Verdict | None:
     How sure: Proven, because the values were looked at; likely if it was not seen that these are
     the values that were refused.
     """
+    check = case.checks[-1] if case.checks else None
     if not case.fails_unexplained or case.first.ending.signal is not None:
         return None
-    is_last = bool(case.checks) and case.checks[-1].verdict in (NAN_REFUSED, NAN_LIKELY)
-    if not is_last or not _ended_by_refusal(case):
+    if check is None or check.verdict not in (NAN_REFUSED, NAN_LIKELY):
         return None
-    check = case.checks[-1]
+    if not _ended_by_refusal(case):
+        return None
     is_certain = check.verdict == NAN_REFUSED
-    said = (
-        "compiled code does what it was asked to"
-        if is_certain
-        else "compiled code probably does what it was asked to"
-    )
+    does = "does" if is_certain else "probably does"
     result = Verdict(
         v.NOT_A_BUG,
         stages.USER,
-        f"The program has torch check for NaN (nan_asserts), and {check.text}; {said}.",
+        f"The program has torch check for NaN (nan_asserts), and {check.text}; compiled code "
+        f"{does} what it was asked to.",
         "proven" if is_certain else "likely",
     )
     place = next((c.place for c in case.recording.compiles if c.id == check.compile), None)
@@ -68,14 +65,11 @@ def _ended_by_refusal(case: ProgramCase) -> bool:
     recording = case.recording
     ends = [e for one in recording.processes for e in one.uncaught if not e.thread]
     is_running = any(one.call for one in recording.processes)
+    last_frames = (recording.payload(end.stack).rpartition('  File "')[2] for end in ends)
     return not is_running and any(
-        refused_variable(end.type, end.message, _last_frame(recording.payload(end.stack)))
-        for end in ends
+        refused_variable(end.type, end.message, frame)
+        for end, frame in zip(ends, last_frames, strict=True)
     )
-
-
-def _last_frame(stack: str) -> str:
-    return stack.rpartition('  File "')[2]
 
 
 def input_withheld(case: ProgramCase) -> Verdict | None:
@@ -141,17 +135,13 @@ def fails_in_eager(case: ProgramCase) -> Verdict | None:
     result = also_fails_in_eager(case, eager)
     if device_error(eager.output):
         case.say("running it in eager under compute-sanitizer, if that is installed")
-        _add_access(result, case.runs.memory_check_in_eager())
+        check = case.runs.memory_check_in_eager()
+        if check.access is None:
+            return result.add(check.why_not, "where the access happens is not known")
+        result.culprit = Culprit(kernel=check.access.kernel, source=check.access.place or None)
+        result.summary = f"{result.summary.rstrip('.')}. It is in {check.access}."
+        result.add(str(check.access), "compute-sanitizer, on the program in eager")
     return result
-
-
-def _add_access(result: Verdict, check: MemoryCheck) -> None:
-    if check.access is None:
-        result.add(check.why_not, "where the access happens is not known")
-        return
-    result.culprit = Culprit(kernel=check.access.kernel, source=check.access.place or None)
-    result.summary = f"{result.summary.rstrip('.')}. It is in {check.access}."
-    result.add(str(check.access), "compute-sanitizer, on the program in eager")
 
 
 def fails_now_and_then(case: ProgramCase) -> Verdict | None:
@@ -180,7 +170,10 @@ def rounding(case: ProgramCase) -> Verdict | None:
     Concludes: Not a bug, if it fails the same way.
     How sure: Proven by that run.
     """
-    if not (case.fails_unexplained and bool(_inexact(case))):
+    inexact = case.checks_that_are("within-rounding") or [
+        check for check in case.checks if check.is_exact is False
+    ]
+    if not case.fails_unexplained or not inexact:
         return None
     moved = case.runs.again(
         Instructions(calls=0, backend=MOVED, investigate=False),
@@ -192,16 +185,11 @@ def rounding(case: ProgramCase) -> Verdict | None:
         "Rounding: the program also fails in eager if every inexact operation is rounded "
         "differently by one unit in the last place. It asks for more precision than floating "
         "point has (noise)",
-        _inexact(case),
+        inexact,
     )
     return result.add(
         "fails the same way, with every graph in eager and rounded differently", "one run"
     )
-
-
-def _inexact(case: ProgramCase) -> list[Check]:
-    rounding = case.checks_that_are("within-rounding")
-    return rounding or [check for check in case.checks if check.is_exact is False]
 
 
 def likely_random_numbers(case: ProgramCase) -> Verdict | None:
@@ -213,7 +201,7 @@ def likely_random_numbers(case: ProgramCase) -> Verdict | None:
     Concludes: Not a bug.
     How sure: Likely: no run shows it.
     """
-    if not (case.fails_unexplained and bool(case.random_operations)):
+    if not case.fails_unexplained or not case.random_operations:
         return None
     return other_random_numbers(case, is_shown=False)
 
@@ -227,15 +215,15 @@ def likely_rounding(case: ProgramCase) -> Verdict | None:
     Concludes: Not a bug.
     How sure: Likely: no run shows it.
     """
-    if not (case.fails_unexplained and bool(case.checks_that_are("within-rounding"))):
+    within = case.checks_that_are("within-rounding")
+    if not case.fails_unexplained or not within:
         return None
-    result = not_a_bug(
+    return not_a_bug(
         "Rounding, most likely: compiled and eager differ by no more than rounding explains, "
         "judged against float64, and nothing else is known to be wrong (noise)",
-        case.checks_that_are("within-rounding"),
+        within,
+        "likely",
     )
-    result.confidence = "likely"
-    return result
 
 
 def unknown_cause(case: ProgramCase) -> Verdict | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -49,6 +49,10 @@ _LEAST_SECONDS = 15.0
 _TIMES = 3
 _MOST_TRIALS = 8
 _MOST_FILTERS = 5
+_STUCK = "does not end"  # the outcome of a trial
+_EAGERS_KERNELS = (
+    "import torch._inductor.config\ntorch._inductor.config.max_autotune_gemm_backends = 'ATEN'"
+)
 
 
 def stuck_choices(case: ProgramCase) -> Verdict | None:
@@ -69,9 +73,16 @@ def stuck_choices(case: ProgramCase) -> Verdict | None:
         return None
     case.say(f"choices: {len(stuck.stuck)} stuck, {len(stuck.finished)} finished")
     known = _look_further(analyse(stuck), case.say)
-    trial, why_not = _try_kernel_alone(known, case.proof.place, case.say)
+    if known.kernel is not None:
+        case.say(f"compiling {known.kernel.name} alone, {_TIMES} times")
+    trial, why_not = _compile_alone(
+        known.kernel, known.choices.longest, case.proof.place, times=_TIMES
+    )
     result = _verdict_on_stuck(known, trial, why_not)
-    _add_repro(result, trial, case.proof.script)
+    if trial is not None and case.proof.script.exists():  # It is the kernel alone.
+        of = len(trial.attempts)
+        failed = sum(attempt.outcome == _STUCK for attempt in trial.attempts)
+        result.repro = Repro(str(case.proof.script), failed == of, failed, of, 1)
     if case.proof.with_workaround:
         result.workaround, told = _find_filter(known, case.runs.again, case.proof.place)
         for line in told:
@@ -141,7 +152,8 @@ def _look_further(known: Analysis, say: Say) -> Analysis:
         telling = next(filter(_is_telling(known, files), known.choices.waiting), None)
         if telling is None:
             break
-        say(f"compiling a waiting choice alone to separate {_or(known.conditions)}")
+        conditions = " from ".join(condition.text for condition in known.conditions[:2])
+        say(f"compiling a waiting choice alone to separate {conditions}")
         trial, _ = _compile_alone(files.kernel(telling), known.choices.longest, None, times=1)
         known = analyst.analyse(_settled(known.choices, telling, trial))
     return known
@@ -155,34 +167,21 @@ def _is_telling(known: Analysis, files: KernelFiles) -> Callable[[Choice], bool]
     return tells
 
 
-def _or(conditions: Sequence[ChoiceCondition]) -> str:
-    return " from ".join(condition.text for condition in conditions[:2])
-
-
 def _settled(choices: StuckChoices, choice: Choice, trial: KernelTrial | None) -> StuckChoices:
     """With one choice no longer waiting."""
     waiting = tuple(other for other in choices.waiting if other is not choice)
     outcome = trial.outcome if trial is not None else ""
-    if outcome == "does not end":
-        return replace(choices, waiting=waiting, stuck=(*choices.stuck, choice))
-    if outcome == "compiles":
-        return replace(choices, waiting=waiting, finished=(*choices.finished, choice))
-    return replace(choices, waiting=waiting)
+    stuck = (choice,) if outcome == _STUCK else ()
+    finished = (choice,) if outcome == "compiles" else ()
+    return replace(
+        choices,
+        waiting=waiting,
+        stuck=(*choices.stuck, *stuck),
+        finished=(*choices.finished, *finished),
+    )
 
 
 # --- one of them alone ----------------------------------------------------------------------------
-
-
-def _try_kernel_alone(known: Analysis, folder: Path, say: Say) -> tuple[KernelTrial | None, str]:
-    """Compile a stuck kernel alone as often as a reproducer is run, or say why not."""
-    if known.kernel is None:
-        return None, "no file of a stuck kernel could be read"
-    say(f"compiling {known.kernel.name} alone, {_TIMES} times")
-    return _compile_alone(known.kernel, known.choices.longest, folder, times=_TIMES)
-
-
-def _say_nothing(text: str) -> None:
-    pass
 
 
 def _compile_alone(
@@ -192,7 +191,7 @@ def _compile_alone(
     limits = ChildLimits(seconds=max(_LEAST_SECONDS, _PATIENCE * longest))
     try:
         if kernel is None:
-            return None, "its file could not be read"
+            return None, "no file of a stuck kernel could be read"
         plan = make_plans(kernel, KernelRequest())[0]
         if folder is not None:
             (folder / "repro.py").write_text(script_text(plan), "utf-8")
@@ -200,8 +199,9 @@ def _compile_alone(
         request = KernelRequest(limits=limits, output=output)
         # In parallel: a kernel that hangs usually waits.
         with ThreadPoolExecutor(times) as beside:
-            tried = [beside.submit(try_alone, plan, request, _say_nothing) for _ in range(times)]
-            trials = [each.result() for each in tried]
+            trials = list(
+                beside.map(lambda _: try_alone(plan, request, lambda text: None), range(times))
+            )
         attempts = tuple(attempt for trial in trials for attempt in trial.attempts)
         return replace(trials[0], attempts=attempts), ""
     except (InductoscopeError, IndexError, OSError) as error:
@@ -220,7 +220,10 @@ def _find_filter(
     """
     told: list[str] = []
     tried: set[str] = set()
-    while condition := _next_condition(known, tried):
+    while len(tried) < _MOST_FILTERS:
+        condition = next((c for c in known.conditions if c.text not in tried), None)
+        if condition is None:
+            break
         tried.add(condition.text)
         snippet = snippet_for(condition)
         run = rerun(
@@ -229,8 +232,11 @@ def _find_filter(
         )
         if run.ended_well:
             told += [_remaining(run), _by_variable(known, condition, rerun)]
+            # The same filter as a patch of torch, beside the snippet that was tried.
+            paths = write_filter(known.filter_for(condition), folder)
+            names = " and ".join(map(str, paths))
+            told.append(f"the snippet, and a patch if torch has a place for it: {names}")
             text = f"leave out choices with {condition.text}, which never finish compiling"
-            told.append(_written(known, condition, folder))
             return Workaround(text, True, None, snippet), [line for line in told if line]
         told.append(f"the program does not end without choices that have {condition.text} either")
         more = choices_in.stuck_choices(run.folder) if run.stalled else None
@@ -239,28 +245,11 @@ def _find_filter(
     return _without_templates(rerun, told)
 
 
-def _next_condition(known: Analysis, tried: Collection[str]) -> ChoiceCondition | None:
-    if len(tried) == _MOST_FILTERS:
-        return None
-    return next((c for c in known.conditions if c.text not in tried), None)
-
-
-def _written(known: Analysis, condition: ChoiceCondition, folder: Path) -> str:
-    """The same filter as a patch of torch, beside the snippet that was tried."""
-    paths = write_filter(known.filter_for(condition), folder)
-    names = " and ".join(str(path) for path in paths)
-    return f"the snippet, and a patch if torch has a place for it: {names}"
-
-
 def _without_templates(rerun: Rerun, told: list[str]) -> tuple[Workaround | None, list[str]]:
-    code = "import torch._inductor.config\ntorch._inductor.config.max_autotune_gemm_backends = "
-    code += '"ATEN"'
-    run = rerun(
-        Instructions(calls=0, workaround=code, investigate=False),
-        "running the program with eager's kernels only",
-    )
+    instructions = Instructions(calls=0, workaround=_EAGERS_KERNELS, investigate=False)
+    run = rerun(instructions, "running the program with eager's kernels only")
     text = "use eager's kernels for matrix products"
-    return Workaround(text, run.ended_well, None, code), told
+    return Workaround(text, run.ended_well, None, _EAGERS_KERNELS), told
 
 
 def _remaining(run: ProgramRun) -> str:
@@ -282,10 +271,8 @@ def _by_variable(known: Analysis, condition: ChoiceCondition, rerun: Rerun) -> s
         Instructions(calls=0, investigate=False, variables={VARIABLE: pattern}),
         f"running the program with {VARIABLE}",
     )
-    if not run.ended_well:
-        return ""
-    said = assignment_for(condition, stuck)
-    return f"{said} does the same: the program ends with it"
+    said = f"{assignment_for(condition, stuck)} does the same: the program ends with it"
+    return said if run.ended_well else ""
 
 
 # --- the verdict ----------------------------------------------------------------------------------
@@ -294,21 +281,17 @@ def _by_variable(known: Analysis, condition: ChoiceCondition, rerun: Rerun) -> s
 def _verdict_on_stuck(known: Analysis, trial: KernelTrial | None, why_not: str) -> Verdict:
     """The verdict: the stuck choices, what they have in common, whether one is stuck alone."""
     choices = known.choices
-    hangs_alone = trial is not None and trial.outcome == "does not end"
+    hangs_alone = trial is not None and trial.outcome == _STUCK
     best = known.conditions[0] if known.conditions else None
     names = [choice.short_name or choice.kind for choice in choices.stuck]
-    result = Verdict(
-        v.HANG,
-        stages.AUTOTUNE,
-        _summary(known, best),
-        "proven" if hangs_alone else "likely",
-        Culprit(
-            op=choices.operation or None,
-            kernel=_listed(names),
-            function=_unfinished(trial),
-            config=best.text if best is not None else None,
-        ),
+    culprit = Culprit(
+        op=choices.operation or None,
+        kernel=", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else ""),
+        function=_unfinished(trial),
+        config=best.text if best is not None else None,
     )
+    confidence: v.Confidence = "proven" if hangs_alone else "likely"
+    result = Verdict(v.HANG, stages.AUTOTUNE, _summary(known, best), confidence, culprit)
     _add_evidence(result, known)
     if trial is None:
         result.add(f"no kernel was compiled alone: {why_not}")
@@ -331,7 +314,7 @@ def _summary(known: Analysis, best: ChoiceCondition | None) -> str:
 
 def _unfinished(trial: KernelTrial | None) -> str | None:
     """The step of a kernel compiled alone that was under way when its time was up."""
-    if trial is None or trial.outcome != "does not end":
+    if trial is None or trial.outcome != _STUCK:
         return None
     worst = trial.worst
     return worst.waits_for.tool if worst.waits_for is not None else worst.unfinished or None
@@ -374,17 +357,3 @@ def _differing(choices: Sequence[Choice]) -> list[str]:
     """Names of values that are not the same in all choices."""
     names = dict.fromkeys(name for choice in choices for name in choice.configuration)
     return [name for name in names if len({c.configuration.get(name) for c in choices}) > 1]
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - 8} more" if len(names) > 8 else ""
-    return ", ".join(names[:8]) + more
-
-
-def _add_repro(result: Verdict, trial: KernelTrial | None, path: Path) -> None:
-    """The kernel alone is the reproducer, if it is stuck alone."""
-    if trial is None or not path.exists():
-        return
-    failed = sum(attempt.outcome == "does not end" for attempt in trial.attempts)
-    of = len(trial.attempts)
-    result.repro = Repro(str(path), failed == of, failed, of, 1)
