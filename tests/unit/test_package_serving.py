@@ -169,7 +169,7 @@ def test_where_a_process_died_is_read_from_its_stack() -> None:
 
 
 def grown(per_call: int) -> Growth:
-    return Growth("allocated", "bytes allocated", per_call * 400, 400)
+    return Growth("allocated", "bytes allocated", per_call * 400, 400, per_call)
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,7 @@ def test_a_part_that_leaks_as_much_alone_is_named(
 
 def test_an_operator_that_leaks_less_is_not_called_innocent() -> None:
     alone = {"shop::step": (grown(750),), "shop::other": (grown(250),), "shop::third": ()}
-    (found,) = findings_of_leaks([grown(1000)], LeakTrials("", alone, without=()))
+    (found,) = findings_of_leaks([grown(1000)], LeakTrials("", alone, without_operators=()))
     # The trial calls it as often as one call of the model does.
     assert "alone, it adds 750 bytes allocated for every call of the model" in found.text
     assert "shop::other alone adds 250 bytes allocated; shop::third alone does not grow" in (

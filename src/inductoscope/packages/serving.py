@@ -59,11 +59,7 @@ class Growth:
     name: str
     total: int
     calls: int
-
-    @property
-    def per_call(self) -> float:
-        """How much each call adds."""
-        return self.total / self.calls
+    per_call: float
 
     @property
     def amount(self) -> str:
@@ -106,7 +102,7 @@ def _grown(
     # Less than one file or thread in ten calls may be something else's.
     if calls <= 0 or (quantity in ("files", "threads") and total < calls / 10):
         return None
-    return Growth(quantity, name, total, calls)
+    return Growth(quantity, name, total, calls, total / calls)
 
 
 # --- who leaks ------------------------------------------------------------------------------------
@@ -122,7 +118,7 @@ class LeakTrials:
 
     problem: str = ""  # why there were no trials
     operators: Mapping[str, tuple[Growth, ...]] = field(default_factory=dict)  # each alone
-    without: tuple[Growth, ...] | None = None  # the model without them; None: not tried
+    without_operators: tuple[Growth, ...] | None = None  # the rest; None: not tried
 
 
 def _look_for_leaks(
@@ -162,7 +158,7 @@ def _leaking_operator(growth: Growth, trials: LeakTrials) -> PackageFinding | No
         how += f"; {other} alone {said}" if other != name else ""
     text = f"The custom operator {name} leaks: alone, it adds {own.amount} for every call of the "
     text += "model."
-    if trials.without is None or _same(growth, trials.without) is not None:
+    if trials.without_operators is None or _same(growth, trials.without_operators) is not None:
         return PackageFinding("leaks_operator", text, how, "likely")
     whose = "their" if len(alone) > 1 else "its"
     how += f"; with {whose} earlier results in {whose} place the model does not grow"
@@ -173,7 +169,7 @@ def _leaking_rest(growth: Growth, trials: LeakTrials) -> PackageFinding:
     if trials.problem:
         text = f"What leaks {growth.name} was not found: {trials.problem}."
         return PackageFinding("leaks_unknown", text, "not tried", "unknown", is_problem=False)
-    rest = _same(growth, trials.without or ())
+    rest = _same(growth, trials.without_operators or ())
     if trials.operators and not _is_most(rest, growth):
         text = f"What leaks {growth.name} was not found: no part of it leaks as much alone."
         how = "tried: the model without custom operators, each of them alone"
@@ -320,7 +316,7 @@ class Serving:
 
     threads: int
     calls: int
-    problem: str  # why there was no C++ program; empty if there was one
+    not_in_cpp: str  # why there was no C++ program; empty if there was one
     is_deterministic: bool | None
     state: str  # none, container, process, unknown: where results depend on earlier calls
     ways: tuple[ServedWay, ...]
@@ -332,7 +328,7 @@ class Serving:
     # Bytes that loading and deleting it leaves in the process, and copies of its library there.
     left_by_loading: int | None = None
     still_mapped: int | None = None
-    trials: LeakTrials | None = None  # of what leaks, if something grows
+    leaks: LeakTrials | None = None  # trials, if something grows
     growth_measured: bool = False  # in C++ or in Python
 
     def way(self, name: str) -> str:
@@ -366,11 +362,15 @@ def serve(
             first, second = (caller.call("serial", seed) for seed in _SEEDS)
             problem = _failure(first) or _failure(second)
             if not problem:
-                deterministic = _same_outputs(folder)
+                # Calls one after another give the same with other seeds for random numbers.
+                one, other = ((folder / f"serial_{seed}.bin").read_bytes() for seed in _SEEDS)
+                deterministic = one == other
                 state = _state(first, caller.call("fresh", _SEEDS[0]))
                 for name in WAYS if deterministic else ():
                     on_step(f"calling it from {caller.threads} threads: {WAYS[name]}")
-                    ways += (_way(name, caller.call(_as_called(name, state), _SEEDS[0])),)
+                    # What separate containers should give depends on where the state is.
+                    common = "-common" if (name, state) == ("containers", "process") else ""
+                    ways += (_way(name, caller.call(name + common, _SEEDS[0])),)
                 on_step("watching memory, files and threads")
                 samples = caller.call("growth", _SEEDS[0]).samples
     growth, in_python = growths(samples), growths(_samples(run, "calls"))
@@ -381,7 +381,7 @@ def serve(
     return Serving(
         threads=request.serve["threads"],
         calls=request.serve["calls"],
-        problem=problem,
+        not_in_cpp=problem,
         is_deterministic=deterministic,
         state=state,
         ways=ways,
@@ -391,7 +391,7 @@ def serve(
         streams_different=_measured(run, "streams").get("different"),
         left_by_loading=_left_by_loading(_samples(run, "loading")),
         still_mapped=loading.get("mapped"),
-        trials=trials,
+        leaks=trials,
         growth_measured=bool(samples or _samples(run, "calls")),
     )
 
@@ -459,17 +459,6 @@ def _state(serial: ServerRun, fresh: ServerRun) -> str:
     if called["distinct"] == 1:
         return "none"
     return "process" if again["unmatched"] else "container"
-
-
-def _as_called(name: str, state: str) -> str:
-    """The expected results of separate containers depend on where the state is."""
-    return "containers-common" if name == "containers" and state == "process" else name
-
-
-def _same_outputs(folder: Path) -> bool:
-    """Whether calls one after another give the same with other seeds for random numbers."""
-    first, second = ((folder / f"serial_{seed}.bin").read_bytes() for seed in _SEEDS)
-    return first == second
 
 
 def _failure(run: ServerRun) -> str:
@@ -592,13 +581,13 @@ def _growth(serving: Serving) -> Iterator[PackageFinding]:
         if growth.quantity in in_cpp:
             continue
         how = "measured in Python"
-        if serving.problem == "":
+        if serving.not_in_cpp == "":
             how += "; the C++ program does not grow, so it is the Python side"
         yield PackageFinding("grows", growth.text, how)
 
 
 def _leaks(serving: Serving) -> Iterator[PackageFinding]:
-    if serving.trials is not None:
-        grown = {growth.quantity: growth for growth in serving.growth_in_python}
-        grown |= {growth.quantity: growth for growth in serving.growth}
-        yield from findings_of_leaks(tuple(grown.values()), serving.trials)
+    if serving.leaks is not None:
+        both = (*serving.growth_in_python, *serving.growth)
+        grown = {growth.quantity: growth for growth in both}
+        yield from findings_of_leaks(tuple(grown.values()), serving.leaks)

@@ -10,7 +10,7 @@ from inductoscope.packages import cpp_library
 from inductoscope.packages.execution import PackageFinding, RunOutcome
 from inductoscope.packages.fitting import Fit
 from inductoscope.packages.package import Package, PackagedModel
-from inductoscope.packages.serving import Growth, LeakTrials, Serving
+from inductoscope.packages.serving import Serving
 from inductoscope.torch_facts.package_wrappers import (
     InputGuard,
     KernelCall,
@@ -112,7 +112,10 @@ def _model(model: PackagedModel, fits: Sequence[Fit]) -> View:
         "inputs": [_input(guard) for guard in wrapper.guards.inputs] if wrapper else [],
         "symbols": [asdict(symbol) for symbol in wrapper.guards.symbols] if wrapper else [],
         "outputs": list(wrapper.outputs) if wrapper else [],
-        "constants": [_constant(item, model) for item in wrapper.constants] if wrapper else [],
+        "constants": [
+            {**asdict(each), "file": model.weights_files.get(each.name, "")}
+            for each in (wrapper.constants if wrapper else ())
+        ],
         "calls": [_call(call, model) for call in wrapper.calls] if wrapper else [],
         "compile_command": wrapper.compile_command if wrapper else "",
         "link_command": wrapper.link_command if wrapper else "",
@@ -137,19 +140,10 @@ def _input(guard: InputGuard) -> View:
         {"dimension": at, "least": size.least, "most": size.most}
         for at, size in sorted(guard.sizes.items())
     ]
-    return {
-        "index": guard.index,
-        "name": guard.name,
-        "dtype": guard.dtype,
-        "device": guard.device,
-        "sizes": sizes,
-        "strides": {str(at): stride for at, stride in sorted(guard.strides.items())},
-        "size_expressions": list(guard.size_expressions),
-        "stride_expressions": list(guard.stride_expressions),
-        "rank": guard.rank,
-        "aligned_to": guard.aligned_to,
-        "text": guard_text(guard),
-    }
+    strides = {str(at): stride for at, stride in sorted(guard.strides.items())}
+    data = {**asdict(guard), "sizes": sizes, "strides": strides}
+    del data["has_rank"]
+    return {**data, "rank": guard.rank, "text": guard_text(guard)}
 
 
 def guard_text(guard: InputGuard) -> str:
@@ -159,11 +153,6 @@ def guard_text(guard: InputGuard) -> str:
     if guard.aligned_to:
         words.append(f"aligned to {guard.aligned_to} bytes")
     return ", ".join(word for word in (*words, guard.device) if word)
-
-
-def _constant(constant: PackagedConstant, model: PackagedModel) -> View:
-    stored = model.weights_files.get(constant.name, "")
-    return {**asdict(constant), "file": stored}
 
 
 def _call(call: KernelCall, model: PackagedModel) -> View:
@@ -289,34 +278,7 @@ def with_serving(view: View, serving: Serving) -> View:
     """The view of a run with what serving showed."""
     return {
         **view,
-        "serving": {
-            "threads": serving.threads,
-            "calls": serving.calls,
-            "not_in_cpp": serving.problem,
-            "is_deterministic": serving.is_deterministic,
-            "state": serving.state,
-            "ways": [asdict(way) for way in serving.ways],
-            "growth": [_growth(growth) for growth in serving.growth],
-            "growth_in_python": [_growth(growth) for growth in serving.growth_in_python],
-            "left_behind": serving.left_behind,
-            "streams_different": serving.streams_different,
-            "left_by_loading": serving.left_by_loading,
-            "still_mapped": serving.still_mapped,
-            "growth_measured": serving.growth_measured,
-            "leaks": None if serving.trials is None else _trials(serving.trials),
-        },
-    }
-
-
-def _growth(growth: Growth) -> View:
-    return {**asdict(growth), "per_call": growth.per_call}
-
-
-def _trials(trials: LeakTrials) -> View:
-    return {
-        "problem": trials.problem,
-        "operators": {name: [*map(_growth, grown)] for name, grown in trials.operators.items()},
-        "without_operators": None if trials.without is None else [*map(_growth, trials.without)],
+        "serving": asdict(serving),
     }
 
 
