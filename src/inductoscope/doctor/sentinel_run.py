@@ -44,17 +44,9 @@ class Shadows:
     ended: dict[str, str]
     # What every alarm says.
     alarms: list[str]
-    # Seconds that shadowing took, and that the program had for itself.
+    # Seconds that shadowing took until the last shadowed call, and that the program had for itself.
     spent: float = 0.0
     seen: float = 0.0
-
-    @property
-    def overhead(self) -> str:
-        """The time that shadowing took until the last shadowed call, in words."""
-        return (
-            f"shadowing had taken {self.spent:.2f} s at the last shadowed call, and the program "
-            f"{self.seen:.2f} s for itself"
-        )
 
 
 def read_shadows(folder: Path) -> Shadows:
@@ -151,8 +143,8 @@ class LongRun:
         for text in shadows.alarms[:1]:
             summary = f"{v.headline(v.WRONG_RESULT)}, slightly and always in the same direction: "
             verdict = Verdict(v.WRONG_RESULT, stages.NO_STAGE, summary + text, "likely")
-            verdict.add("the call could not be kept, perhaps for lack of space", "the sentinel")
-            return verdict
+            why = "the call could not be kept, perhaps for lack of space"
+            return verdict.add(why, "the sentinel")
         code = self._ending.exit_code if self._ending else 0
         ended = "was interrupted" if self._is_interrupted else "ended well"
         count, graphs = sum(shadows.shadowed.values()), len(shadows.shadowed)
@@ -163,15 +155,14 @@ class LongRun:
                 f"The program ended with exit code {code}, and the sentinel raised no alarm. "
                 "'inductoscope doctor' without --sentinel finds out why it fails.",
             )
-        if not count:
+        if max(shadows.shadowed.values(), default=0) < _FEWEST_TO_TELL:
             text = f"The program {ended}, but none of its compiled calls was shadowed."
-            return Verdict(v.NOT_CHECKED, stages.NO_STAGE, text, "proven")
-        if max(shadows.shadowed.values()) < _FEWEST_TO_TELL:
-            text = (
-                f"The program {ended}, but too few of its calls were shadowed to tell: {count}, "
-                f"and an alarm takes about {_FEWEST_TO_TELL} of one graph. A longer run, or a "
-                "larger --overhead, gives more."
-            )
+            if count:
+                text = (
+                    f"The program {ended}, but too few of its calls were shadowed to tell: {count},"
+                    f" and an alarm takes about {_FEWEST_TO_TELL} of one graph. A longer run, or a "
+                    "larger --overhead, gives more."
+                )
             return Verdict(v.NOT_CHECKED, stages.NO_STAGE, text, "proven")
         return Verdict(
             v.CLEAN,
@@ -191,14 +182,14 @@ class LongRun:
             verdict.add(f"{alarm.text}; {alarm.bound}", "the sentinel, in the whole run")
         for compile_, count in list(shadows.shadowed.items())[:8]:
             called = shadows.calls[compile_]
-            verdict.add(
-                f"{count_of(count, 'call')} shadowed, the last of them call {called}",
-                f"graph {compile_}",
-            )
+            text = f"{count_of(count, 'call')} shadowed, the last of them call {called}"
+            verdict.add(text, f"graph {compile_}")
         for compile_, text in list(shadows.ended.items())[:8]:
             verdict.add(f"not shadowed: {text}", f"graph {compile_}")
         if shadows.seen:
-            verdict.add(shadows.overhead, "the sentinel's own clock")
+            text = f"shadowing had taken {shadows.spent:.2f} s at the last shadowed call, and the "
+            text += f"program {shadows.seen:.2f} s for itself"
+            verdict.add(text, "the sentinel's own clock")
         if self._ending is not None and self._ending.exit_code not in (0, STOPPED):
             verdict.add(f"the program ended with exit code {self._ending.exit_code}")
         verdict.recording = str(self._request.folder)

@@ -17,7 +17,7 @@ from typing import Any
 
 from inductoscope.analysis.bounds.kernels import JudgedGraph, judged_indices
 from inductoscope.analysis.bounds.sizes import AdmittedSizes, EdgeSize, edge_sizes
-from inductoscope.analysis.bounds.verdicts import Broken, JudgedAccess
+from inductoscope.analysis.bounds.verdicts import Broken
 from inductoscope.model.entities import Recording
 from inductoscope.model.memory import GraphMemory
 from inductoscope.processes.children import ChildCall, ChildLimits, ChildResult, run_child
@@ -57,14 +57,8 @@ def try_broken_sizes(
             seen.add(key)
             say(f"running {found.graph.key} at a size that breaks {access.kernel}")
             text, fails = _try(graphs.get(found.compile.id), found, access.verdict, seconds)
-            yield _trial(found, access, access.verdict, text, fails)
-
-
-def _trial(
-    found: JudgedGraph, access: JudgedAccess, broken: Broken, text: str, fails: bool
-) -> SizeTrial:
-    sizes = all_sizes(found.memory, broken)
-    return SizeTrial(found.graph.key, access.kernel, access.buffer, sizes, fails, text)
+            sizes = all_sizes(found.memory, access.verdict)
+            yield SizeTrial(found.graph.key, access.kernel, access.buffer, sizes, fails, text)
 
 
 def _try(
@@ -85,22 +79,17 @@ def _ended(order: TrialOrder, seconds: float) -> ChildResult:
         call = ChildCall(
             "inductoscope.inside.search.size_trial_child:try_sizes",
             {"order": asdict(order)},
-            _environment(Path(name)),
+            {
+                **os.environ,
+                "TORCHINDUCTOR_CACHE_DIR": str(Path(name) / "cache"),
+                "TORCHINDUCTOR_COMPILE_THREADS": "1",
+                # Else torch starts Python to find out which instructions there are.
+                "TORCHINDUCTOR_VEC_ISA_OK": "1",
+                "TMPDIR": name,
+            },
             Path(name),
         )
         return run_child(call, ChildLimits(seconds=seconds))
-
-
-def _environment(scratch: Path) -> dict[str, str]:
-    cache = scratch / "cache"
-    return {
-        **os.environ,
-        "TORCHINDUCTOR_CACHE_DIR": str(cache),
-        "TORCHINDUCTOR_COMPILE_THREADS": "1",
-        # Else torch starts Python to find out which instructions there are.
-        "TORCHINDUCTOR_VEC_ISA_OK": "1",
-        "TMPDIR": str(scratch),
-    }
 
 
 def _outcome(ended: ChildResult) -> tuple[str, bool, int]:
