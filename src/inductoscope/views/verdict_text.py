@@ -22,7 +22,6 @@ from inductoscope.doctor.finding import (
     NeededLayout,
     Noticed,
     NotShownAgain,
-    ReplacedPart,
     ReplacedParts,
     Repro,
     Script,
@@ -51,32 +50,25 @@ def worded(verdict: Verdict) -> Verdict:
     finding = verdict.finding
     if finding is None:
         return verdict
+    text, where = finding.failure.text, f"compile {finding.compile}"
+    backend = finding.fact(Noticed).backend
     if finding.advice:
-        summary, evidence = _on_the_machine(finding)
-    elif finding.fact(Noticed).backend:
-        summary, evidence = _on_another_backend(finding)
+        first = " ".join(text.split())[:300]
+        summary = "This machine cannot compile, which is not a bug in torch: "
+        summary, evidence = f"{summary}{first} {finding.advice}", [(text[:1500], where)]
+    elif backend:
+        first_line = text.partition("\n")[0]
+        summary = (
+            f"The program uses the backend {backend}, not Inductor, and that backend does not "
+            f"match eager: {first_line[:300]}"
+        )
+        evidence = [(text[:1500], f"{where}, compared with eager")]
     elif finding.latest(SlowInProgram) is not None:
         summary, evidence = _slow_summary(finding), list(_slow_evidence(finding))
     else:
         summary, evidence = _summary(verdict, finding), list(_evidence(verdict, finding))
     items = [{"what": what, "where": where} for what, where in evidence if what]
     return replace(verdict, summary=summary, evidence=[*items, *verdict.evidence], finding=None)
-
-
-def _on_the_machine(finding: FailureFinding) -> tuple[str, list[Said]]:
-    text = finding.failure.text
-    first = " ".join(text.split())[:300]
-    summary = f"This machine cannot compile, which is not a bug in torch: {first} {finding.advice}"
-    return summary, [(text[:1500], f"compile {finding.compile}")]
-
-
-def _on_another_backend(finding: FailureFinding) -> tuple[str, list[Said]]:
-    text = finding.failure.text
-    summary = (
-        f"The program uses the backend {finding.fact(Noticed).backend}, not Inductor, and that "
-        f"backend does not match eager: {text.splitlines()[0][:300] if text else ''}"
-    )
-    return summary, [(text[:1500], f"compile {finding.compile}, compared with eager")]
 
 
 # --- the summary ----------------------------------------------------------------------------------
@@ -193,12 +185,10 @@ def _of_votes(verdict: Verdict, finding: FailureFinding) -> Iterator[Said]:
 def _of_replaced(finding: FailureFinding) -> Iterator[Said]:
     """The lowerings and decompositions in use that are not torch's."""
     replaced = finding.fact(ReplacedParts)
-    for text in (*map(_replaced_text, replaced.parts), replaced.not_held):
-        yield text, "torch's tables in the program's process"
-
-
-def _replaced_text(part: ReplacedPart) -> str:
-    return f"the {part.kind} of {part.operation} in use is {part.function}, not torch's"
+    where = "torch's tables in the program's process"
+    for part in replaced.parts:
+        yield f"the {part.kind} of {part.operation} in use is {part.function}, not torch's", where
+    yield replaced.not_held, where
 
 
 def _of_stack(finding: FailureFinding) -> Iterator[Said]:
@@ -208,15 +198,9 @@ def _of_stack(finding: FailureFinding) -> Iterator[Said]:
     for number, name in enumerate(failure.functions[:shown]):
         yield f"{'called from' if number else first} {name}", ""
     for message in failure.messages[:1]:
-        yield _complaint(message), "what the native compiler said"
-
-
-def _complaint(message: str) -> str:
-    lines = message.splitlines()
-    for number, line in enumerate(lines):
-        if "error:" in line:
-            return "\n".join(lines[number : number + 4])
-    return "\n".join(lines[:4])
+        lines = message.splitlines()
+        begin = next((number for number, line in enumerate(lines) if "error:" in line), 0)
+        yield "\n".join(lines[begin : begin + 4]), "what the native compiler said"
 
 
 def _of_search(finding: FailureFinding) -> Iterator[Said]:
@@ -376,7 +360,7 @@ def issue_text(verdict: Verdict) -> str:
         f"# [{_COMPONENT.get(verdict.stage, 'inductor')}] {title}",
         "## Describe the bug",
         verdict.summary,
-        _facts(verdict),
+        "\n".join(f"- {item['what']}".replace("\n", "\n  ") for item in verdict.evidence),
         "## Reproducer",
         f"```python\n{script}```",
         "## What it prints",
@@ -392,11 +376,6 @@ def _text_of(path: str) -> str:
     with contextlib.suppress(OSError):
         return Path(path).read_text("utf-8", "replace")
     return ""
-
-
-def _facts(verdict: Verdict) -> str:
-    lines = [f"- {item['what']}".replace("\n", "\n  ") for item in verdict.evidence]
-    return "\n".join(lines)
 
 
 def _versions(script: str) -> str:

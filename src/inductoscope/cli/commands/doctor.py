@@ -135,6 +135,7 @@ def command(
     from inductoscope.doctor.examination import Doctor, Request
     from inductoscope.doctor.program_run import RunLimits
     from inductoscope.doctor.sentinel_options import SentinelOptions
+    from inductoscope.doctor.verdict import read_verdict
     from inductoscope.errors import UsageError
     from inductoscope.launch.program import resolve_command
     from inductoscope.recording.location import command_of, create_recording
@@ -148,7 +149,7 @@ def command(
     if sentinel and (resume or kept):
         raise UsageError("--sentinel watches a new run. Remove --resume and --kept.")
     check_cluster(executor, any_worker=any_worker)
-    known = _known_verdict(resume) if resume else None
+    known = read_verdict(resume) if resume else None
     if known is not None and not known.partial:
         # It is finished: running it again could only lose what is known.
         progress = ProgressLine(quiet=quiet)
@@ -205,12 +206,6 @@ def _kept(verdict: Verdict, folder: Path, json_path: str | None) -> Verdict:
     if json_path and json_path != "-":
         replace_json(verdict.as_data(), json_path)
     return verdict
-
-
-def _known_verdict(folder: Path) -> Verdict | None:
-    from inductoscope.doctor.verdict import read_verdict
-
-    return read_verdict(folder)
 
 
 def _better_of(verdict: Verdict, known: Verdict | None, folder: Path) -> Verdict:
