@@ -159,7 +159,7 @@ def test_a_fork_is_like_a_script_that_python_was_started_with(
     path = script(_LOOKING_ROUND + end)
     processes = FreshProcesses(no_torch, tmp_path, times=1)
     forked, *_ = processes._in_forks(path, 60, at_once=1)
-    fresh, *_ = processes._each_loading(path, 60, at_once=1)
+    fresh = processes._alone(path, 60)
     assert forked[0] == fresh[0]
     if end != "raise KeyboardInterrupt":  # Its traceback has the server's frames too.
         assert forked[1] == fresh[1]
