@@ -17,7 +17,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from hashlib import sha1
 from pathlib import Path
-from types import FrameType
+from traceback import walk_stack
 from typing import Any, NoReturn
 
 from inductoscope.inside.start import InsidePart
@@ -205,16 +205,9 @@ def _about_message(name: str, arguments: dict[str, Any], ranks: list[int]) -> di
 
 def _is_blocking() -> bool:
     """Whether `send` or `recv` calls, not `isend`, `irecv` or `batch_isend_irecv`."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        code = frame.f_code
-        if (
-            code.co_name in (SEND, RECEIVE)
-            and code.co_filename == sys.modules[GROUPS_MODULE].__file__
-        ):
-            return True
-        frame = frame.f_back
-    return False
+    file = sys.modules[GROUPS_MODULE].__file__
+    codes = (frame.f_code for frame, _ in walk_stack(sys._getframe()))
+    return any(code.co_name in (SEND, RECEIVE) and code.co_filename == file for code in codes)
 
 
 def _group(boxed: Any) -> tuple[str, list[int]]:
@@ -245,12 +238,9 @@ def _sent(arguments: dict[str, Any]) -> list[str]:
 
 def _where() -> str:
     """The user's own line."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        file = frame.f_code.co_filename
-        if is_users(file):
-            return f"{Path(file).name}:{frame.f_lineno}"
-        frame = frame.f_back
+    for frame, line in walk_stack(sys._getframe()):
+        if is_users(frame.f_code.co_filename):
+            return f"{Path(frame.f_code.co_filename).name}:{line}"
     return ""
 
 

@@ -48,6 +48,7 @@ from inductoscope.torch_facts.triton_kernels import (
 
 FORMS = ("ttir", "ttgir", "llir", "ptx", "sass", "amdgcn")
 _KEPT = (*FORMS, "cubin", "hsaco", "spv")
+WORST_FIRST = ("does not end", "fails", "compiles")
 _OUT_OF_MEMORY = re.compile(
     r"MemoryError|bad_alloc|out of memory|Cannot allocate memory|Memory allocation failure"
     r"|failed to map segment",
@@ -95,8 +96,7 @@ class KernelTrial:
     @property
     def outcome(self) -> str:
         """The worst that happened."""
-        order = ("does not end", "fails", "compiles")
-        return min((attempt.outcome for attempt in self.attempts), key=order.index)
+        return min((attempt.outcome for attempt in self.attempts), key=WORST_FIRST.index)
 
     @property
     def worst(self) -> Attempt:

@@ -26,7 +26,7 @@ from inductoscope.launch.environment import (
 )
 from inductoscope.preflight.rank_files import rank_folder
 from inductoscope.preflight.rank_folder import OBJECTS, OUTPUT, TRACE
-from inductoscope.processes.children import start_group
+from inductoscope.processes.children import end_of_file, start_group
 from inductoscope.processes.ending import end_child
 
 _LOOK_EVERY = 0.05
@@ -131,7 +131,7 @@ class _RunningRank:
         if code is None and seconds < self._limit:
             return None
         self.end()
-        return RankRun(self._rank, code, round(seconds, 3), _tail(self._output))
+        return RankRun(self._rank, code, round(seconds, 3), end_of_file(self._output, _TAIL))
 
     def end(self) -> None:
         """End it and everything that it started."""
@@ -176,11 +176,3 @@ def environment_of(job: PretendedJob, rank: int, base: Mapping[str, str]) -> dic
     if job.target:
         found[TARGET_VARIABLE] = job.target
     return found
-
-
-def _tail(path: Path) -> str:
-    with contextlib.suppress(OSError), path.open("rb") as file:
-        file.seek(0, os.SEEK_END)
-        file.seek(max(0, file.tell() - _TAIL))
-        return file.read().decode("utf-8", "replace")
-    return ""

@@ -34,7 +34,7 @@ Stream = int | IO[bytes]
 _CHILD = str(Path(__file__).resolve().parents[1] / "inside" / "child.py")
 _LOOK_EVERY = 0.25  # seconds
 _AT_ONCE = 1 << 16
-_MOST_OUTPUT = 200_000  # characters kept of what the child printed
+_MOST_OUTPUT = 200_000  # bytes kept of what the child printed
 _OUTPUT = "output.txt"
 # For what is no part of the tool: its Python loads nothing that a user has installed.
 _ISOLATED = (sys.executable, "-I", "-S")
@@ -247,13 +247,14 @@ def _follow(
     for event in child.wait(0):
         events.append(event)
         on_event(event)
-    return ChildResult(tuple(events), _output(folder), exit_code, observed, stopped_at)
+    output = end_of_file(folder / _OUTPUT, _MOST_OUTPUT)
+    return ChildResult(tuple(events), output, exit_code, observed, stopped_at)
 
 
-def _output(folder: Path) -> str:
-    with contextlib.suppress(OSError), open(folder / _OUTPUT, "rb") as file:
-        file.seek(0, os.SEEK_END)
-        file.seek(max(0, file.tell() - _MOST_OUTPUT))
+def end_of_file(path: Path, most: int) -> str:
+    """The last so many bytes of a file, as text; empty if it cannot be read."""
+    with contextlib.suppress(OSError), path.open("rb") as file:
+        file.seek(max(0, os.fstat(file.fileno()).st_size - most))
         return file.read().decode("utf-8", "replace")
     return ""
 

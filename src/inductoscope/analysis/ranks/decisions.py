@@ -246,21 +246,6 @@ _KEY = re.compile(r'"key": "([^"\\]+)"')
 _ATTEMPT = re.compile(r"_\d+$")
 _MOST_SHOWN = 160
 
-# The records that are looked at, by key; of artifacts, by name as well.
-RECORDS = frozenset(
-    (
-        *(name.encode() for name in GRAPHS),
-        *(b"str", b"dynamo_start", b"chromium_event", b"artifact", b"inductor_output_code"),
-        b"dynamo_cpp_guards_str",
-    )
-)
-
-
-def reads_artifact(name: str) -> bool:
-    """Whether an artifact tells a decision."""
-    wanted = name in GRAPHS or name in ("recompile_reasons", _SCHEDULE)
-    return wanted or _CACHE.match(name) is not None
-
 
 class DecisionFold:
     """Takes the records of one rank in turn."""
@@ -438,3 +423,11 @@ _READERS: dict[str, _Reader] = {
     _SCHEDULE: DecisionFold.take_schedule,
     "chromium_event": lambda fold, id_, _head, payload: fold.clock.take_event(id_, payload),
 }
+
+# The records that are looked at, by key; of artifacts, by name as well.
+RECORDS = frozenset(name.encode() for name in ("artifact", *GRAPHS, *_READERS))
+
+
+def reads_artifact(name: str) -> bool:
+    """Whether an artifact tells a decision."""
+    return name in GRAPHS or name in _READERS or _CACHE.match(name) is not None

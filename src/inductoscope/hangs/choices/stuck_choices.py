@@ -29,7 +29,9 @@ def stuck_choices(folder: Path) -> StuckChoices | None:
         if isinstance(entry.event, _ABOUT_CHOICES):
             streams.setdefault(entry.stream, []).append(entry)
     for entries in streams.values():
-        found = _compiled_ahead(entries) or _timed(entries)
+        # Compiled ahead of the benchmark, or by it.
+        groups = [group for group in _groups(entries) if group.stuck]
+        found = choices_of(groups[-1]) if groups else _timed(entries)
         if found is not None:
             return found
     return None
@@ -48,13 +50,6 @@ def _groups(entries: Iterable[Entry[Event]]) -> list[Group]:
         if isinstance(event, TorchLogged):
             fold.take(event.text, Origin(Program(entry.stream), "", number, "", event.compile))
     return fold.groups
-
-
-def _compiled_ahead(entries: list[Entry[Event]]) -> StuckChoices | None:
-    for group in reversed(_groups(entries)):
-        if group.stuck:
-            return choices_of(group)
-    return None
 
 
 def _timed(entries: list[Entry[Event]]) -> StuckChoices | None:

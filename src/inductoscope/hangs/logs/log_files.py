@@ -8,9 +8,9 @@ import lzma
 import os
 import re
 import stat
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import IO
+from typing import IO, Any
 
 from inductoscope.errors import UsageError
 
@@ -22,7 +22,11 @@ _NO_LOGS = (
     *(".cubin", ".ptx", ".ttir", ".ttgir", ".llir", ".hsaco", ".best_config", ".lock"),
     *(".pt", ".pt2", ".bin", ".pkl", ".safetensors", ".zip", ".whl", ".tar"),
 )
-_MAGIC = ((b"\x1f\x8b", "gz"), (b"BZh", "bz2"), (b"\xfd7zXZ\0", "xz"))
+_OPENERS: tuple[tuple[bytes, Callable[..., Any]], ...] = (
+    (b"\x1f\x8b", gzip.open),
+    (b"BZh", bz2.open),
+    (b"\xfd7zXZ\0", lzma.open),
+)
 
 
 @dataclass(frozen=True)
@@ -86,22 +90,16 @@ def _split(path: str) -> tuple[str, int]:
     return match[1], int(match[2]) if match[2] else -1
 
 
-def compression(path: str) -> str:
-    """The kind of compression that a file's first bytes show."""
+def decompressor(path: str) -> Callable[..., Any] | None:
+    """The function that opens a file whose first bytes show that it is compressed."""
     if path == STDIN or not _is_file(path):
-        return ""
+        return None
     with open(path, "rb") as file:
         start = file.read(8)
-    return next((kind for magic, kind in _MAGIC if start.startswith(magic)), "")
+    return next((opener for magic, opener in _OPENERS if start.startswith(magic)), None)
 
 
 def open_log(path: str) -> IO[bytes]:
     """Open a file for reading, decompressed."""
-    kind = compression(path)
-    if kind == "gz":
-        return gzip.open(path, "rb")  # type: ignore[return-value]
-    if kind == "bz2":
-        return bz2.open(path, "rb")
-    if kind == "xz":
-        return lzma.open(path, "rb")
-    return open(path, "rb", buffering=0)
+    opener = decompressor(path)
+    return open(path, "rb", buffering=0) if opener is None else opener(path, "rb")

@@ -24,7 +24,7 @@ from inductoscope.hangs.logs.lines import (
     pattern_of,
     read_events,
 )
-from inductoscope.hangs.logs.log_files import STDIN, Log, compression, find_logs, open_log
+from inductoscope.hangs.logs.log_files import STDIN, Log, decompressor, find_logs, open_log
 from inductoscope.hangs.logs.program import ProgramFold, Seen, SeenFailure
 from inductoscope.processes.side_by_side import several_at_once
 from inductoscope.processes.status import own_cores
@@ -121,7 +121,7 @@ def _read_file(file: ReadFile, cores: int) -> Iterator[FoundEvents]:
         return
     try:
         size = os.stat(path).st_size
-        if cores > 1 and size > 2 * PIECE and not compression(path):
+        if cores > 1 and size > 2 * PIECE and decompressor(path) is None:
             yield from _read_in_pieces(file, size, cores)
             return
         with open_log(path) as stream:

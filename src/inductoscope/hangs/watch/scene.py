@@ -86,12 +86,6 @@ def position_of(pid: int, thread: ThreadStack) -> Position | None:
     return None
 
 
-def positions(stacks: Stacks) -> list[Position]:
-    """The positions of all threads of a process that are in a stage."""
-    found = (position_of(stacks.pid, thread) for thread in stacks.threads)
-    return [position for position in found if position is not None]
-
-
 def has_stage(thread: ThreadStack, stage: str) -> bool:
     """Whether a stage is anywhere on the stack."""
     return any(stage_of(frame) == stage for frame in thread.frames)
@@ -99,12 +93,9 @@ def has_stage(thread: ThreadStack, stage: str) -> bool:
 
 def user_frame(stacks: Stacks) -> StackFrame | None:
     """The innermost frame of the user's own files, on the main thread before all others."""
-    ordered = sorted(stacks.threads, key=lambda thread: thread.name != "MainThread")
-    for thread in ordered:
-        for frame in thread.frames:
-            if is_users_frame(frame):
-                return frame
-    return None
+    threads = sorted(stacks.threads, key=lambda thread: thread.name != "MainThread")
+    frames = (frame for thread in threads for frame in thread.frames)
+    return next(filter(is_users_frame, frames), None)
 
 
 def pass_function(position: Position) -> StackFrame | None:
@@ -181,7 +172,8 @@ class Scene:
     def positions(self) -> list[Position]:
         """Where each thread is that is in a stage, the user's own process first."""
         ordered = sorted(self.stacks.values(), key=lambda stacks: stacks.pid != self.root.pid)
-        return [position for stacks in ordered for position in positions(stacks)]
+        threads = ((stacks.pid, thread) for stacks in ordered for thread in stacks.threads)
+        return [found for pid, thread in threads if (found := position_of(pid, thread))]
 
     def at(self, *stages: str) -> Position | None:
         """The first thread that is in one of the stages."""

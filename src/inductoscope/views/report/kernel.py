@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from inductoscope.kernels.alone import Attempt, KernelTrial
+from inductoscope.kernels.alone import WORST_FIRST, Attempt, KernelTrial
 from inductoscope.recording.kernel_values import FOLDER, INDEX, KernelValue
 from inductoscope.torch_facts.triton_kernels import (
     Dotted,
@@ -27,7 +27,6 @@ _VERDICTS = {
     "does not end": "does not end alone",
     "fails": "fails alone",
 }
-_WORST_FIRST = ("does not end", "fails", "compiles")
 
 
 def file_view(kernel: KernelFile) -> View:
@@ -67,7 +66,7 @@ def _plain(value: Any) -> Any:
 
 def kernel_view(kernel: KernelFile, trials: Sequence[KernelTrial]) -> View:
     """The file and the result of compiling it."""
-    worst = min(trials, key=lambda trial: _WORST_FIRST.index(trial.outcome))
+    worst = min(trials, key=lambda trial: WORST_FIRST.index(trial.outcome))
     return {
         **file_view(kernel),
         "target": str(worst.plan.target),
