@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from inductoscope.preflight.rank_files import MessageFault, message_faults, read_messages
+from inductoscope.preflight.rank_files import MISMATCH, Prediction, message_faults, read_messages
 
 
 def call(way: str, peer: int, count: int = 8, **more: Any) -> dict[str, Any]:
@@ -15,7 +15,7 @@ def call(way: str, peer: int, count: int = 8, **more: Any) -> dict[str, Any]:
 
 def faults(
     ranks: list[list[dict[str, Any]]], *, backend: str = "gloo", ended: list[int] | None = None
-) -> tuple[list[MessageFault], list[str]]:
+) -> tuple[list[Prediction], list[str]]:
     messages = {rank: read_messages(rank, lines, backend) for rank, lines in enumerate(ranks)}
     return message_faults(messages, range(len(ranks)) if ended is None else ended, backend)
 
@@ -38,7 +38,7 @@ def test_a_ring_of_blocking_sends_waits_for_itself() -> None:
 
 def test_a_message_that_nobody_sends() -> None:
     ((fault,), _) = faults([[], [call("recv", 0)]])
-    assert fault.name == "message 1 from rank 0 to rank 1 in group 0"
+    assert fault.decision == "message 1 from rank 0 to rank 1 in group 0"
     assert [side.text for side in fault.sides] == [
         "recv float32 x 8 (job.py:7)",
         "does not send it",
@@ -55,7 +55,7 @@ def test_gloo_leaves_room_empty_and_nccl_does_not() -> None:
     (found, notes) = faults(ranks)
     assert (found, len(notes)) == ([], 1)
     ((fault,), _) = faults(ranks, backend="nccl")
-    assert fault.is_mismatch
+    assert fault.kind == MISMATCH
 
 
 def test_gloo_looks_at_tags_and_nccl_does_not() -> None:

@@ -155,10 +155,9 @@ def check_cluster(executor: str | None, *, any_worker: bool) -> None:
     refuse_without_executor(executor, any_worker=any_worker)
     if executor is None:
         return
-    from inductoscope.processes.cluster import connected
+    from inductoscope.processes.cluster import connect
 
-    with connected(executor, any_versions=any_worker):
-        pass
+    connect(executor, any_versions=any_worker).close()
 
 
 def target_option(purpose: str) -> Callable[[_Command], _Command]:

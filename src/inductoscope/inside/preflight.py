@@ -312,7 +312,6 @@ class _KeptObjects:
         self._written = 0
 
     def next_turn(self, asked: _ObjectCall) -> None:
-        """Another call in this group."""
         self._turns[asked.group.group_name] += 1
 
     def _path(self, asked: _ObjectCall) -> Path:

@@ -103,7 +103,8 @@ def kernel_assembly(recording: Recording, kernel: Kernel, limits: ChildLimits = 
     _refuse_unsafe(whole)
     compiler = _find_compiler(native.command)
     version = _version(compiler)
-    made = _compiled_and_read([compiler, *flags, *_torch_includes()], whole, limits)
+    includes = [f"-I{folder}" for folder in _include_folders()]
+    made = _compiled_and_read([compiler, *flags, *includes], whole, limits)
     found = listing(made, _SOURCE, range(first, first + len(own.splitlines())))
     return Assembly(
         kernel=kernel.name,
@@ -214,10 +215,6 @@ def _include_folders() -> list[Path]:
     ]
 
 
-def _torch_includes() -> list[str]:
-    return [f"-I{folder}" for folder in _include_folders()]
-
-
 # --- the compiler's process -----------------------------------------------------------------------
 
 
@@ -281,11 +278,8 @@ class Listing:
     inlined: frozenset[int]
 
 
-@dataclass
-class _Function:
-    """The lines of one function, each with its line of the source, and whether it was inlined."""
-
-    lines: list[tuple[str, int, bool]]
+# The lines of one function, each with its line of the source, and whether it was inlined.
+_Function = list[tuple[str, int, bool]]
 
 
 def listing(disassembly: str, source: str, wanted: range) -> Listing:
@@ -293,8 +287,8 @@ def listing(disassembly: str, source: str, wanted: range) -> Listing:
     kept = [
         line
         for function in _functions(disassembly, source)
-        if any(number in wanted for _, number, _ in function.lines)
-        for line in function.lines
+        if any(number in wanted for _, number, _ in function)
+        for line in function
     ]
     links: dict[int, list[int]] = defaultdict(list)
     inlined = set()
@@ -320,9 +314,9 @@ def _functions(disassembly: str, source: str) -> Iterator[_Function]:
         if _FUNCTION.fullmatch(text):
             if function is not None:
                 yield function
-            function, own, called = _Function([(text, 0, False)]), 0, 0
+            function, own, called = [(text, 0, False)], 0, 0
         elif function is not None and _INSTRUCTION.match(text):
-            function.lines.append((text.rstrip(), own or called, bool(called and not own)))
+            function.append((text.rstrip(), own or called, bool(called and not own)))
             has_begun = True
         elif place := _PLACE.fullmatch(text):
             line = int(place[3]) if os.path.basename(place[2]) == source else 0

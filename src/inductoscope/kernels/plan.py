@@ -132,7 +132,6 @@ def _written(value: Any) -> str:
 
 
 def script_text(plan: Plan) -> str:
-    """The whole script."""
     return "\n".join(
         [
             f'"""{_docstring(plan)}"""',

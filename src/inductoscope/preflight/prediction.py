@@ -10,7 +10,9 @@ from inductoscope.analysis.ranks.decisions import Weight
 from inductoscope.analysis.ranks.reading import lines_of_file
 from inductoscope.analysis.ranks.report import RankPlace, RankReport, report_on
 from inductoscope.preflight.rank_files import (
-    MessageFault,
+    HANG,
+    MISMATCH,
+    Prediction,
     RankFiles,
     message_faults,
     read_rank,
@@ -19,7 +21,6 @@ from inductoscope.preflight.rank_folder import MOST_CALLS
 from inductoscope.preflight.rank_processes import PretendedJob, RankRun
 from inductoscope.wording import count_of
 
-HANG, MISMATCH = "hang", "mismatch"
 NO_MORE = "no further collective"
 LIMITS = (
     "Nothing was sent: torch's fake process group answers every collective at once. Results of "
@@ -30,19 +31,6 @@ WITH_A_TARGET = (
     "On a pretended GPU, collectives of compiled code are compared in its graphs, not as calls. "
     "DistributedDataParallel cannot be made on one, since it reads values: leave --target out."
 )
-
-
-@dataclass(frozen=True)
-class Prediction:
-    """Calls that will not meet."""
-
-    kind: str
-    decision: str
-    sides: tuple[RankSide, ...]
-    # Whether the program called them, or only has them in a compiled graph.
-    was_called: bool
-    # Whether it is about send and recv, not about collectives.
-    is_message: bool = False
 
 
 @dataclass(frozen=True)
@@ -58,7 +46,6 @@ class Preflight:
 
     @property
     def limits(self) -> tuple[str, ...]:
-        """Limits of this preflight."""
         return (*LIMITS, WITH_A_TARGET) if self.job.target else LIMITS
 
     @property
@@ -87,11 +74,6 @@ class Preflight:
         has_messages = any(one.messages for one in self.files)
         return not (self.report.comparison.decisions or has_messages or self.failed)
 
-    @property
-    def is_clean(self) -> bool:
-        """Whether nothing was found."""
-        return not (self.differs or self.failed or self.predictions)
-
 
 def examine(job: PretendedJob, runs: Sequence[RankRun]) -> Preflight:
     """Compare what the ranks left behind."""
@@ -117,7 +99,7 @@ def examine(job: PretendedJob, runs: Sequence[RankRun]) -> Preflight:
         runs=tuple(runs),
         files=files,
         report=report,
-        predictions=(*_predictions(report), *map(_about_messages, faults)),
+        predictions=(*_predictions(report), *faults),
         notes=(*_notes(job, files), *about_messages),
     )
 
@@ -152,12 +134,8 @@ def _prediction(report: RankReport, difference: RankDifference) -> Prediction:
     line = report.first_lines.get((kind, key))
     if line is not None:
         sides = (_showing(sides[0], line.there), _showing(sides[1], line.here), *sides[2:])
-    return Prediction(MISMATCH if is_same_call else HANG, key, sides, called)
-
-
-def _about_messages(fault: MessageFault) -> Prediction:
-    kind = MISMATCH if fault.is_mismatch else HANG
-    return Prediction(kind, fault.name, fault.sides, was_called=True, is_message=True)
+    kind = MISMATCH if is_same_call else HANG
+    return Prediction(kind, key, sides, was_called=called, is_message=False)
 
 
 def _showing(side: RankSide, line: str) -> RankSide:

@@ -57,24 +57,29 @@ class Message:
 
     @property
     def ends(self) -> set[int]:
-        """Both ranks."""
         return {self.channel.source, self.channel.target}
 
     @property
     def side(self) -> RankSide:
-        """For the output."""
         words = f"{self.way} {self.what}"
         place = f" ({self.where})" if self.where else ""
         return RankSide((self.rank,), Decision(_KIND, self.channel.name, words, f"{words}{place}"))
 
 
-@dataclass(frozen=True)
-class MessageFault:
-    """Messages that will not meet, or not as they should."""
+HANG, MISMATCH = "hang", "mismatch"
 
-    is_mismatch: bool
-    name: str
+
+@dataclass(frozen=True)
+class Prediction:
+    """Calls that will not meet, or not as they should."""
+
+    kind: str
+    decision: str
     sides: tuple[RankSide, ...]
+    # Whether the program called them, or only has them in a compiled graph.
+    was_called: bool = True
+    # Whether it is about send and recv, not about collectives.
+    is_message: bool = True
 
 
 def read_messages(rank: int, lines: Iterable[Mapping[str, Any]], backend: str) -> list[Message]:
@@ -102,7 +107,7 @@ def read_messages(rank: int, lines: Iterable[Mapping[str, Any]], backend: str) -
 
 def message_faults(
     of_rank: Mapping[int, Sequence[Message]], ended: Iterable[int], backend: str
-) -> tuple[list[MessageFault], list[str]]:
+) -> tuple[list[Prediction], list[str]]:
     """Faults between ranks that came to their end; and what is only worth a note."""
     known = set(ended)
     vague = {m.rank for messages in of_rank.values() for m in messages if _is_vague(m)}
@@ -115,7 +120,7 @@ def message_faults(
     for messages in played.values():
         for one in messages:
             (sent if one.way == SEND else received)[one.channel].append(one)
-    faults: list[MessageFault] = []
+    faults: list[Prediction] = []
     for channel in sorted({*sent, *received}):
         found, note = _compare(channel, sent[channel], received[channel], backend)
         faults += found
@@ -130,7 +135,7 @@ def _is_vague(message: Message) -> bool:
 
 def _compare(
     channel: _Channel, sent: list[Message], received: list[Message], backend: str
-) -> tuple[list[MessageFault], list[str]]:
+) -> tuple[list[Prediction], list[str]]:
     """The first fault between two ranks; what follows may be its consequence."""
     notes = []
     for number, (one, other) in enumerate(zip(sent, received, strict=False), 1):
@@ -139,7 +144,7 @@ def _compare(
         # Gloo delivers fewer bytes than there is room for; NCCL wants the same on both sides.
         if one.size > other.size or "nccl" in backend:
             name = f"message {number} {channel.name}"
-            return [MessageFault(True, name, (one.side, other.side))], []
+            return [Prediction(MISMATCH, name, (one.side, other.side))], []
         notes = [f"Message {number} {channel.name}: {one.what} is received as {other.what}."]
     if len(sent) == len(received):
         return [], notes
@@ -149,10 +154,10 @@ def _compare(
     words = "does not receive it" if left.way == SEND else "does not send it"
     nothing = RankSide((missing,), Decision(_KIND, channel.name, words))
     name = f"message {number} {channel.name}"
-    return [MessageFault(False, name, (left.side, nothing))], notes
+    return [Prediction(HANG, name, (left.side, nothing))], notes
 
 
-def _deadlock(of_rank: Mapping[int, Sequence[Message]]) -> list[MessageFault]:
+def _deadlock(of_rank: Mapping[int, Sequence[Message]]) -> list[Prediction]:
     """Play it through: whoever is left waits for others that wait."""
     waiting = {rank: deque(messages) for rank, messages in of_rank.items()}
     called: Counter[tuple[_Channel, str]] = Counter()
@@ -173,7 +178,7 @@ def _deadlock(of_rank: Mapping[int, Sequence[Message]]) -> list[MessageFault]:
                 queue.popleft()
                 del turn[rank]
     stuck = tuple(queue[0].side for queue in waiting.values() if queue)
-    return [MessageFault(False, "messages that wait for each other", stuck)] if stuck else []
+    return [Prediction(HANG, "messages that wait for each other", stuck)] if stuck else []
 
 
 # --- What one pretended rank leaves behind, and how it is read ------------------------------------
@@ -194,12 +199,10 @@ class RankFiles:
 
 
 def rank_folder(folder: Path, rank: int) -> Path:
-    """Where a rank's files are."""
     return folder / f"rank_{rank}"
 
 
 def read_rank(folder: Path, rank: int, *, ended: bool) -> RankFiles:
-    """Read the folder of a rank."""
     own = rank_folder(folder, rank)
     log = _trace(own, rank)
     lines = list(_lines(own / CALLS))

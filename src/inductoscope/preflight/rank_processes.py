@@ -69,7 +69,6 @@ class RankRun:
 
     @property
     def ended_well(self) -> bool:
-        """Whether the program came to its end."""
         return self.exit_code == 0
 
 
@@ -125,7 +124,6 @@ class _RunningRank:
         self._child = _start(job.command, environment_of(job, rank, os.environ), self._output)
 
     def look(self) -> RankRun | None:
-        """How it ended, if it has."""
         seconds = time.monotonic() - self._began
         code = self._child.poll()
         if code is None and seconds < self._limit:
@@ -134,7 +132,6 @@ class _RunningRank:
         return RankRun(self._rank, code, round(seconds, 3), end_of_file(self._output, _TAIL))
 
     def end(self) -> None:
-        """End it and everything that it started."""
         end_child(self._child)
 
 

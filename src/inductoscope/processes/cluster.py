@@ -106,16 +106,6 @@ class Cluster:
             self._client.close(timeout=2)
 
 
-@contextlib.contextmanager
-def connected(address: str, *, any_versions: bool = False) -> Iterator[Cluster]:
-    """Use a cluster inside the block."""
-    cluster = connect(address, any_versions=any_versions)
-    try:
-        yield cluster
-    finally:
-        cluster.close()
-
-
 def connect(address: str, *, any_versions: bool = False) -> Cluster:
     """Connect to a scheduler; `any_versions` accepts workers that have other versions.
 

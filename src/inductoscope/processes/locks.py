@@ -36,7 +36,6 @@ class FileLock:
 
     @property
     def is_wanted(self) -> bool:
-        """Whether someone visibly waits for it."""
         return bool(self.waiters) or self.tries >= _TRIES_OF_A_WAITER
 
 

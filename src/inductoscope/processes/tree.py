@@ -197,7 +197,6 @@ class Activity:
 
     @property
     def text(self) -> str:
-        """In words, for a person."""
         how = "sleeping" if self.is_asleep else "spinning" if self.is_busy else "working a little"
         grown = self.memory_growth
         sign = "+" if grown > 0 else "-"

@@ -102,7 +102,6 @@ class Decision(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The value, for people."""
         return self.shown or self.value
 
 
@@ -319,7 +318,6 @@ class DecisionFold:
         self._add(Decision("guard", compile_id, shown, _short(shown), compile_id))
 
     def take_guards(self, compile_id: str, _head: str, payload: str) -> None:
-        """The guards that were built."""
         self._add_read(stages.GUARDS, compile_id, compile_id, payload, guard_lines)
 
     def take_code(self, compile_id: str, _head: str, payload: str) -> None:

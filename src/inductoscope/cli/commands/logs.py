@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -148,9 +149,9 @@ def _read_on_cluster(
 ) -> ReducedLogs:
     """Where the logs lie: every worker reads those that it sees."""
     from inductoscope.analysis.ranks.reading import reduce_where_they_lie
-    from inductoscope.processes.cluster import connected
+    from inductoscope.processes.cluster import connect
 
-    with connected(executor, any_versions=any_worker) as cluster:
+    with closing(connect(executor, any_versions=any_worker)) as cluster:
         return reduce_where_they_lie(paths, cluster, world=world)
 
 

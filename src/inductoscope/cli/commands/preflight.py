@@ -21,7 +21,9 @@ from inductoscope.errors import UsageError
 if TYPE_CHECKING:
     from inductoscope.preflight.prediction import Preflight
 
-CLEAN, FOUND, NOTHING_COMPARED = 0, 1, 4
+# By verdict; all others are findings.
+_EXIT_CODES = {"clean": 0, "failed": 4, "nothing compared": 4}
+_FOUND = 1
 _LAUNCHERS = ("torchrun", "accelerate", "deepspeed", "mpirun", "srun")
 _MOST_RANKS = 100_000
 
@@ -115,16 +117,12 @@ def command(
         )
         with ProgressLine(quiet=quiet) as progress:
             runs = run_ranks(job, progress.say)
-        found = examine(job, runs)
-        _show(found, json_path, page, kept=output is not None)
-    if found.predictions:
-        context.exit(FOUND)
-    if found.could_not_check or found.has_nothing_to_compare:
-        context.exit(NOTHING_COMPARED)
-    context.exit(CLEAN if found.is_clean else FOUND)
+        verdict = _show(examine(job, runs), json_path, page, kept=output is not None)
+    context.exit(_EXIT_CODES.get(verdict, _FOUND))
 
 
-def _show(found: Preflight, json_path: str | None, page: Path | None, *, kept: bool) -> None:
+def _show(found: Preflight, json_path: str | None, page: Path | None, *, kept: bool) -> str:
+    """Show everything; returns the verdict."""
     from inductoscope.views.page.ranks_page import write_ranks_page
     from inductoscope.views.report.preflight import preflight_view, print_preflight
     from inductoscope.views.report.terminal import Printer, write_json
@@ -139,6 +137,7 @@ def _show(found: Preflight, json_path: str | None, page: Path | None, *, kept: b
         write_json(view, json_path)
     if json_path != "-":
         print_preflight(Printer(), view, kept=kept)
+    return str(view["verdict"])
 
 
 def _command(words: tuple[str, ...]) -> list[str]:

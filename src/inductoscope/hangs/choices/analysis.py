@@ -106,7 +106,6 @@ class Analyst:
 
 
 def analyse(choices: StuckChoices) -> Analysis:
-    """Analyse one set of choices."""
     return Analyst().analyse(choices)
 
 

@@ -34,14 +34,12 @@ class Quantity:
 
     @property
     def text(self) -> str:
-        """As people write it."""
         sum_ = f"({' + '.join(self.summed)})" if self.summed else ""
         product = "·".join(filter(None, [sum_, *self.factors]))
         return f"{product}/{self.divisor}" if self.divisor else product
 
     @property
     def is_plain(self) -> bool:
-        """Whether it is a single value."""
         return len(self.names) == 1
 
     def of(self, configuration: Configuration) -> Value | None:
@@ -136,7 +134,6 @@ class Part:
     value: Value
 
     def holds(self, configuration: Configuration) -> bool:
-        """Whether the part holds for a configuration."""
         found = self.quantity.of(configuration)
         if found is None:
             return False
@@ -148,7 +145,6 @@ class Part:
 
     @property
     def text(self) -> str:
-        """As people write it."""
         sign = {"==": "=", ">=": "≥", "<=": "≤"}[self.relation]
         return f"{self.quantity.text}{sign}{_number(self.value)}"
 
@@ -184,7 +180,6 @@ class ChoiceCondition:
 
     @property
     def text(self) -> str:
-        """As people write it."""
         return " and ".join(part.text for part in self.parts)
 
     @property
@@ -205,7 +200,6 @@ class ChoiceCondition:
         return tuple(dict.fromkeys(n for part in self.parts for n in part.quantity.names))
 
     def holds(self, configuration: Configuration) -> bool:
-        """Whether the condition holds for a configuration."""
         return all(part.holds(configuration) for part in self.parts)
 
     def python(self, configuration: str) -> str:

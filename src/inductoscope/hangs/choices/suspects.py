@@ -38,7 +38,6 @@ class Suspect:
     source: str = ""
 
     def number(self, name: str) -> float | None:
-        """A numeric value of the configuration."""
         value = self.configuration.get(name)
         return float(value) if is_number(value) else None
 

@@ -93,7 +93,6 @@ class Program:
 
     @property
     def text(self) -> str:
-        """As people name it."""
         name = f"process {self.process}" if self.process else "a process"
         if self.label:
             name = f"{self.label.strip(' :|')} ({name})"
@@ -111,7 +110,6 @@ class Origin(NamedTuple):
 
     @property
     def place(self) -> str:
-        """File and line."""
         return f"{self.file}:{self.line}"
 
 
@@ -128,7 +126,6 @@ class FoundEvents:
 
 
 def pattern_of(head: str) -> LogPattern | None:
-    """The pattern with this head."""
     return _HEADS.get(head)
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 import signal
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from inductoscope.hangs.logs.lines import (
     AFTERWARDS,
@@ -60,7 +59,6 @@ class ChoiceState:
 
     @property
     def choice(self) -> Choice:
-        """The choice, parsed from its text."""
         return parse_choice(self.text)
 
 
@@ -183,7 +181,6 @@ class AutotuneFold:
         return sorted(found, key=lambda group: group.origin.line)
 
     def take(self, text: str, origin: Origin) -> None:
-        """Take one message."""
         pattern = recognise(text)
         if pattern is not None:
             self.take_line(pattern.head, text, origin)
@@ -283,10 +280,13 @@ class AutotuneFold:
             self._state(group, values[0], origin).progress = Progress.SKIPPED
 
     def _finished(self, values: tuple[str, ...], origin: Origin) -> None:
-        text = values[0]
-        state = self._state(self._confirm(text, origin), text, origin)
-        state.progress = Progress.FINISHED
+        state = self._result(values[0], Progress.FINISHED, origin)
         state.seconds = _number(values[1]) if len(values) > 1 else None
+
+    def _result(self, text: str, progress: Progress, origin: Origin) -> ChoiceState:
+        state = self._state(self._confirm(text, origin), text, origin)
+        state.progress = progress
+        return state
 
     def _exception(self, values: tuple[str, ...], origin: Origin) -> None:
         if len(values) < 2:
@@ -306,13 +306,11 @@ class AutotuneFold:
         self._fail(choice, f"{first} {message}".strip().removeprefix("Exception "), origin)
 
     def _fail(self, choice: str, message: str, origin: Origin) -> None:
-        state = self._state(self._confirm(choice, origin), choice, origin)
-        state.progress = Progress.FAILED
+        state = self._result(choice, Progress.FAILED, origin)
         state.message = message[:2000]
 
     def _timed_out(self, values: tuple[str, ...], origin: Origin) -> None:
-        state = self._state(self._confirm(values[0], origin), values[0], origin)
-        state.progress = Progress.TIMED_OUT
+        self._result(values[0], Progress.TIMED_OUT, origin)
 
     def _time_out(self, values: tuple[str, ...], origin: Origin) -> None:
         group = self._awaited.get(origin.compile_id)
@@ -475,7 +473,6 @@ class Phase(NamedTuple):
 
     @property
     def seconds(self) -> float | None:
-        """How long it took."""
         return self.ended_at - self.began_at if self.ended is not None else None
 
 
@@ -487,6 +484,8 @@ class TracedCompile:
     open: list[Phase] = field(default_factory=list)
     # The last phase that held no other.
     innermost: Phase | None = None
+    # Whether the last record began a phase.
+    has_begun: bool = False
     metrics: dict[str, str] = field(default_factory=dict)
     metrics_at: Origin | None = None
     last: Origin | None = None
@@ -508,8 +507,7 @@ class PhaseFold:
     """Builds compiles from the records of one program."""
 
     def __init__(self) -> None:
-        self._compiles: OrderedDict[str, TracedCompile] = OrderedDict()
-        self._leaf: dict[str, bool] = {}
+        self._compiles: dict[str, TracedCompile] = {}
         self.finished = 0
         self.records = 0
 
@@ -519,13 +517,15 @@ class PhaseFold:
         return list(self._compiles.values())
 
     def take(self, record: Record, origin: Origin) -> None:
-        """Take one record."""
         self.records += 1
-        compile_ = self._compile(record.compile_id)
+        compile_ = self._compiles.get(record.compile_id)
+        if compile_ is None:
+            compile_ = self._compiles[record.compile_id] = TracedCompile(record.compile_id)
+            _forget_one(self._compiles, lambda c: not (c.open or c.failure or c.cut_short))
         compile_.last = origin
         if record.kind == "begin":
             compile_.open.append(Phase(record.name, origin, record.seconds))
-            self._leaf[record.compile_id] = True
+            compile_.has_begun = True
         elif record.kind == "end":
             self._end(compile_, record, origin)
         elif record.kind in ("compilation_metrics", "bwd_compilation_metrics"):
@@ -533,34 +533,28 @@ class PhaseFold:
             compile_.metrics_at = origin
             self.finished += 1
 
-    def _compile(self, compile_id: str) -> TracedCompile:
-        compile_ = self._compiles.get(compile_id)
-        if compile_ is None:
-            compile_ = self._compiles[compile_id] = TracedCompile(compile_id)
-            self._forget()
-        return compile_
-
-    def _forget(self) -> None:
-        """Drop the oldest compile that is done, once there are many."""
-        if len(self._compiles) <= _MOST_COMPILES:
-            return
-        for compile_id, compile_ in self._compiles.items():
-            if not compile_.open and not compile_.failure and not compile_.cut_short:
-                del self._compiles[compile_id]
-                self._leaf.pop(compile_id, None)
-                return
-
     def _end(self, compile_: TracedCompile, record: Record, origin: Origin) -> None:
         open_ = compile_.open
         if all(phase.name != record.name for phase in open_):
             return  # It began before the log does.
         while (phase := open_.pop()).name != record.name:
             pass
-        if self._leaf.get(record.compile_id) and record.name not in AFTERWARDS:
+        if compile_.has_begun and record.name not in AFTERWARDS:
             compile_.innermost = Phase(
                 phase.name, phase.began, phase.began_at, origin, record.seconds
             )
-        self._leaf[record.compile_id] = False
+        compile_.has_begun = False
+
+
+_Compile = TypeVar("_Compile")
+
+
+def _forget_one(compiles: dict[str, _Compile], is_done: Callable[[_Compile], bool]) -> None:
+    """Drop the oldest compile that is done, once there are many."""
+    if len(compiles) > _MOST_COMPILES:
+        oldest = next((key for key, compile_ in compiles.items() if is_done(compile_)), None)
+        if oldest is not None:
+            del compiles[oldest]
 
 
 # --- What one program wrote, folded line by line: how far each compile got, and how it ended ------
@@ -650,7 +644,7 @@ class ProgramFold:
         self.number_of_errors = 0
         self.settings: dict[str, bool] = {}
         self.last_seen: dict[LineMeaning, Seen] = {}
-        self._compiles: OrderedDict[str, CompileProgress] = OrderedDict()
+        self._compiles: dict[str, CompileProgress] = {}
         self._error_key: tuple[str, str] | None = None
         self._went_on = False
         self.collective: Seen | None = None
@@ -769,7 +763,7 @@ class ProgramFold:
         compile_ = self._compiles.get(compile_id)
         if compile_ is None:
             compile_ = self._compiles[compile_id] = CompileProgress(compile_id, seen)
-            self._forget()
+            _forget_one(self._compiles, lambda c: c.done)
         if not _same_message(compile_.last, seen):
             compile_.last = seen
         if meaning in _BOUNDS or _is_telling(line):
@@ -777,14 +771,6 @@ class ProgramFold:
         if meaning is not None:
             compile_.last_seen.pop(meaning, None)  # The latest goes to the end.
             compile_.last_seen[meaning] = seen
-
-    def _forget(self) -> None:
-        if len(self._compiles) <= _MOST_COMPILES:
-            return
-        for compile_id, compile_ in self._compiles.items():
-            if compile_.done:
-                del self._compiles[compile_id]
-                return
 
     # --- which program it is ----------------------------------------------------------------------
 

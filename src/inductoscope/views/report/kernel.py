@@ -65,7 +65,6 @@ def _plain(value: Any) -> Any:
 
 
 def kernel_view(kernel: KernelFile, trials: Sequence[KernelTrial]) -> View:
-    """The file and the result of compiling it."""
     worst = min(trials, key=lambda trial: WORST_FIRST.index(trial.outcome))
     return {
         **file_view(kernel),
@@ -147,7 +146,6 @@ def _stuck(attempt: Attempt) -> str:
 
 
 def print_file(printer: Printer, view: View) -> None:
-    """Print the contents of the file."""
     printer.heading(f"{view['kernel']} ({view['heuristic']})")
     printer.pair("file", view["file"])
     printer.pair("made for", view["generated_for"] or "not in the file")
@@ -165,7 +163,6 @@ def print_file(printer: Printer, view: View) -> None:
 
 
 def print_kernel(printer: Printer, view: View) -> None:
-    """The file and the verdict."""
     print_file(printer, view)
     printer.pair("target", f"{view['target']}, Triton {view['triton']}")
     trials = view["trials"]
@@ -282,7 +279,6 @@ def _words(values: Mapping[str, Any]) -> str:
 
 
 def print_shown(printer: Printer, form: str, text: str) -> None:
-    """One form of the kernel."""
     printer.line()
     printer.heading(form)
     printer.code(text, indent=0)

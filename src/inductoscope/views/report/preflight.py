@@ -6,7 +6,8 @@ import shlex
 from typing import Any
 
 from inductoscope.analysis.ranks.report import ranks_text
-from inductoscope.preflight.prediction import HANG, MISMATCH, Prediction, Preflight
+from inductoscope.preflight.prediction import Preflight
+from inductoscope.preflight.rank_files import HANG, MISMATCH, Prediction
 from inductoscope.views.report.ranks import print_ranks, ranks_view
 from inductoscope.views.report.terminal import BAD, FAINT, GOOD, WARN, Printer
 from inductoscope.wording import count_of

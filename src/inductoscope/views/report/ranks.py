@@ -140,7 +140,6 @@ def _effect(difference: RankDifference) -> str:
 
 
 def print_ranks(printer: Printer, view: View) -> None:
-    """The ranks as text."""
     differs = any(KINDS[o["kind"]].weight is not Weight.COST for o in view["odd"] + view["splits"])
     style = BAD if view["problem"] else WARN if differs else GOOD
     printer.line(f"ranks: {view['headline']}", style=style)

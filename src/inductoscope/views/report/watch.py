@@ -39,7 +39,6 @@ def print_event(
 
 
 def print_stall(printer: Printer, view: View) -> None:
-    """A stall as text."""
     slow = view["judgement"]["moves"]
     word = "slow" if slow else "stall"
     rank = f", rank {view['rank']}" if view["rank"] else ""
