@@ -19,7 +19,7 @@ from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
 from everyday import has_everyday, is_everyday
-from inductoscope.views.env import Environment, collect_environment
+from inductoscope.views.env.collection import Environment, collect_environment
 from support.programs import QUICK_PYTHON, SEARCH_PATH, Workplace, install_compiler
 from support.samples import DATE_VARIABLE, sample_date
 

@@ -16,13 +16,8 @@ from inductoscope.torch_facts.log_lines import (
     check_pattern,
     release,
 )
-from inductoscope.views.env import (
-    FLAGS,
-    Environment,
-    Flag,
-    FlagKind,
-)
-from inductoscope.views.env.collection import Question, ask, find_variables
+from inductoscope.views.env.collection import Environment, Question, ask, find_variables
+from inductoscope.views.env.flags import FLAGS, Flag, FlagKind
 
 # Every name that the debugging guides for Inductor tell people to set.
 ADVISED = {

@@ -14,8 +14,9 @@ from click.testing import CliRunner, Result
 
 from inductoscope.cli.commands.env import command
 from inductoscope.torch_facts.log_lines import LogPattern, check_pattern
-from inductoscope.views.env import Environment, NameCheck
 from inductoscope.views.env.collection import (
+    Environment,
+    NameCheck,
     Question,
     ask,
     find_cache,
@@ -24,6 +25,7 @@ from inductoscope.views.env.collection import (
 from inductoscope.views.report.environment import environment_view
 from support.json_schema import violations
 
+COLLECTION = "inductoscope.views.env.collection"
 SUBMITTED = LogPattern("Submitted precompile for choice: %s", "DEBUG")
 
 # --- torches that are missing or broken -----------------------------------------------------------
@@ -88,7 +90,7 @@ def run_env(*arguments: str) -> Result:
 @pytest.fixture
 def known(environment: Environment, monkeypatch: pytest.MonkeyPatch) -> Environment:
     """The command finds `environment` instead of asking torch once more."""
-    monkeypatch.setattr("inductoscope.views.env.collect_environment", lambda python: environment)
+    monkeypatch.setattr(f"{COLLECTION}.collect_environment", lambda python: environment)
     return environment
 
 
@@ -131,7 +133,7 @@ def test_a_missing_name_is_a_finding(
 ) -> None:
     gone = NameCheck("fusion", "torch.old", found=False, reason="torch has no old", absent=None)
     changed = replace(environment, names=(*environment.names, gone))
-    monkeypatch.setattr("inductoscope.views.env.collect_environment", lambda python: changed)
+    monkeypatch.setattr(f"{COLLECTION}.collect_environment", lambda python: changed)
     result = run_env()
     assert result.exit_code == 1
     assert "Part of the fusion view is off: torch has no old." in result.output
@@ -142,7 +144,7 @@ def test_a_missing_triton_is_no_finding(
 ) -> None:
     gone = NameCheck("triton", "triton.knobs", found=False, reason="none", absent="triton")
     changed = replace(environment, names=(gone,))
-    monkeypatch.setattr("inductoscope.views.env.collect_environment", lambda python: changed)
+    monkeypatch.setattr(f"{COLLECTION}.collect_environment", lambda python: changed)
     result = run_env()
     assert result.exit_code == 0
     assert "triton is not installed" in result.output
@@ -155,7 +157,7 @@ def test_a_drifted_log_line_is_a_finding(
         SUBMITTED, 'log.debug("Submitted precompile of choice: %s", c)', version="2.13.0"
     )
     changed = replace(environment, patterns=(drifted,))
-    monkeypatch.setattr("inductoscope.views.env.collect_environment", lambda python: changed)
+    monkeypatch.setattr(f"{COLLECTION}.collect_environment", lambda python: changed)
     result = run_env()
     assert result.exit_code == 1
     text = " ".join(result.output.split())

@@ -11,7 +11,7 @@ import click
 from inductoscope.cli.parameters import json_option, print_view
 
 if TYPE_CHECKING:
-    from inductoscope.views.env import Environment
+    from inductoscope.views.env.collection import Environment
 
 FOUND_NOTHING, FOUND_SOMETHING, COULD_NOT_LOOK = 0, 1, 3
 
@@ -48,7 +48,7 @@ def command(context: click.Context, *, flags: bool, json_path: str | None, pytho
     \b
     Exit code: 0 nothing is missing, 1 something is, 3 torch cannot be imported.
     """
-    from inductoscope.views.env import collect_environment
+    from inductoscope.views.env.collection import collect_environment
     from inductoscope.views.report.environment import environment_view, print_environment
 
     environment = collect_environment(python)

@@ -10,8 +10,14 @@ from typing import Any
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.log_lines import PatternCheck
 from inductoscope.version import __version__
-from inductoscope.views.env import Environment, FlagCheck, FlagKind, FlagPhase, NameCheck
-from inductoscope.views.env.collection import NEWEST_TORCH, OLDEST_TORCH
+from inductoscope.views.env.collection import (
+    NEWEST_TORCH,
+    OLDEST_TORCH,
+    Environment,
+    FlagCheck,
+    NameCheck,
+)
+from inductoscope.views.env.flags import FlagKind, FlagPhase
 from inductoscope.views.report.terminal import BAD, FAINT, GOOD, WARN, Printer
 from inductoscope.wording import bytes_text
 
