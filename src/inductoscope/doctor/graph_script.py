@@ -6,6 +6,7 @@ strides and types. The script runs the graph in eager and compiled and compares 
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from typing import Any
@@ -77,7 +78,7 @@ def write_script(named: NamedGraph, graph: FxGraph | None) -> str:
         )
     classes = _classes("Graph", graph)
     parts = [
-        _header(named) + _operations(classes),
+        _header(named, classes),
         _imports(_all_globals(graph)),
         _MAKE,
         *([_PUT] if graph.attributes else []),
@@ -88,16 +89,14 @@ def write_script(named: NamedGraph, graph: FxGraph | None) -> str:
     return "\n\n".join(parts)
 
 
-def _header(named: NamedGraph) -> str:
+def _header(named: NamedGraph, classes: list[str]) -> str:
     text = f"Graph '{named.name}' of {named.origin}, written by inductoscope."
     note = "Inputs and constants are random: a recording holds no values."
-    return f"# {_one_line(text)}\n# {note}\nimport torch"
-
-
-def _operations(classes: list[str]) -> str:
-    """Inductor's own operations exist once their module has been imported."""
-    needed = any("torch.ops.prims." in text for text in classes)
-    return "\nimport torch._inductor.inductor_prims" if needed else ""
+    lines = [f"# {_one_line(text)}", f"# {note}", "import torch"]
+    if any("torch.ops.prims." in each for each in classes):
+        # Inductor's own operations exist once their module has been imported.
+        lines.append("import torch._inductor.inductor_prims")
+    return "\n".join(lines)
 
 
 def _one_line(text: str) -> str:
@@ -175,14 +174,10 @@ def _classes(name: str, graph: FxGraph) -> list[str]:
         else:
             value = _make_call(item)
         lines.append(f"        put(self, {path!r}, {value})")
-    body = "\n".join("    " + line for line in _flat(graph.code).strip().splitlines())
+    # One parameter per input, and a plain list of outputs.
+    code = _NESTED_OUTPUTS.sub(r"\1", _NESTED_INPUTS.sub(r"def forward(self, \1):", graph.code))
+    body = "\n".join("    " + line for line in code.strip().splitlines())
     return [*ahead, "\n".join(lines) + "\n\n" + body]
-
-
-def _flat(code: str) -> str:
-    """The code with one parameter per input and a plain list of outputs."""
-    code = _NESTED_INPUTS.sub(r"def forward(self, \1):", code)
-    return _NESTED_OUTPUTS.sub(r"\1", code)
 
 
 def _inputs(graph: FxGraph) -> str:
@@ -206,7 +201,9 @@ def _input(node: FxNode) -> str:
 def _make_call(value: Any) -> str:
     if not isinstance(value, dict) or "dtype" not in value:
         return "None"
-    shape = _sizes(value.get("hints") or value.get("shape"))
+    sizes = value.get("hints") or value.get("shape")
+    known_sizes = sizes if isinstance(sizes, list) else []
+    shape = [size if isinstance(size, int) else _UNKNOWN_SIZE for size in known_sizes]
     stride = value.get("stride")
     known = isinstance(stride, list) and all(isinstance(size, int) for size in stride)
     strides = [int(size) for size in stride] if known and stride else _contiguous(shape)
@@ -216,18 +213,8 @@ def _make_call(value: Any) -> str:
     return f"make({shape}, {strides}, {dtype}, {device!r})"
 
 
-def _sizes(sizes: Any) -> list[int]:
-    known = sizes if isinstance(sizes, list) else []
-    return [size if isinstance(size, int) else _UNKNOWN_SIZE for size in known]
-
-
 def _contiguous(shape: list[int]) -> list[int]:
-    strides: list[int] = []
-    step = 1
-    for size in reversed(shape):
-        strides.insert(0, step)
-        step *= max(size, 1)
-    return strides
+    return [math.prod(max(size, 1) for size in shape[place + 1 :]) for place in range(len(shape))]
 
 
 _MAIN = """\

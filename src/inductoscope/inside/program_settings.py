@@ -63,12 +63,12 @@ def config_texts(*, dynamic_given: bool) -> dict[str, str]:
 
 def default_texts(names: Iterable[str]) -> dict[str, str]:
     """The values that torch itself gives settings with these full names, as text."""
-    found = {}
-    for full_name in names:
-        module = next((each for each in CONFIGS if full_name.startswith(f"{each}.")), None)
-        if module is not None:
-            found[full_name] = _default(module, full_name.removeprefix(f"{module}."))
-    return found
+    return {
+        name: _default(module, name.removeprefix(f"{module}."))
+        for name in names
+        for module in CONFIGS
+        if name.startswith(f"{module}.")
+    }
 
 
 def _default(module: str, name: str) -> str:

@@ -45,6 +45,11 @@ class ProposedWorkaround:
     text: str
     loss: int
 
+    @classmethod
+    def of_settings(cls, lines: str, loss: int, text: str = "") -> ProposedWorkaround:
+        """Some settings of Inductor, one in a line."""
+        return cls(f"import torch._inductor.config\n{lines}", text or lines, loss)
+
 
 def propose_workarounds(
     stage: str,
@@ -66,23 +71,28 @@ def propose_workarounds(
     return sorted(unique.values(), key=lambda item: item.loss)
 
 
-_IMPORT = "import torch._inductor.config\n"
-
+# The loss of what does without Inductor.
+_LAST = 9
 _LAST_RESORT = ProposedWorkaround(
     'import functools\ntorch.compile = functools.partial(torch.compile, backend="aot_eager")',
     "compile without Inductor: torch.compile(…, backend='aot_eager')",
-    9,
+    _LAST,
+)
+# Where an operation that runs with eager's kernel is left out altogether.
+_OF_OPERATIONS = (
+    stages.DECOMPOSITION,
+    stages.LOWERING,
+    stages.CODEGEN,
+    stages.LOOP_BODY,
+    "",
 )
 
 
 def _for_passes(names: Sequence[str]) -> Iterator[ProposedWorkaround]:
     for name in names:
         if name and not name.startswith("("):
-            yield ProposedWorkaround(
-                f"{_IMPORT}torch._inductor.config.disabled_passes = {name!r}",
-                f"disable this pass: torch._inductor.config.disabled_passes = {name!r}",
-                1,
-            )
+            line = f"torch._inductor.config.disabled_passes = {name!r}"
+            yield ProposedWorkaround.of_settings(line, 1, f"disable this pass: {line}")
 
 
 def _for_operations(stage: str, operations: Sequence[str]) -> Iterator[ProposedWorkaround]:
@@ -99,27 +109,22 @@ def _for_operations(stage: str, operations: Sequence[str]) -> Iterator[ProposedW
             "torch._inductor.decomposition.fast_random_decomps.cache_clear()\n"
             f"torch._inductor.lowering.make_fallback({overload}, warn=False)",
             f"run {operation} with eager's kernel",
-            2
-            if stage
-            in (stages.DECOMPOSITION, stages.LOWERING, stages.CODEGEN, stages.LOOP_BODY, "")
-            else 3,
+            2 if stage in _OF_OPERATIONS else 3,
         )
 
 
 def _for_axes(suppressing: Sequence[tuple[Axis, str]]) -> Iterator[ProposedWorkaround]:
     for axis, application in suppressing:
         if axis.snippet is not None and application:
-            code = axis.snippet(application)
-            yield ProposedWorkaround(_IMPORT + code, code, axis.loss)
+            yield ProposedWorkaround.of_settings(axis.snippet(application), axis.loss)
         if axis.settings:
-            lines = [
-                f"torch._inductor.config.{key} = {value!r}" for key, value in axis.settings.items()
-            ]
-            yield ProposedWorkaround(
-                _IMPORT + "\n".join(lines),
-                f"do without {axis.title}: {'; '.join(lines)}",
-                axis.loss + 1,
-            )
+            lines = _lines(axis.settings)
+            text = f"do without {axis.title}: {'; '.join(lines)}"
+            yield ProposedWorkaround.of_settings("\n".join(lines), axis.loss + 1, text)
+
+
+def _lines(settings: Mapping[str, Any]) -> list[str]:
+    return [f"torch._inductor.config.{key} = {value!r}" for key, value in settings.items()]
 
 
 # --- Tries workarounds on the failing graph and measures what they cost ---------------------------
@@ -143,7 +148,10 @@ def try_workarounds(
     passes = [location.pass_name, *(name for name in location.names if name.isidentifier())]
     passes = passes if location.pass_name else []
     proposals = propose_workarounds(
-        location.stage, _unique(operations), _unique(passes), suppressing
+        location.stage,
+        list(dict.fromkeys(filter(None, operations))),
+        list(dict.fromkeys(filter(None, passes))),
+        suppressing,
     )
     if not can_fork():
         # In this process one would affect the next: they are tried on the program instead.
@@ -173,10 +181,6 @@ def try_workarounds(
     ]
 
 
-def _unique(names: Sequence[str]) -> list[str]:
-    return [name for name in dict.fromkeys(names) if name]
-
-
 @dataclass(frozen=True)
 class TrialWithWorkaround(CandidateTrial):
     """Whether the candidate is right with a workaround, and if so how fast."""
@@ -187,12 +191,11 @@ class TrialWithWorkaround(CandidateTrial):
     def __call__(self) -> dict[str, Any]:
         exec(self.code, {"torch": torch})
         try:
-            failure = examine(self.candidate)
+            works = examine(self.candidate) is None
         except EagerFails:
-            return {"works": False}
-        if failure is not None:
-            return {"works": False}
-        return {"works": True, "seconds": _timed(self.candidate)() if self.is_timed else None}
+            works = False
+        seconds = _timed(self.candidate)() if works and self.is_timed else None
+        return {"works": works, "seconds": seconds}
 
 
 def _timed(candidate: Candidate, code: str = "") -> Callable[[], float | None]:
@@ -291,7 +294,8 @@ def faster_compiles(
 
 
 def _proposals(location: Location, operations: Sequence[str]) -> list[ProposedWorkaround]:
-    settings = [_of_settings(each) for each in _SETTINGS.get(location.stage, ())]
+    lines = [_lines(each) for each in _SETTINGS.get(location.stage, ())]
+    settings = [ProposedWorkaround.of_settings("\n".join(each), 2) for each in lines]
     named = [location.operation] if location.operation else list(operations)
     operations = named if location.stage in (stages.LOWERING, stages.DECOMPOSITION) else ()
     others = propose_workarounds(location.stage, operations, [location.pass_name], ())
@@ -301,16 +305,6 @@ def _proposals(location: Location, operations: Sequence[str]) -> list[ProposedWo
         of_parts = [replace(each, code=at_last(each.code).strip()) for each in of_parts]
     last = [each for each in others if each.loss >= _LAST]
     return [*[*of_parts, *settings][:_MOST_TRIED], *last]
-
-
-# The loss of what does without Inductor.
-_LAST = 9
-
-
-def _of_settings(settings: Mapping[str, Any]) -> ProposedWorkaround:
-    lines = [f"torch._inductor.config.{name} = {value!r}" for name, value in settings.items()]
-    code = "import torch._inductor.config\n" + "\n".join(lines)
-    return ProposedWorkaround(code, "; ".join(lines), 2)
 
 
 @contextlib.contextmanager

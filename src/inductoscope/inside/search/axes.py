@@ -89,9 +89,8 @@ class Axis:
 
     def is_relevant(self, situation: Situation) -> bool:
         """Whether switching it off could tell anything about a failure in this situation."""
-        return self.applies(situation) and self._can_cause(situation)
-
-    def _can_cause(self, situation: Situation) -> bool:
+        if not self.applies(situation):
+            return False
         if situation.stage in _GRAPH_STAGES:
             return situation.stage in (self.stage, *self.also_acts_in)
         if situation.stage == stages.AOT:
@@ -125,17 +124,9 @@ class Fuel:
 def patched(settings: Mapping[str, Any], module: str = "torch._inductor.config") -> Iterator[None]:
     """Changes settings for a while; those that this torch does not have are skipped."""
     config: Any = importlib.import_module(module)
-    known = {name: value for name, value in settings.items() if _exists(config, name)}
+    known = {name: value for name, value in settings.items() if name in config._config}
     with config.patch(known):
         yield
-
-
-def _exists(config: Any, name: str) -> bool:
-    for part in name.split("."):
-        if not hasattr(config, part):
-            return False
-        config = getattr(config, part)
-    return True
 
 
 @contextlib.contextmanager
@@ -261,18 +252,6 @@ def _on_cpu(situation: Situation) -> bool:
     return situation.is_on_cpu
 
 
-def _on_gpu(situation: Situation) -> bool:
-    return not situation.is_on_cpu
-
-
-def _in_half_precision(situation: Situation) -> bool:
-    return bool(situation.dtypes & {"torch.float16", "torch.bfloat16"})
-
-
-def _is_autotuned(situation: Situation) -> bool:
-    return any(situation.settings.get(name) for name in ("max_autotune", "max_autotune_gemm"))
-
-
 def _disabled_pass(name: str) -> str:
     return f"torch._inductor.config.disabled_passes = {name!r}"
 
@@ -314,7 +293,8 @@ AXES: tuple[Axis, ...] = (
          {"comprehensive_padding": False, "shape_padding": False}),
     # Intermediate results of half precision kept in float32.
     Axis("precision casts", stages.LOWERING, "keeping intermediate results in higher precision",
-         2, 140, {"emulate_precision_casts": True}, applies=_in_half_precision),
+         2, 140, {"emulate_precision_casts": True},
+         applies=lambda situation: bool(situation.dtypes & {"torch.float16", "torch.bfloat16"})),
     # Reductions done in two steps.
     Axis("split reductions", stages.LOWERING, "the splitting of reductions", 1, 150,
          {"split_reductions": False}),
@@ -323,12 +303,13 @@ AXES: tuple[Axis, ...] = (
          by_code=subsystem_switch("lowerings"), names_operations=True),
     Axis("autotuning", stages.AUTOTUNE, "the choice of kernels by timing", 3, 160,
          {"max_autotune": False, "max_autotune_gemm": False, "max_autotune_pointwise": False},
-         applies=_is_autotuned),
+         applies=lambda situation: any(
+             situation.settings.get(name) for name in ("max_autotune", "max_autotune_gemm"))),
     # A C++ wrapper on a GPU has its kernels tuned while they are compiled.
     Axis("tuning while compiling", stages.AUTOTUNE,
          "launches of kernels on made-up inputs while they are compiled", 1, 155,
          {"triton.autotune_at_compile_time": False},
-         applies=lambda situation: _on_gpu(situation) and bool(situation.flow)),
+         applies=lambda situation: not situation.is_on_cpu and bool(situation.flow)),
     # Fusion of two scheduler nodes into one kernel.
     Axis("fusion", stages.SCHEDULER, "fusion of kernels", 4, 10, {"max_fusion_size": 1},
          by_code=_without_fusion),
@@ -357,6 +338,7 @@ AXES: tuple[Axis, ...] = (
          applies=lambda situation: situation.is_on_cpu and not situation.stage),
     # Replay of a recorded sequence of launches.
     Axis("cudagraphs", stages.RUNTIME, "CUDA graphs", 2, 170,
-         {"triton.cudagraphs": False, "triton.cudagraph_trees": False}, applies=_on_gpu),
+         {"triton.cudagraphs": False, "triton.cudagraph_trees": False},
+         applies=lambda situation: not situation.is_on_cpu),
 )
 # fmt: on

@@ -191,27 +191,22 @@ def compiled_plainly(candidate: Candidate) -> Candidate:
     found = replace(candidate, flow=JUST_IN_TIME, constants=frozenset())
     if not _has_cpp_wrapper(candidate):
         return found
-    options = _without_setting(candidate.options)
+    options = _with_setting_of({}, candidate.options)
     return replace(found, options=options, config={**candidate.config, _SETTING: False})
 
 
 def compiled_like(candidate: Candidate, other: Candidate) -> Candidate:
     """The candidate on the way that the other one takes."""
     plain = compiled_plainly(candidate)
-    return replace(
-        plain,
-        flow=other.flow,
-        config={**_without_setting(plain.config), **_only_setting(other.config)},
-        options={**plain.options, **_only_setting(other.options)},
-    )
+    options = {**plain.options, **{k: v for k, v in other.options.items() if k == _SETTING}}
+    config = _with_setting_of(other.config, plain.config)
+    return replace(plain, flow=other.flow, config=config, options=options)
 
 
-def _without_setting(settings: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in settings.items() if name != _SETTING}
-
-
-def _only_setting(settings: Mapping[str, Any]) -> dict[str, Any]:
-    return {_SETTING: settings[_SETTING]} if _SETTING in settings else {}
+def _with_setting_of(one: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings, with the choice of wrapper that the first ones make, if any."""
+    rest = {name: value for name, value in settings.items() if name != _SETTING}
+    return {**rest, _SETTING: one[_SETTING]} if _SETTING in one else rest
 
 
 def _has_cpp_wrapper(candidate: Candidate) -> bool:
@@ -229,15 +224,15 @@ _NUMBER = 0.57721566
 
 def healthy_candidate(like: Candidate) -> Candidate | None:
     """A number added to an input of another candidate; None if that has no plain tensor."""
-    place = next((n for n, value in enumerate(like.inputs) if _is_plain_float(value)), None)
-    if place is None:
+    floats = [
+        number
+        for number, value in enumerate(like.inputs)
+        if isinstance(value, torch.Tensor) and is_plain(value) and value.is_floating_point()
+    ]
+    if not floats:
         return None
-    graph = Graph()
+    place, graph = floats[0], Graph()
     given = graph.placeholder(f"input_{place}")
     graph.output((graph.call_function(torch.add, (given, _NUMBER)),))
     changed = replace(like, module=GraphModule({}, graph), earlier=None, marks=(), backward=False)
     return changed.with_calls_changed(lambda inputs: [inputs[place].detach()])
-
-
-def _is_plain_float(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and is_plain(value) and value.is_floating_point()

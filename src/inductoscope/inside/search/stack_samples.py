@@ -102,8 +102,7 @@ class HotPath:
     @property
     def function(self) -> str:
         """The one to name: the innermost of the compiler's or the program's own."""
-        named = [name for name in self.functions if _is_telling(name)]
-        return next(iter(named), self.functions[0] if self.functions else "")
+        return next(filter(_is_telling, self.functions), next(iter(self.functions), ""))
 
 
 def hot_path(stacks: Sequence[Sequence[str]]) -> HotPath:
@@ -126,16 +125,16 @@ def _next_inside(stacks: Sequence[tuple[str, ...]], enough: float) -> str:
 
     Most functions have one caller. One that several functions call in turns is found behind them.
     """
-    counts = Counter(stack[0] for stack in stacks if stack)
-    counts = Counter({name: count for name, count in counts.items() if count >= enough})
-    if not counts:
-        everywhere = Counter(name for stack in stacks for name in dict.fromkeys(stack))
-        counts = Counter({name: count for name, count in everywhere.items() if count >= enough})
+    for depth in (1, _DEEPEST):
+        counts = Counter(name for stack in stacks for name in dict.fromkeys(stack[:depth]))
+        named = [name for name, count in counts.items() if count >= enough]
+        if named:
+            break
 
-    def depth(name: str) -> float:
+    def mean_depth(name: str) -> float:
         return sum(stack.index(name) for stack in stacks if name in stack) / counts[name]
 
-    return min(counts, key=depth, default="")
+    return min(named, key=mean_depth, default="")
 
 
 def _place(file: str) -> str:

@@ -34,8 +34,9 @@ def relevant_axes(candidate: Candidate, failure: Failure, location: Location) ->
 def situation_of(candidate: Candidate, location: Location) -> Situation:
     """The facts about the candidate that decide which axes can matter."""
     tensors = [value for value in candidate.inputs if isinstance(value, torch.Tensor)]
+    devices = [candidate.device] if candidate.device else [each.device for each in tensors]
     return Situation(
-        devices=_devices(candidate, tensors),
+        devices=frozenset(torch.device(each).type for each in devices),
         dtypes=frozenset(str(tensor.dtype) for tensor in tensors),
         settings={**candidate.options, **candidate.config},
         flow=special_flow(candidate),
@@ -43,12 +44,6 @@ def situation_of(candidate: Candidate, location: Location) -> Situation:
         stage=location.stage,
         kernel=location.kernel,
     )
-
-
-def _devices(candidate: Candidate, tensors: Sequence[torch.Tensor]) -> frozenset[str]:
-    if candidate.device:
-        return frozenset({torch.device(candidate.device).type})
-    return frozenset(tensor.device.type for tensor in tensors)
 
 
 def find_suppressing_axes(
