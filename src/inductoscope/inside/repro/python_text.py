@@ -36,6 +36,7 @@ _IN_PLACE = {
     operator.ifloordiv: "//=", operator.imod: "%=", operator.ipow: "**=", operator.iand: "&=",
     operator.ior: "|=", operator.ixor: "^=", operator.imatmul: "@=",
 }  # fmt: skip
+_TAKEN = ("torch", "fn", "run", "inputs", "float", "complex")
 _PREFIX = {operator.neg: "-", operator.invert: "~", operator.pos: "+"}
 
 # What Dynamo puts around the name of a local variable or a parameter.
@@ -126,14 +127,7 @@ class _Writer:
         if node.op == "get_attr":
             wanted = f"body_of_{wanted}"  # Dynamo uses the name itself for its own graphs.
         wanted = re.sub(r"\W|^(?=\d)", "_", wanted)
-        if keyword.iskeyword(wanted) or wanted in (
-            "torch",
-            "fn",
-            "run",
-            "inputs",
-            "float",
-            "complex",
-        ):
+        if keyword.iskeyword(wanted) or wanted in _TAKEN:
             wanted += "_"
         taken = {*self.names.values(), *self._kernels}
         unique, number = wanted, 1
@@ -180,8 +174,6 @@ class _Writer:
     def _text(self, value: Any) -> str:
         if isinstance(value, Node):
             return self.names[value.name]
-        if isinstance(value, torch.Size):
-            value = tuple(value)
         if isinstance(value, (list, tuple)):
             inner = ", ".join(self._text(item) for item in value)
             if isinstance(value, list):
@@ -217,8 +209,6 @@ def qualified_name(target: Any) -> str:
 
 # --- Triton kernels that the user wrote, as text: their definitions, and calls of them ------------
 
-Text = Callable[[Any], str]
-
 
 def kernel_name(node: Node) -> str:
     """The name under which a script defines the kernel that a node calls."""
@@ -236,7 +226,7 @@ def kernel_definitions(graph: Graph) -> str:
     return parts.text
 
 
-def kernel_call(node: Node, text: Text) -> str:
+def kernel_call(node: Node, text: Callable[[Any], str]) -> str:
     """The call as the user would write it; `text` writes an argument."""
     if node.kwargs.get("tma_descriptor_metadata"):
         raise ToolFailure(f"the kernel {kernel_name(node)} gets TMA descriptors")
@@ -246,7 +236,7 @@ def kernel_call(node: Node, text: Text) -> str:
     return f"{kernel_name(node)}[{_grid(node, text)}]({written})"
 
 
-def _grid(node: Node, text: Text) -> str:
+def _grid(node: Node, text: Callable[[Any], str]) -> str:
     """The grid; an autotuned kernel has one for each of its configurations."""
     grids: Any = node.kwargs["grid"]
     texts = [text(tuple(grid)) for grid in grids]

@@ -122,15 +122,12 @@ def innermost(error: BaseException) -> BaseException:
     while id(error) not in seen:
         seen.add(id(error))
         inner = getattr(error, "inner_exception", None) or error.__cause__
-        if not isinstance(inner, BaseException) or _is_about_a_command(inner):
+        # A native compiler's exit status says less than the exception that holds its message.
+        is_status = isinstance(inner, subprocess.CalledProcessError)
+        if not isinstance(inner, BaseException) or is_status:
             break
         error = inner
     return error
-
-
-def _is_about_a_command(error: BaseException) -> bool:
-    """The native compiler's exit status says less than the exception that holds its message."""
-    return isinstance(error, subprocess.CalledProcessError)
 
 
 def raising_functions(error: BaseException) -> list[str]:
@@ -179,10 +176,10 @@ def failure_of_signal(answer: ForkAnswer) -> Failure:
     stage = last.event.stage if last else stages.RUNTIME
     name = signal_name(answer.signal or 0)
     kernel = launches[-1].kernel if launches and stage == stages.RUNTIME else ""
+    place = f"kernel {kernel}" if kernel else f"stage {stage}"
     return Failure(
         SIGNAL,
-        f"the process died of {name}"
-        + (f" in kernel {kernel}" if kernel else f" in stage {stage}"),
+        f"the process died of {name} in {place}",
         stage=stage,
         aspect=name,
         function=kernel,

@@ -64,10 +64,9 @@ def look_closely(candidate: Candidate, failure: Failure, oracle: Oracle) -> Look
     if memory is not None:
         items[_MEMORY] = memory
     seen: _Seen = dict(_as_known(oracle, items, label=" in full"))
-    found = _with_place(Look(failure.aspect), seen)
-    of_memory = seen.get(_MEMORY)
+    found, of_memory = _with_place(Look(failure.aspect), seen), seen.get(_MEMORY)
     if isinstance(of_memory, ForkAnswer):
-        found = replace(found, memory=evidence_of(of_memory))
+        return replace(found, memory=evidence_of(of_memory))
     return found
 
 
@@ -141,9 +140,8 @@ def _places(candidate: Candidate, aspect: str, *, closely: bool = False) -> _Ite
 def _as_known(
     oracle: Oracle, items: _Items, label: str = ""
 ) -> Iterator[tuple[str, Failure | ForkAnswer | None]]:
-    names = list(items)
     for number, answer in oracle.as_known(list(items.values()), label=label):
-        yield names[number], answer
+        yield list(items)[number], answer
 
 
 def _with_place(look: Look, seen: _Seen) -> Look:

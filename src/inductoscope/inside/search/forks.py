@@ -217,24 +217,23 @@ class Forks:
         self, fork: RunningFork, others: Sequence[ForkProgress], limit: float
     ) -> ForkAnswer | None:
         """The answer of a fork that is over, by itself or because it is late."""
-        has_ended, now = fork.read(), time.monotonic()
-        is_stuck = is_over_time = False
-        if not has_ended:
+        has_ended, now, patience = fork.read(), time.monotonic(), self.patience
+        is_stuck, used = False, None
+        if has_ended:
+            status = os.waitpid(fork.pid, 0)[1]
+        else:
             if now < fork.next_look:
                 return None
             fork.next_look = now + _LOOK_EVERY
-            patience = self.patience
-            is_stuck = patience is not None and patience.is_over(
-                fork.pid, fork.progress, others, now
-            )
-            is_over_time = is_stuck or is_late(fork, now, limit)
-            if not is_over_time:
+            if patience is not None:
+                is_stuck = patience.is_over(fork.pid, fork.progress, others, now)
+            if not is_stuck and not is_late(fork, now, limit):
                 return None
-        used = _use_of(fork.pid) if is_over_time else None
-        status = end_fork(fork.pid) if is_over_time else os.waitpid(fork.pid, 0)[1]
+            used = _use_of(fork.pid)
+            end_fork(fork.pid)
         os.close(fork.reading)
         answer = _answer_in(fork.text, fork.started)
-        answer.timed_out, answer.is_stuck, answer.used = is_over_time, is_stuck, used
+        answer.timed_out, answer.is_stuck, answer.used = not has_ended, is_stuck, used
         if has_ended and os.WIFSIGNALED(status):
             answer.signal = os.WTERMSIG(status)
         elif has_ended and not answer.is_done and not answer.error:

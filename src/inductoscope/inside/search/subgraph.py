@@ -26,15 +26,8 @@ from inductoscope.inside.search.candidate import (
 from inductoscope.inside.search.placement import eager_values
 
 _WRITTEN_DOWN = (
-    bool,
-    int,
-    float,
-    complex,
-    str,
-    type(None),
-    torch.dtype,
-    torch.device,
-    torch.layout,
+    *(bool, int, float, complex, str, type(None)),
+    *(torch.dtype, torch.device, torch.layout),
 )
 
 
@@ -246,36 +239,24 @@ class _Subgraph:
 
     def _outputs(self, copied: list[Node]) -> list[Node]:
         """Nodes that no other copied node uses, that were outputs, or that were mutated last."""
-        before = {
-            leaf.name
-            for node in self._source.graph.nodes
-            if node.op == "output"
-            for leaf in tree_leaves(node.args)
-            if isinstance(leaf, Node)
-        }
+        before = {leaf.name for leaf in self._source.graph.output_node().all_input_nodes}
         found = []
         for node in copied:
             used = any(user.name in self._new for user in node.users) and not self._separate
-            if self._is_tensor(node) and (not used or node.name in before):
+            is_tensor = isinstance(self._recorded.made.get(node.name), torch.Tensor)
+            if is_tensor and (not used or node.name in before):
                 found.append(node)
         return found + [node for node in copied if node not in found and self._is_lost(node)]
 
     def _is_lost(self, node: Node) -> bool:
         """Whether a node is mutated and no node that is kept reads it after that."""
         readers = [user for user in node.users if user.name in self._new]
-        return bool(readers) and node.name in _written_to(readers[-1])
-
-    def _is_tensor(self, node: Node) -> bool:
-        return isinstance(self._recorded.made.get(node.name), torch.Tensor)
+        last = readers[-1] if readers else None
+        return last is not None and writes_in_place(last) and last.args[:1] == (node,)
 
 
 class _CannotCut(Exception):
     """A value at the cut is neither a tensor nor something that can be a literal."""
-
-
-def _written_to(node: Node) -> list[str]:
-    base = node.args[0] if node.args and writes_in_place(node) else None
-    return [base.name] if isinstance(base, Node) else []
 
 
 def _literal(value: Any) -> Any:
