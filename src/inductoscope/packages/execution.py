@@ -25,11 +25,10 @@ from inductoscope.processes.children import (
     ChildResult,
     run_child,
 )
+from inductoscope.recording.codec import decode
 from inductoscope.torch_facts.messages import crash_place
 from inductoscope.torch_facts.package_wrappers import BrokenGuard, InputFacts, translate
 from inductoscope.wording import count_of
-
-# CUDA reserves more addresses than any machine has memory.
 
 # What torch raises where a file of a package cannot be written.
 _NOT_UNPACKED = "Failed to extract zip file"
@@ -133,7 +132,7 @@ def child_environment(folder: Path) -> dict[str, str]:
 
 
 def limits_for(model: PackagedModel, limits: ChildLimits) -> ChildLimits:
-    """A limit of addresses only where addresses mean memory."""
+    """A limit of addresses only where they mean memory: CUDA reserves more than there can be."""
     wide = replace(limits, cores=os.cpu_count() or 1)
     return wide if model.device in ("", "cpu") else replace(wide, memory_gib=NO_LIMIT)
 
@@ -177,21 +176,13 @@ def _outcome(ended: ChildResult, model: PackagedModel) -> RunOutcome:
         signal=ended.signal,
         exit_code=ended.exit_code,
         seconds=round(max(times) - min(times), 3) if times else 0.0,
-        inputs=tuple(_facts(item) for item in by_name.get("inputs", {}).get("inputs", ())),
+        inputs=tuple(
+            decode(InputFacts, item) for item in by_name.get("inputs", {}).get("inputs", ())
+        ),
         outputs=tuple(by_name.get("outputs", {}).get("outputs", ())),
         broken=broken,
         printed=ended.output,
         measured=tuple(e for e in ended.events if e.get("event") == "measured"),
-    )
-
-
-def _facts(item: Mapping[str, Any]) -> InputFacts:
-    return InputFacts(
-        dtype=item["dtype"],
-        sizes=tuple(item["sizes"]),
-        strides=tuple(item["strides"]),
-        device=item["device"],
-        alignment=item["alignment"],
     )
 
 
