@@ -109,45 +109,40 @@ ESTABLISHED = "bytes / bandwidth, not measured"
 
 @dataclass(frozen=True)
 class Bandwidth:
-    """Gigabytes (10^9) per second between a device and its memory, and the source."""
+    """Gigabytes (10^9) per second between a device and its memory, and the source.
 
-    gigabytes: float
-    source: str
-
-    def microseconds(self, count: int | None) -> float | None:
-        """Time to move this many bytes."""
-        return None if count is None else round(count / (self.gigabytes * 1000), 3)
-
-
-@dataclass(frozen=True)
-class Published:
-    """A device, found by its name (a pattern) or by the target that stands for it."""
+    The device is found by a pattern of its name, or by the target that stands for it.
+    """
 
     pattern: str
     gigabytes: float
     source: str
     target: str = ""
 
+    def microseconds(self, count: int | None) -> float | None:
+        """Time to move this many bytes."""
+        return None if count is None else round(count / (self.gigabytes * 1000), 3)
+
 
 # The first match counts, so variants come before the plain name.
-BANDWIDTHS: tuple[Published, ...] = (
-    Published(r"\bB200\b", 8000, "NVIDIA HGX B200 data sheet", "cuda:100"),
-    Published(r"\bH200\b", 4800, "NVIDIA H200 data sheet"),
-    Published(r"\bH100 NVL\b", 3900, "NVIDIA H100 data sheet (NVL)"),
-    Published(r"\bH100 PCIe\b", 2000, "NVIDIA H100 data sheet (PCIe)"),
-    Published(r"\bH100\b", 3350, "NVIDIA H100 data sheet (SXM)", "cuda:90"),
-    Published(r"\bA100.SXM4.40GB\b", 1555, "NVIDIA A100 data sheet (40 GB)"),
-    Published(r"\bA100.*PCIe?\b", 1935, "NVIDIA A100 data sheet (80 GB PCIe)"),
-    Published(r"\bA100\b", 2039, "NVIDIA A100 data sheet (80 GB SXM)", "cuda:80"),
-    Published(r"\bV100\b", 900, "NVIDIA V100 data sheet (SXM2)"),
-    Published(r"\bL40S\b", 864, "NVIDIA L40S data sheet"),
-    Published(r"\bL4\b", 300, "NVIDIA L4 data sheet"),
-    Published(r"\bT4\b", 320, "NVIDIA T4 data sheet"),
-    Published(r"\bA10G?\b", 600, "NVIDIA A10 data sheet"),
-    Published(r"\bRTX 4090\b", 1008, "NVIDIA GeForce RTX 4090 specification"),
-    Published(r"\bRTX 3090\b", 936, "NVIDIA GeForce RTX 3090 specification"),
-    Published(r"\bMI300X\b", 5300, "AMD Instinct MI300X data sheet", "hip:gfx942"),
-    Published(r"\bMI2[15]0X?\b", 1638, "AMD Instinct MI250X data sheet, one die", "hip:gfx90a"),
+BANDWIDTHS: tuple[Bandwidth, ...] = (
+    Bandwidth(r"\bB200\b", 8000, "NVIDIA HGX B200 data sheet", "cuda:100"),
+    Bandwidth(r"\bH200\b", 4800, "NVIDIA H200 data sheet"),
+    Bandwidth(r"\bH100 NVL\b", 3900, "NVIDIA H100 data sheet (NVL)"),
+    Bandwidth(r"\bH100 PCIe\b", 2000, "NVIDIA H100 data sheet (PCIe)"),
+    Bandwidth(r"\bH100\b", 3350, "NVIDIA H100 data sheet (SXM)", "cuda:90"),
+    Bandwidth(r"\bA100.SXM4.40GB\b", 1555, "NVIDIA A100 data sheet (40 GB)"),
+    Bandwidth(r"\bA100.*PCIe?\b", 1935, "NVIDIA A100 data sheet (80 GB PCIe)"),
+    Bandwidth(r"\bA100\b", 2039, "NVIDIA A100 data sheet (80 GB SXM)", "cuda:80"),
+    Bandwidth(r"\bV100\b", 900, "NVIDIA V100 data sheet (SXM2)"),
+    Bandwidth(r"\bL40S\b", 864, "NVIDIA L40S data sheet"),
+    Bandwidth(r"\bL4\b", 300, "NVIDIA L4 data sheet"),
+    Bandwidth(r"\bT4\b", 320, "NVIDIA T4 data sheet"),
+    Bandwidth(r"\bA10G?\b", 600, "NVIDIA A10 data sheet"),
+    Bandwidth(r"\bRTX 4090\b", 1008, "NVIDIA GeForce RTX 4090 specification"),
+    Bandwidth(r"\bRTX 3090\b", 936, "NVIDIA GeForce RTX 3090 specification"),
+    Bandwidth(r"\bMI300X\b", 5300, "AMD Instinct MI300X data sheet", "hip:gfx942"),
+    Bandwidth(r"\bMI2[15]0X?\b", 1638, "AMD Instinct MI250X data sheet, one die", "hip:gfx90a"),
 )
 
 
@@ -156,7 +151,7 @@ def bandwidth_for(
 ) -> Bandwidth | None:
     """The bandwidth of a device in a recording; None if unknown."""
     if given is not None:
-        return Bandwidth(given, "given with --bandwidth")
+        return Bandwidth("", given, "given with --bandwidth")
     if device.startswith("cpu"):
         return None
     target = recording_target(recording)
@@ -167,7 +162,7 @@ def bandwidth_for(
         if (target and published.target == target) or (
             name and not target and re.search(published.pattern, name)
         ):
-            return Bandwidth(published.gigabytes, published.source)
+            return published
     return None
 
 
@@ -498,36 +493,30 @@ class GraphSchedule:
         middle = self._reach(start, forwards=True) & self._reach(end, forwards=False)
         names = [name for name, (final, _) in self.finals.items() if final in middle - {start, end}]
         if names:
-            shown = ", ".join(self._label(name) for name in names[:_MOST_NAMED])
+            nodes = [self.nodes[name] for name in names[:_MOST_NAMED]]
+            shown = ", ".join(n.name + f" ({n.origins[-1]})" * bool(n.origins) for n in nodes)
             more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
             yield f"between them: {shown}{more}"
 
-    def _label(self, name: str) -> str:
-        """A node with the last operation in it: 'op5 (addmm)'."""
-        origins = self.nodes[name].origins
-        return f"{name} ({origins[-1]})" if origins else name
-
     @cached_property
-    def _edges(self) -> tuple[dict[str, set[str]], dict[str, set[str]]]:
-        """Final groups that each final group needs, and those that need it."""
+    def _edges(self) -> dict[tuple[str, bool], set[str]]:
+        """Final groups that need a final group (forwards), and those that it needs."""
         writers = {b.name: node.name for node in self.nodes.values() for b in node.buffers}
-        needs: dict[str, set[str]] = defaultdict(set)
-        needed_by: dict[str, set[str]] = defaultdict(set)
+        found: dict[tuple[str, bool], set[str]] = defaultdict(set)
         for name, node in self.nodes.items():
             for read in node.reads:
                 if read in writers:
-                    one, other = self.finals[name][0], self.finals[writers[read]][0]
-                    needs[one].add(other)
-                    needed_by[other].add(one)
-        return needs, needed_by
+                    one, other = self.finals[writers[read]][0], self.finals[name][0]
+                    found[one, True].add(other)
+                    found[other, False].add(one)
+        return found
 
     def _reach(self, start: str, *, forwards: bool) -> set[str]:
         """Every final group after one, or before it. A damaged graph may contain a cycle."""
         if (start, forwards) not in self._reached:
-            edges = self._edges[1 if forwards else 0]
             found, waiting = set[str](), [start]
             while waiting:
-                following = edges.get(waiting.pop(), set()) - found
+                following = self._edges.get((waiting.pop(), forwards), set()) - found
                 found |= following
                 waiting += following
             self._reached[start, forwards] = found

@@ -128,9 +128,12 @@ def _listed(nodes: set[str]) -> str:
 
 def _meaning(join: GraphJoin, name: str) -> Meaning | None:
     key, nodes = join.graph.key, [leaf for item in join.before for leaf in item.leaves]
-    if found := _by_node(nodes, name):
-        return Meaning(key, tuple(found))
-    if kernels := _by_kernel(join, name):
+    if named := [n.name for n in nodes if n.name == name or name in {b.name for b in n.buffers}]:
+        return Meaning(key, tuple(named))
+    kernels = [kernel.nodes for kernel in join.graph.kernels if kernel.name == name] or [
+        tuple(leaf.name for leaf in group.leaves) for group in join.after if group.name == name
+    ]
+    if kernels:
         # A library function has the same name in every call.
         every = tuple(node for kernel in kernels for node in kernel)
         return Meaning(key, every, whole=len(kernels) == 1)
@@ -139,17 +142,6 @@ def _meaning(join: GraphJoin, name: str) -> Meaning | None:
     holding = [node.name for node in nodes if not wanted.isdisjoint(node.origins)]
     every = tuple(dict.fromkeys(found or holding))
     return Meaning(key, every, certain=bool(found)) if every else None
-
-
-def _by_node(nodes: Iterable[ScheduledNode], name: str) -> list[str]:
-    return [n.name for n in nodes if n.name == name or name in {b.name for b in n.buffers}]
-
-
-def _by_kernel(join: GraphJoin, name: str) -> list[tuple[str, ...]]:
-    """The nodes of each kernel, or of each group, with this name."""
-    kernels = [kernel.nodes for kernel in join.graph.kernels if kernel.name == name]
-    groups = [tuple(leaf.name for leaf in g.leaves) for g in join.after if g.name == name]
-    return kernels or groups
 
 
 def _fx_nodes(join: GraphJoin, nodes: Iterable[ScheduledNode], name: str) -> Set[str]:
@@ -164,14 +156,14 @@ def _fx_nodes(join: GraphJoin, nodes: Iterable[ScheduledNode], name: str) -> Set
 def _computing(join: GraphJoin, nodes: Iterable[ScheduledNode], name: str) -> list[str]:
     """Nodes that end in an FX node, or else those whose loop bodies contain it."""
     holding = [node for node in nodes if name in node.origins]
-    ending = [node.name for node in holding if _ends_in(node, name)]
+    ending = [
+        node.name
+        for node in holding
+        if node.origins[-1] == name or name in {buffer.origin for buffer in node.buffers}
+    ]
     if ending or not holding or join.final is None:
         return ending
     return [n for node in join.final.calls if node.name == name for n in join.steps(node, holding)]
-
-
-def _ends_in(node: ScheduledNode, name: str) -> bool:
-    return node.origins[-1] == name or name in {buffer.origin for buffer in node.buffers}
 
 
 def _refuse_graph(recording: Recording, key: str) -> NoReturn:
@@ -197,14 +189,14 @@ def _refuse_unknown(joins: list[GraphJoin], names: tuple[str, str]) -> NoReturn:
 
 
 def _ambiguous(first: str, second: str, found: list[FoundPair]) -> str:
-    lines = [_option(item) for item in found[:_MOST_LISTED]]
+    lines = [
+        f"{item.row.first} {item.row.second} in '{item.graph}'"
+        if item.row
+        else f"in '{item.graph}'"
+        for item in found[:_MOST_LISTED]
+    ]
     more = f" and {len(found) - _MOST_LISTED} more" if len(found) > _MOST_LISTED else ""
     return (
         f"{first!r} with {second!r} can be {len(found)} pairs: {'; '.join(lines)}{more}. "
         "Name one by its scheduler nodes, and its graph with --graph."
     )
-
-
-def _option(found: FoundPair) -> str:
-    row = found.row
-    return f"{row.first} {row.second} in '{found.graph}'" if row else f"in '{found.graph}'"

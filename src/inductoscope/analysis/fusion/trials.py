@@ -14,7 +14,7 @@ from typing import Any
 from inductoscope.analysis.fusion.decisions import fusion_settings
 from inductoscope.analysis.fusion.ledger import FUSED, LedgerRow, graph_ledger
 from inductoscope.errors import ToolFailure
-from inductoscope.model.entities import InductorGraph, Recording
+from inductoscope.model.entities import Recording
 from inductoscope.model.fold import load
 from inductoscope.model.target import recording_target
 from inductoscope.targets.recompile import recompile
@@ -112,20 +112,14 @@ def _judge(again: Recording, row: LedgerRow, settings: Mapping[str, Any]) -> Tri
             if graph.phase != row.graph.partition(" ")[2] and graph.key != row.graph:
                 continue
             for other in graph_ledger(again, compile_, graph):
-                if _is_same(row, other):
-                    return Trial(settings, other.outcome, other.reason, _kernels(graph))
+                if _computes(row) == _computes(other):
+                    kernels = len(graph.kernels) or None
+                    return Trial(settings, other.outcome, other.reason, kernels)
     error = "the new compile has different nodes, and this pair is not among them"
     if not again.graphs:
         error = next((e.message for c in again.compiles for e in c.errors), "nothing was compiled")
     return Trial(settings, "", "", error=error)
 
 
-def _is_same(row: LedgerRow, other: LedgerRow) -> bool:
-    return (row.first_operations, row.second_operations) == (
-        other.first_operations,
-        other.second_operations,
-    )
-
-
-def _kernels(graph: InductorGraph) -> int | None:
-    return len(graph.kernels) or None
+def _computes(row: LedgerRow) -> tuple[tuple[str, ...], ...]:
+    return row.first_operations, row.second_operations

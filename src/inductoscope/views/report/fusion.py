@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
 from itertools import groupby
 from typing import Any
 
@@ -34,7 +34,6 @@ from inductoscope.wording import bytes_text, count_of
 View = dict[str, Any]
 
 OUTCOMES: dict[str, Outcome] = {"fused": FUSED, "refused": REFUSED, "never": NEVER}
-SORTS = ("bytes", "order", "score", "reason")
 
 _MOST_VALUES = 4
 _MOST_EXAMPLES = 3
@@ -64,7 +63,8 @@ def fusion_view(recording: Recording, selection: Selection) -> View:
         if is_graph(row.graph, selection.graph)
     ]
     wanted = OUTCOMES.get(selection.outcome, "")
-    rows = _sorted([row for row in every if wanted in ("", row.outcome)], selection.sort)
+    rows = [row for row in every if wanted in ("", row.outcome)]
+    rows.sort(key=_SORTS.get(selection.sort, lambda row: 0))
     return {
         "schema": 1,
         "recording": recording.path,
@@ -72,7 +72,11 @@ def fusion_view(recording: Recording, selection: Selection) -> View:
         "outcome": wanted,
         "sort": selection.sort,
         "limit": selection.limit,
-        "totals": {outcome: _total(every, outcome) for outcome in OUTCOMES.values()},
+        "totals": {
+            outcome: {"pairs": len(chosen), "bytes": bytes_moved(chosen)}
+            for outcome in OUTCOMES.values()
+            for chosen in [[row for row in every if row.outcome == outcome]]
+        },
         "time": _time(recording, every, selection.bandwidth),
         "conditions": [
             condition
@@ -90,19 +94,12 @@ def is_graph(key: str, wanted: str) -> bool:
     return not wanted or key == wanted or wanted in key.split(" ", 1)
 
 
-def _sorted(rows: list[LedgerRow], sort: str) -> list[LedgerRow]:
-    if sort == "bytes":
-        return sorted(rows, key=lambda row: -(row.bytes or 0))
-    if sort == "score":
-        return sorted(rows, key=lambda row: -(row.score or 0))
-    if sort == "reason":
-        return sorted(rows, key=lambda row: (row.condition, -(row.bytes or 0)))
-    return rows
-
-
-def _total(rows: Iterable[LedgerRow], outcome: str) -> View:
-    chosen = [row for row in rows if row.outcome == outcome]
-    return {"pairs": len(chosen), "bytes": bytes_moved(chosen)}
+# By what rows are sorted, beside the order of the schedule.
+_SORTS: dict[str, Callable[[LedgerRow], Any]] = {
+    "bytes": lambda row: -(row.bytes or 0),
+    "score": lambda row: -(row.score or 0),
+    "reason": lambda row: (row.condition, -(row.bytes or 0)),
+}
 
 
 def _time(recording: Recording, rows: Iterable[LedgerRow], given: float | None) -> View:
@@ -206,8 +203,7 @@ def _print_losses(printer: Printer, view: View) -> None:
     printer.heading("Costliest refusals")
     legend = "->: the second reads what the first writes; &: both read the same buffer"
     printer.line(legend, indent=2, style=FAINT)
-    _print_table(printer, table[: view["limit"]])
-    _print_more(printer, len(table), view["limit"])
+    _print_table(printer, table, view["limit"])
 
 
 def _print_rows(printer: Printer, view: View, title: str) -> None:
@@ -221,15 +217,16 @@ def _print_rows(printer: Printer, view: View, title: str) -> None:
         )
         for row in view["rows"]
     ]
-    _print_table(printer, table[: view["limit"]])
-    _print_more(printer, len(table), view["limit"])
+    _print_table(printer, table, view["limit"])
 
 
-def _print_table(printer: Printer, table: list[tuple[str, str, str, Any]]) -> None:
+def _print_table(printer: Printer, every: list[tuple[str, str, str, Any]], limit: int) -> None:
     """Rows of size, graph, pair and reason; operations are shortened if a pair is too long."""
-    if not table:
+    if not every:
         printer.line("none", indent=2)
+        printer.line()
         return
+    table = every[:limit]
     several = len({graph for _, graph, _, _ in table}) > 1
     graphs = max(len(visible(graph)) for _, graph, _, _ in table) if several else 0
     reasons = [f"[{why}]" if isinstance(why, int) else visible(str(why)) for *_, why in table]
@@ -242,6 +239,10 @@ def _print_table(printer: Printer, table: list[tuple[str, str, str, Any]]) -> No
         printer.line(
             f"{size:>{sizes}}  {place}{pair:{room}}  {_shortened(why, reason)}".rstrip(), indent=0
         )
+    if len(every) > limit:
+        more = len(every) - limit
+        printer.line(f"{more} more: --limit {len(every)}", indent=2, style=FAINT)
+    printer.line()
 
 
 def shortened_pair(label: str, room: int) -> str:
@@ -276,12 +277,6 @@ def time_text(microseconds: float) -> str:
     if microseconds < 1000:
         return f"{microseconds:.1f} us"
     return f"{microseconds / 1000:.1f} ms"
-
-
-def _print_more(printer: Printer, count: int, limit: int) -> None:
-    if count > limit:
-        printer.line(f"{count - limit} more: --limit {count}", indent=2, style=FAINT)
-    printer.line()
 
 
 def _print_conditions(printer: Printer, view: View, outcome: str, title: str) -> None:
@@ -362,15 +357,7 @@ def pair_view(
 def trials_view(row: LedgerRow, trials: Iterable[Trial]) -> list[PairView]:
     """The pair's outcome with other settings."""
     return [
-        {
-            "settings": dict(trial.settings),
-            "outcome": trial.outcome,
-            "fused": trial.fused,
-            "reason": trial.reason,
-            "kernels": trial.kernels,
-            "error": trial.error,
-            "as_recorded": trial.outcome == row.outcome,
-        }
+        {**asdict(trial), "fused": trial.fused, "as_recorded": trial.outcome == row.outcome}
         for trial in trials
     ]
 
