@@ -31,7 +31,7 @@ from inductoscope.analysis.diff.materials import (
 )
 from inductoscope.analysis.diff.sides import Side, graph_lines
 from inductoscope.model.entities import Compile, InductorGraph, Process, Recording
-from inductoscope.model.fx import read_graph
+from inductoscope.model.fx import FxGraph, read_graph
 from inductoscope.model.join import captured_graph, final_graph
 from inductoscope.model.kernels import NativeIndex
 from inductoscope.model.schedule import ScheduledNode
@@ -101,7 +101,7 @@ def _compare_graph(first: Side, second: Side, *, of_compile: bool) -> GraphDiffe
         passes=tuple(_passes(first, second, of_compile=of_compile)),
         fusions=tuple(fusion_changes(first, second)),
         kernels=tuple(kernel_changes(first, second)),
-        seconds=_graph_seconds(first, second),
+        seconds=_joined(*(side.graph.seconds if side.graph else {} for side in (first, second))),
     )
 
 
@@ -125,22 +125,14 @@ def _counted_passes(side: Side, of_compile: bool) -> Counter[tuple[str, str]]:
     return Counter((p.stage, p.name) for p in side.compile.passes if p.graph in wanted)
 
 
-def _graph_seconds(first: Side, second: Side) -> Seconds:
-    ours, theirs = (side.graph.seconds if side.graph else {} for side in (first, second))
-    return _joined(ours, theirs)
-
-
 # --- all compiles ---------------------------------------------------------------------------------
 
 
 def _only(found: Matched[Compile]) -> Iterator[OnlyIn]:
-    runs: tuple[tuple[Literal["first", "second"], tuple[Compile, ...]], ...] = (
-        ("first", found.only_first),
-        ("second", found.only_second),
-    )
-    for run, compiles in runs:
-        for item in compiles:
-            yield OnlyIn(run, item.id, item.function, item.place, item.outcome)
+    for item in found.only_first:
+        yield OnlyIn("first", item.id, item.function, item.place, item.outcome)
+    for item in found.only_second:
+        yield OnlyIn("second", item.id, item.function, item.place, item.outcome)
 
 
 def _outcomes(found: Matched[Compile]) -> Iterator[Fact]:
@@ -216,20 +208,18 @@ def match(
 
 def match_compiles(first: Recording, second: Recording) -> Matched[Compile]:
     """By function and place, in the order in which they were compiled, then by content."""
-    sides = (first, second)
-    ranks = [_ranks(recording) for recording in sides]
+    keys = zip(_keys_of_compiles(first), _keys_of_compiles(second), strict=True)
+    return match(first.compiles, second.compiles, *keys)
 
-    def both(make: Callable[[int], Key[Compile]]) -> tuple[Key[Compile], Key[Compile]]:
-        return make(0), make(1)
 
-    return match(
-        first.compiles,
-        second.compiles,
-        both(lambda side: lambda c: (ranks[side].get(c.process), *_frame(c), c.line)),
-        both(lambda side: lambda c: (ranks[side].get(c.process), *_frame(c))),
-        both(lambda side: lambda c: _captured(sides[side], c)),
-        both(lambda side: lambda c: c.function or None),
-    )
+def _keys_of_compiles(recording: Recording) -> list[Key[Compile]]:
+    ranks = _ranks(recording)
+    return [
+        lambda c: (ranks.get(c.process), *_frame(c), c.line),
+        lambda c: (ranks.get(c.process), *_frame(c)),
+        lambda c: _lines(captured_graph(recording, c)),
+        lambda c: c.function or None,
+    ]
 
 
 def _frame(compile_: Compile) -> tuple[str, str]:
@@ -237,9 +227,8 @@ def _frame(compile_: Compile) -> tuple[str, str]:
     return compile_.function, PurePosixPath(compile_.file).name
 
 
-def _captured(recording: Recording, compile_: Compile) -> Hashable:
-    graph = captured_graph(recording, compile_)
-    return graph_lines(graph) if graph is not None else None
+def _lines(graph: FxGraph | None) -> Hashable:
+    return None if graph is None else graph_lines(graph)
 
 
 def _ranks(recording: Recording) -> dict[str, str]:
@@ -251,18 +240,14 @@ def _ranks(recording: Recording) -> dict[str, str]:
 
 # --- graphs ---------------------------------------------------------------------------------------
 
-Sides = tuple[Recording, Recording]
 
-
-def match_graphs(sides: Sides, first: Compile, second: Compile) -> Matched[InductorGraph]:
+def match_graphs(
+    sides: tuple[Recording, Recording], first: Compile, second: Compile
+) -> Matched[InductorGraph]:
     """By phase (forward, backward, inference), then by what the final graph computes."""
 
     def content(recording: Recording, compile_: Compile) -> Key[InductorGraph]:
-        def key(graph: InductorGraph) -> Hashable:
-            final = read_graph(recording, final_graph(compile_, graph))
-            return graph_lines(final) if final is not None else None
-
-        return key
+        return lambda graph: _lines(read_graph(recording, final_graph(compile_, graph)))
 
     by_content = content(sides[0], first), content(sides[1], second)
     return match(first.inductor, second.inductor, (_phase, _phase), by_content)
@@ -288,11 +273,9 @@ def compare_stages(first: Side, second: Side) -> Iterator[StageComparison]:
         unnamed = why_unnamed(first, second) if stage in NAMED_BY_OTHERS else ""
         if one is not None and other is not None:
             yield _compared(stage, one, other, unnamed)
-        elif one is not None:
-            why = why_missing(second, stage, run="second")
-            yield StageComparison(stage, "not compared", why=why)
-        elif other is not None:
-            why = why_missing(first, stage, run="first")
+        elif one is not None or other is not None:
+            side, run = (second, "second") if other is None else (first, "first")
+            why = why_missing(side, stage, run=run)
             yield StageComparison(stage, "not compared", why=why)
 
 
@@ -353,11 +336,10 @@ def unified(one: Material, other: Material) -> str:
             f"@@ -{start[1] + 1},{end[2] - start[1]} +{start[3] + 1},{end[4] - start[3]} @@"
         )
         for tag, a, b, c, d in group:
-            if tag == "equal":
-                lines += [f" {line}" for line in one.lines[a:b]]
-                continue
-            lines += [f"-{line}" for line in one.lines[a:b]]
-            lines += [f"+{line}" for line in other.lines[c:d]]
+            mark = " " if tag == "equal" else "-"
+            lines += [f"{mark}{line}" for line in one.lines[a:b]]
+            if tag != "equal":
+                lines += [f"+{line}" for line in other.lines[c:d]]
     more = len(lines) - _LONGEST_DIFF
     return "\n".join(lines[:_LONGEST_DIFF]) + (
         f"\n… {count_of(more, 'more line')}" if more > 0 else ""

@@ -1,6 +1,6 @@
 """The output of each stage for a graph: its lines as they are, and under canonical names.
 
-One function per stage, listed in `STAGES`; None means that a run has nothing of that stage. A new
+One function per stage in `STAGES`; None means that a run has nothing of that stage. A new
 stage is one function and one line.
 """
 
@@ -82,25 +82,9 @@ def _recorded(side: Side, *stages: str) -> Material | None:
     return _graph_material(*graphs) if all(graphs) else None
 
 
-def dynamo(side: Side) -> Material | None:
-    return _graph_material(side.captured)
-
-
-def pre_grad(side: Side) -> Material | None:
-    return _recorded(side, "pre-grad")
-
-
 def aot(side: Side) -> Material | None:
     phase = side.graph.phase if side.graph else "inference"
     return _recorded(side, "aot-joint", f"aot-{phase}")
-
-
-def joint(side: Side) -> Material | None:
-    return _recorded(side, "joint")
-
-
-def post_grad(side: Side) -> Material | None:
-    return _graph_material(side.final)
 
 
 # --- Inductor -------------------------------------------------------------------------------------
@@ -192,10 +176,9 @@ def kernel(side: Side) -> Material | None:
     parts = [kernel_material(side, item) for item in kernels]
     if not parts or any(part is None for part in parts):
         return None
-    known = [part for part in parts if part is not None]
     return Material(
-        lines=tuple(line for part in known for line in part.lines),
-        canonical=tuple(line for part in known for line in part.canonical),
+        lines=tuple(line for part in parts if part for line in part.lines),
+        canonical=tuple(line for part in parts if part for line in part.canonical),
     )
 
 
@@ -228,18 +211,14 @@ def wrapper(side: Side) -> Material | None:
     end = body.find("\ndef benchmark_compiled_module")
     lines = without_comments((body[:end] if end >= 0 else body).splitlines())
     renaming = Renaming()
-    renaming.know(_inputs(lines), "node")
+    # The names that the wrapper takes its arguments by: `primals_1, rsqrt = args`.
+    taken = ",".join(match[1] for line in lines if (match := _ARGUMENTS.match(line)))
+    renaming.know(filter(None, map(str.strip, taken.split(","))), "node")
     renaming.know(_KERNEL_NAMES.findall("\n".join(lines)), "kernel")
     found = _renamed(lines, renaming)
     if found is None:
         return None
     return Material(found.lines, tuple(_bare(line) for line in found.canonical))
-
-
-def _inputs(lines: Iterable[str]) -> list[str]:
-    """Names that the wrapper takes its arguments by: `primals_1, rsqrt = args`."""
-    taken = (match[1] for line in lines if (match := _ARGUMENTS.match(line)))
-    return [name.strip() for names in taken for name in names.split(",") if name.strip()]
 
 
 def native(side: Side) -> Material | None:
@@ -269,11 +248,11 @@ NAMED_BY_OTHERS = ("ir", AUTOTUNE, SCHEDULER, "fusion", LOOP_BODY, "native")
 
 # In the order of the compiler, so the first that differs is where the runs part.
 STAGES: dict[str, Extract] = {
-    DYNAMO: dynamo,
-    PRE_GRAD_PASS: pre_grad,
+    DYNAMO: lambda side: _graph_material(side.captured),
+    PRE_GRAD_PASS: lambda side: _recorded(side, "pre-grad"),
     AOT: aot,
-    JOINT_PASS: joint,
-    POST_GRAD_PASS: post_grad,
+    JOINT_PASS: lambda side: _recorded(side, "joint"),
+    POST_GRAD_PASS: lambda side: _graph_material(side.final),
     "ir": ir,
     AUTOTUNE: autotune,
     SCHEDULER: scheduler,

@@ -12,7 +12,6 @@ from inductoscope.analysis.diff.entities import (
     Fact,
     FusionChange,
     GraphDifference,
-    OnlyIn,
 )
 from inductoscope.errors import UsageError
 from inductoscope.torch_facts.stages import DYNAMO, PASSES
@@ -33,34 +32,22 @@ def difference_view(found: Difference) -> View:
         "schema": SCHEMA,
         "verdict": verdict(found),
         "differs": found.differs,
-        "first": data["first"],
-        "second": data["second"],
-        "surroundings": data["surroundings"],
-        "settings": data["settings"],
+        **data,
         "cause": likely_cause(found.settings, found.surroundings) if found.differs else "",
-        "outcomes": data["outcomes"],
-        "only": data["only"],
-        "graphs": [
-            _graph_view(graph, shown)
-            for graph, shown in zip(found.graphs, data["graphs"], strict=True)
-        ],
-        "seconds": {stage: list(pair) for stage, pair in data["seconds"].items()},
-        "notes": list(data["notes"]),
+        "graphs": list(map(_graph_view, found.graphs, data["graphs"])),
     }
 
 
 def _graph_view(graph: GraphDifference, data: View) -> View:
     first = graph.first_different
-    fusions = [
-        {**shown, "text": fusion_text(change)}
-        for change, shown in zip(graph.fusions, data["fusions"], strict=True)
-    ]
     return {
         **data,
         "label": graph.label,
         "first_different_stage": first.stage if first else "",
-        "fusions": fusions,
-        "seconds": {stage: list(pair) for stage, pair in data["seconds"].items()},
+        "fusions": [
+            {**shown, "text": fusion_text(change)}
+            for change, shown in zip(graph.fusions, data["fusions"], strict=True)
+        ],
     }
 
 
@@ -82,7 +69,8 @@ def verdict(difference: Difference) -> str:
     if not changed:
         item, *others = difference.only
         more = f" {len(others)} more have no counterpart." if others else ""
-        return f"Only the {item.run} run compiled {_frame(item)}.{more}"
+        where = f"{item.function or item.compile} ({item.place or 'unknown place'})"
+        return f"Only the {item.run} run compiled {where}.{more}"
     earliest = min(changed, key=_stage_number)
     more = f" Different too: {count_of(len(changed) - 1, 'more graph')}." if changed[1:] else ""
     return f"{earliest.label}: {_first_difference(earliest)}.{more}"
@@ -95,10 +83,6 @@ def _nothing_differs(difference: Difference) -> str:
     if "not compared" in found:
         return "The same, as far as both runs recorded it: not every stage could be compared."
     return "The same: only names differ." if "renamed" in found else "The same in every stage."
-
-
-def _frame(item: OnlyIn) -> str:
-    return f"{item.function or item.compile} ({item.place or 'unknown place'})"
 
 
 def _stage_number(graph: GraphDifference) -> int:
@@ -195,7 +179,9 @@ def _print_graph(printer: Printer, graph: View) -> None:
             printer.pair(title, ", ".join(names))
     _print_uncompared(printer, graph["stages"])
     if graph["first_different_stage"]:
-        printer.pair("first in", _first_different(graph))
+        detail = next(s["detail"] for s in graph["stages"] if s["status"] == "different")
+        name = graph["first_different_stage"]
+        printer.pair("first in", f"{name}: {detail}" if detail else name)
     for item in graph["passes"]:
         counts = f"changed the graph {_times(item['first'])}, now {_times(item['second'])}"
         printer.pair("pass", f"{item['name']} ({item['stage']}) {counts}")
@@ -221,12 +207,6 @@ def _print_uncompared(printer: Printer, stages: list[View]) -> None:
             reasons.setdefault(stage["why"], []).append(stage["stage"])
     for why, names in reasons.items():
         printer.pair("not compared", f"{', '.join(names)}: {why}")
-
-
-def _first_different(graph: View) -> str:
-    name = graph["first_different_stage"]
-    detail = next(stage["detail"] for stage in graph["stages"] if stage["stage"] == name)
-    return f"{name}: {detail}" if detail else name
 
 
 def _times(count: int) -> str:
@@ -276,35 +256,22 @@ def _print_seconds(printer: Printer, seconds: dict[str, list[float]]) -> None:
 def texts_view(view: View, *, kernel: str = "", stage: str = "") -> View:
     """The unified diffs of one kernel, or of one stage in every graph."""
     wanted = kernel or stage
-    found = [
-        {"title": f"{graph['label']}: {wanted}", "text": item["diff"]}
-        for graph in view["graphs"]
-        for item in (_kernels(graph, kernel) if kernel else _stages(graph, stage))
-    ]
+    found, known = [], dict[str, None]()
+    for graph in view["graphs"]:
+        for item in graph["kernels"] if kernel else graph["stages"]:
+            names = [item["name"], *item["others"]] if kernel else [item["stage"]]
+            if item["diff"]:
+                known[names[0]] = None
+                if any(wanted in name if kernel else wanted == name for name in names):
+                    found.append({"title": f"{graph['label']}: {wanted}", "text": item["diff"]})
     if not found:
-        raise UsageError(_nothing_to_show(view, kernel=kernel, stage=stage))
+        those = ", ".join(known) or "none"
+        raise UsageError(
+            f"No kernel {kernel} changed. Changed: {those}."
+            if kernel
+            else f"Stage {stage} does not differ. Stages that do: {those}."
+        )
     return {**view, "shown": found}
-
-
-def _kernels(graph: View, name: str) -> list[View]:
-    return [
-        item
-        for item in graph["kernels"]
-        if item["diff"] and (name in item["name"] or any(name in n for n in item["others"]))
-    ]
-
-
-def _stages(graph: View, name: str) -> list[View]:
-    return [item for item in graph["stages"] if item["stage"] == name and item["diff"]]
-
-
-def _nothing_to_show(view: View, *, kernel: str, stage: str) -> str:
-    graphs = view["graphs"]
-    if kernel:
-        names = dict.fromkeys(k["name"] for g in graphs for k in g["kernels"] if k["diff"])
-        return f"No kernel {kernel} changed. Changed: {', '.join(names) or 'none'}."
-    names = dict.fromkeys(s["stage"] for g in graphs for s in g["stages"] if s["diff"])
-    return f"Stage {stage} does not differ. Stages that do: {', '.join(names) or 'none'}."
 
 
 def print_texts(printer: Printer, view: View) -> None:
