@@ -33,6 +33,7 @@ from inductoscope.recording.events import (
     Entry,
     Event,
     ExceptionUncaught,
+    Exited,
     Fusion,
     FusionPair,
     FusionRound,
@@ -259,6 +260,11 @@ class Ending:
     seconds: float
     # Why the doctor ended it; empty if it ended by itself, or was ended by someone else.
     by_tool: str = ""
+
+
+def ending_of(event: Exited) -> Ending:
+    """The ending that the tool has seen."""
+    return Ending(event.exit_code, event.signal, event.seconds, event.by_tool)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,6 @@ from inductoscope.model.entities import (
     Autotune,
     Compile,
     CompileError,
-    Ending,
     InductorGraph,
     NativeCompile,
     Process,
@@ -24,6 +23,7 @@ from inductoscope.model.entities import (
     Recording,
     TimedChoice,
     UncaughtException,
+    ending_of,
     joined,
 )
 from inductoscope.model.kernels import NO_CALLS
@@ -88,7 +88,7 @@ def fold(reader: RecordingReader) -> Recording:
         processes=tuple(map(_process, every)),
         compiles=tuple(_compile(found, stream) for stream in every for found in stream.order),
         natives=tuple(_natives(every)),
-        ending=_ending(exits[-1]) if exits else None,
+        ending=ending_of(exits[-1]) if exits else None,
         damage=tuple((item.where, item.what) for item in reader.damage),
         unknown_events=dict(unknown),
         payloads=reader,
@@ -234,10 +234,6 @@ def _once(items: Iterable[Item]) -> tuple[Item, ...]:
 
 
 # --- what became of it ----------------------------------------------------------------------------
-
-
-def _ending(event: E.Exited) -> Ending:
-    return Ending(event.exit_code, event.signal, event.seconds, event.by_tool)
 
 
 def _process(stream: _ProcessFold) -> Process:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import msgspec
 
@@ -74,21 +75,17 @@ def read_memory(recording: Recording, compile_: Compile, graph: InductorGraph) -
 
 def _recorded(recording: Recording, graph: InductorGraph) -> GraphMemory:
     lists = [members(recording.data(digest)) for digest in graph.memory]
-    rooms: dict[str, Room] = {}
-    symbols: dict[str, SizeSymbol] = {}
-    replaced: dict[str, str] = {}
-    assumed: dict[str, None] = {}
-    for found in lists:
-        rooms |= {
-            n: fitted(Room, members(item)) for n, item in members(found.get("buffers")).items()
-        }
-        symbols |= {
-            n: fitted(SizeSymbol, members(item))
-            for n, item in members(found.get("symbols")).items()
-        }
-        replaced |= {name: str(text) for name, text in members(found.get("replaced")).items()}
-        assumed |= dict.fromkeys(texts(found.get("assumed")))
-    return GraphMemory(rooms, symbols, replaced, tuple(assumed))
+
+    def every(key: str) -> Iterator[tuple[str, Any]]:
+        return (item for found in lists for item in members(found.get(key)).items())
+
+    assumed = (text for found in lists for text in texts(found.get("assumed")))
+    return GraphMemory(
+        rooms={name: fitted(Room, members(item)) for name, item in every("buffers")},
+        symbols={name: fitted(SizeSymbol, members(item)) for name, item in every("symbols")},
+        replaced={name: str(text) for name, text in every("replaced")},
+        assumed=tuple(dict.fromkeys(assumed)),
+    )
 
 
 def _rooms_from_shapes(

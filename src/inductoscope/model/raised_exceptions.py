@@ -21,13 +21,7 @@ from inductoscope.model.entities import (
 from inductoscope.model.join import captured_graph
 from inductoscope.model.operation_trace import source_of_node
 from inductoscope.recording.values import members, texts
-from inductoscope.torch_facts.frames import (
-    Frame,
-    frames_in,
-    is_compilers,
-    is_generated,
-    is_users,
-)
+from inductoscope.torch_facts.frames import Frame, frames_in, is_compilers, is_generated, is_users
 
 _ASSIGNED = re.compile(r"^(\w+) = |\bout=(\w+)")
 _NAME = re.compile(r"[A-Za-z_]\w*")

@@ -20,29 +20,14 @@ from pathlib import Path
 from typing import Any
 
 from inductoscope.errors import ToolFailure, UsageError
-from inductoscope.model.entities import Ending
+from inductoscope.model.entities import Ending, ending_of
 from inductoscope.processes.status import read_status
 from inductoscope.recording.decoding import parse_line
-from inductoscope.recording.events import (
-    Event,
-    Exited,
-    ProcessEnd,
-    ProcessStart,
-)
+from inductoscope.recording.events import Event, Exited, ProcessEnd, ProcessStart
 from inductoscope.recording.layout import EXAMINATION, MANIFEST, SCHEMA, stream_paths
 from inductoscope.recording.location import all_recordings, this_machine
-from inductoscope.recording.reader import (
-    StreamReader,
-    open_ordinary,
-    read_file,
-)
-from inductoscope.recording.values import (
-    members,
-    parse,
-    real,
-    text,
-    texts,
-)
+from inductoscope.recording.reader import StreamReader, open_ordinary, read_file
+from inductoscope.recording.values import members, parse, real, text, texts
 from inductoscope.recording.verdict_file import stored_verdict
 
 _LARGEST_FILE = 16 << 20
@@ -139,7 +124,7 @@ def describe(path: Path) -> StoredRecording:
 def _manifest(path: Path) -> tuple[dict[str, Any], str]:
     """The manifest, and why the folder is not taken for a recording of ours."""
     if path.is_symlink():
-        return members(_parsed(path / MANIFEST)), "it is a link to a recording elsewhere"
+        return _manifest(path.resolve())[0], "it is a link to a recording elsewhere"
     try:
         found = parse(read_file(path / MANIFEST, _LARGEST_FILE))
     except OSError as error:
@@ -152,13 +137,6 @@ def _manifest(path: Path) -> tuple[dict[str, Any], str]:
         return manifest, f"its {MANIFEST} was not written by inductoscope"
     newer = f"it was written by a newer version, {manifest['tool']}" if schema > SCHEMA else ""
     return manifest, newer
-
-
-def _parsed(path: Path) -> Any:
-    try:
-        return parse(read_file(path, _LARGEST_FILE))
-    except (OSError, ValueError):
-        return None
 
 
 def _verdict(path: Path) -> GivenVerdict | None:
@@ -239,13 +217,9 @@ def _read_stream(path: Path) -> _StreamEnds:
         path=path,
         pid=reader.pid,
         is_launcher=isinstance(first, ProcessStart) and first.role == "launcher",
-        ending=_ending(ending) if ending else None,
+        ending=ending_of(ending) if ending else None,
         is_closed=any(isinstance(event, ProcessEnd) for event in last),
     )
-
-
-def _ending(event: Exited) -> Ending:
-    return Ending(event.exit_code, event.signal, event.seconds, event.by_tool)
 
 
 def _last_events(path: Path) -> list[Event]:

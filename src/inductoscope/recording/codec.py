@@ -33,26 +33,23 @@ def decode(cls: type[T], data: Any) -> T:
     """The dataclass that `encode` made data of; ValueError if a required field is missing."""
     if not isinstance(data, Mapping):
         raise ValueError(f"{cls.__name__} cannot be read from {type(data).__name__}")
-    found: dict[str, Any] = {}
-    for name, hint, is_required in _fields(typing.cast(Any, cls)):
-        try:
-            found[name] = fitting(hint, data[name])
-        except (ValueError, KeyError) as error:
-            if is_required:
-                raise ValueError(f"{cls.__name__} needs a valid {name!r}") from error
-    return cls(**found)
+    return cls(**dict(_decoded(cls, data, is_strict=True)))
 
 
 def decode_any(cls: type[T], data: Mapping[str, Any]) -> T:
     """The same, where a required field that is missing or damaged reads as empty."""
-    found: dict[str, Any] = {}
-    for name, hint, is_required in _fields(typing.cast(Any, cls)):
+    return cls(**dict(_decoded(cls, data, is_strict=False)))
+
+
+def _decoded(cls: Any, data: Mapping[str, Any], *, is_strict: bool) -> Iterator[tuple[str, Any]]:
+    for name, hint, is_required in _fields(cls):
         try:
-            found[name] = fitting(hint, data[name])
-        except (ValueError, KeyError):
+            yield name, fitting(hint, data[name])
+        except (ValueError, KeyError) as error:
+            if is_required and is_strict:
+                raise ValueError(f"{cls.__name__} needs a valid {name!r}") from error
             if is_required:
-                found[name] = _empty(hint)
-    return cls(**found)
+                yield name, _empty(hint)
 
 
 @cache

@@ -13,12 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from inductoscope.errors import (
-    ToolFailure,
-    UnreadableRecording,
-    UsageError,
-    unwritable,
-)
+from inductoscope.errors import ToolFailure, UnreadableRecording, UsageError, unwritable
 from inductoscope.recording.layout import MANIFEST, SCHEMA, STREAMS
 from inductoscope.recording.privacy import HIDDEN, storable, without_secrets
 from inductoscope.version import __version__

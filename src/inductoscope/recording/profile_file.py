@@ -9,13 +9,7 @@ from typing import Any
 
 from inductoscope.recording.layout import PROFILE
 from inductoscope.recording.reader import read_file
-from inductoscope.recording.values import (
-    members,
-    objects,
-    parse,
-    real,
-    whole,
-)
+from inductoscope.recording.values import members, objects, parse, real, whole
 
 # What was profiled, and the name of its file.
 KERNELS, COMPILE, MEMORY, ADVICE = "kernels", "compile", "memory", "advice"

@@ -120,11 +120,6 @@ def whole(value: Any) -> int:
     return value if isinstance(value, int) else 0
 
 
-def maybe_whole(value: Any) -> int | None:
-    """A whole number; None if it is not one."""
-    return value if isinstance(value, int) else None
-
-
 def texts(value: Any) -> tuple[str, ...]:
     """A tuple of texts; empty if it is not a list."""
     return tuple(map(str, value)) if value and isinstance(value, list) else ()

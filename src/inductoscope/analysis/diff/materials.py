@@ -11,19 +11,9 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from inductoscope.analysis.diff.sides import (
-    Renaming,
-    Side,
-    graph_lines,
-    without_comments,
-)
+from inductoscope.analysis.diff.sides import Renaming, Side, graph_lines, without_comments
 from inductoscope.model.entities import NativeCompile
-from inductoscope.model.fx import (
-    FxGraph,
-    FxNode,
-    describe_value,
-    read_graph,
-)
+from inductoscope.model.fx import FxGraph, FxNode, describe_value, read_graph
 from inductoscope.model.schedule import ScheduledNode
 from inductoscope.recording.events import Kernel
 from inductoscope.torch_facts.stages import (

@@ -10,18 +10,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from inductoscope.model.entities import (
-    Compile,
-    InductorGraph,
-    Process,
-    Recording,
-)
-from inductoscope.model.fx import (
-    FxGraph,
-    FxNode,
-    graph_from,
-    read_graph,
-)
+from inductoscope.model.entities import Compile, InductorGraph, Process, Recording
+from inductoscope.model.fx import FxGraph, FxNode, graph_from, read_graph
 from inductoscope.model.join import captured_graph, final_graph
 from inductoscope.model.kernels import NativeIndex
 from inductoscope.model.schedule import ScheduledNode, read_schedule

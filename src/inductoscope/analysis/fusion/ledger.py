@@ -15,13 +15,7 @@ from inductoscope.analysis.fusion.decisions import (
     considered,
     fusion_settings,
 )
-from inductoscope.analysis.fusion.pairs import (
-    SHARED,
-    Moved,
-    Pair,
-    common_share,
-    related_pairs,
-)
+from inductoscope.analysis.fusion.pairs import SHARED, Moved, Pair, common_share, related_pairs
 from inductoscope.model.entities import Compile, InductorGraph, Recording
 from inductoscope.model.fx import read_graph
 from inductoscope.model.join import compiled_graphs, final_graph

@@ -10,13 +10,7 @@ from typing import Any
 
 from inductoscope.analysis.rules.dynamo import short_reason
 from inductoscope.analysis.rules.finding import Finding
-from inductoscope.model.entities import (
-    Compile,
-    CompileError,
-    Process,
-    Recording,
-    UncaughtException,
-)
+from inductoscope.model.entities import Compile, CompileError, Process, Recording, UncaughtException
 from inductoscope.model.operation_trace import operations_of, source_of_node
 from inductoscope.model.process_position import what_runs
 from inductoscope.model.raised_exceptions import Raising, where_raised
@@ -24,7 +18,7 @@ from inductoscope.model.target import recording_target
 from inductoscope.recording import values
 from inductoscope.recording.layout import signal_name
 from inductoscope.torch_facts import stages
-from inductoscope.torch_facts.frames import Frame, shorten
+from inductoscope.torch_facts.frames import shorten
 from inductoscope.torch_facts.messages import asked_in_vain, wants_a_value
 from inductoscope.verdicts import Confidence
 from inductoscope.wording import count_of
@@ -185,11 +179,11 @@ def _on_exception(error: UncaughtException, raising: Raising, target: str) -> Fi
     limit = _limit_of_target(error, target) if target else ""
     through: tuple[str, ...] = ()
     if raising.wrapper is not None:
-        frame = raising.wrapper
-        through = (
-            f"the traceback goes through generated code: {frame.code[:200]} ({frame})",
-            *([f"called from {_frame(raising.caller)}"] if raising.caller else ()),
-        )
+        frame, caller = raising.wrapper, raising.caller
+        through = (f"the traceback goes through generated code: {frame.code[:200]} ({frame})",)
+        if caller is not None:
+            code = f" ({caller.code})" if caller.code else ""
+            through += (f"called from {shorten(caller.file)}:{caller.line}{code}",)
     return Finding(
         title="",
         is_problem=not limit,
@@ -210,10 +204,6 @@ def _limit_of_target(error: UncaughtException, target: str) -> str:
         f"This is a limit of --target {target}, not a fault of the program: it asked for {asked}, "
         "which only a real GPU has. Everything compiled before is recorded."
     )
-
-
-def _frame(frame: Frame) -> str:
-    return f"{shorten(frame.file)}:{frame.line}" + (f" ({frame.code})" if frame.code else "")
 
 
 def _stage_of(raising: Raising) -> str:
@@ -348,22 +338,14 @@ def _advice_on_compile(error: CompileError) -> str:
 
 _REQUESTED = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE}
 # Signals that nothing but a timer or a limit sends, and what is known about who set it.
+_TIMER = "a timer that the program or its launcher set (signal.alarm, setitimer) ran out"
 _TIMERS = {
-    signal.SIGALRM: "a timer that the program or its launcher set (signal.alarm, setitimer) ran "
-    "out, and nothing handled it",
-    signal.SIGVTALRM: "a timer of CPU time that the program set (setitimer) ran out",
-    signal.SIGPROF: "a timer of CPU time that the program or a profiler set (setitimer) ran out",
+    **dict.fromkeys((signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF), _TIMER),
     signal.SIGXCPU: "the program used up the CPU time that it may use (ulimit -t)",
 }
 # What a processor or C code does to a program: a wrong kernel can be the cause.
 _FAULTS = {
-    signal.SIGSEGV,
-    signal.SIGBUS,
-    signal.SIGFPE,
-    signal.SIGILL,
-    signal.SIGABRT,
-    signal.SIGTRAP,
-    signal.SIGSYS,
+    getattr(signal, f"SIG{name}") for name in ("SEGV", "BUS", "FPE", "ILL", "ABRT", "TRAP", "SYS")
 }
 
 
@@ -382,19 +364,19 @@ def crash(recording: Recording) -> Iterator[Finding]:
     ending = recording.ending
     if ending is not None and ending.by_tool:
         return  # The doctor ended it, and its verdict says why.
-    victims = [process for process in recording.processes if _died_compiling(process)]
+    # A process that stopped recording may have run on for long: its last stage means nothing.
+    victims = [
+        process
+        for process in recording.processes
+        if process.role == "program" and process.unfinished
+        if not process.ended and not process.stopped
+    ]
     if ending is not None and ending.signal is not None:
         yield _killed(recording, ending.signal, victims)
         return
     # A rank that died inside the compiler, or a process that may still be alive.
     for process in victims:
         yield _vanished(process, is_over=ending is not None)
-
-
-def _died_compiling(process: Process) -> bool:
-    # A process that stopped recording may have run on for long: its last stage means nothing.
-    silent = not process.ended and not process.stopped
-    return process.role == "program" and silent and bool(process.unfinished)
 
 
 def _killed(recording: Recording, number: int, victims: list[Process]) -> Finding:
@@ -518,6 +500,9 @@ def stall(recording: Recording) -> Iterator[Finding]:
         yield _stalled(kept, moved, folder)
 
 
+_CONFIDENCES: dict[Any, Confidence] = {"proven": "proven", "likely": "likely"}
+
+
 def _stalled(kept: dict[str, Any], moved: dict[str, Any], folder: Path) -> Finding:
     """A stall that resolved by itself is a note."""
     from inductoscope.hangs.choices.analysis import analyse
@@ -531,7 +516,7 @@ def _stalled(kept: dict[str, Any], moved: dict[str, Any], folder: Path) -> Findi
     return Finding(
         title=f"No progress for {seconds:.0f} s{or_more}: {judgement.get('title')}",
         is_problem=not moved and not judgement.get("moves"),
-        confidence=_confidence(judgement.get("confidence")),
+        confidence=_CONFIDENCES.get(judgement.get("confidence"), "unknown"),
         evidence=(
             *values.texts(judgement.get("evidence")),
             *(analyse(choices).lines if choices is not None else []),
@@ -540,10 +525,6 @@ def _stalled(kept: dict[str, Any], moved: dict[str, Any], folder: Path) -> Findi
         advice=str(judgement.get("advice") or ""),
         stage=str(kept.get("stage") or stages.NO_STAGE),
     ).at(str(kept.get("compile") or ""), str(kept.get("source") or kept.get("function") or ""))
-
-
-def _confidence(said: object) -> Confidence:
-    return "proven" if said == "proven" else "likely" if said == "likely" else "unknown"
 
 
 def exit_code(recording: Recording) -> Iterator[Finding]:

@@ -75,9 +75,8 @@ def view_off(recording: Recording) -> Iterator[Finding]:
 
     What to do: `inductoscope env` lists every name; a newer inductoscope may know the new one.
     """
-    for view in dict.fromkeys(
-        view for process in recording.processes for view in process.views_off
-    ):
+    views = (view for process in recording.processes for view in process.views_off)
+    for view in dict.fromkeys(views):
         yield Finding(
             title=f"Not recorded: {view}",
             evidence=("the name was missing when torch was imported",),

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from inductoscope.analysis.rules.finding import Finding
-from inductoscope.model.entities import Autotune, Compile, NativeCompile, Recording
+from inductoscope.model.entities import Autotune, NativeCompile, Recording
 from inductoscope.model.fx import FxNode, read_graph
 from inductoscope.model.join import compiled_graphs, final_graph, kernel_places, place_of
 from inductoscope.model.schedule import ScheduledNode, read_schedule
@@ -97,7 +97,8 @@ def tiny_kernels(recording: Recording) -> Iterator[Finding]:
     graphs. A larger batch also helps.
     """
     for compile_, graph in compiled_graphs(recording):
-        if len(graph.kernels) < _FEWEST_KERNELS or _has_cuda_graphs(compile_):
+        settings = " ".join(compile_.settings.lines) if compile_.settings else ""
+        if len(graph.kernels) < _FEWEST_KERNELS or any(mode in settings for mode in _MODES):
             continue
         nodes = [
             node
@@ -119,11 +120,6 @@ def tiny_kernels(recording: Recording) -> Iterator[Finding]:
                 "graphs.",
                 stage=stages.RUNTIME,
             ).at(compile_.id, compile_.place)
-
-
-def _has_cuda_graphs(compile_: Compile) -> bool:
-    text = " ".join(compile_.settings.lines) if compile_.settings else ""
-    return any(mode in text for mode in _MODES)
 
 
 # --- registers and tensor cores -------------------------------------------------------------------

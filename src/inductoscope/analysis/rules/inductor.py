@@ -5,12 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from inductoscope.analysis.fusion.ledger import (
-    REFUSED,
-    LedgerRow,
-    conditions,
-    graph_ledger,
-)
+from inductoscope.analysis.fusion.ledger import REFUSED, conditions, graph_ledger
 from inductoscope.analysis.rules.finding import Finding
 from inductoscope.model.entities import InductorGraph, Recording
 from inductoscope.model.fx import read_graph
@@ -48,9 +43,10 @@ def kept_apart(recording: Recording) -> Iterator[Finding]:
     compiles with it, and 'inductoscope profile --advise SCRIPT' measures what it gains.
     """
     for compile_, graph in compiled_graphs(recording):
-        if not _has_limit(graph):
+        if not any(reason in LIMITS for pair in graph.pairs for reason in pair.reasons):
             continue
-        rows = filter(_is_limited, graph_ledger(recording, compile_, graph))
+        ledger = graph_ledger(recording, compile_, graph)
+        rows = (row for row in ledger if row.outcome == REFUSED and row.torch in LIMITS)
         for condition in conditions(rows, REFUSED):
             if (condition.bytes or 0) < FEWEST_BYTES:
                 continue
@@ -70,14 +66,6 @@ def kept_apart(recording: Recording) -> Iterator[Finding]:
                 compile_.id,
                 *place_of(recording, compile_, graph, loss.row.second_operations),
             )
-
-
-def _has_limit(graph: InductorGraph) -> bool:
-    return any(reason in LIMITS for pair in graph.pairs for reason in pair.reasons)
-
-
-def _is_limited(row: LedgerRow) -> bool:
-    return row.outcome == REFUSED and row.torch in LIMITS
 
 
 # --- loop bodies ----------------------------------------------------------------------------------
@@ -261,7 +249,10 @@ def compile_threads(recording: Recording) -> Iterator[Finding]:
         for compile_ in recording.compiles
         if compile_.settings
         and compile_.settings.config.get(COMPILE_THREADS) == "1"
-        and any(_generated(graph) > 1 for graph in compile_.inductor)
+        and any(
+            sum(kernel.language in ("C++", "Triton") for kernel in graph.kernels) > 1
+            for graph in compile_.inductor
+        )
     ]
     wanted = {digest for compile_ in several for digest in compile_.libraries}
     runs = [native for native in recording.natives if native.seconds and native.payload in wanted]
@@ -273,8 +264,3 @@ def compile_threads(recording: Recording) -> Iterator[Finding]:
             advice="Leave compile_threads, or TORCHINDUCTOR_COMPILE_THREADS, as it is.",
             stage=stages.CPP_COMPILE,
         ).at(several[0].id, several[0].place)
-
-
-def _generated(graph: InductorGraph) -> int:
-    """How many kernels Inductor generated for a graph."""
-    return sum(kernel.language in ("C++", "Triton") for kernel in graph.kernels)

@@ -5,12 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from inductoscope.inside.observe import (
-    Arguments,
-    Keywords,
-    current_compile_id,
-    watch,
-)
+from inductoscope.inside.observe import Arguments, Keywords, current_compile_id, watch
 from inductoscope.inside.scope import SCOPE
 from inductoscope.recording.events import CacheKeyMade, CacheLookup, LibraryWanted
 from inductoscope.torch_facts import private_names as hooked

@@ -8,13 +8,7 @@ from typing import Any
 from inductoscope.inside.hooks.inductor import written_wrappers
 from inductoscope.inside.hooks.kernel_lines import forget_writing, numbered_lines, take_lines
 from inductoscope.inside.hooks.scheduler import origin_names
-from inductoscope.inside.observe import (
-    Arguments,
-    Keywords,
-    fail_stage,
-    stage,
-    watch,
-)
+from inductoscope.inside.observe import Arguments, Keywords, fail_stage, stage, watch
 from inductoscope.inside.scope import BROKEN, SCOPE
 from inductoscope.recording.events import (
     BuffersListed,

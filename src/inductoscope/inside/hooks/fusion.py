@@ -13,12 +13,7 @@ from inductoscope.recording.events import Fusion, FusionPair, FusionRound
 from inductoscope.torch_facts import private_names as hooked
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.fusion_reasons import FUSION_SETTINGS
-from inductoscope.torch_facts.torch_names import (
-    Hook,
-    Replacement,
-    TorchName,
-    Wrap,
-)
+from inductoscope.torch_facts.torch_names import Hook, Replacement, TorchName, Wrap
 
 # torch runs eleven rounds at most. A loop that never ends must not fill the disk: from here on
 # pairs are no longer recorded, and rounds only when their number doubles.

@@ -8,12 +8,7 @@ from typing import Any
 
 from inductoscope.inside.graphs import target_name
 from inductoscope.inside.hooks.kernel_lines import lines_by_owner
-from inductoscope.inside.observe import (
-    Arguments,
-    Keywords,
-    stage,
-    watch,
-)
+from inductoscope.inside.observe import Arguments, Keywords, stage, watch
 from inductoscope.inside.scope import BROKEN, SCOPE
 from inductoscope.recording.events import NodesScheduled
 from inductoscope.torch_facts import private_names as hooked

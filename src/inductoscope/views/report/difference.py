@@ -7,12 +7,7 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
-from inductoscope.analysis.diff.entities import (
-    Difference,
-    Fact,
-    FusionChange,
-    GraphDifference,
-)
+from inductoscope.analysis.diff.entities import Difference, Fact, FusionChange, GraphDifference
 from inductoscope.errors import UsageError
 from inductoscope.torch_facts.stages import DYNAMO, PASSES
 from inductoscope.views.report.terminal import BAD, FAINT, GOOD, WARN, Printer
