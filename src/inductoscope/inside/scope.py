@@ -12,6 +12,7 @@ import os
 import signal
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -279,13 +280,9 @@ def chain_of(error: BaseException) -> Iterator[BaseException]:
 def _raised_by_signal_handler(error: BaseException) -> bool:
     """Whether a signal handler that the program installed is on the traceback."""
     handlers = [signal.getsignal(number) for number in signal.valid_signals()]
-    codes = [getattr(handler, "__code__", None) for handler in handlers]
-    entry = error.__traceback__
-    while entry is not None:
-        if any(code is entry.tb_frame.f_code for code in codes):
-            return True
-        entry = entry.tb_next
-    return False
+    codes = {getattr(handler, "__code__", None) for handler in handlers}
+    frames = traceback.walk_tb(error.__traceback__)
+    return any(frame.f_code in codes for frame, _ in frames)
 
 
 SCOPE = Scope()
@@ -307,11 +304,7 @@ def raising_stage(error: BaseException, open_stage: str) -> str:
 def _frames_of(error: BaseException) -> Iterator[tuple[str, str]]:
     """File and function of every frame, innermost first; what an error was raised from is inner."""
     for each in reversed(list(causes_of(error))):
-        frames = []
-        entry = each.__traceback__
-        while entry is not None:
-            frames.append(entry.tb_frame)
-            entry = entry.tb_next
+        frames = [frame for frame, _ in traceback.walk_tb(each.__traceback__)]
         yield from ((_file(frame), frame.f_code.co_name) for frame in reversed(frames))
 
 

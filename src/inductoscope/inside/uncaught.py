@@ -28,7 +28,14 @@ _BEGINNINGS = (("__main__", "<module>"), ("runpy", "_run_module_as_main"))
 
 def record_until_exit() -> None:
     """Record what ends this process and its threads, and end the recording when Python ends."""
-    _record_threads()
+    following = threading.excepthook
+
+    def excepthook(arguments: Any) -> None:
+        if SCOPE.active and arguments.exc_type is not SystemExit:
+            SCOPE.guard(_record_thread, arguments)
+        following(arguments)
+
+    threading.excepthook = excepthook
     atexit.register(_end)
 
 
@@ -55,17 +62,6 @@ def _left_the_program(entries: Any) -> bool:
         return False
     place = entries.tb_frame.f_globals.get("__name__"), entries.tb_frame.f_code.co_name
     return place in _BEGINNINGS
-
-
-def _record_threads() -> None:
-    following = threading.excepthook
-
-    def excepthook(arguments: Any) -> None:
-        if SCOPE.active and arguments.exc_type is not SystemExit:
-            SCOPE.guard(_record_thread, arguments)
-        following(arguments)
-
-    threading.excepthook = excepthook
 
 
 def _record_thread(arguments: Any) -> None:

@@ -417,17 +417,6 @@ _SAME_IN_TORCH = (
     "signbit", "sin", "sinh", "sqrt", "square", "sub", "tan", "tanh", "trunc",
 )  # fmt: skip
 
-_SAME_IN_SPECIAL = (
-    "airy_ai", "bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1", "chebyshev_polynomial_t",
-    "chebyshev_polynomial_u", "chebyshev_polynomial_v", "chebyshev_polynomial_w", "erfcx",
-    "gammainc", "gammaincc", "hermite_polynomial_h", "hermite_polynomial_he", "i0e", "i1", "i1e",
-    "laguerre_polynomial_l", "legendre_polynomial_p", "log_ndtr", "modified_bessel_i0",
-    "modified_bessel_i1", "modified_bessel_k0", "modified_bessel_k1", "ndtr", "ndtri",
-    "scaled_modified_bessel_k0", "scaled_modified_bessel_k1", "shifted_chebyshev_polynomial_t",
-    "shifted_chebyshev_polynomial_u", "shifted_chebyshev_polynomial_v",
-    "shifted_chebyshev_polynomial_w", "spherical_bessel_j0", "zeta",
-)  # fmt: skip
-
 
 def _divide(x: Tensor, y: Tensor) -> Tensor:
     if not torch.result_type(x, y).is_floating_point:
@@ -448,17 +437,14 @@ def _fused_multiply_add(x: Tensor, y: Tensor, z: Tensor) -> Tensor:
     return (x.double() * y.double() + z.double()).float()
 
 
-def _select(condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    return torch.where(condition.bool(), x, y)
-
-
 def _to_integer(rounded: Callable[[Tensor], Tensor]) -> Callable[[Tensor, torch.dtype], Tensor]:
     return lambda x, dtype: rounded(x).to(dtype)
 
 
 POINTWISE: dict[str, Callable[..., Any]] = {
+    # Operations are named as the functions of torch.special that they compute.
+    **{name: getattr(torch.special, name) for name in torch.special.__all__},
     **{name: getattr(torch, name) for name in _SAME_IN_TORCH},
-    **{name: getattr(torch.special, name) for name in _SAME_IN_SPECIAL},
     "and_": torch.bitwise_and,
     "ceil_to_int": _to_integer(torch.ceil),
     "div_rn": _divide,
@@ -475,7 +461,7 @@ POINTWISE: dict[str, Callable[..., Any]] = {
     "trunc_to_int": _to_integer(torch.trunc),
     "truncdiv": functools.partial(_divide_integers, rounding="trunc"),
     "truediv": _divide,
-    "where": _select,
+    "where": lambda condition, x, y: torch.where(condition.bool(), x, y),
     "xor": torch.bitwise_xor,
 }
 
@@ -491,16 +477,14 @@ def _exclusive_or(x: Tensor) -> Tensor:
     return x.squeeze(-1)
 
 
-def _extreme(x: Tensor, *, smallest: bool) -> Tensor:
-    """The smallest or largest value; NaN if there is one, as everywhere in torch."""
-    return x.amin(-1) if smallest else x.amax(-1)
-
-
 def _first_extreme(x: Tensor, position: Tensor | None, *, smallest: bool) -> tuple[Tensor, Tensor]:
-    """The smallest or largest value, and the lowest of the positions that have it."""
+    """The smallest or largest value, and the lowest of the positions that have it.
+
+    NaN if there is one, as everywhere in torch.
+    """
     if position is None:
         position = torch.arange(x.shape[-1], device=x.device)
-    value = _extreme(x, smallest=smallest)
+    value = x.amin(-1) if smallest else x.amax(-1)
     found = (x == value.unsqueeze(-1)) | (x != x)
     beyond = torch.iinfo(torch.int64).max
     return value, torch.where(found, position.long(), beyond).amin(-1)
@@ -541,8 +525,8 @@ def _positional(x: Tensor, kind: str, position: Tensor | None) -> Any:
 
 _REDUCTIONS: dict[str, Callable[..., Any]] = {
     "any": lambda x: x.bool().any(-1),
-    "max": functools.partial(_extreme, smallest=False),
-    "min": functools.partial(_extreme, smallest=True),
+    "max": lambda x: x.amax(-1),
+    "min": lambda x: x.amin(-1),
     "online_softmax_reduce": _maximum_and_sum,
     "prod": lambda x: x.prod(-1, dtype=x.dtype),
     "sum": lambda x: x.sum(-1, dtype=x.dtype),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -51,29 +51,34 @@ def first_wrong_decomposition(
     """
     from torch._inductor.decomposition import select_decomp_table
 
-    mode = _Compare(select_decomp_table(), ("stride",) if aspect == "stride" else _KINDS)
-    mode.on_found = current_node
+    kinds = ("stride",) if aspect == "stride" else _KINDS
+    mode = _Compare(select_decomp_table(), kinds, current_node)
     run(function, inputs, backward=backward, mode=mode)
-    return replace(mode.found[0], node=mode.node) if mode.found else None
+    return mode.found
 
 
 class _Compare(TorchDispatchMode):
-    def __init__(self, table: dict[Any, Any], kinds: tuple[str, ...], depth: int = 0) -> None:
+    def __init__(
+        self,
+        table: dict[Any, Any],
+        kinds: tuple[str, ...],
+        current_node: Callable[[], str],
+        depth: int = 0,
+    ) -> None:
         super().__init__()
-        self._table = table
-        self._kinds = kinds
-        self._depth = depth
-        self.found: list[WrongDecomposition] = []
-        # Asked when something is found.
-        self.on_found: Callable[[], str] = lambda: ""
-        self.node = ""
+        self._table, self._kinds, self._depth = table, kinds, depth
+        self._current_node = current_node
+        self.found: WrongDecomposition | None = None
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if func in self._table and not self.found and _is_comparable(func):
+        # Uninitialised results differ by themselves; writes are seen through copies.
+        if func in self._table and self.found is None and "empty" not in str(func):
             self._compare(func, args, kwargs)
-            self.node = self.on_found() if self.found else ""
         return func(*args, **kwargs)
+
+    def _note(self, func: Any, text: str, kind: str) -> None:
+        self.found = WrongDecomposition(str(func), text, kind, self._current_node())
 
     def _compare(self, func: Any, args: Any, kwargs: Any) -> None:
         flat, form = tree_flatten((args, kwargs))
@@ -90,17 +95,16 @@ class _Compare(TorchDispatchMode):
 
             return function
 
-        inner = _Compare(self._table, self._kinds, self._depth + 1)
+        inner = _Compare(self._table, self._kinds, self._current_node, self._depth + 1)
         try:
             nested = inner if self._depth < _DEEPEST else None
             decomposed = run(with_tensors(self._table[func]), tensors, backward=False, mode=nested)
         except Exception as error:
-            if inner.found:
-                self.found.append(inner.found[0])
+            self.found = inner.found
             # A decomposition may decline an operation; torch then leaves it as it is.
-            elif not isinstance(error, (NotImplementedError, AssertionError)):
-                text = f"{type(error).__name__}: {error}"
-                self.found.append(WrongDecomposition(str(func), text, "error"))
+            declines = isinstance(error, (NotImplementedError, AssertionError))
+            if self.found is None and not declines:
+                self._note(func, f"{type(error).__name__}: {error}", "error")
             return
         case = Case(with_tensors(func), tensors)
         if any(value is NotImplemented for value in tree_leaves(decomposed.outputs)):
@@ -115,21 +119,16 @@ class _Compare(TorchDispatchMode):
         kinds = _METADATA if is_random else self._kinds
         comparison = judge(case, decomposed).counting(kinds)
         wrong = [item for item in comparison.wrong if item.kind in kinds]
-        if not wrong:
-            return
-        found = inner.found[0] if inner.found else None
-        self.found.append(found or WrongDecomposition(str(func), wrong[0].text, wrong[0].kind))
+        if wrong:
+            self.found = inner.found
+        if wrong and self.found is None:
+            self._note(func, wrong[0].text, wrong[0].kind)
 
 
 def _alike(one: Any, two: Any) -> bool:
     if isinstance(one, torch.Tensor) and isinstance(two, torch.Tensor):
         return one.dtype == two.dtype and one.shape == two.shape and is_close(one, two)
     return type(one) is type(two)
-
-
-def _is_comparable(func: Any) -> bool:
-    """Uninitialised results differ by themselves; writes are seen through copies."""
-    return "empty" not in str(func)
 
 
 # --- The first custom operator that does not do what it declares ----------------------------------

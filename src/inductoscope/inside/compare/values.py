@@ -46,11 +46,9 @@ def copy_values(
     With `dtype`, floating point tensors get that type, and complex ones the type that matches it.
     With `device`, the copies are there.
     """
-    made = _Copies({}, {}, device)
-    copies: dict[int, Any] = {}
+    made, copies = _Copies({}, {}, device), dict[int, Any]()
     # The base of a view is copied first, wherever it is.
-    order = sorted(range(len(values)), key=lambda n: _is_view_of(values[n], values))
-    for number in order:
+    for number in sorted(range(len(values)), key=lambda n: _is_view_of(values[n], values)):
         copies[number] = _copy(values[number], made, dtype)
     return [copies[number] for number in range(len(values))]
 
@@ -81,7 +79,8 @@ def _copy(value: Any, made: _Copies, dtype: Any) -> Any:
     else:
         copy = _in_memory(value, made, wanted)
     made.tensors[id(value)] = copy
-    if _can_have_gradient(copy) and copy.requires_grad != value.requires_grad and copy.is_leaf:
+    can_learn = copy.is_leaf and (copy.dtype.is_floating_point or copy.dtype.is_complex)
+    if can_learn and copy.requires_grad != value.requires_grad:
         copy.requires_grad_(value.requires_grad)
     return copy
 
@@ -115,10 +114,6 @@ def _wanted_dtype(own: torch.dtype, asked: torch.dtype | None) -> torch.dtype:
     if own.is_complex:
         return torch.complex128
     return asked if own.is_floating_point else own
-
-
-def _can_have_gradient(value: torch.Tensor) -> bool:
-    return value.dtype.is_floating_point or value.dtype.is_complex
 
 
 def size_in_bytes(values: Sequence[Any]) -> int:

@@ -43,9 +43,13 @@ def call_to_investigate(
     A bias may be too small to show in one call among roundings of a low precision. In float32, or
     in float64, the same graph rounds so little that it shows.
     """
-    inputs = _kept_inputs(candidate, Path(instructions.kept))
-    if inputs is None:
-        return None
+    folder = Path(instructions.kept)
+    try:
+        if (folder / GRAPH).read_text("utf-8") != graph_code(candidate.module):
+            return None
+        inputs = tuple(torch.load(folder / INPUTS, weights_only=True))
+    except Exception:
+        return None  # They could not be kept.
     say("this is the graph of the call that was kept; compiling that call")
     kept = replace(candidate, inputs=inputs, earlier=None, recipes=())
     precision: torch.dtype | None = run_forking(
@@ -68,16 +72,6 @@ def precision_that_shows_it(kept: Candidate, recordings: Sequence[str]) -> torch
         if _is_wrong(oracle, in_precision(kept, precision)):
             return precision
     return None
-
-
-def _kept_inputs(candidate: Candidate, folder: Path) -> tuple[Any, ...] | None:
-    """The kept inputs; None if they are not for this graph, or could not be kept."""
-    try:
-        if (folder / GRAPH).read_text("utf-8") != graph_code(candidate.module):
-            return None
-        return tuple(torch.load(folder / INPUTS, weights_only=True))
-    except Exception:
-        return None
 
 
 def _is_wrong(oracle: Oracle, candidate: Candidate) -> bool:
@@ -120,9 +114,7 @@ def _widen(node: Node, dtype: torch.dtype) -> None:
 
 
 def _wider(value: Any, dtype: torch.dtype) -> Any:
-    if not isinstance(value, torch.Tensor) or not is_plain(value):
-        return value
-    if not _is_lower(value.dtype, dtype):
+    if not is_plain(value) or not _is_lower(value.dtype, dtype):
         return value
     return value.detach().to(dtype).requires_grad_(value.requires_grad)
 

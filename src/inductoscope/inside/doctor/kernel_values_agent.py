@@ -83,19 +83,17 @@ class ValueSaver:
             "stride": tuple(value.stride()),
             "device": str(value.device),
         }
-        bytes_needed = value.numel() * value.element_size()
         if not is_plain(value):
-            why_not = "it is not an ordinary tensor in memory"
-        elif not has_room(self._folder, bytes_needed):
-            why_not = f"more than {MOST_GIB} GiB would be saved"
+            about["why_not"] = "it is not an ordinary tensor in memory"
+        elif not has_room(self._folder, value.numel() * value.element_size()):
+            about["why_not"] = f"more than {MOST_GIB} GiB would be saved"
         else:
             number = f"{os.getpid()}-{next(self._numbers):05d}"
-            file = f"{FOLDER}/{number}-{_for_file(kernel)}-{_for_file(name)}.pt"
+            about["file"] = f"{FOLDER}/{number}-{_for_file(kernel)}-{_for_file(name)}.pt"
             here = value.detach().cpu()
-            torch.save(here.clone(), self._folder / file)
-            write_value(KernelValue(**about, file=file, **_numbers(here)), self._folder)
-            return
-        write_value(KernelValue(**about, why_not=why_not), self._folder)
+            torch.save(here.clone(), self._folder / about["file"])
+            about |= _numbers(here)
+        write_value(KernelValue(**about), self._folder)
 
 
 def _for_file(name: str) -> str:

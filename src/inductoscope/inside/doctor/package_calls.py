@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.export._tree_utils import reorder_kwargs
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten, treespec_loads
 
 from inductoscope.doctor.instructions import MOVED
 from inductoscope.errors import InductoscopeError
@@ -314,10 +316,8 @@ class CheckedCalls(PackageCalls):
         return (*detached, *self._attributes.values())
 
     def _on_flat(self, function: Callable[..., Any], values: Sequence[Any]) -> Any:
-        from torch.utils._pytree import tree_leaves, tree_unflatten
-
         flat = list(values[: len(values) - len(self._attributes)])
-        args, kwargs = (flat, {})
+        args, kwargs = flat, {}
         if self._is_flat:
             args = [value for value in flat if isinstance(value, torch.Tensor)]
         elif self._structures[0] is not None:
@@ -326,8 +326,6 @@ class CheckedCalls(PackageCalls):
         return tuple(returned[place] for place in self._program.lifted.compared)
 
     def _in_eager(self, flat: Sequence[Any], *, moved: bool) -> Any:
-        from torch.utils._pytree import tree_unflatten
-
         module = self._program.lifted.whole
         with plain_torch():
             function = with_perturbed_rounding(module) if moved else module
@@ -352,9 +350,6 @@ def stand_in_of(program: CompiledProgram) -> str:
 
 def flat_inputs(structure: Any, args: Any, kwargs: dict[str, Any]) -> list[Any]:
     """The arguments of a call in the order of the graph; none if they are not as exported."""
-    from torch.export._tree_utils import reorder_kwargs
-    from torch.utils._pytree import tree_flatten
-
     ordered = kwargs if structure is None else reorder_kwargs(kwargs, structure)
     values, given = tree_flatten((args, ordered))
     is_as_exported = structure is None or given == structure
@@ -363,8 +358,6 @@ def flat_inputs(structure: Any, args: Any, kwargs: dict[str, Any]) -> list[Any]:
 
 def structure_of(model: Any) -> Any:
     """How the arguments of a loaded package are nested."""
-    from torch.utils._pytree import treespec_loads
-
     return treespec_loads(model.loader.get_call_spec()[0])
 
 
