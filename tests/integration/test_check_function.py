@@ -63,7 +63,7 @@ def test_a_function_that_is_compiled_wrongly() -> None:
     x, w = torch.tensor([1.0]), torch.tensor([0.1])
     result = inductoscope.check(whole_steps, x, w, compiled=compiled)
     assert not result
-    (difference,) = result.wrong
+    (difference,) = result.differences
     assert (difference.kind, difference.where, difference.largest) == ("value", "output 0", 1.0)
     assert str(result).startswith("output 0 is 10 at index [0], in eager 9, in float64 9;")
     with pytest.raises(AssertionError, match=r"compiled and eager differ:\noutput 0 is 10 at"):
@@ -96,9 +96,9 @@ def test_every_difference_is_told_in_a_line_of_its_own() -> None:
         lambda x: (x + 1, x * 2), numbers(3), compiled=lambda x: (x, (x * 2).double())
     )
     assert not result
-    assert len(str(result).splitlines()) == len(result.wrong) == 2
+    assert len(str(result).splitlines()) == len(result.differences) == 2
     # That output 0 is the input itself changes no value, so it is a note.
-    assert [note.where for note in result.noted] == ["output 0"]
+    assert [note.where for note in result.notes] == ["output 0"]
 
 
 def test_arguments_may_be_nested() -> None:
@@ -121,7 +121,7 @@ def negated_gradient(x: torch.Tensor) -> torch.Tensor:
 def test_gradients_are_compared_where_an_argument_asks_for_them() -> None:
     x = numbers(3).requires_grad_()
     result = inductoscope.check(lambda x: x * 1, x, compiled=negated_gradient)
-    assert [difference.where for difference in result.wrong] == ["gradient of input 0"]
+    assert [difference.where for difference in result.differences] == ["gradient of input 0"]
     assert inductoscope.check(lambda x: x * 1, x, compiled=negated_gradient, backward=False)
     with torch.no_grad():
         assert inductoscope.check(lambda x: x * 1, x, compiled=negated_gradient)

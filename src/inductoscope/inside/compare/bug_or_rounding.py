@@ -71,6 +71,17 @@ class EagerComparison:
     is_exact: bool = field(default=False, compare=False)
     noted: tuple[OutputDifference, ...] = ()
 
+    # The names of `wrong` and `noted` in the results of `inductoscope.check`, which users rely on.
+    @property
+    def differences(self) -> tuple[OutputDifference, ...]:
+        """The differences that are the compiler's fault."""
+        return self.wrong
+
+    @property
+    def notes(self) -> tuple[OutputDifference, ...]:
+        """Differences in strides and shared memory, with which every value still agrees."""
+        return self.noted
+
     @property
     def is_right(self) -> bool:
         """Whether every difference is explained."""
