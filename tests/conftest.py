@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from hypothesis import settings
+from syrupy.assertion import SnapshotAssertion
 from xdist.scheduler import LoadScopeScheduling
 
 from everyday import has_everyday, is_everyday
@@ -116,6 +117,16 @@ def _folder(item: pytest.Item) -> str:
 
 def _is_spread(item: pytest.Item) -> bool:
     return item.get_closest_marker("spread") is not None
+
+
+@pytest.fixture
+def snapshot(snapshot: SnapshotAssertion, tmp_path: Path) -> SnapshotAssertion:
+    """The text that a user reads, without the name of this test's folder."""
+
+    def without_folder(data: Any, path: Any) -> Any:
+        return data.replace(str(tmp_path), "FOLDER") if isinstance(data, str) else data
+
+    return snapshot(matcher=without_folder)
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,6 +14,8 @@ from torch._inductor.graph import GraphLowering
 
 from inductoscope.inside.compare.guarded_memory import GuardedMemory, first_memory_fault
 from inductoscope.inside.compare.kernels import KeptWrappers, KernelWatch
+from inductoscope.inside.search.forks import Forks
+from inductoscope.recording.events import KernelLaunched
 
 TWO_WAYS = ("aot_inductor", "cpp_wrapper")
 
@@ -103,6 +106,7 @@ GIVEN = (torch.ones(20, 20), torch.zeros(4))
 WRONG = (".cos()", ".cos()", ".sin()")
 OVERRUN = (".exp()", "store(in_out_ptr0 +", "store(in_out_ptr0 + 16 +")
 READ = (".exp()", "loadu(in_out_ptr0 +", "loadu(in_out_ptr0 + 4 +")
+WILD = (".exp()", "loadu(in_out_ptr0 +", "loadu(in_out_ptr0 + (1LL << 44) +")
 
 
 @pytest.fixture
@@ -193,3 +197,16 @@ def test_a_silent_read_past_the_end_is_found_and_its_kernel_named(planted: Any) 
     # 20 by 20 elements, read from the fifth on.
     assert re.search(r"reads element 400 of buffer buf\d+ of shape \(20, 20\)", found.text)
     assert "which has 400 elements (0 to 399)" in found.text
+
+
+def test_of_a_process_that_dies_in_a_kernel_the_last_one_launched_is_known(planted: Any) -> None:
+    planted(WILD)
+
+    def work() -> None:
+        with KernelWatch(compare=False).watching():
+            compiled("cpp_wrapper", Planted(), *GIVEN)(*GIVEN)
+
+    answer = Forks(seconds=300).ask(work)
+    assert answer.signal == signal.SIGSEGV
+    launched = [event.kernel for event in answer.events if isinstance(event, KernelLaunched)]
+    assert "exp" in launched[-1]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
+from syrupy.assertion import SnapshotAssertion
 
 from inductoscope.errors import ToolFailure
 from inductoscope.inside import start
@@ -93,10 +94,12 @@ def test_how_a_child_failed_is_said(call, name: str, exit_code: int, problem: st
     assert found.problem.startswith(problem)
 
 
-def test_a_child_whose_time_is_up_is_ended_with_all_that_it_started(call) -> None:
+def test_a_child_whose_time_is_up_is_ended_with_all_that_it_started(
+    call, snapshot: SnapshotAssertion
+) -> None:
     found = run(call("hang"), seconds=0.5)
     assert found.exit_code is None
-    assert found.problem == "its time was up"
+    assert found.problem == snapshot
     started = found.find("started")
     assert started is not None
     assert found.observed is not None

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 import pytest
+from syrupy.assertion import SnapshotAssertion
 
 from inductoscope.cli import COMMANDS
 from inductoscope.errors import (
@@ -78,12 +79,12 @@ def test_reading_imports_no_torch(
     assert not found & {"torch", "triton", "numpy"}
 
 
-def test_help_names_every_command_and_the_exit_codes() -> None:
+def test_help_names_every_command_and_the_exit_codes(snapshot: SnapshotAssertion) -> None:
     answer = inductoscope("--help")
     assert answer.exit_code == 0
     for name in COMMANDS:
         assert f"\n  {name} " in answer.stdout
-    assert "0 clean, 1 something found, 2 bad usage or unreadable input, 3 the tool" in answer.words
+    assert answer.words == snapshot
 
 
 def test_no_command_at_all_is_answered_with_help() -> None:
@@ -260,18 +261,22 @@ def test_a_program_keeps_its_output_and_exit_code(tmp_path: Path) -> None:
     assert "No process of the command imported torch" in done.stderr
 
 
-def test_an_output_that_is_in_use_is_a_usage_error(tmp_path: Path) -> None:
+def test_an_output_that_is_in_use_is_a_usage_error(
+    tmp_path: Path, snapshot: SnapshotAssertion
+) -> None:
     (tmp_path / "train.py").write_text("raise SystemExit('must not run')")
     done = run("--output", ".", "train.py", cwd=tmp_path)
     assert done.returncode == 2
-    assert "exists and is not an empty folder. Choose another --output." in done.stderr
+    assert done.stderr == snapshot
 
 
-def test_an_output_that_cannot_be_made_is_a_usage_error(tmp_path: Path) -> None:
+def test_an_output_that_cannot_be_made_is_a_usage_error(
+    tmp_path: Path, snapshot: SnapshotAssertion
+) -> None:
     (tmp_path / "train.py").write_text("raise SystemExit('must not run')")
     done = run("--output", "train.py/recording", "train.py", cwd=tmp_path)
     assert done.returncode == 2
-    assert "cannot be written: Not a directory." in done.stderr
+    assert done.stderr == snapshot
 
 
 def test_the_python_of_another_environment_is_recorded_too(tmp_path: Path) -> None:

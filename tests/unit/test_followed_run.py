@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from syrupy.assertion import SnapshotAssertion
 
 from inductoscope.doctor.program_run import FollowedRun, Listener
 from inductoscope.recording.events import (
@@ -54,10 +55,12 @@ def gone_on(compile_id: str) -> tuple[Event, ...]:
 # --- what is said ---------------------------------------------------------------------------------
 
 
-def test_it_follows_the_recording_while_that_is_written(after: After) -> None:
-    assert str(after()) == "no call of a compiled graph has been checked yet"
+def test_it_follows_the_recording_while_that_is_written(
+    after: After, snapshot: SnapshotAssertion
+) -> None:
+    assert str(after()) == snapshot
     said = str(after(checked("0/0"), checked("0/0", 2), checked("1/0", 1, "within-rounding")))
-    assert said == "3 calls of 2 compiled graphs checked, all agree"
+    assert said == snapshot
 
 
 @pytest.mark.parametrize(

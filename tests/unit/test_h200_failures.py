@@ -10,6 +10,7 @@ import json
 from pathlib import Path
 
 import pytest
+from syrupy.assertion import SnapshotAssertion
 
 from inductoscope.doctor.failure import device_error, why_no_trial
 from inductoscope.doctor.finding import FailureFinding, Script, claim_of
@@ -195,12 +196,11 @@ def test_a_gpu_that_takes_no_second_process_is_said_to(answer: str, advice: str)
     assert bool(said) == bool(advice)
 
 
-def test_what_is_not_peculiar_to_the_cpp_wrapper_is_said_to_show_without_it() -> None:
+def test_what_is_not_peculiar_to_the_cpp_wrapper_is_said_to_show_without_it(
+    snapshot: SnapshotAssertion,
+) -> None:
     said = [str(item["what"]) for item in verdict_on(found("cpp_wrapper_illegal_access")).evidence]
-    assert (
-        "torch.compile with a Python wrapper fails in the same way, so it is not peculiar to the "
-        "C++ wrapper"
-    ) in said
+    assert said == snapshot
 
 
 def test_a_gpu_that_is_lost_while_inductor_compiles_is_investigated_at_that_graph(
@@ -225,9 +225,11 @@ def test_a_gpu_that_is_lost_while_inductor_compiles_is_investigated_at_that_grap
     assert asked[0] == COMPILED
 
 
-def test_a_kernel_that_never_returns_is_told_apart_from_a_compile_that_never_ends() -> None:
+def test_a_kernel_that_never_returns_is_told_apart_from_a_compile_that_never_ends(
+    snapshot: SnapshotAssertion,
+) -> None:
     text = verdict_on(found("total_energy")).summary
-    assert "kernel triton_unk_fused_sum_0 did not return" in text
+    assert text == snapshot
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from syrupy.assertion import SnapshotAssertion
 
 from inductoscope.doctor.failure import (
     ERROR,
@@ -63,15 +64,12 @@ def test_the_operation_that_matters_is_named_and_not_the_last_one(found: Failure
     assert verdict.confidence == "proven"
 
 
-def test_it_is_said_what_the_operation_is_a_part_of() -> None:
+def test_it_is_said_what_the_operation_is_a_part_of(snapshot: SnapshotAssertion) -> None:
     verdict = verdict_on(in_kernel(alone=("aten.erf.default",)))
-    assert "because of aten.erf.default in aten.gelu.default (stage codegen)" in verdict.summary
+    assert verdict.summary == snapshot
     assert verdict.culprit.op == "aten.erf.default, aten.gelu.default"
     said = [item["what"] for item in verdict.evidence]
-    assert (
-        "aten.erf.default is to blame in the kernel, though it ends with aten.mul.Tensor: it is "
-        "wrong on its own"
-    ) in said
+    assert said == snapshot
 
 
 @pytest.mark.parametrize(
@@ -124,11 +122,11 @@ def test_several_operations_that_are_wrong_share_a_vote() -> None:
     assert headline_of(found).rivals == ()
 
 
-def test_a_pass_is_named_as_before() -> None:
+def test_a_pass_is_named_as_before(snapshot: SnapshotAssertion) -> None:
     place = Location(stage="post-grad-pass", pass_name="fold", operation=GELU[0], how="two runs")
     found = finding(Failure(WRONG, "text"), location=place)
     assert headline_of(found).names == []
-    assert "because of the pass fold" in verdict_on(found).summary
+    assert verdict_on(found).summary == snapshot
 
 
 @pytest.mark.parametrize(
@@ -165,7 +163,7 @@ def test_in_a_crash_the_operation_that_reads_a_wrong_index_is_not_the_one_to_bla
     assert headline_of(found).operation == "aten.argmax.default"
 
 
-def test_a_kernel_has_the_name_that_it_has_in_the_program() -> None:
+def test_a_kernel_has_the_name_that_it_has_in_the_program(snapshot: SnapshotAssertion) -> None:
     """The kernel of the smallest graph is nowhere in the program."""
     guilty = Location(stage="codegen", kernel="cpp_fused_addmm_gelu_3", text="buf7 is 2", how="so")
     found = in_kernel()
@@ -173,7 +171,7 @@ def test_a_kernel_has_the_name_that_it_has_in_the_program() -> None:
     verdict = verdict_on(found)
     assert verdict.culprit.kernel == "cpp_fused_addmm_gelu_3"
     said = [item["what"] for item in verdict.evidence]
-    assert "in the program it is kernel cpp_fused_addmm_gelu_3: buf7 is 2" in said
+    assert said == snapshot
     # What a kernel gets may be wrong already.
     lies = Location(stage="user", operation="shop::step", text="it lies", how="opcheck")
     assert verdict_on(found.claimed(lies)).culprit.kernel is None

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from syrupy.assertion import SnapshotAssertion
 
 from inductoscope.inside.profiling.call_clock import CallClock
 from inductoscope.inside.profiling.kernel_clock import KernelClock
@@ -132,6 +133,7 @@ def cpp_module(clock: KernelClock, tmp_path: Path) -> Any:
 
 def test_a_profiler_that_sees_nothing_on_a_gpu_is_not_asked_again(
     monkeypatch: pytest.MonkeyPatch,
+    snapshot: SnapshotAssertion,
 ) -> None:
     """Without permission for CUPTI torch.profiler works, and is blind: here there is no GPU."""
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
@@ -141,12 +143,14 @@ def test_a_profiler_that_sees_nothing_on_a_gpu_is_not_asked_again(
     clock.before(0, 0, 0)
     clock.after()
     clock.call_ended()
-    assert "CUPTI may not be permitted): only whole calls are timed" in clock.note
+    assert clock.note == snapshot
     assert not clock.call_begins(F)
 
 
 def test_without_a_profiler_a_cpp_wrapper_is_timed_as_a_whole(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    snapshot: SnapshotAssertion,
 ) -> None:
     monkeypatch.setattr(torch.profiler, "profile", refused)
     clock = KernelClock()
@@ -157,7 +161,7 @@ def test_without_a_profiler_a_cpp_wrapper_is_timed_as_a_whole(
     (times,) = clock.as_data()
     assert (times.how, times.count) == (WHOLE, 3)
     (note,) = clock.notes
-    assert "only whole calls are timed" in note
+    assert note == snapshot
 
 
 def test_calls_of_a_cpp_wrapper_are_traced_by_the_real_profiler(tmp_path: Path) -> None:

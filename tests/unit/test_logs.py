@@ -9,6 +9,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from syrupy.assertion import SnapshotAssertion
 
 from inductoscope.hangs.logs.answers import Kind
 from support.examples import inductoscope
@@ -54,14 +55,13 @@ def test_choices_in_worker_processes_are_found_too() -> None:
     assert (group["counts"]["stuck"], group["counts"]["finished"]) == (8, 12)
 
 
-def test_a_trace_says_the_phase() -> None:
+def test_a_trace_says_the_phase(snapshot: SnapshotAssertion) -> None:
     hang = inductoscope("logs", RECORDED / "h200_autotune_hang.trace.log.gz")
     assert hang.exit_code == 1
-    assert "cut short in the phase 'mm_template_precompiling' after 49 s" in hang.words
-    assert "run again with TORCH_LOGS" in hang.words
+    assert hang.words == snapshot
     clean = inductoscope("logs", RECORDED / "h200_autotune_ok.trace.log.gz")
     assert clean.exit_code == 0
-    assert "every compile in the trace finished (1)" in clean.words
+    assert clean.words == snapshot
 
 
 def test_output_fits_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,9 +100,9 @@ def test_each_stall_is_told_apart(name: str, kind: Kind, stage: str) -> None:
     assert answer.evidence
 
 
-def test_the_lines_that_show_a_stall_in_lowering() -> None:
+def test_the_lines_that_show_a_stall_in_lowering(snapshot: SnapshotAssertion) -> None:
     answer = only_answer(RECORDED / "stall_in_lowering.log.gz")
-    assert "start tracing f /home/user/project/program.py" in answer.evidence[0].text
+    assert answer.evidence[0].text == snapshot
     assert answer.evidence[-1].text.startswith("lowering %cos")
     number = int(answer.evidence[-1].place.rpartition(":")[2])
     lines = content(RECORDED / "stall_in_lowering.log.gz").split(b"\n")
@@ -137,18 +137,21 @@ def test_a_trace_of_a_finished_compile_says_nothing_of_the_run() -> None:
     ],
     ids=["empty", "zeros", "binary", "another tool"],
 )
-def test_a_file_with_no_line_of_torch_is_refused(tmp_path: Path, data: bytes) -> None:
+def test_a_file_with_no_line_of_torch_is_refused(
+    tmp_path: Path, data: bytes, snapshot: SnapshotAssertion
+) -> None:
     path = tmp_path / "log.txt"
     path.write_bytes(data)
     answer = inductoscope("logs", path)
     assert answer.exit_code == 2
-    assert "Found no torch log line in" in answer.words
-    assert 'TORCH_LOGS="+inductor"' in answer.words
+    assert answer.words == snapshot
 
 
-def test_a_path_that_does_not_exist_and_an_empty_folder_are_refused(tmp_path: Path) -> None:
+def test_a_path_that_does_not_exist_and_an_empty_folder_are_refused(
+    tmp_path: Path, snapshot: SnapshotAssertion
+) -> None:
     assert inductoscope("logs", tmp_path / "none.txt").exit_code == 2
-    assert "There is no log in the folder" in inductoscope("logs", tmp_path).words
+    assert inductoscope("logs", tmp_path).words == snapshot
 
 
 def test_seconds_without_follow_is_refused() -> None:
@@ -170,7 +173,9 @@ def test_standard_input() -> None:
     assert b"num_warps=8: 8 of 8 stuck" in done.stdout
 
 
-def test_a_log_that_still_grows_is_read_when_it_stops(tmp_path: Path) -> None:
+def test_a_log_that_still_grows_is_read_when_it_stops(
+    tmp_path: Path, snapshot: SnapshotAssertion
+) -> None:
     path = tmp_path / "log.txt"
     log = LogText().group("a4", "b8")
     log.write(path)
@@ -184,7 +189,7 @@ def test_a_log_that_still_grows_is_read_when_it_stops(tmp_path: Path) -> None:
     answer = inductoscope("logs", path, "--follow", "--seconds", "1.5")
     timer.join()
     assert answer.exit_code == 1
-    assert "1 of 2 kernels of mm never finished" in answer.words
+    assert answer.words == snapshot
 
 
 def test_it_needs_no_torch() -> None:

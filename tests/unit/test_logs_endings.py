@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from syrupy.assertion import SnapshotAssertion
 
 from inductoscope.hangs.logs.answers import Answer, Kind
 from support.logged import (
@@ -131,10 +132,12 @@ def test_a_launcher_says_that_it_ended_by_itself(tmp_path: Path) -> None:
     "line",
     ["Fatal Python error: Segmentation fault", "bash: line 1:  77 Segmentation fault  python x"],
 )
-def test_a_crash_while_choices_are_compiled(tmp_path: Path, line: str) -> None:
+def test_a_crash_while_choices_are_compiled(
+    tmp_path: Path, line: str, snapshot: SnapshotAssertion
+) -> None:
     answer = judged(tmp_path, hang(), line)
     assert (answer.kind, answer.confidence) == (Kind.ERROR, "proven")
-    assert "a crash, not a hang" in answer.title
+    assert answer.title == snapshot
 
 
 PREFIXES: dict[str, Callable[[int], str]] = {
@@ -153,14 +156,16 @@ PREFIXES: dict[str, Callable[[int], str]] = {
 
 
 @pytest.mark.parametrize("name", PREFIXES)
-def test_tracebacks_behind_whatever_stands_before_a_line(tmp_path: Path, name: str) -> None:
+def test_tracebacks_behind_whatever_stands_before_a_line(
+    tmp_path: Path, name: str, snapshot: SnapshotAssertion
+) -> None:
     log = hang()
     for line in (*WAITING[:-1], "ValueError: no such thing"):
         log.raw(line)
     log.lines = [PREFIXES[name](number) + line for number, line in enumerate(log.lines)]
     (answer,) = answers(log.write(tmp_path / "log"))
     assert (answer.kind, answer.stage, answer.confidence) == (Kind.ERROR, "autotune", "proven")
-    assert "ValueError: no such thing" in answer.title
+    assert answer.title == snapshot
 
 
 def test_hosts_are_told_apart_by_name(tmp_path: Path) -> None:
@@ -254,11 +259,11 @@ def test_a_result_that_is_cut_is_still_one(tmp_path: Path) -> None:
     assert (len(group.stuck), len(group.finished), len(group.submitted)) == (8, 12, 20)
 
 
-def test_a_name_that_is_cut_is_no_choice(tmp_path: Path) -> None:
+def test_a_name_that_is_cut_is_no_choice(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
     log = hang()
     log.lines = [line[:110] for line in log.lines]  # As a terminal wraps them.
     answer = judged(tmp_path, log)
-    assert "the lines that name them are cut" in answer.title
+    assert answer.title == snapshot
     assert not answer.groups[0].choices
 
 
@@ -292,7 +297,9 @@ RECOMPILE_LIMIT = (
 )
 
 
-def test_the_recompile_limit_is_told_from_its_warning_alone(tmp_path: Path) -> None:
+def test_the_recompile_limit_is_told_from_its_warning_alone(
+    tmp_path: Path, snapshot: SnapshotAssertion
+) -> None:
     log = tmp_path / "log.txt"
     header = "W1116 13:16:50.617000 77 torch/_dynamo/convert_frame.py:1994] [0/8] "
     log.write_text("".join(f"{header}{line}\n" for line in RECOMPILE_LIMIT))
@@ -305,7 +312,7 @@ def test_the_recompile_limit_is_told_from_its_warning_alone(tmp_path: Path) -> N
     assert answer.title.startswith(
         "f (/home/me/train.py:2) was compiled until torch reached recompile_limit (8); inputs"
     )
-    assert "the others still run compiled" in answer.title
+    assert answer.title == snapshot
 
 
 def test_a_graph_from_the_cache_is_compiled(tmp_path: Path) -> None:
@@ -317,27 +324,30 @@ def test_a_graph_from_the_cache_is_compiled(tmp_path: Path) -> None:
     assert judged(tmp_path, log).kind is Kind.CLEAN
 
 
-def test_an_interruption_before_any_compile_is_not_after_compilation(tmp_path: Path) -> None:
+def test_an_interruption_before_any_compile_is_not_after_compilation(
+    tmp_path: Path, snapshot: SnapshotAssertion
+) -> None:
     log = LogText()
     log.torch("compile_threads set to 2", level="I", module="config.py", own=False)
     stack = ("Traceback (most recent call last):", '  File "/home/user/train.py", line 4, in load')
     answer = judged(tmp_path, log, *stack, "KeyboardInterrupt")
     assert answer.kind is Kind.INTERRUPTED
-    assert answer.title == "interrupted in user code; the log shows no compile"
+    assert answer.title == snapshot
 
 
 def test_a_program_that_compiles_nothing_is_not_said_to_have_finished_compiles(
     tmp_path: Path,
+    snapshot: SnapshotAssertion,
 ) -> None:
     begun = {"level": "I", "module": "config.py", "own": False}
     ended = {"level": "I", "module": "remote_cache.py", "own": False}
     log = LogText().torch("compile_threads set to 2", **begun)  # type: ignore[arg-type]
     answer = judged(tmp_path, log.torch("Cache Metrics: None", **ended))  # type: ignore[arg-type]
     assert (answer.kind, answer.is_problem) == (Kind.CLEAN, False)
-    assert answer.title == "the program ended; the log shows no compile"
+    assert answer.title == snapshot
 
 
-def test_the_rank_that_failed_first_leads(tmp_path: Path) -> None:
+def test_the_rank_that_failed_first_leads(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
     """The other one failed because it was gone."""
     lines = [
         "[rank1]: Traceback (most recent call last):",
@@ -352,12 +362,10 @@ def test_the_rank_that_failed_first_leads(tmp_path: Path) -> None:
         log.raw(line)
     first, second = answers(log.write(tmp_path / "log"))
     assert "ValueError: bad batch" in first.title
-    assert "Connection closed by peer" in second.title
+    assert second.title == snapshot
 
 
-def test_a_compiler_that_hangs_is_headed_by_what_it_is() -> None:
+def test_a_compiler_that_hangs_is_headed_by_what_it_is(snapshot: SnapshotAssertion) -> None:
     answer = only_answer(RECORDED / "stall_in_compiler.log.gz")
-    assert f"{answer.kind.value}: {answer.title}" == (
-        "kernel compiler: interrupted in the C++ compiler"
-    )
+    assert f"{answer.kind.value}: {answer.title}" == snapshot
     assert "C++ compiler itself does not finish" in answer.advice[0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from syrupy.assertion import SnapshotAssertion
 
 from inductoscope.recording.location import (
     all_recordings,
@@ -76,11 +77,13 @@ def test_what_has_been_recorded_is_never_taken_back(tmp_path: Path) -> None:
     assert (recording / "recording.json").exists()
 
 
-def test_a_kept_call_that_is_none_makes_no_recording(tmp_path: Path) -> None:
+def test_a_kept_call_that_is_none_makes_no_recording(
+    tmp_path: Path, snapshot: SnapshotAssertion
+) -> None:
     (tmp_path / "train.py").write_text("raise SystemExit('must not run')")
     answer = inductoscope("doctor", "--kept", tmp_path, "train.py")
     assert answer.exit_code == 2
-    assert "holds no call that the sentinel kept" in answer.words
+    assert answer.words == snapshot
     assert all_recordings() == []
 
 

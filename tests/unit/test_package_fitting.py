@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from syrupy.assertion import SnapshotAssertion
 
 from inductoscope.cli.commands.aoti import _inspected
 from inductoscope.packages.fitting import (
@@ -40,10 +41,12 @@ def test_it_fits_the_machine_that_built_it(package: Package) -> None:
     assert all(fit.fits is not False for fit in on(BUILDER, package).values())
 
 
-def test_another_processor_is_told_from_the_library_itself(package: Package) -> None:
+def test_another_processor_is_told_from_the_library_itself(
+    package: Package, snapshot: SnapshotAssertion
+) -> None:
     fit = on(replace(BUILDER, processor="x86_64"), package)["processor"]
     assert fit.fits is False
-    assert fit.text == "built for aarch64; this is x86_64"
+    assert fit.text == snapshot
     assert fit.established.startswith("read from the ELF header of ")
 
 
@@ -62,20 +65,22 @@ def for_gpu(package: Package, *kernel_files: str) -> Package:
     return replace(package, models=(model,))
 
 
-def test_a_package_for_a_gpu(package: Package, tmp_path: Path) -> None:
+def test_a_package_for_a_gpu(package: Package, tmp_path: Path, snapshot: SnapshotAssertion) -> None:
     cuda = for_gpu(package, "kernel.cubin")
-    assert on(BUILDER, cuda)["GPU"].text == "no NVIDIA GPU is visible here"
+    assert on(BUILDER, cuda)["GPU"].text == snapshot
     newer = on(replace(BUILDER, gpus=(("B200", "10.0"),)), cuda)["GPU"]
     assert newer.fits is False
-    assert newer.text == "its kernels are for compute capability 9.0; B200 has 10.0"
+    assert newer.text == snapshot
     assert on(replace(BUILDER, gpus=(("H200", "9.0"),)), cuda)["GPU"].fits
     assert on(replace(BUILDER, gpus=(("B200", "10.0"), ("H200", "9.0"))), cuda)["GPU"].fits
     (tmp_path / "lib").mkdir()
     without = on(replace(BUILDER, torch_folder=tmp_path), cuda)["device"]
-    assert without.text == "runs on cuda; the installed torch 2.13.0 was built without it"
+    assert without.text == snapshot
 
 
-def test_a_constant_that_is_not_where_the_package_runs(package: Package) -> None:
+def test_a_constant_that_is_not_where_the_package_runs(
+    package: Package, snapshot: SnapshotAssertion
+) -> None:
     """All constants of the stored package are on the CPU."""
     assert "constants" not in on(BUILDER, package)
     left = on(BUILDER, for_gpu(package))["constants"]
@@ -87,9 +92,7 @@ def test_a_constant_that_is_not_where_the_package_runs(package: Package) -> None
     other = replace(package, models=(replace(package.models[0], wrapper=moved),))
     refused = on(BUILDER, other)["constants"]
     assert refused.fits is False
-    assert refused.text == (
-        "1 constant on cuda (linear.weight), not on cpu: torch refuses to load it"
-    )
+    assert refused.text == snapshot
 
 
 @pytest.mark.parametrize(
@@ -148,14 +151,16 @@ def test_each_word_of_the_instruction_set_counts(
     assert on(here, replace(package, models=(model,)))["instructions"].fits is answer
 
 
-def test_an_older_c_library(package: Package) -> None:
+def test_an_older_c_library(package: Package, snapshot: SnapshotAssertion) -> None:
     fit = on(replace(BUILDER, c_library="2.31"), package)["C library"]
     assert fit.fits is False
-    assert fit.text == "needs glibc 2.34; this machine has 2.31"
+    assert fit.text == snapshot
 
 
 def test_a_package_of_a_newer_torch_calls_what_this_one_lacks(
-    package: Package, tmp_path: Path
+    package: Package,
+    tmp_path: Path,
+    snapshot: SnapshotAssertion,
 ) -> None:
     """A torch whose libraries offer what the stored library offers, which is no shim at all."""
     (tmp_path / "lib").mkdir()
@@ -164,8 +169,7 @@ def test_a_package_of_a_newer_torch_calls_what_this_one_lacks(
         (tmp_path / "lib" / "libtorch_cpu.so").write_bytes(archive.read(name))
     fit = on(replace(BUILDER, torch_folder=tmp_path), package)["torch"]
     assert fit.fits is False
-    assert "so it cannot be loaded" in fit.text
-    assert "aoti_torch_" in fit.text
+    assert fit.text == snapshot
 
 
 def test_functions_of_a_custom_operator_are_no_sign_of_a_newer_torch(

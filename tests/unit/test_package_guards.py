@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from syrupy.assertion import SnapshotAssertion
 
 from inductoscope.packages.package import read_package
 from inductoscope.torch_facts.package_wrappers import (
@@ -110,9 +111,9 @@ def test_each_broken_guard_is_a_sentence(
     assert [item.text for item in broken(guards, [x, index, SCALE])] == sentences
 
 
-def test_a_wrong_number_of_inputs(guards: PackageGuards) -> None:
+def test_a_wrong_number_of_inputs(guards: PackageGuards, snapshot: SnapshotAssertion) -> None:
     (found,) = broken(guards, [X, INDEX])
-    assert found.text == "2 tensors given; the package takes 3 tensors (arg4_1, arg5_1, arg6_1)"
+    assert found.text == snapshot
 
 
 def test_the_stride_of_a_single_row_makes_no_difference() -> None:
@@ -125,11 +126,13 @@ def test_the_stride_of_a_single_row_makes_no_difference() -> None:
     assert not found.is_harmless
 
 
-def test_an_input_that_is_not_aligned_is_copied_which_is_slow_but_right() -> None:
+def test_an_input_that_is_not_aligned_is_copied_which_is_slow_but_right(
+    snapshot: SnapshotAssertion,
+) -> None:
     guards = PackageGuards((InputGuard(0, "x", aligned_to=16),))
     (found,) = broken(guards, [InputFacts("float32", (4,), (1,), "cuda:0", alignment=4)])
     assert found.is_harmless
-    assert "copies the input in every call" in found.text
+    assert found.text == snapshot
 
 
 def test_a_size_that_follows_from_another_one() -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from syrupy.assertion import SnapshotAssertion
 
 from inductoscope.model.fold import load
 from inductoscope.torch_facts.triton_kernels import source_links
@@ -322,11 +323,13 @@ def test_report_exits_with_0_when_it_wrote_the_page_whatever_is_in_it(tmp_path: 
     assert inductoscope("report", str(stored("killed_while_lowering")), "-o", path).exit_code == 0
 
 
-def test_a_page_that_cannot_be_written_is_an_error_and_leaves_nothing(tmp_path: Path) -> None:
+def test_a_page_that_cannot_be_written_is_an_error_and_leaves_nothing(
+    tmp_path: Path, snapshot: SnapshotAssertion
+) -> None:
     path = str(tmp_path / "missing" / "page.html")
     answer = inductoscope("report", str(stored("relu_add_sum")), "-o", path)
     assert answer.exit_code == 2
-    assert "cannot be written: there is no folder" in answer.words
+    assert answer.words == snapshot
     assert list(tmp_path.iterdir()) == []
 
 

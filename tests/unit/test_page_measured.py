@@ -7,6 +7,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from syrupy.assertion import SnapshotAssertion
+
 from inductoscope.model.fold import load
 from inductoscope.recording.profile_file import (
     ADVICE,
@@ -70,12 +72,14 @@ def test_what_was_not_kept_is_counted_and_the_peak_is_a_point_all_the_same(tmp_p
     assert max(e["args"]["bytes"] for e in compiled) == peak[0]
 
 
-def test_a_profile_without_steps_still_has_its_headline(tmp_path: Path) -> None:
+def test_a_profile_without_steps_still_has_its_headline(
+    tmp_path: Path, snapshot: SnapshotAssertion
+) -> None:
     view = {"headline": "No step was traced.", "steps": [], "notes": ["It never called it."]}
     contents = Contents(load(recording_with(tmp_path, MEMORY, json.dumps(view))))
     assert contents.index.memory is not None
     assert contents.index.memory.count == 0
-    assert contents.chunks["memory"]().headline == "No step was traced."
+    assert contents.chunks["memory"]().headline == snapshot
 
 
 def test_the_trace_has_memory_as_counters_and_names_what_is_alive_at_the_peak(

@@ -11,6 +11,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from syrupy.assertion import SnapshotAssertion
 
 from inductoscope.doctor import program_run
 from inductoscope.doctor.instructions import Instructions
@@ -70,9 +71,11 @@ def test_a_program_that_ends_by_itself(tmp_path: Path) -> None:
     assert run.output == "done\n"
 
 
-def test_a_process_that_has_found_something_ends_the_program(tmp_path: Path) -> None:
+def test_a_process_that_has_found_something_ends_the_program(
+    tmp_path: Path, snapshot: SnapshotAssertion
+) -> None:
     run = ran(FINDS + "find()", tmp_path)
-    assert run.ending.by_tool == "it had found what is wrong"
+    assert run.ending.by_tool == snapshot
     assert "the doctor ended the program" in state(run)
 
 

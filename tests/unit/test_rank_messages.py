@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from syrupy.assertion import SnapshotAssertion
+
 from inductoscope.preflight.rank_files import MISMATCH, Prediction, message_faults, read_messages
 
 
@@ -36,9 +38,9 @@ def test_a_ring_of_blocking_sends_waits_for_itself() -> None:
     assert faults(ring) == ([], [])
 
 
-def test_a_message_that_nobody_sends() -> None:
+def test_a_message_that_nobody_sends(snapshot: SnapshotAssertion) -> None:
     ((fault,), _) = faults([[], [call("recv", 0)]])
-    assert fault.decision == "message 1 from rank 0 to rank 1 in group 0"
+    assert fault.decision == snapshot
     assert [side.text for side in fault.sides] == [
         "recv float32 x 8 (job.py:7)",
         "does not send it",

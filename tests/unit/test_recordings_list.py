@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from rich.cells import cell_len
+from syrupy.assertion import SnapshotAssertion
 
 from inductoscope.model.stored_recordings import describe
 from inductoscope.recording.location import all_recordings, recordings_folder
@@ -53,10 +54,10 @@ def test_show_list_and_recordings_alone_are_the_same_list() -> None:
     assert inductoscope("recordings", "--json", "-").data == data
 
 
-def test_json_for_the_wrong_command_is_not_lost() -> None:
+def test_json_for_the_wrong_command_is_not_lost(snapshot: SnapshotAssertion) -> None:
     answer = inductoscope("recordings", "--json", "-", "prune", "--keep", "3")
     assert answer.exit_code == 2
-    assert "Put --json after prune." in answer.words
+    assert answer.words == snapshot
 
 
 @pytest.mark.parametrize(

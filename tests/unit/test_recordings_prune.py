@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from syrupy.assertion import SnapshotAssertion
 
 from inductoscope.recording.location import all_recordings, recordings_folder
 from support.examples import Answer, inductoscope, write_recording
@@ -105,10 +106,10 @@ def test_a_mistyped_limit_deletes_nothing(words: tuple[str, ...], expected: str)
     assert len(left()) == 4
 
 
-def test_without_a_folder_there_is_nothing_to_delete() -> None:
+def test_without_a_folder_there_is_nothing_to_delete(snapshot: SnapshotAssertion) -> None:
     answer = prune("--keep", "0")
     assert answer.exit_code == 0
-    assert "deleted 0 recordings; 0 recordings, 0 B left" in answer.words
+    assert answer.words == snapshot
     assert not recordings_folder().exists()
 
 

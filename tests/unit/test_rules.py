@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from syrupy.assertion import SnapshotAssertion
 
 from inductoscope.analysis.rules import diagnose
 from inductoscope.analysis.rules.dynamo import RECOMPILE_LIMIT
@@ -93,16 +94,13 @@ ERROR = {
 }
 
 
-def test_an_exception_that_left_the_compiler(findings: Find) -> None:
+def test_an_exception_that_left_the_compiler(findings: Find, snapshot: SnapshotAssertion) -> None:
     (found,) = findings(PROCESS, TORCH, COMPILE, ERROR)
-    assert found.title == (
-        "The compile of forward failed in stage lowering, at bmm: "
-        "AssertionError: batch sizes differ"
-    )
+    assert found.title == snapshot
     assert (found.rule, found.is_problem, found.confidence) == ("compile_error", True, "proven")
     assert (found.stage, found.source, found.compile) == ("lowering", "/model.py:12", "0/0")
-    assert "raised in tuned_bmm (torch/_inductor/kernel/bmm.py:90)" in found.evidence
-    assert "'inductoscope show --stage ir'" in found.advice
+    assert found.evidence == snapshot
+    assert found.advice == snapshot
 
 
 def test_an_exception_that_dynamo_swallowed_is_no_compile_error(findings: Find) -> None:
@@ -120,38 +118,48 @@ def test_an_exception_that_dynamo_swallowed_is_no_compile_error(findings: Find) 
     ],
 )
 def test_what_only_a_real_gpu_has_is_a_limit_of_the_target(
-    findings: Find, message: str, asked: str
+    findings: Find,
+    message: str,
+    asked: str,
+    snapshot: SnapshotAssertion,
 ) -> None:
     error = {**ERROR, "type": "InductorError", "message": f"AttributeError: {message}"}
     (limit,) = findings(PROCESS, COMPILE, error, manifest={"target": "cuda:90"})
     assert not limit.is_problem
     assert f"torch asked for {asked}, which only a real GPU has" in limit.title
-    assert "a limit of --target cuda:90, not a fault of the program" in limit.title
+    assert limit.title == snapshot
     # On a machine that the program really ran on, it is the program's problem.
     (problem,) = findings(PROCESS, COMPILE, error)
     assert problem.is_problem
 
 
-def test_an_exception_of_dynamo_says_what_fullgraph_has_to_do_with_it(findings: Find) -> None:
+def test_an_exception_of_dynamo_says_what_fullgraph_has_to_do_with_it(
+    findings: Find, snapshot: SnapshotAssertion
+) -> None:
     (found,) = findings(PROCESS, TORCH, COMPILE, {**ERROR, "stage": "dynamo"})
-    assert "Without fullgraph=True it would break the graph here" in found.advice
+    assert found.advice == snapshot
 
 
-def test_an_exception_of_an_unknown_stage_and_frame_is_still_told(findings: Find) -> None:
+def test_an_exception_of_an_unknown_stage_and_frame_is_still_told(
+    findings: Find, snapshot: SnapshotAssertion
+) -> None:
     (found,) = findings({"kind": "error", "stage": "hologram"}, rule="compile_error")
     assert found.title.startswith("The compile of a frame failed in stage hologram")
     assert found.source == ""
-    assert found.advice == "See the traceback with 'inductoscope show --stage errors'."
+    assert found.advice == snapshot
 
 
-def test_a_kernel_that_the_compiler_refused_quotes_the_compiler() -> None:
+def test_a_kernel_that_the_compiler_refused_quotes_the_compiler(
+    snapshot: SnapshotAssertion,
+) -> None:
     (found,) = diagnose(load(stored("refused_by_compiler")))
-    assert "failed in stage cpp-compile: c++ compiler: /cache/" in found.title
-    assert "was not declared in this scope" in found.title
-    assert "'inductoscope show --stage native'" in found.advice
+    assert found.title == snapshot
+    assert found.advice == snapshot
 
 
-def test_what_the_compiler_refused_while_torch_tried_it_out_is_not_quoted(findings: Find) -> None:
+def test_what_the_compiler_refused_while_torch_tried_it_out_is_not_quoted(
+    findings: Find, snapshot: SnapshotAssertion
+) -> None:
     tried, real = (
         {"kind": "native", "tool": "c++", "source": name, "exit_code": 1, "messages": digest}
         for name, digest in (("probe.cpp", "a" * 32), ("kernel.cpp", "b" * 32))
@@ -160,7 +168,7 @@ def test_what_the_compiler_refused_while_torch_tried_it_out_is_not_quoted(findin
         *(PROCESS, TORCH, COMPILE, tried, real, {**ERROR, "stage": "cpp-compile"}),
         payloads={"a" * 32: "error: no amx", "b" * 32: "In kernel.cpp:\nerror: no such type"},
     )
-    assert "c++ compiler: error: no such type" in found.title
+    assert found.title == snapshot
 
 
 # --- crash ----------------------------------------------------------------------------------------
@@ -172,33 +180,37 @@ def ended_by(signal: int) -> dict[str, Any]:
     return {"kind": "exited", "exit_code": 128 + signal, "signal": signal, "seconds": 3.0}
 
 
-def test_a_kill_inside_the_compiler_names_the_stage() -> None:
+def test_a_kill_inside_the_compiler_names_the_stage(snapshot: SnapshotAssertion) -> None:
     (found,) = diagnose(load(stored("killed_while_lowering")))
-    assert found.title == "The program was killed by SIGKILL, in stage lowering of compile 0/0"
-    assert "the last node of graph 0/0 inference to be lowered was add" in found.evidence
-    assert "ran out of memory" in found.advice
+    assert found.title == snapshot
+    assert found.evidence == snapshot
+    assert found.advice == snapshot
     assert (found.is_problem, found.stage) == (True, "lowering")
 
 
-def test_a_crash_after_compiling_suspects_a_kernel(findings: Find) -> None:
+def test_a_crash_after_compiling_suspects_a_kernel(
+    findings: Find, snapshot: SnapshotAssertion
+) -> None:
     finished = {"kind": "inductor-end", "compile": "0/0", "graph": "0/0 forward"}
     (found,) = findings(PROCESS, TORCH, COMPILE, finished, END, ended_by(11))
-    assert found.title == (
-        "The program was killed by SIGSEGV, outside the compiler, after 1 compiled graph"
-    )
+    assert found.title == snapshot
     assert found.stage == "runtime"
-    assert "A compiled kernel may be the cause: 'inductoscope doctor'" in found.advice
+    assert found.advice == snapshot
 
 
-def test_a_crash_with_nothing_compiled_points_elsewhere(findings: Find) -> None:
+def test_a_crash_with_nothing_compiled_points_elsewhere(
+    findings: Find, snapshot: SnapshotAssertion
+) -> None:
     (found,) = findings(PROCESS, TORCH, ended_by(11), rule="crash")
-    assert found.advice == "Nothing had been compiled, so look outside torch.compile first."
+    assert found.advice == snapshot
 
 
-def test_a_native_compiler_that_was_still_running_is_named(findings: Find) -> None:
+def test_a_native_compiler_that_was_still_running_is_named(
+    findings: Find, snapshot: SnapshotAssertion
+) -> None:
     started = {"kind": "native-start", "tool": "c++", "source": "/cache/k.cpp"}
     (found,) = findings(PROCESS, TORCH, COMPILE, LOWERING, started, ended_by(6))
-    assert "c++ was still compiling /cache/k.cpp" in found.evidence
+    assert found.evidence == snapshot
 
 
 @pytest.mark.parametrize("signal", [2, 15])
@@ -207,23 +219,27 @@ def test_a_program_that_was_asked_to_end_is_no_problem(findings: Find, signal: i
     assert (found.rule, found.is_problem) == ("crash", False)
 
 
-def test_a_rank_that_vanished_inside_the_compiler(findings: Find) -> None:
+def test_a_rank_that_vanished_inside_the_compiler(
+    findings: Find, snapshot: SnapshotAssertion
+) -> None:
     (found,) = findings({**PROCESS, "rank": "3"}, TORCH, COMPILE, LOWERING, EXITED)
-    assert found.title == "rank 3 vanished in stage lowering of compile 0/0"
+    assert found.title == snapshot
     assert found.confidence == "likely"
 
 
-def test_a_program_that_still_compiles_has_not_crashed(findings: Find) -> None:
+def test_a_program_that_still_compiles_has_not_crashed(
+    findings: Find, snapshot: SnapshotAssertion
+) -> None:
     (found,) = findings(PROCESS, TORCH, COMPILE, LOWERING)
-    assert found.title == (
-        "The recording has no end: process 7 was last in stage lowering of compile 0/0"
-    )
+    assert found.title == snapshot
     assert (found.is_problem, found.confidence) == (False, "unknown")
 
 
-def test_a_signal_without_a_name_is_told_by_its_number(findings: Find) -> None:
+def test_a_signal_without_a_name_is_told_by_its_number(
+    findings: Find, snapshot: SnapshotAssertion
+) -> None:
     (found,) = findings(PROCESS, TORCH, COMPILE, END, ended_by(4000))
-    assert "killed by signal 4000" in found.title
+    assert found.title == snapshot
 
 
 # --- graph_breaks ---------------------------------------------------------------------------------
@@ -236,24 +252,26 @@ BREAK = {
 }
 
 
-def test_a_break_names_the_line_the_reason_and_the_hint() -> None:
+def test_a_break_names_the_line_the_reason_and_the_hint(snapshot: SnapshotAssertion) -> None:
     printed, branched = diagnose(load(stored("graph_breaks")))
     assert printed.source == "/scripts/graph_breaks/script.py:8"
     assert "builtin operator `print`" in printed.title
-    assert "Avoid calling builtin `print`" in printed.advice
+    assert printed.advice == snapshot
     assert branched.source == "/scripts/graph_breaks/script.py:9"
     assert "data-dependent branching" in branched.title
 
 
-def test_a_line_that_broke_often_is_told_once(findings: Find) -> None:
+def test_a_line_that_broke_often_is_told_once(findings: Find, snapshot: SnapshotAssertion) -> None:
     again = {**BREAK, "compile": "0/1"}
     (found,) = findings(PROCESS, TORCH, COMPILE, BREAK, BREAK, again)
-    assert found.title == "Graph break (3 times): it prints."
+    assert found.title == snapshot
     assert found.advice.startswith("Do not print. ")
     assert found.evidence == ("reported by Dynamo in compile 0/0, 0/1",)
 
 
-def test_a_break_shows_the_line_and_how_the_program_got_there(findings: Find) -> None:
+def test_a_break_shows_the_line_and_how_the_program_got_there(
+    findings: Find, snapshot: SnapshotAssertion
+) -> None:
     stack = ["/home/me/gpt2.py:12", "/venv/modeling_gpt2.py:702"]
     broken = {**BREAK, "stack": stack, "code": "if mask.any():"}
     inner = {**broken, "compile": "0/1", "stack": stack[1:], "reason": BREAK["reason"] + " Again."}
@@ -262,7 +280,7 @@ def test_a_break_shows_the_line_and_how_the_program_got_there(findings: Find) ->
     page = io.StringIO()
     print_findings(Printer(page), [asdict(found)])
     words = " ".join(page.getvalue().split())
-    assert "where /model.py:14 if mask.any(): stack gpt2.py:12 → modeling_gpt2.py:702" in words
+    assert words == snapshot
 
 
 # --- ran_in_eager ---------------------------------------------------------------------------------
@@ -270,14 +288,14 @@ def test_a_break_shows_the_line_and_how_the_program_got_there(findings: Find) ->
 IN_LOOP = "\ngraph break in loop\n  Explanation: torch.compile detected a graph break in a loop."
 
 
-def test_a_function_that_breaks_inside_a_loop_ran_in_eager(findings: Find) -> None:
+def test_a_function_that_breaks_inside_a_loop_ran_in_eager(
+    findings: Find, snapshot: SnapshotAssertion
+) -> None:
     swallowed = {"kind": "eager-fallback", "compile": "0/0"}
     broken = {**BREAK, "reason": BREAK["reason"] + IN_LOOP}
     (found,) = findings(PROCESS, TORCH, COMPILE, broken, ERROR, swallowed)
     assert found.rule == "ran_in_eager"
-    assert found.title == (
-        "Your function forward ran in eager, because its graph breaks inside a loop: it prints."
-    )
+    assert found.title == snapshot
     assert found.advice.startswith("Do not print. Or compile the body of the loop instead")
 
 
@@ -294,9 +312,11 @@ def test_a_function_that_fell_back_without_a_break_ran_in_eager(findings: Find) 
     assert (found.rule, found.source) == ("ran_in_eager", "/model.py:12")
 
 
-def test_a_break_without_a_reason_is_still_told(findings: Find) -> None:
+def test_a_break_without_a_reason_is_still_told(
+    findings: Find, snapshot: SnapshotAssertion
+) -> None:
     (found,) = findings(PROCESS, TORCH, COMPILE, {**BREAK, "reason": ""})
-    assert found.title == "Graph break: no reason given"
+    assert found.title == snapshot
 
 
 # --- recompiles -----------------------------------------------------------------------------------
@@ -312,17 +332,14 @@ def recompiled(times: int) -> list[dict[str, Any]]:
     return events
 
 
-def test_a_frame_at_torchs_limit_names_the_guards() -> None:
+def test_a_frame_at_torchs_limit_names_the_guards(snapshot: SnapshotAssertion) -> None:
     (found,) = diagnose(load(stored("recompiles")))
-    assert found.title == (
-        "label was recompiled 8 times; it reached torch's recompile_limit, so inputs that no "
-        "compiled version fits now run in eager (the others still run compiled)"
-    )
+    assert found.title == snapshot
     assert found.evidence == (
         "guard that failed 8 times: name == 'call 0', 'call 1', 'call 2', 'call 3', …",
     )
     assert found.source == "/scripts/recompiles/script.py:7"
-    assert found.code == 'return x + (1 if name == "first" else 2)'
+    assert found.code == snapshot
     assert found.advice.startswith("name changes from call to call, and torch compiles once for")
 
 
@@ -381,28 +398,32 @@ def test_what_is_missing_is_told(findings: Find, event: dict[str, Any], title: s
 # --- view_off, nothing_recorded, cache_hits -------------------------------------------------------
 
 
-def test_a_view_that_is_off_is_told_once_for_all_processes(findings: Find) -> None:
+def test_a_view_that_is_off_is_told_once_for_all_processes(
+    findings: Find, snapshot: SnapshotAssertion
+) -> None:
     off = {"kind": "hook-off", "records": "fusion scores", "missing": ["torch.x.Scheduler.score"]}
     (found,) = findings(PROCESS, TORCH, off, off, COMPILE, END)
-    assert found.title == "Not recorded: fusion scores (missing: torch.x.Scheduler.score)"
+    assert found.title == snapshot
     assert "'inductoscope env'" in found.advice
 
 
-def test_a_run_without_torch(findings: Find) -> None:
+def test_a_run_without_torch(findings: Find, snapshot: SnapshotAssertion) -> None:
     (found,) = findings(PROCESS, PROCESS_END, EXITED)
-    assert found.title == "No process of the command imported torch"
-    assert "-I, -E and -S" in found.advice
+    assert found.title == snapshot
+    assert found.advice == snapshot
 
 
-def test_a_run_that_has_not_ended_may_yet_compile(findings: Find) -> None:
+def test_a_run_that_has_not_ended_may_yet_compile(
+    findings: Find, snapshot: SnapshotAssertion
+) -> None:
     (found,) = findings(PROCESS, TORCH)
-    assert found.title == ("Nothing was compiled so far, and the recording has no end")
+    assert found.title == snapshot
     assert found.confidence == "unknown"
 
 
-def test_a_run_with_torch_and_no_compile(findings: Find) -> None:
+def test_a_run_with_torch_and_no_compile(findings: Find, snapshot: SnapshotAssertion) -> None:
     (found,) = findings(PROCESS, TORCH, PROCESS_END, EXITED)
-    assert found.title == "torch was imported, but nothing was compiled"
+    assert found.title == snapshot
 
 
 def test_a_cache_hit_says_how_to_see_the_stages() -> None:
@@ -413,17 +434,18 @@ def test_a_cache_hit_says_how_to_see_the_stages() -> None:
     assert not found.is_problem
 
 
-def test_a_cache_hit_in_a_fresh_run_points_to_the_first_compile(findings: Find) -> None:
+def test_a_cache_hit_in_a_fresh_run_points_to_the_first_compile(
+    findings: Find, snapshot: SnapshotAssertion
+) -> None:
     hit = {"kind": "cache", "compile": "0/0", "cache": "FX graph", "outcome": "hit"}
     (found,) = findings(PROCESS, TORCH, COMPILE, hit, END, manifest={"fresh": True})
-    assert "was compiled earlier in this run" in found.advice
+    assert found.advice == snapshot
 
 
-def test_a_block_around_functions_that_were_compiled_before(findings: Find) -> None:
+def test_a_block_around_functions_that_were_compiled_before(
+    findings: Find, snapshot: SnapshotAssertion
+) -> None:
     before = {"inside": True, "compiled_before": 2}
     (found,) = findings(PROCESS, TORCH, PROCESS_END, manifest=before)
-    assert found.title == (
-        "Nothing was compiled in the recorded block: 2 functions had been compiled before the "
-        "recording began"
-    )
+    assert found.title == snapshot
     assert "torch._dynamo.reset()" in found.advice

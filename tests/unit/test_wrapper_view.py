@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from syrupy.assertion import SnapshotAssertion
 
 from inductoscope.analysis.bounds.kernels import judge_graph
 from inductoscope.model.entities import Recording
@@ -28,16 +29,14 @@ from support.linking import linked_panes
 WRAPPERS = Path(__file__).parent / "torch_facts/samples/cpp_wrappers/torch-2.13"
 
 
-def test_inputs_and_constants_of_a_package() -> None:
+def test_inputs_and_constants_of_a_package(snapshot: SnapshotAssertion) -> None:
     package = package_of_wrapper((WRAPPERS / "aot_inductor.txt").read_text())
     facts = facts_of_package(package)
-    assert facts["input 0"] == "arg5_1: float32, [s77: 2 to 64, 16], strides [16, 1], cpu"
+    assert facts["input 0"] == snapshot
     total, *constants = facts["constants"]
-    assert total == "3 (1.188 KiB in all)"
-    assert fact_text(facts["constants"][:2]) == (
-        "3 (1.188 KiB in all); emb.weight (float32 [10, 16], 640 B)"
-    )
-    assert constants[0] == "emb.weight (float32 [10, 16], 640 B)"
+    assert total == snapshot
+    assert fact_text(facts["constants"][:2]) == snapshot
+    assert constants[0] == snapshot
     assert "changed by cpp_fused_add_" in constants[-1]
 
 
@@ -190,10 +189,8 @@ def test_loop_bodies_say_whether_their_accesses_stay_inside() -> None:
     assert relu == {"bounds": "2 proven", "broken": []}
 
 
-def test_a_loop_body_says_that_there_was_no_time_to_judge_it() -> None:
+def test_a_loop_body_says_that_there_was_no_time_to_judge_it(snapshot: SnapshotAssertion) -> None:
     recording = load(stored("exported_package"))
     (compile_,), (graph,) = recording.compiles, recording.graphs
     judged = judge_graph(recording, compile_, graph, points=1000, until=0.0)
-    assert facts_of_nodes(judged)["op2"]["bounds"] == (
-        "not judged for lack of time: see inductoscope bounds"
-    )
+    assert facts_of_nodes(judged)["op2"]["bounds"] == snapshot
