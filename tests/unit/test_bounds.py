@@ -326,6 +326,12 @@ def test_sizes_around_what_the_code_divides_by_are_tried(snapshot: SnapshotAsser
     assert {95, 96} <= found.keys()
 
 
+def test_where_not_all_are_tried_those_beside_a_width_are() -> None:
+    found = edges(SizeSymbol("2", "int_oo", "100"), index="p0 + s0//12 + s0//7")
+    assert len(found) == 14
+    assert {7, 9, 15, 17, 33} <= found.keys()
+
+
 def test_only_sizes_that_the_guards_admit_are_tried() -> None:
     assert all(value % 8 == 0 for value in edges(ANY, "Eq(Mod(s0, 8), 0)"))
     assert max(edges(SizeSymbol("2", "int_oo", "8"))) <= 4096

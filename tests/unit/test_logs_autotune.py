@@ -10,7 +10,7 @@ from syrupy.assertion import SnapshotAssertion
 from inductoscope.hangs.logs.answers import Answer, Kind
 from inductoscope.hangs.logs.lines import Origin, Program
 from inductoscope.hangs.logs.program import AutotuneFold, GroupState
-from inductoscope.torch_facts.log_choices import parse_choice
+from inductoscope.torch_facts.log_choices import parse_choice, whole_choice
 from support.logged import LogText, caller, only_answer, stuck_names
 
 
@@ -69,6 +69,12 @@ def test_any_caller_is_read(text: str, kind: str, name: str, configuration: obje
 def test_quotes_and_brackets_hide_commas() -> None:
     choice = parse_choice("TomorrowsCaller(a, x='a, b=3', shape=(1, 2), y=1.5)")
     assert choice.configuration == {"x": "a, b=3", "shape": "(1, 2)", "y": 1.5}
+
+
+def test_only_parentheses_end_a_choice() -> None:
+    named = "C(/a/b.py, WHERE=a < b, SIZES=[4)"
+    assert whole_choice(f"{named}, elapsed time") == named
+    assert whole_choice("C(/a/b.py, WHERE=(a < b)") is None
 
 
 def test_text_that_is_no_choice_is_kept() -> None:

@@ -367,6 +367,13 @@ def test_operators_are_the_operations_that_they_stand_for() -> None:
     assert [s.expression for s in steps_of(written)] == [s.expression for s in steps_of(called)]
 
 
+def test_a_negative_constant_is_the_same_written_out_and_worked_out() -> None:
+    worked_out = "a = ops.constant(2, torch.int64)\nb = ops.constant(-3, torch.int64)\n"
+    apart = steps_of(f"{worked_out}c = ops.mul(a, b)\nd = ops.add(ops.load('x', i), c)")
+    written = steps_of("c = ops.constant(-6, torch.int64)\nd = ops.add(ops.load('x', i), c)")
+    assert apart[-1].expression == written[-1].expression
+
+
 def test_arithmetic_on_indices_computes_no_value() -> None:
     assert steps_of("i = p0 + 100 * p1\nj = i % 7\nk = -j") == ()
 

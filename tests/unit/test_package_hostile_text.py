@@ -97,6 +97,15 @@ def test_a_symbol_that_means_itself() -> None:
     assert wrong.text.endswith("the package accepts 4 here, which is y_size_0")
 
 
+def test_a_comparison_inside_a_call_is_no_bracket() -> None:
+    text = (
+        'inputs_info_[0].name = "x";\n' + BODY + "    "
+        'assert_size_stride(x, {std::max(s0 > 1L, s1), 4L}, {4L, 1L}, "input");\n'
+    )
+    (guard,) = read_wrapper(text).guards.inputs
+    assert guard.size_expressions == ("std::max(s0 > 1L, s1)", "4L")
+
+
 def with_text(target: Path, end: str, text: str) -> Path:
     """The stored package, with another text in the member of this name."""
     with zipfile.ZipFile(SMALL) as old, zipfile.ZipFile(target, "w") as new:

@@ -18,6 +18,7 @@ _OBJECT = re.compile(r"\s*<([\w.]+) object at (0x[0-9a-fA-F]+)>")
 _KEY = re.compile(r"\s*([A-Za-z_]\w*)=")
 _PAIR = re.compile(r"\s*['\"]([^'\"]+)['\"]\s*:\s*(.*)", re.DOTALL)
 _OPEN, _CLOSE = "([{<", ")]}>"
+_MARKS = re.compile(r"""[][(){}<>,'"]""")
 _FILE_KEYS = ("source_file", "module_path", "path")
 _MOST = 16_384
 
@@ -71,7 +72,9 @@ def whole_choice(text: str) -> str | None:
         end = text.find(">")
         return text[: end + 1] if end >= 0 else None
     closed = (
-        place for place, letter, depth in _outside_quotes(text) if letter == ")" and not depth
+        place
+        for place, letter, depth in _outside_quotes(text, "(", ")")
+        if letter == ")" and not depth
     )
     return text[: next(closed, -1) + 1] or None
 
@@ -99,10 +102,10 @@ def _pairs(text: str) -> Iterator[tuple[str, Value]]:
             yield pair[1], _value(pair[2])
 
 
-def split_arguments(text: str) -> Iterator[str]:
+def split_arguments(text: str, opening: str = _OPEN, closing: str = _CLOSE) -> Iterator[str]:
     """The parts between commas, ignoring commas inside brackets or quotes."""
     start = 0
-    for place, letter, depth in _outside_quotes(text):
+    for place, letter, depth in _outside_quotes(text, opening, closing):
         if letter == "," and depth == 0:
             yield text[start:place]
             start = place + 1
@@ -110,17 +113,18 @@ def split_arguments(text: str) -> Iterator[str]:
         yield text[start:]
 
 
-def _outside_quotes(text: str) -> Iterator[tuple[int, str, int]]:
-    """Each letter with its place, and how many brackets are open behind it."""
+def _outside_quotes(text: str, opening: str, closing: str) -> Iterator[tuple[int, str, int]]:
+    """Brackets and commas with their places, and how many brackets are open behind each."""
     depth, quote = 0, ""
-    for place, letter in enumerate(text):
+    for mark in _MARKS.finditer(text):
+        letter = mark[0]
         if quote:
             quote = "" if letter == quote else quote
         elif letter in "'\"":
             quote = letter
         else:
-            depth = max(0, depth + (letter in _OPEN) - (letter in _CLOSE))
-            yield place, letter, depth
+            depth = max(0, depth + (letter in opening) - (letter in closing))
+            yield mark.start(), letter, depth
 
 
 def _value(text: str) -> Value:

@@ -246,7 +246,11 @@ def _operand(node: ast.expr) -> _Operation | _Name | str:
         return node.value
     if isinstance(node, ast.Constant) and isinstance(node.value, (int, float)):
         return str(float(node.value))
-    return _operation(node) or ast.unparse(node)
+    operation = _operation(node)
+    if operation is not None:
+        return operation
+    text = ast.unparse(node)  # A negative number is an operation on a constant.
+    return str(float(text)) if _NUMBER.fullmatch(text) else text
 
 
 def _expression(operation: _Operation, known: dict[str, str]) -> str | None:

@@ -611,7 +611,7 @@ def _guards(text: str, body: str, names: dict[int, str]) -> Iterator[InputGuard]
 
 def _listed(text: str) -> tuple[str, ...]:
     """The items of a C++ list; one with a call in it is left as it is, and means nothing."""
-    return tuple(item.strip() for item in split_arguments(text) if item.strip())
+    return tuple(item.strip() for item in split_arguments(text, "(", ")") if item.strip())
 
 
 def _limits(

@@ -237,9 +237,9 @@ def _choices(
         *((width, f"{width}, where vectors and tiles end") for width in _WIDTHS),
     ]
     for value, why in places:
-        found.setdefault(value, why)
         found.setdefault(value + 1, f"one more than {why}")
         found.setdefault(value - 1, f"one less than {why}")
+        found.setdefault(value, why)
     if high is not None and high <= _LARGEST:
         found.setdefault(high - 1, "one less than the largest that is admitted")
     return {v: why for v, why in found.items() if lowest <= v <= (high or _LARGEST)}
