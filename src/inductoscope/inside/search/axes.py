@@ -1,8 +1,8 @@
-"""Axes: what the compiler does and can be made to leave undone.
+"""Axes: parts of the compiler that can be switched off, one application at a time.
 
-Code that does it asks for a permit before each application, by name. Refusing every permit shows
-whether the axis matters; granting the first n (fuel) finds the one application that does. An axis
-carries all that anyone asks about it. A new one is a row of `AXES`, at the end of this file.
+A part asks for a permit before each application, by name. Refusing every permit shows whether the
+axis matters; granting the first n (fuel) finds the one application that does. An axis carries all
+facts about itself. A new one is a row of `AXES`, at the end of this file.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ class Situation:
     """Facts about a failing candidate, known before any axis is tried on it."""
 
     devices: frozenset[str] = frozenset()
-    # As torch writes them, such as 'torch.float16'.
+    # Names as torch prints them, such as 'torch.float16'.
     dtypes: frozenset[str] = frozenset()
     # Options of torch.compile and settings of the compiler.
     settings: Mapping[str, Any] = field(default_factory=dict)
     is_dynamic: bool = False
     # How the graph reaches Inductor, if not plainly through torch.compile.
     flow: str = ""
-    # Where the failure was located; empty if that is not known.
+    # The location of the failure; empty if it is not known.
     stage: str = ""
     kernel: str = ""
 
@@ -49,12 +49,12 @@ class Situation:
 
 @dataclass(frozen=True)
 class Axis:
-    """Something the compiler does, how to stop it, and what it means if stopping it helps."""
+    """A part of the compiler, how to switch it off, and which stage to blame if that helps."""
 
     name: str
     # The stage to blame if the failure vanishes without it.
     stage: str
-    # As in 'The failure vanishes without {title}'.
+    # Completes the sentence 'The failure vanishes without {title}'.
     title: str
     # How much is lost without it: workarounds that lose less are tried first.
     loss: int
@@ -65,9 +65,9 @@ class Axis:
     settings: Mapping[str, Any] = field(default_factory=dict)
     # Switches single applications off; None if only the settings do.
     by_code: Switch | None = None
-    # When it can matter at all.
+    # Whether the axis can matter in a situation.
     applies: Callable[[Situation], bool] = lambda situation: True
-    # Whether it rewrites a graph. Where every graph is known to be right, it is not to blame.
+    # Whether it rewrites graphs. If every graph is known to be right, the axis is not to blame.
     rewrites_graph: bool = False
     # Further stages in which it acts.
     also_acts_in: tuple[str, ...] = ()
@@ -78,17 +78,17 @@ class Axis:
     snippet: Callable[[str], str] | None = None
 
     def __reduce__(self) -> tuple[Callable[[str], Axis], tuple[str]]:
-        """Another process has the same axes: it needs the name alone."""
+        """Pickle the name alone, because every process defines the same axes."""
         return axis_named, (self.name,)
 
     def switch(self, permit: Permit) -> contextlib.AbstractContextManager[Any]:
-        """The compiler does it only where that is permitted, inside the block."""
+        """Run the block with this part of the compiler active only where `permit` allows it."""
         if self.by_code is not None:
             return self.by_code(permit)
         return contextlib.nullcontext() if permit(self.name) else patched(self.settings)
 
     def is_relevant(self, situation: Situation) -> bool:
-        """Whether switching it off could tell anything about a failure in this situation."""
+        """Check whether switching this axis off can explain a failure in this situation."""
         if not self.applies(situation):
             return False
         if situation.stage in _GRAPH_STAGES:
@@ -101,13 +101,13 @@ class Axis:
 
 
 def axis_named(name: str) -> Axis:
-    """The axis of this name."""
+    """Return the axis with this name."""
     return next(axis for axis in AXES if axis.name == name)
 
 
 @dataclass
 class Fuel:
-    """Permits the first `amount` applications and notes the names of all."""
+    """A permit for the first `amount` applications, which records the names of all of them."""
 
     amount: int
     names: list[str] = field(default_factory=list)
@@ -122,7 +122,7 @@ class Fuel:
 
 @contextlib.contextmanager
 def patched(settings: Mapping[str, Any], module: str = "torch._inductor.config") -> Iterator[None]:
-    """Changes settings for a while; those that this torch does not have are skipped."""
+    """Patch config settings inside the block; skip settings that this torch does not have."""
     config: Any = importlib.import_module(module)
     known = {name: value for name, value in settings.items() if name in config._config}
     with config.patch(known):
@@ -131,7 +131,7 @@ def patched(settings: Mapping[str, Any], module: str = "torch._inductor.config")
 
 @contextlib.contextmanager
 def replaced(owner: Any, name: str, make: Callable[[Any], Any]) -> Iterator[None]:
-    """Replaces a function of torch for a while; `make` gets the original."""
+    """Replace a function of torch inside the block by `make(original)`."""
     original = owner.__dict__[name]
     setattr(owner, name, make(original))
     try:
@@ -141,7 +141,7 @@ def replaced(owner: Any, name: str, make: Callable[[Any], Any]) -> Iterator[None
 
 
 def subsystem_switch(subsystem: str) -> Switch:
-    """A switch for what torch's own bisector can disable, one application at a time."""
+    """Return a switch for a subsystem of torch's CompilerBisector, one application at a time."""
 
     def switch(permit: Permit) -> contextlib.AbstractContextManager[None]:
         from torch._inductor.compiler_bisector import CompilerBisector
@@ -170,7 +170,7 @@ def _without_dynamic_shapes(permit: Permit) -> contextlib.AbstractContextManager
 
 @contextlib.contextmanager
 def _without_decompositions(permit: Permit) -> Iterator[None]:
-    """An operation that is not decomposed runs as eager's own kernel, though the table has it."""
+    """Run an operation that is not decomposed as a fallback kernel, despite the table's entry."""
     from torch._inductor import graph, lowering
 
     def make(original: Any) -> Any:

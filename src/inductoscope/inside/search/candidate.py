@@ -19,7 +19,7 @@ from inductoscope.torch_facts.stages import CPP_WRAPPER, JUST_IN_TIME
 
 @dataclass(frozen=True)
 class Candidate:
-    """A graph with inputs that shows a failure, or may show it."""
+    """A graph with inputs that shows a failure, or may show one."""
 
     module: GraphModule
     inputs: tuple[Any, ...]
@@ -30,7 +30,7 @@ class Candidate:
     config: Mapping[str, Any] = field(default_factory=dict)
     # Sizes that the program has marked as dynamic.
     marks: tuple[MarkedSize, ...] = ()
-    # Inputs of an earlier call, for which the graph was compiled: some failures need that.
+    # Inputs of an earlier call, for which the graph was compiled: some failures need that call.
     earlier: tuple[Any, ...] | None = None
     # Code that makes each input; empty for an input that cannot be written down.
     recipes: tuple[str, ...] = ()
@@ -59,30 +59,30 @@ class Candidate:
 
     @property
     def draws_inductor_random_numbers(self) -> bool:
-        """Whether it draws other random numbers than eager, so that values cannot be compared."""
+        """Whether random numbers differ from eager's, so that values cannot be compared."""
         return self.config.get("fallback_random") is False
 
     @property
     def calls(self) -> list[tuple[Any, ...]]:
-        """The inputs of every call, in order."""
+        """The inputs of every call, in call order."""
         return [self.inputs] if self.earlier is None else [self.earlier, self.inputs]
 
     def with_calls_changed(self, change: Callable[[tuple[Any, ...]], Iterable[Any]]) -> Candidate:
-        """The same change made to the inputs of every call, so that they fit together."""
+        """Apply the same change to the inputs of every call, so that they stay consistent."""
         calls = [tuple(change(inputs)) for inputs in self.calls]
         earlier = calls[0] if self.earlier is not None else None
         return replace(self, inputs=calls[-1], earlier=earlier, recipes=(), earlier_recipes=())
 
 
 def name_of(node: torch.fx.Node) -> str:
-    """The name of what a node calls."""
+    """Return the name of a node's target."""
     if isinstance(node.target, str):
         return node.target
     return str(getattr(node.target, "__name__", node.target))
 
 
 def is_unpacking(node: torch.fx.Node) -> bool:
-    """Whether a node takes one of several results; it belongs to the node that computed them."""
+    """Check whether a node unpacks one of several results, so it belongs to their producer."""
     if node.target is not operator.getitem or not isinstance(node.args[0], torch.fx.Node):
         return False
     value = node.args[0].meta.get("example_value", node.args[0].meta.get("val"))
@@ -91,25 +91,25 @@ def is_unpacking(node: torch.fx.Node) -> bool:
 
 
 def is_operation(node: torch.fx.Node) -> bool:
-    """Whether a node computes something."""
+    """Check whether a node calls a function, a method or a module."""
     return node.op in ("call_function", "call_method", "call_module")
 
 
 def writes_in_place(node: torch.fx.Node) -> bool:
-    """Whether a node changes what it is given."""
+    """Check whether a node mutates one of its arguments."""
     name = name_of(node)
     return name == "setitem" or (name.endswith("_") and not name.endswith("__"))
 
 
 def has_effect(node: torch.fx.Node) -> bool:
-    """Whether a node does more than compute a result."""
+    """Check whether a node is an input, an output or a mutation, which must be kept."""
     return node.op in ("placeholder", "output") or writes_in_place(node)
 
 
 def has_transforms(candidate: Candidate) -> bool:
-    """Whether the graph enters and leaves transforms such as vmap or grad, so cannot be divided.
+    """Check whether the graph enters and leaves functorch transforms, so it cannot be split.
 
-    Running a part of it could leave this process inside a transform.
+    Running a part of the graph could leave this process inside a transform such as vmap or grad.
     """
     modules = [str(getattr(node.target, "__module__", "")) for node in candidate.operations]
     return any("_functorch" in module for module in modules)
@@ -120,13 +120,13 @@ def has_transforms(candidate: Candidate) -> bool:
 
 @dataclass(frozen=True)
 class CandidateTrial(ABC):
-    """One run of a candidate, as a value: a fork can do it, and a worker of a cluster as well."""
+    """One run of a candidate, as a picklable value for a fork or a cluster's worker."""
 
     candidate: Candidate
 
     @abstractmethod
     def __call__(self) -> Any:
-        """Run it, in a process that may be ended."""
+        """Run the candidate, in a process that may be killed."""
 
 
 # --- sizes that the program has marked: dynamic, within bounds, or unbacked -----------------------
@@ -136,7 +136,7 @@ class CandidateTrial(ABC):
 
 
 def marked_sizes(module: GraphModule, arguments: Sequence[Any]) -> tuple[MarkedSize, ...]:
-    """The marks that the arguments of a call carry."""
+    """Return the dynamic-size marks on the arguments of a call."""
     names = input_names(module)
     return tuple(
         mark
@@ -149,7 +149,7 @@ def marked_sizes(module: GraphModule, arguments: Sequence[Any]) -> tuple[MarkedS
 def marking(
     module: GraphModule, marks: Sequence[MarkedSize], function: Callable[..., Any]
 ) -> Callable[..., Any]:
-    """`function`, whose arguments are marked before it is called."""
+    """Wrap `function` so that its arguments are marked before each call."""
     if not marks:
         return function
     from torch._dynamo import decorators
@@ -168,7 +168,7 @@ def marking(
 def marked_inputs(
     module: GraphModule, marks: Sequence[MarkedSize]
 ) -> Iterator[tuple[int, MarkedSize]]:
-    """The marks of inputs that the graph has, with the number of the input."""
+    """Return the marks of inputs that the graph has, each with the number of its input."""
     names = input_names(module)
     return ((names.index(mark.input), mark) for mark in marks if mark.input in names)
 
@@ -182,12 +182,12 @@ _SETTING = "cpp_wrapper"
 
 
 def special_flow(candidate: Candidate) -> str:
-    """How it reaches Inductor, if that is not the plainest way."""
+    """Return how the candidate reaches Inductor, if not through plain torch.compile."""
     return candidate.flow or (CPP_WRAPPER if _has_cpp_wrapper(candidate) else JUST_IN_TIME)
 
 
 def compiled_plainly(candidate: Candidate) -> Candidate:
-    """The same graph with torch.compile and a Python wrapper."""
+    """Return the candidate compiled with plain torch.compile and a Python wrapper."""
     found = replace(candidate, flow=JUST_IN_TIME, constants=frozenset())
     if not _has_cpp_wrapper(candidate):
         return found
@@ -196,7 +196,7 @@ def compiled_plainly(candidate: Candidate) -> Candidate:
 
 
 def compiled_like(candidate: Candidate, other: Candidate) -> Candidate:
-    """The candidate on the way that the other one takes."""
+    """Return the candidate compiled through the flow and wrapper of the other one."""
     plain = compiled_plainly(candidate)
     options = {**plain.options, **{k: v for k, v in other.options.items() if k == _SETTING}}
     config = _with_setting_of(other.config, plain.config)
@@ -204,7 +204,7 @@ def compiled_like(candidate: Candidate, other: Candidate) -> Candidate:
 
 
 def _with_setting_of(one: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings, with the choice of wrapper that the first ones make, if any."""
+    """Return `settings` with the cpp_wrapper setting of `one`, if it has one."""
     rest = {name: value for name, value in settings.items() if name != _SETTING}
     return {**rest, _SETTING: one[_SETTING]} if _SETTING in one else rest
 
@@ -223,7 +223,7 @@ _NUMBER = 0.57721566
 
 
 def healthy_candidate(like: Candidate) -> Candidate | None:
-    """A number added to an input of another candidate; None if that has no plain tensor."""
+    """Build a graph that adds a number to an input of `like`; None without a plain float input."""
     floats = [
         number
         for number, value in enumerate(like.inputs)

@@ -1,9 +1,8 @@
-"""A candidate in a file or a message, for another process to read.
+"""Serialization of a candidate to a file or a message, for another process to read.
 
-All tensors are in main memory; the candidate says on which device they belong. A graph is written
-node by node, because torch's own way traces it anew, which loses the names and the source lines of
-its nodes. It is read only by the process that it was written for: like every pickle, it could run
-code.
+All tensors are in main memory; the candidate names the device on which they belong. A graph is
+written node by node, because torch's own pickling traces it anew, which loses the names and source
+lines of its nodes. Only the intended process reads it: like every pickle, it could run code.
 """
 
 from __future__ import annotations
@@ -33,19 +32,19 @@ from inductoscope.inside.search.user_kernels import (
 
 
 def write_candidate(candidate: Candidate, path: Path) -> None:
-    """Write it; raises `ToolFailure` if something in it cannot be written."""
+    """Write a candidate to a file; raises `ToolFailure` if a value in it cannot be pickled."""
     path.write_bytes(as_bytes(kept_in_main_memory(candidate)))
 
 
 def read_candidate(path: Path) -> Candidate:
-    """Read it, with every tensor in main memory."""
+    """Read a candidate from a file, with every tensor in main memory."""
     found = from_bytes(path.read_bytes())
     assert isinstance(found, Candidate)
     return found
 
 
 def as_bytes(item: Any) -> bytes:
-    """Something with candidates in it; raises `ToolFailure` if it cannot be written."""
+    """Serialize a value that holds candidates; raises `ToolFailure` if it cannot be pickled."""
     page = io.BytesIO()
     try:
         torch.save(item, page, pickle_module=_PICKLE)
@@ -56,7 +55,7 @@ def as_bytes(item: Any) -> bytes:
 
 
 def from_bytes(data: bytes) -> Any:
-    """Read what `as_bytes` wrote."""
+    """Deserialize the result of `as_bytes`."""
     return torch.load(io.BytesIO(data), weights_only=False, pickle_module=_PICKLE)
 
 
@@ -64,7 +63,7 @@ def from_bytes(data: bytes) -> Any:
 
 
 class _Pickler(pickle.Pickler):
-    """Writes graphs and operations; everything else as usual."""
+    """A pickler with its own format for graphs and operators."""
 
     def reducer_override(self, item: Any) -> Any:
         if isinstance(item, GraphModule):
@@ -75,7 +74,7 @@ class _Pickler(pickle.Pickler):
         return NotImplemented
 
 
-# In the form in which torch.save and torch.load want it.
+# The interface of a pickle module, as torch.save and torch.load expect it.
 _PICKLE = types.SimpleNamespace(
     __name__="pickle",
     Pickler=_Pickler,
@@ -95,7 +94,7 @@ def _dumped(item: Any, protocol: int | None) -> bytes:
 
 
 class _NodeName(str):
-    """Refers to a node."""
+    """The name of a node, in place of the node itself."""
 
     __slots__ = ()
 
@@ -109,7 +108,7 @@ def _nodes(module: GraphModule) -> list[tuple[Any, ...]]:
 
 
 def _kept_meta(node: Node) -> dict[str, Any]:
-    """Where a node comes from, and what kind of value it has."""
+    """Return the node's stack trace, and an example value of the same kind."""
     meta: dict[str, Any] = {"stack_trace": node.meta.get("stack_trace")}
     value = node.meta.get("example_value", node.meta.get("val"))
     if value is not None:
@@ -119,7 +118,7 @@ def _kept_meta(node: Node) -> dict[str, Any]:
 
 
 def _attributes(module: GraphModule) -> dict[str, Any]:
-    """Attributes that the graph reads: constants, parameters, inner graphs, modules it calls."""
+    """Return the attributes that the graph reads: constants, parameters, graphs, submodules."""
     targets = [node.target for node in module.graph.nodes if node.op in ("get_attr", "call_module")]
     return {str(target): attrgetter(str(target))(module) for target in targets}
 
@@ -148,5 +147,5 @@ def _made_module(
 
 
 def _operation(path: str) -> Any:
-    """An operation by its name; the one that reads must have registered it too."""
+    """Look up an operator by its qualified name; the reading process must have registered it."""
     return attrgetter(path.removeprefix("torch.ops."))(torch.ops)

@@ -1,7 +1,7 @@
-"""Has candidates tried by the workers of a cluster; everything else in forks of this process.
+"""Tries candidates on the workers of a cluster, and does all other work in local forks.
 
-A worker is asked only if the whole graph fails there as it does here: the program may have changed
-torch in ways that another machine knows nothing of. What a worker cannot answer is tried here.
+A worker gets trials only if the whole graph fails there as it does here: the program may have
+changed torch in ways that a worker does not know. A trial that a worker fails to run is run here.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from inductoscope.processes.cluster_children import (
 )
 
 TRIAL_SERVER = "inductoscope.inside.doctor.trial_server:serve"
-# Until a child on a worker has loaded torch and its compiler.
+# The time limit for a child on a worker to load torch and its compiler.
 _SECONDS_TO_LOAD = 300.0
 
 
 @dataclass(frozen=True)
 class CandidateRequest:
-    """Work for a worker, with all that it depends on."""
+    """A trial for a worker, with all the state that it depends on."""
 
     work: CandidateTrial
     state: TorchState
@@ -52,7 +52,7 @@ class CandidateRequest:
     patience: HangPatience | None
 
     def answer(self) -> ForkAnswer:
-        """Do it, in a fork of the process on the worker."""
+        """Run the trial in a fork of the worker's process."""
         forks = Forks(workers=1, seconds=self.seconds, uses_gpu=self.uses_gpu)
         forks.patience = self.patience
         self.state.adopt()
@@ -61,16 +61,16 @@ class CandidateRequest:
 
 
 def answered(request: bytes) -> bytes:
-    """The answer to a request that was sent; called on the worker."""
+    """Answer a serialized request; called on the worker."""
     try:
         return pickle.dumps(from_bytes(request).answer())
     except Exception as error:
-        # Such as an operator that only the program has.
+        # The request may need an operator that only the program registers, for example.
         return pickle.dumps(ToolFailure(f"{type(error).__name__}: {error}"))
 
 
 class ClusterForks(Forks):
-    """Forks of this process, and workers of a cluster that try candidates."""
+    """Local forks, and workers of a cluster that try candidates."""
 
     is_here = False
 
@@ -82,13 +82,13 @@ class ClusterForks(Forks):
         self._kind = ChildKind(
             TRIAL_SERVER, _environment(), WORKERS_ON_GPU if here.uses_gpu else None
         )
-        # The workers that are asked.
+        # The workers that get trials.
         self.able: tuple[ClusterWorker, ...] = cluster.workers
 
     def use_those_that_show(self, work: CandidateTrial, failure: Failure) -> bool:
-        """Have every worker try what fails here; those where it fails alike are used from now on.
+        """Try a failing candidate on every worker, and keep the workers that fail in the same way.
 
-        False if there is none.
+        Returns False if no worker does.
         """
         try:
             asked = {self._send(work, self.seconds, [each]): each for each in self._cluster.workers}
@@ -107,7 +107,7 @@ class ClusterForks(Forks):
         return bool(able)
 
     def use(self, workers: Sequence[ClusterWorker]) -> None:
-        """Ask these workers from now on, each for as much as it can do at once."""
+        """Send trials to these workers only, each up to its capacity."""
         most = self._kind.at_once
         self.able = tuple(workers)
         self.workers = sum(min(each.threads, most or each.threads) for each in workers)
@@ -115,7 +115,7 @@ class ClusterForks(Forks):
     def as_done(
         self, works: Sequence[Work], *, seconds: float | None = None
     ) -> Iterator[tuple[int, ForkAnswer]]:
-        """Answers of workers to candidates, and of forks to all else and where workers fail."""
+        """Yield workers' answers to candidates, and local forks' answers to all other work."""
         limit = seconds or self.seconds
         asked: dict[Future[bytes], int] = {}
         others: list[int] = []
@@ -147,7 +147,7 @@ class ClusterForks(Forks):
 
     @contextlib.contextmanager
     def _trying_here(self, number: int, left: list[int]) -> Iterator[None]:
-        """Put work among what is left for this machine if no worker does it."""
+        """Queue the work for this machine if the block raises `ToolFailure`."""
         try:
             yield
         except ToolFailure as error:
@@ -157,7 +157,7 @@ class ClusterForks(Forks):
     def _send(
         self, work: CandidateTrial, seconds: float, workers: Sequence[ClusterWorker]
     ) -> Future[bytes]:
-        """Have work done by one of these workers; `ToolFailure` if it cannot be sent."""
+        """Submit a trial to one of these workers; raises `ToolFailure` if it cannot be sent."""
         sent = replace(work, candidate=kept_in_main_memory(work.candidate))
         request = CandidateRequest(sent, current_state(), seconds, self.uses_gpu, self.patience)
         data, longest = as_bytes(request), longest_wait(seconds) + _SECONDS_TO_LOAD
@@ -167,14 +167,14 @@ class ClusterForks(Forks):
             raise ToolFailure(f"the cluster is gone: {error}") from error
 
     def close(self) -> None:
-        """Leave the cluster; what was loaded for this search is ended."""
-        with contextlib.suppress(ToolFailure):  # What was loaded is gone with the workers.
+        """End the children that were started for this search, and leave the cluster."""
+        with contextlib.suppress(ToolFailure):  # The children are gone with the workers.
             self._cluster.on_every_worker(end_idle_children)
         self._cluster.close()
 
 
 def _environment() -> tuple[tuple[str, str], ...]:
-    """Variables that decide which code is generated and which modules are found."""
+    """Return the environment variables that affect code generation and module lookup."""
     import torch
 
     given = sent_environment()
@@ -186,7 +186,7 @@ def _environment() -> tuple[tuple[str, str], ...]:
 
 
 def _answer_in(done: Future[bytes]) -> ForkAnswer:
-    """The answer that a worker has sent; `ToolFailure` says why it has not."""
+    """Return a worker's answer; raises `ToolFailure` with the reason if there is none."""
     if done.cancelled():
         raise ToolFailure("no worker is left")
     if (error := done.exception()) is not None:
@@ -203,7 +203,7 @@ def _answer_in(done: Future[bytes]) -> ForkAnswer:
 
 
 def _why_not(done: Future[bytes], failure: Failure) -> str:
-    """Why a worker is no use; empty if it shows the failure."""
+    """Return why a worker cannot be used; empty if it shows the failure."""
     try:
         answer = _answer_in(done)
     except ToolFailure as error:

@@ -1,9 +1,9 @@
 """Measures what a candidate costs to compile, in a fork: by stage, by pass and by node.
 
-Nothing is compared and nothing comes from a cache. The fork says which stages it enters and leaves,
-so that something is known even of one that has to be ended. On a busy machine seconds say little: a
-compile that shares its processor with others takes twice as long and is no slower. So how long
-stages and native compilers wait for a processor is measured as well.
+Nothing is compared and nothing comes from a cache. The fork reports when it enters or leaves a stage,
+so that partial costs are known if it has to be killed. On a busy machine wall time says little: a
+compile that shares its processor with others takes twice as long without being slower. So the
+processor delay of stages and native compilers is measured as well.
 """
 
 from __future__ import annotations
@@ -72,9 +72,9 @@ _COMPUTES = 1 / 3
 
 
 def undelayed_time() -> float:
-    """A clock of this thread that stands still while it waits for a processor.
+    """Return this thread's clock, which stands still while the thread waits for a processor.
 
-    Where the system does not say how long that is, it runs only while the thread computes.
+    On a system that does not report that delay, the clock runs only while the thread computes.
     """
     delay = thread_delay()
     return time.thread_time() if delay is None else time.monotonic() - delay
@@ -90,22 +90,22 @@ class _OpenStage:
 
 @dataclass
 class StageClocks:
-    """Follows the stages of all threads; asked on the thread that enters and leaves them."""
+    """The clocks of open stages; each thread enters and leaves its own stages."""
 
     _open: dict[int, list[_OpenStage]] = field(default_factory=dict)
 
     def enter(self, name: str = "") -> None:
-        """A stage begins on this thread."""
+        """Open a stage on this thread."""
         stage = _OpenStage(name, undelayed_time())
         self._open.setdefault(threading.get_ident(), []).append(stage)
 
     def innermost(self, thread: int) -> str:
-        """The stage that a thread is in; empty outside of all."""
+        """Return the innermost open stage of a thread; empty if there is none."""
         stages = self._open.get(thread)
         return stages[-1].name if stages else ""
 
     def leave(self) -> float | None:
-        """The innermost stage of this thread ends: its own seconds, without waiting."""
+        """Close this thread's innermost stage; return its own seconds without processor delay."""
         stages = self._open.get(threading.get_ident())
         if not stages:
             return None
@@ -118,17 +118,17 @@ class StageClocks:
 
 @dataclass
 class NativeClocks:
-    """Processor time of each call of a native compiler, several of which may run at once."""
+    """Processor time of native compiler calls, several of which may run at once."""
 
     _began: dict[str, tuple[float, float]] = field(default_factory=dict)
     _ended: list[tuple[float, float]] = field(default_factory=list)
 
     def enter(self, source: str) -> None:
-        """A call begins."""
+        """Start the clock of a call."""
         self._began[source] = time.monotonic(), _children_seconds()
 
     def leave(self, source: str, seconds: float, *, is_calm: bool) -> float:
-        """A call ends that took so many seconds; those without waiting for a processor."""
+        """Stop the clock of a call; return its seconds without processor delay."""
         now = time.monotonic()
         began, before = self._began.pop(source, (now, _children_seconds()))
         others = sum(took for ended, took in self._ended if ended > began)
@@ -137,10 +137,10 @@ class NativeClocks:
 
 
 def native_undelayed(seconds: float, used: float, others: float, *, is_calm: bool) -> float:
-    """The least that a call has computed, where all that ended meanwhile have `used` so much.
+    """Return the least time that a call computed, if all children ended meanwhile `used` so much.
 
-    `others` are the seconds of those. One that hardly computes on a calm machine waits for
-    something else, which counts.
+    `others` are the seconds of the other calls. A call that hardly computes on a calm machine waits
+    for something else, and that time counts.
     """
     if is_calm and used < _COMPUTES * seconds:
         return seconds
@@ -148,20 +148,20 @@ def native_undelayed(seconds: float, used: float, others: float, *, is_calm: boo
 
 
 def _children_seconds() -> float:
-    """Processor time of the children of this process that have ended."""
+    """Return the processor time of this process's ended children."""
     times = os.times()
     return times.children_user + times.children_system
 
 
 def is_calm(seconds: Mapping[str, float], undelayed: Mapping[str, float]) -> bool:
-    """Whether stages hardly had to wait for a processor."""
+    """Check whether stages hardly waited for a processor."""
     whole = sum(seconds.get(name, 0.0) for name in undelayed)
     return whole > 0 and sum(undelayed.values()) >= _CALM * whole
 
 
 # --- measuring ------------------------------------------------------------------------------------
 
-# Parts that took less of their stage are not worth a line.
+# Nodes and passes with a smaller share of their stage are not reported.
 _SMALLEST_PART = 0.02
 _PLAIN_SHAPE = (64, 64)
 # A larger plain graph would take minutes; a line through two sizes has to do beyond it.
@@ -170,7 +170,7 @@ MOST_PLAIN = 2000
 
 @dataclass
 class _CountingWriter:
-    """Passes events on to the parent, and keeps what nodes and passes took."""
+    """A writer that forwards events to the parent and records the cost of nodes and passes."""
 
     inner: Any
     stopped: str | None = None
@@ -225,7 +225,7 @@ def _add(seconds: dict[str, float], name: str, more: float) -> None:
 
 @dataclass(frozen=True)
 class Measured:
-    """The cost of a compile, and where its stacks were in the slowest stage."""
+    """The cost of a compile, and the hot stack of its slowest stage."""
 
     cost: CompileCost
     hot: HotPath = field(default_factory=HotPath)
@@ -233,7 +233,7 @@ class Measured:
 
     @property
     def failed(self) -> str:
-        """Why it has not been compiled whole; empty if it has."""
+        """The reason that the compile is incomplete; empty if it is complete."""
         last_line = self.error.strip().rpartition("\n")[2][:300]
         return last_line or (f"ended in {self.cost.ended_in}" if self.cost.ended_in else "")
 
@@ -247,16 +247,16 @@ def measure(
     stage: str = "",
     around: Around = contextlib.nullcontext,
 ) -> Measured:
-    """Compile a candidate in a fork, for at most `seconds`, and no further than `until` needs.
+    """Compile a candidate in a fork, for at most `seconds`, up to the stage `until`.
 
-    Stacks are looked at in one stage, the slowest if none is given.
+    Stacks are sampled in the given stage, or in the slowest one.
     """
     answer = forks.ask(measuring(candidate, until, around), seconds=seconds)
     return measured_in(answer, candidate, stage)
 
 
 def measuring(candidate: Candidate, until: str, around: Around) -> Callable[[], Any]:
-    """Work for a fork: compile it, and say what nodes, passes and functions took."""
+    """Return work for a fork: compile the candidate, and time nodes, passes and functions."""
 
     def work() -> dict[str, Any]:
         writer = _CountingWriter(SCOPE.writer)
@@ -283,7 +283,7 @@ def measuring(candidate: Candidate, until: str, around: Around) -> Callable[[], 
 
 @contextlib.contextmanager
 def _own_cache() -> Iterator[None]:
-    """Binaries must not come from an earlier measurement of the same code."""
+    """Use a fresh cache inside the block, so that no binary comes from an earlier measurement."""
     from torch._inductor.utils import fresh_cache
 
     with fresh_cache():
@@ -297,7 +297,7 @@ def _largest(parts: Sequence[PartCost]) -> list[list[Any]]:
 
 
 def measured_in(answer: ForkAnswer, candidate: Candidate, stage: str = "") -> Measured:
-    """The cost of the candidate's compile, from a fork's answer."""
+    """Compute the cost of the candidate's compile from a fork's answer."""
     result = answer.result if isinstance(answer.result, dict) else {}
     spent: dict[str, float] = {}
     for event in answer.events:
@@ -327,12 +327,12 @@ def measured_in(answer: ForkAnswer, candidate: Candidate, stage: str = "") -> Me
     hot = (result.get("hot") or {}).get(stage or cost.slowest_stage)
     error = answer.error
     if answer.timed_out and not ended_in:
-        error = "it was ended outside of every stage"  # So what it took belongs to none.
+        error = "it was ended outside of every stage"  # Its time belongs to no stage.
     return Measured(cost, decode(HotPath, hot) if hot else HotPath(), error)
 
 
 def _noted(answer: ForkAnswer) -> dict[str, float]:
-    """By stage: seconds without waiting for a processor."""
+    """Return the seconds of each stage without processor delay."""
     undelayed: dict[str, float] = {}
     for note in answer.notes:
         if "stage" in note and note["stage"] not in stages.NATIVE_COMPILES:
@@ -342,9 +342,9 @@ def _noted(answer: ForkAnswer) -> dict[str, float]:
 
 
 def _undelayed_until_ended(answer: ForkAnswer) -> float:
-    """The least that the stage in which a fork was ended has taken.
+    """Return a lower bound for the time of the stage in which a fork was killed.
 
-    As if all waiting for a processor had been there, and all computing before it had been.
+    It assumes that all processor delay fell into this stage, and all computation before it.
     """
     if answer.used is None:
         return 0.0
@@ -355,7 +355,7 @@ def _undelayed_until_ended(answer: ForkAnswer) -> float:
 
 
 def _open_natives(answer: ForkAnswer) -> list[float]:
-    """How long native compilers had been running when the fork was ended."""
+    """Return for how long each native compiler had been running when the fork was killed."""
     if not answer.timed_out:
         return []
     began: dict[str, float] = {}
@@ -374,10 +374,10 @@ def _parts(data: Any) -> tuple[PartCost, ...]:
 def warm_up(like: Candidate) -> None:
     """Compile a few plain nodes in this process, so that no fork has to load the compiler.
 
-    On a thread of its own: on this one, Dynamo is in the middle of a compiled frame. Not where
-    there is a GPU: every compile asks it what it is, and this process could not fork any more.
+    It runs on a thread of its own, because on this one Dynamo is in the middle of a compiled frame.
+    It is skipped where there is a GPU: every compile queries the GPU, which rules out later forks.
     """
-    # To ask whether there is one is enough to spoil it for forks that use the GPU.
+    # The device is checked first, as is_available() can keep forks from using the GPU.
     if like.device or torch.cuda.is_available():
         return
 
@@ -400,9 +400,9 @@ def warm_up(like: Candidate) -> None:
 
 
 def plain_candidate(nodes: int, like: Candidate) -> Candidate:
-    """A chain of pointwise operations, compiled as the candidate is: what nodes usually cost.
+    """Build a chain of pointwise nodes, compiled as `like` is, as a baseline for the cost per node.
 
-    Without the program's own passes, which may be what is slow.
+    The program's own passes are left out, because they may be the slow part.
     """
     graph = Graph()
     value = graph.placeholder("x")
@@ -425,7 +425,7 @@ def plain_candidate(nodes: int, like: Candidate) -> Candidate:
 def measure_plain(
     like: Candidate, sizes: Sequence[int], forks: Forks, *, seconds: float
 ) -> list[Measured]:
-    """Costs of plain graphs of these sizes, up to the first that cannot be compiled in time."""
+    """Measure plain graphs of these sizes, up to the first that does not compile in time."""
     found: list[Measured] = []
     for size in sizes:
         found.append(measure(plain_candidate(size, like), forks, seconds=seconds))
@@ -435,9 +435,9 @@ def measure_plain(
 
 
 def plain_sizes(nodes: int, *, backward: bool) -> tuple[int, ...]:
-    """Sizes of plain graphs that say what so many nodes cost: as many, and few.
+    """Return sizes of plain graphs to compare a graph with: its own size, and a small one.
 
-    A backward pass adds about as many nodes as there are.
+    A backward pass about doubles the number of nodes.
     """
     most = max(12, min(nodes // 2 if backward else nodes, MOST_PLAIN))
     return (3, most) if most > 12 else (most,)
@@ -456,7 +456,7 @@ _ROOM = 1.3
 
 @dataclass
 class SlowOracle(Oracle):
-    """Says whether candidates are slow in one stage."""
+    """An oracle that judges whether candidates are slow in one stage."""
 
     plain: Sequence[CompileCost] = ()
     # What surrounds each compile, such as an axis that is switched off.
@@ -475,7 +475,7 @@ class SlowOracle(Oracle):
 
 
 def seconds_to_be_slow(plain: Sequence[CompileCost], nodes: int, times: float, stage: str) -> float:
-    """How long a fork with a graph of so many nodes may take, until it is slow for certain."""
+    """Return the time limit of a fork, after which a graph of this size is certainly slow."""
     python, native = between(plain, nodes, stage)
     return _ROOM * (times + 1) * (python + native) + 1.0
 
@@ -490,7 +490,7 @@ _FEWEST = 2
 
 
 def growing_parts(candidate: Candidate) -> list[Candidate]:
-    """The first eighth, quarter, half of the nodes and so on, then the whole graph."""
+    """Return the first eighth, quarter and half of the nodes as graphs, then the whole graph."""
     recorded = record_values(candidate)
     names = recorded.names
     sizes = sorted({int(len(names) * share) for share in _SHARES})
@@ -503,7 +503,7 @@ SIDE_BY_SIDE = "copies side by side"
 
 
 def repeated(candidate: Candidate, times: int) -> tuple[Candidate, str]:
-    """The graph so many times: each copy reads a result of the one before, where it fits."""
+    """Build a graph of copies; each reads a result of the one before, where shapes match."""
     link, source, graph = _fitting(candidate), candidate.module.graph, Graph()
     placeholders = source.find_nodes(op="placeholder")
     inputs: list[Any] = []
@@ -535,7 +535,7 @@ def repeated(candidate: Candidate, times: int) -> tuple[Candidate, str]:
 
 
 def _fitting(candidate: Candidate) -> tuple[int, int] | None:
-    """The first result that has shape and type of an input: its place, and the input's."""
+    """Find the first output with shape and dtype of an input; return the index of both."""
     for number, node in enumerate(candidate.module.graph.output_node().all_input_nodes):
         value = node.meta.get("example_value", node.meta.get("val"))
         for place, given in enumerate(candidate.inputs):

@@ -8,8 +8,8 @@ import threading
 
 from inductoscope.torch_facts import stages
 
-# What the compiler imports late. Otherwise, in a program that stops before its first compile, every
-# fork would import it.
+# Modules that the compiler imports late. In a program that stops before its first compile, every
+# fork would import them otherwise.
 _LATE_IMPORTS = (
     "compile_fx", "scheduler", "choices", "bounds", "kernel_template_choice",
     "fx_passes.joint_graph", "fx_passes.post_grad", "fx_passes.fuse_attention", "fx_passes.pad_mm",
@@ -21,7 +21,7 @@ _LATE_IMPORTS = (
 
 
 def import_compiler() -> None:
-    """Import in this process what its forks need."""
+    """Import the modules that forks need from the compiler."""
     for name in _LATE_IMPORTS:
         with contextlib.suppress(Exception):
             importlib.import_module(f"torch._inductor.{name}")
@@ -32,12 +32,12 @@ _AFTER_PASSES = _ORDER[_ORDER.index(stages.POST_GRAD_PASS) + 1 :]
 
 
 def prepare_passes(reached: str) -> None:
-    """Trace the patterns that passes look for; otherwise every fork would, in half of its time.
+    """Trace the pattern matcher's patterns; otherwise every fork would, for half of its time.
 
-    Only in a program that was seen to reach a stage behind them, so that nothing can hang here.
+    This is done only if the program reached a stage after the passes, so that it cannot hang here.
     """
     if reached in _AFTER_PASSES:
-        # Not on this thread, on which Dynamo is in the middle of a compiled frame.
+        # A separate thread, because Dynamo is in the middle of a compiled frame on this one.
         thread = threading.Thread(target=_trace_patterns)
         thread.start()
         thread.join()

@@ -1,8 +1,8 @@
-"""Which stage raised an error, in a compile or in a compiled graph, and the kernel to blame.
+"""Finds the stage that raised an error, in a compile or at run time, and the kernel to blame.
 
-The kernel that fails need not be the guilty one: it may read what an earlier one has computed
-wrongly, or overwritten. So every kernel's buffers are compared with eager until the first differs.
-If none does, the kernel that does not return has read only right values.
+The kernel that fails need not be the guilty one: it may read a buffer that an earlier kernel has
+computed wrongly, or overwritten. So every kernel's buffers are compared with eager until the first
+one differs. If none does, the kernel that does not return has read only right values.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _KERNEL_CALL = re.compile(r"\s*(?:\w+ = )?((?:cpp_|triton_|extern_kernels\.|torc
 
 
 def locate_error(candidate: Candidate, failure: Failure, forks: Forks) -> Location:
-    """Where an error, a crash or a hang comes from."""
+    """Locate an error, a crash or a hang."""
     declared = location_of_answer(forks.ask(lambda: in_custom_operators(placed(candidate))))
     if declared.is_known:
         return declared
@@ -83,7 +83,7 @@ def locate_error(candidate: Candidate, failure: Failure, forks: Forks) -> Locati
 def _at_run(
     candidate: Candidate, failure: Failure, forks: Forks, *, is_on_device: bool
 ) -> Location:
-    """The kernel or the code that was running when a compiled graph failed."""
+    """Locate the kernel or the code that was running when a compiled graph failed."""
     place = Location(stage=failure.stage, function=failure.function, text=failure.text)
     if is_on_device or failure.kind in (ERROR, SIGNAL):
         at_kernel = _at_kernel(candidate, failure, forks)
@@ -102,7 +102,7 @@ def _at_run(
 
 
 def _in_compiler(candidate: Candidate, failure: Failure, forks: Forks) -> Location:
-    """The stage of the compiler: AOTAutograd only if it fails without Inductor too."""
+    """Locate the stage of the compiler; AOTAutograd only if it fails without Inductor too."""
     place = Location(stage=failure.stage, function=failure.function, text=failure.text)
     functions = failure.functions
     if any(name.startswith("_load_triton_kernel") for name in functions):
@@ -122,7 +122,7 @@ def _in_compiler(candidate: Candidate, failure: Failure, forks: Forks) -> Locati
 
 
 def is_benchmark(functions: Sequence[str]) -> bool:
-    """Whether Inductor was timing choices when an error was raised."""
+    """Check whether the error was raised while Inductor benchmarked choices."""
     timing = ("benchmark_choice (", "benchmark_choices (")
     return any(name.startswith(timing) for name in functions)
 
@@ -135,7 +135,7 @@ def _how_launched(functions: Sequence[str]) -> str:
 
 
 def _raised_at_run(functions: Sequence[str]) -> tuple[str, str, str]:
-    """Whose code raised while a compiled graph ran: the innermost known function decides."""
+    """Return stage, explanation and kernel of a runtime error, by the innermost known function."""
     from torch._inductor.runtime.cache_dir_utils import cache_dir
 
     if functions and f"({cache_dir()}" in functions[0]:
@@ -152,7 +152,7 @@ def _raised_at_run(functions: Sequence[str]) -> tuple[str, str, str]:
 
 
 def kernel_called_from(functions: Sequence[str]) -> tuple[str, str]:
-    """The generated wrapper that an error passed through, and the kernel that it had called."""
+    """Return the generated wrapper that an error passed through, and the kernel it had called."""
     from torch._inductor.runtime.cache_dir_utils import cache_dir
 
     for place in functions:
@@ -168,9 +168,9 @@ def kernel_called_from(functions: Sequence[str]) -> tuple[str, str]:
 
 
 def _in_passes(candidate: Candidate) -> Location:
-    """In a fork: whether a pass leaves a graph that cannot run, or metadata that is false.
+    """In a fork, find a pass that leaves a graph that cannot run, or one with false metadata.
 
-    Whatever then raises, in a later pass, in lowering or in a kernel, is not to blame.
+    Code that then raises, in a later pass, in lowering or in a kernel, is not to blame.
     """
     candidate = placed(candidate)
     passes, seen = PassWatch(), Retraced(candidate)
@@ -194,7 +194,7 @@ def _in_passes(candidate: Candidate) -> Location:
 
 def _is_well_without(candidate: Candidate, pass_name: str) -> bool:
     if not pass_name.isidentifier():
-        return False  # It has no name by which torch could leave it out.
+        return False  # torch can only disable a pass that has a name.
     settings = {**candidate.config, "disabled_passes": pass_name}
     try:
         return examine(replace(candidate, config=settings)) is None
@@ -207,7 +207,7 @@ def _is_well_without(candidate: Candidate, pass_name: str) -> bool:
 
 @dataclass(frozen=True)
 class _Watched:
-    """The findings of one call of the graph: a kernel that computes wrong numbers, if any."""
+    """The findings of one call of the graph: the kernel with wrong numbers, if any."""
 
     location: Location
     # The last kernel that has returned, and what was raised.
@@ -216,7 +216,7 @@ class _Watched:
 
 
 def guilty_in_program(candidate: Candidate, forks: Forks) -> Location:
-    """The first wrong kernel, unless a custom operator of the program breaks its declaration."""
+    """Find the first wrong kernel, unless a custom operator violates its declaration."""
     declared = location_of_answer(forks.ask(lambda: in_custom_operators(placed(candidate))))
     if declared.is_known:
         return declared
@@ -224,13 +224,13 @@ def guilty_in_program(candidate: Candidate, forks: Forks) -> Location:
 
 
 def kernel_work(candidate: Candidate) -> Work:
-    """Work for a fork that looks for the first kernel whose result differs from eager, or which
+    """Return fork work that finds the first kernel that differs from eager, or that
     fails on right values; `wrong_kernel_in` reads the answer."""
     return lambda: _watched(candidate)
 
 
 def wrong_kernel_in(answer: ForkAnswer) -> Location:
-    """The kernel that a fork has found, or that it has died or hung in; if none, names none."""
+    """Return the kernel that a fork found, died in or hung in; without a name if there is none."""
     watched = decode(_Watched, answer.result) if answer.result else None
     if watched is not None and watched.location.kernel:
         return watched.location
@@ -238,20 +238,20 @@ def wrong_kernel_in(answer: ForkAnswer) -> Location:
 
 
 def _at_kernel(candidate: Candidate, failure: Failure, forks: Forks) -> Location:
-    """The first kernel that is wrong, which need not be the one that fails."""
+    """Find the first wrong kernel, which need not be the one that fails."""
     found = wrong_kernel_in(forks.ask(kernel_work(candidate)))
     wrapper, called = kernel_called_from(failure.functions)
-    if found.buffer:  # It computes wrong numbers.
+    if found.buffer:  # The kernel computes wrong numbers.
         fails = called or (failure.function if failure.kind == SIGNAL else "")
         text = f"{found.text}; {fails or 'what reads it'} then fails"
         return replace(found, stage=found.stage or failure.stage, text=text)
     if failure.kind == ERROR and wrapper:
-        return Location()  # What raised in a Python wrapper is on the stack.
+        return Location()  # The stack trace shows what raised in a Python wrapper.
     return replace(found, stage=failure.stage, text=failure.text) if found.kernel else found
 
 
 def _watched(candidate: Candidate) -> _Watched:
-    """In a fork: call the graph until a kernel is wrong, or raises."""
+    """In a fork, call the graph until a kernel is wrong or raises."""
     candidate = placed(candidate)
     seen, found = Retraced(candidate), Location()
     returned: list[str] = []
@@ -259,10 +259,10 @@ def _watched(candidate: Candidate) -> _Watched:
     def keep(divergence: KernelDivergence) -> None:
         nonlocal found
         found = location_at_kernel(divergence, seen.in_candidate)
-        raise EnoughSeen  # What comes next may end this process, or lose it the GPU.
+        raise EnoughSeen  # The next kernel may kill this process or its CUDA context.
 
     def tell_nodes(graph: WatchedGraph, buffers: dict[str, list[str]]) -> None:
-        """The parent has to know the nodes of each kernel should this process die."""
+        """Send the nodes of each kernel to the parent, in case this process dies."""
         every = graph.module.graph.nodes
         of_kernels = {
             kernel: seen.in_candidate([n for n in every if n.name in graph.nodes_in(names)])
@@ -282,7 +282,7 @@ def _watched(candidate: Candidate) -> _Watched:
 
 
 def _that_fails(answer: ForkAnswer, watched: _Watched | None) -> Location:
-    """The kernel that was launched and did not return; an unknown one if all of them did."""
+    """Return the launched kernel that did not return; an empty location if all returned."""
     launched = [event.kernel for event in answer.events if isinstance(event, KernelLaunched)]
     if not launched or answer.last_stage is not None:
         return Location()

@@ -33,7 +33,7 @@ from inductoscope.torch_facts.messages import plain_message
 
 
 def failure_of_comparison(comparison: EagerComparison) -> Failure | None:
-    """A wrong result as a failure."""
+    """Return the failure of a comparison with eager; None if the result is right."""
     if comparison.is_right:
         return None
     kind = NAN if comparison.kind == "nan" else WRONG
@@ -51,13 +51,13 @@ def failure_of_comparison(comparison: EagerComparison) -> Failure | None:
 
 
 def failure_of_error(error: BaseException) -> Failure:
-    """An exception of the compiler as a failure."""
+    """Turn an exception of the compiler into a failure."""
     inner = innermost(error)
     functions = raising_functions(inner) or raising_functions(error)
     message = _shortened(plain_message(str(inner)))
     on_device = device_error(message)
     if on_device:
-        # Whichever call happens to notice it, and whatever type of exception that one raises.
+        # A device error surfaces in an arbitrary call, as an arbitrary type of exception.
         return Failure(
             ERROR,
             f"CUDA error: {on_device}",
@@ -80,7 +80,7 @@ def failure_of_error(error: BaseException) -> Failure:
 
 
 def first_to_last(error: BaseException) -> list[BaseException]:
-    """The error and those that led to it: on a lost device, cleaning up fails too."""
+    """Return an error's chain of causes, first to last: on a lost device, cleanup fails too."""
     chain: list[BaseException] = []
     at: BaseException | None = error
     while at is not None and at not in chain:
@@ -90,7 +90,7 @@ def first_to_last(error: BaseException) -> list[BaseException]:
 
 
 def _launched_kernel(error: BaseException) -> str:
-    """The Triton kernel whose launch raised first; "" if it was no Triton kernel's."""
+    """Return the Triton kernel whose launch raised first; "" if none did."""
     for each in first_to_last(error):
         for frame, _ in traceback.walk_tb(each.__traceback__):
             launcher: Any = frame.f_locals.get("self")
@@ -100,24 +100,24 @@ def _launched_kernel(error: BaseException) -> str:
 
 
 def stage_at_run(failure: Failure) -> str:
-    """The stage of an exception while a graph ran: a kernel may be compiled only then."""
+    """Return the stage of an exception at run time, when a Triton kernel may still be compiled."""
     compiling = any("(triton/compiler/" in name for name in failure.functions)
     return stages.TRITON_COMPILE if compiling else stages.RUNTIME
 
 
 def _telling(functions: Sequence[str]) -> tuple[str, ...]:
-    """The innermost functions and Inductor's further out: a check that raises is not to blame."""
+    """Return the innermost functions and Inductor's outer ones: a raising check is not to blame."""
     of_inductor = [name for name in functions[6:] if "(torch/_inductor/" in name]
     return (*functions[:6], *of_inductor[:8])
 
 
 def _shortened(message: str) -> str:
-    """The beginning and the end; the long command of a native compiler is in between."""
+    """Keep the beginning and the end; the native compiler's long command is in between."""
     return message if len(message) < 2000 else f"{message[:600]}\n…\n{message[-1400:]}"
 
 
 def innermost(error: BaseException) -> BaseException:
-    """The exception that was raised first."""
+    """Return the exception that was raised first."""
     seen: set[int] = set()
     while id(error) not in seen:
         seen.add(id(error))
@@ -131,7 +131,7 @@ def innermost(error: BaseException) -> BaseException:
 
 
 def raising_functions(error: BaseException) -> list[str]:
-    """Functions that the exception passed through, innermost first."""
+    """Return the functions that the exception passed through, innermost first."""
     frames = traceback.extract_tb(error.__traceback__)
     return [
         f"{frame.name} ({shorten(frame.filename)}:{frame.lineno})"
@@ -141,7 +141,7 @@ def raising_functions(error: BaseException) -> list[str]:
 
 
 def failure_of_answer(answer: ForkAnswer) -> Failure | None:
-    """The failure of a candidate, from how its fork ended."""
+    """Return a candidate's failure, from how its fork ended."""
     last = answer.last_stage
     stage, detail = (last.event.stage, last.event.detail) if last else ("", "")
     if answer.timed_out:
@@ -152,7 +152,7 @@ def failure_of_answer(answer: ForkAnswer) -> Failure | None:
             at = answer.launched_at
             return Failure(HANG, text, stage=stages.RUNTIME, function=kernel, entered_at=at)
         if not answer.is_stuck and answer.seconds - answer.entered_at < answer.seconds / 2:
-            stage = ""  # It had only just entered it, so it may be slow and not hang.
+            stage = ""  # The fork had only just entered the stage, so it may be slow.
         return Failure(HANG, text, stage=stage, detail=detail, entered_at=answer.entered_at)
     if answer.signal is not None:
         return failure_of_signal(answer)
@@ -164,13 +164,13 @@ def failure_of_answer(answer: ForkAnswer) -> Failure | None:
 
 
 def _running_kernel(answer: ForkAnswer) -> str:
-    """The kernel that was launched last, if nothing is being compiled."""
+    """Return the kernel that was launched last, if no compile is under way."""
     launches = [event for event in answer.events if isinstance(event, KernelLaunched)]
     return launches[-1].kernel if launches and answer.last_stage is None else ""
 
 
 def failure_of_signal(answer: ForkAnswer) -> Failure:
-    """A process that was killed by a signal: in the compiler, or in a kernel."""
+    """Return the failure of a process that a signal killed, in the compiler or in a kernel."""
     launches = [event for event in answer.events if isinstance(event, KernelLaunched)]
     last = answer.last_stage
     stage = last.event.stage if last else stages.RUNTIME
@@ -188,7 +188,7 @@ def failure_of_signal(answer: ForkAnswer) -> Failure:
 
 
 def _with_stage(found: Failure, answer: ForkAnswer) -> Failure:
-    """Add the stage, which the hooks report as an event."""
+    """Add the stage, which the hooks report in an event."""
     errors = [event for event in answer.events if isinstance(event, CompileFailed)]
     if not errors or device_error(found.text):
         # A kernel may be launched while another one is being compiled.
@@ -207,11 +207,11 @@ def _with_stage(found: Failure, answer: ForkAnswer) -> Failure:
     )
 
 
-# Stages whose result the next one uses.
+# Stages whose result the next stage uses.
 _MAKING = (*stages.PASSES, stages.LOWERING, stages.SCHEDULER)
 
 
 def _last_ended(answer: ForkAnswer) -> str:
-    """The last stage that ended: what fails between stages fails because of its result."""
+    """Return the last stage that ended: a failure between stages is due to its result."""
     ended = [event.stage for event in answer.events if isinstance(event, StageEnd)]
     return next((stage for stage in reversed(ended) if stage in _MAKING), "")

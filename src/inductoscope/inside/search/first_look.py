@@ -1,8 +1,8 @@
-"""Looks at a wrong result: whether it shows again, where it is made, which nodes make it.
+"""Examines a wrong result: whether it is reproducible, and which kernel and nodes make it.
 
-These do not depend on each other, so they are looked for side by side. At the first look, the place
-is told as soon as it is known, because someone waits for it. Later, in the smallest graph, all is
-looked at closely, memory too.
+These questions are independent, so they are answered in parallel. The first look reports the
+location as soon as it is known, because the user waits for it. Later, in the smallest graph,
+everything is examined closely, including memory.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from inductoscope.inside.search.wrong_result_location import (
 )
 
 OnPlace = Callable[[Failure, Location], None]
-# What is looked at, by name, and what was seen.
+# The items to examine, and the answers, by name.
 _Items = dict[str, "Candidate | Work"]
 _Seen = dict[str, "Failure | ForkAnswer | None"]
 
 _ITSELF, _OWN_KERNELS, _NODES_APART, _MEMORY = "itself", "own kernels", "nodes apart", "memory"
 _PLACES = ("a compile", "what is decomposed", "before Inductor", "custom operators")
 _OF_VALUES = ("value", "nan")
-# To compile a graph of more nodes takes longer than all that has to be known of its nodes.
+# Compiling a larger graph takes longer than examining each of its nodes.
 _FEW_NODES = 60
 
 
@@ -43,7 +43,7 @@ class Look:
     """The findings of one batch of forks."""
 
     aspect: str
-    # Of the candidate itself.
+    # The failure of the candidate itself.
     failure: Failure | None = None
     location: Location = field(default_factory=Location)
     # Nodes that are wrong on their own.
@@ -52,13 +52,13 @@ class Look:
 
 
 def first_look(candidate: Candidate, failure: Failure, oracle: Oracle, on_place: OnPlace) -> Look:
-    """Look at the program's graph; `on_place` is told where the failure is made, once known."""
+    """Examine the program's graph, and call `on_place` as soon as the failure is located."""
     large = _look_at_large(candidate, failure, oracle, on_place)
     return large or _look_at(candidate, failure.aspect, oracle, on_place)
 
 
 def look_closely(candidate: Candidate, failure: Failure, oracle: Oracle) -> Look:
-    """Look at a small candidate, its kernels operation by operation, and at its memory."""
+    """Examine a small candidate: its kernels operation by operation, and its memory."""
     items: _Items = {_ITSELF: candidate, **_places(candidate, failure.aspect, closely=True)}
     memory = memory_work(candidate, failure)
     if memory is not None:
@@ -71,10 +71,10 @@ def look_closely(candidate: Candidate, failure: Failure, oracle: Oracle) -> Look
 
 
 def _look_at(candidate: Candidate, aspect: str, oracle: Oracle, on_place: OnPlace) -> Look:
-    """All at once, side by side.
+    """Do all the work of a first look side by side.
 
-    The first kernel of the program that computes wrong numbers, and the operations in it that are
-    wrong on their own, take no compile of the graph; to see whether something before is wrong does.
+    Finding the first wrong kernel of the program, and the operations in it that are wrong on their
+    own, needs no compile of the graph; checking the stages before it does.
     """
     look = Look(aspect)
     recorded, apart = _nodes_apart(candidate, oracle)
@@ -88,7 +88,7 @@ def _look_at(candidate: Candidate, aspect: str, oracle: Oracle, on_place: OnPlac
     for name, answer in _as_known(oracle, items):
         seen[name] = answer
         if name == _ITSELF and answer is None:
-            break  # The rest says nothing about a failure that does not show.
+            break  # Other answers are meaningless if the failure is not reproduced.
         if name == _NODES_APART:
             if apart is not None and recorded is not None and not isinstance(answer, ForkAnswer):
                 wrong = nodes_with_wrong_outputs(recorded, apart, answer)
@@ -98,7 +98,7 @@ def _look_at(candidate: Candidate, aspect: str, oracle: Oracle, on_place: OnPlac
             if look.failure is not None:
                 on_place(look.failure, look.location)
             if look.location.wrong_alone:
-                break  # To take all nodes apart could only show the same.
+                break  # Separating all nodes could only confirm this.
         elif seen.keys() >= {_ITSELF, _OWN_KERNELS}:
             itself, place = seen[_ITSELF], _own_kernel(seen)
             if isinstance(itself, Failure) and place.is_known:
@@ -109,10 +109,10 @@ def _look_at(candidate: Candidate, aspect: str, oracle: Oracle, on_place: OnPlac
 def _look_at_large(
     candidate: Candidate, failure: Failure, oracle: Oracle, on_place: OnPlace
 ) -> Look | None:
-    """In a large graph: what can be seen without compiling it again, if its nodes show it alone.
+    """Examine a large graph without recompiling it, if its suspected nodes fail alone.
 
-    That is a wrong decomposition, or the first wrong kernel of the program's own compiled graph.
-    What else comes before kernels is looked at in the smallest graph.
+    The cause may be a wrong decomposition, or the first wrong kernel of the program's own compiled
+    graph. Other stages before kernels are examined in the smallest graph.
     """
     own = work_on_own_kernels(candidate)
     is_plain = not (candidate.guarded or candidate.counts or has_transforms(candidate))
@@ -155,7 +155,7 @@ def _with_place(look: Look, seen: _Seen) -> Look:
 
 
 def _with_own_kernel(look: Look, seen: _Seen) -> Look:
-    """Which operations of the kernel are wrong on their own, if that is the same kernel."""
+    """Add the operations of the kernel that are wrong on their own, if it is the same kernel."""
     own = _own_kernel(seen)
     if not own.wrong_alone or own.kernel != look.location.kernel:
         return look
@@ -171,15 +171,15 @@ def _own_kernel(seen: _Seen) -> Location:
 def _nodes_apart(
     candidate: Candidate, oracle: Oracle
 ) -> tuple[RecordedGraph | None, Candidate | None]:
-    """A graph in which all nodes stand side by side, so that rounding in one reaches no other.
+    """Build a graph of all nodes side by side, so that rounding in one does not reach another.
 
-    None where nodes cannot be taken apart, or an earlier call matters.
+    Returns None where nodes cannot be separated, or an earlier call matters.
     """
     if candidate.counts or has_transforms(candidate) or candidate.earlier is not None:
         return None, None
     try:
         recorded = record_values(candidate)
         return recorded, subgraph(recorded, recorded.names, separate=True)
-    except Exception:  # They are only a hint.
+    except Exception:  # The separated nodes are only a hint.
         oracle.mistakes.append(traceback.format_exc()[-3000:])
         return None, None

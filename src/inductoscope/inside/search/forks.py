@@ -1,8 +1,8 @@
-"""Runs work in forks of this process, several at once, each under limits.
+"""Runs work in forks of this process, several in parallel, each under limits.
 
 A fork has torch and the compiler loaded, custom operators registered and the program's tensors in
 memory, so a candidate costs no more than its compile. A fork may crash, hang or run out of memory
-without harm to its parent. It sends back events while it works, so that the last one says where it
+without harm to its parent. It sends events while it works, so that the last one tells where it
 died.
 """
 
@@ -74,12 +74,12 @@ _LOOK_EVERY = 0.2
 
 @dataclass(frozen=True)
 class ForkUse:
-    """Seconds of processors that a fork has used, and that it has waited for one."""
+    """Processor seconds that a fork has used, and seconds it has waited for a processor."""
 
     cpu: float
-    # None where the system does not say.
+    # None if the system does not report it.
     delayed: float | None
-    # Of the child process that has used most.
+    # Processor seconds of the child that has used the most.
     slowest_child: float = 0.0
 
 
@@ -91,7 +91,7 @@ class ForkAnswer:
     error: str = ""
     signal: int | None = None
     timed_out: bool = False
-    # Ended before its time was over, because it got nowhere.
+    # Killed before its time limit, because it made no progress.
     is_stuck: bool = False
     is_done: bool = False
     entries: list[Entry[Event]] = field(default_factory=list)
@@ -101,7 +101,7 @@ class ForkAnswer:
     entered_at: float = 0.0
     # Messages of the work to its parent besides events.
     notes: list[dict[str, Any]] = field(default_factory=list)
-    # Of a fork that was ended: what it had used by then.
+    # Resources that a killed fork had used by then.
     used: ForkUse | None = None
 
     @property
@@ -111,7 +111,7 @@ class ForkAnswer:
 
     @property
     def launched_at(self) -> float:
-        """Seconds until the last kernel was launched."""
+        """Seconds from the start of the fork to the last kernel launch."""
         times = [entry.time for entry in self.entries if isinstance(entry.event, KernelLaunched)]
         return times[-1] - self.started if times else 0.0
 
@@ -125,7 +125,7 @@ class ForkAnswer:
 
 
 def _answer_in(text: bytes, started: float) -> ForkAnswer:
-    """The answer in what a fork has sent."""
+    """Parse the messages of a fork into its answer."""
     answer = ForkAnswer(started=started, seconds=time.monotonic() - started)
     for line in text.split(b"\n"):
         with contextlib.suppress(ValueError):
@@ -147,7 +147,7 @@ def _answer_in(text: bytes, started: float) -> ForkAnswer:
 
 
 class Forks:
-    """Runs work in forks, `workers` at once."""
+    """A pool of forks, `workers` at once."""
 
     # Whether all work is done on this machine, so that times can be compared.
     is_here = True
@@ -159,15 +159,15 @@ class Forks:
         self.workers = self.workers_here = min(most, WORKERS_ON_GPU) if uses_gpu else most
         self.seconds = seconds
         self.uses_gpu = uses_gpu
-        # While a hang is searched for: ends forks that get nowhere, long before their time is over.
+        # In the search for a hang: kills forks without progress, long before their time limit.
         self.patience: HangPatience | None = None
         self.count = 0
 
     @property
     def guesses(self) -> int:
-        """Up to how many pieces of work to hand over at once, some of which may not be needed.
+        """The most pieces of work to submit at once, some of which may turn out unneeded.
 
-        All of them are made before the first is begun.
+        All of them are created before the first one starts.
         """
         return min(self.workers, _MOST_GUESSES) if can_fork() else 1
 
@@ -176,16 +176,16 @@ class Forks:
         return self.ask_all([work], seconds=seconds)[0]
 
     def ask_all(self, works: Sequence[Work], *, seconds: float | None = None) -> list[ForkAnswer]:
-        """Run all, and return the answers in the same order."""
+        """Run all work, and return the answers in the same order."""
         answers = dict(self.as_done(works, seconds=seconds))
         return [answers[number] for number in range(len(works))]
 
     def as_done(
         self, works: Sequence[Work], *, seconds: float | None = None
     ) -> Iterator[tuple[int, ForkAnswer]]:
-        """Answers as they arrive, each with the number of its work; closing this ends the rest.
+        """Yield answers as they arrive, with the number of their work; closing this kills the rest.
 
-        No more is under way than can run at once: the caller may not want what comes later.
+        Work starts only when a worker is free, because the caller may stop before the last answer.
         """
         limit = seconds or self.seconds
         waiting = deque(enumerate(works))
@@ -216,7 +216,7 @@ class Forks:
     def _answer_of(
         self, fork: RunningFork, others: Sequence[ForkProgress], limit: float
     ) -> ForkAnswer | None:
-        """The answer of a fork that is over, by itself or because it is late."""
+        """Return the answer of a fork that has ended, or is killed for being late; else None."""
         has_ended, now, patience = fork.read(), time.monotonic(), self.patience
         is_stuck, used = False, None
         if has_ended:
@@ -245,13 +245,13 @@ class Forks:
 
 @dataclass
 class RunningFork:
-    """A fork, and how far it has come."""
+    """A fork that runs, and its progress."""
 
     pid: int
     started: float
     reading: int = -1
     text: bytes = b""
-    # When to look at its processes again, and since when all of them have been idle.
+    # The time of the next look at its processes, and since when all of them have been idle.
     next_look: float = 0.0
     idle_since: float | None = None
     progress: ForkProgress = field(init=False)
@@ -260,7 +260,7 @@ class RunningFork:
         self.progress = ForkProgress(self.started)
 
     def read(self) -> bool:
-        """Take what it has sent; whether that was all."""
+        """Read the pipe; return whether it has reached end of file."""
         with contextlib.suppress(BlockingIOError):
             while data := os.read(self.reading, 1 << 16):
                 self.text += data
@@ -278,7 +278,7 @@ def _start(work: Work, *, uses_gpu: bool) -> RunningFork:
     # copy all of their memory.
     gc.freeze()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Of forks where there are threads.
+        warnings.simplefilter("ignore")  # Python warns about forks of threaded processes.
         pid = os.fork()
     if pid == 0:
         _be_child(work, writing, uses_gpu=uses_gpu)
@@ -293,10 +293,10 @@ def _use_of(pid: int) -> ForkUse:
 
 
 def is_late(fork: RunningFork, now: float, limit: float) -> bool:
-    """Whether a fork has used up its time; on a busy machine, also its share of the processor.
+    """Check whether a fork has used up its time; on a busy machine, also its processor time.
 
-    A fork that waits for something idle, such as a compiler that hangs, does not wait for the
-    processor, so the time limit applies.
+    A fork that waits for something idle, such as a hanging compiler, is not waiting for a processor,
+    so the time limit applies.
     """
     seconds = now - fork.started
     if seconds < limit:
@@ -311,28 +311,28 @@ def is_late(fork: RunningFork, now: float, limit: float) -> bool:
 
 
 def longest_wait(limit: float) -> float:
-    """Seconds after which a fork with this limit is over, whatever happens."""
+    """Return the seconds after which a fork with this limit is over in any case."""
     return limit + _PATIENCE + _IDLE
 
 
 def is_ready(group: int) -> bool:
-    """Whether a process of a group is waiting only for the processor or for data."""
+    """Check whether a process of the group is running, runnable or waiting for disk."""
     return any(member.state in "RD" for member in group_members(group))
 
 
 def can_fork() -> bool:
-    """Whether this process can be forked: not if it uses a GPU, which does not survive a fork."""
+    """Check whether this process can be forked; an initialised CUDA context cannot."""
     return not torch.cuda.is_initialized()
 
 
 def can_fork_alone() -> bool:
-    """Whether a fork could run the program's graphs without talking to the program's peers."""
+    """Check whether a fork can run the program's graphs without its distributed peers."""
     is_one_of_many = torch.distributed.is_available() and torch.distributed.is_initialized()
     return can_fork() and not is_one_of_many
 
 
 def answer_without_fork(work: Work) -> ForkAnswer:
-    """In this process, which a crash or a hang would end too."""
+    """Do the work in this process, which a crash or a hang would end too."""
     started = time.monotonic()
     with tempfile.TemporaryFile() as file:
         with SCOPE.redirected(PipeWriter(file.fileno())):
@@ -345,7 +345,7 @@ def answer_without_fork(work: Work) -> ForkAnswer:
 
 
 class PipeWriter:
-    """Replaces the recording's stream in a fork: sends the parent what says where the fork is."""
+    """A recording stream in a fork, which sends the parent the events that show progress."""
 
     stopped: str | None = None
     KINDS = (StageStart, StageEnd, CompileFailed, NativeStart, NativeEnd, KernelLaunched)
@@ -355,9 +355,9 @@ class PipeWriter:
         self._texts: dict[str, str] = {}
 
     def emit(self, event: Event) -> None:
-        """Send an event if the parent wants events of this kind."""
+        """Send an event if its kind is one that the parent reads."""
         if isinstance(event, LoweredNode):
-            self.note(node=event.node)  # It gets on, though its stage lasts.
+            self.note(node=event.node)  # A node is progress, even within one long stage.
         if isinstance(event, self.KINDS):
             fields = {
                 name: self._texts.get(str(value), value)
@@ -366,7 +366,7 @@ class PipeWriter:
             self._send(event.kind, fields)
 
     def note(self, **what: Any) -> None:
-        """Tell the parent something that is no event."""
+        """Send the parent a message that is no event."""
         self._send("note", what)
 
     def _send(self, kind: str, fields: dict[str, Any]) -> None:
@@ -391,7 +391,7 @@ def _send(descriptor: int, message: dict[str, Any]) -> None:
 
 
 def _be_child(work: Work, writing: int, *, uses_gpu: bool) -> None:
-    """Do the work and exit; this never returns into the forked program."""
+    """Do the work and exit; never return into the forked program."""
     try:
         _limit_self(uses_gpu=uses_gpu)
         SCOPE.redirect(PipeWriter(writing))
@@ -401,7 +401,7 @@ def _be_child(work: Work, writing: int, *, uses_gpu: bool) -> None:
 
 
 def _do_on_own_thread(work: Work, writing: int) -> None:
-    """Do it with the settings of this thread, on which Dynamo may be in a compiled frame."""
+    """Do the work on a new thread with this one's settings, as Dynamo may be in a frame here."""
     state, context = current_state(), contextvars.copy_context()
 
     def do() -> None:

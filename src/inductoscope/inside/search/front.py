@@ -50,24 +50,24 @@ _NATIVE = (stages.CPP_COMPILE, stages.TRITON_COMPILE, stages.WRAPPER, stages.RUN
 
 @dataclass(frozen=True)
 class Verified:
-    """Whether a graph alone shows what the program showed, and in which way."""
+    """The result of reproducing a failure with the graph alone, and the flow that shows it."""
 
     candidate: Candidate
-    # Of the last way that was tried.
+    # The failure of the last flow that was tried.
     failure: Failure | None = None
     is_shown: bool = False
-    # Where the program does not use plain torch.compile: whether that makes the graph right.
+    # Whether plain torch.compile gives right results, if the program uses another flow.
     is_right_plainly: bool = False
-    # Of a wrong result: where it is made.
+    # The first look at a wrong result.
     look: Look | None = None
 
 
 def verify(
     candidate: Candidate, failure: Failure, oracle: Oracle, say: Say, on_place: OnPlace
 ) -> Verified:
-    """Have the graph show the failure in a fork, in one way after the other.
+    """Reproduce the failure in a fork, trying one flow after the other.
 
-    `on_place` is told where the failure is made as soon as that is known.
+    `on_place` is called as soon as the failure is located.
     """
     flow, is_right_plainly = special_flow(candidate), False
     found = Verified(candidate)
@@ -81,7 +81,7 @@ def verify(
         found = _shown_by(way, failure, oracle, tell)
         if found.is_shown and found.failure is not None:
             _expect(found.failure, way, oracle)
-            # What was right in other memory was right by chance.
+            # A right result without filled memory was right by chance.
             return replace(found, is_right_plainly=is_right_plainly and not way.guarded)
         if flow and not special_flow(way):
             could_not_be_tried = oracle.mistakes or oracle.eager_error
@@ -98,7 +98,7 @@ def _expect(failure: Failure, candidate: Candidate, oracle: Oracle) -> None:
 
 
 def _ways_to_show(whole: Candidate, flow: str, failure: Failure) -> Iterator[tuple[str, Candidate]]:
-    """Candidates that may show it, the cheapest to try first, each with what to say meanwhile."""
+    """Yield candidates that may show the failure, cheapest first, each with its progress text."""
     alone = replace(whole, earlier=None)
     if flow:
         text = f"trying the same graph with {PLAIN[flow]} ({alone.size} nodes)"
@@ -114,7 +114,7 @@ def _ways_to_show(whole: Candidate, flow: str, failure: Failure) -> Iterator[tup
 
 
 def _shown_by(way: Candidate, failure: Failure, oracle: Oracle, tell: OnPlace) -> Verified:
-    """Run a candidate again; also locate a wrong result, or the kernel to blame for a crash."""
+    """Run a candidate again, and locate a wrong result or the kernel to blame for a crash."""
     look, again = None, None
     if failure.kind in (WRONG, NAN):
         look = first_look(way, failure, oracle, tell)
@@ -135,7 +135,7 @@ def _shown_by(way: Candidate, failure: Failure, oracle: Oracle, tell: OnPlace) -
 
 
 def is_again(again: Failure, first: Failure) -> bool:
-    """Whether the graph alone shows what the program showed.
+    """Check whether the graph alone shows the program's failure.
 
     An exception has to be the same one: the graph may not be one that Dynamo takes. A kernel that
     Triton refuses may be refused with another exception, depending on which process compiles it.
@@ -147,7 +147,7 @@ def is_again(again: Failure, first: Failure) -> bool:
 
 
 def place_of(look: Look, verified: Verified, oracle: Oracle) -> Location:
-    """Where a wrong result is made in the whole graph, after the first look."""
+    """Locate a wrong result in the whole graph, after the first look."""
     failure = verified.failure
     if failure is None or failure.aspect == look.aspect:
         return look.location
@@ -158,7 +158,7 @@ def place_of(look: Look, verified: Verified, oracle: Oracle) -> Location:
 
 
 def shrink(verified: Verified, location: Location, oracle: Oracle) -> Iterator[ShrinkProgress]:
-    """Make the candidate ever simpler; the last one is the smallest that shows the failure."""
+    """Simplify the candidate step by step; the last result is the smallest that fails."""
     failure = verified.failure
     assert failure is not None
     longest = _SHRINK_SECONDS_HANG if failure.kind == HANG else _SHRINK_SECONDS
@@ -172,7 +172,7 @@ def shrink(verified: Verified, location: Location, oracle: Oracle) -> Iterator[S
 
 
 def _suspects(verified: Verified, failure: Failure, location: Location) -> list[Sequence[str]]:
-    """Sets of nodes that may be enough to show the failure, the strongest suspicion first."""
+    """Return sets of nodes that may suffice to show the failure, strongest suspicion first."""
     whole, look = verified.candidate, verified.look
     found: list[Sequence[str]] = []
     if look is None:
@@ -191,21 +191,21 @@ def _suspects(verified: Verified, failure: Failure, location: Location) -> list[
 
 @dataclass(frozen=True)
 class Located:
-    """Where the smallest graph fails, and what memory has to do with it."""
+    """The location of the failure in the smallest graph, and the evidence from memory."""
 
     # The graph in question: the whole one again, if the smallest does not show the failure.
     candidate: Candidate
-    # Of the smallest graph, compiled in full; None if it does not show the failure then.
+    # The failure of the smallest graph, compiled in full; None if it does not show.
     failure: Failure | None
     location: Location
     memory: MemoryEvidence = field(default_factory=MemoryEvidence)
 
 
 def locate(smallest: Candidate, whole: Candidate, failure: Failure, oracle: Oracle) -> Located:
-    """Locate the failure in the smallest graph, where little is left to be wrong.
+    """Locate the failure in the smallest graph, where little else can be wrong.
 
-    Compiled in full, it may not show the failure any more: a slow candidate was mistaken for a
-    hang, or it fails intermittently. Then it is looked for in the whole graph.
+    Compiled in full, the smallest graph may not show the failure any more, because a slow candidate
+    was mistaken for a hang, or the failure is intermittent. Then the whole graph is examined.
     """
     oracle.stage = ""
     if failure.kind in (WRONG, NAN):
@@ -222,7 +222,7 @@ def locate(smallest: Candidate, whole: Candidate, failure: Failure, oracle: Orac
 
 
 def _surely(oracle: Oracle) -> contextlib.AbstractContextManager[None]:
-    """Waits longer before something counts as a hang."""
+    """Wait longer inside the block before a fork counts as hung."""
     patience = oracle.forks.patience
     return contextlib.nullcontext() if patience is None else patience.to_be_sure()
 
@@ -232,7 +232,7 @@ def _same(final: Failure | None, failure: Failure) -> Failure | None:
 
 
 def in_filled_memory(located: Located, failure: Failure, oracle: Oracle) -> Candidate | None:
-    """The candidate with NaN around every buffer, if it reads that and fails alike there."""
+    """Return the candidate with NaN around its buffers, if it reads that and fails alike."""
     if located.memory.fault is None:
         return None
     guarded = replace(compiled_plainly(located.candidate), guarded=True)

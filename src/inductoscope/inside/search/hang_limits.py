@@ -1,9 +1,8 @@
-"""When a fork hangs: it gets nowhere for several times as long as healthy work of its kind takes.
+"""Limits for hangs: a fork hangs if it makes no progress for several times as long as usual.
 
-A fork gets somewhere when it reports what it has not reported before. One that enters the same
-stage again and again goes round in a loop and gets nowhere. How long healthy work takes is learned:
-from what the fork itself has done so far, which is as large a graph on as busy a machine, and from
-forks that came to their end.
+A fork makes progress when it reports something new. A fork that enters the same stage again and
+again is in a loop, without progress. The usual time is learned from the fork's own past, which is
+the same graph on an equally busy machine, and from forks that have finished.
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ from inductoscope.processes.status import ProcessStatus, delayed_seconds, group_
 from inductoscope.recording.events import read_entry
 from inductoscope.torch_facts.stages import NATIVE_COMPILES
 
-# What a fork is at: it runs eager, or Python code of the compiler, or a native compiler, or it
-# calls what was compiled.
+# The activity of a fork: eager, Python code of the compiler, a native compiler, or a call of the
+# compiled code.
 _EAGER, _PYTHON, _NATIVE, _CALL = "eager", "python", "native", "call"
 
-# Seconds that no kind of work is ended before, and that a native compiler may need for a small
-# kernel as long as none was seen to end.
+# The least limit in seconds for any activity, and the assumed time of a native compiler for a
+# small kernel until one was seen to end.
 _LEAST, _NATIVE_UNKNOWN = 1.0, 6.0
 # How often as long as healthy work it may take while candidates are tried. Where it counts, for the
 # smallest graph, it may take longer.
@@ -32,7 +31,7 @@ _MORE_TO_BE_SURE = 2.5
 # A fork is idle if it and all its children are asleep whenever they are looked at, so often and for
 # so many seconds.
 _LOOKS, _IDLE = 8, 2.0
-# So many times as long gets a fork that is busy elsewhere than where the program hangs.
+# The factor for a fork in another stage than the one in which the program hangs.
 _ELSEWHERE = 4.0
 # The share of its time in which nobody may keep a fork from the processor, and the most seconds
 # that it is given beyond its limit.
@@ -41,7 +40,7 @@ _SHARE, _STARVED = 0.8, 60.0
 
 @dataclass
 class ForkProgress:
-    """How far a fork has come: what it is at, since when, and the longest it was at anything."""
+    """The progress of a fork: its current activity, since when, and the longest of each kind."""
 
     started: float
     since: float = 0.0
@@ -70,12 +69,12 @@ class ForkProgress:
 
     @property
     def stage(self) -> str:
-        """The innermost stage that it is in; empty outside of all."""
+        """The innermost open stage; empty if there is none."""
         innermost = self._position.stages.innermost
         return innermost.stage if innermost is not None else ""
 
     def take(self, data: bytes) -> None:
-        """Follow the messages that the fork has sent."""
+        """Parse the messages that the fork has sent."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
             with contextlib.suppress(ValueError, KeyError, TypeError):
@@ -100,7 +99,7 @@ class ForkProgress:
         return _NATIVE if self.stage in NATIVE_COMPILES else _PYTHON
 
     def look(self, members: Sequence[ProcessStatus], now: float) -> None:
-        """Note what the fork and its children are at, and whether others keep them from it."""
+        """Sample the state of the fork and its children, and their processor delay."""
         self.asleep += 1
         if any(member.state in "RD" for member in members):
             self.asleep, self.awake = 0, now
@@ -113,13 +112,13 @@ class ForkProgress:
         self._looked, self._delayed = now, delayed
 
     def is_idle(self, now: float) -> bool:
-        """Whether the fork waits for something that does not happen."""
+        """Check whether the fork waits for an event that does not happen."""
         return self.asleep >= _LOOKS and now - max(self.awake, self.since) > _IDLE
 
 
 @dataclass
 class HangPatience:
-    """How long forks may get nowhere, while a hang is searched for."""
+    """How long forks may go without progress, in the search for a hang."""
 
     # The stage in which the program hangs.
     stage: str = ""
@@ -138,12 +137,12 @@ class HangPatience:
             self.is_sure = False
 
     def learn(self, ended: ForkProgress) -> None:
-        """Take over what a fork needed that came to its end."""
+        """Add the timings of a fork that ended by itself."""
         for at, seconds in ended.longest.items():
             self.healthy[at] = max(self.healthy.get(at, 0.0), seconds)
 
     def limit(self, progress: ForkProgress) -> float | None:
-        """Seconds that a fork may stay at what it is at; None if only its own end limits it."""
+        """Return how long a fork may stay in its activity; None if there is no limit."""
         usual = self._usual(progress)
         if usual is None:
             return None
@@ -168,14 +167,14 @@ class HangPatience:
     def is_over(
         self, group: int, progress: ForkProgress, others: Sequence[ForkProgress], now: float
     ) -> bool:
-        """Whether a fork, the leader of a group of processes, hangs for all that is known."""
+        """Check whether a fork, the leader of a process group, has to be considered hung."""
         limit = self.limit(progress)
         quiet = now - progress.since
         if limit is None or quiet < min(limit, _IDLE):
             return False
         progress.look(list(group_members(group)), now)
         if progress.is_idle(now):
-            # It may wait for a lock that another one has while its native compiler works.
+            # The fork may wait for a lock that another fork holds while its native compiler works.
             return quiet > limit or not any(other.at == _NATIVE for other in others)
         if quiet < limit:
             return False

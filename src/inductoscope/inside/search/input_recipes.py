@@ -1,4 +1,4 @@
-"""Texts that make the inputs of a candidate, so that a script needs no data file."""
+"""Expressions that create the inputs of a candidate, so that a script needs no data file."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from inductoscope.inside.search.candidate import Candidate
 
 _SHORT = 64
 _LONGEST_LITERAL = 2000
-# Elements; every recipe of more takes seconds to make, so that few are tried.
+# Number of elements above which evaluating a recipe takes seconds, so that few are tried.
 _LARGE = 1 << 26
 
 
 def recipes_of(candidate: Candidate) -> list[list[str]]:
-    """For each input, the texts that make it; an input that lies inside another is a view of it."""
+    """Return, for each input, the expressions that create it; a view refers to its base."""
     owners = _owners(candidate.inputs)
     # An index out of range raises an exception on the CPU; on a GPU it costs the whole process.
     keeps_range = bool(candidate.device)
@@ -33,7 +33,7 @@ def recipes_of(candidate: Candidate) -> list[list[str]]:
 
 
 def _is_in_range(made: torch.Tensor, value: torch.Tensor) -> bool:
-    """Whether what a text makes has no integer outside the range that the value has."""
+    """Check whether the created integers lie within the range of the original's."""
     if value.dtype.is_floating_point or value.dtype.is_complex or value.dtype is torch.bool:
         return True
     if not value.numel():
@@ -43,7 +43,7 @@ def _is_in_range(made: torch.Tensor, value: torch.Tensor) -> bool:
 
 
 def _range_of(numbers: torch.Tensor) -> tuple[int, int]:
-    """The smallest and the largest of some integers."""
+    """Return the minimum and maximum of a tensor of integers."""
     try:
         low, high = numbers.detach().aminmax()
     except RuntimeError:  # Some types have no maximum.
@@ -52,7 +52,7 @@ def _range_of(numbers: torch.Tensor) -> tuple[int, int]:
 
 
 def _owners(inputs: Sequence[Any]) -> dict[int, int]:
-    """Inputs that share memory with a larger one, each with the number of that one."""
+    """Map each input that shares storage with a larger one to the number of the larger one."""
     plain = {n: v for n, v in enumerate(inputs) if isinstance(v, torch.Tensor) and is_plain(v)}
     found: dict[int, int] = {}
     for number, value in plain.items():
@@ -79,14 +79,14 @@ def _view_of(owner: int, whole: torch.Tensor, value: torch.Tensor) -> str:
 
 
 def shared_name(number: int) -> str:
-    """The name by which a recipe calls the input that it is a view of."""
+    """Return the variable for an input that other recipes view."""
     return f"shared_{number}"
 
 
 def recipes_for(value: Any, *, keeps_range: bool = False) -> Iterator[str]:
-    """Texts that make a value of this shape and type, the simplest first; integers in its range.
+    """Yield expressions for a tensor of this shape and dtype, simplest first, in its range.
 
-    The last one makes exactly this value; it is empty if the value cannot be written down.
+    The last one creates exactly this value; it is empty if no literal can.
     """
     if isinstance(value, torch.Tensor) and value._is_zerotensor():
         yield f"torch._efficientzerotensor({_tuple(value)}, dtype={value.dtype})"
@@ -107,13 +107,13 @@ def recipes_for(value: Any, *, keeps_range: bool = False) -> Iterator[str]:
 
 def _is_exactly(made: torch.Tensor, value: torch.Tensor) -> bool:
     if value.numel() > _LARGE:
-        return False  # No text of another's numbers is that long.
+        return False  # No literal is that long.
     same = (made == value) | ((made != made) & (value != value))
     return made.shape == value.shape and bool(same.all())
 
 
 def make_inputs(recipes: Sequence[str], originals: Sequence[Any]) -> list[Any]:
-    """The inputs as a script with these recipes makes them: one after the other, from one seed."""
+    """Evaluate the recipes as a script does: in its order, from one seed."""
     known: dict[str, Any] = {"torch": torch, "zlib": zlib, "base64": base64}
     with torch.random.fork_rng(devices=()):
         torch.manual_seed(0)
@@ -132,7 +132,7 @@ def _order_of(number: int, recipes: Sequence[str]) -> int:
 
 
 def _fitting(text: str, like: torch.Tensor) -> torch.Tensor | None:
-    """The tensor that a text makes, if it has the form of the original."""
+    """Return the tensor that an expression creates, if its form matches the original."""
     try:
         made: torch.Tensor = make_inputs([text], [like])[0]
     except Exception:
@@ -170,7 +170,7 @@ def _simple_texts(value: torch.Tensor) -> Iterator[str]:
 
 
 def _place(value: torch.Tensor) -> str:
-    """The argument that makes a tensor on the device of this one."""
+    """Return the device argument for a factory function."""
     return "" if value.device.type == "cpu" else f", device={str(value.device)!r}"
 
 
@@ -194,7 +194,7 @@ def _numbers(value: torch.Tensor) -> str:
 
 
 def _packed(value: torch.Tensor) -> str:
-    """The exact bytes, compressed, for values that no simple recipe can replace."""
+    """Return a literal of the exact bytes, compressed, for values without a simple recipe."""
     flat = value.detach().cpu().contiguous()
     if flat.numel() * flat.element_size() > 64 * _LONGEST_LITERAL:
         return ""
@@ -208,7 +208,7 @@ def _packed(value: torch.Tensor) -> str:
 
 
 def _in_layout(text: str, value: torch.Tensor) -> str:
-    """The same with the strides of the original, and its offset into a larger storage."""
+    """Give the expression's tensor the strides and the storage offset of the original."""
     shape, kind = _tuple(value), f"dtype={value.dtype}{_place(value)}"
     nbytes = value.untyped_storage().nbytes()
     if 0 in value.stride() and value.numel():

@@ -1,4 +1,4 @@
-"""Evidence that memory is the cause of a failure: reads and writes out of bounds, races."""
+"""Evidence that memory is the cause of a failure: out-of-bounds accesses and races."""
 
 from __future__ import annotations
 
@@ -34,23 +34,23 @@ from inductoscope.inside.search.sanitizers import run_sanitized
 from inductoscope.recording.codec import decode
 from inductoscope.torch_facts import stages
 
-# What may be wrong because of what lies in memory.
+# Aspects of a failure that the contents of memory can explain.
 _OF_VALUES = ("value", "nan")
 _RUNS = 6
 
 
 @dataclass(frozen=True)
 class MemoryEvidence:
-    """A fault in the use of memory, if there is one, and sentences for a report."""
+    """The memory fault, if there is one, and sentences for a report."""
 
     fault: MemoryFault | None = None
     texts: tuple[str, ...] = ()
 
 
 def memory_work(candidate: Candidate, failure: Failure) -> Work | None:
-    """Work for a fork that tells what memory has to do with a wrong result; `evidence_of` reads it.
+    """Return fork work that checks a wrong result for memory faults; `evidence_of` reads it.
 
-    None where memory is not suspected.
+    Returns None where memory is not suspected.
     """
     if failure.kind not in (WRONG, NAN):
         return None
@@ -62,7 +62,7 @@ def memory_work(candidate: Candidate, failure: Failure) -> Work | None:
 
 
 def evidence_of(answer: ForkAnswer) -> MemoryEvidence:
-    """The evidence in a fork's answer."""
+    """Decode the evidence in a fork's answer."""
     if answer.signal is not None:
         text = f"with other bytes in and around its buffers, {failure_of_signal(answer).text}"
         return MemoryEvidence(texts=(text,))
@@ -70,22 +70,22 @@ def evidence_of(answer: ForkAnswer) -> MemoryEvidence:
 
 
 def may_depend_on_memory(candidate: Candidate, failure: Failure) -> bool:
-    """Whether other bytes around its buffers may show a failure; on a GPU they are there anyway."""
+    """Check whether filled memory may reveal a failure; GPU runs always use filled memory."""
     is_of_values = failure.kind in (WRONG, NAN) and failure.aspect in _OF_VALUES
     return is_of_values and not candidate.guarded and not is_for_gpu(candidate)
 
 
 def of_changed_memory(candidate: Candidate, forks: Forks) -> MemoryEvidence:
-    """Whether the result changes with what lies in memory, and which kernel reads that."""
+    """Check whether the result changes with the contents of memory, and find the kernel."""
     return evidence_of(forks.ask(lambda: _evidence_on_cpu(candidate)))
 
 
 def sanitizer_evidence(
     candidate: Candidate, failure: Failure, forks: Forks, place: Path
 ) -> tuple[str, ...]:
-    """AddressSanitizer's findings on a kernel that kills its process; none about other failures.
+    """Return AddressSanitizer's findings on a crash in a kernel; none for other failures.
 
-    It compiles the kernel once more, in a process that starts slowly: this takes longest of all.
+    This is the slowest check: it compiles the kernel again, in a process that starts slowly.
     """
     if is_for_gpu(candidate) or failure.kind != SIGNAL or failure.stage != stages.RUNTIME:
         return ()
@@ -99,9 +99,9 @@ def sanitizer_evidence(
 
 
 def _evidence_on_cpu(candidate: Candidate) -> MemoryEvidence:
-    """The candidate is compiled once, and called with other bytes in memory.
+    """Compile the candidate once, and call it with different bytes in memory.
 
-    Its weights are inputs, so that they lie in such memory as well.
+    Its weights are passed as inputs, so that they lie in such memory as well.
     """
     plain = replace(candidate, guarded=False, constants=frozenset())
 
@@ -117,7 +117,7 @@ def _evidence_on_cpu(candidate: Candidate) -> MemoryEvidence:
 
 
 def _device_evidence(candidate: Candidate) -> MemoryEvidence:
-    """Accesses out of bounds, and results that change from run to run."""
+    """Check for out-of-bounds accesses, and for results that change from run to run."""
     texts = [*_in_guarded_memory(candidate), *_of_repeated_runs(candidate)]
     return MemoryEvidence(texts=tuple(texts))
 
@@ -155,7 +155,7 @@ def _has_nan(value: torch.Tensor) -> bool:
 
 
 def _float_pairs(one: Outcome, two: Outcome) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    """The values of two runs that are floating point tensors."""
+    """Pair the floating-point tensors of two runs."""
     pairs = zip(one.named_values(), two.named_values(), strict=False)
     return [
         (mine, other)
@@ -173,7 +173,7 @@ def _of_repeated_runs(candidate: Candidate) -> list[str]:
     eager = as_function(candidate.module)
     runs = [run(eager, candidate.inputs, backward=candidate.backward) for _ in range(_RUNS)]
     if _different(runs) > 1:
-        return []  # Atomic additions, say, whose order is not fixed in eager either.
+        return []  # Atomic additions, for example, have no fixed order in eager either.
     return [
         f"{_RUNS} runs of the compiled graph on the same inputs gave {different} different "
         f"results, {_RUNS} in eager the same one: a race between threads, or memory that was never "
@@ -182,7 +182,7 @@ def _of_repeated_runs(candidate: Candidate) -> list[str]:
 
 
 def _different(outcomes: Sequence[Outcome]) -> int:
-    """How many different results there are."""
+    """Count the distinct results."""
     first: list[Outcome] = []
     for outcome in outcomes:
         if not any(_is_identical(outcome, other) for other in first):

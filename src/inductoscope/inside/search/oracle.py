@@ -1,7 +1,7 @@
 """Judges candidates: compiles each in a fork and compares it with eager.
 
-A candidate that was judged before is answered from memory, or from the recording of an earlier run.
-Otherwise it is tried, and the answer goes into both.
+A known candidate is answered from memory, or from the recording of an earlier run. Any other
+candidate is tried, and the answer goes into both.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ _NO_RESULT_CACHES = {
 
 
 def examine(candidate: Candidate, around: Around = contextlib.nullcontext) -> Failure | None:
-    """Compile and run the candidate in this process; None if the result agrees with eager.
+    """Compile and run the candidate in this process; return None if it agrees with eager.
 
     Raises `EagerFails` if eager fails too.
     """
@@ -91,7 +91,7 @@ def examine(candidate: Candidate, around: Around = contextlib.nullcontext) -> Fa
 
 
 def run_compiled(candidate: Candidate, function: Callable[..., Any]) -> Outcome:
-    """Call a compiled function on the candidate's inputs, and before that on the earlier ones."""
+    """Call a compiled function on the earlier inputs, if any, and then on the candidate's."""
     copy = GuardedMemory().copies if candidate.guarded else copy_values
     if candidate.earlier is not None:
         run(function, candidate.earlier, backward=candidate.backward, copy=copy)
@@ -105,7 +105,7 @@ class EagerFails(Exception):
 def compiled(
     candidate: Candidate, backend: str | Callable[..., Any] | None = None
 ) -> Callable[..., Any]:
-    """The candidate's graph, compiled the way it names; options are for Inductor itself."""
+    """Compile the candidate's graph through its flow; options are passed to Inductor only."""
     if candidate.flow == AOT_INDUCTOR and backend is None:
         return compiled_ahead_of_time(candidate)
     how = {"backend": backend} if backend else {"options": _options(candidate) or None}
@@ -121,10 +121,10 @@ def _options(candidate: Candidate) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def compiling(candidate: Candidate, *, in_filled_memory: bool = True) -> Iterator[None]:
-    """The state in which a candidate is compiled: a fresh compiler, its settings, no caches.
+    """Enter the state to compile a candidate in: a fresh compiler, its settings, no caches.
 
-    On a GPU memory is used again at once, so what was never written may look right by chance;
-    unless every buffer is filled first. On the CPU a candidate may ask for that.
+    On a GPU, memory is reused at once, so an uninitialized read may look right by chance unless
+    every buffer is filled first. On the CPU, buffers are filled if the candidate asks for that.
     """
     prepare_compiler()
     with contextlib.ExitStack() as stack:
@@ -134,7 +134,7 @@ def compiling(candidate: Candidate, *, in_filled_memory: bool = True) -> Iterato
             stack.enter_context(patched(settings, module))
         stack.enter_context(patched(candidate.config))
         if candidate.dynamic is None:
-            # The call of the program that this may be inside of can have dynamic=True.
+            # An enclosing call of the program may have set dynamic=True.
             settings = {"assume_static_by_default": True}
             stack.enter_context(patched(settings, "torch._dynamo.config"))
         yield
@@ -145,7 +145,7 @@ def _is_in_filled_memory(candidate: Candidate) -> bool:
 
 
 def prepare_compiler() -> None:
-    """Forget compiled code, and worker threads, which a fork does not have."""
+    """Reset Dynamo, and drop the compile workers, whose threads a fork does not have."""
     import torch._dynamo
     from torch._inductor.async_compile import AsyncCompile
 
@@ -161,7 +161,7 @@ _BEFORE_NATIVE = {*_ORDER[: _ORDER.index(stages.WRAPPER)]} - {stages.AUTOTUNE}
 
 
 class _Past(Exception):
-    """The compile has passed the stage of the failure in question."""
+    """Raised when the compile has passed the stage of the failure in question."""
 
 
 @contextlib.contextmanager
@@ -191,20 +191,20 @@ def is_past(error: BaseException) -> bool:
 
 @dataclass
 class Oracle:
-    """Says whether candidates show a failure; tries them in forks and remembers the answers."""
+    """A judge of candidates, which tries them in forks and remembers the answers."""
 
     forks: Forks
     # Recordings of this examination: earlier answers are read there, new ones are added to the
     # process's own. None: nothing is remembered beyond this process.
     recordings: Sequence[str] | None = None
-    # For an error: its stage.
+    # The stage of the failure, if it is an error.
     stage: str = ""
     # Announce every kernel, so that the last one is known if the process dies.
     watch_kernels: bool = False
     mistakes: list[str] = field(default_factory=list)
-    # What eager said of the last candidate, if it failed.
+    # The error of the last candidate in eager, if it failed there.
     eager_error: str = ""
-    # When to stop trying; unknown candidates then count as not failing.
+    # The time after which unknown candidates count as not failing.
     deadline: float = math.inf
     _known: dict[str, Failure | None] = field(default_factory=dict)
 
@@ -216,18 +216,18 @@ class Oracle:
                 self._known[str(entry["candidate"])] = known
 
     def failure(self, candidate: Candidate, *, label: str = "") -> Failure | None:
-        """The failure of one candidate."""
+        """Return the failure of one candidate."""
         return next(self.failures([candidate], label=label))
 
     def failures(
         self, candidates: Sequence[Candidate], *, label: str = ""
     ) -> Iterator[Failure | None]:
-        """The failure of each candidate, in order, tried side by side."""
+        """Return the failure of each candidate, in order; candidates are tried in parallel."""
         answers = dict(self.as_known(candidates, label=label))
         return (_failure_in(answers[number]) for number in range(len(candidates)))
 
     def first(self, candidates: Sequence[Candidate | None], failure: Failure) -> int | None:
-        """The number of the first candidate that shows the same failure; others are not tried."""
+        """Return the number of the first candidate with the same failure; skip the rest."""
         numbers = [number for number, item in enumerate(candidates) if item is not None]
         answers: dict[int, bool] = {}
         for place, answer in self.as_known([item for item in candidates if item is not None]):
@@ -242,11 +242,11 @@ class Oracle:
     def as_known(
         self, items: Sequence[Candidate | Work], *, label: str = ""
     ) -> Iterator[tuple[int, Failure | ForkAnswer | None]]:
-        """Answers as they become known, each with its number, from forks side by side.
+        """Yield numbered answers as they become known, from parallel forks.
 
-        The answer to a candidate is its failure; that to any other work is the fork's own.
+        The answer to a candidate is its failure; the answer to other work is the fork's own.
         """
-        # What is the same is tried once.
+        # Identical candidates are tried once.
         alike: dict[str, list[int]] = {}
         for number, item in enumerate(items):
             key = digest(item) + label if isinstance(item, Candidate) else f"work {number}"
@@ -265,7 +265,7 @@ class Oracle:
             yield from ((number, found) for number in numbers)
 
     def _noted(self, key: str, candidate: Candidate, answer: ForkAnswer) -> Failure | None:
-        """The failure of a candidate, remembered unless the tool itself made a mistake."""
+        """Judge a candidate, and remember its failure unless the tool itself failed."""
         found = self._judged(candidate, answer)
         if isinstance(answer.result, dict):
             self.eager_error = str(answer.result.get("eager") or "")
@@ -276,11 +276,11 @@ class Oracle:
         return found
 
     def _work(self, candidate: Candidate) -> Work:
-        """The work of a fork on a candidate."""
+        """Return the work of a fork on a candidate."""
         return PlainTrial(candidate, self.stage, self.watch_kernels)
 
     def _judged(self, candidate: Candidate, answer: ForkAnswer) -> Failure | None:
-        """The failure of a candidate, from the answer of its fork."""
+        """Return the failure of a candidate, from the answer of its fork."""
         return failure_of_answer(answer)
 
     def _remember(self, key: str, found: Failure | None) -> None:
@@ -296,7 +296,7 @@ def _failure_in(answer: Failure | ForkAnswer | None) -> Failure | None:
 
 @dataclass(frozen=True)
 class PlainTrial(CandidateTrial):
-    """Tells whether the candidate fails."""
+    """A trial of whether the candidate fails."""
 
     stage: str = ""
     watch_kernels: bool = False
@@ -309,14 +309,14 @@ class PlainTrial(CandidateTrial):
         return {"failure": found}
 
     def _surroundings(self) -> contextlib.AbstractContextManager[Any]:
-        """The context of the compile: kernels are announced, or it ends early."""
+        """Return the context of the compile, which announces kernels or stops early."""
         if self.watch_kernels:
             return KernelWatch(compare=False).watching()
         return no_further_than(self.stage)
 
 
 def digest(candidate: Candidate) -> str:
-    """Identifies a candidate by its code, its settings and its inputs."""
+    """Hash a candidate's code, settings and inputs."""
     hasher = hashlib.blake2b(digest_size=12)
     hasher.update(graph_code(candidate.module).encode())
     for value in (*candidate.inputs, *(candidate.earlier or ())):
@@ -357,7 +357,7 @@ _numbers = itertools.count()
 
 
 class ExportableGraph(torch.nn.Module):
-    """The candidate's graph, which keeps some of its inputs as constants."""
+    """The candidate's graph as a module that keeps some of its inputs as constants."""
 
     def __init__(self, candidate: Candidate, inputs: tuple[Any, ...]) -> None:
         super().__init__()
@@ -369,7 +369,7 @@ class ExportableGraph(torch.nn.Module):
                 self.register_buffer(f"stored_{name}", value.detach())
 
     def forward(self, *given: Any) -> Any:
-        """The graph's outputs."""
+        """Run the graph, with stored inputs as constants."""
         rest = iter(given)
         values = [
             getattr(self, f"stored_{name}") if name in self._stored else next(rest)
@@ -378,13 +378,13 @@ class ExportableGraph(torch.nn.Module):
         return self._function(*values)
 
     def given(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The inputs that are passed to it."""
+        """Return the inputs that are passed in a call."""
         named = zip(self._names, inputs, strict=True)
         return tuple(value for name, value in named if name not in self._stored)
 
 
 def compiled_ahead_of_time(candidate: Candidate, seen: Seen | None = None) -> Callable[..., Any]:
-    """The candidate's graph as a library that AOTInductor has made; compiled on its first call."""
+    """Compile the candidate's graph with AOTInductor, on its first call."""
     loaded: list[Callable[..., Any]] = []
 
     def call(*arguments: Any) -> Any:
@@ -418,7 +418,7 @@ def _loaded(candidate: Candidate, inputs: tuple[Any, ...], seen: Seen | None) ->
 
 
 def _package_options(candidate: Candidate) -> dict[str, Any]:
-    """A library of its own for every compile: one that is loaded must not be written again."""
+    """Give every compile its own library: one that is loaded must not be overwritten."""
     from torch._inductor.runtime.cache_dir_utils import cache_dir
 
     folder = Path(cache_dir()) / "ahead_of_time" / f"{os.getpid()}-{next(_numbers)}"
@@ -427,7 +427,7 @@ def _package_options(candidate: Candidate) -> dict[str, Any]:
 
 
 def _dynamic_shapes(candidate: Candidate, given: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The dimensions that may vary, of each input that is passed."""
+    """Return the dynamic dimensions of each input that is passed."""
     names = [name for name in input_names(candidate.module) if name not in candidate.constants]
     shapes: dict[str, dict[int, Any]] = {name: {} for name in names}
     for _, mark in marked_inputs(candidate.module, candidate.marks):

@@ -1,8 +1,8 @@
-"""A package that is right at the program's own sizes, called at others that its export admits.
+"""Calls a package that is right at the program's sizes at other sizes that its export admits.
 
-The package is there, so that nothing is compiled: it is called in a fork, with the program's own
-values repeated or cut off, and compared with the exported program in eager. One size at a time
-leaves its usual value: to both ends of its range, and to where vectors and tiles end.
+Nothing is compiled: the existing package is called in a fork, with the program's own values
+repeated or cut off, and compared with the exported program in eager. One size at a time is
+changed: to both ends of its range, and to the ends of vectors and tiles.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from inductoscope.inside.search.oracle import Oracle
 # A larger tensor takes long to compute, and shows nothing else.
 _LARGEST = 4096
 _MOST_ELEMENTS = 1 << 24
-# Where vectors of a CPU and small tiles end.
+# Sizes around the widths of CPU vectors and small tiles.
 _AROUND = (17, 15, 16, 33, 3)
 _MOST_FOR_ONE = 6
 _MOST = 18
@@ -44,7 +44,7 @@ _TO_COMPILE = 180.0
 
 @dataclass(frozen=True)
 class OtherSize:
-    """Inputs with one size changed, and what that size is."""
+    """Inputs with one size changed, and the name and value of that size."""
 
     symbol: str
     value: int
@@ -64,7 +64,7 @@ class SizesCalled:
     wrong: OtherSize | None = None
 
     def failure_of(self, candidate: Candidate | None) -> Failure | None:
-        """The failure there, if it is wrong as well when the package is made once more."""
+        """Return the failure at the wrong size, if a newly compiled package fails there too."""
         if candidate is None:
             return None
         failure = Oracle(Forks(workers=1, seconds=_TO_COMPILE)).failure(candidate)
@@ -78,10 +78,10 @@ def call_at_other_sizes(
     arguments: Sequence[Any],
     admits: Callable[[Sequence[Any]], bool],
 ) -> SizesCalled:
-    """Call it at every other size, up to the first that is wrong, in a fork."""
+    """In a fork, call the package at each other size, up to the first wrong one."""
 
     def sizes() -> Iterator[OtherSize]:
-        """One at a time: all of them together may be larger than the memory."""
+        """Yield one size at a time, because all inputs together may not fit into memory."""
         admitted = (size for size in other_sizes(module, arguments) if admits(size.inputs))
         return itertools.islice(admitted, _MOST)
 
@@ -103,11 +103,11 @@ def call_at_other_sizes(
 
     answer = forks.ask(work)
     if answer.signal is not None:
-        # It died: one fork for each, to find at which.
+        # The fork died: use one fork per size to find the fatal one.
         wrong = next((s for s in sizes() if _dies(forks, module, compiled, s.inputs)), None)
         return SizesCalled((), wrong)
     if not answer.is_done:
-        return SizesCalled()  # It only takes long.
+        return SizesCalled()  # The fork ran out of time.
     called, name = answer.result
     wrong = next(size for size in sizes() if size.name == name) if name else None
     return SizesCalled(tuple(called), wrong)
@@ -116,7 +116,7 @@ def call_at_other_sizes(
 def is_right(
     module: GraphModule, compiled: Callable[..., Any], inputs: Sequence[Any]
 ) -> bool | None:
-    """Whether it gives what eager gives; None if eager fails, or torch's check for NaN is right."""
+    """Compare with eager; None if eager fails too, or torch's NaN check is right to raise."""
     case = Case(as_function(module), list(inputs), False)
     if case.eager_error is not None:
         return None
@@ -129,7 +129,7 @@ def is_right(
 def _dies(
     forks: Forks, module: GraphModule, compiled: Callable[..., Any], inputs: Sequence[Any]
 ) -> bool:
-    """Whether the package ends the process where eager does not; killed means out of memory."""
+    """Check whether only the package kills the process; SIGKILL is taken for out of memory."""
     case = Case(as_function(module), list(inputs), False)
     if not forks.ask(lambda: case.eager_error is None).is_done:
         return False
@@ -141,12 +141,12 @@ def _dies(
 
 
 def other_sizes(module: GraphModule, arguments: Sequence[Any]) -> Iterator[OtherSize]:
-    """Inputs of every size to try, one unusual size at a time, admitted by the export's guards."""
+    """Yield inputs with one unusual size at a time, as far as the export's guards admit it."""
     nodes = module.graph.find_nodes(op="placeholder")
     forms = [node.meta.get("val") for node in nodes]
     if len(forms) != len(arguments) or any(isinstance(form, torch.SymInt) for form in forms):
         return
-    # Of each symbol: its size in this call, and where it stands.
+    # The size of each symbol in this call, and the dimension that it names.
     usual: dict[Any, int] = {}
     names: dict[Any, str] = {}
     wanted, environment = set(), None
@@ -172,7 +172,7 @@ def other_sizes(module: GraphModule, arguments: Sequence[Any]) -> Iterator[Other
 
 
 def _values(low: int, high: int | None, usual: int) -> list[int]:
-    """Both ends first: then what is next to them, and where vectors end."""
+    """Return sizes to try: both ends of the range first, then their neighbours and vector tails."""
     ends = [low] if high is None or high > _LARGEST else [low, high, high - 1]
     every = dict.fromkeys([*ends, *_AROUND, low + 1])
     inside = [v for v in every if v >= low and (high is None or v <= high) and v != usual]
@@ -184,7 +184,7 @@ def _shape(value: Any) -> Sequence[Any]:
 
 
 def _bounds_of(environment: Any, symbol: Any) -> tuple[int | None, int | None]:
-    """The range of a symbol; None for an infinite end, also if that is a number of torch's."""
+    """Return the range of a symbol; None for an infinite end, or torch's integer infinity."""
     bounds = environment.var_to_range.get(symbol)
     texts = [str(getattr(bounds, end, "")) for end in ("lower", "upper")]
     low, high = (int(t) if t.lstrip("-").isdecimal() and int(t) < 1 << 62 else None for t in texts)
@@ -192,7 +192,7 @@ def _bounds_of(environment: Any, symbol: Any) -> tuple[int | None, int | None]:
 
 
 def _is_admitted(environment: Any, sizes: Mapping[Any, int]) -> bool:
-    """Whether every guard holds; one that cannot be computed admits nothing."""
+    """Check whether every guard holds; a guard that cannot be evaluated counts as broken."""
     return all(str(_with_sizes(guard.expr, sizes)) == "True" for guard in environment.guards)
 
 
@@ -203,7 +203,7 @@ def _with_sizes(expression: Any, sizes: Mapping[Any, int]) -> Any:
 def _made(
     forms: Sequence[Any], arguments: Sequence[Any], sizes: Mapping[Any, int]
 ) -> tuple[Any, ...] | None:
-    """The program's own values in tensors of these sizes; None if they cannot be made."""
+    """Build tensors of these sizes from the program's own values; None if that fails."""
     found = []
     for form, value in zip(forms, arguments, strict=True):
         is_open = any(isinstance(size, torch.SymInt) for size in _shape(form))
@@ -239,9 +239,9 @@ def _computed(sizes: Any, values: Mapping[Any, int]) -> list[int] | None:
 
 
 def exported_sizes(module: GraphModule) -> tuple[MarkedSize, ...]:
-    """A mark for every size that may vary.
+    """Return a mark for every dynamic size.
 
-    The first input that has a size says within which bounds; others with the same one follow it.
+    The first input with a size carries its bounds; other inputs with the same size follow it.
     """
     known: set[str] = set()
     found = []

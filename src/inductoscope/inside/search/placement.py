@@ -1,4 +1,4 @@
-"""Candidates for a GPU, searched by a process that never touches it.
+"""Placement of candidates for a GPU, in a search process that never initialises CUDA.
 
 A process that has initialised CUDA cannot be forked. So the process that searches keeps all values
 in main memory, and every fork puts them on the device for itself. An illegal access or an endless
@@ -27,7 +27,7 @@ _PART_OF_GPU = 0.8
 
 
 def kept_in_main_memory(candidate: Candidate) -> Candidate:
-    """The candidate with its tensors in main memory, which knows where they belong."""
+    """Move the candidate's tensors to main memory, and note their devices."""
     tensors = _tensors(candidate)
     others = [str(value.device) for value in tensors.values() if value.device.type != "cpu"]
     if not others:
@@ -47,13 +47,13 @@ def kept_in_main_memory(candidate: Candidate) -> Candidate:
 
 
 def is_for_gpu(candidate: Candidate) -> bool:
-    """Whether the candidate runs on a GPU, wherever its tensors are now."""
+    """Check whether the candidate runs on a GPU, wherever its tensors are now."""
     tensors = _tensors(candidate).values()
     return bool(candidate.device) or any(value.device.type != "cpu" for value in tensors)
 
 
 def _tensors(candidate: Candidate) -> dict[str, torch.Tensor]:
-    """Inputs and attributes of the graph by name."""
+    """Return the tensors among the graph's inputs and attributes, by name."""
     names = input_names(candidate.module)
     given = {**dict(zip(names, candidate.inputs, strict=True)), **_attributes(candidate)}
     return {name: value for name, value in given.items() if isinstance(value, torch.Tensor)}
@@ -64,7 +64,7 @@ def _attributes(candidate: Candidate) -> dict[str, torch.Tensor]:
 
 
 def placed(candidate: Candidate) -> Candidate:
-    """The candidate with its tensors on the device where they belong; called in a fork."""
+    """Move the candidate's tensors to their device; called in a fork."""
     if not candidate.device:
         return candidate
     if candidate.device.startswith("cuda"):
@@ -80,7 +80,7 @@ def placed(candidate: Candidate) -> Candidate:
 
 
 def placed_inputs(candidate: Candidate, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Inputs on the device where they belong."""
+    """Move inputs to their device."""
     if not candidate.device:
         return inputs
     names = input_names(candidate.module)
@@ -106,7 +106,7 @@ _SECONDS = 120.0
 
 
 def eager_values(candidate: Candidate, compute: Callable[[Candidate], Any]) -> Any:
-    """The result of `compute` for the candidate; tensors in it have to be in main memory."""
+    """Return `compute(candidate)`, in a fork if it needs a GPU; its tensors must be on the CPU."""
     if not candidate.device:
         return compute(candidate)
     with tempfile.TemporaryDirectory() as folder:

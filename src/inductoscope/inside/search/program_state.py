@@ -30,7 +30,7 @@ _BACKENDS = {
 
 @dataclass(frozen=True)
 class TorchState:
-    """Settings at one moment."""
+    """The settings of torch at one moment."""
 
     gradients: bool
     autocast: dict[str, Any]
@@ -42,7 +42,7 @@ class TorchState:
 
     @contextlib.contextmanager
     def entered(self) -> Iterator[None]:
-        """Have what belongs to a thread on this one."""
+        """Apply the per-thread settings inside the block."""
         with contextlib.ExitStack() as stack:
             stack.enter_context(torch.set_grad_enabled(self.gradients))
             for name in _DEVICES:
@@ -55,7 +55,7 @@ class TorchState:
         return {k: value for k, value in self.backends.items() if value != _BACKENDS[k]}
 
     def adopt(self) -> None:
-        """Have what belongs to a process in this one, for good."""
+        """Apply the per-process settings to this process, for good."""
         # A graph names its devices; what the search itself makes belongs in main memory.
         torch.set_default_device(None)
         torch.set_default_dtype(self.default_dtype)
@@ -70,9 +70,9 @@ class TorchState:
 
 @contextlib.contextmanager
 def _autocast(device: str, dtype: Any) -> Iterator[None]:
-    """Like `torch.autocast`, which asks the GPU what it can do; this process may not use it.
+    """Set autocast like `torch.autocast`, but without querying the GPU, which is off limits here.
 
-    Without a dtype it is off.
+    Without a dtype, autocast is off.
     """
     before = torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)
     torch.set_autocast_enabled(device, dtype is not None)
@@ -87,7 +87,7 @@ def _autocast(device: str, dtype: Any) -> Iterator[None]:
 
 
 def current_state() -> TorchState:
-    """The settings of this thread and process."""
+    """Return the settings of this thread and process."""
     on = [name for name in _DEVICES if torch.is_autocast_enabled(name)]
     return TorchState(
         gradients=torch.is_grad_enabled(),
@@ -100,7 +100,7 @@ def current_state() -> TorchState:
 
 
 def _precision() -> str:
-    """The precision of matrix products; empty where torch refuses to say it the old way."""
+    """Return the float32 matmul precision; empty if torch's newer API was used to set it."""
     with contextlib.suppress(RuntimeError):
         return str(torch.get_float32_matmul_precision())
     return ""
@@ -122,12 +122,12 @@ def _owner(path: str) -> tuple[Any, str]:
 
 
 def inductor_settings() -> dict[str, Any]:
-    """Plain settings of Inductor that the program has changed."""
+    """Return Inductor settings with plain values that the program has changed."""
     return {name: value for name, value in _all_changed().items() if _is_plain(value)}
 
 
 def settings_with_code() -> dict[str, Any]:
-    """Settings whose values are functions or objects of the program's own, such as passes."""
+    """Return settings whose values are the program's own functions or objects, such as passes."""
     return {name: value for name, value in _all_changed().items() if users_place(value)}
 
 
@@ -142,15 +142,15 @@ def _is_plain(value: Any) -> bool:
 
 
 def as_when_fresh(settings: Mapping[str, Any], *names: str) -> dict[str, Any]:
-    """The settings, with these reset to their values in a fresh process.
+    """Return the settings with these reset to their values in a fresh process.
 
-    It is not enough to leave a setting out: this process has it, and so do its forks.
+    Leaving a setting out is not enough, because this process and its forks have it.
     """
     return {**settings, **{name: _fresh_value(name) for name in names}}
 
 
 def to_be_made(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings whose values differ from those in a fresh process."""
+    """Return the settings that differ from those of a fresh process."""
     return {name: value for name, value in settings.items() if value != _fresh_value(name)}
 
 

@@ -1,9 +1,9 @@
-"""Generated C++ kernels under AddressSanitizer and UndefinedBehaviorSanitizer, on the CPU.
+"""Runs generated C++ kernels under AddressSanitizer and UndefinedBehaviorSanitizer.
 
 A fork compiles the candidate and stores the generated wrapper, with the sources of its kernels, and
-what it is called with. A fresh process, in which the sanitizers come first, builds the same sources
-for them and calls the wrapper once. Nothing of the compiler runs there, so faults that the program
-itself has put into the compiler are in the sources all the same.
+its arguments. A fresh process, in which the sanitizers are loaded first, builds the same sources
+with them and calls the wrapper once. The compiler does not run there, so the sources also contain
+faults that the program itself has put into the compiler.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from inductoscope.inside.search.placement import is_for_gpu, placed
 from inductoscope.processes.children import ChildLimits, run_program
 
 _WRAPPER, _CALL = "wrapper.py", "call.pt"
-# Integers of torch may overflow, and its vectors may lie anywhere.
+# Integer overflow and unaligned vectors are allowed in torch.
 _FLAGS = (
     "-fsanitize=address,undefined -fno-sanitize=signed-integer-overflow,alignment "
     "-fno-omit-frame-pointer -O1 -g"
@@ -77,7 +77,7 @@ print("the call has returned")
 
 @dataclass(frozen=True)
 class SanitizerFinding:
-    """An access or an operation that C++ does not allow, in a generated kernel."""
+    """Undefined behaviour, or an invalid access, in a generated kernel."""
 
     # 'heap-buffer-overflow', or what UndefinedBehaviorSanitizer says.
     error: str
@@ -96,7 +96,7 @@ class SanitizerFinding:
 
 @dataclass(frozen=True)
 class SanitizerReport:
-    """The findings of the sanitizers; `why_not` if they could not look."""
+    """The findings of the sanitizers, or in `why_not` the reason that they could not run."""
 
     findings: tuple[SanitizerFinding, ...] = ()
     why_not: str = ""
@@ -105,7 +105,7 @@ class SanitizerReport:
 def run_sanitized(
     candidate: Candidate, forks: Forks, folder: Path, *, seconds: float = 300.0
 ) -> SanitizerReport:
-    """Call the candidate's kernels once under the sanitizers; writes to `folder`, which is new."""
+    """Call the candidate's kernels once under the sanitizers; creates `folder`."""
     libraries = _libraries()
     if not libraries:
         return SanitizerReport(why_not="g++ has no AddressSanitizer on this machine (libasan)")
@@ -137,7 +137,7 @@ def run_sanitized(
 
 
 def _store(candidate: Candidate, folder: Path) -> None:
-    """Compile and call; what is called first is stored before that."""
+    """Compile and call the candidate; store its first compiled call before it runs."""
     with compiling(candidate), _storing(folder):
         run_compiled(candidate, compiled(candidate))
 
@@ -178,7 +178,7 @@ def _plain(value: Any) -> Any:
 
 
 def _libraries() -> list[str]:
-    """Libraries to load before all else; C++ exceptions need the standard library, too."""
+    """Return the libraries to preload; C++ exceptions need the standard library as well."""
     found = []
     for name in ("libasan.so", "libstdc++.so.6"):
         with contextlib.suppress(OSError, subprocess.SubprocessError):
@@ -208,13 +208,13 @@ def _environment(folder: Path, libraries: list[str]) -> dict[str, str]:
         "CXX": str(compiler),
         "TORCHINDUCTOR_CACHE_DIR": str(folder / "cache"),
         "TORCHINDUCTOR_COMPILE_THREADS": "1",
-        # Otherwise torch tries every set of vector instructions, each with a compile.
+        # Otherwise torch probes every vector ISA with a compile.
         "TORCHINDUCTOR_VEC_ISA_OK": "1",
     }
 
 
 def _checked_vectors() -> str:
-    """A header that has the sanitizer look at every load and store of a vector."""
+    """Return a header that has the sanitizer check every vector load and store."""
     lines = ["#ifdef __aarch64__", "#include <arm_neon.h>"]
     for kind in ("load", "store"):
         lines.append(f'extern "C" void __asan_{kind}N(unsigned long, unsigned long);')
@@ -237,7 +237,7 @@ _UNDEFINED = re.compile(r"^(/\S+\.cpp):(\d+):\d+: runtime error: (.*)$", re.M)
 
 
 def findings_in(printed: str, wrapper: str) -> tuple[SanitizerFinding, ...]:
-    """Findings about generated sources in what was printed, the access out of bounds first."""
+    """Parse the sanitizers' output for generated sources, out-of-bounds access first."""
     found = []
     address = _ADDRESS.search(printed)
     frame = _FRAME.search(printed, address.end()) if address else None
@@ -255,13 +255,13 @@ def findings_in(printed: str, wrapper: str) -> tuple[SanitizerFinding, ...]:
 
 
 def _error(name: str, printed: str, said: tuple[str, str]) -> str:
-    """AddressSanitizer has no name for a wide access that begins inside and ends outside."""
+    """Name the error; a wide access that crosses the end has no name in AddressSanitizer."""
     is_wide = name == "unknown-crash" and all(said) and "freed by thread" not in printed
     return "heap-buffer-overflow" if is_wide else name
 
 
 def _line(wrapper: str, path: Path, number: int) -> tuple[str, str]:
-    """The kernel that a line of a generated source belongs to, and the line."""
+    """Return the kernel that a line of generated source belongs to, and the line."""
     try:
         lines = path.read_text("utf-8").splitlines()
     except OSError:
@@ -271,7 +271,7 @@ def _line(wrapper: str, path: Path, number: int) -> tuple[str, str]:
     names = [match[1] for match in functions if match]
     if names and names[-1] != "kernel":
         return names[-1], source
-    # In Python wrappers each kernel is called so; it is known by its source.
+    # Python wrappers name every C++ kernel `kernel`, so it is identified by its source.
     body = "\n".join(lines[:number])
     start = body.find('extern "C"')
     place = wrapper.find(body[start:]) if start >= 0 else -1

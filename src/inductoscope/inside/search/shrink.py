@@ -1,8 +1,8 @@
-"""Makes a failing candidate simpler: shrink passes propose, one gate judges.
+"""Shrinks a failing candidate: shrink passes propose candidates, one gate judges them.
 
-A pass only proposes candidates, the simplest first. A proposal that is not simpler is rejected, one
-that was judged before is answered from memory (by the oracle), and only the rest is tried. The
-oracle also counts the trials and stops at its limits. The passes are in `shrink_passes`.
+A pass only proposes candidates, the simplest first. A proposal that is not simpler is rejected, a
+known one is answered from the oracle's memory, and only the rest is tried. The oracle also counts
+the trials and stops at its limits. The passes are in `shrink_passes`.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ Item = TypeVar("Item")
 # Candidates, the simplest first; None stands for one that cannot be made.
 Batch = Sequence["Candidate | None"]
 # A pass yields batches, and is sent the number of the first candidate that shows the failure, or
-# None. What it returns, it has proven by itself; None leaves the last candidate that was accepted.
+# None. A returned candidate was proven by the pass; None keeps the last accepted candidate.
 Proposals = Generator[Batch, "int | None", "Candidate | None"]
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A failing candidate that is to be shrunk, and what is known about it."""
+    """A failing candidate to shrink, and the known facts about its failure."""
 
     candidate: Candidate
     failure: Failure
@@ -39,12 +39,12 @@ class Subject:
     of_kernel: Sequence[str] = ()
     # Does a piece of work in a fork and returns its result; None if the fork died.
     in_fork: Callable[[Work], Any] = lambda work: work()
-    # Up to how many candidates are tried at once, some on a guess.
+    # The most candidates to try at once, some of them speculatively.
     guesses: int = 1
 
 
 def is_divisible(candidate: Candidate) -> bool:
-    """Whether a part of the graph can be run."""
+    """Check whether a part of the graph can run on its own."""
     return not has_transforms(candidate)
 
 
@@ -53,9 +53,9 @@ class ShrinkPass:
     """One way to make a candidate simpler."""
 
     name: str
-    # What it does, for whoever watches; {size} stands for the number of operations.
+    # The progress text for users; {size} stands for the number of operations.
     text: str
-    # What it makes smaller. A proposal of which this is not smaller is rejected untried.
+    # The measure that it reduces. A proposal that does not reduce it is rejected untried.
     measure: Callable[[Candidate], Any]
     # A generator, because what to propose next depends on what has shown the failure so far.
     propose: Callable[[Subject], Proposals]
@@ -64,7 +64,7 @@ class ShrinkPass:
 
 @dataclass(frozen=True)
 class ShrinkProgress:
-    """The smallest candidate so far, and what is done next; nothing, at the end."""
+    """The smallest candidate so far, and a text about the next step, empty at the end."""
 
     candidate: Candidate
     text: str = ""
@@ -76,7 +76,7 @@ def shrink(
     passes: Sequence[ShrinkPass],
     at_once: Sequence[ShrinkPass] = (),
 ) -> Iterator[ShrinkProgress]:
-    """Apply all passes, one after the other; the last ones first all at once, if they are given."""
+    """Apply the passes one by one; with `at_once`, first try these last passes in one trial."""
     subject = replace(
         subject,
         in_fork=lambda work: oracle.forks.ask(work).result,
@@ -99,11 +99,11 @@ def shrink(
 def apply_pass(
     shrink_pass: ShrinkPass, subject: Subject, oracle: Oracle, *, untried: bool = False
 ) -> Candidate:
-    """The simplest candidate that one pass comes to; `untried`, as if every one showed it."""
+    """Return the simplest candidate that a pass finds; `untried` accepts every proposal."""
     smallest, measure = subject.candidate, shrink_pass.measure
 
     def first(batch: Batch) -> int | None:
-        """The number of the first simpler candidate that shows the same failure."""
+        """Return the index of the first simpler candidate with the same failure."""
         nonlocal smallest
         simpler = [
             item if item is not None and measure(item) < measure(smallest) else None
@@ -128,9 +128,9 @@ def apply_pass(
 def _shrink_at_once(
     subject: Subject, oracle: Oracle, passes: Sequence[ShrinkPass]
 ) -> Candidate | None:
-    """The result of all passes if the failure needs nothing that they change; None if it does.
+    """Apply all passes in one trial; None if the failure needs anything that they change.
 
-    One trial instead of several, for a failure of which every trial takes long.
+    This replaces several trials by one, for failures whose trials take long.
     """
     for shrink_pass in passes:
         if shrink_pass.applies(subject.candidate):
@@ -143,7 +143,7 @@ def _shrink_at_once(
 def smallest_subset_of(
     items: Sequence[Item], make: Callable[[Sequence[Item]], Candidate | None], guesses: int
 ) -> Generator[Batch, int | None, list[Item]]:
-    """Delta debugging as part of a pass: `make` turns a subset into a candidate."""
+    """Run delta debugging inside a pass; `make` turns a subset into a candidate."""
     search = subset_search(items, guesses)
     try:
         attempts = next(search)

@@ -1,4 +1,4 @@
-"""The shrink passes. A new one is a function that proposes, and a row of `SHRINK_PASSES`."""
+"""The shrink passes: each is a function that proposes candidates, and a row of `SHRINK_PASSES`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _SMALL = 2
 
 
 def _count_nodes(candidate: Candidate) -> tuple[int, int, int]:
-    """Fewer operations; with as many, fewer attributes of the module, or else fewer inputs."""
+    """Return the number of operations, then of module attributes, then of inputs."""
     attributes = sum(node.op == "get_attr" for node in candidate.module.graph.nodes)
     return candidate.size, attributes, len(candidate.inputs)
 
@@ -64,7 +64,7 @@ def _fewer_nodes(subject: Subject) -> Proposals:
 
 
 def _in_graph(recorded: RecordedGraph, sets: Iterable[Collection[str]]) -> list[list[str]]:
-    """Sets of nodes, each once and in the order of the graph; without those with none or all."""
+    """Return sets of node names in graph order, deduplicated, without empty and full sets."""
     found = {tuple(name for name in recorded.names if name in names): None for names in sets}
     return [[*names] for names in found if 0 < len(names) < len(recorded.names)]
 
@@ -72,10 +72,10 @@ def _in_graph(recorded: RecordedGraph, sets: Iterable[Collection[str]]) -> list[
 def _first_that_shows_it(
     recorded: RecordedGraph, suspects: Sequence[list[str]], kernel: Sequence[list[str]]
 ) -> Generator[Batch, int | None, list[str] | None]:
-    """The first set of nodes that shows the failure by itself."""
+    """Return the first set of nodes that shows the failure by itself."""
     parts = [subgraph(recorded, names) for names in suspects]
     # Small shapes are tried along with it: where they show it too, a round of compiles is saved.
-    # Not of a kernel: much of it is left out next, and what is left may need its shapes.
+    # Kernels keep their shapes: much of a kernel is left out next, and the rest may need them.
     small = [None if part is None else all_resized(part, _SMALL) for part in parts]
     sets = [names for names in suspects for _ in range(2)] + [*kernel]
     pairs = [each for pair in zip(small, parts, strict=True) for each in pair]
@@ -84,10 +84,10 @@ def _first_that_shows_it(
 
 
 def _bypass_nodes(candidate: Candidate, guesses: int) -> Generator[Batch, int | None, Candidate]:
-    """The candidate without the nodes that can be bypassed and are not needed.
+    """Bypass the nodes that the failure does not need.
 
-    A part that is cut out gets a new input for every node that is missing. Some failures need two
-    nodes to read the same value; for them the users of a node read its input instead.
+    A subgraph gets a new input for every missing node. Some failures need two nodes to read the
+    same value; for them, the users of a removed node read its input instead.
     """
     stand_ins = _stand_ins(candidate)
     names = list(stand_ins)
@@ -103,7 +103,7 @@ def _bypass_nodes(candidate: Candidate, guesses: int) -> Generator[Batch, int | 
 
 
 def _stand_ins(candidate: Candidate) -> dict[str, str]:
-    """Nodes that can be bypassed, each with an input of the same shape and type to stand in."""
+    """Map each node that can be bypassed to an input of the same shape, dtype and device."""
     made = record_values(candidate).made
     forms = {
         name: (value.shape, value.dtype, value.device)
@@ -156,7 +156,7 @@ def _fewer_outputs(subject: Subject) -> Proposals:
 
 
 def _with_outputs(candidate: Candidate, numbers: Sequence[int]) -> Candidate:
-    """The candidate with only these outputs, and the inputs that they need."""
+    """Return the candidate with only these outputs, and the inputs that they need."""
     graph = Graph()
     outputs = graph.graph_copy(candidate.module.graph, {})
     graph.output(tuple(outputs[number] for number in numbers))
@@ -166,7 +166,7 @@ def _with_outputs(candidate: Candidate, numbers: Sequence[int]) -> Candidate:
 
 
 def _with_used_inputs(candidate: Candidate, graph: Graph) -> Candidate:
-    """The candidate with a graph that may read fewer inputs; the others are dropped."""
+    """Return the candidate with this graph, without the inputs that the graph does not use."""
     placeholders = [node for node in graph.nodes if node.op == "placeholder"]
     used = [bool(node.users) for node in placeholders]
     for node in placeholders:
@@ -177,7 +177,7 @@ def _with_used_inputs(candidate: Candidate, graph: Graph) -> Candidate:
 
 
 def with_outputs_that_count(candidate: Candidate, notes: Sequence[NotedDifference]) -> Candidate:
-    """The candidate with only the outputs whose strides count, if strides are all that does."""
+    """Keep only the outputs with noted strides, if all notes are about strides."""
     if not notes or any(note.aspect != "stride" for note in notes):
         return candidate
     return _with_outputs(candidate, [int(note.where.split()[1]) for note in notes])
@@ -192,7 +192,7 @@ def _count_settings(candidate: Candidate) -> int:
 
 
 def _repeated(steps: Callable[[Candidate], Iterable[Candidate]]) -> Callable[[Subject], Proposals]:
-    """Takes the first of these steps that keeps the failure, again and again."""
+    """Return a proposer that takes the first step that keeps the failure, again and again."""
 
     def propose(subject: Subject) -> Proposals:
         candidate = subject.candidate
@@ -207,7 +207,7 @@ def _repeated(steps: Callable[[Candidate], Iterable[Candidate]]) -> Callable[[Su
 
 
 def _with_fewer_settings(candidate: Candidate) -> Iterator[Candidate]:
-    """Without what the compile may not need: options, settings, dynamic shapes, gradients."""
+    """Yield candidates without an option, a setting, dynamic shapes or gradients."""
     made = to_be_made(candidate.config)
     if candidate.options and made:
         yield replace(candidate, options={}, config=as_when_fresh(candidate.config, *made))
@@ -239,7 +239,7 @@ def _sum_sizes(candidate: Candidate) -> int:
 
 
 def _smaller_shapes(subject: Subject) -> Proposals:
-    """Makes dimensions smaller: one size at a time, wherever it occurs in inputs and graph."""
+    """Propose smaller dimensions: one size at a time, everywhere in inputs and graph."""
     candidate = subject.candidate
     if (yield [all_resized(candidate, smaller) for smaller in _SIZES[:3]]) is not None:
         return None
@@ -252,7 +252,7 @@ def _smaller_shapes(subject: Subject) -> Proposals:
 
 
 def all_resized(candidate: Candidate, smaller: int) -> Candidate | None:
-    """The candidate with every larger size made `smaller`; None where eager cannot run that."""
+    """Reduce every larger size to `smaller`; None if eager cannot run the result."""
     attempt: Candidate | None = candidate
     sizes = [size for size in _sizes(candidate) if size > smaller]
     for size in sizes:
@@ -269,7 +269,7 @@ def _tensors(candidate: Candidate) -> list[torch.Tensor]:
 
 
 def _resized(candidate: Candidate, size: int, smaller: int) -> Candidate | None:
-    """The candidate with `smaller` in place of `size`; None if eager cannot run it."""
+    """Replace `size` by `smaller`; None if eager cannot run the result."""
 
     def change(item: Any) -> Any:
         return smaller if type(item) is int and item == size else item
@@ -301,7 +301,7 @@ def _cut(value: Any, size: int, smaller: int) -> Any:
 
 
 def _same_order(part: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
-    """A dense copy whose dimensions have the same order in memory."""
+    """Return a dense copy whose dimensions have the same order in memory."""
     order = sorted(range(like.dim()), key=lambda d: (like.stride(d), -d), reverse=True)
     compact = part.permute(order).contiguous()
     back = [order.index(dimension) for dimension in range(like.dim())]
@@ -309,14 +309,14 @@ def _same_order(part: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
 
 
 def _has_free_shapes(candidate: Candidate) -> bool:
-    # A kernel that the user wrote gets sizes as numbers, and would run past the end of less.
+    # A user's kernel gets sizes as numbers, and would read past the end of smaller tensors.
     return is_divisible(candidate) and not calls_user_kernels(candidate.module.graph)
 
 
 def _with_arguments_changed(
     candidate: Candidate, change: Callable[[Any], Any], is_changed: Callable[[Node], bool]
 ) -> Candidate:
-    """The candidate with what nodes are given replaced, item by item."""
+    """Apply `change` to every argument of the chosen nodes."""
     graph = Graph()
     graph.output(graph.graph_copy(candidate.module.graph, {}))
     for node in graph.nodes:
@@ -334,12 +334,12 @@ _COMMON_DTYPES = {
 
 
 def _uncommon(candidate: Candidate) -> list[int]:
-    """The numbers of the inputs that are of an uncommon type."""
+    """Return the indices of the inputs with an uncommon dtype."""
     return [n for n, value in enumerate(candidate.inputs) if _common_dtype(value) is not None]
 
 
 def _with_common_types(candidate: Candidate) -> Iterator[Candidate]:
-    """With float32 or int64 in place of an uncommon type: of all inputs, then of one."""
+    """Yield candidates with float32 or int64 for uncommon dtypes: all inputs, then one."""
     uncommon = _uncommon(candidate)
     for chosen in (uncommon, *([number] for number in uncommon if len(uncommon) > 1)):
 
@@ -355,20 +355,20 @@ def _in_common_type(value: torch.Tensor) -> torch.Tensor:
 
 
 def _common_dtype(value: Any) -> torch.dtype | None:
-    """The common type that could replace the type of an input, if it has an uncommon one."""
+    """Return the common dtype to replace an uncommon one; otherwise None."""
     is_tensor = isinstance(value, torch.Tensor) and is_plain(value)
     return _COMMON_DTYPES.get(value.dtype) if is_tensor else None
 
 
 # --- constants ------------------------------------------------------------------------------------
 
-# Numbers that nobody would have to think about, the simplest first.
+# Constants that need no explanation in a script, the simplest first.
 _SIMPLE = (1, 2, 0.5)
 _MANY = 6
 
 
 def _odd_numbers(candidate: Candidate) -> list[float]:
-    """Numbers that are neither simple nor, most likely, a dimension or a size of something."""
+    """Return constants that are neither simple nor likely to be a dimension or a size."""
     nodes = [node for node in candidate.operations if not is_user_kernel(node)]
     return [
         item for node in nodes for item in tree_leaves((node.args, node.kwargs)) if _is_odd(item)
@@ -399,15 +399,15 @@ def _with_constant(candidate: Candidate, number: float, simple: float) -> Candid
 
 
 def _count_unwritten(candidate: Candidate) -> int:
-    """How many inputs no script can make."""
+    """Count the inputs that no script can create."""
     written = sum(1 for recipe in (*candidate.recipes, *candidate.earlier_recipes) if recipe)
     return sum(len(inputs) for inputs in candidate.calls) - written
 
 
 def _simpler_inputs(subject: Subject) -> Proposals:
-    """Gives the inputs the simplest values, so that a script can make them without a data file.
+    """Propose simpler input values, so that a script can create them without a data file.
 
-    The graph stays as it is. For a wrong result it is therefore compiled once, in one fork, and
+    The graph does not change. For a wrong result it is therefore compiled once, in one fork, and
     called on many inputs.
     """
     candidate = yield from _with_simpler_earlier(subject.candidate)
@@ -423,12 +423,12 @@ def _simpler_inputs(subject: Subject) -> Proposals:
 
 
 def with_exact_inputs(candidate: Candidate) -> Candidate:
-    """The candidate with what a script needs to make its inputs just as they are."""
+    """Return the candidate with recipes that create its exact inputs."""
     return _with_recipes(candidate, [recipes[-1] for recipes in recipes_of(candidate)])
 
 
 def _with_simpler_earlier(candidate: Candidate) -> Generator[Batch, int | None, Candidate]:
-    """The inputs of an earlier call: of them hardly more than the shapes matters."""
+    """Simplify the inputs of an earlier call, of which little but the shapes matters."""
     if candidate.earlier is None:
         return candidate
     every = recipes_of(replace(candidate, inputs=candidate.earlier))
@@ -458,7 +458,7 @@ def _all_texts(every: Sequence[Sequence[str]], choice: int) -> list[str]:
 
 
 def _choose(candidate: Candidate, every: Sequence[Sequence[str]], failure: Failure) -> list[int]:
-    """In a fork: for each input, the number of the simplest recipe that keeps the failure."""
+    """In a fork, find for each input the index of the simplest recipe that keeps the failure."""
     with compiling(candidate):
         function = compiled(candidate)
         if candidate.earlier is not None:
@@ -477,7 +477,7 @@ def _choose(candidate: Candidate, every: Sequence[Sequence[str]], failure: Failu
 def _keeps(
     failure: Failure, candidate: Candidate, function: Callable[..., Any], recipes: list[str]
 ) -> bool:
-    """Whether the compiled candidate still fails on inputs that these recipes make."""
+    """Check whether the compiled candidate still fails on the inputs of these recipes."""
     try:
         inputs = placed_inputs(candidate, tuple(make_inputs(recipes, candidate.inputs)))
         outcome = run(function, inputs, backward=candidate.backward)
@@ -523,8 +523,8 @@ INPUTS = ShrinkPass(
     applies=lambda candidate: True,
 )
 
-# In the order in which they are applied: what leaves out most comes first. Inputs are last, since
-# their recipes fit only the shapes and types that the others have left.
+# Passes in the order of application: the one that removes most comes first. Inputs are last, since
+# their recipes fit only the shapes and types that the other passes leave.
 SHRINK_PASSES = (NODES, OUTPUTS, SETTINGS, SHAPES, DTYPES, CONSTANTS, INPUTS)
-# Those that change how the graph is called, and not what is in it.
+# The passes that change how the graph is compiled and called, but not its nodes.
 PASSES_AROUND_GRAPH = SHRINK_PASSES[2:]

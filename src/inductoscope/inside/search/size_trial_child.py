@@ -1,4 +1,4 @@
-"""Runs in a child process: compiles one graph, calls it at a size, and compares with eager."""
+"""Runs in a child process: compiles a graph, calls it at other sizes, compares with eager."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 
 class WatchedCompiler:
-    """Compiles one graph, and remembers whether that failed: a backward is compiled on its way."""
+    """A compiler of one graph that records failures, also of the lazily compiled backward."""
 
     def __init__(self, compiler: Any) -> None:
         self.compiler = compiler
         self.has_failed = False
 
     def __call__(self, *arguments: Any, **more: Any) -> Any:
-        """The compiled graph."""
+        """Compile the graph."""
         try:
             return self.compiler(*arguments, **more)
         except BaseException:
@@ -29,7 +29,7 @@ class WatchedCompiler:
 
 
 def try_sizes(channel: Channel, order: dict[str, Any]) -> None:
-    """Run the trial that was ordered, and report what came of it."""
+    """Run the trial that was ordered, and report its result."""
     channel.ready()
     from inductoscope.targets.work_list import trial_order_from
 
@@ -44,7 +44,7 @@ def try_sizes(channel: Channel, order: dict[str, Any]) -> None:
 
 
 def run_trial(order: Any, say: Any = lambda event: None) -> tuple[str, bool]:
-    """Call the graph at the size: what happens, in words, and whether that shows a fault."""
+    """Call the graph at the ordered sizes; return a sentence, and whether it shows a fault."""
     import torch
 
     from inductoscope.inside.compare.bug_or_rounding import judge
@@ -63,14 +63,14 @@ def run_trial(order: Any, say: Any = lambda event: None) -> tuple[str, bool]:
     from torch._inductor import config
     from torch._inductor.compile_fx import compile_fx, compile_fx_inner
 
-    # Else the random numbers of eager and compiled differ. A backward is compiled as late as
-    # when it runs, so the setting has to stay.
+    # Otherwise the random numbers of eager and compiled differ. The setting has to stay, because
+    # a backward is compiled only when it runs.
     config.fallback_random = True
     compiler = WatchedCompiler(compile_fx_inner)
     # Weights of an exported program are inputs here, and want no gradient.
     torch.set_grad_enabled(order.recorded.learns)
     memory = GuardedMemory(keeps_blocks=True)
-    # The generated code takes its memory from where it is when it is loaded.
+    # The generated code binds its allocator when it is loaded.
     with memory.active(), as_in_dynamo(order.recorded, mode, {}):
         compiled = compile_fx(recorded.module, recorded.inputs, inner_compile=compiler)
     text = "no size was called"
@@ -80,7 +80,7 @@ def run_trial(order: Any, say: Any = lambda event: None) -> tuple[str, bool]:
         case = Case(as_function(sized.module), inputs, needs_backward(inputs))
         say("calling")
         if case.eager_error is not None:
-            # An operator may well refuse a size that nothing guards against.
+            # An operator may reject a size that no guard excludes.
             text = f"at this size, eager fails as well: {type(case.eager_error).__name__}"
             continue
         with memory.active():
@@ -105,7 +105,7 @@ _RIGHT = (
 
 
 def what_was_raised(error: Exception, compiler: WatchedCompiler) -> tuple[str, bool]:
-    """An error of the compiler says nothing about the bounds of a kernel."""
+    """Describe an exception; a compile error says nothing about a kernel's bounds."""
     text = f"{type(error).__name__}: {str(error)[:300]}"
     if compiler.has_failed:
         return f"the backward of the graph cannot be compiled here: {text}", False
@@ -113,7 +113,7 @@ def what_was_raised(error: Exception, compiler: WatchedCompiler) -> tuple[str, b
 
 
 def _made_up(example: Any, name: str, order: Any) -> Any:
-    """An input like a fake one: small numbers, and indices that every table has."""
+    """Create an input like a fake tensor: small numbers, and indices valid in every table."""
     import torch
 
     if not isinstance(example, torch.Tensor):

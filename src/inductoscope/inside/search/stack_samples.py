@@ -1,7 +1,7 @@
-"""Which functions a thread spends its time in: its stack is looked at again and again.
+"""Finds the functions a thread spends its time in, by sampling its stack.
 
-The samples form a tree of calls. Where most of them agree, the tree has one branch; the function at
-which they part is the one that the time is spent in, or that calls what it is spent in.
+The samples form a tree of calls. Where most samples agree, the tree has one branch; the function
+at which they diverge is the hot one, or calls the hot ones.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from inductoscope.torch_facts.frames import (
 # Often at first, so that something short is seen; then rarely, so that something long costs little.
 _OFTEN, _RARELY, _AT_FIRST = 0.02, 0.05, 10.0
 _DEEPEST = 400
-# So many samples must agree on a function for it to be named.
+# The share of samples that must contain a function for it to be reported.
 _AGREE = 0.7
 
 
 @dataclass
 class StackSampler:
-    """Looks at the stack of one thread until it is stopped.
+    """A sampler of the stack of one thread.
 
     A stack is written outermost first: 'function (file:line of its definition)'.
     """
@@ -40,7 +40,7 @@ class StackSampler:
     thread: int
     # The stage that a thread is in.
     stage_of: Callable[[int], str]
-    # By stage.
+    # The samples of each stage.
     stacks: dict[str, list[tuple[str, ...]]] = field(default_factory=dict)
     _stop: threading.Event = field(default_factory=threading.Event)
     _names: dict[CodeType, str] = field(default_factory=dict)
@@ -78,22 +78,22 @@ class StackSampler:
 
 
 def function_name(code: CodeType) -> str:
-    """How a function is shown; empty for one of the tool's own."""
+    """Format a function as 'name (file:line)'; empty for one of this tool's own."""
     if is_own(code.co_filename):
         return ""
-    # Not every supported Python knows the class of a method.
+    # Only Python 3.11 and later have co_qualname.
     name = getattr(code, "co_qualname", code.co_name).replace("<locals>.", "")
     return f"{name} ({_place(code.co_filename)}:{code.co_firstlineno})"
 
 
 def file_of(function: str) -> str:
-    """The file of a function that is shown so."""
+    """Return the file in a name that `function_name` formatted."""
     return function.partition(" (")[2].rpartition(":")[0]
 
 
 @dataclass(frozen=True)
 class HotPath:
-    """The functions that most samples agree on, innermost first, and how many agree."""
+    """The functions on which most samples agree, innermost first, and their share of samples."""
 
     functions: tuple[str, ...] = ()
     share: float = 0.0
@@ -101,7 +101,7 @@ class HotPath:
 
     @property
     def function(self) -> str:
-        """The one to name: the innermost of the compiler's or the program's own."""
+        """The function to report: the innermost of the compiler's or the program's own."""
         return next(filter(_is_telling, self.functions), next(iter(self.functions), ""))
 
 
@@ -121,9 +121,9 @@ def hot_path(stacks: Sequence[Sequence[str]]) -> HotPath:
 
 
 def _next_inside(stacks: Sequence[tuple[str, ...]], enough: float) -> str:
-    """The outermost function in which enough of the stacks are; empty if there is none.
+    """Return the outermost function that enough stacks share; empty if there is none.
 
-    Most functions have one caller. One that several functions call in turns is found behind them.
+    Most functions have one caller. A function with several alternating callers is found deeper.
     """
     for depth in (1, _DEEPEST):
         counts = Counter(name for stack in stacks for name in dict.fromkeys(stack[:depth]))
@@ -138,7 +138,7 @@ def _next_inside(stacks: Sequence[tuple[str, ...]], enough: float) -> str:
 
 
 def _place(file: str) -> str:
-    """A file of an installed package by its path from there, any other by its whole path."""
+    """Return a path relative to site-packages, or else an absolute path."""
     short = shorten(file)
     return short if short != file or file.startswith("<") else os.path.abspath(file)
 

@@ -1,8 +1,8 @@
-"""Any part of a graph as a graph of its own, with the real values at the cut as inputs.
+"""Extracts any part of a graph as a graph of its own, with real values as inputs at the cut.
 
 The graph runs once in eager, and every value is kept as each user of the node saw it. Any set of
-nodes then makes a candidate: what comes from outside the set becomes an input. So no subset is
-invalid, and most of the work is done before any search begins.
+nodes then makes a candidate: values from outside the set become inputs. So no subset is invalid,
+and most of the work is done before any search begins.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ _WRITTEN_DOWN = (
 
 @dataclass
 class RecordedGraph:
-    """A candidate with the values of its nodes."""
+    """A candidate with the recorded values of its nodes."""
 
     candidate: Candidate
     # The value of a node as a user saw it, {(user, node): value}, and right after the node ran.
     seen: dict[tuple[str, str], Any] = field(default_factory=dict)
     made: dict[str, Any] = field(default_factory=dict)
-    # The same of an earlier call that the failure needs.
+    # The recorded values of an earlier call that the failure needs.
     earlier: RecordedGraph | None = None
 
     @property
     def names(self) -> list[str]:
-        """The nodes that can be kept or left out, in order."""
+        """The nodes that can be kept or removed, in order."""
         return [node.name for node in self.candidate.operations if not is_unpacking(node)]
 
 
 def record_values(candidate: Candidate) -> RecordedGraph:
-    """Run the candidate's graph in eager and keep every value, in main memory."""
+    """Run the candidate's graph in eager and record every value in main memory."""
     recorded = _in_this_process_or_a_fork(candidate)
     if candidate.earlier is not None:
         before = replace(candidate, inputs=candidate.earlier)
@@ -73,7 +73,7 @@ def _record(candidate: Candidate) -> RecordedGraph:
 
 
 def _in_main_memory(candidate: Candidate) -> tuple[Any, Any, frozenset[str]]:
-    """In a fork that uses a GPU: all values, moved, and the nodes whose values need no moving."""
+    """In a fork with a GPU, return all values on the CPU, and the nodes that were there."""
     recorded = _record(candidate)
     leaves = tree_leaves((list(recorded.seen.values()), list(recorded.made.values())))
     unique = list({id(v): v for v in leaves if isinstance(v, torch.Tensor)}.values())
@@ -89,7 +89,7 @@ def _in_main_memory(candidate: Candidate) -> tuple[Any, Any, frozenset[str]]:
 
 
 class _ValueRecorder(Interpreter):
-    """Keeps a copy of a tensor for every version of it that a node reads."""
+    """An interpreter that copies a tensor for every version of it that a node reads."""
 
     def __init__(self, module: GraphModule, recorded: RecordedGraph) -> None:
         super().__init__(module)
@@ -117,15 +117,15 @@ class _ValueRecorder(Interpreter):
 def subgraph(
     recorded: RecordedGraph, keep: Collection[str], *, separate: bool = False
 ) -> Candidate | None:
-    """The nodes in `keep` as a candidate, or None if nothing is left of them.
+    """Build a candidate of the nodes in `keep`; None if no node is left.
 
-    With `separate`, every node is alone: it reads only inputs, and is an output.
+    With `separate`, every node stands alone: it reads only inputs, and is an output.
     """
     return _Subgraph(recorded, keep, separate).candidate()
 
 
 class _Subgraph:
-    """Builds one subgraph."""
+    """A builder of one subgraph."""
 
     def __init__(self, recorded: RecordedGraph, keep: Collection[str], separate: bool) -> None:
         self._recorded = recorded
@@ -160,7 +160,7 @@ class _Subgraph:
         )
 
     def _drop_unused_inputs(self) -> None:
-        """Inputs that were made for a node that could not be copied after all."""
+        """Remove inputs that were created for a node that could not be copied."""
         for node in [n for n in self._graph.nodes if n.op == "placeholder" and not n.users]:
             self._inputs.pop(node.name)
             self._earlier.pop(node.name, None)
@@ -225,7 +225,7 @@ class _Subgraph:
         return new
 
     def _at_front(self, make: Any) -> Node:
-        """Inputs come before everything else, in the order in which they were made."""
+        """Insert an input before all other nodes, after the inputs created so far."""
         after = self._last_placeholder
         if after is None:
             first = next(iter(self._graph.nodes), None)
@@ -238,7 +238,7 @@ class _Subgraph:
         return new
 
     def _outputs(self, copied: list[Node]) -> list[Node]:
-        """Nodes that no other copied node uses, that were outputs, or that were mutated last."""
+        """Return copied nodes that are unused, were outputs, or are mutated and not read again."""
         before = {leaf.name for leaf in self._source.graph.output_node().all_input_nodes}
         found = []
         for node in copied:
@@ -249,14 +249,14 @@ class _Subgraph:
         return found + [node for node in copied if node not in found and self._is_lost(node)]
 
     def _is_lost(self, node: Node) -> bool:
-        """Whether a node is mutated and no node that is kept reads it after that."""
+        """Check whether a node is mutated and no kept node reads it afterwards."""
         readers = [user for user in node.users if user.name in self._new]
         last = readers[-1] if readers else None
         return last is not None and writes_in_place(last) and last.args[:1] == (node,)
 
 
 class _CannotCut(Exception):
-    """A value at the cut is neither a tensor nor something that can be a literal."""
+    """Raised if a value at the cut is neither a tensor nor a literal."""
 
 
 def _literal(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Which axes a failure needs: each is switched off in turn, in a fork."""
+"""Finds the axes that a failure needs, by switching each one off in a fork."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from inductoscope.inside.search.oracle import EagerFails, examine
 
 
 def relevant_axes(candidate: Candidate, failure: Failure, location: Location) -> list[Axis]:
-    """The axes worth trying."""
+    """Return the axes worth trying."""
     situation = situation_of(candidate, location)
     axes = [axis for axis in AXES if axis.is_relevant(situation)]
     if failure.kind == HANG:
@@ -32,7 +32,7 @@ def relevant_axes(candidate: Candidate, failure: Failure, location: Location) ->
 
 
 def situation_of(candidate: Candidate, location: Location) -> Situation:
-    """The facts about the candidate that decide which axes can matter."""
+    """Return the facts about the candidate that decide which axes can matter."""
     tensors = [value for value in candidate.inputs if isinstance(value, torch.Tensor)]
     devices = [candidate.device] if candidate.device else [each.device for each in tensors]
     return Situation(
@@ -49,21 +49,21 @@ def situation_of(candidate: Candidate, location: Location) -> Situation:
 def find_suppressing_axes(
     candidate: Candidate, failure: Failure, axes: Sequence[Axis], forks: Forks
 ) -> list[SuppressingAxis]:
-    """The axes without which the failure vanishes, each with the application that matters."""
+    """Return the axes without which the failure vanishes, each with its application."""
     found = []
     tried = forks.ask_all([TrialWithout(candidate, axis) for axis in axes])
     for axis, answer in zip(axes, tried, strict=True):
         if not answer.result or answer.result["failure"] is not None:
             continue
         if not answer.result["names"]:
-            continue  # It never asked for a permit: the failure vanished for another reason.
+            continue  # No permit was asked for, so the axis is not the reason.
         name = _last_application(candidate, failure, axis, answer.result["names"], forks)
         found.append(suppressing(axis, name))
     return found
 
 
 def suppressing(axis: Axis, application: str) -> SuppressingAxis:
-    """An axis that suppresses a failure, as data to hand over."""
+    """Convert an axis that suppresses a failure into plain data."""
     return SuppressingAxis(
         axis.name,
         axis.stage,
@@ -79,7 +79,7 @@ def suppressing(axis: Axis, application: str) -> SuppressingAxis:
 def _last_application(
     candidate: Candidate, failure: Failure, axis: Axis, names: list[str], forks: Forks
 ) -> str:
-    """The application with which the failure begins to show, found by fuel."""
+    """Find the application with which the failure first appears, by limiting fuel."""
     if len(names) == 1 or failure.kind == HANG:
         return names[0] if len(names) == 1 else ""
 
@@ -100,7 +100,7 @@ def _last_application(
 
 @dataclass(frozen=True)
 class TrialWithout(CandidateTrial):
-    """Tells whether the candidate fails with only the first `amount` applications of an axis."""
+    """A trial of the candidate with only the first `amount` applications of an axis."""
 
     axis: Axis
     amount: int = 0

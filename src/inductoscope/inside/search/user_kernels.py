@@ -1,4 +1,4 @@
-"""Triton kernels that the user wrote: graphs refer to them by their place in a table of torch's."""
+"""Triton kernels of the user: graphs refer to them by index into a table of torch's."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from inductoscope.errors import ToolFailure
 _KERNEL, _CONSTANTS = "kernel_idx", "constant_args_idx"
 
 
-# A kernel by its module and the name under which that has it.
+# The module of a kernel, and its qualified name there.
 KernelReference = tuple[str, str]
 
 
 def kernels_in(graph: Graph) -> dict[int, KernelReference]:
-    """The kernels that a graph calls, by their place in the table."""
+    """Return the kernels that a graph calls, by their index in the table."""
     table = _table()
     found = {}
     for node in graph.nodes:
@@ -30,38 +30,38 @@ def kernels_in(graph: Graph) -> dict[int, KernelReference]:
 
 
 def calls_user_kernels(graph: Graph) -> bool:
-    """Whether a graph calls such a kernel, which gets sizes as plain numbers."""
+    """Check whether a graph calls a user's Triton kernel, which gets sizes as numbers."""
     return any(map(is_user_kernel, graph.nodes))
 
 
 def is_user_kernel(node: Node) -> bool:
-    """Whether a node is the call of such a kernel."""
+    """Check whether a node calls a user's Triton kernel."""
     return isinstance(node.kwargs.get(_KERNEL), int)
 
 
 def constants_in(graph: Graph) -> dict[int, dict[str, Any]]:
-    """The constant arguments of those calls, by their place in the table."""
+    """Return the constant arguments of kernel calls, by their index in the table."""
     table = _table()
     numbers = [node.kwargs.get(_CONSTANTS) for node in graph.nodes]
     return {n: dict(table.constant_args[n]) for n in numbers if table and isinstance(n, int)}
 
 
 def kernel_of(node: Node) -> Any:
-    """The kernel that a node calls."""
+    """Return the kernel that a node calls."""
     return _table().id_to_kernel[node.kwargs[_KERNEL]]
 
 
 def constants_of(node: Node) -> dict[str, Any]:
-    """The constant arguments of a call."""
+    """Return the constant arguments of a call."""
     return dict(_table().constant_args[node.kwargs[_CONSTANTS]])
 
 
 def register_kernels(
     kernels: Mapping[int, KernelReference], constants: Mapping[int, dict[str, Any]]
 ) -> None:
-    """Put kernels where a graph of another process expects them.
+    """Register kernels at the indices that a graph of another process uses.
 
-    This process is a copy from before, so its table is the beginning of the other one's.
+    This process was copied earlier, so its table is a prefix of the other process's table.
     """
     if not kernels:
         return
@@ -76,7 +76,7 @@ def register_kernels(
 
 @contextlib.contextmanager
 def keeping_kernels() -> Iterator[None]:
-    """Keeps the kernels that graphs refer to while torch is reset."""
+    """Preserve the kernel table inside the block, while torch is reset."""
     table = _table()
     names = ("id_to_kernel", "kernel_to_id", "constant_args") if table is not None else ()
     kept = {name: dict(getattr(table, name)) for name in names}
@@ -86,9 +86,9 @@ def keeping_kernels() -> Iterator[None]:
 
 
 def with_kernels_launched(module: GraphModule) -> GraphModule:
-    """The graph with its kernels called as a user calls them.
+    """Return the graph with its kernels launched as in user code.
 
-    Dynamo takes them no other way: at the node that stands for such a call it breaks the graph.
+    Dynamo cannot trace the higher-order operator for such a launch: it breaks the graph there.
     """
     if not any(map(_can_be_launched, module.graph.nodes)):
         return module
@@ -104,14 +104,14 @@ def with_kernels_launched(module: GraphModule) -> GraphModule:
 
 
 def _can_be_launched(node: Node) -> bool:
-    """Whether it is a launch as in a user's program; an exported one gives copies as results."""
+    """Check for a launch as in user code; an exported launch returns copies instead."""
     return (
         is_user_kernel(node) and not node.users and not node.kwargs.get("tma_descriptor_metadata")
     )
 
 
 def _launcher(node: Node) -> Callable[..., None]:
-    """A function that calls the kernel; an autotuned one has a grid for each configuration."""
+    """Return a function that launches the kernel; autotuned, it has a grid per configuration."""
     kernel, constants = kernel_of(node), constants_of(node)
     choices = [choice.kwargs for choice in getattr(kernel, "configs", ())]
     names = sorted(choices[0]) if choices else []
@@ -131,7 +131,7 @@ def _launcher(node: Node) -> Callable[..., None]:
 
 
 def function_of(kernel: Any) -> Any:
-    """The Python function of a kernel, inside its decorators."""
+    """Return the Python function inside a kernel's decorators."""
     while hasattr(kernel, "fn"):
         kernel = kernel.fn
     return kernel

@@ -1,8 +1,8 @@
-"""Which stage of the compiler makes a wrong result, and which nodes are involved.
+"""Finds the stage of the compiler that makes a wrong result, and the nodes involved.
 
 In the order of the stages: a pre-grad pass, AOTAutograd, a decomposition, a pass over the joint
-graph or over the forward or backward graph, a kernel. The first one that changes what is computed
-is the culprit; later ones only pass it on. One instrumented compile shows them all.
+graph or over the forward or backward graph, a kernel. The first one that changes the result is the
+culprit; later ones only pass it on. One instrumented compile shows them all.
 """
 
 from __future__ import annotations
@@ -62,16 +62,16 @@ InCandidate = Callable[[Iterable[Node]], tuple[str, ...]]
 def locate_wrong_result(
     candidate: Candidate, forks: Forks, aspect: str, *, closely: bool = False
 ) -> Location:
-    """Find where a wrong result is made, in forks of this process."""
+    """Locate a wrong result, in forks of this process."""
     return first_place(forks.ask_all(places_to_look(candidate, aspect, closely=closely)))
 
 
 def places_to_look(
     candidate: Candidate, aspect: str, *, closely: bool = False
 ) -> list[Callable[[], Location]]:
-    """Works for forks, which may run side by side; `first_place` reads their answers.
+    """Return work for parallel forks; `first_place` reads their answers.
 
-    `aspect` is what is wrong with the result: its value, dtype, stride, sharing. `closely` also
+    `aspect` is the wrong property of the result: value, dtype, stride or sharing. `closely` also
     compiles each operation of a wrong kernel on its own.
     """
     return [
@@ -83,7 +83,7 @@ def places_to_look(
 
 
 def first_place(answers: Sequence[ForkAnswer]) -> Location:
-    """The first stage that is to blame, from the answers of all places to look."""
+    """Return the first stage to blame, from the answers to all of `places_to_look`."""
     in_compile, decomposed, before, declared = map(location_of_answer, answers)
     if declared.is_known:
         return declared
@@ -99,7 +99,7 @@ def first_place(answers: Sequence[ForkAnswer]) -> Location:
 
 
 def location_of_answer(answer: ForkAnswer) -> Location:
-    """The location that a fork answered with; an unknown one if it did not answer."""
+    """Decode a fork's location; an unknown one if the fork gave no result."""
     return decode(Location, answer.result) if answer.result else Location()
 
 
@@ -107,7 +107,7 @@ def location_of_answer(answer: ForkAnswer) -> Location:
 
 
 def _before_inductor(candidate: Candidate, aspect: str) -> Location:
-    """Whether AOTAutograd alone, with eager's kernels, is wrong already."""
+    """Check whether AOTAutograd alone, with eager's kernels, is wrong already."""
     text = wrong_with_backend(candidate, "aot_eager", aspect)
     if not text:
         return Location()
@@ -115,7 +115,7 @@ def _before_inductor(candidate: Candidate, aspect: str) -> Location:
 
 
 def in_custom_operators(candidate: Candidate) -> Location:
-    """Whether a custom operator does not do what it declares."""
+    """Check whether a custom operator violates its declaration."""
     found = first_false_declaration(as_function(candidate.module), candidate.inputs)
     if found is None:
         return Location()
@@ -124,7 +124,7 @@ def in_custom_operators(candidate: Candidate) -> Location:
 
 
 def wrong_with_backend(candidate: Candidate, backend: str, aspect: str = "value") -> str:
-    """Describes the wrong result of the candidate with another backend; "" if it is right."""
+    """Describe the candidate's wrong result with another backend; "" if it is right."""
     case = Case(as_function(candidate.module), candidate.inputs, candidate.backward)
     with compiling(candidate):
         outcome = run_compiled(candidate, compiled(candidate, backend))
@@ -133,7 +133,7 @@ def wrong_with_backend(candidate: Candidate, backend: str, aspect: str = "value"
 
 
 def work_on_decompositions(candidate: Candidate, aspect: str) -> Callable[[], Location]:
-    """Work for a fork: the first wrong decomposition, for which nothing is compiled."""
+    """Return fork work that finds the first wrong decomposition without a compile."""
     return lambda: _in_decompositions(placed(candidate), aspect)
 
 
@@ -155,13 +155,13 @@ def _in_decompositions(candidate: Candidate, aspect: str) -> Location:
         operation=found.operation,
         text=found.text,
         how="the operation and its decomposition were run on the same values",
-        # Not in the backward pass, whose operations belong to no node.
+        # Operations of the backward pass belong to no node.
         suspects=(found.node,) if found.node in known else (),
     )
 
 
 class _NodeByNode(Interpreter):
-    """Runs a graph, and says which of its nodes is running."""
+    """An interpreter that exposes the name of the running node."""
 
     name = ""
 
@@ -175,7 +175,7 @@ class _NodeByNode(Interpreter):
 
 
 def _in_compile(candidate: Candidate, aspect: str, closely: bool) -> Location:
-    """Compile while watching passes and kernels, run, and see what differs first."""
+    """Compile with passes and kernels watched, run, and find the first difference."""
     passes, kernels, seen = PassWatch(), KernelWatch(), Retraced(candidate)
     with compiling(candidate), passes.watching(), kernels.watching():
         run_compiled(candidate, seen.compiled())
@@ -198,7 +198,7 @@ def _in_compile(candidate: Candidate, aspect: str, closely: bool) -> Location:
 
 
 def _at_declaration(graph: WatchedGraph) -> Location:
-    """The first node for which eager and the meta function disagree on type or strides.
+    """Find the first node whose meta function and eager disagree on dtype or strides.
 
     Inductor relies on the meta function.
     """
@@ -220,7 +220,7 @@ def _at_declaration(graph: WatchedGraph) -> Location:
 
 
 class Retraced:
-    """The graph that is captured from a candidate once more; its nodes have other names."""
+    """The graph that a second capture of the candidate gives; its nodes have other names."""
 
     def __init__(self, candidate: Candidate) -> None:
         self._candidate = candidate
@@ -228,7 +228,7 @@ class Retraced:
         self.inputs: dict[str, Any] = {}
 
     def compiled(self) -> Callable[..., Any]:
-        """The candidate's graph, compiled the way it names; inputs and nodes are kept."""
+        """Compile the candidate's graph through its flow, and keep inputs and nodes."""
         if self._candidate.flow == AOT_INDUCTOR:
             return compiled_ahead_of_time(self._candidate, self._keep_exported)
         return compiled(self._candidate, self._compile_graph)
@@ -241,7 +241,7 @@ class Retraced:
         self._nodes = [node for node in module.graph.nodes if is_operation(node)]
 
     def _compile_graph(self, module: Any, examples: Any) -> Any:
-        """Inductor, as a backend."""
+        """Compile with Inductor, as a backend of Dynamo."""
         from torch._inductor.compile_fx import compile_fx
 
         kept = snapshot(module)
@@ -258,7 +258,7 @@ class Retraced:
         return call
 
     def in_candidate(self, nodes: Iterable[Node]) -> tuple[str, ...]:
-        """The candidate's nodes that nodes of the compiler's graphs come from."""
+        """Map nodes of the compiler's graphs to the candidate's nodes."""
         own = self._candidate.operations
         if [node.target for node in own] != [node.target for node in self._nodes]:
             return ()
@@ -268,7 +268,7 @@ class Retraced:
 
 
 def location_at_pass(found: PassDivergence, how: str) -> Location:
-    """A pass that changed a graph for the worse, as the place of a failure."""
+    """Return the location of a failure whose cause is a pass."""
     name = found.name
     if name.startswith("(") and found.inside:
         name = found.inside[-1]
@@ -287,7 +287,7 @@ def location_at_pass(found: PassDivergence, how: str) -> Location:
 
 
 def location_at_kernel(found: KernelDivergence, in_candidate: InCandidate) -> Location:
-    """A kernel that computes wrong numbers, as the place of a failure."""
+    """Return the location of a failure whose cause is a kernel."""
     nodes = {node.name: node for node in found.graph.module.graph.nodes}
     # In the order of the graph, which is that of the program.
     involved = [node for name, node in nodes.items() if name in found.origins]
@@ -314,7 +314,7 @@ def location_at_kernel(found: KernelDivergence, in_candidate: InCandidate) -> Lo
 def _closer(
     place: Location, candidate: Candidate, found: KernelDivergence, in_candidate: InCandidate
 ) -> Location:
-    """With the operations of the kernel that are wrong on their own, if some are."""
+    """Add the operations of the kernel that are wrong on their own, if there are any."""
     wrong = _nodes_wrong_in_kernel(candidate, found)
     alone = tuple(dict.fromkeys(str(node.target) for node in wrong))
     return replace(place, wrong_alone=alone, suspects=in_candidate(wrong) or place.suspects)
@@ -324,7 +324,7 @@ def _closer(
 
 
 def work_on_own_kernels(candidate: Candidate) -> Work | None:
-    """Work for a fork of the process that has the compiled graph; None in any other."""
+    """Return work for a fork of the process that compiled the graph; None elsewhere."""
     function = KEPT.called
     if function is None or not can_fork():
         return None
@@ -334,10 +334,10 @@ def work_on_own_kernels(candidate: Candidate) -> Work | None:
 def first_wrong_own_kernel(
     candidate: Candidate, function: Callable[..., Any], *, closely: bool = False
 ) -> Location:
-    """In a fork: the first kernel that differs from eager in one more call; unknown if none does.
+    """In a fork, find the first kernel that differs from eager in one more call.
 
-    Nothing is compiled for that, unless the wrapper is C++. `closely` also compiles each operation
-    of a wrong kernel on its own.
+    The location is unknown if no kernel differs. Nothing is compiled, unless the wrapper is C++.
+    `closely` also compiles each operation of a wrong kernel on its own.
     """
     found: list[tuple[Location, KernelDivergence]] = []
     own = {node.name for node in candidate.operations}
@@ -346,7 +346,7 @@ def first_wrong_own_kernel(
         return tuple(sorted(own & _names_in_earlier_graphs(nodes, first=True)))
 
     def keep(divergence: KernelDivergence) -> None:
-        # At once: what buffers held is forgotten afterwards.
+        # The location is computed here because buffer contents are released afterwards.
         found.append((location_at_kernel(divergence, in_candidate), divergence))
         raise EnoughSeen
 
@@ -366,10 +366,10 @@ def first_wrong_own_kernel(
 
 
 def _names_in_earlier_graphs(nodes: Iterable[Node], *, first: bool = False) -> set[str]:
-    """Names of nodes in earlier graphs that these come from; `first`, in Dynamo's own graph."""
+    """Return the names of source nodes in earlier graphs; `first`, in Dynamo's."""
     nodes = list(nodes)
     sources: list[Any] = [each for node in nodes for each in node.meta.get("from_node") or ()]
-    for source in sources:  # Which grows.
+    for source in sources:  # The list grows while it is iterated.
         sources.extend(getattr(source, "from_node", None) or ())
     if first:
         sources = [each for each in sources if not getattr(each, "from_node", None)]
@@ -381,7 +381,7 @@ def _names_in_earlier_graphs(nodes: Iterable[Node], *, first: bool = False) -> s
 
 
 def aten_operations(candidate: Candidate) -> list[str]:
-    """The operations that eager runs for the candidate, without views and copies."""
+    """Return the ATen operations that eager runs for the candidate, without views."""
     with contextlib.suppress(ToolFailure):
         found: list[str] = eager_values(candidate, _aten_operations)
         return found
@@ -405,12 +405,12 @@ def _aten_operations(candidate: Candidate) -> list[str]:
 
 
 def source_lines(candidate: Candidate) -> list[str]:
-    """The lines of the user's program that the candidate's nodes come from."""
+    """Return the lines of the user's program that the candidate's nodes come from."""
     return places_of(candidate.operations)
 
 
 def places_of(nodes: Iterable[Node]) -> list[str]:
-    """The lines of the user's program that nodes come from."""
+    """Return the lines of the user's program that nodes come from."""
     found = []
     for node in nodes:
         frames = frames_in(str(node.meta.get("stack_trace") or ""))
@@ -426,15 +426,15 @@ _MOST_ALONE = 3
 
 
 def nodes_wrong_alone(recorded: RecordedGraph, oracle: Oracle) -> list[list[str]]:
-    """Nodes that are wrong even on their own, on the values that they read in eager."""
+    """Return nodes that are wrong on their own, given the values that they read in eager."""
     return [[name] for name in _wrong_among(recorded, recorded.names, oracle.failure)]
 
 
 def worth_trying(candidate: Candidate, names: Sequence[str]) -> list[str]:
-    """The first node of each operation among those that seem to be wrong alone, and a few of them.
+    """Return the first wrong node of each operation, and of these only the first few.
 
-    They were side by side in one graph. Often all that can be wrong alone is. If the first few are
-    right in graphs of their own, it probably takes several, and larger parts are tried next.
+    Often all nodes of a wrong operation are wrong. The nodes were side by side in one graph: if the
+    first few are right in graphs of their own, the failure probably takes several nodes.
     """
     first: dict[Any, str] = {}
     for node in candidate.operations:
@@ -444,10 +444,10 @@ def worth_trying(candidate: Candidate, names: Sequence[str]) -> list[str]:
 
 
 def _nodes_wrong_in_kernel(candidate: Candidate, found: KernelDivergence) -> list[Node]:
-    """The nodes around a wrong buffer that are wrong even on their own, in this process.
+    """Return the nodes around a wrong buffer that are wrong on their own, in this process.
 
-    They are those of Inductor's graph, forward or backward, which has simpler operations
-    than the program. In a large graph, only those that went into the buffer are tried.
+    The nodes are those of Inductor's graph, forward or backward, which has simpler operations than
+    the program. In a large graph, only nodes that went into the buffer are tried.
     """
     graph = found.graph
     nodes = {node.name: node for node in graph.module.graph.nodes if is_operation(node)}
@@ -470,9 +470,9 @@ def _nodes_wrong_in_kernel(candidate: Candidate, found: KernelDivergence) -> lis
 def _wrong_among(
     recorded: RecordedGraph, names: Sequence[str], fails: Callable[[Candidate], Failure | None]
 ) -> list[str]:
-    """The nodes among these that are wrong on their own, from one compile of all of them.
+    """Return the nodes that are wrong on their own, from one compile of all of them.
 
-    They stand side by side, so that rounding in one cannot reach another.
+    They stand side by side, so that rounding in one node cannot reach another.
     """
     apart = subgraph(recorded, names, separate=True)
     return [] if apart is None else nodes_with_wrong_outputs(recorded, apart, fails(apart))
@@ -481,7 +481,7 @@ def _wrong_among(
 def nodes_with_wrong_outputs(
     recorded: RecordedGraph, apart: Candidate, found: Failure | None
 ) -> list[str]:
-    """The nodes whose outputs are wrong in a graph in which all nodes are apart."""
+    """Return the nodes with wrong outputs in a graph of separate nodes."""
     if found is None or found.kind not in (WRONG, NAN):
         return []
     outputs = apart.module.graph.output_node().args[0]
@@ -495,7 +495,7 @@ def nodes_with_wrong_outputs(
 
 
 def _owner(recorded: RecordedGraph, name: str) -> str:
-    """The node itself, or the one that computed the results of which it takes one."""
+    """Return the node, or the one whose results it unpacks."""
     nodes = {node.name: node for node in recorded.candidate.module.graph.nodes}
     known = set(recorded.names)
     while name not in known and name in nodes and nodes[name].all_input_nodes:
@@ -507,7 +507,7 @@ def _owner(recorded: RecordedGraph, name: str) -> str:
 
 
 def lowering_or_codegen(found: KernelDivergence) -> tuple[str, str]:
-    """Whether the loop body is wrong already or only the code made from it, and how we know."""
+    """Decide whether the loop body or only its generated code is wrong, and say how."""
     if found.is_overwritten:
         how = "after each kernel, every buffer that is read later was compared with what it held"
         return (stages.WRAPPER if found.shares_memory_with else ""), how
@@ -539,7 +539,7 @@ def _known_buffers(found: KernelDivergence) -> dict[str, Any]:
 
 
 def _gets_other_inputs(found: KernelDivergence) -> bool:
-    """Whether the lowered graph passes other values to an extern kernel than the node reads."""
+    """Check whether the lowered graph passes an extern kernel other values than the node reads."""
     nodes = {node.name: node for node in found.graph.module.graph.nodes}
     expected, buffer = found.graph.expected, found.graph.lowered.name_to_buffer[found.buffer]
     known = _known_buffers(found)
@@ -549,26 +549,26 @@ def _gets_other_inputs(found: KernelDivergence) -> bool:
     try:
         given = [_laid_out(known[item.get_name()], item.get_layout()) for item in buffer.inputs]
     except (AttributeError, KeyError, NotImplementedError, RuntimeError, TypeError):
-        return False  # Unknown.
+        return False  # The inputs are unknown.
     pairs = [(one, two) for one, two in zip(asked, given, strict=False) if one is not None]
     is_whole = len(asked) == len(given) == len(pairs)
     return is_whole and any(one.shape != two.shape or not _agree(one, two) for one, two in pairs)
 
 
 def _laid_out(value: torch.Tensor, layout: Any) -> torch.Tensor:
-    """A buffer as a kernel reads it."""
+    """Return a buffer with the strides and offset that a kernel reads it with."""
     size, stride = ([int(item) for item in part] for part in (layout.size, layout.stride))
     return torch.as_strided(value, size, stride, int(layout.offset))
 
 
 def _other_strides(found: KernelDivergence) -> str:
-    """How the strides that the wrapper allocated differ from those of the lowered graph."""
+    """Describe how allocated strides differ from those of the lowered graph; "" if equal."""
     layout_of = found.graph.lowered.name_to_buffer[found.buffer].get_layout
     try:
         planned = tuple(int(step) for step in layout_of().stride)
         sizes = tuple(int(size) for size in layout_of().size)
     except (AttributeError, NotImplementedError, TypeError):
-        return ""  # It has no single layout, or sizes that are not numbers.
+        return ""  # The buffer has no single layout, or symbolic sizes.
     made = found.graph.checked[found.buffer]
     steps = zip(sizes, planned, made.stride(), strict=False)
     if made.shape != sizes or all(one == two for size, one, two in steps if size > 1):
@@ -577,7 +577,7 @@ def _other_strides(found: KernelDivergence) -> str:
 
 
 def _loop_body_value(found: KernelDivergence, widened: bool) -> torch.Tensor | None:
-    """The value that the loop body stores into the buffer; None if it cannot be evaluated."""
+    """Evaluate the loop body that stores into the buffer; None if that fails."""
     from torch._inductor.scheduler import SchedulerNode
 
     values = _known_buffers(found)
@@ -593,14 +593,14 @@ def _loop_body_value(found: KernelDivergence, widened: bool) -> torch.Tensor | N
 
 
 def _writes(node: Any, found: KernelDivergence) -> bool:
-    """Whether a node makes the buffer, or adds to what another one has put there."""
+    """Check whether a node makes the buffer, or accumulates into it."""
     is_complete = found.buffer in found.graph.rewritten
     added_to = {name for output in node.get_outputs() for name in output.get_mutations()}
     return found.buffer in node.get_buffer_names() or (is_complete and found.buffer in added_to)
 
 
 def _sizes(graph: WatchedGraph) -> Mapping[sympy.Symbol, int]:
-    """The values of the symbols of dynamic shapes in this call."""
+    """Return the values of the dynamic-shape symbols in this call."""
     found: dict[sympy.Symbol, int] = {}
     for name, planned in graph.lowered.graph_inputs.items():
         given = graph.inputs.get(name)
