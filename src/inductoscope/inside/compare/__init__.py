@@ -1,1 +1,1 @@
-"""Compiled against eager and float64: what differs, and where it first does."""
+"""Comparison of compiled code with eager and float64: differences, and the first cause."""

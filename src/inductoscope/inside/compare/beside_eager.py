@@ -34,7 +34,7 @@ from inductoscope.wording import count_of
 
 @dataclass(frozen=True)
 class CallBesideEager:
-    """The outcome: a comparison, or an error of the compiled code."""
+    """The outcome of a compiled call: a comparison with eager, or an error."""
 
     comparison: EagerComparison | None = None
     seconds: float = 0.0
@@ -46,7 +46,7 @@ class CallBesideEager:
 def call_beside_eager(
     case: Case, compiled: Callable[..., Any], names: Sequence[str], *, keeps_graph: bool = False
 ) -> CallBesideEager:
-    """Call it with the inputs of a case whose eager result is known; `names` are theirs."""
+    """Call the compiled code on the inputs of a case, whose names are `names`."""
     try:
         outcome = run(compiled, case.inputs, backward=case.backward, keeps_graph=keeps_graph)
     except Exception as error:
@@ -59,16 +59,16 @@ def call_beside_eager(
 # It looks at inputs of the graph before anything is computed; a wrapper in Python looks at
 # results as well, and code for Triton at what each kernel reads and writes.
 
-# What a wrapper calls the inputs of its graph, and the results that it looks at in a loop.
+# A wrapper's names for the inputs of its graph, and for the results that it checks in a loop.
 _INPUT = re.compile(r"(arg|primals_)\d+(_\d+)?")
 _RESULT, _RESULTS = "var", "return_vars"
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why it is no fault of the compiler that a call is refused.
+    """The reason why an error of torch's NaN check is no fault of the compiler.
 
-    It is certain if what was refused is what holds NaN in eager, too, rather than something else.
+    It is certain if the refused tensor itself holds NaN in eager as well, rather than another one.
     """
 
     text: str
@@ -78,9 +78,9 @@ class Refusal:
 def refused_by_nan_asserts(
     error: BaseException, case: Case, names: Sequence[str]
 ) -> Refusal | None:
-    """The excuse for a refusal; None if there is none, or if it is another error.
+    """Return the excuse for an error of the NaN check; None if there is none.
 
-    `names` are those of the inputs.
+    `names` are the names of the inputs.
     """
     frames = traceback.extract_tb(error.__traceback__)
     line = (frames[-1].line or "") if frames else ""
@@ -107,10 +107,10 @@ def refused_by_nan_asserts(
 def _place_of_result(
     error: BaseException, variable: str, count: int
 ) -> tuple[int, torch.Tensor] | None:
-    """Which result a wrapper in Python refused, and what it is.
+    """Return the index and value of the result that a Python wrapper refused.
 
-    None if the graph returns something else than the function does: what it keeps for the backward
-    pass, or inputs that it changes.
+    None if the graph's results are not the function's, because it saves tensors for the backward
+    pass or returns mutated inputs.
     """
     entries = list(traceback.walk_tb(error.__traceback__))
     local: dict[str, Any] = entries[-1][0].f_locals if entries else {}
@@ -122,7 +122,7 @@ def _place_of_result(
 
 
 def _refused_result(number: int, value: torch.Tensor, in_eager: object) -> Refusal | None:
-    """None if compiled code alone makes NaN of an element."""
+    """Return the excuse for a refused result; None if only compiled code makes NaN."""
     text = _described(f"output {number}", in_eager)
     if not text or not isinstance(in_eager, torch.Tensor) or in_eager.shape != value.shape:
         return None
@@ -133,7 +133,7 @@ def _refused_result(number: int, value: torch.Tensor, in_eager: object) -> Refus
 
 
 def _described(where: str, value: object) -> str:
-    """Where a tensor holds NaN or infinity; "" if it holds none."""
+    """Describe where a tensor holds NaN or infinity; "" if it holds none."""
     if not isinstance(value, torch.Tensor) or not is_plain(value):
         return ""
     if not (value.dtype.is_floating_point or value.dtype.is_complex):
@@ -195,7 +195,7 @@ Flat = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 def _flattened(function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[list[Any], Flat]:
-    """All tensors that a call reads, and what turns a function into one of only them."""
+    """Return all tensors a call reads, and a converter to functions of these tensors."""
     state = _state(function)
     leaves, form = tree_flatten(arguments)
 
@@ -207,7 +207,7 @@ def _flattened(function: Callable[..., Any], arguments: tuple[Any, ...]) -> tupl
             own = dict(zip(state, values, strict=False))
             if isinstance(call, torch.nn.Module):
                 return torch.func.functional_call(call, own, given)
-            with _reparametrize_module(function, own):  # A function that uses the module.
+            with _reparametrize_module(function, own):  # `call` uses the module.
                 return call(*given)
 
         return function_of_leaves
@@ -222,7 +222,7 @@ def _state(function: Any) -> dict[str, torch.Tensor]:
 
 
 def assert_same(function: Callable[..., Any], *arguments: Any, **options: Any) -> None:
-    """Raise an AssertionError that says what differs, if the compiled function differs."""
+    """Raise an AssertionError that lists the differences, if compiled and eager differ."""
     result = check(function, *arguments, **options)
     if not result:
         raise AssertionError(f"compiled and eager differ:\n{result}")
@@ -237,7 +237,7 @@ def call_as_in_eager(
     arguments: Sequence[Any],
     wanted: Sequence[NotedDifference],
 ) -> Any:
-    """Call a compiled graph, and lay out the wanted outputs as eager does."""
+    """Call a compiled graph, and lay out the wanted outputs in memory as eager does."""
     copies = copy_values(arguments)
     with same_generators(), torch.no_grad():
         eager = tree_leaves(as_function(module)(*copies))
@@ -263,7 +263,7 @@ def _aspects_by_output(wanted: Sequence[NotedDifference]) -> dict[int, set[str]]
 
 
 def _owner(like: torch.Tensor, inputs: Sequence[Any], copies: Sequence[Any]) -> Any:
-    """The input that an output of eager is, or the view of it that the output is; or None."""
+    """Return the input, or the view of an input, that an output of eager is; or None."""
     for source, copy in zip(inputs, copies, strict=True):
         if _is_alike(source, copy) and copy.dtype == like.dtype and _share(copy, like):
             return source if copy is like else _view(source, like)
@@ -273,7 +273,7 @@ def _owner(like: torch.Tensor, inputs: Sequence[Any], copies: Sequence[Any]) -> 
 def _lay_out(results: list[Any], eager: Sequence[Any], number: int, *, with_others: bool) -> None:
     """Copy a result into memory laid out as in eager; gradients pass through.
 
-    With others, the outputs that share memory with it in eager get the same memory.
+    `with_others` also moves outputs that share its memory in eager to the same memory.
     """
     like = eager[number]
     together = [
@@ -289,7 +289,7 @@ def _lay_out(results: list[Any], eager: Sequence[Any], number: int, *, with_othe
     ]
     count = like.untyped_storage().nbytes() // like.element_size()
     memory = torch.zeros(count, dtype=like.dtype, device=results[number].device)
-    # What is one object in eager becomes one object.
+    # Outputs that are one object in eager become one object.
     views = {id(eager[other]): _view(memory, eager[other]) for other in together}
     for other in together:
         views[id(eager[other])].copy_(results[other])

@@ -45,7 +45,7 @@ _CLOSE = {
 
 @dataclass(frozen=True)
 class OutputDifference:
-    """One way in which a compiled result differs from eager's."""
+    """One difference between a compiled result and eager's."""
 
     kind: str  # One of _KINDS.
     where: str
@@ -99,7 +99,7 @@ class EagerComparison:
 
     @property
     def is_within_rounding(self) -> bool:
-        """Whether there are differences, and rounding explains them."""
+        """Whether there are differences, all explained by rounding."""
         return bool(self.explained) and self.reason not in (UNINITIALISED, UNREPEATABLE)
 
     @property
@@ -108,7 +108,7 @@ class EagerComparison:
         return min((item.kind for item in self.wrong), key=_KINDS.index, default="")
 
     def counting(self, kinds: Collection[str], where: Collection[str] = ()) -> EagerComparison:
-        """The same with noted differences of these kinds, there if given, counted as wrong."""
+        """Return the comparison with noted differences of these kinds and places made wrong."""
         counted = tuple(
             item for item in self.noted if item.kind in kinds and (not where or item.where in where)
         )
@@ -117,7 +117,7 @@ class EagerComparison:
 
 
 def judge(case: Case, compiled: Outcome) -> EagerComparison:
-    """Compare a compiled result with eager's; look closer only where they are not close."""
+    """Compare a compiled result with eager's; analyse only the values that are not close."""
     found = comparison_of_metadata(case.eager, compiled)
     if any(item.kind == "structure" for item in found.wrong):
         return found
@@ -138,16 +138,16 @@ def judge(case: Case, compiled: Outcome) -> EagerComparison:
 
 
 def _repeats_up_to_rounding(case: Case) -> bool:
-    """Whether runs in eager differ by rounding alone, since a GPU adds in any order.
+    """Check whether runs in eager differ by rounding alone, such as GPU atomics in any order.
 
-    Then they are the same in float64, as far as anyone could tell in a lower precision.
+    If so, they agree in float64, up to the tolerance of a lower precision.
     """
     one, two = case.float64, case.float64_again
     return one is not None and two is not None and same_values(one, two)
 
 
 def _reason(case: Case) -> str:
-    """Why differences are explained."""
+    """Return why differences are explained."""
     for outcome in case.perturbed() if case.reads_unwritten_memory else ():
         pairs = zip(case.eager.named_values(), outcome.named_values(), strict=False)
         for (_, eager), (_, sample) in pairs:
@@ -162,7 +162,7 @@ def _reason(case: Case) -> str:
 
 
 def comparison_of_metadata(eager: Outcome, compiled: Outcome) -> EagerComparison:
-    """The comparison of all but the values."""
+    """Compare all but the values."""
     found = list(_metadata_differences(eager, compiled))
     return EagerComparison(
         wrong=tuple(item for item in found if item.kind not in _IN_MEMORY),
@@ -198,7 +198,7 @@ def _names(names: tuple[str, ...]) -> str:
 
 
 def _difference_of_form(name: str, one: Any, two: Any) -> tuple[str, str]:
-    """The kind of the first difference between two values, and a text about it; "" if none."""
+    """Return kind and text of the first difference in metadata; "" if there is none."""
     if not isinstance(one, torch.Tensor) or not isinstance(two, torch.Tensor):
         if type(one) is type(two):
             return "", ""
@@ -214,7 +214,7 @@ def _difference_of_form(name: str, one: Any, two: Any) -> tuple[str, str]:
 
 
 def strides_that_matter(value: torch.Tensor) -> list[int]:
-    """The strides of dimensions with more than one element; others have no effect."""
+    """Return the strides of dimensions with more than one element; others have no effect."""
     if value.layout is not torch.strided or not value.numel():
         return []
     return [step for size, step in zip(value.shape, value.stride(), strict=True) if size > 1]
@@ -224,7 +224,7 @@ def strides_that_matter(value: torch.Tensor) -> list[int]:
 
 
 def is_close(one: Any, two: Any) -> bool:
-    """Whether two values are equal, or as close as `torch.testing.assert_close` wants them."""
+    """Check whether values are equal, or close by the defaults of `torch.testing.assert_close`."""
     if not isinstance(one, torch.Tensor):
         return bool(one == two or (one != one and two != two))
     if one.shape != two.shape or one.dtype != two.dtype:
@@ -237,13 +237,13 @@ def is_close(one: Any, two: Any) -> bool:
 
 
 def same_values(one: Outcome, two: Outcome) -> bool:
-    """Whether all values of two results are close, without a look at why not."""
+    """Check whether all values of two results are close, without analysing differences."""
     pairs = zip(one.named_values(), two.named_values(), strict=True)
     return all(is_close(mine, other) for (_, mine), (_, other) in pairs)
 
 
 def _identical(one: Outcome, two: Outcome) -> bool:
-    """Whether both hold the same bits, as far as that is cheap to tell."""
+    """Check whether the floating-point tensors of both results are equal, apart from NaN."""
     pairs = zip(one.named_values(), two.named_values(), strict=True)
     return all(
         torch.equal(_dense(mine).nan_to_num(), _dense(other).nan_to_num())
@@ -280,16 +280,16 @@ def _judge_value(
     return difference, is_wrong
 
 
-# So many samples are enough if this many elements are wrong and none of them ever changes.
+# The number of samples that is enough if this many elements are wrong and none changes.
 _ENOUGH_IF_MANY, _MANY = 5, 8
 
 
 def _samples_of_integers(
     case: Case, number: int, eager: torch.Tensor, compiled: torch.Tensor
 ) -> Iterator[torch.Tensor]:
-    """More samples, until they explain every element, or plainly will not.
+    """Yield more samples, until they explain every element, or clearly never will.
 
-    An integer that rounding upstream decides changes in a third of the samples only.
+    An integer that rounding upstream decides changes in only a third of the samples.
     """
     left = _dense(eager) != _dense(compiled)
     before = int(left.sum())
@@ -319,7 +319,7 @@ def judge_tensor(
     reference: torch.Tensor | None,
     samples: list[torch.Tensor],
 ) -> tuple[OutputDifference, bool]:
-    """The difference between an eager and a compiled tensor, and whether it is wrong."""
+    """Return the difference between an eager and a compiled tensor, and whether it is wrong."""
     if eager.dtype not in _CLOSE:
         return _judge_integers(name, eager, compiled, [reference, *samples])
     e, c, *others = map(_wide, (eager, compiled, *samples))
@@ -352,7 +352,7 @@ def _alike(one: torch.Tensor, two: torch.Tensor) -> torch.Tensor:
 
 
 def _floor(dtype: torch.dtype, reference: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
-    """The distance allowed in addition to the noise of the element itself."""
+    """Return the distance allowed in addition to the noise of the element itself."""
     eps = torch.finfo(dtype).eps
     # Three samples say more about the whole tensor than about one element.
     return 8 * eps * reference.abs().nan_to_num(0.0, 0.0, 0.0) + 2 * _finite_max(noise) + 1e-30
@@ -361,7 +361,7 @@ def _floor(dtype: torch.dtype, reference: torch.Tensor, noise: torch.Tensor) -> 
 def _judge_integers(
     name: str, eager: torch.Tensor, compiled: torch.Tensor, others: list[torch.Tensor | None]
 ) -> tuple[OutputDifference, bool]:
-    """Integers have to be equal, except where rounding upstream changes them in eager too."""
+    """Compare integers, which may differ only where rounding upstream changes them in eager."""
     wrong = _dense(eager) != _dense(compiled)
     for other in others:
         if other is not None and other.dtype == eager.dtype:
@@ -382,7 +382,7 @@ def _judge_integers(
 
 @dataclass(frozen=True)
 class _Pair:
-    """A value of eager and the same of compiled code, and what is said of their difference."""
+    """An eager tensor and its compiled counterpart, with texts about their difference."""
 
     name: str
     eager: torch.Tensor
@@ -398,7 +398,7 @@ class _Pair:
         largest: float = math.inf,
         allowed: float = 0.0,
     ) -> OutputDifference:
-        """The difference at the element that is named; `wrong` marks all that are wrong."""
+        """Build the difference at the given element; `wrong` marks all wrong elements."""
         shown = _shown(self.compiled[place])
         value = WrongValue(
             self.name,
@@ -414,7 +414,7 @@ class _Pair:
         return OutputDifference(kind, self.name, said, largest, allowed, value)
 
     def not_alike(self, kind: str, wrong: torch.Tensor) -> OutputDifference:
-        """Where eager and float64 agree on a finite number, NaN or an infinity."""
+        """Describe elements on which eager and float64 agree, and compiled code does not."""
         place = tuple(int(i) for i in wrong.nonzero()[0])
         expected = self.eager[place]
         agreed = f"finite ({expected.item():.6g})" if kind == "nan" else _shown(expected)
@@ -435,7 +435,7 @@ class _Pair:
     def within(
         self, e: torch.Tensor, c: torch.Tensor, allowed: torch.Tensor, noise: torch.Tensor
     ) -> OutputDifference:
-        """The difference is no larger than what is allowed."""
+        """Describe a difference within the allowed bound."""
         exact = "there is no float64 to compare with; "
         if self.reference is not None:
             mine, other = (_finite_max((v - self.reference).abs()) for v in (e, c))

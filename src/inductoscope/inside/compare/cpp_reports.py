@@ -1,8 +1,8 @@
-"""The Python end of what rewritten C++ wrappers report.
+"""The Python side of the reports of rewritten C++ wrappers.
 
-A wrapper finds `CALLS` by its name and calls the functions in it. They pass everything on to those
-who asked for the reports of this wrapper. An exception there ends the run: the wrapper throws, and
-`original_errors` raises what was raised first.
+A wrapper finds `CALLS` by name and calls its functions, which forward everything to the receiver
+registered for this wrapper. An exception in a receiver ends the run: the wrapper throws, and
+`original_errors` raises the first exception.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ NONE: Mapping[str, Any] = MappingProxyType({})
 
 
 class Reports(Protocol):
-    """Receives what a wrapper does."""
+    """A receiver of the reports of a wrapper."""
 
     def begin(self, arguments: list[Any], constants: Mapping[str, Any] = NONE) -> None:
-        """The graph was called; `constants` is what the compiled code holds itself."""
+        """Note a call of the graph; `constants` are the tensors that the compiled code holds."""
 
     def before(self, kernel: str) -> None:
-        """A kernel is called next."""
+        """Note that a kernel is about to be called."""
 
     def after(self, kernel: str, buffers: dict[str, Any]) -> None:
-        """A kernel has returned; these are the buffers that it got or made."""
+        """Note that a kernel has returned, with the buffers that it received or created."""
 
 
-# Makes a buffer, by its name, sizes, strides, and a tensor of its type.
+# Allocates a buffer from its name, sizes, strides, and a tensor of its dtype and device.
 Allocator = Callable[[str, Sequence[int], Sequence[int], torch.Tensor], torch.Tensor]
 
 
 @dataclass
 class _Registered:
-    """Who listens to which wrapper, and what went wrong while it listened."""
+    """The receivers and allocators of wrappers, and the first error in one of them."""
 
     reports: dict[bytes, Reports] = field(default_factory=dict)
     allocators: dict[bytes, Allocator] = field(default_factory=dict)
@@ -52,18 +52,18 @@ _REGISTERED = _Registered()
 
 
 def report_to(reports: Reports, wrapper: str) -> None:
-    """From now on, the wrapper with this name reports to `reports`."""
+    """Register `reports` as the receiver of the wrapper with this name."""
     _REGISTERED.reports[wrapper.encode()] = reports
 
 
 def allocate_with(allocator: Allocator, wrapper: str) -> None:
-    """From now on, the wrapper with this name gets its buffers from `allocator`."""
+    """Register `allocator` as the source of buffers of the wrapper with this name."""
     _REGISTERED.allocators[wrapper.encode()] = allocator
 
 
 @contextlib.contextmanager
 def original_errors() -> Iterator[None]:
-    """An exception of a listener leaves this as itself, not as what the wrapper made of it."""
+    """Raise a receiver's exception itself, rather than the C++ wrapper's error about it."""
     _REGISTERED.error = None
     try:
         yield
@@ -110,7 +110,7 @@ def _allocate(
 
 
 def _done(work: Callable[[], None]) -> int:
-    """0 if the wrapper may go on. No exception may pass through C++ code."""
+    """Run `work` and return 0, or 1 on error: no exception may propagate through C++ code."""
     try:
         work()
     except BaseException as error:
@@ -134,7 +134,7 @@ def _named(count: int, names: Any, handles: Any) -> dict[str, torch.Tensor]:
 
 
 def _tensor(handle: int) -> torch.Tensor:
-    """The tensor of a handle that was made for us."""
+    """Take ownership of a tensor handle."""
     made: torch.Tensor = torch._C._aoti.alloc_tensor_by_stealing_from_void_ptr(
         _new_capsule(handle, None, None)
     )
@@ -142,7 +142,7 @@ def _tensor(handle: int) -> torch.Tensor:
 
 
 def _handle(tensor: torch.Tensor) -> int:
-    """A new handle, which the wrapper then owns."""
+    """Return a new handle, which the wrapper then owns."""
     return int(_pointer_of(torch._C._aoti.unsafe_alloc_void_ptr_from_tensor(tensor), None))
 
 
@@ -150,7 +150,7 @@ def _handle(tensor: torch.Tensor) -> int:
 
 _NAMES, _HANDLES, _SIZES = POINTER(c_char_p), POINTER(c_void_p), POINTER(c_int64)
 _TEXT, _COUNT = c_char_p, c_int64
-# What `Calls` holds in the text that `cpp_wrappers` adds, in that order.
+# The members of `Calls` in the C++ text that `cpp_wrappers` adds, in the same order.
 _FUNCTIONS = (
     (_begin, (_TEXT, _COUNT, _HANDLES, _COUNT, _NAMES, _HANDLES)),
     (_before, (_TEXT, _TEXT)),

@@ -25,7 +25,7 @@ _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 def snapshot(module: GraphModule) -> GraphModule:
-    """A copy of the graph as it is now; the attributes of its module are shared."""
+    """Copy the graph in its present state; the module's attributes are shared."""
     graph = Graph()
     graph.output(graph.graph_copy(module.graph, {}))
     for old, new in zip(module.graph.nodes, graph.nodes, strict=False):
@@ -36,7 +36,7 @@ def snapshot(module: GraphModule) -> GraphModule:
 
 
 def as_function(module: GraphModule) -> Callable[..., Any]:
-    """The graph as a function that returns its outputs, run by an interpreter."""
+    """Return a function that runs the graph in an interpreter and returns its outputs."""
 
     def function(*inputs: Any) -> Any:
         return Interpreter(module).run(*inputs, enable_io_processing=False)
@@ -45,23 +45,23 @@ def as_function(module: GraphModule) -> Callable[..., Any]:
 
 
 def graph_code(module: GraphModule) -> str:
-    """The graph as Python code, by which it is known again."""
+    """Return the graph as Python code, which serves as its identity."""
     return str(module.graph.python_code("self").src)
 
 
 def uninitialised_allocation(module: GraphModule) -> str:
-    """The first operation that allocates memory without initialising it; empty if none does."""
+    """Return the first operation that allocates uninitialised memory; empty if none."""
     names = (str(node.target) for node in module.graph.nodes if "empty" in str(node.target))
     return next(names, "")
 
 
 def input_names(module: GraphModule) -> list[str]:
-    """The names of the graph's inputs, in order."""
+    """Return the names of the graph's inputs, in order."""
     return [node.name for node in module.graph.nodes if node.op == "placeholder"]
 
 
 def named_inputs(module: GraphModule, values: Sequence[Any]) -> dict[str, Any]:
-    """Values for the graph's inputs, in order, by name. C++ code gets numbers as tensors."""
+    """Map input names to values; C++ wrappers pass numbers as tensors, which are unpacked."""
     nodes = [node for node in module.graph.nodes if node.op == "placeholder"]
     return {
         node.name: value.item() if is_number(node) and isinstance(value, torch.Tensor) else value
@@ -70,12 +70,12 @@ def named_inputs(module: GraphModule, values: Sequence[Any]) -> dict[str, Any]:
 
 
 def is_number(node: Node) -> bool:
-    """Whether an input of a graph is a number."""
+    """Check whether a graph input is a number."""
     return isinstance(node.meta.get("val"), (int, float, torch.SymInt, torch.SymFloat))
 
 
 def inputs_for(module: GraphModule, known: Mapping[str, Any]) -> list[Any]:
-    """Values for the graph's inputs: known ones by name, otherwise random ones that fit."""
+    """Return a value for each graph input: known ones by name, otherwise random ones that fit."""
     generator = torch.Generator().manual_seed(0)
     return [
         known[node.name] if node.name in known else _invented(node, generator)
@@ -104,14 +104,13 @@ def _size(size: Any) -> int:
 class NodeValues:
     """The value of every node of a graph: in eager, in float64 and with perturbed rounding.
 
-    The last two are computed when they are first asked for, which they are not where everything is
-    close to eager; with the random numbers of the time at which this was made. A way that fails
-    stays empty.
+    The last two are computed on first use, which is never if everything is close to eager, from the
+    generator states at construction. A run that fails leaves its values empty.
     """
 
     module: GraphModule
     inputs: Sequence[Any]
-    # Values for attributes of the module that are not what the module has.
+    # Values that override attributes of the module.
     held: Mapping[str, Any] = field(default_factory=dict)
     eager: dict[str, Any] = field(init=False)
     _generators: list[torch.Tensor] = field(default_factory=generator_states)
@@ -121,7 +120,7 @@ class NodeValues:
 
     @cached_property
     def float64(self) -> dict[str, Any]:
-        """Of each node that can be computed in float64."""
+        """The values of nodes that can be computed in float64."""
         with contextlib.suppress(Exception):
             wide = copy_values(self.inputs, dtype=torch.float64)
             return self._values(wide, Float64())
@@ -136,7 +135,7 @@ class NodeValues:
             return _all_values(self.module, inputs, mode, self.held)
 
     def samples(self, name: str, count: int = SAMPLES) -> list[torch.Tensor]:
-        """The values of a node in runs with perturbed rounding, of which each is made once."""
+        """Return a node's values from runs with perturbed rounding; each run is made once."""
         for seed in range(len(self._perturbed), count):
             self._perturbed.append({})
             with contextlib.suppress(Exception):
@@ -149,7 +148,7 @@ class NodeValues:
 def values_in_eager(
     module: GraphModule, inputs: Sequence[Any], held: Mapping[str, Any] = _NOTHING
 ) -> dict[str, Any]:
-    """The value of every node in eager, by name."""
+    """Return the value of every node in eager, by name."""
     return _all_values(module, copy_values(inputs), contextlib.nullcontext(), held)
 
 
@@ -165,7 +164,7 @@ def _all_values(
             return value
 
         def fetch_attr(self, target: str) -> Any:
-            # A graph may write to what the module holds.
+            # A graph may mutate attributes of the module.
             value = held[target] if target in held else super().fetch_attr(target)
             return value.clone() if isinstance(value, torch.Tensor) else value
 

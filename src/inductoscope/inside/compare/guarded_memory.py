@@ -1,7 +1,7 @@
-"""Buffers of compiled code in guarded memory: a pattern inside and around each of them.
+"""Buffers of compiled code in guarded memory: with a byte pattern inside and around each.
 
-Memory that was never written then holds no value that looks right by chance, a kernel that reads
-past the end of a buffer gets NaN, and one that writes past it leaves a trace, which names it.
+Uninitialised memory then holds no value that looks right by chance, a kernel that reads past the
+end of a buffer gets NaN, and a kernel that writes past the end is named by the changed guard bytes.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from inductoscope.torch_facts import cpp_wrappers
 
 # Bytes on either side. A multiple of what kernels align their accesses to.
 ZONE = 4096
-# Every float type reads it as NaN, every signed integer type as -1.
+# The pattern is NaN in every float type, and -1 in every signed integer type.
 _PATTERN = 0xFF
-# What torch and generated wrappers call the functions that allocate buffers.
+# The names of the allocation functions in torch and in generated wrappers.
 _ALLOCATORS = {
     "_empty_strided_cpu": "cpu",
     "_empty_strided_cuda": "cuda",
@@ -36,12 +36,12 @@ _ALLOCATORS = {
 
 @dataclass(frozen=True)
 class GuardedBlock:
-    """One allocation: bytes before the buffer, the buffer, bytes after it."""
+    """An allocation: guard bytes, the buffer, guard bytes."""
 
     name: str
     before: torch.Tensor
     after: torch.Tensor
-    # What both hold.
+    # The byte in both guard zones.
     around: int
     shape: tuple[int, ...]
     itemsize: int
@@ -51,13 +51,13 @@ class GuardedBlock:
 
     @property
     def is_intact(self) -> bool:
-        """Whether both zones hold what they held at first."""
+        """Whether both guard zones are unchanged."""
         return all(bool((zone == self.around).all()) for zone in (self.before, self.after))
 
 
 @dataclass(frozen=True)
 class OddZone:
-    """One block with the pattern beside it: in so many elements after its end, or before it."""
+    """A block with the pattern in a number of elements after its end, or before its start."""
 
     block: int
     is_after: bool
@@ -66,14 +66,14 @@ class OddZone:
 
 @dataclass
 class GuardedMemory:
-    """Allocates guarded buffers while it is active, and finds the first that was overrun."""
+    """An allocator of guarded buffers, which finds the first buffer overrun."""
 
     # Whether to keep every block, in order to find out who writes outside of it.
     keeps_blocks: bool = False
     # The byte that new buffers hold, and the one before and after them.
     inside: int = _PATTERN
     around: int = _PATTERN
-    # Where the bytes around a block are others. Needs `keeps_blocks`.
+    # The zone with a different pattern. Requires `keeps_blocks`.
     odd: OddZone | None = None
     # Kernel and buffer of the first write out of bounds.
     overrun: str = ""
@@ -81,13 +81,13 @@ class GuardedMemory:
 
     @contextlib.contextmanager
     def active(self) -> Iterator[GuardedMemory]:
-        """While this is active, code that is loaded gets its buffers here."""
+        """Allocate buffers of code that is loaded inside the block here."""
         with told_of_code(self._guard_cpp), self.active_in([torch._C._dynamo.guards]):
             yield self
 
     @contextlib.contextmanager
     def active_in(self, modules: Iterable[Any]) -> Iterator[GuardedMemory]:
-        """While this is active, wrappers in Python that were loaded before get buffers here."""
+        """Allocate buffers of these loaded Python wrappers here, inside the block."""
         with contextlib.ExitStack() as stack:
             for module in modules:
                 names: dict[str, Any] = vars(module)
@@ -97,12 +97,12 @@ class GuardedMemory:
             yield self
 
     def guarded(self, value: torch.Tensor, name: str) -> torch.Tensor:
-        """A copy of a dense tensor in guarded memory."""
+        """Copy a dense tensor to guarded memory."""
         made = self._allocate(value.shape, value.stride(), value.dtype, str(value.device), name)
         return made.copy_(value.detach()).requires_grad_(value.requires_grad)
 
     def copies(self, values: Sequence[Any]) -> list[Any]:
-        """Copies as `copy_values` makes them; those that fill memory of their own are guarded."""
+        """Copy like `copy_values`, with tensors that own all of their memory in guarded memory."""
         owners = Counter(v.untyped_storage()._cdata for v in values if is_plain(v))
         return [
             self.guarded(value, f"input {number}") if _is_alone(value, owners) else copy
@@ -110,13 +110,13 @@ class GuardedMemory:
         ]
 
     def note(self, kernel: str) -> None:
-        """Look at all zones after a kernel; the first one that is not intact names it."""
+        """Check all zones after a kernel, and record the first overrun."""
         broken = None if self.overrun else next((b for b in self.blocks if not b.is_intact), None)
         if broken is not None:
             self.overrun = f"kernel {kernel} writes outside {broken.name}"
 
     def _guard_cpp(self, lowered: Any, code: Any) -> None:
-        """The code of a wrapper in C++ is changed before it is compiled."""
+        """Rewrite a C++ wrapper before it is compiled, so that it allocates here."""
         is_cpp = getattr(lowered, "cpp_wrapper", False)
         wrapper = cpp_wrappers.with_allocator(code[0].value) if is_cpp else None
         if wrapper is not None:
@@ -147,7 +147,7 @@ class GuardedMemory:
         name: str,
         zone: int = ZONE,
     ) -> torch.Tensor:
-        """A buffer with `zone` bytes before it, and always as many as usual after it."""
+        """Allocate a buffer with `zone` guard bytes before it, and ZONE guard bytes after it."""
         count = 1 + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
         count = max(count, 0) if 0 not in size else 0
         inner = count * dtype.itemsize
@@ -175,20 +175,20 @@ class GuardedMemory:
 
 
 def is_dense(value: Any) -> bool:
-    """Whether a tensor can lie in guarded memory as it is."""
+    """Check whether a tensor keeps its strides when it is copied to guarded memory."""
     # Torch keeps the strides of tensors alone that are dense and do not overlap.
     return is_plain(value) and torch.empty_like(value).stride() == value.stride()
 
 
 def _is_alone(value: Any, owners: Counter[int]) -> bool:
-    """Whether a tensor fills its memory and shares it with no other."""
+    """Check whether a tensor fills its storage and shares it with no other."""
     if not is_dense(value) or owners[value.untyped_storage()._cdata] > 1:
         return False
     return bool(value.untyped_storage().nbytes() == value.numel() * value.element_size())
 
 
 def _part_of(memory: torch.Tensor, start: int, length: int) -> torch.UntypedStorage:
-    """A part of memory as a storage of its own, which keeps the whole alive."""
+    """Return a part of memory as a storage, which keeps the whole alive."""
     part = (ctypes.c_char * length).from_address(memory.data_ptr() + start)
     part.whole = memory  # type: ignore[attr-defined]
     return torch.frombuffer(part, dtype=torch.uint8).untyped_storage()
@@ -212,7 +212,7 @@ _MOST_SECONDS = 30.0
 
 @dataclass(frozen=True)
 class MemoryFault:
-    """A result that depends on what happens to be in memory."""
+    """A result that depends on stale contents of memory."""
 
     # The kernel whose buffer changes first; "" if only the results are known to change.
     kernel: str
@@ -242,11 +242,11 @@ class MemoryFault:
 
 @dataclass
 class _Call:
-    """The values of one call: buffers in the order of the kernels, then results."""
+    """The values of one call: buffers in kernel order, then results."""
 
     reports: list[tuple[str, str, torch.Tensor]] = field(default_factory=list)
     results: list[torch.Tensor] = field(default_factory=list)
-    # What the buffers are called that begin at an address.
+    # The name of the buffer at each start address.
     names: dict[int, str] = field(default_factory=dict)
     error: str = ""
     last_kernel: str = ""
@@ -264,10 +264,10 @@ class _Call:
 def first_memory_fault(
     prepare: Callable[[], Callable[..., Any]], inputs: Sequence[Any], *, backward: bool = False
 ) -> MemoryFault | None:
-    """Call what `prepare` makes several times on these inputs, with other bytes in memory.
+    """Call the result of `prepare` several times on these inputs, with different bytes in memory.
 
-    None if nothing changes, or if equal calls differ already. Weights inside of an AOTInductor
-    model stay where they are. In a fork: a call may end the process.
+    Returns None if nothing changes, or if equal calls differ already. Weights inside an AOTInductor
+    model are not moved. Runs in a fork, because a call may kill the process.
     """
     calls = _CallsInMemory(inputs, backward)
     with calls.memory.active(), calls.watch.watching():
@@ -275,7 +275,7 @@ def first_memory_fault(
 
 
 class _CallsInMemory:
-    """Calls of one function on the same inputs, each with other bytes in memory."""
+    """Calls of one function on the same inputs, with different bytes in memory."""
 
     def __init__(self, inputs: Sequence[Any], backward: bool) -> None:
         self.memory = GuardedMemory(keeps_blocks=True)
@@ -289,7 +289,7 @@ class _CallsInMemory:
             return self._made(function, **bytes_)
 
         def change(where: str) -> tuple[str, str] | None:
-            """The change that memory makes, and nothing else: equal calls may differ by chance."""
+            """Return the first change due to memory alone; equal calls may differ by chance."""
             is_inside = where == "inside"
             found = _first_change(same, call(**{where: _ONES}), is_inside=is_inside)
             if found is None or _first_change(same, call()) is not None:
@@ -331,7 +331,7 @@ class _CallsInMemory:
 
 
 def _odd_zone(blocks: Sequence[GuardedBlock], changes: Callable[[OddZone], bool]) -> OddZone | None:
-    """The block beside which other bytes change something, and the nearest element that does."""
+    """Find the block whose surrounding bytes matter, and the nearest element that does."""
     end = time.monotonic() + _MOST_SECONDS
     for number, block in enumerate(blocks[:_MOST_BLOCKS]):
         for is_after in (True, False):
@@ -371,11 +371,11 @@ def _bits(value: torch.Tensor) -> torch.Tensor:
 
 
 def _first_change(one: _Call, two: _Call, *, is_inside: bool = False) -> tuple[str, str] | None:
-    """Kernel and buffer of the first change from one call to another."""
+    """Return kernel and buffer of the first difference between two calls."""
     if one.error != two.error:
         return two.last_kernel, ""
     if all(map(torch.equal, one.results, two.results)):
-        return None  # A part of a buffer that nobody uses may hold anything.
+        return None  # Unused parts of a buffer may hold anything.
     for (kernel, name, mine), (_, _, other) in zip(one.reports, two.reports, strict=False):
         if mine.shape != other.shape or _differ(mine, other, is_inside=is_inside):
             return kernel, name

@@ -1,4 +1,4 @@
-"""The first kernel whose result is not what its graph says.
+"""Finds the first kernel whose result differs from its graph.
 
 The wrapper that Inductor generates, in Python or in C++, is rewritten so that it announces every
 kernel call and reports every buffer that the kernel got. The first buffer that does not hold the
@@ -34,12 +34,12 @@ from inductoscope.torch_facts import cpp_wrappers, python_wrappers
 
 
 class EnoughSeen(Exception):
-    """Raised by a callback of a watch, to end the call: what comes later only passes it on."""
+    """Raised by a callback of a watch to end the call: later kernels only propagate the error."""
 
 
 @dataclass(frozen=True)
 class LoadedWrapper:
-    """A generated wrapper as it is loaded in this process, and the graph that it computes."""
+    """A generated wrapper that is loaded in this process, and its graph."""
 
     module: Any
     path: str
@@ -48,7 +48,7 @@ class LoadedWrapper:
 
 @dataclass
 class KernelWatch:
-    """Rewrites wrappers as they are made, and keeps what they report when they run."""
+    """A watch that rewrites wrappers to report their kernels and buffers, and checks these."""
 
     compare: bool = True
     # Called after every kernel that gets a buffer.
@@ -65,7 +65,7 @@ class KernelWatch:
 
     @property
     def known_inputs(self) -> dict[str, Any]:
-        """Values of graph inputs by name, of all graphs that were called."""
+        """The inputs of all graphs that were called, by name."""
         found: dict[str, Any] = {}
         for graph in self.graphs:
             found.update(graph.inputs)
@@ -73,7 +73,7 @@ class KernelWatch:
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[KernelWatch]:
-        """While this is active, wrappers are rewritten as they are made."""
+        """Rewrite wrappers that are created inside the block."""
         from torch._inductor.codecache import PyCodeCache
 
         load = PyCodeCache.__dict__["load_by_key_path"].__func__
@@ -95,7 +95,7 @@ class KernelWatch:
 
     @contextlib.contextmanager
     def watching_loaded(self, wrappers: Iterable[LoadedWrapper]) -> Iterator[KernelWatch]:
-        """While this is active, wrappers that were loaded before report what they do."""
+        """Have wrappers that were loaded earlier report inside the block."""
         with contextlib.ExitStack() as stack:
             stack.enter_context(cpp_reports.original_errors())
             for wrapper in wrappers:
@@ -105,7 +105,7 @@ class KernelWatch:
             yield self
 
     def _exchanged(self, wrapper: LoadedWrapper) -> contextlib.AbstractContextManager[None]:
-        """While it is entered, a wrapper that was loaded before reports what it does."""
+        """Replace a loaded wrapper by a reporting one inside the block."""
         module, path, graph = wrapper.module, wrapper.path, wrapper.graph
         if not hasattr(module, "inductor_entry"):
             return python_wrappers.exchanged(module, *self._reporting(path, graph))
@@ -118,7 +118,7 @@ class KernelWatch:
         return python_wrappers.exchanged_entry(module, path, reporting.text)
 
     def _note_code(self, lowered: Any, code: Any) -> None:
-        """Code was generated: a Python wrapper is loaded next, a C++ one is compiled next."""
+        """Handle generated code: a Python wrapper is loaded next, a C++ one is compiled next."""
         if getattr(lowered, "cpp_wrapper", False):
             self._change_cpp(lowered, code[0])
         elif not getattr(lowered, "aot_mode", False):
@@ -138,7 +138,7 @@ class KernelWatch:
         self.graphs.append(graph)
 
     def _reporting(self, path: str, graph: WatchedGraph) -> tuple[Any, dict[str, Any]]:
-        """The code of a Python wrapper that reports what it does, and the functions it calls."""
+        """Return the code of a reporting Python wrapper, and the functions that it calls."""
         text = Path(path).read_text("utf-8")
         wrapper = python_wrappers.reporting_wrapper(path, text, graph.written)
         self.on_graph(graph, wrapper.buffers)
@@ -154,7 +154,7 @@ class KernelWatch:
 
 
 class _GraphReports:
-    """Receives what the wrapper of one graph reports, and compares it with the graph."""
+    """A receiver of one wrapper's reports, which compares buffers with the graph."""
 
     def __init__(self, watch: KernelWatch, graph: WatchedGraph, mentions: dict[str, int]) -> None:
         self._watch = watch
@@ -182,8 +182,10 @@ class _GraphReports:
         SCOPE.emit(KernelLaunched(kernel=kernel))
 
     def after(self, kernel: str, buffers: dict[str, Any]) -> None:
-        """A buffer is compared after the kernel that makes it. One that is written again later
-        holds the value of its node only after the last kernel that gets it."""
+        """Compare each buffer after the kernel that makes it.
+
+        A buffer that is written again later is compared after the last kernel that gets it.
+        """
         if buffers:
             self._watch.on_kernel(kernel)
             self._watch.on_buffers(kernel, buffers)
@@ -204,7 +206,7 @@ class _GraphReports:
             self._note(self._live.after(kernel, buffers), made)
 
     def _note(self, found: KernelDivergence | None, made: Sequence[str]) -> None:
-        """Keep a buffer that is wrong, with what went into those that were made along with it."""
+        """Record a wrong buffer, with the nodes of all buffers that its kernel made."""
         if found is not None:
             every = (*found.origins, *self._graph.nodes_with(found.buffer, made))
             found = replace(found, kernel_origins=tuple(dict.fromkeys(every)))
@@ -213,17 +215,17 @@ class _GraphReports:
 
 
 def _operator(node: Any) -> str:
-    """The operator that an AOTInductor model calls through its executor."""
+    """Return the operator that an AOTInductor model calls through its proxy executor."""
     return str(getattr(getattr(node, "node", None), "target", "") or getattr(node, "name", ""))
 
 
 def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []  # Outside of AOTInductor it may be unset.
+    return value if isinstance(value, list) else []  # Unset outside of AOTInductor.
 
 
 @contextlib.contextmanager
 def told_of_code(note: Callable[[Any, Any], None]) -> Iterator[None]:
-    """While this is active, `note` gets every graph that is lowered, and the code made of it."""
+    """Call `note` with every lowered graph and its generated code, inside the block."""
     from torch._inductor.graph import GraphLowering
 
     codegen = GraphLowering.codegen
@@ -249,7 +251,7 @@ def told_of_code(note: Callable[[Any, Any], None]) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class KernelDivergence:
-    """The first buffer that does not hold what its origin node computes."""
+    """The first buffer whose contents differ from its origin node's value."""
 
     kernel: str
     buffer: str
@@ -258,7 +260,7 @@ class KernelDivergence:
     # Names of the FX nodes that went into the buffer.
     origins: tuple[str, ...]
     graph: WatchedGraph
-    # Those, and the nodes that went into other buffers of the kernel.
+    # `origins`, and the nodes that went into other buffers of the kernel.
     kernel_origins: tuple[str, ...] = ()
     # Whether the buffer was right, and the kernel has changed it though it must not.
     is_overwritten: bool = False
@@ -268,16 +270,16 @@ class KernelDivergence:
 
 @dataclass
 class WatchedGraph:
-    """A lowered graph: where each buffer comes from, and on what the graph was called."""
+    """A lowered graph: the origin of each buffer, and the inputs of the current call."""
 
     module: GraphModule
     origins: dict[str, tuple[str | None, tuple[str, ...]]]
     lowered: Any
     # Buffers that are written again later, with the nodes that do it.
     rewritten: dict[str, set[str]] = field(default_factory=dict)
-    # For each buffer, those that are computed from it.
+    # For each buffer, the buffers that are computed from it.
     readers: dict[str, set[str]] = field(default_factory=dict)
-    # For each buffer, those that are computed together; some of them are never in memory.
+    # For each buffer, the buffers of the same kernel; some of them are never in memory.
     together: dict[str, tuple[str, ...]] = field(default_factory=dict)
     # The types that the lowered graph gives to buffers.
     planned: dict[str, torch.dtype] = field(default_factory=dict)
@@ -294,28 +296,28 @@ class WatchedGraph:
         return {node.name: place for place, node in enumerate(self.module.graph.nodes)}
 
     def place_of(self, buffer: str) -> int:
-        """Where in the graph the node of a buffer is; at the end if it has none."""
+        """Return the position of a buffer's node in the graph; the end if it has none."""
         origin, _ = self.origins.get(buffer, (None, ()))
         return self._places.get(origin or "", len(self._places))
 
     def nodes_in(self, buffers: Iterable[str]) -> tuple[str, ...]:
-        """The names of all nodes that went into these buffers."""
+        """Return the names of all nodes that went into these buffers."""
         every = [self.origins[name][1] for name in buffers if name in self.origins]
         return tuple(dict.fromkeys(node for nodes in every for node in nodes))
 
     def nodes_with(self, buffer: str, made: Iterable[str]) -> tuple[str, ...]:
-        """The same of a kernel that has made or written this buffer, and has made those."""
+        """Return all nodes of the kernel that made or wrote `buffer` and made the others."""
         others = (name for each in (buffer, *made) for name in self.together.get(each, (each,)))
         written = self.rewritten.get(buffer, ())
         return tuple(dict.fromkeys((*written, *self.nodes_in(dict.fromkeys(others)))))
 
     def forget(self) -> None:
-        """Let go of all values."""
+        """Release all tensors."""
         self.inputs, self.expected, self.checked = {}, None, {}
 
 
 def described(lowered: Any) -> WatchedGraph:
-    """Describe a lowered graph as far as watching its kernels needs it."""
+    """Describe a lowered graph as far as needed to watch its kernels."""
     origins: dict[str, tuple[str | None, tuple[str, ...]]] = {}
     planned = {}
     rewritten = _rewritten(lowered)
@@ -328,7 +330,7 @@ def described(lowered: Any) -> WatchedGraph:
         dtype = getattr(getattr(buffer, "layout", None), "dtype", None)
         if dtype is not None:
             planned[name] = dtype
-        # What is written to an input has a buffer of its own in the lowered graph.
+        # A write to an input is a buffer of its own in the lowered graph.
         for target in written & set(_mutated_by(buffer)):
             origins[target] = origins[name]
     return WatchedGraph(
@@ -354,7 +356,7 @@ def _rewritten(lowered: Any) -> dict[str, set[str]]:
 
 
 def _scheduled(lowered: Any) -> Sequence[Any]:
-    """The scheduler's nodes after fusion."""
+    """Return the scheduler's nodes after fusion."""
     nodes: Sequence[Any] = getattr(getattr(lowered, "scheduler", None), "nodes", ())
     return nodes
 
@@ -374,14 +376,14 @@ def _readers(lowered: Any) -> dict[str, set[str]]:
 
 
 def _is_only_for_order(read: Any) -> bool:
-    """Whether one operation has to follow another without reading its result."""
+    """Check for a dependency that only orders operations, without a read."""
     from torch._inductor.dependencies import WeakDep
 
     return isinstance(read, WeakDep) and getattr(read, "is_fake", True)
 
 
 def _mutated_by(operation: Any) -> list[str]:
-    # Not every kind of operation says so; one that does not is compared like any other.
+    # Some operations do not report mutations; they are compared like any other.
     with contextlib.suppress(AttributeError, NotImplementedError):
         return list(operation.get_mutation_names())
     return []
@@ -423,10 +425,10 @@ def divergence_of(
 
 
 def _since_right_values(graph: WatchedGraph, origins: Sequence[str]) -> tuple[str, ...]:
-    """The nodes between values that were right and these.
+    """Return the nodes between the last right values and these.
 
-    A buffer names its own node. Its kernel may have computed others before that, whose values it
-    kept to itself.
+    A buffer names its own node. Its kernel may have computed other nodes before, without storing
+    their values.
     """
     nodes = {node.name: node for node in graph.module.graph.nodes}
     right = {graph.origins[name][0] for name in graph.checked if name in graph.origins}
@@ -442,7 +444,7 @@ def _since_right_values(graph: WatchedGraph, origins: Sequence[str]) -> tuple[st
 
 
 def _holds_later_value(graph: WatchedGraph, name: str, value: torch.Tensor) -> bool:
-    """Whether a buffer holds the value of a later node that the same kernel wrote into it."""
+    """Check whether a buffer holds the value of a later node, written by the same kernel."""
     values = graph.expected.eager if graph.expected is not None else {}
     later = [values.get(node) for node in graph.rewritten.get(name, ())]
     return any(
@@ -454,12 +456,12 @@ def _holds_later_value(graph: WatchedGraph, name: str, value: torch.Tensor) -> b
 
 
 def planned_dtype(graph: WatchedGraph, buffer: str, like: torch.Tensor) -> torch.dtype:
-    """The type of a buffer in the lowered graph; that of `like` if it has none there."""
+    """Return a buffer's dtype in the lowered graph, or else the dtype of `like`."""
     return graph.planned.get(buffer, like.dtype)
 
 
 def _same_in_some_order(one: torch.Tensor, two: torch.Tensor) -> bool:
-    """A buffer may hold a node's values in another order."""
+    """Check for equal values in any order: a buffer may permute its node's values."""
     if one.dtype.is_complex:
         return False
     mine, other = one.flatten().double().sort().values, two.flatten().double().sort().values
@@ -477,7 +479,7 @@ _MOST_BYTES = 64 << 20
 
 @dataclass(frozen=True)
 class _Kept:
-    """A buffer, and what it has to hold until it is read for the last time."""
+    """A buffer, and the contents it must keep until its last read."""
 
     kernel: str
     value: torch.Tensor
@@ -486,7 +488,7 @@ class _Kept:
 
 @dataclass
 class LiveBuffers:
-    """The buffers of one call from which others have still to be computed."""
+    """The buffers of one call that are still to be read."""
 
     graph: WatchedGraph
     # The buffers that are reported in a call; others exist only inside of a kernel.
@@ -495,19 +497,19 @@ class LiveBuffers:
     _seen: set[str] = field(default_factory=set)
 
     def clear(self) -> None:
-        """Another call begins."""
+        """Forget the previous call."""
         self._kept.clear()
         self._seen.clear()
 
     def after(self, kernel: str, reported: Mapping[str, Any]) -> KernelDivergence | None:
-        """The buffer that a kernel has changed and that others have still to read."""
+        """Return the live buffer that a kernel has overwritten, if any."""
         # An operator may give several tensors at once: then it has read what it reads, too.
         self._seen.update(reported)
         buffers = {name: value for name, value in reported.items() if is_plain(value)}
         self._kept = {name: kept for name, kept in self._kept.items() if self._is_needed(name)}
         for name, kept in self._kept.items():
             if not _holds(kept.value, kept.copy):
-                self._kept = {}  # What comes next reads a wrong value.
+                self._kept = {}  # Later kernels read a wrong value.
                 return self._divergence(kernel, name, kept, buffers)
         for name, value in buffers.items():
             if name not in self._kept and self._is_needed(name) and self._has_room_for(value):
@@ -516,12 +518,12 @@ class LiveBuffers:
         return None
 
     def _has_room_for(self, value: torch.Tensor) -> bool:
-        """All that is kept is read after every kernel, so it must not be much."""
+        """Check the limit on kept memory, all of which is compared after every kernel."""
         kept = sum(item.value.nbytes for item in self._kept.values())
         return kept + value.nbytes <= _MOST_BYTES
 
     def _is_needed(self, name: str) -> bool:
-        """Whether a kernel that reads it, and that only reads it, has yet to run."""
+        """Check whether a read-only use of the buffer has yet to run."""
         made_from_it = self.graph.readers.get(name, set()) & {*self.reported}
         return name not in self.graph.rewritten and not made_from_it <= self._seen
 
@@ -547,13 +549,13 @@ class LiveBuffers:
 
 
 def _holds(value: torch.Tensor, copy: torch.Tensor) -> bool:
-    """Whether not a single bit has changed; NaN may be among the values."""
+    """Compare bit by bit, because NaN may be among the values."""
     now, then = (item.detach().reshape(-1).contiguous() for item in (value, copy))
     return torch.equal(now.view(torch.uint8), then.view(torch.uint8))
 
 
 def _overlap(one: torch.Tensor, two: torch.Tensor) -> bool:
-    """Whether two tensors have memory in common."""
+    """Check whether two tensors have memory in common."""
     if one.device != two.device or not one.numel() or not two.numel():
         return False
     (start, end), (other_start, other_end) = _extent(one), _extent(two)
@@ -561,7 +563,7 @@ def _overlap(one: torch.Tensor, two: torch.Tensor) -> bool:
 
 
 def _extent(value: torch.Tensor) -> tuple[int, int]:
-    """The addresses of a tensor's first byte and of the byte after its last."""
+    """Return the address of a tensor's first byte, and of the byte after its last."""
     steps = zip(value.shape, value.stride(), strict=True)
     last = sum((size - 1) * step for size, step in steps)
     return value.data_ptr(), value.data_ptr() + (last + 1) * value.element_size()
@@ -582,7 +584,7 @@ class KeptWrappers:
         self._thread = threading.local()
 
     def generate(self, original: Callable[..., Any], lowered: Any, *args: Any, **more: Any) -> Any:
-        """Generate code for a graph; its wrapper is loaded next, by the same thread."""
+        """Generate code for a graph, whose wrapper the same thread loads next."""
         result = original(lowered, *args, **more)
         SCOPE.guard(self._note_graph, lowered)
         return result
@@ -590,7 +592,7 @@ class KeptWrappers:
     def load(
         self, original: Callable[..., Any], cls: Any, key: str, path: str, *args: Any, **more: Any
     ) -> Any:
-        """Load a generated module: a wrapper, or a kernel of one."""
+        """Load a generated module, a wrapper or one of its kernels."""
         module = original(cls, key, path, *args, **more)
         SCOPE.guard(self._note_module, module, path)
         return module
@@ -606,9 +608,9 @@ class KeptWrappers:
             self.wrappers.append(LoadedWrapper(module, path, graph))
 
     def let_go(self) -> None:
-        """Forget the lowered graphs, which hold the whole state of a compile.
+        """Release the lowered graphs, which hold the whole state of a compile.
 
-        They are of use only for a call that is wrong, and that is hardly ever a later one.
+        They serve to examine a wrong call, and hardly ever is a later call wrong.
         """
         for wrapper in self.wrappers:
             wrapper.graph.lowered = None

@@ -1,4 +1,4 @@
-"""The loop body of a scheduler node, evaluated with torch tensors.
+"""Evaluates the loop body of a scheduler node with torch tensors.
 
 Lowering makes loop bodies, and a backend turns them into C++ or Triton. If a body gives eager's
 numbers here but the kernel does not, the backend compiled it wrongly. If the body gives other
@@ -42,7 +42,7 @@ def evaluate(
     *,
     widened: bool = False,
 ) -> dict[str, Tensor]:
-    """The values that the loop body of a SchedulerNode stores, by the buffer's name.
+    """Return the values that the loop body of a SchedulerNode stores, by the buffer's name.
 
     `values` holds the tensors that the body reads, by buffer name, in the strides of the buffer:
     see `in_layout`. `sizes` gives the symbols of dynamic shapes. A node that writes into another
@@ -66,7 +66,7 @@ def evaluate(
 
 
 def in_layout(value: Tensor, layout: Any, sizes: Mapping[sympy.Symbol, int] = {}) -> Tensor:
-    """The same numbers in the strides of an IR layout, for use as one of the `values`."""
+    """Copy a tensor to the strides of an IR layout, for use in `values`."""
     with plain_torch():
         return _placed(value, layout, _known_sizes(sizes, value.device))
 
@@ -106,7 +106,7 @@ def _integers(expressions: Any, known: dict[Any, Tensor], device: torch.device) 
 
 
 class _Space:
-    """All points of the loops, and index expressions as tensors over them."""
+    """The iteration space of the loops, with index expressions as tensors over it."""
 
     def __init__(self, body: Any, known: dict[Any, Tensor], device: torch.device) -> None:
         self.device = device
@@ -126,7 +126,7 @@ class _Space:
         return self.name(along.reshape(shape))
 
     def name(self, value: Tensor) -> sympy.Symbol:
-        """A new symbol that stands for `value` in index expressions."""
+        """Create a symbol that stands for `value` in index expressions."""
         symbol = sympy.Symbol(f"evaluated{len(self._known)}", integer=True, nonnegative=True)
         self._known[symbol] = value
         return symbol
@@ -142,7 +142,7 @@ class _Space:
         return value if value.dim() else value.reshape([1] * len(self.shape))
 
     def rows(self, value: Tensor) -> Tensor:
-        """The value at every point, all reduction variables in one last dimension."""
+        """Expand a value to all points, with the reduction variables merged into the last axis."""
         return value.expand(self.shape).reshape(*self.outer, -1)
 
     def reduced(self, value: Tensor) -> Tensor:
@@ -159,14 +159,14 @@ def _extent(size: tuple[int, ...], stride: tuple[int, ...]) -> int:
 
 
 def _memory(value: Tensor) -> Tensor:
-    """The elements of a tensor from the first to the last, in their order in memory."""
+    """Return a tensor's elements from the first to the last, in memory order."""
     extent = _extent(tuple(value.shape), value.stride())
     return value.detach().as_strided((extent,), (1,), value.storage_offset())
 
 
 @dataclass(frozen=True)
 class _MemoryPlace:
-    """Where a buffer is in the memory that it shares with the buffer that owns it."""
+    """The position of a buffer in the memory of the buffer that owns it."""
 
     name: str
     layout: Any
@@ -174,7 +174,7 @@ class _MemoryPlace:
 
 
 class _Output:
-    """The memory that a node writes. Writing a buffer inside another one writes both."""
+    """The memory that a node writes; a write to a buffer inside another one changes both."""
 
     def __init__(self, buffer: Any, values: Mapping[str, Tensor], space: _Space) -> None:
         self._space = space
@@ -193,7 +193,7 @@ class _Output:
         self._written = torch.zeros_like(self._all, dtype=torch.bool)
 
     def part(self, name: str) -> tuple[Tensor, Tensor]:
-        """The memory that a store to `name` addresses, and which of it has been written."""
+        """Return the memory that a store to `name` addresses, and the mask of written elements."""
         if name != self._name:
             raise CannotEvaluate(f"store to {name} by the node of {self._name}")
         return self._all[self._start :], self._written[self._start :]
@@ -211,7 +211,7 @@ class _Output:
 
 
 def _places(buffer: Any, space: _Space) -> list[_MemoryPlace]:
-    """The buffer, the one that contains it, and so on up to the one that owns the memory."""
+    """Return the buffer, the buffer that contains it, and so on up to the owner of the memory."""
     layout = buffer.get_layout()
     if isinstance(layout, ir.MutationLayoutSHOULDREMOVE):
         # Its stores address the mutated buffer, so it is another name for that one.
@@ -234,7 +234,7 @@ def _buffer_of(view: Any) -> Any:
 
 
 class _Operations:
-    """The handler that the body calls. What is not defined here is one of POINTWISE."""
+    """The ops handler that the body calls; operations not defined here are in POINTWISE."""
 
     def __init__(
         self, space: _Space, values: Mapping[str, Tensor], output: _Output, widened: bool
@@ -295,13 +295,13 @@ class _Operations:
             raise CannotEvaluate(f"load: no value for {name}")
         memory = _memory(self._values[name])
         position = self._within("load", self._space.index(index), memory.numel())
-        if not memory.numel():  # Then every access is masked off.
+        if not memory.numel():  # With an empty buffer, every access is masked off.
             memory = memory.new_zeros(1)
         value = memory[position]
         return value.to(self._computed(value.dtype))
 
     def _within(self, operation: str, position: Tensor, length: int) -> Tensor:
-        """The positions; those that are masked off are replaced by a valid one."""
+        """Check positions against bounds, and replace masked-off ones by a valid position."""
         outside = (position < 0) | (position >= length)
         if not bool(outside.any()):
             return position
@@ -358,7 +358,7 @@ class _Operations:
     def store_reduction(self, name: str, index: Any, value: Tensor) -> None:
         self.store(name, index, value)
 
-    # Along the reduction variables.
+    # Reductions and scans along the reduction variables.
 
     def reduction(
         self, dtype: torch.dtype, src_dtype: torch.dtype, reduction_type: str, value: Any
@@ -395,12 +395,12 @@ def _put(memory: Tensor, position: Tensor, value: Tensor) -> None:
 # without an entry in the tables here cannot be evaluated; nothing is approximated.
 
 
-# Its elements are combined one by one, in Python.
+# A scan combines its elements one by one, in Python.
 _LONGEST_SCAN = 2**12
 
 
 class CannotEvaluate(Exception):
-    """The loop body has an operation that cannot be evaluated here; the text names it."""
+    """Raised for an operation that cannot be evaluated; the message names it."""
 
 
 # --- values ---------------------------------------------------------------------------------------
@@ -478,9 +478,9 @@ def _exclusive_or(x: Tensor) -> Tensor:
 
 
 def _first_extreme(x: Tensor, position: Tensor | None, *, smallest: bool) -> tuple[Tensor, Tensor]:
-    """The smallest or largest value, and the lowest of the positions that have it.
+    """Return the smallest or largest value, and the lowest position that has it.
 
-    NaN if there is one, as everywhere in torch.
+    A NaN counts as the extreme value, as everywhere in torch.
     """
     if position is None:
         position = torch.arange(x.shape[-1], device=x.device)
@@ -505,9 +505,9 @@ def _combine_means(mean: Tensor, deviation: Tensor, weight: Tensor) -> tuple[Ten
 
 
 def _maximum_and_sum(x: Tensor, weight: Tensor | None = None) -> tuple[Tensor, ...]:
-    """The largest value, and the sum of the exponentials of the differences from it.
+    """Return the largest value, and the sum of exponentials of differences from it.
 
-    `weight` is given where `x` are maxima themselves: the sums that belong to them.
+    If `x` are maxima themselves, `weight` holds the corresponding sums.
     """
     largest = x.amax(-1)
     # As in torch's own definition: a row of -inf has no differences that are numbers.
@@ -537,7 +537,7 @@ _REDUCTIONS: dict[str, Callable[..., Any]] = {
 
 
 def reduce_last(kind: str, dtype: torch.dtype, values: tuple[Tensor, ...]) -> Any:
-    """The reduction of `values` over their last dimension, accumulated in `dtype`."""
+    """Reduce `values` over their last dimension, accumulating in `dtype`."""
     if kind.startswith(("argmin", "argmax")):
         position = values[1] if len(values) > 1 else None
         return _positional(values[0], kind, position)
@@ -549,13 +549,13 @@ def reduce_last(kind: str, dtype: torch.dtype, values: tuple[Tensor, ...]) -> An
 
 
 def scan_last(combine: Callable[..., Any], rows: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """`combine` of each element along the last dimension with all before it, one after another."""
+    """Scan along the last dimension with `combine`, one element after another."""
     length = rows[0].shape[-1]
     if length > _LONGEST_SCAN:
         raise CannotEvaluate(f"scan over {length} elements")
     steps = [tuple(row[..., number] for row in rows) for number in range(length)]
     for number in range(1, length):
-        # What lowering wrote as `a + b` comes back inside a wrapper of torch.
+        # torch wraps the result of an expression such as `a + b` in lowering.
         combined = combine(steps[number - 1], steps[number])
         steps[number] = tuple(getattr(each, "value", each) for each in combined)
     return tuple(torch.stack(column, -1) for column in zip(*steps, strict=True))
@@ -631,7 +631,7 @@ _INDEX_FUNCTIONS: dict[type, Callable[..., Tensor]] = {
 
 
 def evaluate_index(expression: Any, symbols: Mapping[Any, Tensor], device: torch.device) -> Tensor:
-    """An index expression as a tensor over whatever its symbols are tensors over."""
+    """Evaluate an index expression as a tensor over the dimensions of its symbols."""
     if isinstance(expression, sympy.Symbol):
         if expression not in symbols:
             raise CannotEvaluate(f"no value for the size {expression}")

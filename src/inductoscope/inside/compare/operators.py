@@ -1,4 +1,4 @@
-"""The first wrong decomposition, and the first custom operator with a false declaration.
+"""Finds the first wrong decomposition, and the first custom operator with a false declaration.
 
 The function runs in eager; each operation that Inductor would decompose runs both ways on its
 actual arguments. A decomposition may use operations that are decomposed in turn, so the innermost
@@ -27,7 +27,7 @@ _KINDS = ("value", "nan", *_METADATA)
 
 @dataclass(frozen=True)
 class WrongDecomposition:
-    """An operation that differs from its decomposition."""
+    """An operation whose result differs from its decomposition's."""
 
     operation: str
     text: str
@@ -46,8 +46,8 @@ def first_wrong_decomposition(
 ) -> WrongDecomposition | None:
     """Run the function and compare every operation with its decomposition.
 
-    `current_node` says which node is being run. Strides are compared only if they are the `aspect`
-    that is wrong: most have no effect.
+    `current_node` returns the running node. Strides are compared only if they are the `aspect` in
+    question, because most strides have no effect.
     """
     from torch._inductor.decomposition import select_decomp_table
 
@@ -147,7 +147,7 @@ _CHECKS = ("test_schema", "test_faketensor")
 
 @dataclass(frozen=True)
 class FalseDeclaration:
-    """An operator, and what opcheck says about it."""
+    """A custom operator, and the failure that opcheck reports for it."""
 
     operation: str
     text: str
@@ -158,7 +158,7 @@ def first_false_declaration(
 ) -> FalseDeclaration | None:
     """Run the function and check every operator that is not part of torch."""
     mode = _Check()
-    with contextlib.suppress(Exception):  # What was found before the function failed still holds.
+    with contextlib.suppress(Exception):  # Earlier findings still hold.
         run(function, inputs, backward=False, mode=mode)
     return mode.found
 
@@ -190,7 +190,7 @@ class _Check(TorchDispatchMode):
 
 
 def is_custom(func: Any) -> bool:
-    """Whether the program or a library, not torch, registered an operator."""
+    """Check whether an operator was registered by the program or a library, not by torch."""
     from torch._library.utils import is_builtin
 
     is_operator = isinstance(func, torch._ops.OpOverload)

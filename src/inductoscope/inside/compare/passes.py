@@ -1,4 +1,4 @@
-"""The first pass after which a graph computes something else, or its metadata is false.
+"""Finds the first pass after which a graph computes something else, or has false metadata.
 
 A copy of the graph is kept before and after every pass that changes it. Later all copies run on the
 same inputs, and the first pair that differs names the pass. Nothing more is compiled.
@@ -41,7 +41,7 @@ _BETWEEN = "(between named passes)"
 
 @dataclass(frozen=True)
 class PassStep:
-    """A graph as it was after something changed it."""
+    """A snapshot of a graph after a change."""
 
     stage: str
     name: str
@@ -54,7 +54,7 @@ class PassStep:
 
 @dataclass
 class PassWatch:
-    """Keeps copies of graphs while passes run over them; one list per run of a group of passes."""
+    """Snapshots of graphs while passes run over them; one list per run of a group of passes."""
 
     groups: list[list[PassStep]] = field(default_factory=list)
     _open: list[tuple[str, str]] = field(default_factory=list)
@@ -63,7 +63,7 @@ class PassWatch:
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[PassWatch]:
-        """While this is active, graphs are kept."""
+        """Take snapshots of graphs inside the block."""
         import torch._inductor.compile_fx as compile_fx
         from torch._inductor import pattern_matcher
         from torch.fx.passes.graph_transform_observer import GraphTransformObserver
@@ -123,7 +123,7 @@ class PassWatch:
         return original(entry, match, *args, **kwargs)
 
     def _keep(self, stage: str, name: str, module: Any) -> None:
-        """Keep a copy of the graph if it has changed since the last one."""
+        """Take a snapshot of the graph if it has changed since the last one."""
         if not isinstance(module, GraphModule) or not self.groups:
             return
         steps = self.groups[-1]
@@ -138,14 +138,14 @@ class PassWatch:
 
 
 def _replace(stack: contextlib.ExitStack, owner: Any, name: str, call: Any) -> None:
-    """Until the stack ends, have `call` made in the place of a function, which it gets first."""
+    """Patch a function until the stack ends; `call` gets the original as its first argument."""
     original = getattr(owner, name)
     setattr(owner, name, lambda *args, **kwargs: call(original, *args, **kwargs))
     stack.callback(setattr, owner, name, original)
 
 
 def pattern_classes(module: Any) -> list[type]:
-    """The classes of patterns that make replacements themselves."""
+    """Return the pattern classes that implement `apply` themselves."""
     base = module.PatternEntry
     return [
         item
@@ -155,7 +155,7 @@ def pattern_classes(module: Any) -> list[type]:
 
 
 def pattern_name(entry: Any, match: Any) -> str:
-    """The name of a pattern: its handler, or the operations that it looks for."""
+    """Return the name of a pattern: its handler, or the operations that it matches."""
     if getattr(entry, "pattern_name", None):
         return str(entry.pattern_name)
     for owner in (entry, match):
@@ -168,7 +168,7 @@ def pattern_name(entry: Any, match: Any) -> str:
 
 
 def users_place(function: Any) -> list[str]:
-    """The name and the line of a pass that the program defines; nothing for one of torch's."""
+    """Return name and line of a pass that the program defines; nothing for a pass of torch's."""
     function = getattr(function, "func", function)  # A partial call.
     if not hasattr(function, "__code__"):
         function = inspect.getattr_static(type(function), "__call__", None)
@@ -181,7 +181,7 @@ def users_place(function: Any) -> list[str]:
 
 @dataclass(frozen=True)
 class PassDivergence:
-    """The first pass that changed what a graph computes."""
+    """The first pass that changed the result of a graph."""
 
     stage: str
     name: str
@@ -204,15 +204,15 @@ _WRONG_ANYWAY = ("value", "nan", "shape", "dtype")
 def first_divergence(
     watch: PassWatch, known: Mapping[str, Any], aspect: str = "value"
 ) -> PassDivergence | None:
-    """Run all kept graphs on the same inputs, which `known` holds by name.
+    """Run all snapshots on the same inputs, which `known` holds by name.
 
-    `aspect` is the kind of difference looked for, besides what is always wrong.
+    `aspect` is a kind of difference to look for, besides those that are always wrong.
     """
     return _first(watch, known, {*_WRONG_ANYWAY, aspect})
 
 
 def first_break(watch: PassWatch, known: Mapping[str, Any]) -> PassDivergence | None:
-    """The first pass whose graph cannot run, or returns something of another form."""
+    """Find the first pass after which the graph cannot run, or returns another structure."""
     return _first(watch, known, {"shape", "dtype", "structure"})
 
 
@@ -230,7 +230,7 @@ def _first(
 def _difference(
     before: GraphModule, after: GraphModule, known: Mapping[str, Any], kinds: Collection[str]
 ) -> tuple[str, str]:
-    """A text about what a pass has changed, and the operation that cannot run any more."""
+    """Describe how a pass changed the result, and name the operation that fails, if any."""
     inputs = inputs_for(before, known)
     case = Case(as_function(before), inputs)
     if case.eager_error is not None:
@@ -247,7 +247,7 @@ def _difference(
 
 
 def _refusal(before: GraphModule, after: GraphModule, error: Exception) -> tuple[str, str]:
-    """Why a graph cannot run any more; nothing for an operation that eager may not know at all."""
+    """Describe why a graph cannot run; nothing for an operation that eager may not support."""
     text = str(error)
     executing = re.search(r"While executing %(\w+) :", text)
     node = next(
@@ -294,9 +294,9 @@ def divergence_at(
 
 
 def first_false_metadata(watch: PassWatch, known: Mapping[str, Any]) -> PassDivergence | None:
-    """The first pass that makes metadata false which is still false when its group ends.
+    """Find the first pass that makes metadata false which stays false until its group ends.
 
-    AOTAutograd traces the graph anew after the passes before it, so theirs do not matter.
+    Pre-grad passes do not count, because AOTAutograd traces the graph anew after them.
     """
     for steps in watch.groups:
         if not steps or steps[0].stage == stages.PRE_GRAD_PASS:
@@ -313,7 +313,7 @@ def first_false_metadata(watch: PassWatch, known: Mapping[str, Any]) -> PassDive
 
 
 def false_nodes(module: GraphModule, known: Mapping[str, Any]) -> dict[str, str]:
-    """Texts about false metadata, by the node's name; none if the graph cannot run."""
+    """Describe false metadata, by node name; empty if the graph cannot run."""
     try:
         values = values_in_eager(module, inputs_for(module, known))
     except Exception:
@@ -350,7 +350,7 @@ def _falsehood(node: Node, value: Any) -> str:
 
 
 def _is_shape(declared: torch.Size, actual: torch.Size) -> bool:
-    """Whether a shape is the declared one; a size that is a symbol may be any."""
+    """Check a shape against the declared one, whose symbolic sizes match any size."""
     return len(declared) == len(actual) and all(
         not isinstance(size, int) or size == other
         for size, other in zip(declared, actual, strict=True)

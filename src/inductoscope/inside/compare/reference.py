@@ -1,4 +1,4 @@
-"""How far rounding alone may move a result: a float64 reference and perturbed rounding.
+"""A float64 reference and perturbed rounding, which measure the effect of rounding alone.
 
 The reference is the same function in float64. How much the function amplifies rounding is measured
 by running it in its own precision with the result of each inexact operation changed by at most one
@@ -22,7 +22,7 @@ from torch.utils._pytree import tree_map_only
 from inductoscope.inside.compare.values import Outcome, result_and_drawing, run
 
 SAMPLES = 3
-# What one sample explains, more of them explain too, and each takes long.
+# If one sample explains a difference, more are not needed, and each is slow.
 FEW_SAMPLES_FIRST = (1, SAMPLES)
 
 _LOW = {torch.float32, torch.float16, torch.bfloat16}
@@ -44,7 +44,7 @@ _SUMS = {
 
 
 def with_perturbed_rounding(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The same in eager, with the result of every inexact operation changed a little."""
+    """Return the function in eager with every inexact result slightly perturbed."""
 
     def call(*arguments: Any) -> Any:
         with PerturbedRounding(seed=0):
@@ -54,7 +54,7 @@ def with_perturbed_rounding(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Float64(TorchDispatchMode):
-    """Inside it, operations compute in float64 instead of a lower precision."""
+    """A dispatch mode in which operations compute in float64 instead of a lower precision."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         widen = dict.fromkeys(_LOW, torch.float64)
@@ -64,14 +64,14 @@ class Float64(TorchDispatchMode):
             return widen.get(dtype, dtype)
 
         if torch.Tag.nondeterministic_seeded in func.tags:
-            # In another precision, other numbers would be drawn.
+            # Another precision would draw other random numbers.
             return tree_map_only(torch.Tensor, _widened, func(*args, **_narrow(func, kwargs or {})))
         args, kwargs = tree_map_only(torch.dtype, change, (args, kwargs or {}))
         return tree_map_only(torch.Tensor, _widened, func(*args, **kwargs))
 
 
 def _narrow(func: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Random numbers like those of a tensor are drawn in float32, as in most programs."""
+    """Draw random numbers for `*_like` operations in float32, as in most programs."""
     takes_type = any(argument.name == "dtype" for argument in func._schema.arguments)
     if takes_type and "like" in _name(func) and kwargs.get("dtype") is None:
         return {**kwargs, "dtype": torch.float32}
@@ -79,13 +79,13 @@ def _narrow(func: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
 
 
 def _widened(value: torch.Tensor) -> torch.Tensor:
-    """Constants that are made without a dtype are float32."""
+    """Convert a low-precision tensor to float64, also constants created without a dtype."""
     return value.double() if value.dtype in _LOW else value
 
 
 @dataclass(frozen=True)
 class _Result:
-    """One result of an operation, which may have several: by its number among them."""
+    """One result of an operation, with its index among several results."""
 
     func: Any
     args: Any
@@ -94,7 +94,7 @@ class _Result:
 
 
 class PerturbedRounding(TorchDispatchMode):
-    """Inside it, the result of every inexact operation is changed a little."""
+    """A dispatch mode in which every inexact result is slightly perturbed."""
 
     def __init__(self, seed: int) -> None:
         super().__init__()
@@ -127,7 +127,7 @@ class PerturbedRounding(TorchDispatchMode):
         return self._perturbed(_Result(func, args, result), exact)
 
     def _filled(self, value: Any) -> Any:
-        """Uninitialised memory may hold anything: results that follow from NaN are not judged."""
+        """Fill uninitialised memory with NaN, so that results that depend on it are not judged."""
         if isinstance(value, torch.Tensor) and value.dtype in _LOW | {torch.float64}:
             return value.fill_(torch.nan)
         if isinstance(value, torch.Tensor) and not value.dtype.is_complex:
@@ -148,7 +148,7 @@ class PerturbedRounding(TorchDispatchMode):
         return changed.to(value.dtype).as_strided(value.size(), value.stride())
 
     def _magnitude(self, result: _Result) -> torch.Tensor:
-        """By how much the result of an operation may be off."""
+        """Return the possible rounding error of an operation's result."""
         eps = torch.finfo(result.value.dtype).eps
         is_sum = _name(result.func) in _SUMS
         steps = _terms(result.args, result.value) ** (1 / 3) if is_sum else 1.0
@@ -158,13 +158,13 @@ class PerturbedRounding(TorchDispatchMode):
         return _at_least_tf32(magnitude, result)
 
     def _random(self, like: torch.Tensor) -> torch.Tensor:
-        """Numbers between -1 and 1."""
+        """Return random numbers between -1 and 1."""
         generator = self._on(like.device)
         made = torch.empty(like.shape, dtype=torch.float32, device=generator.device)
         return made.uniform_(-1.0, 1.0, generator=generator).to(like.device)
 
     def _on(self, device: torch.device) -> torch.Generator:
-        """The generator of a device; the CPU's for a device that has none of its own."""
+        """Return the generator for a device: CUDA's own, or else the CPU's."""
         place = device if device.type == "cuda" else torch.device("cpu")
         if place not in self._generators:
             self._generators[place] = torch.Generator(place).manual_seed(self._seed)
@@ -172,9 +172,9 @@ class PerturbedRounding(TorchDispatchMode):
 
 
 class UsualRounding(PerturbedRounding):
-    """Changes results by about as much as rounding usually does, not as much as it may.
+    """A dispatch mode that perturbs results by the usual rounding error, not the possible one.
 
-    Sums are accumulated in float32 at least, and their terms are rounded either way.
+    Sums are assumed to accumulate in float32 at least, with terms rounded up or down at random.
     """
 
     def _magnitude(self, result: _Result) -> torch.Tensor:
@@ -187,7 +187,7 @@ class UsualRounding(PerturbedRounding):
 
 
 def _exact(func: Any, args: Any, kwargs: Any) -> Any:
-    """The result on the same arguments in float64; None if there is none."""
+    """Return the result on the same arguments in float64; None if that fails."""
     try:
         with Float64():
             wide = tree_map_only(
@@ -202,7 +202,7 @@ def _exact(func: Any, args: Any, kwargs: Any) -> Any:
 # memory layout and not for another.
 _TF32 = 2.0**-11
 _CONVOLUTIONS = {"convolution", "convolution_backward", "cudnn_convolution"}
-# What the backward of a convolution gives after the gradient of its input.
+# Result indices of convolution_backward, after the gradient of the input.
 _GRAD_WEIGHT, _GRAD_BIAS = 1, 2
 _PRODUCTS = {"mm", "bmm", "addmm", "baddbmm", "addbmm", "mv", "addmv", "linear", "dot"}
 
@@ -217,7 +217,7 @@ def _at_least_tf32(magnitude: torch.Tensor, result: _Result) -> torch.Tensor:
 
 
 def may_use_tf32(operation: str, value: torch.Tensor) -> bool:
-    """Whether torch allows TensorFloat-32 for an operation that gives this result."""
+    """Check whether torch allows TensorFloat-32 for an operation with this result."""
     if value.device.type != "cuda" or value.dtype is not torch.float32:
         return False
     try:
@@ -229,7 +229,7 @@ def may_use_tf32(operation: str, value: torch.Tensor) -> bool:
 
 
 def _terms_of_product(result: _Result) -> float:
-    """How many products are added up for one element of the result."""
+    """Return the number of products that are summed for one element of the result."""
     args, name = result.args, _name(result.func)
     if name not in _CONVOLUTIONS:
         return _terms(args, result.value)
@@ -245,7 +245,7 @@ def _terms_of_product(result: _Result) -> float:
 
 
 def _terms_at_one_place(weight: torch.Tensor, groups: int, *, spreads: bool) -> float:
-    """By the weight of a convolution, which gathers its terms, or spreads each over many places."""
+    """Count a convolution's terms per element, which it gathers or scatters."""
     gathered = weight.shape[0] / groups if spreads else weight.shape[1]
     return float(gathered * weight.shape[2:].numel())
 
@@ -255,7 +255,7 @@ def _is_backward(result: _Result) -> bool:
 
 
 def _terms(args: Any, result: torch.Tensor) -> float:
-    """At most how many terms went into one element of the result."""
+    """Return an upper bound on the number of terms in one element of the result."""
     tensors = [arg for arg in args if isinstance(arg, torch.Tensor)]
     if not tensors or not result.numel():
         return 1.0
@@ -266,7 +266,7 @@ def _terms(args: Any, result: torch.Tensor) -> float:
 
 
 def _size_of_sum(result: _Result) -> torch.Tensor:
-    """The sum of the magnitudes of the terms: terms may cancel, their errors do not."""
+    """Return the sum of the terms' magnitudes: terms may cancel, their errors do not."""
     value = result.value
     try:
         sizes = tree_map_only(
@@ -285,7 +285,7 @@ def _size_of_sum(result: _Result) -> torch.Tensor:
 
 
 def _aliases(func: Any) -> bool:
-    """Whether an operation returns, or writes to, memory that was there before."""
+    """Check whether an operation returns, or writes to, existing memory."""
     return any(item.alias_info is not None for item in func._schema.returns)
 
 
@@ -331,7 +331,7 @@ class Case:
 
     @cached_property
     def again(self) -> Outcome:
-        """The same once more: a difference between the two is not the compiler's."""
+        """A second run in eager; a difference between both runs is not the compiler's."""
         return self._run()
 
     @cached_property
@@ -341,7 +341,7 @@ class Case:
 
     @cached_property
     def float64_again(self) -> Outcome | None:
-        """The same once more."""
+        """A second run in float64."""
         return self._in_float64()
 
     def _in_float64(self) -> Outcome | None:
@@ -356,11 +356,11 @@ class Case:
         return []
 
     def perturbed(self, count: int = SAMPLES) -> list[Outcome]:
-        """Eager with perturbed rounding, several times; each is computed once."""
+        """Return runs in eager with perturbed rounding; each is computed once."""
         return list(itertools.islice(self._perturbed(), count))
 
     def perturbed_further(self) -> Iterator[Outcome]:
-        """More of them, each computed when it is asked for."""
+        """Yield more runs with perturbed rounding, each computed on demand."""
         return itertools.islice(self._perturbed(), SAMPLES, SAMPLES + _MORE_SAMPLES)
 
     def _perturbed(self) -> Iterator[Outcome]:

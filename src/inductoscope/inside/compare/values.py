@@ -1,4 +1,4 @@
-"""Copies of tensors that alias as the originals do, calls on them, and use of random numbers."""
+"""Copies of tensors that alias like the originals, calls on them, and random number state."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SEED_OF_COTANGENTS = 20
 
 
 def is_plain(value: Any) -> bool:
-    """Whether a value is an ordinary tensor in memory: not sparse, nested, fake or a subclass."""
+    """Check for a dense tensor in memory: not sparse, nested, fake or a subclass."""
     return (
         type(value) in (torch.Tensor, torch.nn.Parameter)
         and value.layout is torch.strided
@@ -32,7 +32,7 @@ def is_plain(value: Any) -> bool:
 
 @contextlib.contextmanager
 def plain_torch() -> Iterator[None]:
-    """Real tensors and no casts, even if the compiler runs under fake tensors or autocast."""
+    """Disable fake tensor modes, autocast and gradients inside the block."""
     with _disable_current_modes(), torch.no_grad(), torch._C._DisableAutocast():
         yield
 
@@ -40,11 +40,10 @@ def plain_torch() -> Iterator[None]:
 def copy_values(
     values: Sequence[Any], *, dtype: torch.dtype | None = None, device: str | None = None
 ) -> list[Any]:
-    """Copies of the tensors among `values`: copies of tensors that share memory share it too, and
-    the copy of a view is a view of the copy.
+    """Copy the tensors among `values`; copies alias where the originals do.
 
-    With `dtype`, floating point tensors get that type, and complex ones the type that matches it.
-    With `device`, the copies are there.
+    The copy of a view is a view of the copy. With `dtype`, floating point tensors get that type,
+    and complex ones the matching type. With `device`, the copies are placed there.
     """
     made, copies = _Copies({}, {}, device), dict[int, Any]()
     # The base of a view is copied first, wherever it is.
@@ -55,11 +54,11 @@ def copy_values(
 
 @dataclass(frozen=True)
 class _Copies:
-    """Copies made so far: whole storages, and tensors by the id of their original."""
+    """The copies made so far: whole storages, and tensors by the id of their original."""
 
     memories: dict[tuple[int, Any], torch.Tensor]
     tensors: dict[int, torch.Tensor]
-    # Where to put them; None for where the originals are.
+    # The device of the copies; None for the originals' devices.
     device: str | None
 
 
@@ -72,7 +71,7 @@ def _copy(value: Any, made: _Copies, dtype: Any) -> Any:
         return value
     wanted = _wanted_dtype(value.dtype, dtype)
     if value._is_zerotensor():
-        return value  # It has no memory; a copy would have.
+        return value  # A zero tensor has no storage, but a copy would have.
     if not is_plain(value):
         copy = value.detach().clone().to(made.device or value.device)
         copy = copy if wanted is value.dtype else copy.to(wanted)
@@ -86,7 +85,7 @@ def _copy(value: Any, made: _Copies, dtype: Any) -> Any:
 
 
 def _in_memory(value: torch.Tensor, made: _Copies, dtype: torch.dtype) -> torch.Tensor:
-    """The copy of a tensor in the copy of its storage; for a view, a view of its base's copy."""
+    """Copy a tensor into the copy of its storage; for a view, view its base's copy."""
     form = (value.size(), value.stride(), value.storage_offset())
     base = made.tensors.get(id(value._base)) if value._base is not None else None
     if base is not None:
@@ -100,7 +99,7 @@ def _in_memory(value: torch.Tensor, made: _Copies, dtype: torch.dtype) -> torch.
 
 
 def _whole_memory(value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """A copy of the whole storage of a tensor."""
+    """Copy the whole storage of a tensor."""
     storage = value.untyped_storage()
     count = storage.nbytes() // value.element_size()
     whole = torch.empty(0, dtype=value.dtype, device=value.device)
@@ -117,7 +116,7 @@ def _wanted_dtype(own: torch.dtype, asked: torch.dtype | None) -> torch.dtype:
 
 
 def size_in_bytes(values: Sequence[Any]) -> int:
-    """Bytes of memory of the tensors among `values`; shared memory counts once."""
+    """Return the bytes of storage of the tensors in `values`; shared storage counts once."""
     storages = {}
     for value in values:
         if is_plain(value):
@@ -132,7 +131,7 @@ class Outcome:
     outputs: tuple[Any, ...]
     gradients: tuple[torch.Tensor | None, ...]
     inputs: tuple[Any, ...]
-    # For each output: the numbers of the inputs and outputs that it shares memory with.
+    # For each output, the names of the inputs and outputs that it shares memory with.
     shared: tuple[tuple[str, ...], ...]
     # For each output: the number of the first output that is the same object.
     same: tuple[int, ...] = ()
@@ -140,7 +139,7 @@ class Outcome:
     seconds: float = field(default=0.0, compare=False)
 
     def named_values(self) -> Iterator[tuple[str, Any]]:
-        """All values of the result, each with a name."""
+        """Yield all values of the result, each with a name."""
         for number, value in enumerate(self.outputs):
             yield f"output {number}", value
         for number, value in enumerate(self.gradients):
@@ -161,10 +160,10 @@ def run(
     keeps_graph: bool = False,
     copy: Callable[[Sequence[Any]], list[Any]] = copy_values,
 ) -> Outcome:
-    """Call `function` on copies of the inputs; the random generators stay as they were.
+    """Call `function` on copies of the inputs, and restore the random generators.
 
-    `mode` is active only during the call and the backward pass. `copy` makes other copies than
-    usual; those of another `dtype` are always the usual ones.
+    `mode` is active only during the call and the backward pass. `copy` replaces `copy_values`
+    unless a `dtype` is given.
     """
     copies = copy(inputs) if dtype is None else copy_values(inputs, dtype=dtype)
     with same_generators(), same_transforms():
@@ -191,9 +190,9 @@ def _first_same(outputs: Sequence[Any], number: int) -> int:
 
 @contextlib.contextmanager
 def same_generators(inside: Sequence[torch.Tensor] = ()) -> Iterator[None]:
-    """Leaves the random generators as they are now, whatever happens inside.
+    """Restore the random generators to their present states after the block.
 
-    `inside` are the states that they have there to begin with, as of `generator_states`.
+    `inside` are their states at the start of the block, as returned by `generator_states`.
     """
     devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
     with torch.random.fork_rng(devices=devices):
@@ -205,14 +204,14 @@ def same_generators(inside: Sequence[torch.Tensor] = ()) -> Iterator[None]:
 
 
 def needs_backward(arguments: Sequence[Any]) -> bool:
-    """Whether a call with these arguments can be differentiated now."""
+    """Check whether a call with these arguments can be differentiated now."""
     return torch.is_grad_enabled() and any(
         isinstance(value, torch.Tensor) and value.requires_grad for value in arguments
     )
 
 
 def generator_states() -> list[torch.Tensor]:
-    """The states of the default generators, of which a GPU has one too."""
+    """Return the states of the default generators, of the CPU and each GPU."""
     states = [torch.get_rng_state()]
     if torch.cuda.is_initialized():
         states += torch.cuda.get_rng_state_all()
@@ -221,9 +220,9 @@ def generator_states() -> list[torch.Tensor]:
 
 @contextlib.contextmanager
 def same_transforms() -> Iterator[None]:
-    """Leaves the transforms (vmap, grad) that are active now, whatever happens inside.
+    """Restore the stack of active functorch transforms (vmap, grad) after the block.
 
-    A graph may enter and leave them by nodes of its own. If it fails in between, or is run in part,
+    A graph may enter and leave them by nodes of its own. If it fails in between, or runs in part,
     everything that the program does later would be inside of them.
     """
     functorch = torch._C._functorch
@@ -242,7 +241,7 @@ def _detached(value: Any) -> Any:
 def _gradients(
     outputs: Sequence[Any], inputs: Sequence[Any], mode: Any, keeps_graph: bool
 ) -> tuple[torch.Tensor | None, ...]:
-    """Gradients for fixed random cotangents: one entry per input, None if it has no gradient."""
+    """Compute gradients for fixed random cotangents: one per input, None without gradient."""
     ends = [out for out in outputs if isinstance(out, torch.Tensor) and out.requires_grad]
     leaves = {
         number: value
@@ -268,7 +267,7 @@ def _cotangent(end: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
 
 
 def _sharing(outputs: Sequence[Any], inputs: Sequence[Any]) -> tuple[tuple[str, ...], ...]:
-    """Which inputs and earlier outputs each output shares memory with."""
+    """Return the inputs and earlier outputs that each output shares memory with."""
     owners: dict[int, list[str]] = {}
     for number, value in enumerate(inputs):
         if is_plain(value) and value.untyped_storage().nbytes():
@@ -291,14 +290,14 @@ def _sharing(outputs: Sequence[Any], inputs: Sequence[Any]) -> tuple[tuple[str, 
 
 
 def draws_random_numbers(function: Callable[..., Any], inputs: Sequence[Any]) -> bool:
-    """Whether a call on these inputs does, at any depth."""
+    """Check whether a call on these inputs draws random numbers, at any depth."""
     mode = _Draws()
     run(function, inputs, backward=False, mode=mode)
     return mode.any
 
 
 def nodes_that_draw(module: GraphModule, inputs: Sequence[Any]) -> list[str]:
-    """The nodes of a graph that draw random numbers; of several alike, the first."""
+    """Return the nodes that draw random numbers; of several alike nodes, the first."""
     found: dict[str, str] = {}
 
     class Watching(Interpreter):
@@ -310,7 +309,7 @@ def nodes_that_draw(module: GraphModule, inputs: Sequence[Any]) -> list[str]:
             return value
 
         def _form(self, n: Node) -> str:
-            """Its target and arguments as text: tensors by shape, dtype and stride."""
+            """Return target and arguments as text: tensors by shape, dtype and stride."""
             given = map_arg((n.args, n.kwargs), lambda source: self.env[source])
             forms = tree_map_only(torch.Tensor, lambda v: (v.shape, v.dtype, v.stride()), given)
             return f"{n.target} {forms}"
@@ -323,14 +322,14 @@ def nodes_that_draw(module: GraphModule, inputs: Sequence[Any]) -> list[str]:
 
 
 def _have_moved(before: Sequence[torch.Tensor]) -> bool:
-    """Whether a generator is not in the state any more that it was in."""
+    """Check whether a generator's state has changed."""
     return any(not torch.equal(*pair) for pair in zip(before, generator_states(), strict=True))
 
 
 def result_and_drawing(
     func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> tuple[Any, bool]:
-    """Call an operation; its result, and whether it drew random numbers."""
+    """Call an operation; return its result, and whether it drew random numbers."""
     if torch.Tag.nondeterministic_seeded not in func.tags:
         return func(*args, **kwargs), False
     before = generator_states()
@@ -355,7 +354,7 @@ class _Draws(TorchDispatchMode):
 
 @dataclass(frozen=True)
 class Surroundings:
-    """State of torch that a call depends on; the backward pass has another."""
+    """The state of torch that a call depends on; its backward pass has a state of its own."""
 
     is_grad_enabled: bool
     is_inference: bool
@@ -366,7 +365,7 @@ class Surroundings:
 
     @classmethod
     def now(cls) -> Surroundings:
-        """Those of the call that is made now."""
+        """Return the present state."""
         kinds = ("cpu", "cuda") if torch.cuda.is_initialized() else ("cpu",)
         return cls(
             torch.is_grad_enabled(),
@@ -381,7 +380,7 @@ class Surroundings:
 
     @contextlib.contextmanager
     def entered(self) -> Iterator[None]:
-        """The same surroundings, inside the block."""
+        """Set this state inside the block."""
         with contextlib.ExitStack() as stack:
             stack.callback(torch.set_default_dtype, torch.get_default_dtype())
             torch.set_default_dtype(self.default_dtype)

@@ -59,10 +59,10 @@ def script_text(
     own_passes: str = "",
     lowered: int = 0,
 ) -> str:
-    """The script; `state` is what the program has set in torch, `own_passes` registers its passes.
+    """Return the script; `state` is the program's torch state, `own_passes` registers its passes.
 
-    Without a state it is that of this thread. `lowered` is how many nodes the graph is lowered to,
-    where that counts.
+    The default state is that of this thread. `lowered` is the number of nodes that the graph is
+    lowered to, where that matters.
     """
     state = state or current_state()
     function, parameters = function_text(candidate.module)
@@ -86,7 +86,7 @@ def script_text(
 
 
 def expected_output(failure: Failure) -> list[str]:
-    """Texts that the script has to print: that eager is well, and what compiled does."""
+    """Return texts that the script has to print: eager's success and compiled code's failure."""
     if failure.kind == ERROR:
         return ["eager: ok", failure.aspect]
     if failure.kind == SIGNAL:
@@ -100,7 +100,7 @@ def expected_output(failure: Failure) -> list[str]:
 
 
 def title_of(failure: Failure, flow: str, operations: Sequence[str]) -> str:
-    """The bug that the script shows, in one line."""
+    """Return a one-line title for the bug that the script shows."""
     compiler = flow or "torch.compile"
     kinds = {
         WRONG: f"{compiler} gives a different result from eager",
@@ -117,7 +117,7 @@ def title_of(failure: Failure, flow: str, operations: Sequence[str]) -> str:
 
 
 def needed_state(candidate: Candidate, failure: Failure, oracle: Oracle) -> TorchState:
-    """The state of the program, without autocast if the failure shows without it."""
+    """Return the program's state, without autocast if the failure shows without it."""
     state = current_state()
     if not state.autocast:
         return state
@@ -128,7 +128,7 @@ def needed_state(candidate: Candidate, failure: Failure, oracle: Oracle) -> Torc
 
 
 def repeatable(smallest: Candidate, forks: Forks) -> Candidate:
-    """With the random numbers that eager draws, if any: this process is set so already."""
+    """Set `fallback_random`, as in this process, if the candidate draws random numbers."""
     function = as_function(smallest.module)
     draws = forks.ask(lambda: draws_random_numbers(function, placed(smallest).inputs))
     if not draws.result or smallest.draws_inductor_random_numbers:
@@ -143,7 +143,7 @@ def _head(title: str, candidate: Candidate) -> str:
     system = f"{platform.system()} {platform.machine()}"
     versions = f"torch {torch.__version__}, Python {platform.python_version()}, {system}"
     if candidate.device.startswith("cuda") or torch.cuda.is_initialized():
-        # This process itself may have to stay away from the GPU.
+        # This process itself may not be allowed to initialise CUDA.
         versions += f", {eager_values(candidate, lambda _: torch.cuda.get_device_name())}"
     text = "\n".join(textwrap.wrap(title, _LINE)).replace("\\", "/").replace('"""', "'''")
     return f'"""{text}\n\n{versions}. Exits with 1 if the bug is there.\n"""'
@@ -153,7 +153,7 @@ _STANDARD = ("base64", "ctypes", "multiprocessing", "os", "sys", "tempfile", "ti
 
 
 def _imports(body: str, *, in_child: bool, is_packaged: bool) -> str:
-    """The modules that the rest of the script uses."""
+    """Return the import statements that the rest of the script needs."""
     used = [name for name in _STANDARD if re.search(rf"(?<![\w.]){name}\.", body)]
     if in_child:
         used = sorted({*used, "os"})
@@ -170,7 +170,7 @@ def _imports(body: str, *, in_child: bool, is_packaged: bool) -> str:
 
 
 def _state_lines(state: TorchState) -> list[str]:
-    """The program's settings in torch, as far as a fresh process differs."""
+    """Return statements for torch settings that differ from a fresh process."""
     lines = []
     if state.default_dtype != torch.float32:
         lines.append(f"torch.set_default_dtype({state.default_dtype})")
@@ -218,7 +218,7 @@ def _inputs_text(
 
 
 def _around_inputs(candidate: Candidate) -> tuple[str, str]:
-    """The call that puts the list of inputs where they belong."""
+    """Return the beginning and end of the call that places the inputs in memory."""
     if candidate.device:
         names = input_names(candidate.module)
         left = [number for number, name in enumerate(names) if name in candidate.on_cpu]
@@ -227,12 +227,12 @@ def _around_inputs(candidate: Candidate) -> tuple[str, str]:
 
 
 def filled_memory_text(candidate: Candidate) -> str:
-    """Puts NaN in and around inputs; buffers are out of reach where the wrapper is C++."""
+    """Return code that puts NaN in and around inputs, and buffers of Python wrappers."""
     return _FILLED_MEMORY if special_flow(candidate) else _FILLED_MEMORY + _FILLED_BUFFERS
 
 
 def _needs_filled_memory(candidate: Candidate, failure: Failure) -> bool:
-    """Whether it may be right by chance: what was never written holds what was there before."""
+    """Check whether a GPU run may be right by chance, because of stale memory contents."""
     return failure.kind == NAN and failure.memory_was_filled and bool(candidate.device)
 
 
@@ -240,7 +240,7 @@ def _needs_filled_memory(candidate: Candidate, failure: Failure) -> bool:
 
 
 def _run_text(candidate: Candidate, failure: Failure, state: TorchState) -> str:
-    """The function `run`, which calls another one on the inputs and gives what is compared."""
+    """Return the function `run`, which calls its argument and returns the values to compare."""
     lines = ["def run(function):", "    arguments = inputs()"]
     if candidate.earlier is not None:
         lines = ["def call(function, arguments):"]
@@ -269,7 +269,7 @@ def _mark_lines(candidate: Candidate) -> list[str]:
 
 
 def _call_lines(state: TorchState, candidate: Candidate) -> list[str]:
-    """The call of the function in the contexts that the program has entered."""
+    """Return the call of the function, in the contexts that the program has entered."""
     call = "outputs = function(*arguments)"
     contexts = [f"torch.autocast({name!r}, {dtype})" for name, dtype in state.autocast.items()]
     if not state.gradients and any(map(_requires_grad, candidate.inputs)):
@@ -315,7 +315,7 @@ def _main_text(candidate: Candidate, failure: Failure, own_passes: str, lowered:
 
 
 def _compiled(candidate: Candidate) -> str:
-    """The expression for the compiled function."""
+    """Return the expression for the compiled function."""
     if candidate.flow == AOT_INDUCTOR:
         return "packaged"
     extra = f", dynamic={candidate.dynamic}" if candidate.dynamic is not None else ""
@@ -349,10 +349,10 @@ def _tolerance(failure: Failure) -> str:
 
 
 def slow_compile_text(candidate: Candidate, compiled: str, own: str, lowered: int = 0) -> str:
-    """Functions that time compiles, and the main part; `own` may define REPLACE.
+    """Return functions that time compiles, and the main part; `own` may define REPLACE.
 
-    Plain graphs are timed before anything of torch is replaced, and after the graph if nothing is.
-    `lowered` is how many nodes the graph is lowered to, those of its backward included.
+    Plain graphs are timed before torch is patched, and again after the graph if it is not patched.
+    `lowered` is the number of nodes that the graph is lowered to, including its backward.
     """
     is_replaced = f"def {REPLACE}()" in own
     nodes = max(candidate.size, lowered, 3)
@@ -373,7 +373,7 @@ def slow_compile_text(candidate: Candidate, compiled: str, own: str, lowered: in
 
 
 def _packaged_text(candidate: Candidate, parameters: Sequence[str]) -> str:
-    """The function `packaged`, which does the same as `fn` through a package of AOTInductor."""
+    """Return the function `packaged`, which runs `fn` through an AOTInductor package."""
     names = input_names(candidate.module)
     stored = [number for number, name in enumerate(names) if name in candidate.constants]
     # Compiled for the inputs of the first call, for as long as the script runs.
@@ -397,7 +397,7 @@ def _packaged_text(candidate: Candidate, parameters: Sequence[str]) -> str:
 
 
 def _brings_cpp_library() -> bool:
-    """Whether packages that are built on this machine bring a copy of libstdc++."""
+    """Check whether packages built on this machine contain a copy of libstdc++."""
     from torch._inductor.cpp_builder import get_cpp_compiler
 
     try:
@@ -407,13 +407,13 @@ def _brings_cpp_library() -> bool:
     return _links_statically(compiler)
 
 
-@cache  # The compiler is started for it, and many scripts are written.
+@cache  # It runs the compiler, and many scripts are written.
 def _links_statically(compiler: str) -> bool:
     return cpp_library.linked_by(shlex.split(compiler)).endswith(".a")
 
 
 def _program_class(stored: Sequence[int], parameters: Sequence[str]) -> str:
-    """The function as a module, which is what torch.export takes."""
+    """Return the function as a module, as torch.export requires."""
     given = [name for number, name in enumerate(parameters) if number not in stored]
     every = [f"self.{name}" if n in stored else name for n, name in enumerate(parameters)]
     lines = ["class Program(torch.nn.Module):"]
@@ -428,7 +428,7 @@ def _program_class(stored: Sequence[int], parameters: Sequence[str]) -> str:
 
 
 def _dynamic_shapes(candidate: Candidate) -> str:
-    """The sizes that may vary, as torch.export takes them: for every input, by dimension."""
+    """Return the dynamic_shapes argument of torch.export: a dict of dimensions per input."""
     values = dict(zip(input_names(candidate.module), candidate.inputs, strict=True))
     given = {name: value for name, value in values.items() if name not in candidate.constants}
     marks = [mark for _, mark in marked_inputs(candidate.module, candidate.marks)]

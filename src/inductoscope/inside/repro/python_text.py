@@ -1,4 +1,4 @@
-"""Writes an FX graph as a function that a person could have written."""
+"""Converts an FX graph to a readable Python function."""
 
 from __future__ import annotations
 
@@ -39,20 +39,19 @@ _IN_PLACE = {
 _TAKEN = ("torch", "fn", "run", "inputs", "float", "complex")
 _PREFIX = {operator.neg: "-", operator.invert: "~", operator.pos: "+"}
 
-# What Dynamo puts around the name of a local variable or a parameter.
+# The decoration that Dynamo adds to the name of a local variable or a parameter.
 _DYNAMO_NAME = re.compile(r"^(l_|L_)|(self_|modules_|parameters_|buffers_)|_+$")
 
 
 def input_name(name: str) -> str:
-    """The program's name for an input of a graph, as far as Dynamo's name for it tells."""
+    """Return the program's name for a graph input, recovered from Dynamo's name."""
     return _DYNAMO_NAME.sub("", name) or name
 
 
 def function_text(module: GraphModule) -> tuple[str, list[str]]:
-    """The graph as the text of the function `fn`, and the names of its parameters.
+    """Return the graph as the source of `fn`, and the names of its parameters.
 
-    Operators of the program's own come before it, and so do graphs inside it, such as the branches
-    of a `cond`, as functions.
+    Custom operators, and subgraphs such as the branches of a `cond`, are defined before it.
     """
     texts, parameters = _definitions(module, "fn")
     return "\n\n\n".join(dict.fromkeys(texts)), parameters
@@ -71,9 +70,9 @@ def _definitions(module: GraphModule, name: str) -> tuple[list[str], list[str]]:
 
 
 def operator_text(target: Any) -> str:
-    """A custom operator, as the program defines it.
+    """Return the source of a custom operator, as the program defines it.
 
-    Whether it needs more of the program than that, the reproducer's own runs tell.
+    Running the reproducer shows whether the operator depends on more of the program.
     """
     from torch._library.custom_ops import OPDEFS
 
@@ -91,7 +90,7 @@ def operator_text(target: Any) -> str:
 
 
 class _Writer:
-    """Turns nodes into lines."""
+    """A converter from nodes to lines of Python code."""
 
     def __init__(self, module: GraphModule, *, is_inner: bool) -> None:
         self._module = module
@@ -186,12 +185,12 @@ class _Writer:
 
 
 def _operand(text: str) -> str:
-    """A negative number binds less than a power: -2 ** x is -(2 ** x)."""
+    """Parenthesize a negative number, because -2 ** x is -(2 ** x)."""
     return f"({text})" if text.startswith("-") else text
 
 
 def qualified_name(target: Any) -> str:
-    """A function under the name that people use for it."""
+    """Return a function's public name."""
     if isinstance(target, torch._ops.OpOverload):
         return f"torch.ops.{target}"
     if isinstance(target, torch._ops.HigherOrderOperator):
@@ -211,12 +210,12 @@ def qualified_name(target: Any) -> str:
 
 
 def kernel_name(node: Node) -> str:
-    """The name under which a script defines the kernel that a node calls."""
+    """Return the name under which a script defines the kernel that a node calls."""
     return str(function_of(kernel_of(node)).__name__)
 
 
 def kernel_definitions(graph: Graph) -> str:
-    """The kernels that a graph calls, with what they use; raises `ToolFailure` if it cannot."""
+    """Return the kernels that a graph calls, with dependencies; may raise `ToolFailure`."""
     kernels = {kernel_name(node): kernel_of(node) for node in graph.nodes if is_user_kernel(node)}
     if not kernels:
         return ""
@@ -227,7 +226,7 @@ def kernel_definitions(graph: Graph) -> str:
 
 
 def kernel_call(node: Node, text: Callable[[Any], str]) -> str:
-    """The call as the user would write it; `text` writes an argument."""
+    """Return the launch as the user would write it; `text` formats an argument."""
     if node.kwargs.get("tma_descriptor_metadata"):
         raise ToolFailure(f"the kernel {kernel_name(node)} gets TMA descriptors")
     given: Any = node.kwargs["kwargs"]
@@ -237,7 +236,7 @@ def kernel_call(node: Node, text: Callable[[Any], str]) -> str:
 
 
 def _grid(node: Node, text: Callable[[Any], str]) -> str:
-    """The grid; an autotuned kernel has one for each of its configurations."""
+    """Return the grid; an autotuned kernel has one for each of its configurations."""
     grids: Any = node.kwargs["grid"]
     texts = [text(tuple(grid)) for grid in grids]
     if len(set(texts)) == 1:

@@ -1,4 +1,4 @@
-"""Functions of torch that the program has replaced, as text that replaces them again."""
+"""Source code for functions of torch that the program has replaced."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from inductoscope.inside.search.stack_samples import file_of, function_name
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.frames import is_users
 
-# Where a function may be replaced: in the compiler.
+# The packages of the compiler, in which replaced functions are looked for.
 _COMPILER = tuple(f"torch.{part}" for part in ("_dynamo", "_functorch", "_inductor", "fx"))
 
 _LOWERING = "torch._inductor.lowering"
@@ -32,7 +32,7 @@ _TABLES = (
 
 
 def replaced_functions_text(functions: Sequence[str]) -> str:
-    """Code that puts the program's own functions of these where they are; empty if there are none.
+    """Return code that installs the program's own functions again; empty if there are none.
 
     `functions` are written 'name (file:line)'. Raises `ToolFailure` if one cannot be copied.
     """
@@ -50,9 +50,9 @@ def replaced_functions_text(functions: Sequence[str]) -> str:
 
 
 def replaced_parts_text(parts: Sequence[ReplacedPart]) -> tuple[str, str]:
-    """Code that puts these into torch's tables again; and why not, if they cannot be copied.
+    """Return code that puts these functions into torch's tables, and why not if that fails.
 
-    A script is tried without, too: they need not be what is wrong.
+    A script is tried without this code as well, because the functions may not be at fault.
     """
     names = {part.function for part in parts}
     found = dict(_in_tables(names))
@@ -70,9 +70,9 @@ def replaced_parts_text(parts: Sequence[ReplacedPart]) -> tuple[str, str]:
 
 
 def check_tuned_operators(module: Any) -> None:
-    """Raises `ToolFailure` if Inductor times variants of an operator that the program registered.
+    """Raise `ToolFailure` if Inductor tunes variants of an operator that the program registered.
 
-    They are closures of torch's, made of functions of the program: a script cannot hold them.
+    The variants are closures of torch's around functions of the program: no script can hold them.
     """
     registered = sys.modules[_LOWERING].user_lowerings
     names = [str(node.target) for node in module.graph.nodes if node.target in registered]
@@ -85,7 +85,7 @@ def check_tuned_operators(module: Any) -> None:
 
 
 def _add_replaced(found: dict[str, FunctionType], parts: SourceParts) -> list[str]:
-    """Add these functions; returns the lines that put them where they are."""
+    """Add these functions; return the statements that install them."""
     parts.imports.update(f"import {place.partition(':')[0]}" for place in found)
     return [
         _putting_in_place(place, function, parts.add_function(function))
@@ -94,7 +94,7 @@ def _add_replaced(found: dict[str, FunctionType], parts: SourceParts) -> list[st
 
 
 def _putting_in_place(place: str, own: FunctionType, name: str) -> str:
-    """The statement that puts a function where the program's is, the way the program did it."""
+    """Return the statement that installs a function the way the program did."""
     target, operation = place.replace(":", "."), place.partition("[")[2].rstrip("]")
     table = _table(target.partition("[")[0]) if operation else {}
     value = next((v for key, v in table.items() if f"torch.ops.{key}" == operation), None)
@@ -106,7 +106,7 @@ def _putting_in_place(place: str, own: FunctionType, name: str) -> str:
 
 
 def _as_pointwise(value: Any, own: FunctionType, name: str) -> str:
-    """The call of `make_pointwise`, if it was given the program's function; else the function."""
+    """Return a call of `make_pointwise` if the program used it; otherwise the function."""
     around = takewhile(lambda layer: layer is not own, layers(value))
     given = next(filter(None, map(made_pointwise, around)), None)
     if given is None:
@@ -123,7 +123,7 @@ def _as_pointwise(value: Any, own: FunctionType, name: str) -> str:
 
 
 def _as_registered(value: Any, own: FunctionType) -> str | None:
-    """The arguments of `register_lowering` for the program's function, as text."""
+    """Return the arguments of `register_lowering` for the program's function, as text."""
     for layer in takewhile(lambda layer: layer is not own, layers(value)):
         told = told_by_torch(layer, {"type_promotion_kind"})
         if told is not None:
@@ -137,7 +137,7 @@ def _as_registered(value: Any, own: FunctionType) -> str | None:
 
 
 class _WithOriginals(SourceParts):
-    """Knows that a program keeps the function that it replaces under a name of its own."""
+    """Source parts of a program that keeps the original of a replaced function by name."""
 
     def __init__(self, found: dict[str, FunctionType]) -> None:
         super().__init__()
@@ -161,21 +161,21 @@ def _table(place: str) -> Any:
 
 
 def _place_of_original(value: Any, places: dict[str, FunctionType]) -> str:
-    """Where a function of torch was before it was replaced; empty if it is none of them."""
+    """Return where a function of torch was before it was replaced; empty if unknown."""
     inner = inspect.unwrap(value) if callable(value) else value
     if not isinstance(inner, FunctionType) or is_users(inner.__code__.co_filename):
         return ""
     named = f"{inner.__module__}:{inner.__qualname__}"
     if named in places:
         return named.replace(":", ".")
-    # What a table holds has no name of its own; the script is run before it is handed over.
+    # A table entry has no name, so this is a guess, which a run of the script confirms.
     in_tables = [place for place in places if place.endswith("]")]
     is_named = getattr(sys.modules.get(inner.__module__), inner.__name__, None) is value
     return in_tables[0].replace(":", ".") if in_tables and not is_named else ""
 
 
 def _in_tables(own: set[str]) -> Iterator[tuple[str, FunctionType]]:
-    """Entries for operations: lowerings and decompositions that the program has replaced."""
+    """Yield table entries for lowerings and decompositions that the program has replaced."""
     for place in _TABLES:
         module, _, table = place.rpartition(".")
         for operation, value in list(_table(place).items()):
@@ -185,7 +185,7 @@ def _in_tables(own: set[str]) -> Iterator[tuple[str, FunctionType]]:
 
 
 def _replacements(own: set[str]) -> Iterator[tuple[str, FunctionType]]:
-    """Places in torch that hold one of the program's functions: 'module:Class.name'."""
+    """Yield places in torch that hold a function of the program: 'module:Class.name'."""
     for name, module in list(sys.modules.items()):
         if not name.startswith(_COMPILER) or not isinstance(module, ModuleType):
             continue
@@ -199,7 +199,7 @@ def _replacements(own: set[str]) -> Iterator[tuple[str, FunctionType]]:
 
 
 def _own_function(value: Any, own: set[str]) -> FunctionType | None:
-    """The program's function at a place; the tool, or the program, may have wrapped it."""
+    """Return the program's function at a place, inside any wrappers."""
     for layer in layers(value):
         is_plain = isinstance(layer, FunctionType) and not layer.__closure__
         if is_plain and function_name(layer.__code__) in own:
@@ -211,7 +211,7 @@ def _own_function(value: Any, own: set[str]) -> FunctionType | None:
 
 
 def own_passes_text() -> str:
-    """Definitions and settings; empty if the program has set no pass of its own.
+    """Return definitions and settings of the program's own passes; empty if there are none.
 
     Raises `ToolFailure` if one cannot be copied.
     """
@@ -221,7 +221,7 @@ def own_passes_text() -> str:
 
 
 def add_own_passes(parts: SourceParts) -> list[str]:
-    """Add what the passes are made of; returns the lines that set them."""
+    """Add the definitions of the program's passes; return the statements that set them."""
     settings = settings_with_code()
     if settings:
         parts.imports.add("import torch._inductor.config")
@@ -229,7 +229,7 @@ def add_own_passes(parts: SourceParts) -> list[str]:
 
 
 def _added(value: Any, parts: SourceParts) -> str:
-    """The expression for a pass, whose definition is added."""
+    """Add the definition of a pass; return the expression for the pass."""
     if isinstance(value, FunctionType):
         return parts.add_function(value)
     if vars(value):
@@ -242,7 +242,7 @@ def _added(value: Any, parts: SourceParts) -> str:
 
 
 def replaced_parts(operations: Sequence[str]) -> list[ReplacedPart]:
-    """Those of these operations whose decomposition or lowering is code of the program."""
+    """Return the operations whose decomposition or lowering is code of the program."""
     from torch._inductor.decomposition import decompositions
     from torch._inductor.lowering import lowerings
 
@@ -257,9 +257,9 @@ def replaced_parts(operations: Sequence[str]) -> list[ReplacedPart]:
 
 
 def layers(function: Any) -> Iterator[Any]:
-    """A decomposition or lowering, and what is in it: torch wraps what the program gives it.
+    """Yield a decomposition or lowering and the functions that it wraps.
 
-    The program may do the same to what torch has.
+    torch wraps the program's functions, and the program may wrap torch's.
     """
     while callable(function) and not isinstance(function, type):
         yield function
@@ -268,12 +268,12 @@ def layers(function: Any) -> Iterator[Any]:
 
 
 def made_pointwise(function: Any) -> Mapping[str, Any] | None:
-    """The arguments of `make_pointwise` for this lowering; None if it did not make it."""
+    """Return the arguments of `make_pointwise` for this lowering; None if it has another origin."""
     return told_by_torch(function, {"fn", "override_return_dtype"})
 
 
 def told_by_torch(function: Any, names: Set[str]) -> Mapping[str, Any] | None:
-    """The variables around a function, if it is one of torch's for lowerings and has these.
+    """Return the closure variables of one of torch's lowering functions, if it has these names.
 
     A program may have a copy of such a function, which is its own code.
     """

@@ -1,12 +1,12 @@
-"""Runs in a child process: loads torch and its compiler, waits for a script, runs it in forks.
+"""Runs in a child process: loads torch and its compiler, then runs one script in forks.
 
-A request says which script, how often to run it and how often at once, and its seconds. The answer
-has exit code and output of each run, with null as the exit code of one that did not end in time; it
-is null if a process like this one cannot be forked.
+A request names the script, the number of runs, how many run in parallel, and the time limit. The
+answer has exit code and output of each run, with null as the exit code of a run that timed out;
+the answer is null if this process cannot be forked.
 
 Loading takes longer than most scripts, so it happens once, before the script is known. To the
 script each fork looks like `python SCRIPT`. Unlike processes that are started one by one, forks
-share where things are in memory and the seed of hashes.
+share their address space layout and hash seed.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _NOT_INITIALIZED = 3  # CUDA_ERROR_NOT_INITIALIZED
 
 
 def serve(channel: Channel) -> None:
-    """Load, serve one request, end. A fork returns from serving to run the script."""
+    """Load torch, serve one request, end. In a fork, run the script."""
     own = _load()
     request = next(channel.requests, None)
     if request is None:
@@ -59,14 +59,14 @@ def serve(channel: Channel) -> None:
 
 
 class _Own:
-    """The functions of inductoscope in use, which the script does not find loaded."""
+    """The functions of inductoscope that stay in use; the script finds its modules unloaded."""
 
     die_with_parent: Callable[[], None]
     end_fork: Callable[[int], int]
 
 
 def _load() -> _Own:
-    """Load all that a script might need. If torch cannot be loaded, the script will show that."""
+    """Load everything a script may need; a failed import of torch is for the script to show."""
     from inductoscope.inside import private_cache
     from inductoscope.inside.search.compiler_imports import import_compiler
     from inductoscope.processes.ending import end_fork
@@ -74,7 +74,7 @@ def _load() -> _Own:
 
     is_own = _ASK_WITHOUT_STARTING not in os.environ
     os.environ.setdefault(_ASK_WITHOUT_STARTING, "1")
-    gc.disable()  # There are ever more objects to go through, and none to free.
+    gc.disable()  # Imports create ever more objects to scan, and no garbage.
     with contextlib.suppress(BaseException), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         import_compiler()
@@ -90,7 +90,7 @@ def _load() -> _Own:
 
 
 def _can_fork() -> bool:
-    """Whether a fork is as good as a new process: other threads and a GPU do not survive it."""
+    """Check whether forks behave like new processes: no other threads, no CUDA context."""
     if threading.active_count() > 1:
         return False
     torch = sys.modules.get("torch")
@@ -101,12 +101,12 @@ def _has_started_driver() -> bool:
     try:
         driver = ctypes.CDLL("libcuda.so.1", mode=os.RTLD_NOLOAD)
     except OSError:
-        return False  # It is not even loaded.
+        return False  # The driver library is not even loaded.
     return bool(driver.cuDeviceGetCount(ctypes.byref(ctypes.c_int())) != _NOT_INITIALIZED)
 
 
 def _serve(request: dict[str, Any], channel: Channel, own: _Own) -> int | None:
-    """Fork, wait and answer. Returns in each fork, with the file for its output."""
+    """Fork, wait and answer; in each fork, return the file descriptor for its output."""
     outputs: dict[int, int] = {}
     runs: list[tuple[int | None, str]] = []
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
@@ -116,7 +116,7 @@ def _serve(request: dict[str, Any], channel: Channel, own: _Own) -> int | None:
                 output = os.memfd_create("output")
                 fork = os.fork()
                 if fork == 0:
-                    outputs.clear()  # Not this one's to end.
+                    outputs.clear()  # The fork must not kill its siblings.
                     own.die_with_parent()
                     os.setpgid(0, 0)
                     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -131,7 +131,7 @@ def _serve(request: dict[str, Any], channel: Channel, own: _Own) -> int | None:
 
 
 def _ended(outputs: dict[int, int], until: float, own: _Own) -> list[tuple[int | None, str]]:
-    """Wait for the forks, and end those that take too long; none is left in `outputs`."""
+    """Wait for the forks, and kill those that exceed the time limit; empties `outputs`."""
     is_over = {fork: _is_over(fork, until) for fork in outputs}
     runs = []
     for fork, output in list(outputs.items()):
@@ -143,7 +143,7 @@ def _ended(outputs: dict[int, int], until: float, own: _Own) -> list[tuple[int |
 
 
 def _is_over(fork: int, until: float) -> bool:
-    """Wait for a fork to end. It is not reaped, so that its number stays its own."""
+    """Wait for a fork to end, without reaping it, so that its process ID is not reused."""
     while os.waitid(os.P_PID, fork, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
         if time.monotonic() > until:
             return False
@@ -161,7 +161,7 @@ def _text(output: int) -> str:
 
 
 def _run(script: str) -> None:
-    """Run the script the way `python SCRIPT` does, and end the way it does."""
+    """Run the script and exit as `python SCRIPT` does."""
     gc.enable()
     atexit.register(_end_quietly)
     if numpy := sys.modules.get("numpy"):
@@ -185,7 +185,7 @@ def _run(script: str) -> None:
         exec(code, module.__dict__)
     except Exception as error:
         if error.__traceback__ is not None:
-            error.__traceback__ = error.__traceback__.tb_next  # Without this function.
+            error.__traceback__ = error.__traceback__.tb_next  # The traceback starts at the script.
         with contextlib.suppress(Exception):
             sys.stdout.flush()
         sys.excepthook(type(error), error, error.__traceback__)
@@ -194,8 +194,8 @@ def _run(script: str) -> None:
 
 
 def _end_quietly() -> None:
-    """Let the end of a fork not free what was loaded before it, which would take a second.
+    """Keep the exit of a fork from freeing what was loaded before it, which takes a second.
 
-    So modules go in another order than usual, and finalizers may complain of missing ones.
+    Modules are then torn down in an unusual order, so finalizers may fail for missing modules.
     """
     sys.unraisablehook = lambda _: None

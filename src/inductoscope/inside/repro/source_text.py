@@ -1,4 +1,4 @@
-"""The source of functions of the program, with what they use: imports, values, other functions."""
+"""The source of the program's functions, with dependencies: imports, values, functions."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ class SourceParts:
         self._named: dict[str, Any] = {}
 
     def add_function(self, function: Any, name: str = "") -> str:
-        """Add a function, and all that it uses; raises `ToolFailure` if that cannot be copied.
+        """Add a function and its dependencies; raises `ToolFailure` if it cannot be copied.
 
-        A lambda gets a name: this one, if it is given. So does a function that is called like one
-        that is there already, such as `_`. Returns what the function is called.
+        A lambda is renamed to `name`, if given. So is a function whose name is taken, such as `_`.
+        Returns the function's name in the script.
         """
         if not isinstance(function, FunctionType) or function.__closure__:
             raise ToolFailure("the function is a method or a closure")
@@ -59,7 +59,7 @@ class SourceParts:
         return next(n for n in names if n not in self._named and n not in function.__globals__)
 
     def _take_name(self, name: str, item: Any) -> None:
-        """One name stands for one thing."""
+        """Reserve a name; raises `ToolFailure` if it stands for another object already."""
         if self._named.setdefault(name, item) is not item:
             raise ToolFailure(f"the program has two definitions of {name}")
 
@@ -85,7 +85,7 @@ class SourceParts:
             self._add_globals(method)
         known = methods[0].__globals__ if methods else {}
         for base in kind.__bases__:
-            # As the program writes it: by its own name, or as part of a module.
+            # The base is referenced as in the program: by a global name, or through its module.
             names = [name for name, value in known.items() if value is base]
             if names:
                 self._add(names[0], base)
@@ -94,13 +94,13 @@ class SourceParts:
 
     @property
     def text(self) -> str:
-        """All of it, but `import torch`, which every script has."""
+        """The whole source except `import torch`, which every script has."""
         head = "\n".join([*sorted(self.imports - {"import torch"}), *self.values])
         return "\n\n\n".join(filter(None, [head, self.definitions]))
 
     @property
     def definitions(self) -> str:
-        """All functions and classes; what was added first uses what was added later."""
+        """All functions and classes, in reverse order, because dependencies are added last."""
         return "\n\n".join([*reversed(self.functions), *self._other_names]).rstrip()
 
     def _add_globals(self, function: FunctionType, more: Iterable[str] = ()) -> None:
@@ -135,7 +135,7 @@ class SourceParts:
             self._add_named_function(name, value)
 
     def _add_named_function(self, name: str, function: Any) -> None:
-        """Add a function under the name that a global has, which may not be its own."""
+        """Add a function under the name of a global variable, which may be an alias."""
         own = self.add_function(function, name)
         if own != name and self._named.get(name) is not function:
             self._take_name(name, function)
@@ -147,12 +147,12 @@ class SourceParts:
 
 
 def _place_in_library(value: Any) -> tuple[str, str] | None:
-    """The module of an installed package that has an object, and its name there.
+    """Find the module of an installed package that has an object, and its name there.
 
-    Besides functions and classes, that is the only object of a class, such as the operations that a
-    lowering is made of.
+    The object may be a function, a class, or a singleton such as the operations that a lowering
+    calls.
     """
-    # Its class first: torch's operations have every attribute.
+    # The class comes first, because torch's op namespaces have every attribute.
     for module_name in (type(value).__module__, getattr(value, "__module__", None) or ""):
         module = sys.modules.get(module_name)
         if module is not None and not is_users(getattr(module, "__file__", None) or ""):
@@ -172,24 +172,24 @@ def _names(code: CodeType) -> set[str]:
 
 # --- definitions ----------------------------------------------------------------------------------
 
-# What a script can hold as a value.
+# Types of values that a script can hold as literals.
 PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype)
 
 
 def source_of(item: Any) -> str:
-    """The source of a function or a class; raises `ToolFailure` if it cannot be read."""
+    """Return the source of a function or a class; raises `ToolFailure` if it cannot be read."""
     try:
-        # By its code: a function may say that it wraps another one, which has its own source.
+        # The code object is used, since inspect follows __wrapped__ to another function.
         return textwrap.dedent(inspect.getsource(getattr(item, "__code__", item)))
     except (OSError, TypeError) as error:
         raise ToolFailure("the source of the function cannot be read") from error
 
 
 def definition_text(function: FunctionType, name: str) -> str:
-    """The definition of a function, or of a lambda, under this name and without decorators.
+    """Return the definition of a function or lambda under this name, without decorators.
 
-    Annotations are left out: they may name what only the function's own file knows. A default is
-    written as the value that it has, since what it was computed from may be gone.
+    Annotations are removed, because they may refer to names of the function's file. A default is
+    written as its value, since the names in its expression may be gone.
     """
     if function.__code__.co_name == "<lambda>":
         return _lambda_text(function, name)
@@ -207,7 +207,7 @@ def definition_text(function: FunctionType, name: str) -> str:
 
 
 class _WithoutAnnotations(ast.NodeTransformer):
-    """Also of functions inside of it: their definitions are executed."""
+    """Removes annotations, also from nested functions, whose definitions are executed."""
 
     def visit_arg(self, node: ast.arg) -> ast.arg:
         node.annotation = None
@@ -221,7 +221,7 @@ class _WithoutAnnotations(ast.NodeTransformer):
 
 
 def _write_defaults(function: FunctionType, arguments: ast.arguments) -> None:
-    """Put the values of defaults, where they are plain, in the place of their expressions."""
+    """Replace the expressions of defaults by their values, where these are plain."""
     values = function.__defaults__ or ()
     by_name: Mapping[str, Any] = function.__kwdefaults__ or {}
     names = [each.arg for each in arguments.kwonlyargs]
@@ -244,7 +244,7 @@ def _write_defaults(function: FunctionType, arguments: ast.arguments) -> None:
 
 
 def names_in_defaults(text: str) -> set[str]:
-    """Names that a definition uses at once, and not only when it is called."""
+    """Return the names that a definition evaluates at once, in its defaults."""
     node: Any = ast.parse(text).body[0]
     given = [*node.args.defaults, *filter(None, node.args.kw_defaults)]
     return set().union(*map(_names_in, given))
@@ -255,7 +255,7 @@ def _names_in(node: ast.expr) -> set[str]:
 
 
 def _lambda_text(function: FunctionType, name: str) -> str:
-    """A lambda may not be the only one on its line."""
+    """Return a lambda as a function; several lambdas may share its source line."""
     code = function.__code__
     try:
         file = ast.parse("".join(linecache.getlines(code.co_filename)))
@@ -282,7 +282,7 @@ def _code_of(node: ast.Lambda) -> CodeType:
 
 
 def _parts_of(code: CodeType) -> list[Any]:
-    """The names and constants of a function; a constant by its text, since 1 equals True."""
+    """Return the names and constants of a code object; constants as text, since 1 equals True."""
     inner = [_parts_of(c) if isinstance(c, CodeType) else repr(c) for c in code.co_consts]
     return [code.co_names, code.co_varnames, code.co_argcount, code.co_kwonlyargcount, inner]
 
@@ -291,7 +291,7 @@ def _parts_of(code: CodeType) -> list[Any]:
 
 
 def literal(value: Any) -> str:
-    """A constant as Python code."""
+    """Return a constant as Python code."""
     if isinstance(value, complex):
         return f"complex({literal(value.real)}, {literal(value.imag)})"
     if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
@@ -315,7 +315,7 @@ def literal(value: Any) -> str:
 def function_script(
     function: Callable[..., Any], arguments: Sequence[Any], *, fullgraph: bool, title: str
 ) -> str:
-    """The function, inputs of the same shapes and types, and a compiled call that fails."""
+    """Return a script of the function, inputs of the same form, and a failing compiled call."""
     parts = SourceParts()
     name = parts.add_function(function)
     recipes = [_recipe(value) for value in arguments]
@@ -365,7 +365,7 @@ def _recipe(value: Any) -> str:
     if not isinstance(value, (*PLAIN, torch.Tensor, list, tuple)):
         raise ToolFailure(f"an argument is a {type(value).__name__}")
     every = list(recipes_for(value))
-    # What Dynamo refuses hardly ever depends on values, and the script is run to make sure.
+    # Values hardly ever matter to Dynamo, and a run of the script makes sure.
     text = next((text for text in every if "randn" in text), every[-1])
     if not text:
         raise ToolFailure("an argument is too large to be written into a script")
