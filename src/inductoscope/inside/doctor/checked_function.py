@@ -2,7 +2,7 @@
 
 Dynamo may capture something other than what the program says, and no graph can show that. So the
 first calls of every compiled function are also made uncompiled, in a fork, where they cannot change
-the program's memory, and the results are compared. What they write to files is written twice.
+the program's memory, and the results are compared. Their writes to files happen twice.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def compile_checked_function(
 def checked_function(
     compiled: Callable[..., Any], function: Callable[..., Any], context: Any, place: Path
 ) -> Any:
-    """The compiled function; its first calls are made in eager too."""
+    """Return the compiled function, whose first calls are also made in eager."""
     calls = 0
 
     @functools.wraps(compiled)
@@ -69,7 +69,7 @@ def checked_function(
         calls += 1
         _thread.is_checking = True
         try:
-            # Twice: what differs by itself, such as a time, says nothing of Dynamo.
+            # Run it twice: values that differ anyway, such as a time, say nothing about Dynamo.
             eager = [_in_eager(function, args, kwargs, place) for _ in range(2)]
             take_copy_before_compile()
             result = compiled(*args, **kwargs)
@@ -88,7 +88,7 @@ def checked_function(
 def _write_script(
     function: Any, args: Any, context: Any, error: BaseException, place: Path
 ) -> None:
-    """Dynamo failed, so there is no graph, but there is the function."""
+    """Write a script of the function, because Dynamo failed before there was a graph."""
     title = f"torch.compile fails with {type(error).__name__}: {str(error).partition(chr(10))[0]}"
     with contextlib.suppress(ToolFailure):
         text = function_script(
@@ -100,7 +100,7 @@ def _write_script(
 def _in_eager(
     function: Callable[..., Any], args: Any, kwargs: Any, place: Path
 ) -> list[Any] | None:
-    """The result of the function in eager, computed in a fork; None if that fails."""
+    """Run the function in eager, in a fork; return None if that fails."""
     path = place / f".eager-{os.getpid()}-{id(function):x}.pt"
     numbers = random.getstate()
 
@@ -123,7 +123,7 @@ def _in_eager(
 
 
 def _values(result: Any, args: Any, kwargs: Any) -> list[Any]:
-    """The tensors, numbers and strings among the results, and the arguments after the call."""
+    """Return tensors, numbers and strings of the results, and of the arguments after the call."""
     kept = (torch.Tensor, bool, int, float, complex, str, type(None))
     leaves = [*tree_leaves(result), *tree_leaves((args, kwargs))]
     return [
@@ -187,7 +187,7 @@ def _tensor_difference(one: torch.Tensor, two: Any) -> str:
         count = int((one != two).sum())
         return f"differs in {count} of {one.numel()} elements" if count else ""
     scale = float(one.double().abs().nan_to_num(0.0, 0.0, 0.0).max())
-    # In a type of few digits, a few roundings in a row change this much.
+    # In a low-precision type, a few roundings in a row change this much.
     rounding = 8 * torch.finfo(one.dtype).eps
     relative, absolute = max(_RELATIVE, rounding), max(_ABSOLUTE, rounding) * scale
     close = torch.allclose(two.double(), one.double(), rtol=relative, atol=absolute, equal_nan=True)

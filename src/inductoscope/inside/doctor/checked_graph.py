@@ -1,8 +1,8 @@
-"""The story of a checked graph: compiled, run beside eager, compared, handed to the search.
+"""A checked graph: compiled, run beside eager, compared, and handed to the search if it fails.
 
-A failure is handled when the graph is called: then the inputs are real, no compile is going on, and
-the process can be forked to investigate. So an exception of the compiler is held back until then.
-The first call that seems right is looked at once more, because it may be right by chance.
+A failure is handled when the graph is called: then the inputs are real, no compile is under way,
+and the process can be forked to investigate. So an exception of the compiler is held back until
+the call. The first call that seems right is examined again, because it may be right by chance.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def compile_checked_graph(
 
 @dataclass
 class CheckedGraph:
-    """Stands in for a compiled graph, and checks its first calls."""
+    """A stand-in for a compiled graph, which checks its first calls."""
 
     module: GraphModule
     compile_id: str
@@ -133,10 +133,10 @@ class CheckedGraph:
     # Inputs of the first call, for which the graph was compiled, and what was said of their sizes.
     first: tuple[Any, ...] | None = None
     marks: tuple[MarkedSize, ...] = ()
-    # How it reached Inductor, and which inputs a package keeps to itself.
+    # How the graph reached Inductor, and the inputs that a package stores as constants.
     flow: str = JUST_IN_TIME
     constants: frozenset[str] = frozenset()
-    # What the inputs of a call break of what it was compiled for: then it may do anything.
+    # Demands of the compiled code that the inputs break; its behaviour is then undefined.
     outside: str = ""
     # Whether a package takes inputs of other sizes; None if no others are tried.
     admits: Callable[[Sequence[Any]], bool] | None = None
@@ -156,7 +156,7 @@ class CheckedGraph:
         self.error = error
 
     def failure_at_run(self, error: BaseException) -> Failure:
-        """The backward graph is compiled only when it is first needed, and may fail then."""
+        """Return the failure at run time, possibly in the lazily compiled backward graph."""
         failure = _from(SCOPE.failure_of(error) or {}, failure_of_error(error))
         return failure if failure.stage else replace(failure, stage=stage_at_run(failure))
 
@@ -183,7 +183,7 @@ class CheckedGraph:
             KEPT.let_go()
 
     def _check(self, arguments: tuple[Any, ...]) -> None:
-        """Run a call beside eager and compare; what is wrong goes to the search, which ends it."""
+        """Run a call beside eager and compare; the search for a failure ends the program."""
         if self.calls == 0 and not self.flow:
             self.marks = marked_sizes(self.module, arguments)
         if self.held_back is not None:
@@ -204,11 +204,11 @@ class CheckedGraph:
         inputs = tuple(copy_values(arguments))
         if self.calls == 1 and size_in_bytes(arguments) < _SMALL:
             self.first = self.first or inputs
-        # Run by an interpreter, because the code that FX generates for a graph may be wrong.
+        # An interpreter runs the graph, because the code that FX generates for it may be wrong.
         case = Case(as_function(self.module), inputs, needs_backward(inputs))
         with self._notes.calling(self.calls):
             if self.instructions.investigate and not can_fork() and program_copy() is not None:
-                # For the search: after some errors nothing on a GPU can be read any more.
+                # The search needs a copy, because after some errors GPU memory is unreadable.
                 self._spare = kept_in_main_memory(self._candidate(inputs))
             failure, comparison = self._compare(case, compiled)
             self._spare = None
@@ -221,14 +221,14 @@ class CheckedGraph:
     def _compare(
         self, case: Case, compiled: Callable[..., Any]
     ) -> tuple[Failure | None, EagerComparison | None]:
-        """The failure of a call, and its comparison; neither if eager cannot make it."""
+        """Return a call's failure and its comparison; neither if eager fails."""
         started = time.monotonic()
         error = case.eager_error
         if error is not None:
             self._notes.checked(self.calls, "eager-fails", f"{type(error).__name__}: {error}"[:500])
             return None, None
         SCOPE.emit(EagerReturned(seconds=round(time.monotonic() - started, 3)))
-        # In a fork first: what kills that would kill the program.
+        # The call is tried in a fork first, because a crash would kill the program.
         is_suspect = self._is_worth_a_look and not self.backend and can_fork_alone()
         self._trial = try_call(case, compiled) if is_suspect else CallTrial()
         if self._trial.failure is not None:
@@ -248,7 +248,7 @@ class CheckedGraph:
         self._notes.took(case.eager.seconds, called.seconds)
         self._notes.differences(self.calls, called.comparison)
         comparison = called.comparison
-        # Differences in memory layout that the program is known to fail of.
+        # Differences in memory layout that are known to make the program fail.
         counted = self.instructions.counts_of(self.compile_id)
         if counted:
             kinds, places = {n.aspect for n in counted}, {n.where for n in counted}
@@ -259,15 +259,15 @@ class CheckedGraph:
 
     @property
     def _is_worth_a_look(self) -> bool:
-        """Whether to look closer at a call: the first alone, on inputs that are admitted."""
+        """Whether to examine a call closely: only the first one, on inputs that are admitted."""
         return self.calls == 1 and not self.outside and self.instructions.investigate
 
     def _hidden_failures(
         self, case: Case, compiled: Callable[..., Any], comparison: EagerComparison
     ) -> Iterator[FailingCandidate]:
-        """Failures of the same graph in other circumstances; the cheapest look comes first."""
+        """Yield failures of the same graph under other conditions, the cheapest check first."""
         inputs = tuple(case.inputs)
-        # Inductor has just compiled it here.
+        # A fresh graph was compiled by Inductor in this process.
         is_fresh = self._is_worth_a_look and not self.backend and not self.flow
         if is_fresh and self.first is not None and can_fork():
             whole = self.instructions.random_in_whole_graphs
@@ -282,7 +282,7 @@ class CheckedGraph:
         if not comparison.explained and self.calls == 1 and self._trial.may_differ:
             yield from failure_in_filled_memory(case, compiled, self._candidate(inputs))
         if self.admits is not None and self._is_worth_a_look and can_fork_alone():
-            # At other sizes that the export admits: it may be wrong there alone.
+            # The package may be wrong only at other sizes that the export admits.
             found = call_at_other_sizes(self.module, compiled, inputs, self.admits)
             if found.called:
                 sizes = ", ".join(found.called)
@@ -294,7 +294,7 @@ class CheckedGraph:
                     yield FailingCandidate(candidate, failure, found.wrong.text)
 
     def _check_large(self, arguments: tuple[Any, ...], compiled: Callable[..., Any]) -> None:
-        """Check inputs that do not fit into memory twice: in a fork, without copies."""
+        """Check inputs that do not fit into memory twice, in a fork and without copies."""
         size = f"its inputs are {size_in_bytes(arguments) >> 20} MiB, too large to copy"
         if not can_fork():
             self._notes.checked(self.calls, "skipped", size)
@@ -319,7 +319,7 @@ class CheckedGraph:
         candidate: Candidate | None = None,
         other_size: str = "",
     ) -> None:
-        """Note a failure; if it is to be investigated, that ends the program.
+        """Record a failure; if it is to be investigated, this ends the program.
 
         The candidate is the call itself unless another one is given.
         """
@@ -341,14 +341,14 @@ class CheckedGraph:
             is_kept_call=bool(self.instructions.kept) and candidate is not None,
         )
         finding = FailureFinding().claimed(noticed).claimed(failure, PROGRAM)
-        # Another candidate is not what the program's own kernels were called with.
+        # The program's own kernels were called with the call itself, not another candidate.
         KEPT.called = self.compiled if candidate is None else None
         counted = self.instructions.counts_of(self.compile_id)
         candidate = candidate or with_outputs_that_count(self._candidate(arguments), counted)
         ending_program.investigate_and_stop(candidate, finding, self.place, self.instructions)
 
     def _stop_if_device_is_lost(self, failure: Failure, error: BaseException) -> None:
-        """At once: freeing any tensor on a lost device kills the process."""
+        """Stop at once, since freeing a tensor on a lost device kills the process."""
         from inductoscope.inside.doctor import ending_program
 
         if not self.instructions.investigate or not ending_program.is_device_lost():
@@ -370,7 +370,7 @@ class CheckedGraph:
     def _candidate(self, arguments: tuple[Any, ...], *, is_large: bool = False) -> Candidate:
         has_sizes = any(type(value) is int for value in arguments)
         return Candidate(
-            # A new copy: Dynamo skips code that was created while it was compiling.
+            # The copy is new, as Dynamo skips code that was created while it was compiling.
             snapshot(self.module),
             arguments if is_large else tuple(copy_values(arguments)),
             backward=needs_backward(arguments) and self._trial.wrong_forward is None,
@@ -386,7 +386,7 @@ class CheckedGraph:
 
 
 def _from(origin: Mapping[str, Any], failure: Failure) -> Failure:
-    """A failure with the stage that raised it, and what that was working on."""
+    """Add the stage that raised the failure, and the stage's details."""
     return replace(failure, stage=origin.get("stage", ""), detail=origin.get("detail") or "")
 
 
@@ -394,7 +394,7 @@ def _from(origin: Mapping[str, Any], failure: Failure) -> Failure:
 
 
 class CallNotes:
-    """Writes events about calls, each difference in memory once."""
+    """A writer of events about calls, with each difference in memory layout only once."""
 
     def __init__(self, compile_id: str) -> None:
         self._compile = compile_id
@@ -403,7 +403,7 @@ class CallNotes:
         self._took = (0.0, 0.0)
 
     def took(self, eager: float, compiled: float) -> None:
-        """How long the call took that is being checked."""
+        """Set the seconds of the call that is being checked."""
         self._took = (round(eager, 7), round(compiled, 7))
 
     def checked(self, call: int, verdict: str, text: str, *, is_exact: bool | None = None) -> None:
@@ -421,7 +421,7 @@ class CallNotes:
         SCOPE.emit(event)
 
     def compared(self, call: int, comparison: EagerComparison, module: GraphModule) -> None:
-        """A call that is not wrong: right, within rounding, or not the same in eager either."""
+        """Record a call that is not wrong: right, within rounding, or unsteady in eager."""
         if not comparison.explained:
             exact = "" if comparison.is_exact else ", not equal to the last bit"
             text = f"{comparison.values} values{exact}"
@@ -437,7 +437,7 @@ class CallNotes:
 
     @contextlib.contextmanager
     def calling(self, call: int) -> Iterator[None]:
-        """The call is made in the block; a process that dies in it leaves no end of it."""
+        """Record the call around the block; if the process dies in it, its end is missing."""
         SCOPE.emit(GraphCall(compile=self._compile, call=call))
         try:
             yield
@@ -445,14 +445,14 @@ class CallNotes:
             SCOPE.emit(GraphReturned(compile=self._compile, call=call))
 
     def differences(self, call: int, comparison: EagerComparison) -> None:
-        """Note what lies otherwise in memory than in eager, once for each result."""
+        """Record differences in memory layout from eager, once for each result."""
         for item in comparison.noted:
             if (item.kind, item.where) not in self._noted:
                 self._noted.add((item.kind, item.where))
                 self.difference(call, item.kind, item.where, item.text)
 
     def difference(self, call: int, aspect: str, where: str, text: str) -> None:
-        """Note one of them, or a kernel that differs though the results do not."""
+        """Record a difference in layout, or a kernel that differs where the results do not."""
         event = NotedDifference(
             compile=self._compile, call=call, aspect=aspect, where=where, text=text
         )

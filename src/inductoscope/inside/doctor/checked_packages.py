@@ -1,7 +1,7 @@
-"""Packages of AOTInductor whose first calls are compared with the program they were made from.
+"""Compares the first calls of AOTInductor packages with the programs they were made from.
 
-AOTInductor compiles a program, a package stores what it made, and whoever loads that calls it. All
-three are seen here, so that a call of a package is checked like a call of any other compiled graph.
+AOTInductor compiles a program, a package stores the library, and a program loads and calls the
+package. Hooks on all three steps let a package be checked like any other compiled graph.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from inductoscope.packages import cpp_library
 from inductoscope.packages.package import read_package
 from inductoscope.recording.events import CppLibraryTaken
 
-# Functions of a loader that replace constants, and what they are given.
+# Methods of a loader that replace constants, and their parameters.
 _SETS_CONSTANTS = ("load_constants", "update_constant_buffer")
 _OF_CONSTANTS = ("constants_map", "use_inactive", "check_full_update", "user_managed")
 # Functions of a runner after which its constants may be others: it names them otherwise than the
@@ -55,7 +55,7 @@ _TOUCHES_CONSTANTS = (
     "update_constant_buffer_from_blob",
     "update_constant_buffer_from_cpu",
 )
-# Of the function that compiles.
+# The parameters of the function that compiles.
 _PARAMETERS = ("model_", "example_inputs_", "inner_compile", "config_patches")
 
 Original = Callable[..., Any]
@@ -64,7 +64,7 @@ Original = Callable[..., Any]
 # --- in the place of torch's functions ------------------------------------------------------------
 
 
-# Set while this thread loads a package or a library: what is loaded then, torch loads.
+# Set while this thread loads a package or a library: nested loads are torch's own.
 _loading = threading.local()
 
 
@@ -82,9 +82,9 @@ def _is_torch_loading() -> bool:
 
 
 def _is_programs_own(path: Any) -> bool:
-    """Whether the program loads this, rather than torch for it.
+    """Check whether the program itself loads this file, rather than torch on its behalf.
 
-    Torch writes a package that is given as a stream to a file, which says nothing of it.
+    Torch writes a package that is given as a stream to a temporary file.
     """
     folder, name = os.path.split(path) if isinstance(path, str) else ("", "")
     is_copy = folder == tempfile.gettempdir() and bool(re.fullmatch(r"tmp\w{8}\.pt2", name))
@@ -94,7 +94,7 @@ def _is_programs_own(path: Any) -> bool:
 def compile_ahead_of_time(
     original: Original, instructions: Instructions, place: Path, *args: Any, **kwargs: Any
 ) -> Any:
-    """AOTInductor compiles a program."""
+    """Wrap AOTInductor's compile, and keep the program that it compiles."""
     given = {**dict(zip(_PARAMETERS, args, strict=False)), **kwargs}
     made: list[CompiledProgram] = []
 
@@ -115,7 +115,7 @@ def compile_ahead_of_time(
 
 
 def write_package(original: Original, archive_file: Any, aoti_files: Any) -> Any:
-    """A package is written."""
+    """Wrap the writing of a package, and note its libraries."""
     result = original(archive_file, aoti_files)
     SCOPE.guard(PACKAGES.note_package, archive_file, aoti_files)
     return result
@@ -124,7 +124,7 @@ def write_package(original: Original, archive_file: Any, aoti_files: Any) -> Any
 def load_package(
     original: Original, path: Any, model_name: str = "model", *args: Any, **kwargs: Any
 ) -> Any:
-    """A package is loaded; one of the functions that load it calls the other."""
+    """Wrap the loading of a package; torch's two loading functions call each other."""
 
     def load() -> Any:
         SCOPE.guard(before_loading, path, model_name)
@@ -139,14 +139,14 @@ def load_package(
 
 
 def call_model(original: Original, model: Any, *args: Any, **kwargs: Any) -> Any:
-    """A loaded package is called."""
+    """Wrap a call of a loaded package."""
     return PACKAGES.called(model, functools.partial(original, model), args, kwargs)
 
 
 def make_loader(
     original: Original, loader: Any, path: Any, model_name: str = "model", *args: Any, **kwargs: Any
 ) -> None:
-    """The program loads a package with torch's loader."""
+    """Wrap the constructor of torch's package loader, and watch loaders of the program."""
     is_own = _is_programs_own(path)
     if is_own:
         SCOPE.guard(before_loading, path, model_name)
@@ -156,7 +156,7 @@ def make_loader(
 
 
 def make_runner(original: Original, runner: Any, so_path: Any, *args: Any, **kwargs: Any) -> None:
-    """The program loads a library with torch's runner."""
+    """Wrap the constructor of torch's library runner, and watch runners of the program."""
     is_own = not _is_torch_loading()
     if is_own:
         SCOPE.guard(before_loading, so_path, None)
@@ -166,14 +166,14 @@ def make_runner(original: Original, runner: Any, so_path: Any, *args: Any, **kwa
 
 
 def run_flat(original: Original, loader: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
-    """A loader or a runner is called with a list of tensors."""
+    """Wrap a call of a loader or runner with a list of tensors."""
     if not isinstance(inputs, list) or not PACKAGES.is_watched(loader):
         return original(loader, inputs, *args, **kwargs)
 
     def call(*flat: Any) -> Any:
         return original(loader, list(flat), *args, **kwargs)
 
-    # It takes the tensors over, which is seen if nobody else holds them.
+    # `boxed_run` takes ownership, which shows if nobody else holds the tensors.
     flat = tuple(inputs)
     if original.__name__ == "boxed_run":
         inputs.clear()
@@ -181,7 +181,7 @@ def run_flat(original: Original, loader: Any, inputs: Any, *args: Any, **kwargs:
 
 
 def load_library(original: Original, so_path: str, device: str) -> Any:
-    """A library is loaded, and called through a function."""
+    """Wrap the loading of a library, and check calls of the returned function."""
     SCOPE.guard(before_loading, so_path, None)
     with _torch_loads():
         function = original(so_path, device)
@@ -202,26 +202,26 @@ class Packages:
     """The programs that this process has compiled ahead of time, packaged and loaded."""
 
     def __init__(self) -> None:
-        # By the path of the library; by the path of the package and the name in it, with size and
+        # Programs by library path; and by package path and model name, with size and
         # time of the package as it was written.
         self._libraries: dict[str, CompiledProgram] = {}
         self._packaged: dict[tuple[str, str], tuple[CompiledProgram, tuple[int, int]]] = {}
-        # By what is called, and by the loader that is given constants.
+        # Calls by the callable object, and by the loader that receives constants.
         self._calls: weakref.WeakKeyDictionary[Any, PackageCalls] = weakref.WeakKeyDictionary()
         self._by_loader: weakref.WeakKeyDictionary[Any, PackageCalls] = weakref.WeakKeyDictionary()
 
     def note_compiled(self, programs: Sequence[CompiledProgram], files: Any) -> None:
-        """AOTInductor has made these files: the path of a library, or a list."""
+        """Record the files that AOTInductor has made: the path of a library, or a list."""
         libraries = _libraries_in(files)
         for program in programs:
-            program.lifted.note_values()  # The compiler itself may have touched them.
+            program.lifted.note_values()  # The compiler may have modified them.
             self._libraries.update((path, program) for path in libraries)
-        # They may be loaded in a way that is not seen here.
+        # The libraries may be loaded in a way that is not hooked.
         if any(cpp_library.file_brings_own(Path(library)) for library in libraries):
             _take_cpp_library("")
 
     def note_package(self, archive: Any, files: Any) -> None:
-        """A package was written."""
+        """Record a package that was written."""
         if not _is_path(archive):
             return
         for name, own in (files if isinstance(files, dict) else {"model": files}).items():
@@ -231,9 +231,9 @@ class Packages:
                     self._packaged[_real(archive), name] = found
 
     def loaded(self, load: Callable[[], Any], archive: Any, name: str) -> Any:
-        """The package that `load` loads; not loaded at all where the program stands in for it.
+        """Return the loaded package, or a lazy stand-in where its calls are replaced.
 
-        Otherwise a package that cannot be loaded would end a run in eager, too.
+        Without the stand-in, a package that cannot be loaded would end a run in eager, too.
         """
         from torch.export.pt2_archive._package import AOTICompiledModel
 
@@ -246,15 +246,17 @@ class Packages:
         return load()
 
     def note_loaded(self, model: Any, archive: Any, name: str) -> None:
-        """A package was loaded. In a function that Dynamo compiles it is called as it is: what
-        checks it must not be traced. Torch's own code for the call ends a graph, too."""
+        """Watch a loaded package, and exclude its call from Dynamo's tracing.
+
+        The code that checks a call must not be traced. Torch's own call breaks the graph, too.
+        """
         kind: Any = type(model)
         if not getattr(kind.__call__, "_torchdynamo_disable", False):
             kind.__call__ = torch._dynamo.disable(kind.__call__)
         self.watch(model, model.loader, archive, name)
 
     def watch(self, model: Any, loader: Any, archive: Any, name: str) -> None:
-        """Hear of calls and new constants of what is called through `model`, perhaps a loader."""
+        """Watch calls and constants of `model`, which may be the loader itself."""
         if not _is_path(archive):
             return
         program, _ = self._packaged.get((_real(archive), name), (None, None))
@@ -269,7 +271,7 @@ class Packages:
         self._calls[model] = calls
 
     def watch_constants(self, loader: Any, calls: PackageCalls) -> None:
-        """Hear of new constants, also where the program gives them to the loader itself."""
+        """Watch updates of constants, also those that the program makes on the loader itself."""
         self._by_loader[loader] = calls
         _wrap_once(type(loader), _SETS_CONSTANTS, self._noting_constants)
 
@@ -300,23 +302,23 @@ class Packages:
         return replace_constants
 
     def is_watched(self, model: Any) -> bool:
-        """Whether calls of it are noted."""
+        """Check whether calls of this object are recorded."""
         return model in self._calls
 
     def called(self, model: Any, function: Original, args: Any, kwargs: dict[str, Any]) -> Any:
-        """A loaded package is called."""
+        """Call a loaded package, and check the call if it is watched."""
         calls = self._calls.get(model)
         return function(*args, **kwargs) if calls is None else calls(function, args, kwargs)
 
     def library(self, path: str, *, is_flat: bool = False) -> CheckedCalls | None:
-        """The calls of a library that was loaded, if this process has compiled it."""
+        """Return the calls of a loaded library; None if this process has not compiled it."""
         program = self._libraries.get(_real(path))
         if program is None:
             return None
         return CheckedCalls(program, Demands(path, None), is_flat=is_flat)
 
     def note_runner(self, runner: Any, path: str) -> None:
-        """A library was loaded by a program that uses torch's runner itself."""
+        """Watch a library that the program loaded with torch's runner."""
         calls = self.library(path, is_flat=True)
         if calls is not None:
             self._calls[runner] = calls
@@ -334,7 +336,7 @@ class Packages:
 
 
 class LoaderOnDemand:
-    """The loader of a package whose calls are replaced: it is loaded once something asks for it."""
+    """A lazy loader of a package whose calls are replaced; it loads on first use."""
 
     def __init__(self, load: Callable[[], Any]) -> None:
         self._load = load
@@ -345,18 +347,18 @@ class LoaderOnDemand:
             self._loader = self._load()
         return getattr(self._loader, name)
 
-    # Of the class, so that new constants are heard of. Torch says whether it takes them.
+    # These are methods of the class, so that they can be wrapped; torch accepts or rejects.
 
     def load_constants(self, *args: Any, **kwargs: Any) -> Any:
-        """Replace constants, as AOTICompiledModel says it."""
+        """Replace constants, by the name of the method of AOTICompiledModel."""
         return self._taken_by("load_constants", args, kwargs)
 
     def update_constant_buffer(self, *args: Any, **kwargs: Any) -> Any:
-        """The same, as a program says it that uses the loader itself."""
+        """Replace constants, by the name of the loader's own method."""
         return self._taken_by("update_constant_buffer", args, kwargs)
 
     def _taken_by(self, name: str, args: Any, kwargs: Any) -> Any:
-        # Views of the program's own could end a run without the package, too.
+        # Views of the program's tensors could crash a run without the package, too.
         own, named = _with_copies(args, kwargs)
         return self.__getattr__(name)(*own, **named)
 
@@ -365,7 +367,7 @@ PACKAGES = Packages()
 
 
 def _wrap_once(kind: Any, names: Sequence[str], wrap: Callable[[Original], Original]) -> None:
-    """Replace functions of a class, unless that is done already."""
+    """Wrap methods of a class, unless they are wrapped already."""
     for name in names:
         original = getattr(kind, name, None)
         if original is not None and not hasattr(original, "__wrapped__"):
@@ -382,7 +384,7 @@ def _new_constants(given: Mapping[str, Any], with_copies: Callable[[], None]) ->
 
 
 def _with_copies(args: Any, kwargs: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-    """The arguments of a loader, with a copy of each constant in memory of its own."""
+    """Return a loader's arguments with each constant copied to its own memory."""
 
     def copies(constants: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         return {name: value.detach().clone() for name, value in constants.items()}
@@ -393,13 +395,13 @@ def _with_copies(args: Any, kwargs: Mapping[str, Any]) -> tuple[list[Any], dict[
 
 
 def _libraries_in(files: Any) -> list[str]:
-    """The libraries among the files that AOTInductor has written."""
+    """Return the libraries among the files that AOTInductor has written."""
     every = [files] if isinstance(files, str) else list(files or ())
     return [_real(path) for path in every if isinstance(path, str) and path.endswith(".so")]
 
 
 def _is_path(archive: Any) -> bool:
-    return isinstance(archive, (str, os.PathLike))  # Otherwise it is a buffer.
+    return isinstance(archive, (str, os.PathLike))  # A file object is no path.
 
 
 def _stamp(path: Any) -> tuple[int, int]:
@@ -417,17 +419,17 @@ _noted: set[str] = set()
 
 
 def before_loading(path: Any, name: str | None) -> None:
-    """A package, or a library, is about to be loaded: have it use the libstdc++ that torch uses.
+    """Make a package or library that is about to be loaded use torch's libstdc++.
 
-    One that brings a copy of its own may end the process, and what it computes would never be
-    checked. It is noted, so that the part outside finds out whether the program dies without that.
+    One that contains a copy of libstdc++ may kill the process, and would then never be checked.
+    The event lets the parent process test whether the program dies without this measure.
     """
     if not _is_path(path):
         return
     try:
         library = read_package(Path(path), verify=False).model(name).library
     except InductoscopeError:
-        return  # torch says what is wrong with it.
+        return  # torch raises its own error about the file.
     if cpp_library.brings_own(library):
         _take_cpp_library(os.path.basename(path))
 

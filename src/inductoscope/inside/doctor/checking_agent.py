@@ -35,7 +35,7 @@ def checker(folder: Path) -> InsidePart:
     collects = gc.isenabled()
 
     def begin() -> None:
-        # While torch is imported there are ever more objects to go through, and none to free.
+        # Importing torch creates ever more objects to scan, and no garbage.
         gc.disable()
         write_stacks_on_crash(folder)
 
@@ -44,7 +44,7 @@ def checker(folder: Path) -> InsidePart:
             gc.enable()
         gc.freeze()
         threads.apply()
-        # Where a user would put it: first.
+        # The workaround comes first, where a user would put it.
         exec(f"import torch\n{instructions.workaround}", {})
 
     # The same random numbers in eager and compiled, so that only the compiler can differ.
@@ -81,7 +81,7 @@ _COPYING = Hook(
 
 
 def _calls(module: str, name: str, *given: Any) -> Replacement:
-    """In the place of a torch function: one of ours, imported when it is first called."""
+    """Replace a torch function by one of this tool, imported on its first call."""
 
     def function() -> Callable[..., Any]:
         found = importlib.import_module(f"inductoscope.inside.{module}")
@@ -91,7 +91,7 @@ def _calls(module: str, name: str, *given: Any) -> Replacement:
 
 
 def checking_hooks(instructions: Instructions, place: Path) -> tuple[Hook, ...]:
-    """The hooks around Dynamo's backend and around compiled functions."""
+    """Return the hooks around Dynamo's backend and around compiled functions."""
     function = _calls("doctor.checked_function", "compile_checked_function", place)
     graph = _calls("doctor.checked_graph", "compile_checked_graph", instructions, place)
     return (
@@ -128,7 +128,7 @@ def _aoti(name: str) -> TorchName:
     return TorchName("torch._C", f"_aoti.AOTIModel{name}")
 
 
-# What each hook is for; torch's functions, and the one of `checked_packages` in the place of each.
+# By the purpose of each hook: torch's functions, each with its wrapper in `checked_packages`.
 _PACKAGE_HOOKS = {
     "packages of AOTInductor: written, loaded and called": {
         hooked.PACKAGE_AOTI: "write_package",
@@ -154,7 +154,7 @@ _PACKAGE_HOOKS = {
 
 
 def package_hooks(instructions: Instructions, place: Path) -> tuple[Hook, ...]:
-    """The hooks that have calls of packages compared with the programs they were made from."""
+    """Return hooks that compare calls of packages with the programs they were made from."""
     module = "doctor.checked_packages"
     compiling = _calls(module, "compile_ahead_of_time", instructions, place)
     return (
@@ -193,13 +193,13 @@ _TEMPLATES = (
 
 
 class ThreadLimit:
-    """The number of threads that the program would have."""
+    """The limit to one thread, hidden behind the number that the program would have."""
 
     def __init__(self) -> None:
         self._usual = 1
 
     def apply(self) -> None:
-        """Called when torch is imported, before anything runs: libraries wait for all threads."""
+        """Limit libraries to one thread, right after the import of torch, before anything runs."""
         torch: Any = sys.modules["torch"]
         self._usual = torch.get_num_threads()
         _use_one_thread()
@@ -207,7 +207,7 @@ class ThreadLimit:
         torch.get_num_threads, torch.set_num_threads = self._of_the_program()
 
     def _of_the_program(self) -> tuple[Callable[[], int], Callable[[int], None]]:
-        """In the place of torch's functions: the program sees the number that it would have."""
+        """Return substitutes for torch's functions, which report the program's own number."""
 
         def get_num_threads() -> int:
             return self._usual
@@ -218,11 +218,11 @@ class ThreadLimit:
             self._usual = number
 
         for function in (get_num_threads, set_num_threads):
-            function.__dict__["_torchdynamo_disable"] = True  # Not traced, as torch's own.
+            function.__dict__["_torchdynamo_disable"] = True  # Like torch's, not traced.
         return get_num_threads, set_num_threads
 
     def on_import(self) -> dict[str, Callable[[], None]]:
-        """Callbacks by the module after whose import they are due."""
+        """Return the callbacks to run after the import of each module."""
         templates = {name: functools.partial(_tell_of_one_thread, name) for name in _TEMPLATES}
         return {_UTILS: self._tell_inductor, **templates}
 
@@ -230,19 +230,19 @@ class ThreadLimit:
         module: Any = sys.modules[_UTILS]
         original: Callable[[], int] | None = getattr(module, "parallel_num_threads", None)
         if original is not None:
-            # More than one are the program's own choice.
+            # A number above one is the program's own choice.
             module.parallel_num_threads = lambda: n if (n := original()) > 1 else self._usual
 
 
 def _use_one_thread() -> None:
-    """For the thread that calls this: OpenMP keeps the number for each thread."""
+    """Limit the calling thread, since OpenMP keeps the number per thread."""
     import torch
 
     torch._C.set_num_threads(1)
 
 
 def _in_every_thread(begin: Callable[[], None]) -> None:
-    """Have Python threads that are started from now on begin with this."""
+    """Call `begin` first in every Python thread that is started later."""
     original = threading.Thread._bootstrap_inner  # type: ignore[attr-defined]
 
     def bootstrap_inner(thread: threading.Thread) -> None:

@@ -1,4 +1,4 @@
-"""Whether and how calls of a graph can be checked: its backend, its options, room for copies."""
+"""Conditions for checking calls of a graph: its backend, its options, room for copies."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from inductoscope.processes.status import free_memory
 
 
 def is_compilers_own(error: BaseException) -> bool:
-    """Whether a backend failed; Dynamo also raises exceptions for its own control flow."""
+    """Check whether a backend failed; Dynamo also raises exceptions for control flow."""
     from torch._dynamo import exc
     from torch._inductor import exc as inductor_exc
 
@@ -22,7 +22,7 @@ def is_compilers_own(error: BaseException) -> bool:
 
 
 def how_compiled(output: Any) -> tuple[dict[str, Any], bool | None, str]:
-    """Options, dynamic, and the backend's name if it is not Inductor."""
+    """Return options, `dynamic`, and the backend's name if it is not Inductor."""
     inner = backend_of(output)
     given = {str(k): v for k, v in (getattr(inner, "config", None) or {}).items()}
     options = without_setting(given)
@@ -42,13 +42,13 @@ SETTING = "triton.cudagraphs"
 
 
 def without_setting(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings of the compiler, other than this one."""
+    """Return the compiler settings without the one for CUDA graphs."""
     return {name: value for name, value in settings.items() if name != SETTING}
 
 
 @contextlib.contextmanager
 def no_cuda_graphs(backend: Any) -> Iterator[None]:
-    """Compile without CUDA graphs, whatever the options of torch.compile say."""
+    """Compile without CUDA graphs inside the block, despite the options of torch.compile."""
     import torch._inductor.config as config
 
     options = dict(getattr(backend, "config", None) or {})
@@ -73,20 +73,20 @@ _PART_OF_MEMORY = 0.25
 
 
 def is_traced(arguments: Sequence[Any]) -> bool:
-    """Whether the call is itself being traced, with tensors that have no data."""
+    """Check whether the call is being traced, with tensors that have no data."""
     from torch._subclasses.fake_tensor import FakeTensor
 
     return torch.compiler.is_compiling() or any(isinstance(a, FakeTensor) for a in arguments)
 
 
 def has_room_for_copies(arguments: Sequence[Any]) -> bool:
-    """Whether the inputs of a call fit into memory several times more."""
+    """Check whether several copies of the inputs fit into memory."""
     needed = _COPIES * size_in_bytes(arguments)
     return needed <= _PART_OF_MEMORY * _free_memory_for(arguments)
 
 
 def _free_memory_for(values: Sequence[Any]) -> int:
-    """Bytes that are free in main memory, and on the GPU if a value is there: the lesser."""
+    """Return the free bytes of main memory, or of a GPU in use if that has less."""
     free = [free_memory()]
     devices = {value.device for value in values if isinstance(value, torch.Tensor)}
     for device in devices:

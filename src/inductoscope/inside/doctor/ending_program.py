@@ -1,4 +1,4 @@
-"""Starts the investigation of a failure, here or in a copy, and ends the program after it."""
+"""Investigates a failure, in this process or its copy, and then ends the program."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from inductoscope.torch_facts.python_wrappers import nodes_of_kernel
 def investigate_and_stop(
     candidate: Candidate, finding: FailureFinding, place: Path, instructions: Instructions
 ) -> NoReturn:
-    """Investigate, write what is found, and end the program."""
+    """Investigate, record the findings, and end the program."""
     _wait_for_others(place)
     try:
         say(f"found: {finding.failure.text.partition(chr(10))[0]}")
@@ -56,7 +56,7 @@ def investigate_and_stop(
 def _investigate(
     candidate: Candidate, finding: FailureFinding, place: Path, instructions: Instructions
 ) -> None:
-    """Here, or in the copy of a program that uses a GPU and so cannot be forked."""
+    """Investigate in this process, or in its copy if it uses a GPU and cannot fork."""
     copy = None if can_fork() else program_copy()
     if copy is None:
         if not is_device_lost():
@@ -72,7 +72,7 @@ def _investigate(
 
 
 def stop_with(finding: FailureFinding) -> NoReturn:
-    """Write what is found, and end the program."""
+    """Record the finding, and end the program."""
     record(finding)
     _stop()
 
@@ -83,7 +83,7 @@ def _stop() -> NoReturn:
 
 
 def describe_own_process() -> str:
-    """Which of the program's processes this is."""
+    """Return the rank, or the script, of this process."""
     rank = os.environ.get("RANK")
     if rank is not None:
         return f"rank {rank} of {os.environ.get('WORLD_SIZE', '?')}"
@@ -91,9 +91,9 @@ def describe_own_process() -> str:
 
 
 def _wait_for_others(place: Path) -> None:
-    """One process investigates. Others that find something wait until it is done.
+    """Claim the investigation, or wait until the process that claimed it is done, and exit.
 
-    If they continued or ended, their launcher could end all of them.
+    If the others continued or ended, their launcher could end all of them.
     """
     mark = place / INVESTIGATING
     try:
@@ -115,7 +115,7 @@ def _wait_for_others(place: Path) -> None:
 def investigate(
     candidate: Candidate, finding: FailureFinding, place: Path, instructions: Instructions
 ) -> None:
-    """Find out all that can be found out in this process and its forks."""
+    """Run the investigation that fits the kind of failure."""
     arguments = candidate, finding, place, instructions
     if finding.kind != SLOW:
         Investigation(*arguments).run()
@@ -135,7 +135,7 @@ _NO_SCRIPT = "after this error the process cannot use the GPU, so nothing could 
 
 
 def is_device_lost() -> bool:
-    """Whether every call to the GPU fails."""
+    """Check whether every call to the GPU fails."""
     if not torch.cuda.is_initialized():
         return False
     try:
@@ -148,7 +148,7 @@ def is_device_lost() -> bool:
 def found_in_error(
     noticed: Noticed, failure: Failure, module: torch.fx.GraphModule, error: BaseException
 ) -> FailureFinding:
-    """The kernel that failed, its operations, and their lines in the program."""
+    """Return a finding about the kernel that failed, its operations and source lines."""
     functions = [name for one in first_to_last(error) for name in raising_functions(one)]
     wrapper, kernel = kernel_called_from(functions)
     nodes, operations = _contents(wrapper, kernel)
@@ -167,7 +167,7 @@ def found_in_error(
 
 
 def _contents(wrapper: str, kernel: str) -> tuple[list[str], list[str]]:
-    """The nodes and ATen operations in a kernel, from the comments of the wrapper."""
+    """Return the nodes and ATen operations in a kernel, from the comments of the wrapper."""
     try:
         return nodes_of_kernel(Path(wrapper).read_text("utf-8", "replace"), kernel)
     except OSError:
@@ -175,7 +175,7 @@ def _contents(wrapper: str, kernel: str) -> tuple[list[str], list[str]]:
 
 
 def source_lines_of(module: torch.fx.GraphModule, names: list[str]) -> list[str]:
-    """Lines of the program that nodes of a graph come from."""
+    """Return the lines of the program that nodes of a graph come from."""
     from inductoscope.inside.search.wrong_result_location import places_of
 
     chosen: list[Any] = [node for node in module.graph.nodes if node.name in names]

@@ -23,7 +23,7 @@ from inductoscope.inside.search.other_sizes import exported_sizes
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.stages import AOT_INDUCTOR
 
-# What torch adds to the settings that a user gives.
+# Settings that torch adds to the user's.
 _INTERNAL = (
     "aot_inductor.output_path",
     "aot_inductor.package",
@@ -45,7 +45,7 @@ class CompiledProgram:
     place: Path
 
     def new_graph(self) -> CheckedGraph:
-        """Its graph, of which calls are checked anew."""
+        """Return a new checked graph of this program."""
         options = {name: value for name, value in self.settings.items() if name not in _INTERNAL}
         graph = CheckedGraph(
             self.lifted.module, self.compile_id, self.instructions, self.place, options, None, ""
@@ -59,12 +59,12 @@ class CompiledProgram:
         return graph
 
     def with_attributes(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
-        """The inputs of the graph: those of a call, and the weights."""
+        """Return the inputs of the lifted graph: those of a call, then the weights."""
         return (*inputs, *self.lifted.attributes.values())
 
     @property
     def structures(self) -> tuple[Any, Any]:
-        """How arguments and results are nested; None where nothing is known."""
+        """The tree specs of arguments and results; None where unknown."""
         texts = [self.settings.get(f"aot_inductor.serialized_{n}_spec") for n in ("in", "out")]
         given, returned = (treespec_loads(text) if text else None for text in texts)
         return given, returned
@@ -77,14 +77,14 @@ def compiled_program(
     instructions: Instructions,
     place: Path,
 ) -> CompiledProgram:
-    """A program that AOTInductor is about to compile."""
+    """Describe a program that AOTInductor is about to compile."""
     copies = tuple(copy_values(list(examples)))
     compile_id, graph = compile_id_of(module), lifted(module)
     return CompiledProgram(compile_id, graph, dict(settings or {}), copies, instructions, place)
 
 
 def stop_if_asked(program: CompiledProgram) -> None:
-    """Investigate here, if the compile itself never ends or ends the process."""
+    """Investigate here, if the compile itself hangs or kills the process."""
     wanted = program.instructions
     if wanted.stop_at != program.compile_id or wanted.failure is None:
         return
@@ -99,14 +99,14 @@ def investigate_error(program: CompiledProgram, error: BaseException) -> None:
 
 
 def _investigate(program: CompiledProgram, graph: CheckedGraph) -> None:
-    """Investigate what `graph` holds back, on the inputs that the program was exported with."""
+    """Investigate the failure that `graph` holds back, on the inputs of the export."""
     with _outside_of_export():
         graph.check(program.with_attributes(program.examples))
 
 
 @contextlib.contextmanager
 def _outside_of_export() -> Iterator[None]:
-    """torch.export takes for traced whatever is called while AOTInductor compiles."""
+    """Clear torch's flags inside the block, since an export marks all calls as traced."""
     before = torch.compiler._is_compiling_flag, torch.compiler._is_exporting_flag
     torch.compiler._is_compiling_flag = torch.compiler._is_exporting_flag = False
     try:
@@ -123,17 +123,17 @@ def _outside_of_export() -> Iterator[None]:
 
 @dataclass
 class LiftedGraph:
-    """The graph, and the tensors that it takes after its own inputs."""
+    """A graph whose tensor attributes are inputs after its own inputs."""
 
-    # With everything that it returns, and with its tensors alone, which can be compared.
+    # The graph with all outputs, and with tensor outputs alone, which can be compared.
     whole: GraphModule
     module: GraphModule
-    # The places of those tensors in what it returns.
+    # The indices of the compared tensors among all outputs.
     compared: tuple[int, ...]
-    # By the names of the new inputs, in order; and what the program calls each of them.
+    # Values by the name of the new input, in order; and the program's names for them.
     attributes: dict[str, torch.Tensor]
     named: dict[str, str]
-    # Whether it changes its own attributes, so that every call finds others than the one before.
+    # Whether the graph mutates its own attributes, so that every call depends on the last one.
     changes_itself: bool = False
     _versions: dict[str, int] = field(default_factory=dict)
 
@@ -141,14 +141,14 @@ class LiftedGraph:
         self.note_values()
 
     def note_values(self) -> None:
-        """From now on, a change of an attribute is one that a package does not know of."""
+        """Remember the versions of all attributes; a package does not see later changes."""
         self._versions = {name: value._version for name, value in self.attributes.items()}
 
     @property
     def changed_since(self) -> str:
-        """An attribute that the program has changed since then; empty if it has changed none.
+        """An attribute that the program has changed since `note_values`; empty if there is none.
 
-        They are the model's own tensors, of which a package has a copy.
+        The attributes are the model's own tensors, of which a package has a copy.
         """
         changed = (
             name
@@ -159,7 +159,7 @@ class LiftedGraph:
 
 
 def lifted(module: GraphModule) -> LiftedGraph:
-    """A copy of the graph with its tensors as inputs."""
+    """Copy the graph with its tensor attributes as inputs."""
     graph, copies = Graph(), dict[Node, Node]()
 
     def copy(node: Node) -> None:
@@ -176,7 +176,7 @@ def lifted(module: GraphModule) -> LiftedGraph:
             copy(node)
     with _use_lazy_graph_module(False):
         whole = GraphModule(module, graph)
-    # Numbers, too, are returned by a package as tensors: they cannot be compared as they are.
+    # A package returns numbers as tensors, so numbers cannot be compared directly.
     compared = tuple(number for number, item in enumerate(_returned(whole)) if _is_tensor(item))
     returning = snapshot(whole)
     output = returning.graph.output_node()
@@ -189,7 +189,7 @@ def lifted(module: GraphModule) -> LiftedGraph:
 def _inputs_for_attributes(
     graph: Graph, module: GraphModule
 ) -> tuple[dict[str, Node], dict[str, torch.Tensor], dict[str, str]]:
-    """New inputs by the targets of the attributes that they stand for; values; targets."""
+    """Return new inputs by attribute, their values by name, and attributes by name."""
     inputs: dict[str, Node] = {}
     attributes, named = {}, {}
     for node in module.graph.find_nodes(op="get_attr"):
@@ -217,7 +217,7 @@ def _is_tensor(item: Any) -> bool:
 
 
 def _is_written(node: Node, seen: set[Node]) -> bool:
-    """Whether the graph writes to a tensor, or to a view of it."""
+    """Check whether the graph writes to a tensor, or to a view of it."""
     if node in seen:
         return False
     seen.add(node)
@@ -242,8 +242,8 @@ def _writes_to(user: Node, node: Node) -> bool:
 
 
 def _may_be_view(user: Node) -> bool:
-    """Whether a result may share memory with what it is made from."""
+    """Check whether a result may share memory with an argument."""
     if not isinstance(user.target, torch._ops.OpOverload):
-        return user.op != "output"  # Unpacking, for one.
+        return user.op != "output"  # getitem may return a view.
     returns: list[Any] = user.target._schema.returns
     return any(one.alias_info is not None for one in returns)

@@ -1,7 +1,7 @@
-"""Looks at a call beyond the comparison with eager: in forks, in other circumstances.
+"""Further checks of a call that agrees with eager: in forks, under other conditions.
 
-A call may be right by chance, or because this tool changes what surrounds it. Each look gives the
-graph as it fails, or nothing.
+A call may be right by chance, or because this tool changes its environment. Each check returns a
+graph that fails, or nothing.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from inductoscope.inside.search.wrong_result_location import (
 
 @dataclass(frozen=True)
 class FailingCandidate:
-    """A graph as it fails; with the size at which it does, if that is not the program's own."""
+    """A graph that fails, and the size at which it does, if that is not the program's own."""
 
     candidate: Candidate
     failure: Failure
@@ -74,7 +74,7 @@ _LEAST_SECONDS, _TIMES_EAGER = 5.0, 20.0
 class CallTrial:
     """The trial of a call in a fork, before the program itself makes it."""
 
-    # With other bytes in memory its values may not be close to eager's, or it dies.
+    # With different bytes in memory its values may not be close to eager's, or it dies.
     may_differ: bool = False
     # The failure, if it kills its process with any bytes.
     death: Failure | None = None
@@ -83,15 +83,15 @@ class CallTrial:
 
     @property
     def failure(self) -> Failure | None:
-        """The failure that is known before the call is made."""
+        """The failure that is known before the program makes the call."""
         return self.death or self.wrong_forward
 
 
 def try_call(case: Case, compiled: Callable[..., Any]) -> CallTrial:
-    """Call the compiled graph in a fork, with other bytes in memory.
+    """Call the compiled graph in a fork, with different bytes in memory.
 
     A call that takes long, or hangs, is left to the program itself. So is the backward pass, which
-    would have to be compiled for that.
+    would have to be compiled first.
     """
     forward = Case(case.function, case.inputs)
     forks = Forks(workers=1, seconds=_LEAST_SECONDS + _TIMES_EAGER * case.eager.seconds)
@@ -99,26 +99,26 @@ def try_call(case: Case, compiled: Callable[..., Any]) -> CallTrial:
     if answer.signal is None:
         differs = answer.result is True
         wrong = _failure_of_forward(forward, compiled) if differs and case.backward else None
-        # Of a backward pass nothing is known yet, and of a call that did not end in time.
+        # A backward pass, or a call that did not end in time, has not been examined yet.
         return CallTrial(differs or case.backward or answer.timed_out, wrong_forward=wrong)
     plain = forks.ask(lambda: bool(run(compiled, case.inputs, backward=False)))
-    # What dies of other bytes alone is judged like anything else that is wrong with them.
+    # A crash due to different bytes alone is judged like a wrong result due to them.
     return CallTrial(True, None if plain.signal is None else failure_of_signal(plain))
 
 
 def _failure_of_forward(forward: Case, compiled: Callable[..., Any]) -> Failure | None:
-    """The failure of the forward pass alone; then the backward need not be compiled."""
+    """Return the failure of the forward pass alone, which saves compiling the backward."""
     try:
         outcome = run(compiled, forward.inputs, backward=False)
     except Exception:
-        return None  # The whole call shows that, too.
+        return None  # The whole call raises the same error.
     return failure_of_comparison(judge(forward, outcome))
 
 
 def failure_in_filled_memory(
     case: Case, compiled: Callable[..., Any], candidate: Candidate
 ) -> Iterator[FailingCandidate]:
-    """The graph in such memory, if it is proven to depend on that."""
+    """Yield the graph in filled memory, if its result is proven to depend on that."""
 
     def is_wrong() -> bool:
         return failure_of_comparison(judge(case, _in_filled_memory(case, compiled))) is not None
@@ -127,7 +127,7 @@ def failure_in_filled_memory(
     answer = forks.ask(is_wrong)
     if answer.result is not True and answer.signal is None:
         return
-    # Compiled once more, and called with several bytes in memory.
+    # This compiles the graph once more, and calls it with several byte patterns.
     fault = of_changed_memory(candidate, forks).fault
     if fault is not None:
         failure = Failure(WRONG, fault.text, aspect="value", memory_was_filled=True)
@@ -153,7 +153,7 @@ _SIZES = (33, 257, 2049)
 def compared_in_fork(
     module: GraphModule, compiled: Callable[..., Any], arguments: tuple[Any, ...]
 ) -> str:
-    """How the compiled outputs differ from eager's; "" if they are close."""
+    """Describe how the compiled outputs differ from eager's; "" if they are close."""
 
     def work() -> str:
         with torch.no_grad():
@@ -181,7 +181,7 @@ def _versions(arguments: tuple[Any, ...]) -> list[int]:
 
 
 def failure_of_smaller(candidate: Candidate) -> FailingCandidate | None:
-    """The same graph on smaller inputs, if it is wrong there too."""
+    """Return the same graph on smaller inputs, if it is wrong there too."""
     oracle = Oracle(Forks(seconds=_SECONDS_LARGE))
     for size in _SIZES:
         smaller = all_resized(candidate, size)
@@ -204,11 +204,11 @@ _FEW_NODES = 100
 def failure_with_inductor_random_numbers(
     candidate: Candidate, *, always_whole: bool = False
 ) -> Iterator[FailingCandidate]:
-    """The graph with Inductor's random numbers, if it fails then.
+    """Yield the graph with Inductor's random numbers, if it fails with them.
 
-    To compile a large graph once more takes long, and what may be wrong is hardly ever more than
-    the operations that draw the numbers: unless it is asked for, a large graph is compiled whole
-    only if these fail.
+    Compiling a large graph once more takes long, and a fault is hardly ever outside the operations
+    that draw the numbers. Unless `always_whole` is set, a large graph is compiled whole only if
+    these operations fail.
     """
     own = replace(candidate, config={**candidate.config, "fallback_random": False})
     forks = Forks(workers=1, seconds=_SECONDS, uses_gpu=bool(candidate.device))
@@ -224,7 +224,7 @@ def failure_with_inductor_random_numbers(
 
 
 def _are_well_alone(candidate: Candidate) -> bool:
-    """In a fork: whether the nodes that draw random numbers compile, and give what they should."""
+    """In a fork, check whether the nodes that draw random numbers compile and agree."""
     recorded = record_values(candidate)
     apart = subgraph(
         recorded, nodes_that_draw(candidate.module, placed(candidate).inputs), separate=True
@@ -256,7 +256,7 @@ class HiddenFault:
 def hidden_fault(
     candidate: Candidate, compiled: Callable[..., Any], place: Path
 ) -> HiddenFault | None:
-    """The first wrong kernel of a graph whose results differ from eager's within rounding."""
+    """Find the first wrong kernel of a graph whose results agree within rounding."""
     say("differences within rounding; comparing every kernel with eager")
     forks = Forks(seconds=_SECONDS)
     location = location_of_answer(forks.ask(lambda: first_wrong_own_kernel(candidate, compiled)))
@@ -273,7 +273,7 @@ def hidden_fault(
 def nodes_that_are_wrong(
     candidate: Candidate, suspects: Sequence[str]
 ) -> tuple[list[str], Failure | None]:
-    """The nodes that the kernel computes, or one other, if they are wrong by themselves."""
+    """Return the nodes of the kernel, or one other node, if they are wrong on their own."""
     if has_transforms(candidate):
         return [], None
     oracle = Oracle(Forks(seconds=_SECONDS, uses_gpu=bool(candidate.device)))

@@ -1,4 +1,4 @@
-"""From a failure to its cause, the smallest graph that shows it, and a workaround.
+"""Leads from a failure to its cause, the smallest graph that shows it, and a workaround.
 
 Runs inside the program's process, which waits meanwhile; everything is tried in forks of it. The
 findings are written after every step, so that an interruption loses one step.
@@ -92,7 +92,7 @@ _MOST_MISTAKES = 3
 
 
 class Investigation:
-    """One failure, step by step."""
+    """The investigation of one failure, step by step."""
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class Investigation:
             self._oracle.forks.patience = HangPatience(failure.stage)
         self._smallest = candidate
         self._location = Location()
-        # How the program itself reaches Inductor, and its graph on that way.
+        # How the program itself reaches Inductor, and its graph through that flow.
         self._flow = special_flow(candidate)
         self._own = replace(candidate, earlier=None)
         self._verified = Verified(candidate)
@@ -126,12 +126,12 @@ class Investigation:
         self._mistakes = 0
 
     def run(self) -> None:
-        """All steps."""
+        """Run all steps."""
         self._claim(Flow(self._flow))
         sources = tuple(source_lines(self._whole))
         reduction = replace(self._finding.reduction, of=self._whole.size, sources=sources)
         self._claim(reduction, WHOLE_GRAPH)
-        # Where there are no forks, it would hang or die here too.
+        # Without forks, this process would hang or die too.
         hangs_here = self._failure.kind in (HANG, SIGNAL) and not can_fork()
         if not (self._finding.advice or self._finding.fact(Noticed).backend or hangs_here):
             self._search()
@@ -154,7 +154,7 @@ class Investigation:
                 self._shrink_and_prove()
 
     def _shrink_and_prove(self) -> None:
-        """From the place to the smallest graph, and what can be done with that."""
+        """Shrink the graph, locate the failure in it, and write the script."""
         with self._step("cutting the graph down"):
             self._shrink()
         with self._step("locating it in the smallest graph"):
@@ -185,7 +185,7 @@ class Investigation:
         self._report()
 
     def _longest(self) -> float:
-        """Seconds that a fork may take: a large graph may be slow, a small one is not."""
+        """Return the time limit of a fork in seconds, which grows with the graph."""
         if self._failure.kind != HANG:
             return _FORK_SECONDS + _FORK_SECONDS_PER_NODE * self._whole.size
         return self._instructions.stall  # One that hangs is ended long before: see `hang_limits`.
@@ -198,7 +198,7 @@ class Investigation:
         self._writer.claim(fact, shown_by)
 
     def _report(self, *, is_complete: bool = False) -> None:
-        """Claim how far the search got, and what went wrong in the tool itself."""
+        """Claim the progress of the search, and the tool's own mistakes."""
         for text in self._oracle.mistakes[self._mistakes : _MOST_MISTAKES]:
             self._claim(Mistake(text))
             self._mistakes += 1
@@ -208,7 +208,7 @@ class Investigation:
     # --- steps --------------------------------------------------------------------------------
 
     def _verify(self) -> None:
-        """The failure must show in a fork before the search starts."""
+        """Reproduce the failure in a fork before the search starts."""
         found = verify(self._whole, self._failure, self._oracle, say, self._tell_place)
         self._is_right_plainly = found.is_right_plainly
         if found.is_right_plainly:
@@ -226,7 +226,7 @@ class Investigation:
         self._verified, self._whole, self._failure = found, found.candidate, found.failure
 
     def _name_kernel(self) -> None:
-        """The guilty kernel by its name in the program; the smallest graph has other ones."""
+        """Find the guilty kernel's name in the program; the smallest graph has other kernels."""
         if not self._flow or self._failure.stage not in ("", stages.RUNTIME):
             return
         say("comparing every kernel of the program with eager")
@@ -237,7 +237,7 @@ class Investigation:
             say(f"the guilty {kind} is {found.kernel or found.operation}: {found.text}")
 
     def _tell_place(self, again: Failure, location: Location) -> None:
-        """While something else is still looked for."""
+        """Claim the location while other work is still running."""
         self._claim(again, WHOLE_GRAPH)
         self._set_location(location, WHOLE_GRAPH)
 
@@ -279,19 +279,19 @@ class Investigation:
         self._claim(ReplacedParts(tuple(parts)))
 
     def _take_evidence(self, located: Located) -> None:
-        """Whether it reads what is not its own; the script then fails in such memory alone."""
+        """Check for reads of foreign memory; the script then needs filled memory to fail."""
         evidence = located.memory
         self._claim(SeenInMemory(tuple(evidence.texts)), SMALLEST_GRAPH)
         guarded = in_filled_memory(located, self._failure, self._oracle)
         if guarded is None or evidence.fault is None:
-            return  # It may have another cause as well.
+            return  # There may be another cause as well.
         self._claim(SeenInMemory(tuple(evidence.texts), evidence.fault.text), SMALLEST_GRAPH)
         kernel = evidence.fault.kernel or self._location.kernel
         self._location = replace(self._location, kernel=kernel)
         self._smallest = guarded
 
     def _write_script(self) -> None:
-        """Claim the script, or why there is none."""
+        """Claim the script, or the reason that there is none."""
         text, why_not = "", ""
         try:
             text = self._script()
@@ -320,7 +320,7 @@ class Investigation:
         )
 
     def _as_in_program(self, smallest: Candidate) -> Candidate:
-        """The way that the program takes, if it fails there as well."""
+        """Return the candidate compiled through the program's own flow, if it fails there too."""
         way = special_flow(smallest)
         if self._flow and not way:
             self._claim(Flow(self._flow, ALSO_FAILS))
@@ -332,7 +332,7 @@ class Investigation:
         return candidate if again is not None and again.is_same_as(self._failure) else smallest
 
     def _find_suppressing_axes(self) -> None:
-        """Axes without which the failure disappears."""
+        """Find axes without which the failure disappears."""
         axes = relevant_axes(self._smallest, self._failure, self._location)
         say(f"trying without: {', '.join(axis.name for axis in axes)}")
         found = find_suppressing_axes(self._smallest, self._failure, axes, self._oracle.forks)
@@ -348,15 +348,15 @@ class Investigation:
 
     @contextlib.contextmanager
     def _on_cluster(self) -> Iterator[None]:
-        """Inside the block, the workers of a cluster try candidates.
+        """Try candidates on the workers of a cluster inside the block.
 
-        If the user has one, and the failure shows there.
+        This applies if the user has a cluster, and the failure shows on its workers.
         """
         asked, oracle = self._instructions.executor, self._oracle
         if not asked:
             yield
             return
-        # Only now: a program that is well never loads it.
+        # Imported late, because a healthy program never needs it.
         from inductoscope.inside.search.cluster_forks import ClusterForks
         from inductoscope.processes.cluster import connect
 
@@ -388,12 +388,12 @@ _ONLY_IN_PACKAGE = (
 
 
 def _is_in_kernel(failure: Failure) -> bool:
-    """Whether a kernel never returns, rather than the compiler."""
+    """Check whether a kernel hangs, rather than the compiler."""
     return failure.kind == HANG and failure.stage == stages.RUNTIME
 
 
 def reduction_to(candidate: Candidate, of: int) -> Reduction:
-    """The reduction of a graph of this many nodes."""
+    """Describe the candidate as the reduction of a graph of this many nodes."""
     return Reduction(
         candidate.size,
         of,

@@ -36,9 +36,9 @@ _METHOD_OF = {torch.float32: "float", torch.float64: "double"}
 def call_to_investigate(
     candidate: Candidate, instructions: Instructions, place: Path
 ) -> Candidate | None:
-    """The kept call: as it is if one call shows what is wrong, otherwise in a higher precision.
+    """Return the kept call, in a higher precision if only that shows the failure in one call.
 
-    None if what was kept is not for this graph, or cannot be read.
+    Returns None if the kept call is not for this graph, or cannot be read.
 
     A bias may be too small to show in one call among roundings of a low precision. In float32, or
     in float64, the same graph rounds so little that it shows.
@@ -49,7 +49,7 @@ def call_to_investigate(
             return None
         inputs = tuple(torch.load(folder / INPUTS, weights_only=True))
     except Exception:
-        return None  # They could not be kept.
+        return None  # The inputs could not be kept.
     say("this is the graph of the call that was kept; compiling that call")
     kept = replace(candidate, inputs=inputs, earlier=None, recipes=())
     precision: torch.dtype | None = run_forking(
@@ -62,7 +62,7 @@ def call_to_investigate(
 
 
 def precision_that_shows_it(kept: Candidate, recordings: Sequence[str]) -> torch.dtype | None:
-    """In which precision one call shows what is wrong; None: as it is, or in none."""
+    """Return the precision in which one call fails; None for its own, or if none does."""
     # The investigation begins with the same question, and finds the answer recorded.
     oracle = Oracle(Forks(seconds=_SECONDS, uses_gpu=bool(kept.device)), recordings)
     if _is_wrong(oracle, kept):
@@ -80,13 +80,13 @@ def _is_wrong(oracle: Oracle, candidate: Candidate) -> bool:
 
 
 def _leave_autocast() -> None:
-    """The program ends after this call."""
+    """Disable autocast for good, since the program ends after this call."""
     for kind in ("cpu", "cuda"):
         torch.set_autocast_enabled(kind, False)
 
 
 def in_precision(candidate: Candidate, dtype: torch.dtype) -> Candidate:
-    """The same graph with this type in place of every lower precision."""
+    """Return the same graph with this dtype in place of every lower precision."""
     module = snapshot(candidate.module)
     for node in module.graph.nodes:
         if node.op in ("call_function", "call_method"):
@@ -107,7 +107,7 @@ def _widen(node: Node, dtype: torch.dtype) -> None:
     if node.op == "call_method" and node.target in lower:
         node.target = _METHOD_OF[dtype]
     if getattr(node.target, "__name__", "") == "_enter_autocast":
-        # Device, type, whether it is on, whether casts are kept.
+        # The arguments are device, dtype, enabled, cache_enabled.
         arguments = list(node.args)
         arguments[2:3] = [False]
         node.args = tuple(arguments)

@@ -1,7 +1,7 @@
-"""Saves what the kernels of a process leave in their buffers: `run --values`.
+"""Saves the buffers of kernels to the recording, for `run --values`.
 
-Wrappers are rewritten as the doctor rewrites them, in Python and in C++, so that they hand over the
-buffers of every kernel call.
+Python and C++ wrappers are rewritten, as under the doctor, to hand over the buffers of every
+kernel call.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _KEPT = contextlib.ExitStack()
 
 
 def value_saver(folder: Path) -> InsidePart:
-    """Save what kernels leave in their buffers."""
+    """Save the buffers of kernels in this process."""
     saver = ValueSaver(folder, os.environ.get(VARIABLE, "*"))
     return InsidePart(on_import={"torch._inductor.compile_fx": saver.begin})
 
 
 class ValueSaver:
-    """Writes the buffers of chosen kernels into the recording."""
+    """A writer of the buffers of chosen kernels into the recording."""
 
     def __init__(self, folder: Path, pattern: str) -> None:
         self._folder = folder
@@ -46,7 +46,7 @@ class ValueSaver:
         self._numbers = itertools.count(1)
 
     def begin(self) -> None:
-        """From now on wrappers hand over what they compute; called once Inductor is there."""
+        """Rewrite wrappers from here on; called after the import of Inductor."""
         from inductoscope.inside.compare.kernels import KernelWatch
 
         (self._folder / FOLDER).mkdir(exist_ok=True)
@@ -54,7 +54,7 @@ class ValueSaver:
         _KEPT.enter_context(watch.watching())
 
     def take(self, kernel: str, buffers: dict[str, Any]) -> None:
-        """Save the buffers of a call, as far as they are wanted."""
+        """Save the buffers of a call, if its kernel matches and there is room."""
         SCOPE.guard(self._take, kernel, buffers)
 
     def _take(self, kernel: str, buffers: dict[str, Any]) -> None:
@@ -101,7 +101,7 @@ def _for_file(name: str) -> str:
 
 
 def _numbers(value: Any) -> dict[str, Any]:
-    """Counts of NaN and Inf, smallest, largest and mean of a tensor."""
+    """Return counts of NaN and Inf, minimum, maximum and mean of a tensor."""
     import torch
 
     if value.is_complex() or not value.numel():

@@ -1,4 +1,4 @@
-"""Calls of a loaded package: compared with the program that it was made from, if that is known."""
+"""Calls of a loaded package, compared with the program that it was made from, if known."""
 
 from __future__ import annotations
 
@@ -42,25 +42,25 @@ _MOST_CALLS_NOTED = 1000
 
 @dataclass(frozen=True)
 class NewConstants:
-    """Tensors that are put in the place of a package's constants, by name."""
+    """Tensors that replace a package's constants, by name."""
 
     given: Mapping[str, torch.Tensor]
     # Whether the package uses them at once, and copies them.
     is_used: bool = True
     is_copied: bool = True
-    # Gives the package the same constants once more, as copies. For a fork.
+    # Gives the package copies of the same constants; called in a fork.
     with_copies: Callable[[], None] | None = None
-    # What is wrong with each of them; nothing, if its list is empty.
+    # The problems of each constant; an empty list if there are none.
     broken: Mapping[str, list[str]] = field(default_factory=dict)
 
     @property
     def texts(self) -> list[str]:
-        """All that is wrong with them."""
+        """All problems with the new constants."""
         return [text for texts in self.broken.values() for text in texts]
 
 
 class Demands:
-    """The demands of a package on its inputs and constants, as its own code says."""
+    """The demands of a package on its inputs and constants, as its generated code checks them."""
 
     def __init__(self, path: Any, name: str | None) -> None:
         self._path, self._name = path, name
@@ -74,11 +74,11 @@ class Demands:
 
     @property
     def are_known(self) -> bool:
-        """Whether the package says what inputs it takes."""
+        """Whether the package states what inputs it accepts."""
         return self._wrapper is not None and self._wrapper.guards is not None
 
     def broken_by(self, values: Sequence[Any], names: Sequence[str] = ()) -> list[str]:
-        """The demands that inputs break; `names` are what the program calls them."""
+        """Return the demands that inputs break; `names` are the program's names for the inputs."""
         if not self.are_known:
             return []
         tensors = [n for n, value in enumerate(values) if isinstance(value, torch.Tensor)]
@@ -92,7 +92,7 @@ class Demands:
         ]
 
     def judged(self, new: NewConstants) -> NewConstants:
-        """The new constants, with what is wrong with each that the package knows."""
+        """Return the new constants with the problems of each that the package has."""
         constants = () if self._wrapper is None else self._wrapper.constants
         found = {
             known.name: list(
@@ -117,7 +117,7 @@ class PackageCalls:
 
     @property
     def calls(self) -> int:
-        """How many there were."""
+        """The number of calls so far."""
         raise NotImplementedError
 
     def __call__(self, function: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
@@ -129,9 +129,9 @@ class PackageCalls:
         return self._demands.judged(new)
 
     def taking(self, new: NewConstants) -> AbstractContextManager[None]:
-        """Say, before torch takes new constants, which of them are views that it takes wrongly.
+        """Record, before torch takes new constants, which of them are views that it mishandles.
 
-        It may write past the end of its own, which ends the process at once or some time later.
+        Torch may write past the end of its own constants, which kills the process sooner or later.
         """
         views = [text for text in new.texts if is_about_view(text)]
         if not views:
@@ -140,19 +140,19 @@ class PackageCalls:
         return self._notes.calling(self.calls + 1)
 
     def replace_constants(self, new: NewConstants) -> None:
-        """From now on the package has other constants."""
+        """Record that the package has new constants."""
         if new.is_used:
             self._broken_constants.update(new.broken)
 
     def reject_constants(self, new: NewConstants, error: Exception) -> None:
-        """Torch has raised an error instead of taking new constants, and hardly says why."""
+        """Record that torch rejected new constants, since its error hardly says why."""
         if new.texts:
             self._notes.checked(self.calls + 1, OUTSIDE, _at_call(new.texts))
             first = f"{type(error).__name__}: {error}".strip().splitlines()[0]
             self._notes.checked(self.calls + 1, REJECTED, f"load_constants raised {first[:200]}")
 
     def _broken(self, values: Sequence[Any], names: Sequence[str] = ()) -> list[str]:
-        """All demands of the package that a call breaks."""
+        """Return all demands of the package that a call breaks."""
         return self._demands.broken_by(values, names) + self._texts_of_constants
 
     @property
@@ -161,7 +161,7 @@ class PackageCalls:
 
 
 class CallsFromElsewhere(PackageCalls):
-    """The calls of a package that this process has not made, so that only its demands are known."""
+    """The calls of a package made by another process, of which only its demands are known."""
 
     def __init__(self, name: str, demands: Demands, structure: Any) -> None:
         super().__init__(f"{FROM_ELSEWHERE}{name}", demands)
@@ -197,12 +197,12 @@ class CallsFromElsewhere(PackageCalls):
 
 
 class CheckedCalls(PackageCalls):
-    """The calls of a package that this process has made."""
+    """The calls of a package that this process has compiled."""
 
     def __init__(
         self, program: CompiledProgram, demands: Demands, *, is_flat: bool = False
     ) -> None:
-        """`is_flat`: it is called with a list of tensors, as torch's loader is."""
+        """Set up; `is_flat` means calls with a list of tensors, as torch's loader takes them."""
         super().__init__(program.compile_id, demands)
         self._program = program
         self._graph = program.new_graph()
@@ -210,15 +210,15 @@ class CheckedCalls(PackageCalls):
         self._structures = (None, None) if is_flat else program.structures
         self._attributes = dict(program.lifted.attributes)
         self._are_replaced = False
-        # Until the first call: it keeps the program's own tensors alive.
+        # Dropped after the first call, since it keeps the program's own tensors alive.
         self._with_copies: Callable[[], None] | None = None
-        # Whether a constant is of another kind than it was; why calls are not compared.
+        # Whether a constant has changed shape, dtype or device; why calls are not compared.
         self._is_foreign = False
         self._unchecked = ""
         if program.lifted.changes_itself:
             self._unchecked = "it changes its own buffers, so that no two calls are alike"
             if program.instructions.backend:
-                # It stands in for the package, which has buffers of its own.
+                # The program stands in for the package, which has buffers of its own.
                 self._attributes = {k: v.clone() for k, v in self._attributes.items()}
 
     @property
@@ -239,11 +239,11 @@ class CheckedCalls(PackageCalls):
             elif name and new.is_used and new.is_copied:
                 self._attributes[name] = value.detach().clone()
             else:
-                # The program may change it later on, or it lies beside the one in use.
+                # The program may change the tensor later, or the constant is inactive.
                 self._unchecked = f"its constant {target} was replaced"
 
     def lose_constants(self) -> None:
-        """Give up on comparing calls: the package's constants are no longer known."""
+        """Stop comparing calls, because the package's constants are no longer known."""
         self._unchecked = "the program took its constants into its own hands"
 
     def __call__(self, function: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
@@ -258,11 +258,11 @@ class CheckedCalls(PackageCalls):
         return function(*args, **kwargs)
 
     def _inputs_of_graph(self, args: Any, kwargs: dict[str, Any]) -> list[Any]:
-        """The inputs of a call in the order of the graph; none if torch will not take them."""
+        """Return a call's inputs in graph order; none if torch will reject them."""
         given = flat_inputs(self._structures[0], args, kwargs)
         if not self._is_flat:
             return given
-        # A loader is given tensors alone: whatever else was exported, the package has in itself.
+        # A loader gets tensors alone; other exported inputs are constants of the package.
         examples = self._program.examples
         expected = sum(isinstance(value, torch.Tensor) for value in examples)
         if len(given) != expected:
@@ -284,16 +284,16 @@ class CheckedCalls(PackageCalls):
         texts = self._broken(flat, input_names(self._graph.module))
         self._graph.admits = self._admits
         self._graph.outside = _at_call(texts) if texts else ""
-        # A package has its types, and computes no gradients, whatever the program has set.
+        # A package has fixed dtypes and no gradients, whatever the program has set.
         with torch.no_grad(), torch._C._DisableAutocast():
             if texts and all(map(is_about_view, texts)) and self.calls == 0:
                 self._try_copies(self._inputs(flat))
             self._graph.check(self._inputs(flat))
 
     def _try_copies(self, values: tuple[Any, ...]) -> None:
-        """Whether the first call is right with the same constants in memory of their own.
+        """Check whether the first call is right with copies of the same constants.
 
-        Before that call, which may kill the process.
+        This runs before that call, which may kill the process.
         """
         module, compiled, give = self._graph.module, self._graph.compiled, self._with_copies
         if compiled is None or give is None or not can_fork_alone():
@@ -307,7 +307,7 @@ class CheckedCalls(PackageCalls):
             self._notes.checked(1, RIGHT_WITH_COPIES, "compared with eager")
 
     def _admits(self, values: Sequence[Any]) -> bool:
-        """Whether the package's own code says that it takes these inputs."""
+        """Check whether the package's generated code accepts these inputs."""
         flat = values[: len(values) - len(self._attributes)]
         return self._demands.are_known and not self._demands.broken_by(flat)
 
@@ -343,26 +343,26 @@ class CheckedCalls(PackageCalls):
 
 
 def stand_in_of(program: CompiledProgram) -> str:
-    """The backend that replaces the calls of a package; empty if it is called itself."""
+    """Return the backend that replaces the calls of a package; empty if there is none."""
     backend = program.instructions.backend
     return backend if backend in ("eager", MOVED) else ""
 
 
 def flat_inputs(structure: Any, args: Any, kwargs: dict[str, Any]) -> list[Any]:
-    """The arguments of a call in the order of the graph; none if they are not as exported."""
+    """Return a call's arguments in graph order; none if their structure is not as exported."""
     ordered = kwargs if structure is None else reorder_kwargs(kwargs, structure)
     values, given = tree_flatten((args, ordered))
     is_as_exported = structure is None or given == structure
-    return list(values) if is_as_exported else []  # Otherwise torch says what is wrong.
+    return list(values) if is_as_exported else []  # If not, torch raises the error.
 
 
 def structure_of(model: Any) -> Any:
-    """How the arguments of a loaded package are nested."""
+    """Return the tree spec of a loaded package's arguments."""
     return treespec_loads(model.loader.get_call_spec()[0])
 
 
 def _as_package(item: Any) -> Any:
-    """A package returns numbers as tensors."""
+    """Convert a number to a tensor, as a package returns it."""
     return torch.tensor(item) if isinstance(item, (bool, int, float)) else item
 
 
@@ -385,6 +385,6 @@ def _is_alike(value: torch.Tensor, before: torch.Tensor) -> bool:
 
 
 def _at_call(texts: Sequence[str]) -> str:
-    """Texts, and the line of the program that makes the call."""
+    """Join texts, and add the line of the program that makes the call."""
     file, line = calling_line()
     return "; ".join(texts) + (f" (called at {file}:{line})" if file else "")

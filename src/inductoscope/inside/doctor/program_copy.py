@@ -1,4 +1,4 @@
-"""A copy of the program from before it used the GPU, in which candidates are tried.
+"""A copy of the program, forked before it used the GPU, in which candidates are tried.
 
 A process that has initialised CUDA cannot be forked any more. So at the last moment before that,
 the program is forked once. The copy has torch and the program's own operators loaded; it loads the
@@ -33,13 +33,13 @@ Task = Callable[..., Any]
 
 
 class ProgramCopy:
-    """The waiting copy, as the program sees it."""
+    """The program's connection to its waiting copy."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     def run(self, task: Task, candidate: Any, *arguments: Any, place: Path) -> Any:
-        """The result of `task(candidate, *arguments)` in the copy; the program waits for it.
+        """Run `task(candidate, *arguments)` in the copy; the program waits for the result.
 
         Raises `ToolFailure` if the candidate cannot be handed over, or the copy is gone.
         """
@@ -58,23 +58,23 @@ class ProgramCopy:
         return found
 
 
-# In the program: the copy, and the process that it is a copy of. In the copy: its own process.
+# In the program, the copy and the program's process ID; in the copy, its own process ID.
 _copy: ProgramCopy | None = None
 _owner = 0
 _copy_itself = 0
 
 
 def program_copy() -> ProgramCopy | None:
-    """The copy of this process; None if there is none."""
+    """Return the copy of this process; None if there is none."""
     return _copy if _owner == os.getpid() else None
 
 
 def run_forking(
     task: Task, candidate: Any, *arguments: Any, place: Path, otherwise: Any = None
 ) -> Any:
-    """The result of a task that forks: here, or in the copy of a program that uses a GPU.
+    """Run a task that forks, here or in the copy of a program that uses a GPU.
 
-    `otherwise`, if the copy fails.
+    Returns `otherwise` if the copy fails.
     """
     copy = None if can_fork() else program_copy()
     if copy is None:
@@ -86,7 +86,7 @@ def run_forking(
 
 
 def take_copy() -> None:
-    """Take the copy, if it is not too late; called whenever CUDA may be initialised next."""
+    """Fork the copy, if it is not too late; called before CUDA may be initialised."""
     if _owner == os.getpid():
         return
     if _copy_itself == os.getpid():
@@ -95,15 +95,15 @@ def take_copy() -> None:
 
 
 def take_copy_before_compile() -> None:
-    """Take it where there is a GPU: compiling initialises CUDA also for graphs of the CPU.
+    """Fork the copy where there is a GPU: even a compile for the CPU initialises CUDA.
 
-    In the middle of a compile it would be too late.
+    It is too late for a fork in the middle of a compile.
     """
     if any(map(os.path.exists, FILES_OF_GPUS)):
         take_copy()
 
 
-# Of the drivers of NVIDIA, of AMD, and of Windows below Linux. Asking CUDA would initialise it.
+# Device files of NVIDIA, AMD and WSL drivers. Asking CUDA would initialise it.
 FILES_OF_GPUS = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
 
 
@@ -117,7 +117,7 @@ def _take_copy() -> None:
 
 
 def _fork_between_compiles() -> None:
-    """Take the copy unless a thread compiles: that compile never ends in a copy, and all wait."""
+    """Fork unless a thread is compiling, whose lock would never be released in the copy."""
     lock = getattr(sys.modules.get("torch._dynamo.convert_frame"), "compile_lock", None)
     if lock is None:
         fork_copy()
@@ -134,10 +134,10 @@ def fork_copy(release: Callable[[], None] = lambda: None) -> None:
     _owner = os.getpid()
     ours, theirs = Pipe()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Of forks where there are threads.
+        warnings.simplefilter("ignore")  # Python warns about forks of threaded processes.
         child = os.fork()
     if child == 0:
-        # A fork of the fork: the program must not find a child that it did not start.
+        # Fork twice, as the program must not find a child that it did not start.
         if os.fork() == 0:
             release()
             ours.close()
@@ -155,29 +155,29 @@ _OF_FINDINGS = (ClaimMade, CandidateJudged, GrowthMeasured, Said)
 
 
 class FindingsAlone:
-    """Takes the recording's place: of what the copy does, only what it finds is recorded."""
+    """A writer in place of the recording, which records only the copy's findings."""
 
     stopped: str | None = None
 
     def __init__(self, folder: Path | None) -> None:
-        """Nothing is recorded without a folder."""
+        """Open the stream; without a folder, nothing is recorded."""
         self._stream = StreamWriter(folder, first_event=describe_launcher) if folder else None
 
     def emit(self, event: Event) -> None:
-        """Write what the program's own process would write of a finding."""
+        """Record an event if it is a finding."""
         if self._stream is not None and isinstance(event, _OF_FINDINGS):
             self._stream.emit(event)
 
     def payload(self, text: str) -> str:
-        """Nothing."""
+        """Discard the text."""
         return ""
 
     def close(self) -> None:
-        """Nothing to close."""
+        """Do nothing: the stream needs no close."""
 
 
 def _be_copy(connection: Connection) -> None:
-    """Wait for tasks until the program is gone; this never returns into the program."""
+    """Serve tasks until the program is gone; never return into the program."""
     global _copy_itself
     _copy_itself = os.getpid()
     with contextlib.suppress(BaseException):
@@ -203,7 +203,7 @@ def _done(task: Task, path: Path, arguments: tuple[Any, ...], state: TorchState)
 
 
 def _leave_program(connection: Connection) -> None:
-    """Let go of what the program has open, so that it ends when the program closes it."""
+    """Close the program's open files, so that their other ends see it close them."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
     quiet = os.open(os.devnull, os.O_RDWR)
@@ -216,7 +216,7 @@ def _leave_program(connection: Connection) -> None:
 
 
 def _send(connection: Connection, message: Any) -> None:
-    # Not `send`: its pickler shares memory where torch.multiprocessing is loaded.
+    # Connection.send would share memory if torch.multiprocessing is loaded.
     connection.send_bytes(pickle.dumps(message))
 
 

@@ -1,7 +1,7 @@
-"""From a compile that takes too long to the stage, the function and the smallest graph.
+"""Leads from a slow compile to the stage, the function and the smallest graph.
 
-Runs inside the program's process, which waits meanwhile. First plain graphs are compiled, then
-growing parts of the program's graph; what they cost decides whether anything is wrong at all.
+Runs inside the program's process, which waits meanwhile. Plain graphs are compiled first, then
+growing parts of the program's graph; their costs show whether the compile is slow at all.
 """
 
 from __future__ import annotations
@@ -72,14 +72,14 @@ _PLAIN_SECONDS = 120.0
 _SHRINK_SECONDS = 60.0
 # How often the graph is compiled between plain ones before anything is concluded.
 _TURNS = 3
-# So many sizes show how compile time grows.
+# The number of sizes that shows how compile time grows.
 _ENOUGH = 3
 # A part that takes this much of its stage is what the stage spends its time on.
 _MOST = 0.5
 
 
 class SlowInvestigation:
-    """One slow compile, step by step."""
+    """The investigation of one slow compile, step by step."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class SlowInvestigation:
         self._suspected = finding.failure
         self._writer = FindingWriter(finding)
         self._with_workaround = instructions.with_workaround
-        # To how many nodes the whole graph is lowered: what plain graphs have to be held against.
+        # The number of nodes that the whole graph is lowered to, which plain graphs have to match.
         self._lowered = max(instructions.lowered, self._whole.size)
         self._forks = Forks(workers=1, uses_gpu=bool(candidate.device))
         self._plain: list[CompileCost] = []
@@ -102,7 +102,7 @@ class SlowInvestigation:
         self._limit = _PLAIN_SECONDS
 
     def run(self) -> None:
-        """All steps."""
+        """Run all steps."""
         size = self._whole.size
         self._claim(Reduction(size, size, sources=tuple(source_lines(self._whole))), WHOLE_GRAPH)
         if not self._finding.fact(Noticed).backend and can_fork():
@@ -131,7 +131,7 @@ class SlowInvestigation:
     # --- steps --------------------------------------------------------------------------------
 
     def _measure_growth(self) -> Measured | None:
-        """Growing parts of the graph beside plain graphs; None if nothing is out of proportion."""
+        """Measure growing parts of the graph; None if none is slow compared with plain graphs."""
         nodes = self._whole.size
         if not self._measure_plain(*self._plain_sizes(self._lowered)):
             return None
@@ -159,7 +159,7 @@ class SlowInvestigation:
         return measured
 
     def _measure_plain(self, *sizes: int) -> bool:
-        """Compile plain graphs, of which the slowest count; False if they cannot be compiled."""
+        """Compile plain graphs, of which the slowest count; return whether that succeeded."""
         text = " and ".join(map(str, sizes))
         say(f"compiling plain graphs of {text} pointwise nodes to compare")
         again = measure_plain(self._whole, sizes, self._forks, seconds=_PLAIN_SECONDS)
@@ -171,13 +171,13 @@ class SlowInvestigation:
         return True
 
     def _counted(self, cost: CompileCost) -> CompileCost:
-        """With the nodes that an earlier run has counted, if it was ended before all were."""
+        """Use the node count of an earlier run, if this one was killed before it counted all."""
         return replace(cost, nodes=max(cost.nodes, self._lowered)) if cost.ended_in else cost
 
     def _confirmed(self, costs: list[CompileCost], until: str) -> Explosion | None:
-        """The explosion that is still there after several turns of plain graphs and this one.
+        """Return the explosion if it persists over several turns of plain graphs and this one.
 
-        Of the plain graphs the worst counts, of this one the best.
+        Of the plain graphs the slowest counts, of this one the fastest.
         """
         for _ in range(_TURNS - 1):
             size = self._plain_sizes(costs[-1].nodes)[-1]
@@ -197,20 +197,20 @@ class SlowInvestigation:
         return plain_sizes(nodes, backward=self._whole.backward)
 
     def _is_clear(self, costs: list[CompileCost]) -> bool:
-        """Whether larger parts would only take longer."""
+        """Check whether larger parts would only take longer."""
         cost = costs[-1]
         found = against_plain(cost, self._plain, cost.slowest_stage)
         return len(costs) >= _ENOUGH and is_out_of_proportion(found)
 
     def _until(self, stage: str) -> str:
-        """Native compilers need not run for what is slow before them."""
+        """Return the stage to stop after; empty if native compilers have to run."""
         is_native = stage in (*stages.NATIVE_COMPILES, stages.WRAPPER, stages.RUNTIME)
         return "" if is_native or self._whole.backward else stages.CODEGEN
 
     def _parts(self) -> list[Candidate]:
         if has_transforms(self._whole):
             return [self._whole]
-        with contextlib.suppress(Exception):  # The whole graph says whether it is slow.
+        with contextlib.suppress(Exception):  # Without parts, the whole graph is measured.
             return growing_parts(self._whole)
         return [self._whole]
 
@@ -220,7 +220,7 @@ class SlowInvestigation:
         forks.seconds = seconds_to_be_slow(self._plain, self._part.size, TIMES_SMALLEST, stage)
         oracle = SlowOracle(forks, stage=stage, plain=self._plain)
         self._smallest = self._part
-        # What is left is made readable, however long the search for few nodes has taken.
+        # Each group of passes has its own time, so that the result is always made readable.
         for passes in (SHRINK_PASSES[:1], SHRINK_PASSES[1:-1], SHRINK_PASSES[-1:]):
             oracle.deadline = time.monotonic() + _SHRINK_SECONDS / len(passes)
             subject = Subject(self._smallest, self._finding.failure, [])
@@ -234,7 +234,7 @@ class SlowInvestigation:
         self._claim(reduction_to(self._smallest, self._whole.size), SMALLEST_GRAPH)
 
     def _locate(self, whole: Measured) -> None:
-        """The function, the pass and the node that the stage spends its time on."""
+        """Find the function, the pass and the node that dominate the stage."""
         stage = self._finding.failure.stage
         until = self._until(stage)
         again = measure(
@@ -302,7 +302,7 @@ class SlowInvestigation:
 
 
 def said_of(explosion: Explosion) -> str:
-    """One line about an explosion."""
+    """Describe an explosion in one line."""
     where = stages.WORDS.get(explosion.stage, explosion.stage)
     more = "more than " if explosion.is_at_least else ""
     return (
@@ -325,7 +325,7 @@ def _largest(parts: tuple[PartCost, ...], seconds: float) -> str:
 
 
 def _operation(cost: CompileCost, seconds: float) -> str:
-    """The operation whose nodes take most of lowering."""
+    """Return the operation whose nodes take most of lowering."""
     spent: dict[str, float] = {}
     for part in cost.lowered:
         name = part.name.partition(" ")[2]
@@ -342,7 +342,7 @@ _SECONDS = 240.0
 
 
 class GrowthMeasurement:
-    """One graph at several sizes."""
+    """The compile costs of one graph at several sizes."""
 
     def __init__(
         self,
@@ -388,6 +388,6 @@ class GrowthMeasurement:
 
 
 def sizes_up_to(most: int) -> list[int]:
-    """How often the graph is repeated: enough sizes for an interval."""
+    """Return the numbers of copies of the graph, enough of them for an interval."""
     wanted = (1, 2, round(most / 4), round(most / 2), round(most * 0.75), most)
     return sorted({size for size in wanted if 1 <= size <= most})

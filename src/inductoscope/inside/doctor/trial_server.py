@@ -1,7 +1,7 @@
-"""Runs in a child of a cluster's worker: loads torch, then tries candidates in forks of itself.
+"""Runs in a child of a cluster's worker: loads torch, then tries candidates in forks.
 
-It is as the program is under the doctor: hooks that say which stage is at work, one thread, random
-numbers as in eager, a private cache.
+The child is set up like the program under the doctor: with hooks that report the stage, one
+thread, random numbers as in eager, and a private cache.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ def serve(channel: Channel, folder: str) -> None:
 
 
 def _load(cache: Path) -> None:
-    """Load torch and its compiler, with the hooks in them."""
+    """Load torch and its compiler, with the hooks installed."""
     os.environ.update(private_cache_variables(cache))
-    # As for the program itself; see `Instructions.environment`.
+    # The same variables as for the program; see `Instructions.environment`.
     os.environ |= {
         "OMP_THREAD_LIMIT": "1",
         "OPENBLAS_NUM_THREADS": "1",

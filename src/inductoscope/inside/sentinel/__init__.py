@@ -1,1 +1,1 @@
-"""Long training: calls shadowed at random, and their signed error tested for a bias."""
+"""The sentinel for long training: shadows random calls and tests their signed error for bias."""

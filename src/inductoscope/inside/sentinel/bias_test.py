@@ -22,16 +22,16 @@ import torch
 
 # Directions in which errors are added up, and what a bias along them means.
 DIRECTIONS = ("scale", "shift")
-# How many recent tosses the next bet goes by: a fault may begin late.
+# The number of recent tosses that set the next bet, since a fault may begin late.
 _WINDOW = 64
-# After so many tosses a new stake is laid, which earlier losses do not touch.
+# The number of tosses after which a new stake is laid, which earlier losses do not touch.
 _NEW_STAKE = 256
 _LARGEST_BET = 0.98
 
 
 @dataclass
 class Bet:
-    """Bets that tosses come up more often than every other time."""
+    """A bet that tosses come up more than half of the time."""
 
     tosses: int = 0
     _recent: deque[bool] = field(default_factory=lambda: deque(maxlen=_WINDOW))
@@ -40,7 +40,7 @@ class Bet:
     _logs_at_stakes: list[float] = field(default_factory=lambda: [0.0])
 
     def add(self, came_up: bool) -> None:
-        """One more toss."""
+        """Add a toss."""
         if self.tosses and self.tosses % _NEW_STAKE == 0:
             self._logs_at_stakes.append(self._log)
         share = 2 * (sum(self._recent) + 0.5) / (len(self._recent) + 1) - 1
@@ -51,9 +51,9 @@ class Bet:
 
     @property
     def log_evidence(self) -> float:
-        """The logarithm of how many times its stake the bet has become, over all stakes.
+        """The logarithm of the factor by which the bet has multiplied its stake, over all stakes.
 
-        Stake number n is 1/(n(n+1)) of everything, so that all of them together are the whole.
+        Stake number n is 1/(n(n+1)) of the total, so that all stakes together are the whole.
         """
         parts = [
             self._log - log - math.log(number * (number + 1))
@@ -65,17 +65,17 @@ class Bet:
 
 @dataclass(frozen=True)
 class SignedErrors:
-    """Errors of one value in one call, relative to its size, one for each direction."""
+    """The errors of one value in one call, relative to its size, one for each direction."""
 
     compiled: tuple[float, ...]
     eager: tuple[float, ...]
-    # What is of no practical size, or may be a matter of how a type rounds.
+    # The bias that is negligible in practice, or may be due to how a dtype rounds.
     margin: float
 
 
 @dataclass
 class ValueTest:
-    """One output or gradient of one graph: two directions, each up and down."""
+    """The test of one output or gradient of one graph: two directions, each up and down."""
 
     name: str
     # The probability that rounding alone ever makes this test suspicious.
@@ -85,7 +85,7 @@ class ValueTest:
     _bets: dict[tuple[int, int], Bet] = field(default_factory=dict)
 
     def add(self, errors: SignedErrors) -> None:
-        """The errors of one more call."""
+        """Add the errors of one call."""
         self.calls += 1
         for number in range(len(DIRECTIONS)):
             compiled, eager = errors.compiled[number], errors.eager[number]
@@ -96,12 +96,12 @@ class ValueTest:
                 self._sums[key] = self._sums.get(key, 0.0) + value
 
     def mean(self, direction: int, *, is_eager: bool) -> float:
-        """The average error of all calls."""
+        """Return the average error of all calls."""
         return self._sums.get((direction, is_eager), 0.0) / max(self.calls, 1)
 
     @property
     def suspicious(self) -> int | None:
-        """The direction along which the value is biased; None as long as that may be rounding."""
+        """The direction along which the value is biased; None if that may still be rounding."""
         needed = math.log(len(DIRECTIONS) * 2 / self.false_alarms)
         evidence = [(bet.log_evidence, number) for (number, _), bet in self._bets.items()]
         best, direction = max(evidence, default=(0.0, 0))
@@ -109,14 +109,14 @@ class ValueTest:
 
 
 class BiasTests:
-    """All tests of a run; together they raise a false alarm at most with the given probability."""
+    """All tests of a run, whose total probability of a false alarm is bounded."""
 
     def __init__(self, false_alarms: float) -> None:
         self.false_alarms = false_alarms
         self._count = 0
 
     def new(self, name: str) -> ValueTest:
-        """A test of one more value: number n may use 1/(n(n+1)) of the probability."""
+        """Create a test for one more value: number n may use 1/(n(n+1)) of the probability."""
         self._count += 1
         return ValueTest(name, self.false_alarms / (self._count * (self._count + 1)))
 
@@ -135,12 +135,12 @@ _UNITS = 64
 _EPS = torch.finfo(torch.float32).eps
 # Elements of an error that are compared with those of the next call, and how few are too few.
 _SAMPLE, _ENOUGH = 4096, 64
-# Less than that is nothing that training could notice.
+# A smaller bias does not affect training.
 _LEAST_MARGIN = 1e-9
 
 
 def margin_for(dtypes: Collection[torch.dtype]) -> float:
-    """The relative bias that is not reported where these are the types computed in."""
+    """Return the largest relative bias that is not reported for these computation dtypes."""
     units: list[float] = [torch.finfo(dtype).eps for dtype in dtypes]
     if torch.float32 in dtypes:
         units.append(_unit_of_products())
@@ -149,7 +149,7 @@ def margin_for(dtypes: Collection[torch.dtype]) -> float:
 
 
 def _unit_of_products() -> float:
-    """Matrix products and convolutions of float32 may be allowed to round their factors."""
+    """Return the rounding unit of float32 matmuls and convolutions, which may use TF32."""
     precision = torch.get_float32_matmul_precision()
     rounds = torch.cuda.is_initialized() and torch.backends.cudnn.allow_tf32
     lower = {"medium": torch.bfloat16, "high": torch.float16}.get(
@@ -161,7 +161,7 @@ def _unit_of_products() -> float:
 def signed_errors(
     compiled: torch.Tensor, eager: torch.Tensor, reference: torch.Tensor, margin: float
 ) -> SignedErrors | None:
-    """The errors of a value; None where it cannot be told, because nothing is left to compare."""
+    """Return the errors of a value; None if there is no finite value to compare."""
     c, e, r = wide(compiled), wide(eager), wide(reference)
     usable = e.isfinite() & r.isfinite()
     r = r[usable]
@@ -172,7 +172,7 @@ def signed_errors(
 
 
 def errors_of(value: torch.Tensor, reference: torch.Tensor) -> tuple[float, ...]:
-    """The errors of one way to compute a value, for each direction."""
+    """Return the errors of one way to compute a value, for each direction."""
     errors = signed_errors(value, value, reference, 0.0)
     return tuple(0.0 for _ in DIRECTIONS) if errors is None else errors.eager
 
@@ -184,7 +184,7 @@ def _along(error: torch.Tensor, reference: torch.Tensor, size: float) -> tuple[f
 
 
 def wide(value: torch.Tensor) -> torch.Tensor:
-    """The numbers of a value, in float64 and without their shape."""
+    """Flatten a value and convert it to float64."""
     value = value.detach()
     value = torch.view_as_real(value) if value.is_complex() else value
     return value.double().reshape(-1)
@@ -192,9 +192,9 @@ def wide(value: torch.Tensor) -> torch.Tensor:
 
 @dataclass
 class Likeness:
-    """How alike the errors of eager are from one shadowed call to the next: 0 not at all, 1 same.
+    """The similarity of eager's errors between shadowed calls: 0 for none, 1 for the same errors.
 
-    Too few elements say nothing, which counts as 1.
+    Too few elements count as 1.
     """
 
     _last: torch.Tensor | None = None
@@ -202,7 +202,7 @@ class Likeness:
     _count: int = 0
 
     def add(self, eager: torch.Tensor, reference: torch.Tensor) -> None:
-        """The values of one more call."""
+        """Add the values of one call."""
         r = _some_of(wide(reference))
         error = ((_some_of(wide(eager)) - r) * r.sign()).nan_to_num(0.0, 0.0, 0.0)
         length = float(error.norm())
@@ -214,13 +214,13 @@ class Likeness:
 
     @property
     def value(self) -> float:
-        """The average cosine of the angle between errors."""
+        """The average cosine of the angle between errors of consecutive calls."""
         known = self._last is not None and self._last.numel() >= _ENOUGH and self._count
         return self._sum / self._count if known else 1.0
 
 
 def _some_of(value: torch.Tensor) -> torch.Tensor:
-    """At most so many elements, spread over the whole."""
+    """Return a sample of at most `_SAMPLE` elements, spread over the whole."""
     return value[:: value.numel() // _SAMPLE + 1]
 
 
@@ -245,7 +245,7 @@ _LEAST, _MOST = 4, 128
 
 @dataclass
 class Confirmation:
-    """Averages over the calls since a value became suspicious."""
+    """The averages over the calls since a value became suspicious."""
 
     direction: int
     calls: int = 0
@@ -254,7 +254,7 @@ class Confirmation:
     _squares: float = 0.0
 
     def add(self, compiled: float, eager: float, roundings: Sequence[float]) -> None:
-        """The error of a compiled call, and of the same call in eager and with other roundings."""
+        """Add the errors of one call: compiled, in eager, and with other roundings."""
         self.calls += 1
         self._compiled += compiled
         self._eager += eager
@@ -262,21 +262,21 @@ class Confirmation:
         self._squares += sum((each - middle) ** 2 for each in roundings) / (len(roundings) - 1)
 
     def rounding(self, likeness: float) -> float:
-        """The standard deviation of such an average under rounding alone.
+        """Return the standard deviation of the average error under rounding alone.
 
-        Errors that are alike from call to call do not cancel.
+        Errors that are similar from call to call do not cancel.
         """
         calls = max(self.calls, 1)
         alike = 1.0 + (calls - 1) * min(max(likeness, 0.0), 1.0)
         return math.sqrt(self._squares / calls * alike / calls)
 
     def is_beyond_rounding(self, likeness: float, margin: float) -> bool:
-        """Whether the bias is larger than what eager and rounding explain."""
+        """Check whether the bias exceeds what eager and rounding explain."""
         calls = max(self.calls, 1)
         explained = abs(self._eager / calls) + BEYOND * self.rounding(likeness) + margin
         return self.calls >= _LEAST and abs(self._compiled / calls) > explained
 
     @property
     def is_over(self) -> bool:
-        """Whether it has been looked at for long enough."""
+        """Whether the value has been examined for long enough."""
         return self.calls >= _MOST

@@ -1,4 +1,4 @@
-"""The sentinel of one process: which calls to shadow, what they say, and what to do about it."""
+"""The sentinel of one process: which calls to shadow, how to test them, when to raise an alarm."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ from inductoscope.inside.sentinel.shadow import (
 )
 from inductoscope.recording.events import BiasFound, CallShadowed, ShadowsEnded
 
-# Graphs among the last so many calls take part in the choice of what to shadow.
+# The number of recent calls whose graphs take part in the choice of what to shadow.
 _RECENT = 64
 
 # The values, by name, of another way to make the call.
@@ -70,7 +70,7 @@ ValuesOf = Callable[["Way"], Mapping[str, torch.Tensor]]
 
 
 class Sentinel:
-    """Chooses calls, tests their errors, and keeps those that raise an alarm."""
+    """Chooses calls to shadow, tests their errors, and keeps those that raise an alarm."""
 
     def __init__(
         self, options: SentinelOptions, place: Path, on_alarm: Callable[[Alarm], None]
@@ -79,7 +79,7 @@ class Sentinel:
         self.share = TimeShare(options.overhead)
         processes = max(int(os.environ.get("WORLD_SIZE", "1") or 1), 1)
         self._tests = BiasTests(options.false_alarms / processes)
-        # Of its own, so that the program's random numbers stay as they are.
+        # A separate generator, so that the program's random numbers do not change.
         self._random = random.Random()
         self._recent: deque[int] = deque(maxlen=_RECENT)
         self._is_working = False
@@ -89,7 +89,7 @@ class Sentinel:
     def compile(
         self, original: Callable[..., Any], output: Any, module: GraphModule, examples: Any
     ) -> Callable[..., Any]:
-        """Compile a graph of the program, of which calls are shadowed if that is possible."""
+        """Compile a graph of the program, and shadow its calls if possible."""
         copy = SCOPE.guard(snapshot, module)
         compiled: Callable[..., Any] = original(output, module, examples)
         _, _, other_backend = how_compiled(output)
@@ -100,13 +100,13 @@ class Sentinel:
     # --- which calls --------------------------------------------------------------------------
 
     def wants(self, graph: ShadowedGraph) -> bool:
-        """Whether to shadow this call: one of those that take turns, as time allows."""
+        """Decide at random whether to shadow this call, within the time share."""
         self.share.start()
         self._recent.append(id(graph))
         if self._is_working or not SCOPE.active or not self.share.allows(graph.cost):
             return False
         if torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():
-            return False  # Nothing may wait for the GPU then.
+            return False  # Synchronizing is forbidden during stream capture.
         return self._random.random() * len(set(self._recent)) < 1.0
 
     @contextlib.contextmanager
@@ -133,7 +133,7 @@ class Sentinel:
         trios: Mapping[str, Trio],
         values_of: ValuesOf,
     ) -> None:
-        """Add what a shadowed call shows; raise an alarm if that is more than rounding."""
+        """Add the errors of a shadowed call; raise an alarm if they exceed rounding."""
         SCOPE.emit(
             CallShadowed(
                 compile=graph.compile_id,
@@ -168,7 +168,7 @@ class Sentinel:
         trios: Mapping[str, Trio],
         values_of: ValuesOf,
     ) -> None:
-        """Run the call with other roundings too, and compare with what those do."""
+        """Run the call with other roundings too, and compare the bias with their spread."""
         seeds = [self._random.getrandbits(31) for _ in range(ROUNDINGS)]
         ways = [values_of(call.with_other_rounding(seed)) for seed in seeds]
         for name, (value, errors) in suspicious.items():
@@ -203,7 +203,7 @@ class Sentinel:
             kept=str(self._place / f"{KEPT}-{os.getpid()}-{len(self.alarms) + 1}"),
         )
         self.alarms.append(alarm)
-        with contextlib.suppress(OSError):  # A full disk: there is an alarm all the same.
+        with contextlib.suppress(OSError):  # The alarm is raised even if the disk is full.
             _keep(graph, call, alarm)
         facts = {name: getattr(alarm, name) for name in _SAID}
         SCOPE.emit(BiasFound(call=alarm.calls, **facts))
@@ -211,16 +211,16 @@ class Sentinel:
         self._on_alarm(alarm)
 
 
-# What the event says as the alarm does.
+# The fields that the event shares with the alarm.
 _SAID = ("compile", "value", "direction", "bias", "shadowed", "text", "kept")
 
 
 def _keep(graph: ShadowedGraph, call: ShadowedCall, alarm: Alarm) -> None:
-    """Write down what is needed to examine the call."""
+    """Save the graph and the inputs of the call that raised the alarm."""
     folder = Path(alarm.kept)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / GRAPH).write_text(graph_code(graph.module), "utf-8")
-    with contextlib.suppress(Exception):  # A subclass that cannot be written, a full disk.
+    with contextlib.suppress(Exception):  # The inputs may not be picklable, or the disk full.
         torch.save(call.inputs, folder / INPUTS)
     write_alarm(alarm, folder)
 
@@ -232,7 +232,7 @@ class _Value:
     test: ValueTest
     likeness: Likeness = field(default_factory=Likeness)
     confirmation: Confirmation | None = None
-    # At how many calls a suspicion that rounding explained is looked at again.
+    # The number of calls at which a suspicion that rounding explained is examined again.
     _look_again: int = 0
 
     def is_suspicious(self) -> bool:
@@ -249,7 +249,7 @@ class _Value:
 
 
 def _wait_for_device() -> None:
-    """Work that a GPU still has to do is whose it was asked for."""
+    """Wait for the GPU, so that pending work is charged to whoever launched it."""
     if torch.cuda.is_initialized():
         torch.cuda.synchronize()
 
@@ -262,7 +262,7 @@ def _wait_for_device() -> None:
 
 # The first calls of a graph compile its backward, and are not like the others.
 _FIRST = 2
-# So many shadowed calls show whether dropout is repeated.
+# The number of shadowed calls that show whether dropout is repeated.
 _TELLING = 3
 # How far, on average, eager may be from a compiled call that drops the same elements.
 _SAME_DROPS = 0.05
@@ -270,7 +270,7 @@ _SAME_DROPS = 0.05
 
 @dataclass
 class ShadowedGraph:
-    """Stands in for the compiled graph."""
+    """A stand-in for a compiled graph, which shadows some of its calls."""
 
     module: GraphModule
     compile_id: str
@@ -278,7 +278,7 @@ class ShadowedGraph:
     sentinel: Sentinel
     calls: int = 0
     shadowed: int = 0
-    # Why it is not shadowed any more.
+    # The reason that the graph is not shadowed any more.
     off: str = ""
     # Seconds that shadowing a call took last.
     cost: float = 0.0
@@ -302,7 +302,7 @@ class ShadowedGraph:
         return result
 
     def describe(self, name: str) -> str:
-        """A value's name, with that of the input it belongs to."""
+        """Return a value's name, with the program's name of the input it belongs to."""
         word, _, number = name.rpartition(" ")
         if not word.endswith("input"):
             return name
@@ -375,9 +375,9 @@ class ShadowedGraph:
             )
 
     def _drops_the_same(self, trios: dict[str, Trio]) -> bool:
-        """Whether the numbers that dropout draws were repeated; otherwise nothing can be said.
+        """Check whether eager repeats the numbers that dropout draws; if not, turn shadowing off.
 
-        The first calls tell. Later, rounding may be all that is left of a gradient.
+        Only the first calls are checked. Later, a gradient may consist of rounding alone.
         """
         if not self.dropouts or self.shadowed > _TELLING:
             return True
@@ -398,7 +398,7 @@ class ShadowedGraph:
 
 
 class TimeShare:
-    """Keeps what is spent below a share of the time that the program had for itself."""
+    """Limits the time spent to a share of the time that the program had for itself."""
 
     def __init__(self, share: float, clock: Callable[[], float] = time.perf_counter) -> None:
         self._share, self._clock = share, clock
@@ -406,17 +406,17 @@ class TimeShare:
         self.spent = 0.0
 
     def start(self) -> None:
-        """The program's time counts from the first call on; time to compile before it does not."""
+        """Start the program's clock at the first call, which excludes the time to compile."""
         if self._started is None:
             self._started = self._clock()
 
     @property
     def seen(self) -> float:
-        """Seconds that the program had for itself."""
+        """The seconds that the program had for itself."""
         return 0.0 if self._started is None else self._clock() - self._started - self.spent
 
     def allows(self, seconds: float) -> bool:
-        """Whether so many seconds more stay within the share."""
+        """Check whether this many more seconds stay within the share."""
         return self.spent + seconds <= self._share * self.seen
 
     @contextlib.contextmanager

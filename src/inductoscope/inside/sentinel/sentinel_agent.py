@@ -1,4 +1,4 @@
-"""The sentinel inside a process of the user's program."""
+"""Installs the sentinel in a process of the user's program."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ def sentinel(folder: Path) -> InsidePart:
 
 
 def _go_on(alarm: Alarm) -> None:
-    """The program goes on; who watches it from outside says what was found."""
+    """Let the program continue; its parent process reports the alarm."""
 
 
 def log_alarm(alarm: Alarm) -> None:
-    """For a program that started the sentinel by itself."""
+    """Log an alarm, in a program that started the sentinel itself."""
     logging.getLogger("inductoscope").warning(
         "%s. The call is kept: inductoscope doctor --kept %s SCRIPT [ARGS]",
         alarm.text,
@@ -53,7 +53,7 @@ def _stop(alarm: Alarm) -> None:
 
 
 def sentinel_hooks(options: SentinelOptions, place: Path, on_alarm: OnAlarm) -> tuple[Hook, ...]:
-    """The hook around Dynamo's backend."""
+    """Return the hook around Dynamo's backend."""
 
     @functools.cache
     def sentinel() -> Sentinel:

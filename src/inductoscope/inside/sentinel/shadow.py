@@ -27,7 +27,7 @@ from inductoscope.inside.compare.values import (
 
 
 class _Precision(TorchDispatchMode):
-    """Notes the types of floating point numbers that are computed."""
+    """A dispatch mode that records the floating-point dtypes of all results."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -43,14 +43,14 @@ class _Precision(TorchDispatchMode):
 
 @dataclass(frozen=True)
 class Way:
-    """One way to make the call: its outputs, and its own inputs as the call left them."""
+    """The result of one way to make the call: its outputs, and its inputs after the call."""
 
     outputs: tuple[Any, ...]
     inputs: tuple[Any, ...]
     mode: Any
 
     def gradients(self, cotangents: Sequence[tuple[int, torch.Tensor]]) -> dict[int, torch.Tensor]:
-        """Gradients of the inputs, by number, for cotangents of outputs."""
+        """Compute gradients of the inputs, by number, for cotangents of outputs."""
         ends, weights = [], []
         for number, cotangent in cotangents:
             end = self.outputs[number]
@@ -72,7 +72,7 @@ class Way:
 
 
 class ShadowedCall:
-    """The inputs of a call, and the call made again in other ways."""
+    """The inputs of a call, which can be repeated in other ways."""
 
     def __init__(self, module: GraphModule, arguments: Sequence[Any]) -> None:
         self._function = as_function(module)
@@ -83,7 +83,7 @@ class ShadowedCall:
         self.inputs = copy_values(arguments)
 
     def dropouts(self) -> list[torch.device]:
-        """The devices of the graph's dropouts. Raises `CannotRepeat` if it draws otherwise."""
+        """Return the devices of dropouts; raises `CannotRepeat` for other random draws."""
         from torch._inductor import config
 
         if config.fallback_random:
@@ -95,25 +95,25 @@ class ShadowedCall:
         return counting.devices
 
     def repeat_dropouts(self, devices: Sequence[torch.device]) -> None:
-        """From now on, drop what the compiled call drops."""
+        """Have later calls drop the elements that the compiled call drops."""
         if devices:
             with same_generators(self._generators):
                 self._drops = Drops(draw_seeds(len(devices), devices[0]))
 
     def in_eager(self) -> Way:
-        """The call without a compiler."""
+        """Repeat the call in eager."""
         return self._call(None)
 
     def in_float64(self) -> Way:
-        """The call in float64. Raises what an operation without float64 support raises."""
+        """Repeat the call in float64; raises the error of an operation that does not support it."""
         return self._call(torch.float64, Float64())
 
     def with_other_rounding(self, seed: int) -> Way:
-        """The call in eager, with the result of every inexact operation changed a little."""
+        """Repeat the call in eager, with every inexact result slightly perturbed."""
         return self._call(None, UsualRounding(seed))
 
     def precision(self) -> set[torch.dtype]:
-        """The types that the call computes in."""
+        """Return the floating-point dtypes that the call computes in."""
         noting = _Precision()
         self._call(None, noting)
         return noting.dtypes
@@ -146,11 +146,11 @@ _TO_UNIT = 4.6566127342e-10
 
 
 class CannotRepeat(Exception):
-    """The graph draws random numbers in a way that is not known here."""
+    """Raised if the graph draws random numbers in a way that cannot be repeated."""
 
 
 def uniform(seed: int, count: int, device: torch.device) -> torch.Tensor:
-    """The numbers in [0, 1) that Inductor's code computes for positions 0 to count - 1."""
+    """Compute the numbers in [0, 1) that Inductor's code draws for positions 0 to count - 1."""
     # Code for the CPU uses the lower half of the seed only.
     keys = [seed & _LOW_32, 0 if device.type == "cpu" else (seed >> 32) & _LOW_32]
     a, b = _MULTIPLIERS
@@ -169,20 +169,20 @@ def uniform(seed: int, count: int, device: torch.device) -> torch.Tensor:
 
 
 def _high_half(a: int, b: torch.Tensor) -> torch.Tensor:
-    """The upper 32 bits of a product of two numbers of 32 bits."""
+    """Return the upper 32 bits of the product of two 32-bit numbers."""
     return (a * (b >> 16) + ((a * (b & 0xFFFF)) >> 16)) >> 16
 
 
 def draw_seeds(count: int, device: torch.device) -> list[int]:
-    """The seeds that compiled code draws from the generator as it is now."""
+    """Draw the seeds that compiled code draws from the generator in its present state."""
     limits = torch.iinfo(torch.int64)
     return torch.randint(limits.min, limits.max, [count], device=device).tolist()
 
 
 class Drops(TorchDispatchMode):
-    """Inside it, dropout drops the same elements each time, in the order in which a graph draws.
+    """A dispatch mode in which dropout drops the same elements each time, in graph order.
 
-    The first use makes them, others repeat them. Without seeds, drops are only counted.
+    The first use computes the masks, later ones repeat them. Without seeds, dropouts are counted.
     """
 
     def __init__(self, seeds: Sequence[int] | None = None) -> None:
@@ -196,7 +196,7 @@ class Drops(TorchDispatchMode):
         return super().__enter__()
 
     def _keeps(self, like: torch.Tensor, probability: float) -> torch.Tensor:
-        """Which elements of a tensor the next dropout keeps."""
+        """Return the mask of elements that the next dropout keeps."""
         number = next(self._numbers)
         if number < len(self._kept):
             return self._kept[number]
@@ -214,7 +214,7 @@ class Drops(TorchDispatchMode):
         if torch.Tag.nondeterministic_seeded not in func.tags:
             return func(*args, **(kwargs or {}))
         if func is torch.ops.aten.bernoulli_.float:
-            # How eager drops on a CPU: noise that is 1 where an element is kept.
+            # Eager on a CPU multiplies by noise, which is 1 where an element is kept.
             return args[0].copy_(self._keeps(args[0], 1.0 - float(args[1])))
         if func is torch.ops.aten.native_dropout.default and args[2] is not False:
             probability = float(args[1])
@@ -233,7 +233,7 @@ _COMPILED = "CompiledFunctionBackward"
 
 @dataclass
 class Tap:
-    """A hook on the backward pass of one call; it fires once, and changes nothing."""
+    """A hook on the backward pass of one call, which fires once and changes nothing."""
 
     # Outputs by number, and where in the node's arguments their cotangents are; inputs likewise.
     outputs: list[tuple[int, int]]
@@ -243,14 +243,16 @@ class Tap:
     handle: Any = None
 
     def remove(self) -> None:
-        """Take the hook away."""
+        """Remove the hook."""
         if self.handle is not None:
             self.handle.remove()
             self.handle = None
 
     def reads(self, gradients: Sequence[Any], cotangents: Sequence[Any]) -> bool:
-        """Whether every cotangent belongs to an output that is known; only then gradients follow
-        from them."""
+        """Take gradients and cotangents; return whether there are any gradients to compare.
+
+        If a cotangent belongs to an unknown output, gradients do not follow from the known ones.
+        """
         if torch.compiler.is_compiling():
             return False
         known = {place for _, place in self.outputs}
@@ -273,7 +275,7 @@ class Tap:
 def tap_backward(
     outputs: Sequence[Any], arguments: Sequence[Any], then: Callable[[Tap], None]
 ) -> Tap | None:
-    """Have `then` called when the backward pass of a call is through; None if it has none."""
+    """Call `then` after the backward pass of a call; return None if it has none."""
     nodes = [value.grad_fn for value in outputs if isinstance(value, torch.Tensor)]
     node = next((node for node in nodes if node is not None and node.name() == _COMPILED), None)
     if node is None:
@@ -297,7 +299,7 @@ def tap_backward(
 
 
 def _places_of(arguments: Sequence[Any], edges: Sequence[Any]) -> Any:
-    """Each argument that gets a gradient, with its place among the edges of the node."""
+    """Yield each argument that gets a gradient, with its index among the edges of the node."""
     for number, value in enumerate(arguments):
         if not isinstance(value, torch.Tensor) or not value.requires_grad:
             continue
@@ -317,15 +319,15 @@ class Trio(NamedTuple):
     compiled: torch.Tensor
     eager: torch.Tensor
     reference: torch.Tensor
-    # Numbers so much larger than the value itself were rounded to get it.
+    # The factor by which the rounded numbers are larger than the value itself.
     magnified: float = 1.0
 
 
 class ForwardValues:
-    """Outputs, and by how much the call changed the inputs that eager writes to."""
+    """The outputs, and the change of each input that eager writes to."""
 
     def __init__(self, before: Sequence[Any], after: Sequence[Any]) -> None:
-        """Inputs before the call, and as eager left them."""
+        """Find changed inputs, from those before the call and those that eager left."""
         self._before = {
             number: one
             for number, (one, two) in enumerate(zip(before, after, strict=True))
@@ -333,7 +335,7 @@ class ForwardValues:
         }
 
     def of(self, outputs: Sequence[Any], inputs: Sequence[Any]) -> dict[str, torch.Tensor]:
-        """The values of one way to make the call, by name."""
+        """Return the values of one way to make the call, by name."""
         found = {
             f"output {number}": value for number, value in enumerate(outputs) if _is_float(value)
         }
@@ -343,7 +345,7 @@ class ForwardValues:
         return found
 
     def magnified(self, name: str, change: torch.Tensor) -> float:
-        """How many times as large as its change an input is; 1 for an output."""
+        """Return the ratio of an input's size to its change; 1 for an output."""
         if not name.startswith("the change"):
             return 1.0
         size = float(_wide(self._before[int(name.rpartition(" ")[2])].detach()).abs().sum())
@@ -351,7 +353,7 @@ class ForwardValues:
 
 
 def backward_values(gradients: Mapping[int, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Gradients of inputs, by name."""
+    """Return gradients of inputs, by name."""
     return {
         f"gradient of input {number}": value
         for number, value in gradients.items()
@@ -364,7 +366,7 @@ def trios_of(
     eager: Mapping[str, torch.Tensor],
     reference: Mapping[str, torch.Tensor],
 ) -> dict[str, Trio]:
-    """The values that all three ways have, in one shape."""
+    """Return the values that all three ways have, with the same shape."""
     found = {
         name: Trio(value, eager[name], reference[name])
         for name, value in compiled.items()
@@ -382,5 +384,5 @@ def _wide(value: torch.Tensor) -> torch.Tensor:
 
 
 def _is_float(value: Any) -> bool:
-    """Whether it is an ordinary tensor of floating point numbers."""
+    """Check for an ordinary tensor of floating-point or complex numbers."""
     return is_plain(value) and (value.dtype.is_floating_point or value.dtype.is_complex)
