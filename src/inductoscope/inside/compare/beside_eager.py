@@ -39,7 +39,7 @@ class CallBesideEager:
     comparison: EagerComparison | None = None
     seconds: float = 0.0
     error: Exception | None = None
-    # Why the error is no fault of the compiler: torch's own check for NaN is right.
+    # The reason why the error is no fault of the compiler: torch's NaN check is right.
     refusal: Refusal | None = None
 
 
@@ -56,8 +56,8 @@ def call_beside_eager(
 
 # --- What torch's own check for NaN says (`nan_asserts`), in the words of the program -------------
 #
-# It looks at inputs of the graph before anything is computed; a wrapper in Python looks at
-# results as well, and code for Triton at what each kernel reads and writes.
+# The check tests inputs of the graph before anything is computed; a Python wrapper tests results
+# as well, and Triton code the tensors that each kernel reads and writes.
 
 # A wrapper's names for the inputs of its graph, and for the results that it checks in a loop.
 _INPUT = re.compile(r"(arg|primals_)\d+(_\d+)?")
@@ -178,7 +178,7 @@ def check(
     eager = flat(function)
     case = Case(eager, leaves, backward)
     if case.eager_error is not None:
-        raise case.eager_error  # For the caller to handle.
+        raise case.eager_error  # The caller handles it.
     from torch._inductor import config
 
     with config.patch(fallback_random=True):

@@ -30,7 +30,7 @@ def snapshot(module: GraphModule) -> GraphModule:
     graph.output(graph.graph_copy(module.graph, {}))
     for old, new in zip(module.graph.nodes, graph.nodes, strict=False):
         new.meta = dict(old.meta)
-    # Inside a compile torch makes lazy modules, finished on their first call; Dynamo skips those.
+    # Inside a compile torch creates lazy modules, compiled on their first call; Dynamo skips them.
     with _use_lazy_graph_module(False):
         return GraphModule(module, graph)
 

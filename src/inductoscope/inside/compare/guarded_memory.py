@@ -21,7 +21,7 @@ from inductoscope.inside.compare.kernels import KernelWatch, told_of_code
 from inductoscope.inside.compare.values import copy_values, is_plain, run
 from inductoscope.torch_facts import cpp_wrappers
 
-# Bytes on either side. A multiple of what kernels align their accesses to.
+# The guard bytes on either side: a multiple of the alignment that kernels assume.
 ZONE = 4096
 # The pattern is NaN in every float type, and -1 in every signed integer type.
 _PATTERN = 0xFF
@@ -127,7 +127,7 @@ class GuardedMemory:
         self, name: str, size: Sequence[int], stride: Sequence[int], like: torch.Tensor
     ) -> torch.Tensor:
         text = f"buffer {name} of shape {tuple(size)}"
-        # Torch wants a pool, of which it makes several buffers, to be where its memory begins.
+        # torch requires a pool, from which it carves several buffers, to start at its storage.
         zone = 0 if name.startswith("pool") else ZONE
         return self._allocate(size, stride, like.dtype, str(like.device), text, zone)
 
@@ -176,7 +176,7 @@ class GuardedMemory:
 
 def is_dense(value: Any) -> bool:
     """Check whether a tensor keeps its strides when it is copied to guarded memory."""
-    # Torch keeps the strides of tensors alone that are dense and do not overlap.
+    # empty_like keeps strides only if the tensor is dense and does not overlap itself.
     return is_plain(value) and torch.empty_like(value).stride() == value.stride()
 
 
@@ -197,13 +197,13 @@ def _part_of(memory: torch.Tensor, start: int, length: int) -> torch.UntypedStor
 # --- Whether compiled code reads memory that is not its own, or that was never written ------------
 #
 # Such code may be right by chance, without any error. So it is called several times on the same
-# inputs, and what lies inside of new buffers and around all of them differs from call to call. What
-# then changes was computed from it. The first buffer that changes names the kernel. Then one buffer
+# inputs, with different bytes inside new buffers and around all buffers. A value that then changes
+# was computed from those bytes. The first buffer that changes names the kernel. Then one buffer
 # after the other is surrounded by other bytes, and then a part of what surrounds it: that names the
 # buffer that is read, and the element.
 
 _ZEROS, _ONES = 0x00, 0xFF
-# Buffers are kept for the comparison until there are this many bytes of them.
+# The most bytes of buffers that are kept for the comparison.
 _KEPT_BYTES = 1 << 30
 # The element that is read is looked for beside the first blocks, for so long.
 _MOST_BLOCKS = 64
@@ -385,5 +385,5 @@ def _first_change(one: _Call, two: _Call, *, is_inside: bool = False) -> tuple[s
 def _differ(mine: torch.Tensor, other: torch.Tensor, *, is_inside: bool) -> bool:
     differ = mine != other
     if is_inside and mine.dtype == torch.uint8:
-        differ &= ~((mine == _ZEROS) & (other == _ONES))  # Not written yet.
+        differ &= ~((mine == _ZEROS) & (other == _ONES))  # These bytes are not written yet.
     return bool(differ.any())

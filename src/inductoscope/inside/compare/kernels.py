@@ -57,7 +57,7 @@ class KernelWatch:
     on_buffers: Callable[[str, dict[str, Any]], None] = lambda kernel, buffers: None
     # Called with a graph and the buffers of each of its kernels, before it is first called.
     on_graph: Callable[[WatchedGraph, dict[str, list[str]]], None] = lambda graph, buffers: None
-    # Called at once for every buffer that is not what its node says.
+    # Called at once for every buffer that differs from its node.
     on_divergence: Callable[[KernelDivergence], None] = lambda found: None
     divergences: list[KernelDivergence] = field(default_factory=list)
     graphs: list[WatchedGraph] = field(default_factory=list)
@@ -194,7 +194,7 @@ class _GraphReports:
         for name in buffers:
             seen[name] = seen.get(name, 0) + 1
         made = [name for name in buffers if seen[name] == 1]
-        # In the order of the graph: what a kernel computes from a wrong value is wrong, too.
+        # The order is that of the graph, since a value computed from a wrong value is wrong, too.
         for name in sorted(tensors, key=graph.place_of):
             value = tensors[name]
             is_first, is_last = seen[name] == 1, seen[name] >= mentions.get(name, 1)
@@ -571,7 +571,7 @@ def _extent(value: torch.Tensor) -> tuple[int, int]:
 
 # --- Keeps what is needed to watch the kernels of the program's own compiled graphs later ---------
 #
-# A graph whose results turn out to need a closer look is then not compiled again.
+# A graph whose results have to be examined further need not be compiled again.
 
 
 class KeptWrappers:

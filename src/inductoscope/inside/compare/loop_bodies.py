@@ -569,7 +569,7 @@ def _floor_divide(x: Tensor, y: Tensor) -> Tensor:
 
 
 def _modulus(x: Tensor, y: Tensor) -> Tensor:
-    # Neither sympy nor torch says whether it is C's or Python's; below zero they differ.
+    # The sign convention, C's or Python's, is not specified; below zero they differ.
     if bool((x < 0).any()) or bool((y < 0).any()):
         raise CannotEvaluate("Mod of negative numbers in an index")
     return torch.remainder(x, y)

@@ -72,7 +72,7 @@ class _Compare(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        # Uninitialised results differ by themselves; writes are seen through copies.
+        # Uninitialised results differ anyway; writes to arguments go to copies.
         if func in self._table and self.found is None and "empty" not in str(func):
             self._compare(func, args, kwargs)
         return func(*args, **kwargs)

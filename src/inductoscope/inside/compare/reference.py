@@ -99,7 +99,7 @@ class PerturbedRounding(TorchDispatchMode):
     def __init__(self, seed: int) -> None:
         super().__init__()
         self._seed = seed
-        # One for each device: numbers made elsewhere would take longer to arrive than to make.
+        # One generator for each device, as copying random numbers is slower than drawing them.
         self._generators: dict[torch.device, torch.Generator] = {}
         # Whether uninitialised memory was allocated.
         self.has_filled = False
@@ -111,7 +111,7 @@ class PerturbedRounding(TorchDispatchMode):
             return self._filled(func(*args, **kwargs))
         if _aliases(func):
             return func(*args, **kwargs)
-        # First, because some operations write to their arguments; what is random is not judged.
+        # Computed first, as some operations mutate arguments; random results are not judged.
         exact = (
             None if torch.Tag.nondeterministic_seeded in func.tags else _exact(func, args, kwargs)
         )
@@ -198,8 +198,8 @@ def _exact(func: Any, args: Any, kwargs: Any) -> Any:
         return None
 
 
-# TensorFloat-32 keeps ten bits of what is multiplied: on an NVIDIA GPU a library may use it for one
-# memory layout and not for another.
+# TensorFloat-32 keeps ten bits of each factor: on an NVIDIA GPU a library may use it for one memory
+# layout and not for another.
 _TF32 = 2.0**-11
 _CONVOLUTIONS = {"convolution", "convolution_backward", "cudnn_convolution"}
 # Result indices of convolution_backward, after the gradient of the input.
@@ -238,7 +238,7 @@ def _terms_of_product(result: _Result) -> float:
         return _terms_at_one_place(args[1], groups, spreads=transposed)
     gradient, inputs, weight = args[:3]
     transposed, groups = args[7], args[9]
-    if result.number == _GRAD_WEIGHT:  # Every place of the smaller image, in the whole batch.
+    if result.number == _GRAD_WEIGHT:  # One term per position of the smaller image and sample.
         image = inputs if transposed else gradient
         return float(image.numel() / image.shape[1])
     return _terms_at_one_place(weight, groups, spreads=not transposed)

@@ -133,7 +133,7 @@ class Outcome:
     inputs: tuple[Any, ...]
     # For each output, the names of the inputs and outputs that it shares memory with.
     shared: tuple[tuple[str, ...], ...]
-    # For each output: the number of the first output that is the same object.
+    # For each output, the number of the first output that is the same object.
     same: tuple[int, ...] = ()
     # How long the call took, with its backward pass.
     seconds: float = field(default=0.0, compare=False)
@@ -285,8 +285,8 @@ def _sharing(outputs: Sequence[Any], inputs: Sequence[Any]) -> tuple[tuple[str, 
 
 # --- Whether a function draws random numbers ------------------------------------------------------
 #
-# Torch marks operations that may. Attention is one of them, and without dropout it draws none: what
-# tells is whether the generators have moved.
+# torch tags operations that may draw random numbers. Attention is one of them, and without dropout
+# it draws none, so the states of the generators are compared.
 
 
 def draws_random_numbers(function: Callable[..., Any], inputs: Sequence[Any]) -> bool:
@@ -360,7 +360,7 @@ class Surroundings:
     is_inference: bool
     default_dtype: torch.dtype
     matmul_precision: str
-    # Device, type and whether it is on.
+    # Device, dtype, and whether autocast is enabled there.
     autocast: tuple[tuple[str, torch.dtype, bool], ...]
 
     @classmethod

@@ -105,7 +105,7 @@ def _in_eager(
     numbers = random.getstate()
 
     def work() -> bool:
-        random.setstate(numbers)  # Python seeds it anew in every fork.
+        random.setstate(numbers)  # Python reseeds `random` in every fork.
         torch.compiler.set_stance("force_eager")
         values = _values(function(*args, **kwargs), args, kwargs)
         torch.save(values, path)

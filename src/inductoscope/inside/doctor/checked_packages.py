@@ -46,8 +46,8 @@ from inductoscope.recording.events import CppLibraryTaken
 # Methods of a loader that replace constants, and their parameters.
 _SETS_CONSTANTS = ("load_constants", "update_constant_buffer")
 _OF_CONSTANTS = ("constants_map", "use_inactive", "check_full_update", "user_managed")
-# Functions of a runner after which its constants may be others: it names them otherwise than the
-# program does, or gives the memory itself away.
+# Methods of a runner after which its constants are unknown: the runner uses other names than the
+# program, or hands out the memory itself.
 _TOUCHES_CONSTANTS = (
     "extract_constants_map",
     "swap_constant_buffer",

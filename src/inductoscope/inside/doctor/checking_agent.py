@@ -185,7 +185,7 @@ def package_hooks(instructions: Instructions, place: Path) -> tuple[Hook, ...]:
 # are told of one; nor is OpenBLAS, which divides its work by the number that was set.
 
 _UTILS = "torch._inductor.utils"
-# They give every thread its share of a matrix by its number, and rely on getting all threads.
+# Templates that divide a matrix by thread number, and rely on getting all threads.
 _TEMPLATES = (
     "torch._inductor.codegen.cpp_gemm_template",
     "torch._inductor.codegen.cpp_grouped_gemm_template",

@@ -64,7 +64,7 @@ def no_cuda_graphs(backend: Any) -> Iterator[None]:
 
 
 # --------------------------------------------------------------------------------------------------
-# Whether a call can be made once more beside the program's own: values, and room for copies.
+# Conditions for repeating a call of the program: real tensors, and room for copies.
 
 
 # A check needs several copies of the inputs; the program itself needs memory, too.

@@ -117,8 +117,8 @@ def _outside_of_export() -> Iterator[None]:
 
 # --- A graph whose tensors are all inputs: parameters, buffers and constants as well --------------
 #
-# What is compared, cut down and written into a script are inputs. An exported program keeps its
-# weights as attributes instead.
+# Only inputs are compared, shrunk and written into scripts. An exported program keeps its weights
+# as attributes instead.
 
 
 @dataclass

@@ -60,13 +60,13 @@ class FailingCandidate:
 
 # --- A call in a fork, with NaN around every buffer, before the program makes it ------------------
 #
-# What lies beside a buffer differs from process to process, so that a kernel which reads it may be
+# The bytes beside a buffer differ from process to process, so that a kernel which reads them may be
 # right here and wrong without this tool. A kernel that kills its process kills the fork, and the
 # program is still there to be examined. Nothing is compiled for that. Buffers of wrappers in C++
 # stay where they are; only their inputs are guarded.
 
 _SECONDS = 120.0
-# How long the trial of a call may take: it is skipped where eager itself takes long.
+# The time limit of a trial: a constant, and a multiple of the time of eager.
 _LEAST_SECONDS, _TIMES_EAGER = 5.0, 20.0
 
 
@@ -194,8 +194,8 @@ def failure_of_smaller(candidate: Candidate) -> FailingCandidate | None:
 # --- Checks a graph that draws random numbers the way it is compiled without this tool ------------
 #
 # Under this tool, compiled code draws eager's random numbers, so that values can be compared.
-# Otherwise Inductor uses its own operations, which may fail too: give a wrong type or shape, or
-# not compile.
+# Without this tool, Inductor uses its own operations, which may fail too: return a wrong dtype or
+# shape, or not compile.
 
 # In a graph with more nodes, first only those that draw random numbers are compiled.
 _FEW_NODES = 100

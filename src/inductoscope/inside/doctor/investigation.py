@@ -121,7 +121,7 @@ class Investigation:
         self._flow = special_flow(candidate)
         self._own = replace(candidate, earlier=None)
         self._verified = Verified(candidate)
-        # Whether torch.compile, where that is not the program's way, makes the graph right.
+        # Whether plain torch.compile gives right results, if the program uses another flow.
         self._is_right_plainly = False
         self._mistakes = 0
 
@@ -171,7 +171,7 @@ class Investigation:
             with self._step("trying workarounds on the graph"):
                 self._find_workarounds()
         with self._step("looking at memory"):
-            # Last, since it takes longest and the proof does not need it.
+            # The sanitizers run last, since they take longest and the proof does not need them.
             texts = sanitizer_evidence(
                 self._smallest, self._failure, self._oracle.forks, self._place
             )
@@ -188,7 +188,7 @@ class Investigation:
         """Return the time limit of a fork in seconds, which grows with the graph."""
         if self._failure.kind != HANG:
             return _FORK_SECONDS + _FORK_SECONDS_PER_NODE * self._whole.size
-        return self._instructions.stall  # One that hangs is ended long before: see `hang_limits`.
+        return self._instructions.stall  # `hang_limits` kills a hung fork long before.
 
     @property
     def _finding(self) -> FailureFinding:

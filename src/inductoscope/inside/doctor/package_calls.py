@@ -277,7 +277,7 @@ class CheckedCalls(PackageCalls):
         if changed and not self._are_replaced and not self._unchecked:
             self._unchecked = f"{changed} was changed after the package was made"
         if self._unchecked:
-            # Other strides alone may do no harm, which only a comparison shows.
+            # Different strides may be harmless, which only a comparison shows.
             self._skip(self._texts_of_constants if self._is_foreign else [], self._unchecked)
             return
         self._graph.compiled = lambda *values: self._on_flat(function, values)

@@ -343,7 +343,7 @@ def _tolerance(failure: Failure) -> str:
         return "equal_nan=True, check_stride=True"
     allowed, largest = failure.allowed, failure.largest
     if failure.aspect == "value" and 1e-5 < allowed < largest < float("inf"):
-        # Rounding may explain this much; the bug is larger.
+        # The tolerance lies between rounding and the bug.
         return f"equal_nan=True, rtol=0, atol={(allowed * largest) ** 0.5:.3g}"
     return "equal_nan=True"
 
@@ -376,7 +376,7 @@ def _packaged_text(candidate: Candidate, parameters: Sequence[str]) -> str:
     """Return the function `packaged`, which runs `fn` through an AOTInductor package."""
     names = input_names(candidate.module)
     stored = [number for number, name in enumerate(names) if name in candidate.constants]
-    # Compiled for the inputs of the first call, for as long as the script runs.
+    # The script compiles for the inputs of the first call, and keeps the package while it runs.
     kept = ["folder = tempfile.TemporaryDirectory()", "loaded = []"]
     if _brings_cpp_library():
         # The package would otherwise crash while it is loaded, whatever is in it.

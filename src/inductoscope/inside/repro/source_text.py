@@ -264,7 +264,7 @@ def _lambda_text(function: FunctionType, name: str) -> str:
     lambdas = [node for node in ast.walk(file) if isinstance(node, ast.Lambda)]
     at_line = [node for node in lambdas if node.lineno == code.co_firstlineno]
     alike = [node for node in at_line if _parts_of(_code_of(node)) == _parts_of(code)]
-    # How a call is compiled depends on what else is in the file, so instructions may differ.
+    # The bytecode of a call depends on the rest of the file, so instructions may differ.
     exact = [node for node in alike if _code_of(node).co_code == code.co_code]
     found = set()
     for node in exact or alike:

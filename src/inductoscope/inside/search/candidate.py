@@ -131,8 +131,8 @@ class CandidateTrial(ABC):
 
 # --- sizes that the program has marked: dynamic, within bounds, or unbacked -----------------------
 #
-# What the compiler may assume of a size decides what code it generates, so a smaller candidate
-# keeps the marks of the inputs that it keeps.
+# The code that the compiler generates depends on its assumptions about sizes, so a smaller
+# candidate keeps the marks of its inputs.
 
 
 def marked_sizes(module: GraphModule, arguments: Sequence[Any]) -> tuple[MarkedSize, ...]:
@@ -175,8 +175,8 @@ def marked_inputs(
 
 # --- the plainest way to compile a candidate: with torch.compile and a Python wrapper -------------
 #
-# A failure that shows there too is searched for there: a C++ wrapper costs seconds for every
-# candidate, and while it is made Inductor runs the kernels, with inputs that it makes up.
+# A failure that also shows with a Python wrapper is searched for with one: a C++ wrapper costs
+# seconds for every candidate, and while it is compiled Inductor runs kernels on made-up inputs.
 
 _SETTING = "cpp_wrapper"
 

@@ -1,7 +1,7 @@
 """Measures what a candidate costs to compile, in a fork: by stage, by pass and by node.
 
-Nothing is compared and nothing comes from a cache. The fork reports when it enters or leaves a stage,
-so that partial costs are known if it has to be killed. On a busy machine wall time says little: a
+Nothing is compared and nothing comes from a cache. The fork reports when it enters or leaves a
+stage, so that costs are known even if it is killed. On a busy machine wall time says little: a
 compile that shares its processor with others takes twice as long without being slower. So the
 processor delay of stages and native compilers is measured as well.
 """
@@ -447,8 +447,8 @@ def plain_sizes(nodes: int, *, backward: bool) -> tuple[int, ...]:
 # Judges candidates by what they cost to compile: slow if one stage alone takes several times as
 # long as the whole compile of as many plain nodes.
 
-# How often as long as a whole plain compile the stage must take in the smallest graph; less than
-# what makes a program slow, so that its graph can become smaller.
+# The factor over a whole plain compile that the stage must take in the smallest graph; it is lower
+# than the factor that makes a program slow, so that the graph can shrink.
 TIMES_SMALLEST = 1.5
 # A fork may take as long as is slow, and a little more, before it is ended: it is slow then.
 _ROOM = 1.3
@@ -459,7 +459,7 @@ class SlowOracle(Oracle):
     """An oracle that judges whether candidates are slow in one stage."""
 
     plain: Sequence[CompileCost] = ()
-    # What surrounds each compile, such as an axis that is switched off.
+    # The context of each compile, such as an axis that is switched off.
     around: Around = contextlib.nullcontext
 
     def _work(self, candidate: Candidate) -> Work:
@@ -482,8 +482,8 @@ def seconds_to_be_slow(plain: Sequence[CompileCost], nodes: int, times: float, s
 
 # --- a graph at several sizes ---------------------------------------------------------------------
 #
-# They show how compile time grows. Smaller ones are its first nodes. Larger ones are copies of it:
-# one after the other where a result fits as an input, side by side where none does.
+# Several sizes show how compile time grows. Smaller graphs are the first nodes. Larger graphs are
+# copies of the whole: one after the other where a result fits as an input, otherwise side by side.
 
 _SHARES = (0.125, 0.25, 0.5)
 _FEWEST = 2
@@ -508,7 +508,7 @@ def repeated(candidate: Candidate, times: int) -> tuple[Candidate, str]:
     placeholders = source.find_nodes(op="placeholder")
     inputs: list[Any] = []
     copies: list[dict[Node, Node]] = [{} for _ in range(times)]
-    # All inputs first: Dynamo wants them before everything else.
+    # All inputs come first, as Dynamo requires.
     for number, new in enumerate(copies):
         for place, node in enumerate(placeholders):
             if number == 0 or link is None or link[1] != place:

@@ -97,7 +97,7 @@ class ForkAnswer:
     entries: list[Entry[Event]] = field(default_factory=list)
     started: float = 0.0
     seconds: float = 0.0
-    # Seconds until it entered its last stage, which is where it hangs if it does.
+    # Seconds until the fork entered its last stage, which is where it hangs if it does.
     entered_at: float = 0.0
     # Messages of the work to its parent besides events.
     notes: list[dict[str, Any]] = field(default_factory=list)
@@ -295,8 +295,8 @@ def _use_of(pid: int) -> ForkUse:
 def is_late(fork: RunningFork, now: float, limit: float) -> bool:
     """Check whether a fork has used up its time; on a busy machine, also its processor time.
 
-    A fork that waits for something idle, such as a hanging compiler, is not waiting for a processor,
-    so the time limit applies.
+    A fork that waits for something idle, such as a hanging compiler, does not wait for a
+    processor, so the time limit applies.
     """
     seconds = now - fork.started
     if seconds < limit:

@@ -41,7 +41,7 @@ Say = Callable[[str], None]
 
 # How long to shrink the graph; a candidate that hangs costs more than one that does not.
 _SHRINK_SECONDS, _SHRINK_SECONDS_HANG = 900.0, 90.0
-# Stages behind which a healthy compile takes a native compiler, or a call.
+# Stages in which a healthy candidate runs a native compiler, or a call.
 _NATIVE = (stages.CPP_COMPILE, stages.TRITON_COMPILE, stages.WRAPPER, stages.RUNTIME)
 
 

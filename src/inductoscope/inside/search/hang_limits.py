@@ -24,8 +24,8 @@ _EAGER, _PYTHON, _NATIVE, _CALL = "eager", "python", "native", "call"
 # The least limit in seconds for any activity, and the assumed time of a native compiler for a
 # small kernel until one was seen to end.
 _LEAST, _NATIVE_UNKNOWN = 1.0, 6.0
-# How often as long as healthy work it may take while candidates are tried. Where it counts, for the
-# smallest graph, it may take longer.
+# The factor over healthy work that a fork may take while candidates are tried. For the smallest
+# graph, where a wrong answer matters, the factor is larger.
 _TIMES, _TIMES_NATIVE = 3.0, 2.0
 _MORE_TO_BE_SURE = 2.5
 # A fork is idle if it and all its children are asleep whenever they are looked at, so often and for
@@ -45,14 +45,14 @@ class ForkProgress:
     started: float
     since: float = 0.0
     at: str = _EAGER
-    # Seconds between two reports, the most by what the fork was at; of Python code, those of the
-    # processor, so that they do not depend on what else runs.
+    # The longest time between two reports, by activity; for Python code it is processor time, which
+    # does not depend on other processes.
     longest: dict[str, float] = field(default_factory=dict)
     # The processor time that the fork had used at its last report.
     used_before: float = 0.0
-    # Seconds since then in which nobody kept it from the processor, as far as they were looked at.
+    # Seconds since that report without processor delay, as far as they were sampled.
     own: float = 0.0
-    # How often all of them were asleep since they last were not, and when that was.
+    # The number of looks since all processes are asleep, and the time at which one last ran.
     asleep: int = 0
     awake: float = 0.0
     _position: ProcessPosition = field(
@@ -122,7 +122,7 @@ class HangPatience:
 
     # The stage in which the program hangs.
     stage: str = ""
-    # Whether to be sure takes precedence over an early end.
+    # Whether certainty takes precedence over an early end.
     is_sure: bool = False
     # The most seconds that forks which ended needed, by what they were at.
     healthy: dict[str, float] = field(default_factory=dict)

@@ -117,8 +117,8 @@ def make_inputs(recipes: Sequence[str], originals: Sequence[Any]) -> list[Any]:
     known: dict[str, Any] = {"torch": torch, "zlib": zlib, "base64": base64}
     with torch.random.fork_rng(devices=()):
         torch.manual_seed(0)
-        # As in a script: what is shared comes first, views of it last. Only texts that this file
-        # made are evaluated.
+        # As in a script, shared tensors come first and views of them last. Only expressions that
+        # this file created are evaluated.
         for number in sorted(range(len(recipes)), key=lambda n: _order_of(n, recipes)):
             text = recipes[number]
             known[shared_name(number)] = eval(text, known) if text else originals[number]

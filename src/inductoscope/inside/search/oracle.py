@@ -194,8 +194,8 @@ class Oracle:
     """A judge of candidates, which tries them in forks and remembers the answers."""
 
     forks: Forks
-    # Recordings of this examination: earlier answers are read there, new ones are added to the
-    # process's own. None: nothing is remembered beyond this process.
+    # Recordings of this examination, from which earlier answers are read; new answers are added to
+    # the process's own. With None, nothing is remembered beyond this process.
     recordings: Sequence[str] | None = None
     # The stage of the failure, if it is an error.
     stage: str = ""
@@ -350,7 +350,7 @@ def _fingerprint(value: Any) -> str:
 
 # Settings of AOTInductor have no meaning for torch.compile.
 OWN_OPTIONS = "aot_inductor."
-# Called with the graph that is compiled, whose nodes have other names, and with its inputs.
+# A callback that gets the compiled graph, whose nodes have other names, and its inputs.
 Seen = Callable[[GraphModule, tuple[Any, ...]], None]
 
 _numbers = itertools.count()

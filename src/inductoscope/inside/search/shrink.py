@@ -37,7 +37,7 @@ class Subject:
     suspects: Sequence[Sequence[str]] = ()
     # The nodes of the guilty kernel: more than are suspected, where a failure takes several.
     of_kernel: Sequence[str] = ()
-    # Does a piece of work in a fork and returns its result; None if the fork died.
+    # Runs work in a fork and returns its result; None if the fork died.
     in_fork: Callable[[Work], Any] = lambda work: work()
     # The most candidates to try at once, some of them speculatively.
     guesses: int = 1

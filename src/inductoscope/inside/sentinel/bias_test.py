@@ -234,12 +234,12 @@ def _some_of(value: torch.Tensor) -> torch.Tensor:
 # calls means is measured, too: by how alike the errors of eager are from one shadowed call to the
 # next, element by element.
 
-# How many other roundings each call is run with. They move a value two to four times as far as the
-# rounding of a real call does.
+# The number of other roundings that each call is run with. They move a value two to four times as
+# far as the rounding of a real call.
 ROUNDINGS = 4
-# How many standard deviations of an average of those a bias has to be larger than eager's.
+# The number of standard deviations of their average by which a bias has to exceed eager's.
 BEYOND = 6.0
-# Fewer calls do not tell the standard deviation; after so many rounding counts as the explanation.
+# The least calls to estimate the standard deviation; the most, after which rounding is accepted.
 _LEAST, _MOST = 4, 128
 
 

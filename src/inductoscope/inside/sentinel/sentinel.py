@@ -264,7 +264,7 @@ def _wait_for_device() -> None:
 _FIRST = 2
 # The number of shadowed calls that show whether dropout is repeated.
 _TELLING = 3
-# How far, on average, eager may be from a compiled call that drops the same elements.
+# The largest relative distance of eager from a compiled call that drops the same elements.
 _SAME_DROPS = 0.05
 
 
