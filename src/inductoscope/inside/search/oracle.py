@@ -123,7 +123,7 @@ def _options(candidate: Candidate) -> dict[str, Any]:
 def compiling(candidate: Candidate, *, in_filled_memory: bool = True) -> Iterator[None]:
     """Enter the state to compile a candidate in: a fresh compiler, its settings, no caches.
 
-    On a GPU, memory is reused at once, so an uninitialized read may look right by chance unless
+    On a GPU, memory is reused at once, so an uninitialised read may look right by chance unless
     every buffer is filled first. On the CPU, buffers are filled if the candidate asks for that.
     """
     prepare_compiler()
