@@ -36,16 +36,16 @@ class LiveRecording:
 
     @property
     def model(self) -> Recording:
-        """The recording so far, as frozen dataclasses."""
+        """The model of the recording so far, as frozen dataclasses."""
         return load(self.path)
 
     @property
     def findings(self) -> list[Finding]:
-        """Findings: what is wrong, or worth knowing."""
+        """The findings: problems, and facts worth knowing."""
         return diagnose(self.model)
 
     def text(self, *, stage: str = "", op: str = "", source: str = "", kernel: str = "") -> str:
-        """The text that `inductoscope show` prints, for the summary or for one selection."""
+        """Return the text of `inductoscope show`, for the summary or for one selection."""
         selection = ShowSelection(stage=stage, operation=op, source=source, kernel=kernel)
         view, render = choose_view(self.model, selection)
         page = io.StringIO()
@@ -81,7 +81,7 @@ class LiveSentinel(LiveRecording):
 
     @property
     def alarms(self) -> list[Alarm]:
-        """Values of compiled graphs whose error always points the same way, oldest first."""
+        """The values of compiled graphs with a biased error, oldest first."""
         return [alarm for _, alarm in read_alarms(self.path / FOLDER)]
 
 
@@ -110,7 +110,7 @@ def sentinel(*, overhead: float = 0.05, output: Path | str | None = None) -> Ite
 
 
 def open_recording(path: Path | str) -> LiveRecording:
-    """A recording made earlier, by `record` or by `inductoscope run`."""
+    """Open a recording made earlier by `record` or by `inductoscope run`."""
     return LiveRecording(Path(path))
 
 
@@ -131,7 +131,7 @@ def check(function: Callable[..., Any], *arguments: Any, **options: Any) -> Eage
 
 
 def assert_same(function: Callable[..., Any], *arguments: Any, **options: Any) -> None:
-    """For tests: raise an AssertionError that says what differs. Same arguments as `check`."""
+    """Raise an AssertionError that says what differs; for tests. Same arguments as `check`."""
     from inductoscope.inside.compare import beside_eager as checking
 
     checking.assert_same(function, *arguments, **options)

@@ -57,6 +57,6 @@ class ToolFailure(InductoscopeError):
 
 
 def unwritable(place: object, error: OSError) -> InductoscopeError:
-    """For a place that the user chose: a wrong place is wrong usage, a full disk is not."""
+    """Build the error for an unwritable path: UsageError for a bad path, else ToolFailure."""
     kind = UsageError if error.errno in _ABOUT_THE_PLACE else ToolFailure
     return kind(f"{place} cannot be written: {error.strerror}.")

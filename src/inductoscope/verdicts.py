@@ -1,4 +1,4 @@
-"""Verdicts of the doctor and confidence levels, each word with its one definition.
+"""The doctor's verdicts and confidence levels, with one definition for each.
 
 `explain`, the doctor's summaries and the page all take their words from here.
 """
@@ -25,7 +25,7 @@ UNKNOWN = "unknown"
 
 @dataclass(frozen=True)
 class VerdictDefinition:
-    """A word that a user reads: what it means, and what to do about it."""
+    """The definition of a verdict or confidence level, and what the user should do about it."""
 
     name: str
     # A sentence without its full stop, so that a summary can go on with where and why.
@@ -119,5 +119,5 @@ CONFIDENCES: tuple[VerdictDefinition, ...] = (
 
 
 def headline(verdict: str) -> str:
-    """The start of a summary: what a verdict means, without a full stop."""
+    """Return the headline of a verdict, without a full stop; summaries begin with it."""
     return next(one.headline for one in VERDICTS if one.name == verdict)

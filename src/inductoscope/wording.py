@@ -7,12 +7,12 @@ from collections.abc import Iterable
 
 
 def count_of(number: int, noun: str) -> str:
-    """A number with its noun in singular or plural: '1 call', '3 calls'."""
+    """Format a number with its noun in singular or plural: '1 call', '3 calls'."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def bytes_text(count: float | None) -> str:
-    """A number of bytes as people read it, in at most nine characters; '?' if it is not known."""
+    """Format a number of bytes in at most nine characters; '?' for None."""
     if count is None:
         return "?"
     for unit, factor in (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
@@ -27,11 +27,11 @@ _LEAST_LIKENESS = 0.5
 
 
 def nearest(name: str, known: Iterable[str], *, most: int = 3) -> list[str]:
-    """Known names similar to `name`, best match first."""
+    """Return the known names most similar to `name`, best match first."""
     return difflib.get_close_matches(name.lower(), list(known), n=most, cutoff=_LEAST_LIKENESS)
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A question to append to an error, with a space before it; empty if nothing is similar."""
+    """Return ' Did you mean …?' to append to an error; empty if no name is similar."""
     close = nearest(name, known, most=1)
     return f" Did you mean '{close[0]}'?" if close else ""

@@ -1,4 +1,4 @@
-"""Runs one command line in a child process, reports progress, and leaves nothing behind.
+"""One command line run in a child process, with progress reports and full cleanup.
 
 Needs anyio, which the mcp package brings along.
 """
@@ -30,7 +30,7 @@ _BEGINNINGS = ("inductoscope: ", "Error: ")
 
 @dataclass(frozen=True)
 class CallEnd:
-    """How a command ended, what it wrote, and what it printed last."""
+    """The result of a command: its exit code, JSON and last output."""
 
     exit_code: int
     data: dict[str, Any] | None
@@ -39,14 +39,14 @@ class CallEnd:
 
     @property
     def is_result(self) -> bool:
-        """Whether the JSON is the answer: not if the command was killed while it was at it."""
+        """Whether the JSON is the final answer: not if the command was killed while writing it."""
         if self.data is None:
             return False
         return self.exit_code >= 0 or not self.data.get("partial")
 
     @property
     def problem(self) -> str:
-        """Why there is no answer, in the command's own words."""
+        """The command's own error message that says why there is no answer."""
         lines = self.said.strip().splitlines()
         starts = [number for number, line in enumerate(lines) if line.startswith(_BEGINNINGS)]
         told = "\n".join(lines[starts[-1] :] if starts else lines[-_MOST_LINES:])
@@ -77,7 +77,7 @@ _LARGEST_JSON = 64 << 20
 async def run_command(
     words: Sequence[str], *, json_path: Path, folder: Path, say: Say | None = None
 ) -> CallEnd:
-    """Run `inductoscope WORDS` to its end. If the task is cancelled, the command ends first."""
+    """Run `inductoscope WORDS` to its end. Cancelling the task ends the command first."""
     try:
         command = GuardedCommand(tool_command(words), folder=folder, environment=tool_environment())
     except OSError as error:
@@ -119,7 +119,7 @@ def _is_too_large(path: Path) -> bool:
 
 
 def _read(path: Path) -> dict[str, Any] | None:
-    """The JSON that the command wrote; None if there is none that can be read."""
+    """Read the command's JSON; None if there is none that can be parsed."""
     if _is_too_large(path):
         return None
     with contextlib.suppress(OSError, ValueError):
@@ -129,7 +129,7 @@ def _read(path: Path) -> dict[str, Any] | None:
 
 
 class _Heard:
-    """A pipe's output: its end is kept, and the lines that are new."""
+    """The output of a pipe: its tail, and the lines not yet reported."""
 
     def __init__(self, pipe: IO[bytes] | None) -> None:
         assert pipe is not None
@@ -143,18 +143,18 @@ class _Heard:
         return visible(self._kept.decode("utf-8", "replace"))
 
     async def listen(self) -> None:
-        """Take what comes, until nobody can write any more."""
+        """Read the pipe until all writers have closed it."""
         while self._take() != b"":
             await anyio.wait_readable(self._descriptor)
 
     def take_rest(self) -> None:
-        """Read what is left in the pipe; whoever still writes is not waited for."""
+        """Read what is left in the pipe without waiting for processes that still write."""
         for _ in range(_MOST_READS):
             if not self._take():
                 return
 
     def _take(self) -> bytes | None:
-        """Nothing at the end; None if there is nothing yet."""
+        """Read one chunk: empty at end of file, None if nothing is available."""
         try:
             data = os.read(self._descriptor, _AT_ONCE)
         except BlockingIOError:
@@ -164,14 +164,14 @@ class _Heard:
         return data
 
     def new_lines(self) -> list[str]:
-        """Whole lines that have come since the last time."""
+        """Return the complete lines since the last call."""
         whole, separator, self._unsaid = self._unsaid.rpartition(b"\n")
         lines = visible(whole.decode("utf-8", "replace")).splitlines() if separator else []
         return [line.strip() for line in lines if line.strip()]
 
 
 class _News:
-    """Tells what is new from time to time: the lines, and what a growing JSON says by now."""
+    """A periodic report of new output lines, and of new keys in growing JSON."""
 
     def __init__(self, said: _Heard, json_path: Path, say: Say | None) -> None:
         self._said = said
@@ -193,7 +193,7 @@ class _News:
             await self._say(round(now - self._started, 3), text)
 
     def _known_so_far(self) -> list[str]:
-        """The file of `doctor --json` is replaced as answers become known."""
+        """Return what `doctor --json` knows so far, if its file has changed."""
         try:
             version = self._json_path.stat().st_mtime_ns
         except OSError:

@@ -1,4 +1,4 @@
-"""The commands that agents are offered, with their parameters as a JSON schema and as words."""
+"""The commands offered to agents as tools: their JSON schemas and command lines."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ACTING = "_and_act"
 
 @dataclass(frozen=True)
 class OfferedCommand:
-    """A command that is a tool, called as it is typed."""
+    """A command that is offered as a tool."""
 
     words: tuple[str, ...]
     # The most that it does, whatever its parameters: reads; writes files, perhaps over others;
@@ -41,7 +41,7 @@ class OfferedCommand:
 def _reading_and_acting(
     word: str, acting: frozenset[str], hidden: frozenset[str] = frozenset()
 ) -> tuple[OfferedCommand, OfferedCommand]:
-    """A command as two tools: a client may let an agent read without asking the user first."""
+    """Offer a command as two tools, since clients may let agents read without confirmation."""
     return (
         OfferedCommand((word,), "reads", hidden | acting),
         OfferedCommand((word,), "runs", hidden, acting=acting),
@@ -57,7 +57,7 @@ OFFERED: tuple[OfferedCommand, ...] = (
     *_reading_and_acting(
         "show", frozenset({"target", "runnable", "to"}), hidden=frozenset({"list"})
     ),
-    # Of --target.
+    # --target compiles the recorded graphs, which executes code.
     OfferedCommand(("report",), "runs"),
     *_reading_and_acting("fusion", frozenset({"try", "timeout"})),
     *_reading_and_acting("bounds", frozenset({"try", "sizes", "timeout"})),
@@ -94,7 +94,7 @@ _NUMBERS = {click.types.IntParamType: "integer", click.types.FloatParamType: "nu
 
 @dataclass(frozen=True)
 class CommandTool:
-    """A command with its parameters by the names that agents use."""
+    """A command with its parameters under the names that agents use."""
 
     offered: OfferedCommand
     command: click.Command
@@ -105,7 +105,7 @@ class CommandTool:
 
     @property
     def description(self) -> str:
-        """The help text; what click marks as not to be wrapped is plain text here."""
+        """The help text, without click's marks against wrapping."""
         text = inspect.cleandoc(self.command.help or "").replace("\b\n", "")
         if not self.offered.acting:
             return text
@@ -134,7 +134,7 @@ class CommandTool:
         }
 
     def words(self, given: Mapping[str, Any], json_path: str) -> list[str]:
-        """The command line of a call; what the values mean is left to the command itself."""
+        """Build the command line of a call; the command itself validates the values."""
         found = self.parameters
         for name in given:
             if name not in found and name != FOLDER:
@@ -156,7 +156,7 @@ class CommandTool:
 
 
 def parameter_name(parameter: click.Parameter) -> str:
-    """`time_limit` for --time-limit; the name of an argument is its own."""
+    """Return a parameter's name for agents: `time_limit` for --time-limit."""
     if isinstance(parameter, click.Option):
         return max(parameter.opts, key=len).lstrip("-").replace("-", "_")
     return parameter.name or ""
@@ -199,7 +199,7 @@ def _scalar(kind: click.ParamType) -> dict[str, Any]:  # type: ignore[type-arg,u
 
 
 def _range(kind: Any) -> Iterator[tuple[str, float]]:
-    """The limits of click's IntRange and FloatRange; a plain number has none."""
+    """Yield the JSON Schema limits of click's IntRange or FloatRange; none for a plain number."""
     for end, inclusive, exclusive in (
         ("min", "minimum", "exclusiveMinimum"),
         ("max", "maximum", "exclusiveMaximum"),

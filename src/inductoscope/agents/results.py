@@ -1,4 +1,4 @@
-"""Results of calls as answers: whole if they are small, cut and kept if they are not."""
+"""Results of calls as answers, truncated and stored if they are too large."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LEAST = 80
 
 @dataclass(frozen=True)
 class Cut:
-    """A list or a text of which only the beginning is there; `pointer` is a JSON Pointer."""
+    """A truncated list or text; `pointer` is a JSON Pointer."""
 
     pointer: str
     kept: int
@@ -29,7 +29,7 @@ class Cut:
 
 
 def cut(value: Any, most: int = MOST_CHARACTERS) -> tuple[Any, list[Cut]]:
-    """The value with long lists and texts cut, small parts whole, in about `most` characters."""
+    """Truncate long lists and texts to about `most` characters; small parts stay whole."""
     cuts: list[Cut] = []
     return _fitted(value, most, "", cuts), cuts
 
@@ -48,7 +48,7 @@ def _fitted(value: Any, room: int, pointer: str, cuts: list[Cut]) -> Any:
 
 
 def _fitted_list(values: list[Any], room: int, pointer: str, cuts: list[Cut]) -> list[Any]:
-    """Whole items from the beginning; the first one is cut rather than left out."""
+    """Keep whole items from the beginning; truncate the first one rather than drop it."""
     kept: list[Any] = []
     left = room
     for value in values:
@@ -67,7 +67,7 @@ def _fitted_list(values: list[Any], room: int, pointer: str, cuts: list[Cut]) ->
 def _fitted_object(
     value: dict[str, Any], room: int, pointer: str, cuts: list[Cut]
 ) -> dict[str, Any]:
-    """The smallest parts first: what they do not need is left for the large ones."""
+    """Fit the smallest parts first, which leaves their unused share to the large ones."""
     left = room - sum(len(key) + 6 for key in value)
     fitted: dict[str, Any] = {}
     by_size = sorted(value, key=lambda key: size_of(value[key]))
@@ -79,12 +79,12 @@ def _fitted_object(
 
 
 def size_of(value: Any) -> int:
-    """Characters of a value as JSON."""
+    """Return the length of a value as JSON, in characters."""
     return len(as_text(value))
 
 
 def as_text(value: Any) -> str:
-    """A value as JSON, without line ends."""
+    """Serialize a value as JSON on one line."""
     return json.dumps(value, ensure_ascii=False)
 
 
@@ -93,7 +93,7 @@ def _escaped(key: str) -> str:
 
 
 def at_pointer(value: Any, pointer: str) -> Any:
-    """The part of a value that a JSON Pointer names."""
+    """Resolve a JSON Pointer in a value."""
     if pointer and not pointer.startswith("/"):
         raise UsageError(f"pointer is {pointer!r}. A JSON Pointer begins with /, such as /rows/3.")
     for number, part in enumerate(pointer.split("/")[1:], start=1):
@@ -146,14 +146,14 @@ MORE_SCHEMA: dict[str, Any] = {
 
 
 class KeptResults:
-    """The results that were too large for one answer, in a folder."""
+    """The folder of results that were too large for one answer."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._numbers = itertools.count(1)
 
     def answer(self, data: dict[str, Any]) -> dict[str, Any]:
-        """The data made visible, with `left_out` and `result` if it had to be cut."""
+        """Return sanitized data, with `left_out` and `result` if it had to be truncated."""
         data = visible_data(data)
         if size_of(data) <= MOST_CHARACTERS:
             return data
@@ -170,7 +170,7 @@ class KeptResults:
         return self._folder / f"kept-{number}.json"
 
     def more(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """A part of a result that was kept; `left_out` counts from what is shown."""
+        """Return a part of a stored result; `left_out` counts from the part shown."""
         number, start = _whole(given, "result"), _whole(given, "start")
         pointer = str(given.get("pointer") or "")
         try:

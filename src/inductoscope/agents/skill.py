@@ -1,4 +1,4 @@
-"""The skill: SKILL.md beside this file, with the tables that the tool itself can fill in.
+"""The skill: SKILL.md with tables that the tool generates.
 
 Verdicts, stages, findings, stalls and commands are taken from where the tool explains them, so the
 tables cannot fall behind.
@@ -28,7 +28,7 @@ INSTRUCTIONS = (
 
 
 def skill(commands: Mapping[str, click.Command]) -> str:
-    """The text of SKILL.md. `commands` are those of the tool, by name."""
+    """Render SKILL.md. `commands` are the tool's commands by name."""
     text = skill_template()
     for name, filling in (
         ("version", __version__),
@@ -44,12 +44,12 @@ def skill(commands: Mapping[str, click.Command]) -> str:
 
 
 def skill_template() -> str:
-    """SKILL.md with names in braces where tables go."""
+    """Read the template of SKILL.md, with placeholders in braces for tables."""
     return (resources.files("inductoscope.agents") / "SKILL.md").read_text("utf-8")
 
 
 def procedures() -> dict[str, str]:
-    """The procedures of the skill by name: the sections that say which JSON to read."""
+    """Return the skill's procedures by name: the sections that say which JSON to read."""
     sections = skill_template().split("\n## ")[1:]
     named = (section.partition("\n") for section in sections)
     return {

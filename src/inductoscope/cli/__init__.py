@@ -52,7 +52,7 @@ _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 class _LazyGroup(click.Group):
-    """Imports a command's module only when the command is needed."""
+    """A command group that imports a command's module only when it is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -82,7 +82,7 @@ class _LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Whole sentences: click would cut them off where a terminal is narrow."""
+        """List the commands with whole sentences, which click would cut on narrow terminals."""
         commands = [(name, self.get_command(ctx, name)) for name in COMMANDS]
         with formatter.section("Commands"):
             formatter.write_dl(
@@ -91,20 +91,20 @@ class _LazyGroup(click.Group):
 
 
 def all_commands(context: click.Context) -> dict[str, click.Command]:
-    """Every command by its name."""
+    """Return all commands by name."""
     found = {name: _cli.get_command(context, name) for name in COMMANDS}
     return {name: command for name, command in found.items() if command is not None}
 
 
 def _meant(words: list[str]) -> str:
-    """A command that is spelled like the first word, or the one for a script."""
+    """Suggest a command for a misspelled first word, or `doctor` if it is a script."""
     if Path(words[0]).is_file():
         return f" To examine the script: inductoscope doctor {shlex.join(words)}"
     return did_you_mean(words[0], COMMANDS)
 
 
 def _with_one_suggestion(error: click.ClickException) -> click.ClickException:
-    """Of the options that click finds similar, keep the most similar one."""
+    """Keep only the most similar of the options that click suggests."""
     if not isinstance(error, click.NoSuchOption) or not error.possibilities:
         return error
     close = nearest(error.option_name, error.possibilities, most=1)
@@ -140,7 +140,7 @@ def main() -> None:
 
 
 def _open_closed_streams() -> None:
-    """Open streams that are closed, as by `>&-`, so that output to them is dropped.
+    """Open closed standard streams, as after `>&-`, so that output to them is dropped.
 
     Otherwise the next file that is opened would get its number, and what is printed with it. A
     program that is started finds it closed all the same: no child inherits these.
@@ -176,7 +176,7 @@ def _drop_output() -> None:
 
 
 def _run() -> NoReturn:
-    """Errors raised on purpose become one line and an exit code."""
+    """Run the command; turn errors raised on purpose into one line and an exit code."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A character that the terminal cannot show is escaped instead of raising an error.
         sys.stdout.reconfigure(errors="backslashreplace")

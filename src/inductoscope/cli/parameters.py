@@ -1,4 +1,4 @@
-"""Arguments and options that several commands share, and what the shell completes for them."""
+"""Arguments and options that several commands share, with their shell completion."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ GPUS = ", ".join(ARCHITECTURES)
 
 
 class RecordingPath(click.ParamType):  # type: ignore[type-arg]  # Not generic before click 8.2.
-    """The folder of a recording, or the name of one in the folder of recordings."""
+    """A parameter type: the path of a recording, or its name in the folder of recordings."""
 
     name = "recording"
 
@@ -49,10 +49,10 @@ class RecordingPath(click.ParamType):  # type: ignore[type-arg]  # Not generic b
 
 
 class WordChoice(click.Choice):  # type: ignore[type-arg]  # Not generic before click 8.2.
-    """One of some words; a mistyped one is answered with the word that was probably meant."""
+    """A parameter type: one of some words. A misspelled one is answered with a suggestion."""
 
     def __init__(self, words: Iterable[str], *, also: Mapping[str, str] | None = None) -> None:
-        """`also` has other names for the words."""
+        """Accept `words`; `also` maps aliases to them."""
         super().__init__(list(words))
         self._also = also or {}
 
@@ -65,12 +65,12 @@ class WordChoice(click.Choice):  # type: ignore[type-arg]  # Not generic before 
 
 
 def matching(words: Iterable[str], incomplete: str) -> list[CompletionItem]:
-    """The words that begin with what was typed so far."""
+    """Return the words that begin with the incomplete input."""
     return [CompletionItem(word) for word in words if word.startswith(incomplete)]
 
 
 def complete_from(words: Callable[[], Iterable[str]]) -> Callable[..., list[CompletionItem]]:
-    """Complete one of `words`, which are asked for only when the user presses Tab."""
+    """Return a completer for `words`, which are computed only when the user presses Tab."""
 
     def complete(
         context: click.Context, parameter: click.Parameter, incomplete: str
@@ -83,24 +83,24 @@ def complete_from(words: Callable[[], Iterable[str]]) -> Callable[..., list[Comp
 def complete_files(
     context: click.Context, parameter: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """Leave it to the shell to complete a file."""
+    """Delegate the completion of file names to the shell."""
     return [CompletionItem(incomplete, type="file")]
 
 
 def recording_argument(name: str = "recording") -> Callable[[_Command], _Command]:
-    """A recording; the last one if it is left out."""
+    """Add the argument RECORDING, which defaults to the last recording."""
     return click.argument(name, required=False, type=RecordingPath())
 
 
 def in_a_folder(context: click.Context, parameter: click.Parameter, path: _Path) -> _Path:
-    """Refuse a file that cannot be written before the work is done, not after it."""
+    """Refuse an output file without a parent folder before the work starts."""
     if path is not None and str(path) != "-" and not Path(path).absolute().parent.is_dir():
         raise UsageError(f"{path} cannot be written: there is no folder {Path(path).parent}.")
     return path
 
 
 def json_option(what: str, remark: str = "") -> Callable[[_Command], _Command]:
-    """`--json PATH`, which every command has that computes something: see docs/json.md."""
+    """Add `--json PATH`, common to every command that computes something: see docs/json.md."""
     return click.option(
         "--json",
         "json_path",
@@ -122,7 +122,7 @@ ranks_page_option = click.option(
 
 
 def executor_options(purpose: str) -> Callable[[_Command], _Command]:
-    """`--executor ADDRESS` and `--any-worker`, for commands that can use a cluster."""
+    """Add `--executor ADDRESS` and `--any-worker`, for commands that can use a cluster."""
 
     def add(command: _Command) -> _Command:
         for option in (
@@ -145,13 +145,13 @@ def executor_options(purpose: str) -> Callable[[_Command], _Command]:
 
 
 def refuse_without_executor(executor: str | None, *, any_worker: bool) -> None:
-    """Refuse what only makes sense with a cluster."""
+    """Refuse cluster options without `--executor`."""
     if executor is None and any_worker:
         raise UsageError("--any-worker only works with --executor. Add --executor.")
 
 
 def check_cluster(executor: str | None, *, any_worker: bool) -> None:
-    """Refuse a cluster that cannot be used before anything is begun."""
+    """Check that the cluster is usable before the work starts."""
     refuse_without_executor(executor, any_worker=any_worker)
     if executor is None:
         return
@@ -161,7 +161,7 @@ def check_cluster(executor: str | None, *, any_worker: bool) -> None:
 
 
 def target_option(purpose: str) -> Callable[[_Command], _Command]:
-    """`--target GPU`, one of those whose figures are known."""
+    """Add `--target GPU`, for the GPUs with known parameters."""
     return click.option(
         "--target",
         metavar="GPU",
@@ -189,7 +189,7 @@ pager_option = click.option(
 
 
 def long_output() -> AbstractContextManager[Printer]:
-    """Where a command prints long output: in a pager, if it has the option against it."""
+    """Return a printer for long output: a pager, unless the user opted out."""
     from inductoscope.views.report.terminal import paged
 
     return paged(wanted=not click.get_current_context().meta.get(_NO_PAGER, True))
@@ -198,7 +198,7 @@ def long_output() -> AbstractContextManager[Printer]:
 def print_view(
     view: _View, json_path: str | None, render: Callable[[Printer, _View], None]
 ) -> None:
-    """Write the JSON where it is wanted, and print the text unless standard output has the JSON."""
+    """Write the JSON if requested; print the text unless the JSON goes to standard output."""
     from inductoscope.views.report.terminal import write_json
 
     if json_path:
@@ -209,7 +209,7 @@ def print_view(
 
 
 def read_recording(path: Path | None, target: str | None = None) -> Recording:
-    """The recording that is asked for, else the last one; or what it compiles to for a GPU."""
+    """Load the given recording, else the last one; with `target`, its recompilation for a GPU."""
     from inductoscope.model.fold import load
     from inductoscope.recording.location import last_recording
 
@@ -230,7 +230,7 @@ quiet_option = click.option("--quiet", is_flag=True, help="Show no progress.")
 def _program_words(
     context: click.Context, parameter: click.Parameter, words: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """Options of the tool come before the program, so an option in its place is a mistyped one."""
+    """Refuse an option in place of the program: the tool's options come before it."""
     first = words[0].partition("=")[0] if words else ""
     if first.startswith("-") and first not in ("-m", "-c"):
         known = [name for option in context.command.params for name in option.opts]

@@ -1,1 +1,1 @@
-"""Starts the user's program with the recorder inside, and tidies up after it."""
+"""Start of the user's program with the recorder inside, and cleanup after it."""

@@ -1,4 +1,4 @@
-"""The variables through which the tool reaches the processes of the user's program."""
+"""The environment variables that configure the tool inside the user's processes."""
 
 from __future__ import annotations
 
@@ -39,18 +39,18 @@ PartName = Literal[
 
 
 def with_scope(environment: dict[str, str]) -> dict[str, str]:
-    """An environment with the start-up hook in front of PYTHONPATH."""
+    """Return an environment with the start-up hook in front of PYTHONPATH."""
     paths = [str(BOOTSTRAP), *filter(None, [environment.get("PYTHONPATH")])]
     return {**environment, "PYTHONPATH": os.pathsep.join(paths)}
 
 
 def with_parts(*names: PartName) -> dict[str, str]:
-    """The variable that starts these parts; without it, a process is only recorded."""
+    """Return the variable that enables these parts; by default, a process is only recorded."""
     return {PARTS_VARIABLE: ",".join(names)}
 
 
 def private_cache(folder: Path) -> dict[str, str]:
-    """Variables that make torch and Triton use the private cache in `folder`."""
+    """Return the variables that make torch and Triton use the private cache in `folder`."""
     return {
         CACHE_VARIABLE: str(folder),
         "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
@@ -59,7 +59,7 @@ def private_cache(folder: Path) -> dict[str, str]:
 
 
 def private_cache_without_scope(folder: Path) -> dict[str, str]:
-    """Variables for a process without the scope: its headers are in the private cache too.
+    """Return the variables for a process without the scope, with cached headers, too.
 
     torch puts them under the folder for temporary files; they are found there through a link.
     What the compiler can do for the processor is not asked again where it is known.

@@ -57,7 +57,7 @@ Observer = Callable[[int], contextlib.AbstractContextManager[None]]
 
 
 def resolve_command(words: Sequence[str]) -> list[str]:
-    """The command to execute for the words after `run`.
+    """Return the command to execute for the words after `run`.
 
     A script (`train.py`), a module (`-m package`) or Python code (`-c`) goes to this Python; any
     other word is a program, which is expected to end in Python processes (torchrun, pytest, …).
@@ -86,7 +86,7 @@ def resolve_command(words: Sequence[str]) -> list[str]:
 
 
 def _is_python_text(path: Path) -> bool:
-    """A file without the execute bit is meant for Python, whatever it is called."""
+    """Check for a file without the execute bit, which is run by Python whatever its suffix."""
     return path.is_file() and not os.access(path, os.X_OK)
 
 
@@ -117,7 +117,7 @@ def _program(first: str, words: Sequence[str]) -> list[str]:
 
 
 def _refuse_missing_script_of_python(words: Sequence[str]) -> None:
-    """Refuse `python missing.py`; that Python itself knows best which modules it has."""
+    """Refuse `python missing.py`. Modules are not checked: only that Python knows its own."""
     rest = list(words)
     while rest and rest[0].startswith("-"):
         option = rest.pop(0)
@@ -131,7 +131,7 @@ def _refuse_missing_script_of_python(words: Sequence[str]) -> None:
 
 
 def environment_for(folder: Path, base: Mapping[str, str], *, fresh: bool) -> dict[str, str]:
-    """The user's environment with the scope's start-up hook in front of PYTHONPATH."""
+    """Return the user's environment, set up to record into `folder`."""
     environment = with_scope(dict(base))
     environment[RECORDING_VARIABLE] = str(folder)
     if fresh:
@@ -174,7 +174,7 @@ def run_recorded(
 def start_or_discard(
     folder: Path, start: Callable[[], subprocess.Popen[bytes]]
 ) -> subprocess.Popen[bytes]:
-    """Start the command; if the system refuses, take back the recording that was made for it."""
+    """Start the command; discard its recording if the system refuses to start it."""
     try:
         return start()
     except OSError as error:
@@ -186,7 +186,7 @@ def start_or_discard(
 
 
 def ending_from(status: int, seconds: float, by_tool: str = "") -> Ending:
-    """How a command ended. `status` is Popen's."""
+    """Convert `Popen.returncode` into an `Ending`."""
     from inductoscope.model.entities import Ending
 
     return Ending(
@@ -200,7 +200,7 @@ def ending_from(status: int, seconds: float, by_tool: str = "") -> Ending:
 def record_ending(
     stream: StreamWriter, pid: int, status: int, seconds: float, by_tool: str = ""
 ) -> Ending:
-    """Write how a command ended as the launcher's last event. `status` is Popen's."""
+    """Emit the command's ending as the launcher's last event. `status` is Popen.returncode."""
     ending = ending_from(status, seconds, by_tool)
     stream.emit(
         Exited(
@@ -233,7 +233,7 @@ def _start(
 
 
 def _wait(child: subprocess.Popen[bytes]) -> int:
-    """Wait for the child, and pass on to it the signals that only the tool received."""
+    """Wait for the child, and forward signals that only the tool received."""
     if not hasattr(signal, "sigtimedwait"):  # On macOS, signals wait until the program ends.
         return child.wait()
     while child.poll() is None:
@@ -244,7 +244,7 @@ def _wait(child: subprocess.Popen[bytes]) -> int:
 
 
 def _pass_on(child: subprocess.Popen[bytes], arrived: signal.struct_siginfo) -> None:
-    """A terminal sends its signals to the child as well; a `kill` reaches the tool alone.
+    """Forward a signal, unless it came from the terminal, which signals the child as well.
 
     A signal sent to the whole process group looks like the latter, and reaches the child twice.
     """
@@ -259,7 +259,7 @@ _OWN_WAYS = (b"__path__", b"sys.modules", b"meta_path", b"path_hooks")
 
 
 def _is_missing(module: str) -> bool:
-    """Whether this Python certainly does not find the module of `-m`; a doubt is left to it.
+    """Check whether this Python certainly lacks the module of `-m`; if in doubt, it runs.
 
     Nothing is imported: a package's code may do anything, and it is the program that runs it.
     """

@@ -1,4 +1,4 @@
-"""Removes from a recording what no command reads once the program has ended.
+"""Removal of files that no command reads once the program has ended.
 
 Compiled code is by far the largest part of a recording: one precompiled header takes 150 MB. Views
 show sources and machine code from the recording's payloads, so of a private cache only those
@@ -38,7 +38,7 @@ _HANDED_OVER = (".eager-*.pt", ".candidate-*.pt")
 
 
 def tidy_run(folder: Path) -> None:
-    """After `run`: remove compiled code, and space reserved by dead processes."""
+    """Remove compiled code and the space reserved by dead processes, after `run`."""
     alive = False
     for stream in (folder / STREAMS).glob("*"):
         pid = stream.name.partition("-")[0]
@@ -55,7 +55,7 @@ def tidy_run(folder: Path) -> None:
 
 
 def tidy_examination(folder: Path) -> None:
-    """After an examination that came to its end: what is left is read, and not resumed."""
+    """Clean up after a complete examination, which is read, but not resumed any more."""
     _keep_sources(folder)
     place = folder / EXAMINATION
     with contextlib.suppress(OSError):
@@ -69,14 +69,14 @@ def tidy_examination(folder: Path) -> None:
 
 
 def remove_headers(folder: Path) -> None:
-    """Precompiled headers, which torch makes again when it needs them."""
+    """Remove precompiled headers, which torch regenerates on demand."""
     if not (folder / CACHE).is_symlink():
         for name in (TEMPORARY, HEADERS):
             shutil.rmtree(folder / CACHE / name, ignore_errors=True)
 
 
 def _keep_sources(folder: Path) -> None:
-    """Of the private cache, keep only sources that are named somewhere, and packages."""
+    """Remove everything from the private cache but referenced sources and packages."""
     cache = folder / CACHE
     if cache.is_symlink() or not cache.is_dir():
         return
@@ -103,7 +103,7 @@ def _holds_package(place: Path) -> bool:
 
 
 def _named_sources(folder: Path) -> Iterator[str]:
-    """Files of the cache that an event, the verdict or a text of the doctor names."""
+    """Yield the cache files that an event, the verdict or a text of the doctor refers to."""
     from inductoscope.recording.reader import open_ordinary
 
     runs = (folder, *(folder / EXAMINATION).glob("run-*"))
@@ -115,7 +115,7 @@ def _named_sources(folder: Path) -> Iterator[str]:
 
 
 def _share_payloads(folder: Path, run: Path) -> None:
-    """Let equal texts of two runs be one file: most of what is compiled again is the same."""
+    """Hard-link equal payloads of two runs, most of which are identical."""
     for path in (run / PAYLOADS).glob("*/*"):
         first = folder / path.relative_to(run)
         shared = path.with_name(f"{path.name}.shared")

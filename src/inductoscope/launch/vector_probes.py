@@ -1,4 +1,4 @@
-"""Whether the C++ compiler can do what this processor can: known per machine, not per run.
+"""Cached answers to torch's vector ISA probes of the C++ compiler, kept per machine.
 
 Before its first kernel, torch compiles and loads a small library for every instruction set, which
 takes longer than most programs' kernels. It keeps them in its cache, and a run with a private cache
@@ -24,19 +24,19 @@ EVERYTHING = "everything"
 
 
 def variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """For a process without the scope: nothing is asked, if every answer is known to be yes."""
+    """Return the variable that skips the probes of a process if all are known to succeed."""
     return {_TRUSTED: "1"} if _TRUSTED not in environment and all_known(environment) else {}
 
 
 def all_known(environment: Mapping[str, str]) -> bool:
-    """Whether every question was answered with yes."""
+    """Check whether every probe is known to succeed."""
     compiler = environment.get("CXX", "g++")
     kept = answer_file(compiler, EVERYTHING, path=environment.get("PATH"))
     return kept is not None and kept.exists()
 
 
 def answer_file(compiler: str, question: str, path: str | None = None) -> Path | None:
-    """The file that is there if the answer is yes; None if it is not known who is asked."""
+    """Return the marker file of a successful probe; None if the compiler is not found."""
     place = shutil.which(compiler, path=path) if compiler else None
     if place is None:
         return None
@@ -58,7 +58,7 @@ def _folder() -> Path:
 
 @functools.cache
 def _processor() -> str:
-    """The processor's name and what it can do; a home folder may be shared by many machines."""
+    """Return the CPU's name and flags: several machines may share a home folder."""
     with contextlib.suppress(OSError), open("/proc/cpuinfo", encoding="utf-8") as file:
         wanted = ("model name", "flags", "Features")
         return "\n".join(sorted({line.strip() for line in file if line.startswith(wanted)}))
@@ -66,7 +66,7 @@ def _processor() -> str:
 
 
 def keep_yes(file: Path | None) -> None:
-    """Keep an answer; in a folder that cannot be written to, it is asked for again next time."""
+    """Store a successful probe; if the folder is read-only, the next run probes again."""
     if file is not None:
         with contextlib.suppress(OSError):
             file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

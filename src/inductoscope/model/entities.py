@@ -1,4 +1,4 @@
-"""The vocabulary: what is known of a recorded run.
+"""The entities of a recorded run: processes, compiles, graphs, autotuning, native compiles.
 
     Recording
     ├── Process                      one per stream: a rank, a worker, a forked child
@@ -61,19 +61,19 @@ def joined(kind: type[Joined], event: Event, **more: Any) -> Joined:
 
 
 class Payloads(Protocol):
-    """Reads payloads by their digest."""
+    """Access to payloads by their digest."""
 
     def payload(self, digest: str) -> str | None:
-        """The text, or None where it is missing."""
+        """Return the text of a payload; None if it is missing."""
 
     def json_payload(self, digest: str) -> Any:
-        """The data, or None where it is missing or damaged."""
+        """Return the parsed JSON of a payload; None if it is missing or damaged."""
 
     def decoded_payload(self, digest: str, decode: Callable[[bytes], Made]) -> Made | None:
         """Decode the payload with `decode`; None if it is missing or damaged."""
 
     def size(self, digest: str) -> int:
-        """How large the text is; 0 where it is missing."""
+        """Return the size of a payload; 0 if it is missing."""
 
 
 class NativeCompile(NativeEnd):
@@ -95,7 +95,7 @@ class CompileError(CompileFailed):
 
 
 class UncaughtException(ExceptionUncaught):
-    """An exception that ended a process, or a thread of it if that has a name."""
+    """An uncaught exception of a process, or of one of its threads if `thread` is set."""
 
     # When it was recorded: what fails first may make others fail.
     at: float = 0.0
@@ -120,7 +120,7 @@ class TimedChoice:
 
     @property
     def is_generated(self) -> bool:
-        """Whether Inductor generated it, rather than calling a library."""
+        """Whether the choice is a kernel that Inductor generated, not a call of a library."""
         return self.name.startswith(_GENERATED)
 
     @property
@@ -153,17 +153,17 @@ class Autotune:
 
     @property
     def library(self) -> TimedChoice | None:
-        """The fastest call of a library; None if none was timed."""
+        """The fastest library call; None if none was timed."""
         return next((choice for choice in self.timed if not choice.is_generated), None)
 
     @property
     def chosen(self) -> TimedChoice | None:
-        """The choice that was taken, if it was timed."""
+        """The winner; None if it was not timed."""
         return next((choice for choice in self.timed if choice.name == self.winner), None)
 
     @property
     def gain(self) -> float | None:
-        """The time of the library as a multiple of the winner's; None where one was not timed."""
+        """Speedup of the winner over the fastest library call; None unless both were timed."""
         library, chosen = self.library, self.chosen
         if library is None or chosen is None or not chosen.milliseconds:
             return None
@@ -172,7 +172,7 @@ class Autotune:
 
 @dataclass(frozen=True)
 class InductorGraph:
-    """A graph that Inductor compiled, or took from its cache."""
+    """A graph that Inductor compiled or loaded from its cache."""
 
     key: str
     phase: str
@@ -229,7 +229,7 @@ class Compile(CompileStart):
 
     @property
     def place(self) -> str:
-        """Where the frame begins: file and line; empty where it is unknown."""
+        """File and line where the frame begins; empty if unknown."""
         return f"{self.file}:{self.line}" if self.file else ""
 
 
@@ -253,7 +253,7 @@ class Process(ProcessStart):
 
 @dataclass(frozen=True)
 class Ending:
-    """How the recorded command ended, as far as it has."""
+    """The exit code or signal of the recorded command, as far as it has ended."""
 
     exit_code: int
     signal: int | None
@@ -263,13 +263,13 @@ class Ending:
 
 
 def ending_of(event: Exited) -> Ending:
-    """The ending that the tool has seen."""
+    """Convert an `Exited` event into an `Ending`."""
     return Ending(event.exit_code, event.signal, event.seconds, event.by_tool)
 
 
 @dataclass(frozen=True)
 class Recording:
-    """Everything that is known of one recorded run."""
+    """The model of one recorded run."""
 
     path: str
     manifest: Mapping[str, Any]
@@ -306,11 +306,11 @@ class Recording:
         )
 
     def payload(self, digest: str) -> str:
-        """The text under a digest; empty where it is missing."""
+        """Return the text of a payload; empty if it is missing."""
         return self._kept.text(digest, self.payloads.payload) if digest else ""
 
     def data(self, digest: str) -> Any:
-        """The data under a digest; None where it is missing."""
+        """Return the parsed JSON of a payload; None if it is missing."""
         return self.payloads.json_payload(digest) if digest else None
 
     def decoded(self, digest: str, decode: Callable[[bytes], Made]) -> Made | None:
@@ -319,5 +319,5 @@ class Recording:
 
     @property
     def graphs(self) -> tuple[InductorGraph, ...]:
-        """All graphs that Inductor compiled or took from its cache."""
+        """All graphs that Inductor compiled or loaded from its cache, over all compiles."""
         return tuple(graph for compile_ in self.compiles for graph in compile_.inductor)

@@ -1,4 +1,4 @@
-"""The way of a wrong value through a compiled graph: from the kernel that makes it to the fault.
+"""The path of a wrong value through a compiled graph, from the culprit kernel to the fault.
 
 Which buffer is computed from which is what the scheduler recorded. That a buffer on the way is
 wrong is known only of the one that a comparison found; the others are made from it.
@@ -21,7 +21,7 @@ from inductoscope.torch_facts.package_wrappers import is_same_operator
 
 @dataclass(frozen=True)
 class TrailBuffer:
-    """A buffer, and the operation of the program whose value it holds."""
+    """A buffer and the operation of the program whose value it holds."""
 
     name: str
     node: str = ""
@@ -33,7 +33,7 @@ class TrailBuffer:
 
 @dataclass(frozen=True)
 class TrailStep:
-    """A kernel on the way, and the buffers through which it passes the value on."""
+    """A kernel on the trail, and the buffers through which it propagates the wrong value."""
 
     kernel: str
     # Its place among the calls of the graph, counted from 1; 0 where that is not known.
@@ -46,7 +46,7 @@ class TrailStep:
 
 @dataclass(frozen=True)
 class FaultTrail:
-    """The steps from the fault back to the kernel that is to blame, which comes last."""
+    """The steps from the fault back to the culprit kernel, which comes last."""
 
     compile: str
     graph: str
@@ -77,7 +77,7 @@ class GuiltyPlace:
 
 
 def fault_trail(recording: Recording, compile_id: str, guilty: GuiltyPlace) -> FaultTrail | None:
-    """The trail in the one recorded graph that has the guilty kernel; None if that is not sure."""
+    """Return the trail in the graph with the guilty kernel; None unless exactly one has it."""
     found = [
         (compile_, graph)
         for compile_ in recording.compiles
@@ -95,7 +95,7 @@ def _is_in(graph: InductorGraph, guilty: GuiltyPlace) -> bool:
 
 
 class _Graph:
-    """The buffers of one graph: who makes them, and who reads them."""
+    """A graph's buffers with the scheduler nodes that write and read each of them."""
 
     def __init__(self, recording: Recording, compile_: Compile, graph: InductorGraph) -> None:
         self._join = GraphJoin(recording, compile_, graph)
@@ -115,7 +115,7 @@ class _Graph:
         self._outputs = output_buffers(lines)
 
     def trail(self, guilty: GuiltyPlace) -> FaultTrail | None:
-        """The trail; None if the recorded graph does not have what is to blame."""
+        """Return the trail; None if the recorded graph lacks the culprit."""
         graph = self._join.graph
         last = self._guilty_call(guilty)
         if last is None:
@@ -131,7 +131,7 @@ class _Graph:
         return FaultTrail(self._join.compile.id, graph.key, len(graph.kernels), steps, reaches)
 
     def _guilty_call(self, guilty: GuiltyPlace) -> int | None:
-        """The number of the guilty call; None if it is not there, or may be one of several."""
+        """Return the position of the guilty call, from 1; None if it is missing or ambiguous."""
         calls = [
             number
             for number, kernel in enumerate(self._join.graph.kernels, start=1)
@@ -145,7 +145,7 @@ class _Graph:
         return calls[0] if len(calls) == 1 else None
 
     def _way(self, guilty: GuiltyPlace, call: int) -> list[str]:
-        """Buffers from the first wrong one to the fault, each computed from the one before."""
+        """Return the shortest chain of buffers from the first wrong one to the fault."""
         before: dict[str, str] = {guilty.buffer: ""}
         waiting = deque(before)
         while waiting:
@@ -164,7 +164,7 @@ class _Graph:
         return way[::-1]
 
     def _ends(self, guilty: GuiltyPlace) -> Iterator[str]:
-        """Where the fault shows: in what the failing kernel makes, or in the wrong outputs."""
+        """Yield the buffers where the fault shows: made by the failing kernel, or wrong outputs."""
         if guilty.fails:
             for name in self._makers:
                 if is_same_operator(self._kernel_name(self._call(name)), guilty.fails):
@@ -192,7 +192,7 @@ class _Graph:
         return self._call_of(self._makers[name])
 
     def _call_of(self, leaf: ScheduledNode) -> int:
-        """The call that a node ended up in; one of several results belongs to its call."""
+        """Return the position of a node's call; an unpacked result belongs to its producer's."""
         if leaf.name in self._numbers:
             return self._numbers[leaf.name]
         makers = [self._makers[name] for name in leaf.reads if name in self._makers]
@@ -216,6 +216,6 @@ class _Graph:
         return self._join.final.node(name) if self._join.final else None
 
     def _operation(self, node: FxNode) -> str:
-        """For one of several results, the operation that has them."""
+        """Return the target of a node; for `getitem`, that of the operation it unpacks."""
         owner = self._node(node.args.strip("(%").partition(",")[0].strip())
         return owner.target if node.operation == "getitem" and owner else node.target

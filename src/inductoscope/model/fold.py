@@ -67,7 +67,7 @@ def load(path: Path) -> Recording:
 
 
 def fold(reader: RecordingReader) -> Recording:
-    """The model of what `reader` reads."""
+    """Fold the events that `reader` yields into a `Recording`."""
     streams: dict[str, _ProcessFold] = {}
     unknown: Counter[str] = Counter()
     timed: list[Entry[Event]] = []
@@ -107,28 +107,28 @@ def fold(reader: RecordingReader) -> Recording:
 
 
 class _EventsByClass:
-    """Events by their class, each in the order in which they were written."""
+    """Events grouped by class, in the order in which they were written."""
 
     def __init__(self) -> None:
         self._found: dict[type[Event], list[Any]] = defaultdict(list)
 
     def add(self, event: Event) -> None:
-        """One more event."""
+        """Append an event."""
         self._found[type(event)].append(event)
 
     def all(self, kind: type[SomeEvent]) -> tuple[SomeEvent, ...]:
-        """All of a class."""
+        """Return all events of a class."""
         return tuple(self._found.get(kind, ()))
 
     def last(self, kind: type[SomeEvent]) -> SomeEvent | None:
-        """The last of a class, which counts where there are several."""
+        """Return the last event of a class, which overrides earlier ones; None if there is none."""
         found = self._found.get(kind)
         return found[-1] if found else None
 
 
 @dataclass
 class _GraphFold:
-    """A graph of Inductor, folded so far."""
+    """The state of one Inductor graph during the fold."""
 
     key: str
     events: _EventsByClass = field(default_factory=_EventsByClass)
@@ -139,7 +139,7 @@ class _GraphFold:
 
 @dataclass
 class _CompileFold:
-    """A compile, folded so far."""
+    """The state of one compile during the fold."""
 
     start: E.CompileStart
     events: _EventsByClass = field(default_factory=_EventsByClass)
@@ -161,7 +161,7 @@ class _CompileFold:
 
 @dataclass
 class _ProcessFold:
-    """One process's events, folded so far."""
+    """The state of one process during the fold."""
 
     name: str
     position: ProcessPosition = field(default_factory=ProcessPosition)
@@ -175,7 +175,7 @@ class _ProcessFold:
     latest: float = 0.0
 
     def take(self, entry: Entry[Event]) -> None:
-        """Add what an event says."""
+        """Fold one entry into the state."""
         event, kind = entry.event, type(entry.event)
         self.latest = max(self.latest, entry.time)
         self.position.take(entry)
@@ -212,7 +212,7 @@ class _ProcessFold:
         self.order.append(found)
 
     def _compile_of(self, event: Any) -> _CompileFold:
-        """The compile that an event belongs to; made up if its beginning was not recorded."""
+        """Return the compile of an event; create it if its `compile_start` was not recorded."""
         graph = getattr(event, "graph", "")
         key = getattr(event, "compile", "") or graph.partition(" ")[0] or self.current or "?"
         if key not in self.compiles:
@@ -220,7 +220,7 @@ class _ProcessFold:
         return self.compiles[key]
 
     def _graph_of(self, event: Any) -> _GraphFold:
-        """The Inductor graph that an event belongs to."""
+        """Return the Inductor graph of an event, creating it if necessary."""
         key = event.graph or "?"
         return self._compile_of(event).graphs.setdefault(key, _GraphFold(key))
 
@@ -261,7 +261,7 @@ def _process(stream: _ProcessFold) -> Process:
 
 
 def _natives(streams: Iterable[_ProcessFold]) -> Iterator[NativeCompile]:
-    """All runs of native compilers, in the order in which they ended, unfinished ones last."""
+    """Yield all native compiles by time of completion, unfinished ones last."""
     running = []
     for stream in streams:
         for event in stream.events.all(E.NativeEnd):
@@ -309,7 +309,7 @@ def _compile(found: _CompileFold, stream: _ProcessFold) -> Compile:
 
 
 def _outcome_without_end(found: _CompileFold) -> str:
-    """Graphs handed to Inductor directly have no compile around them that could begin and end."""
+    """Return the outcome of a compile without end: graphs given to Inductor directly have none."""
     graphs = found.graphs.values()
     is_done = bool(graphs) and all(_is_finished(graph) for graph in graphs)
     return "compiled" if is_done and not found.start.function else "not finished"
@@ -361,7 +361,7 @@ _Choices = Mapping[str, E.ChoiceStart | E.ChoiceEnd]
 
 
 def _autotunes(events: Iterable[Any], choices: _Choices) -> Iterator[Autotune]:
-    """Searches for the fastest choice: each is announced, then timed, then decided."""
+    """Yield the autotuning searches, each joined from its start, timing and decision events."""
     searches: list[tuple[E.AutotuneStart, list[E.AutotuneTimed], list[str]]] = []
     for event in events:
         if isinstance(event, E.AutotuneStart):

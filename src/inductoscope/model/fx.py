@@ -1,4 +1,4 @@
-"""FX graphs read back from a recording: nodes, where each came from, and the user's lines."""
+"""FX graphs decoded from a recording: nodes, their origins, and the user's source lines."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class FxNode:
 
 @dataclass(frozen=True)
 class FxGraph:
-    """A graph as one stage left it."""
+    """An FX graph as one stage left it."""
 
     nodes: tuple[FxNode, ...]
     code: str
@@ -59,7 +59,7 @@ class FxGraph:
     globals: Mapping[str, str | None] = field(default_factory=dict)
 
     def node(self, name: str) -> FxNode | None:
-        """The node called `name`."""
+        """Return the node called `name`; None if there is none."""
         return self._by_name.get(name)
 
     @cached_property
@@ -68,14 +68,14 @@ class FxGraph:
 
     @cached_property
     def calls(self) -> tuple[FxNode, ...]:
-        """The nodes that compute something."""
+        """The nodes that call a function, method or module."""
         return tuple(
             n for n in self.nodes if n.op in ("call_function", "call_method", "call_module")
         )
 
 
 def bare_operation(target: str) -> str:
-    """The name of an operation without its namespace and overload."""
+    """Strip the namespace and overload from the name of an operation."""
     parts = [part for part in target.split(".") if part]
     if not parts:
         return target
@@ -87,12 +87,12 @@ def bare_operation(target: str) -> str:
 
 
 def read_graph(recording: Recording, digest: str) -> FxGraph | None:
-    """The graph under a digest; None where it is missing or damaged."""
+    """Decode the FX graph stored under a digest; None if it is missing or damaged."""
     return recording.once("graph", (digest,), lambda: graph_from(recording.data(digest)))
 
 
 def graph_from(data: Any) -> FxGraph | None:
-    """A graph from recorded data."""
+    """Build an `FxGraph` from parsed JSON; None if it is not a graph."""
     if not isinstance(data, dict) or not isinstance(data.get("nodes"), list):
         return None
     stacks = [frames_in(text) for text in texts(data.get("stacks"))]
@@ -125,7 +125,7 @@ def _node(
 
 
 def describe_value(value: Any) -> str:
-    """The shape and type of a recorded value, as torch users write them: f32[10, 100]."""
+    """Format the dtype and shape of a recorded value as torch users write it: f32[10, 100]."""
     if isinstance(value, list):
         return ", ".join(describe_value(item) for item in value)
     if not isinstance(value, dict):

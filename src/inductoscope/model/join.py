@@ -1,4 +1,4 @@
-"""Joins the stages of one graph: which scheduler nodes, loop lines and kernel lines a node became.
+"""Joins the stages of one graph: scheduler nodes, loop lines and kernel lines of each FX node.
 
 Looking something up costs no walk over the whole graph, so that all nodes of a large graph can be
 followed.
@@ -34,7 +34,7 @@ Steps = dict[str, tuple[Step, ...]]
 
 
 class GraphJoin:
-    """One Inductor graph with everything that was recorded of it, read when it is needed."""
+    """One Inductor graph joined with its recorded stages, which are decoded on demand."""
 
     def __init__(self, recording: Recording, compile_: Compile, graph: InductorGraph) -> None:
         self.recording, self.compile, self.graph = recording, compile_, graph
@@ -46,7 +46,7 @@ class GraphJoin:
         return self.read(final_graph(self.compile, self.graph))
 
     def read(self, digest: str) -> FxGraph | None:
-        """A graph of the recording, read once: what a pass leaves, the next one begins with."""
+        """Decode an FX graph; consecutive passes share graphs, so the result is cached."""
         return read_graph(self.recording, digest)
 
     @cached_property
@@ -66,7 +66,7 @@ class GraphJoin:
 
     @cached_property
     def _leaves_by_origin(self) -> dict[str, list[ScheduledNode]]:
-        """A node may compute something that torch does not list among its origins."""
+        """Scheduler nodes by operation, including operations that torch omits from `origins`."""
         found: dict[str, list[ScheduledNode]] = defaultdict(list)
         for leaf in (leaf for item in self.before for leaf in item.leaves):
             for name in dict.fromkeys((*leaf.origins, *self._computes(leaf))):
@@ -74,7 +74,7 @@ class GraphJoin:
         return found
 
     def _computes(self, leaf: ScheduledNode) -> Mapping[str, tuple[str, ...]]:
-        """The lines of each operation in the loop body that a node has after fusion."""
+        """Return the loop body lines of each operation in a scheduler node, after fusion."""
         final = self._final_leaves.get(leaf.name)
         return {} if final is None else final.computes
 
@@ -85,7 +85,7 @@ class GraphJoin:
 
     @cached_property
     def _groups(self) -> dict[str, ScheduledNode]:
-        """The final node that a single one ended up in."""
+        """The fused scheduler node, by the name of each node inside it."""
         return {leaf.name: item for item in self.after for leaf in item.leaves}
 
     @cached_property
@@ -105,18 +105,18 @@ class GraphJoin:
         return {name: _inner(item) for name, item in self.lowered.items()}
 
     def text(self, digest: str) -> str:
-        """A text of the recording."""
+        """Return the text of a payload."""
         return self.recording.payload(digest)
 
     def leaves(self, node: FxNode) -> list[ScheduledNode]:
-        """The scheduler nodes that compute an operation, before fusion.
+        """Return the scheduler nodes that compute an operation, before fusion.
 
         They have lines for it in their loop bodies, or make a buffer that holds its result.
         """
         return self._divided(node)[0]
 
     def led_to(self, node: FxNode) -> list[ScheduledNode]:
-        """The scheduler nodes that an operation merely led to.
+        """Return the scheduler nodes that list an operation as origin without computing it.
 
         torch lists it as an origin of nodes that read its result, and of those that take a view of
         something where it is one: a view computes nothing.
@@ -124,7 +124,7 @@ class GraphJoin:
         return self._divided(node)[1]
 
     def _divided(self, node: FxNode) -> tuple[list[ScheduledNode], list[ScheduledNode]]:
-        """The scheduler nodes with an operation among their origins: which compute it or do not."""
+        """Split the scheduler nodes that list an operation as origin: computing it, or not."""
         if node.name not in self._known_leaves:
             divided: tuple[list[ScheduledNode], list[ScheduledNode]] = ([], [])
             for leaf in self._leaves_by_origin.get(node.name, ()):
@@ -141,13 +141,13 @@ class GraphJoin:
         return bool(self._stored_for(node, leaf) or (leaf.body and self.steps(node, [leaf])))
 
     def _made(self, node: FxNode) -> list[str]:
-        """The scheduler nodes that an operation was lowered to."""
+        """Return the names of the IR operations that an FX node was lowered to."""
         lowered = self.lowered.get(node.name)
         return [str(made.get("name", "")) for made in lowered.made] if lowered else []
 
     @cached_property
     def computed(self) -> dict[str, tuple[str, ...]]:
-        """The operations that each scheduler node computes, in the order of the graph."""
+        """The operations that each scheduler node computes, in graph order."""
         found: dict[str, list[str]] = defaultdict(list)
         for node in self.final.calls if self.final else ():
             for leaf in self.leaves(node):
@@ -155,17 +155,17 @@ class GraphJoin:
         return {name: tuple(nodes) for name, nodes in found.items()}
 
     def groups(self, leaves: list[ScheduledNode]) -> list[ScheduledNode]:
-        """The final nodes that scheduler nodes ended up in."""
+        """Return the fused nodes that contain the given scheduler nodes."""
         found = {id(g): g for leaf in leaves if (g := self._groups.get(leaf.name)) is not None}
         return list(found.values())
 
     def kernels(self, leaves: list[ScheduledNode]) -> list[Kernel]:
-        """The kernels that scheduler nodes ended up in."""
+        """Return the kernels generated from the given scheduler nodes."""
         found = {id(k): k for leaf in leaves for k in self._kernels_by_node.get(leaf.name, ())}
         return list(found.values())
 
     def steps(self, node: FxNode, leaves: list[ScheduledNode]) -> Steps:
-        """The lines of loop bodies that an operation contributed."""
+        """Return the loop body lines of an operation, by scheduler node."""
         found: Steps = {}
         for name in dict.fromkeys(leaf.name for leaf in leaves):
             leaf = self._final_leaves.get(name)
@@ -176,14 +176,14 @@ class GraphJoin:
         return {name: steps for name, steps in found.items() if steps}
 
     def _matching_steps(self, node: FxNode, leaf: ScheduledNode) -> tuple[Step, ...]:
-        """The same for recordings that do not say whose a line is: found by what it computes."""
+        """Infer an operation's loop body lines from its computation, for old recordings."""
         stores = self._stored_for(node, leaf)
         ends_here = bool(stores) and leaf.loops.endswith("Reduction")
         own = self._own_expressions(node)
         return matching_steps(self.text(leaf.body), own, stores=stores, reduces=ends_here)
 
     def _stored_for(self, node: FxNode, leaf: ScheduledNode) -> list[str]:
-        """The buffers of a scheduler node that hold what an operation computes.
+        """Return the buffers of a scheduler node that hold values of an operation.
 
         They hold its result, one of its results, or what it alone reads again: the sum of squares
         of a variance is no result of any operation.
@@ -198,7 +198,7 @@ class GraphJoin:
 
     @cached_property
     def _parts(self) -> dict[str, list[str]]:
-        """The results of operations that have several."""
+        """The `getitem` nodes of each operation with several results."""
         found: dict[str, list[str]] = defaultdict(list)
         for node in self._nodes.values():
             if node.target == "getitem":
@@ -209,7 +209,7 @@ class GraphJoin:
         return own_expressions(self._functions.get(node.name, ""), list(self._below(node)))
 
     def _below(self, node: FxNode) -> Iterator[str]:
-        """The functions of an operation's inputs; a view has none, so those of its own inputs."""
+        """Yield the functions of an operation's inputs, looking through views."""
         seen, left = {node.name}, inputs_of(node)
         while left:
             name = left.pop()
@@ -227,7 +227,7 @@ class GraphJoin:
 
 
 def lines_of_steps(kernel: Kernel, source: str, steps: Steps) -> set[int]:
-    """The numbers, from 1, of the kernel's lines that were written for loop body lines."""
+    """Return the kernel line numbers, from 1, generated for the given loop body lines."""
     known = numbers_by_step(kernel, source)
     return {
         number
@@ -238,7 +238,7 @@ def lines_of_steps(kernel: Kernel, source: str, steps: Steps) -> set[int]:
 
 
 def numbers_by_step(kernel: Kernel, source: str) -> Mapping[tuple[str, str], Sequence[int]]:
-    """The numbers of a kernel's lines, by scheduler node and line of its loop body."""
+    """Map scheduler node and loop body line to the kernel's line numbers."""
     return kernel.numbers_by_step if kernel.numbered else _found_by_text(kernel.lines, source)
 
 
@@ -246,7 +246,7 @@ def numbers_by_step(kernel: Kernel, source: str) -> Mapping[tuple[str, str], Seq
 def _found_by_text(
     lines: tuple[tuple[str, str, str], ...], source: str
 ) -> dict[tuple[str, str], list[int]]:
-    """Old recordings have no line numbers: a line is known only if its text occurs once."""
+    """Map loop body lines to kernel lines by text, as old recordings have no line numbers."""
     numbers: dict[str, list[int]] = defaultdict(list)
     for number, text in enumerate(source.splitlines(), start=1):
         numbers[text.strip()].append(number)
@@ -258,14 +258,14 @@ def _found_by_text(
 
 
 def compiled_graphs(recording: Recording) -> Iterator[tuple[Compile, InductorGraph]]:
-    """Every graph that Inductor compiled, with the compile that it belongs to."""
+    """Yield every graph that Inductor compiled, with its compile."""
     for compile_ in recording.compiles:
         for graph in compile_.inductor:
             yield compile_, graph
 
 
 def final_graph(compile_: Compile, graph: InductorGraph) -> str:
-    """The digest of the graph that was lowered: after the post-grad passes."""
+    """Return the digest of the graph after the post-grad passes; empty if not recorded."""
     for item in reversed(compile_.graphs):
         if item.stage == "post-grad" and item.graph == graph.key:
             return item.payload
@@ -273,17 +273,17 @@ def final_graph(compile_: Compile, graph: InductorGraph) -> str:
 
 
 def captured_graph(recording: Recording, compile_: Compile) -> FxGraph | None:
-    """The graph that Dynamo took from the user's frame."""
+    """Return the graph that Dynamo captured from the user's frame; None if not recorded."""
     return read_graph(recording, captured_digest(compile_))
 
 
 def captured_digest(compile_: Compile) -> str:
-    """The digest of the graph that Dynamo took from the user's frame; empty where there is none."""
+    """Return the digest of the graph that Dynamo captured; empty if not recorded."""
     return next((g.payload for g in reversed(compile_.graphs) if g.stage == stages.DYNAMO), "")
 
 
 def inputs_of(node: FxNode) -> list[str]:
-    """The nodes that an operation is computed from."""
+    """Return the names of a node's inputs, from its args and kwargs."""
     return sorted(set(_NAME.findall(f"{node.args} {node.kwargs}")) - {node.name})
 
 
@@ -327,7 +327,7 @@ def _results(lowered: LoweredNode) -> list[Any]:
 
 
 def _same_as(result: Any, join: GraphJoin, inputs: list[str]) -> bool:
-    """Whether torch made nothing new: the result is what an input has become."""
+    """Check whether a lowering created nothing: its result is the lowering of an input."""
     buffer = members(result).get("buffer")
     known = [one for name in inputs if name in join.lowered for one in _results(join.lowered[name])]
     return result in known or (buffer is not None and buffer in inputs)
@@ -347,23 +347,23 @@ def _of_loops(node: FxNode, results: list[Any]) -> str:
 
 @dataclass(frozen=True)
 class KernelPlace:
-    """A kernel with its graph and the operations that it computes."""
+    """A kernel with its graph and compile, to look up its operations and source lines."""
 
     compile: Compile
     graph: InductorGraph
     kernel: Kernel
-    # Reads the graph that was lowered.
+    # Decodes the graph that was lowered.
     lowered: Callable[[], FxGraph | None]
 
     @cached_property
     def operations(self) -> tuple[FxNode, ...]:
-        """FX nodes that the kernel computes, in the order of its origins; reads the FX graph."""
+        """The FX nodes in the kernel's origins; decodes the FX graph."""
         final = self.lowered()
         found = (final.node(name) for name in self.kernel.origins) if final else ()
         return tuple(node for node in found if node is not None)
 
     def line(self, operation: str = "") -> tuple[str, str]:
-        """The user's line of an operation, or else of the kernel's last one, and its text."""
+        """Return source line and text of `operation`, else of the kernel's last operation."""
         named = [node for node in self.operations if operation and operation in node.operation]
         for node in (*named, *reversed(self.operations)):
             if node.place is not None:
@@ -372,7 +372,7 @@ class KernelPlace:
 
 
 def kernel_places(recording: Recording, language: str) -> Iterator[KernelPlace]:
-    """All kernels in a language; those of a graph that was compiled again with other sizes once."""
+    """Yield all kernels in a language; identical ones of recompiled graphs are yielded once."""
     seen: set[str] = set()
     for compile_ in recording.compiles:
         for graph in compile_.inductor:
@@ -387,7 +387,7 @@ def kernel_places(recording: Recording, language: str) -> Iterator[KernelPlace]:
 def place_of(
     recording: Recording, compile_: Compile, graph: InductorGraph, operations: Iterable[str]
 ) -> tuple[str, str]:
-    """The user's line of the last of these operations that has one, and its text."""
+    """Return the source line of the last of these operations that has one, and its text."""
     final = read_graph(recording, final_graph(compile_, graph))
     nodes = {node.name: node for node in (final.nodes if final else ())}
     for name in reversed(list(operations)):

@@ -32,16 +32,16 @@ NO_CALLS = frozenset(
 
 @dataclass(frozen=True)
 class KernelCounts:
-    """How many kernels were generated, and what the wrappers call."""
+    """The number of generated kernels by language, and of kernel and library calls."""
 
-    # By language.
+    # The number of generated kernels by language.
     defined: Mapping[str, int]
     calls: int
     library_calls: int
 
 
 def count_kernels(graphs: Iterable[InductorGraph]) -> KernelCounts:
-    """The counts over all these graphs. A name stands for one kernel within its graph only."""
+    """Count kernels over several graphs. A kernel name is unique only within its graph."""
     defined: Counter[str] = Counter()
     calls: Counter[bool] = Counter()
     for graph in graphs:
@@ -51,18 +51,18 @@ def count_kernels(graphs: Iterable[InductorGraph]) -> KernelCounts:
 
 
 def generated(graph: InductorGraph) -> tuple[Kernel, ...]:
-    """The kernels that the wrapper of a graph defines, each by its first call."""
+    """Return the kernels that a graph's wrapper defines, in order of their first call."""
     found = {kernel.name: kernel for kernel in reversed(graph.kernels)}
     return tuple(found[name] for name in calls_by_name(graph) if found[name].language != LIBRARY)
 
 
 def library_calls(graph: InductorGraph) -> tuple[Kernel, ...]:
-    """The calls of libraries in the wrapper of a graph."""
+    """Return the library calls in a graph's wrapper."""
     return tuple(kernel for kernel in graph.kernels if kernel.language == LIBRARY)
 
 
 def calls_by_name(graph: InductorGraph) -> dict[str, int]:
-    """Number of calls per kernel name in a graph's wrapper, in order of first call."""
+    """Count calls by kernel name in a graph's wrapper, in order of first call."""
     return dict(Counter(kernel.name for kernel in graph.kernels))
 
 
@@ -75,12 +75,12 @@ _BEGINNING = 400
 
 
 def compile_of_kernel(recording: Recording, kernel: Kernel) -> tuple[NativeCompile, ...]:
-    """The native compiles of a kernel."""
+    """Return the native compiles of a kernel."""
     return NativeIndex(recording).of(kernel)
 
 
 class NativeIndex:
-    """Finds the native compiles of kernels: by name for Triton, by text for C++.
+    """An index of native compiles: by kernel name for Triton, by source text for C++.
 
     The C++ compiler is given the kernel's text inside a larger file whose name is a hash, so the
     text itself is what joins the two.
@@ -103,7 +103,7 @@ class NativeIndex:
         return _grouped((pair[0][:_BEGINNING], pair) for pair in self._texts)
 
     def of(self, kernel: Kernel) -> tuple[NativeCompile, ...]:
-        """The native compiles of one kernel."""
+        """Return the native compiles of one kernel."""
         if kernel.language == "Triton":
             return tuple(self._by_name.get(kernel.name, ()))
         text = _core(self._recording.payload(kernel.payload))
@@ -121,12 +121,12 @@ def _grouped(pairs: Iterable[tuple[str, Item]]) -> dict[str, list[Item]]:
 
 
 def _core(source: str) -> str:
-    """The part of a C++ kernel that no wrapper changes: from its signature on."""
+    """Return a C++ kernel from its signature on: the part that wrappers leave unchanged."""
     start = source.find("void ")
     return source[start:].strip() if start >= 0 else ""
 
 
 def libraries_from_cache(recording: Recording, compile_: Compile) -> int:
-    """How many C++ libraries were in the cache: asked for, and never compiled in this run."""
+    """Count C++ libraries that were cache hits: requested, and not compiled in this run."""
     compiled = {native.payload for native in recording.natives if native.tool == "c++"}
     return sum(1 for digest in compile_.libraries if digest not in compiled)

@@ -1,4 +1,4 @@
-"""The room of every buffer, and what is known of sizes, read back from a recording."""
+"""Buffer layouts and size symbols, decoded from a recording."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from inductoscope.recording.values import members, texts
 
 
 class Room(msgspec.Struct, frozen=True):
-    """Where a buffer lies, in elements: sizes, strides, and what is around it."""
+    """The layout of a buffer in elements: sizes, strides, offset and the enclosing storage."""
 
     size: tuple[str, ...] = ()
     stride: tuple[str, ...] = ()
@@ -34,13 +34,13 @@ class Room(msgspec.Struct, frozen=True):
 
     @property
     def itemsize(self) -> int:
-        """The bytes of an element; 0 where that is not known."""
+        """The size of an element in bytes; 0 if unknown."""
         size = str(self.recorded_itemsize)
         return int(size) if size.isdecimal() and len(size) < 4 else 0
 
 
 class SizeSymbol(msgspec.Struct, frozen=True):
-    """A size that is not fixed: its range, its value in the recorded run, where it comes from."""
+    """A dynamic size: its range, its value in the recorded run, and its source."""
 
     lower: str = ""
     upper: str = ""
@@ -61,13 +61,13 @@ class GraphMemory:
 
     @property
     def hints(self) -> dict[str, int]:
-        """The sizes that the graph was compiled with."""
+        """The size hints that the graph was compiled with, by symbol."""
         values = {name: symbol.value for name, symbol in self.symbols.items()}
         return {name: int(text) for name, text in values.items() if text.lstrip("-").isdecimal()}
 
 
 def read_memory(recording: Recording, compile_: Compile, graph: InductorGraph) -> GraphMemory:
-    """The memory of a graph; from shapes alone where an older recording says no more."""
+    """Decode the memory of a graph; infer it from shapes for older recordings."""
     if not graph.memory:
         return GraphMemory(_rooms_from_shapes(recording, compile_, graph), is_recorded=False)
     return recording.once("memory", graph.memory, lambda: _recorded(recording, graph))

@@ -24,7 +24,7 @@ from inductoscope.torch_facts.frames import Frame
 
 @dataclass(frozen=True)
 class LoopLines:
-    """The lines of one scheduler node's loop body that an operation became."""
+    """The loop body lines of one scheduler node that implement an operation."""
 
     node: str
     lines: tuple[str, ...]
@@ -32,7 +32,7 @@ class LoopLines:
 
 @dataclass(frozen=True)
 class KernelLines:
-    """The lines of a generated kernel that an operation became."""
+    """The lines of a generated kernel that implement an operation."""
 
     kernel: Kernel
     lines: tuple[tuple[int, str], ...]
@@ -64,7 +64,7 @@ _VARIANTS = "_|_safe_|_unsafe_|native_|_native_"
 
 
 def by_operation(name: str) -> Selector:
-    """Selects nodes by name ('relu', 'relu_1') or by operation ('softmax').
+    """Return a selector of nodes by name ('relu', 'relu_1') or by operation ('softmax').
 
     torch has variants of an operation, such as _softmax and _safe_softmax for softmax.
     """
@@ -86,7 +86,7 @@ def _bare(aten: str) -> str:
 
 
 def by_source(place: str) -> Selector:
-    """Selects nodes by a line of the user's program: 'file.py:12', or 'file.py' for all of it."""
+    """Return a selector of nodes by source line: 'file.py:12', or 'file.py' for the whole file."""
     file, _, line = place.rpartition(":")
     if not file or not line.isdecimal():
         file, line = place, ""
@@ -99,7 +99,7 @@ def by_source(place: str) -> Selector:
 
 
 def trace(recording: Recording, select: Selector) -> Iterator[OperationTrace]:
-    """Every operation that `select` chooses, in every graph that was compiled."""
+    """Yield a trace of every operation that `select` accepts, over all compiled graphs."""
     for compile_ in recording.compiles:
         for graph in compile_.inductor:
             yield from _trace_graph(GraphJoin(recording, compile_, graph), select)
@@ -138,7 +138,7 @@ def _trace_node(join: GraphJoin, node: FxNode, captured: FxGraph | None) -> Oper
 
 
 def _captured_nodes(captured: FxGraph | None, node: FxNode) -> tuple[FxNode, ...]:
-    """The operations of Dynamo's graph that a node goes back to."""
+    """Return the nodes of Dynamo's graph that a node originates from."""
     if captured is None:
         return ()
     return tuple(
@@ -160,7 +160,7 @@ def _kernel_lines(recording: Recording, kernel: Kernel, steps: Steps) -> KernelL
 
 
 def source_of_node(recording: Recording, compile_: Compile, graph_key: str, node: str) -> str:
-    """The user's line that a node of an Inductor graph goes back to; empty where unknown."""
+    """Return the source line that a node of an Inductor graph originates from; empty if unknown."""
     if not node:
         return ""
     for graph in compile_.inductor:
@@ -174,7 +174,7 @@ def source_of_node(recording: Recording, compile_: Compile, graph_key: str, node
 def operations_of(
     recording: Recording, compile_: Compile, graph_key: str, scheduler_node: str
 ) -> list[str]:
-    """The FX nodes inside a scheduler node; empty where there is no such node."""
+    """Return the FX nodes inside a scheduler node; empty if it does not exist."""
     for graph in compile_.inductor:
         if graph.key != graph_key or not scheduler_node:
             continue

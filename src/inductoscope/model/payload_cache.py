@@ -15,7 +15,7 @@ _MOST_TEXTS, _LONGEST_TEXT = 64_000_000, 20_000
 
 
 class BoundedStore:
-    """The latest of what was put in, up to so many characters. Several threads may ask at once."""
+    """A thread-safe LRU cache, bounded by the total number of characters."""
 
     def __init__(self, most: int) -> None:
         self._most, self._held = most, 0
@@ -39,7 +39,7 @@ class BoundedStore:
             return entry[0]
 
     def put(self, key: Hashable, value: Made, characters: int) -> Made:
-        """Insert a value unless another thread was faster; return the one to use."""
+        """Insert a value; return the one already present if another thread was faster."""
         if value is None or not 0 < characters <= self._most:
             return value
         with self._lock:
@@ -55,7 +55,7 @@ class BoundedStore:
 
 @dataclass(frozen=True)
 class Kept:
-    """Limited in size, so that a recording of any size can be read."""
+    """The payload cache of a recording: texts and decoded objects, each bounded in size."""
 
     made: BoundedStore = field(default_factory=lambda: BoundedStore(_MOST_MADE))
     # Loop bodies and kernels, for which many ask.
@@ -71,7 +71,9 @@ class Kept:
         return self.made.put(key, make(), size()) if found is None else found
 
     def text(self, digest: str, read: Callable[[str], str | None]) -> str:
-        """The text under a digest; empty where it is missing, which it need not be for ever."""
+        """Return the text of a payload; empty if missing, which is not cached as it may appear
+        later.
+        """
         found: str | None = self.texts.get(digest)
         if found is not None:
             return found

@@ -1,4 +1,4 @@
-"""Where a process is: the stages it has entered and not left, and what it waits for.
+"""The position of a process: its open stages, and what it waits for.
 
 Computed here and nowhere else, for recordings and for streams that are still being written.
 """
@@ -18,7 +18,7 @@ Stage = Entry[E.StageStart]
 
 
 class OpenStages:
-    """The stages that a process has entered and not left.
+    """The stack of open stages of a process, over all threads.
 
     On one thread they nest, so the end of a stage ends what was entered in it as well: an exception
     may leave a stage unseen. Old recordings do not name threads. There, only stages of the same
@@ -34,26 +34,26 @@ class OpenStages:
 
     @property
     def all(self) -> tuple[Stage, ...]:
-        """In the order in which they were entered, so that inner ones follow outer ones."""
+        """The open stages in the order in which they were entered, outer ones first."""
         return tuple(self._open)
 
     @property
     def innermost(self) -> E.StageStart | None:
-        """The stage that was entered last."""
+        """The stage that was entered last; None outside the compiler."""
         return self._open[-1].event if self._open else None
 
     @property
     def since(self) -> float | None:
-        """When the outermost one on the thread of the innermost was entered, by its clock."""
+        """The time at which the outermost stage on the innermost one's thread was entered."""
         thread = self.innermost.thread if self.innermost is not None else 0
         return next((stage.time for stage in self._open if stage.event.thread == thread), None)
 
     def enter(self, entry: Stage) -> None:
-        """A stage begins."""
+        """Push a stage."""
         self._open.append(entry)
 
     def leave(self, end: E.StageEnd) -> tuple[Stage, ...]:
-        """A stage ends: it, and what was entered in it; nothing if it was never entered."""
+        """Close a stage and those nested in it; return them, or nothing if it is not open."""
         thread = [stage for stage in self._open if stage.event.thread == end.thread]
         place = _place_of(thread, end)
         if place is None:
@@ -66,7 +66,7 @@ class OpenStages:
         return ended
 
     def clear(self) -> None:
-        """The process has ended."""
+        """Close all stages: the process has ended."""
         self._open.clear()
 
 
@@ -76,7 +76,7 @@ def _can_be_inside(outer: E.StageStart, inner: E.StageStart) -> bool:
 
 
 def _place_of(stages: list[Stage], end: E.StageEnd) -> int | None:
-    """Where the last of `stages` is that `end` can be the end of; exact matches come first."""
+    """Return the index of the last stage that `end` may close; exact matches are preferred."""
     exact = (end.stage, end.graph, end.detail)
     # A stage that waits for a compiler may learn which one it is only when that one fails.
     names = NATIVE_COMPILES if end.stage in NATIVE_COMPILES else ()
@@ -93,13 +93,13 @@ NativeKey = tuple[str, str, str, str]
 
 
 def native_key(event: E.NativeStart | E.NativeEnd) -> NativeKey:
-    """Key that identifies one run of a native compiler: tool, kernel, config, source."""
+    """Return the key of a native compile: tool, kernel, config, source."""
     return event.tool, event.kernel, event.config, event.source
 
 
 @dataclass
 class ProcessPosition:
-    """How far one process has come. Feed it the entries of its stream in order."""
+    """The progress of one process. Feed it the entries of its stream in order."""
 
     stages: OpenStages = field(default_factory=OpenStages)
     # Native compiles and choices of autotuning that have begun and not ended.
@@ -121,7 +121,7 @@ class ProcessPosition:
     signs: int = 0
 
     def take(self, entry: Entry[Event]) -> None:
-        """One more entry; most kinds say nothing about where the process is."""
+        """Update the position with one entry; most events do not affect it."""
         is_sign = isinstance(entry.event, E.TracingContinues)
         if entry.event.is_progress or is_sign:
             self.latest = max(self.latest, entry.time)
@@ -165,7 +165,7 @@ class ProcessPosition:
 
     @property
     def seconds_inside(self) -> float:
-        """From when it entered the compiler until it was last seen to get on; 0 outside."""
+        """Seconds from entering the compiler to the last sign of progress; 0 outside of it."""
         return 0.0 if self.stages.since is None else self.latest - self.stages.since
 
     @property
@@ -175,12 +175,12 @@ class ProcessPosition:
 
     @property
     def rank(self) -> str:
-        """The rank of a distributed program."""
+        """The rank of the process in a distributed program."""
         return self.process.rank if self.process else ""
 
     @property
     def compile(self) -> str:
-        """The compile under way; empty outside of one."""
+        """The current compile; empty if there is none."""
         compiles = (stage.event.compile for stage in reversed(self.stages.all))
         return next(filter(None, compiles), "")
 
@@ -202,7 +202,7 @@ OPTIONS_WITH_VALUE = ("-W", "-X", "--check-hash-based-pycs")
 
 
 def what_runs(argv: Sequence[str]) -> str:
-    """A short name; empty where there is none to give.
+    """Return a short name for a command line; empty if there is none.
 
     >>> what_runs(["/usr/bin/python3", "-u", "/home/me/train.py", "--epochs", "1"])
     'train.py'

@@ -1,4 +1,4 @@
-"""Where an uncaught exception was raised: in which compiled graph, and for which line of the user.
+"""The origin of an uncaught exception: the compiled graph, and the user's source line.
 
 A frame of a generated wrapper says that a compiled graph was being called. The text of its line
 names a buffer or a kernel, and those go back to nodes of the graph, which know the user's line.
@@ -29,9 +29,9 @@ _NAME = re.compile(r"[A-Za-z_]\w*")
 
 @dataclass(frozen=True)
 class Raising:
-    """Origin of an uncaught exception, derived from the frames of its traceback."""
+    """The origin of an uncaught exception, derived from the frames of its traceback."""
 
-    # The user's innermost line that was being run as Python.
+    # The innermost source line of the user in the traceback.
     caller: Frame | None = None
     # The line of a generated wrapper; the graph and compile that it belongs to, where known.
     wrapper: Frame | None = None
@@ -48,7 +48,7 @@ class Raising:
 
 
 def where_raised(recording: Recording, process: Process, error: UncaughtException) -> Raising:
-    """Read the frames of an exception that `process` left uncaught."""
+    """Derive the origin of an exception that `process` left uncaught."""
     frames = frames_in(recording.payload(error.stack))
     failed = _failed_compile(recording, process, error)
     callers = [frame for frame in frames if is_users(frame.file)] or _without_file(frames)
@@ -77,7 +77,7 @@ def where_raised(recording: Recording, process: Process, error: UncaughtExceptio
 
 
 def _without_file(frames: tuple[Frame, ...]) -> list[Frame]:
-    """The frames of a program that is in no file: of `python -c`, or from standard input."""
+    """Return the frames of a program without a file: `python -c` or standard input."""
     main = frames[0].file if frames else ""
     return [frame for frame in frames if frame.file == main and main in ("<string>", "<stdin>")]
 
@@ -85,7 +85,7 @@ def _without_file(frames: tuple[Frame, ...]) -> list[Frame]:
 def _failed_compile(
     recording: Recording, process: Process, error: UncaughtException
 ) -> tuple[Compile, CompileError] | None:
-    """torch adds to the text of an exception while it leaves the compiler."""
+    """Find the failed compile; only first lines match, since torch appends to the message."""
     for compile_ in reversed(recording.compiles):
         for found in reversed(compile_.errors) if compile_.process == process.stream else ():
             is_same = found.type == error.type and _first_line(found) == _first_line(error)
@@ -112,7 +112,7 @@ def _wrappers(recording: Recording, process: Process) -> Wrappers:
 
 
 def _line(recording: Recording, compile_: Compile, graph: InductorGraph, wrapper: Frame) -> str:
-    """The user's line that a line of a wrapper was generated for; empty where it is unknown."""
+    """Return the source line that a wrapper line was generated for; empty if unknown."""
     for node in _nodes(recording, graph, wrapper.code):
         found = source_of_node(recording, compile_, graph.key, node)
         if found:
@@ -121,7 +121,7 @@ def _line(recording: Recording, compile_: Compile, graph: InductorGraph, wrapper
 
 
 def _only_line(recording: Recording, compile_: Compile, code: str) -> str:
-    """For a graph out of a cache: the line of the operation that is named, or of all of them."""
+    """For a cached graph, return the only source line of the named operation, or of all."""
     captured = captured_graph(recording, compile_)
     calls = captured.calls if captured is not None else ()
     named = [node for node in calls if node.target in code]
@@ -130,7 +130,7 @@ def _only_line(recording: Recording, compile_: Compile, code: str) -> str:
 
 
 def _nodes(recording: Recording, graph: InductorGraph, code: str) -> Iterator[str]:
-    """Nodes that a line of a wrapper is about: of what it makes, then of what it mentions."""
+    """Yield the FX nodes that a wrapper line assigns, then those that it mentions."""
     buffers = members(recording.data(graph.buffers))
     kernels = {kernel.name: kernel for kernel in graph.kernels}
     made = [name for match in _ASSIGNED.finditer(code) for name in match.groups() if name]

@@ -1,4 +1,4 @@
-"""Scheduler nodes read back from a recording."""
+"""Scheduler nodes decoded from a recording."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ class Buffer(msgspec.Struct, frozen=True):
 
     @property
     def origin(self) -> str:
-        """The operation whose result it holds; empty where there is none."""
+        """The operation whose result the buffer holds; empty if there is none."""
         return self.recorded_origin or ""
 
 
 class IndirectIndex(msgspec.Struct, frozen=True):
-    """A value of the loop body that becomes part of an index."""
+    """A loop body value that is used in an index."""
 
     variable: str = ""
-    # It addresses so many places.
+    # The number of elements in the indexed dimension.
     size: str = ""
     # Whether the kernel asserts that it is inside them, and whether -1 is the last place.
     is_checked: bool = msgspec.field(default=False, name="checked")
@@ -41,7 +41,7 @@ class IndirectIndex(msgspec.Struct, frozen=True):
 
 
 class ScheduledNode(msgspec.Struct, frozen=True, dict=True):
-    """A scheduler node; a fused one holds the nodes that it was made of."""
+    """A scheduler node; a fused node holds the nodes it consists of."""
 
     name: str = ""
     kind: str = msgspec.field(default="", name="class")
@@ -68,12 +68,12 @@ class ScheduledNode(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def leaves(self) -> tuple[ScheduledNode, ...]:
-        """The single nodes inside a fused one; itself where it is single."""
+        """The unfused nodes inside a fused node; the node itself if it is not fused."""
         return tuple(leaf for part in self.parts for leaf in part.leaves) or (self,)
 
 
 def read_schedule(recording: Recording, digest: str) -> tuple[ScheduledNode, ...]:
-    """The scheduler nodes under a digest, in order."""
+    """Decode the scheduler nodes stored under a digest, in order."""
 
     def decode(data: bytes) -> tuple[ScheduledNode, ...]:
         return decode_list(ScheduledNode, data)

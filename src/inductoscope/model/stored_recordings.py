@@ -1,4 +1,4 @@
-"""Recordings on disk: size, command, outcome, whether one is still being written; pruning them.
+"""Recordings on disk: size, command, outcome, liveness, and pruning.
 
 A recording is not folded for this: the list stays quick for hundreds of large recordings. All of it
 may be damaged or a stranger's, and none of that keeps the others from being listed.
@@ -44,7 +44,7 @@ _SILENCE = 24 * 3600.0
 
 @dataclass(frozen=True)
 class GivenVerdict:
-    """The doctor's verdict, as far as a list shows it."""
+    """The part of the doctor's verdict that a list of recordings shows."""
 
     verdict: str
     confidence: str
@@ -76,7 +76,7 @@ class StoredRecording:
 
     @property
     def why_kept(self) -> str:
-        """Why it must not be deleted; empty if it may be."""
+        """The reason why the recording must not be deleted; empty if it may be."""
         if self.running:
             return f"process {self.running} is still running"
         if self.may_run_elsewhere:
@@ -85,7 +85,7 @@ class StoredRecording:
 
 
 def stored_recordings() -> list[StoredRecording]:
-    """All recordings in the folder, the newest first."""
+    """Return all recordings in the folder of recordings, newest first."""
     return [describe(path) for path in reversed(all_recordings())]
 
 
@@ -122,7 +122,7 @@ def describe(path: Path) -> StoredRecording:
 
 
 def _manifest(path: Path) -> tuple[dict[str, Any], str]:
-    """The manifest, and why the folder is not taken for a recording of ours."""
+    """Read the manifest; return it, and the reason if the folder is not a valid recording."""
     if path.is_symlink():
         return _manifest(path.resolve())[0], "it is a link to a recording elsewhere"
     try:
@@ -166,7 +166,7 @@ def _modified(path: Path) -> float:
 
 
 def size_on_disk(path: Path) -> int:
-    """Bytes of a folder and all in it, links not followed, hard links counted once."""
+    """Return the disk usage of a folder; links are not followed, hard links counted once."""
     seen: set[tuple[int, int]] = set()
     total = 0
     for inside in _everything_in(path):
@@ -191,7 +191,7 @@ def _everything_in(path: Path) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class _StreamEnds:
-    """The first and the last events of a stream, which is all that a list needs."""
+    """The first and last events of a stream, which suffice for a list."""
 
     path: Path
     pid: int
@@ -201,7 +201,7 @@ class _StreamEnds:
 
 
 def _streams(path: Path) -> list[Path]:
-    """The streams of the run and, for the doctor, of all further runs."""
+    """Return the streams of the run and, for the doctor, of all further runs."""
     with contextlib.suppress(OSError):
         runs = sorted((path / EXAMINATION).glob("run-*"))
         return [stream for folder in (path, *runs) for stream in stream_paths(folder)]
@@ -235,7 +235,7 @@ def _last_events(path: Path) -> list[Event]:
 
 
 def _running(streams: list[_StreamEnds]) -> int:
-    """A process that still runs; the tool closes its stream after the first run of several."""
+    """Return the pid of a live process, or 0. The tool closes its stream after its first run."""
     unfinished = (stream for stream in streams if stream.is_launcher or not stream.is_closed)
     return next((stream.pid for stream in unfinished if _still_runs(stream)), 0)
 
@@ -246,7 +246,7 @@ def _are_silent(streams: list[_StreamEnds]) -> bool:
 
 
 def _still_runs(stream: _StreamEnds) -> bool:
-    """Whether the process that wrote a stream is alive: a later one may have got its number."""
+    """Check whether the writer of a stream is alive and its pid has not been reused."""
     status = read_status(stream.pid) if stream.pid else None
     if status is None or not status.is_alive:
         return False
@@ -257,7 +257,7 @@ def _still_runs(stream: _StreamEnds) -> bool:
 
 
 def _beginning(stream: Path) -> float:
-    """When a stream was begun, in seconds since 1970; its name says so. 0 if it does not."""
+    """Parse the start time of a stream, in seconds since 1970, from its name; 0 if absent."""
     try:
         return int(stream.stem.partition("-")[2].partition("-")[0], 16) / 1e9
     except ValueError:
@@ -287,7 +287,7 @@ class PruningLimits:
 
 @dataclass(frozen=True)
 class PruningPlan:
-    """Recordings to delete, and those spared: not ours, or beyond the limits but maybe in use."""
+    """The recordings to delete, and those to keep: not ours, or possibly still in use."""
 
     delete: tuple[StoredRecording, ...]
     spared: tuple[StoredRecording, ...]
@@ -320,12 +320,12 @@ def plan_pruning(
 
 
 def read_duration(written: str) -> float:
-    """Seconds, from words such as 7d."""
+    """Parse a duration such as 7d into seconds."""
     return _read(written, _SECONDS, "--older-than", "a duration", "7d, 12h, 30m or 2w")
 
 
 def read_size(written: str) -> float:
-    """Bytes, from words such as 500MB."""
+    """Parse a size such as 500MB into bytes."""
     return _read(written, _BYTES, "--size", "a size", "500MB, 1.5GB or 2GiB")
 
 
@@ -348,7 +348,7 @@ _EFFECTIVE = os.access in os.supports_effective_ids
 
 
 def delete_recording(path: Path) -> None:
-    """Delete the recording in `path`; ToolFailure says why it cannot be, and leaves it whole.
+    """Delete the recording in `path` atomically; raise ToolFailure if that is not possible.
 
     Once begun, it is finished before a Ctrl-C is heard.
     """
@@ -376,7 +376,7 @@ def delete_recording(path: Path) -> None:
 
 
 def leftovers(folder: Path) -> list[Path]:
-    """Remains of interrupted deletions in `folder`, sorted."""
+    """Return the remains of interrupted deletions in `folder`, sorted."""
     found = []
     with contextlib.suppress(OSError):
         found = [path for path in folder.iterdir() if _is_leftover(path)]
@@ -394,14 +394,14 @@ def _is_leftover(path: Path) -> bool:
 
 
 def _folders(path: Path) -> Iterator[str]:
-    """The folder, the one that it is in, and those in it; links are not followed."""
+    """Yield the parent folder, the folder, and all folders below it; links are not followed."""
     yield str(path.parent)
     for folder, _, _ in os.walk(path):
         yield folder
 
 
 def finish_deletion(gone: Path) -> None:
-    """Delete what is left of a recording, its manifest last."""
+    """Delete the remaining files of a recording, its manifest last."""
     try:
         for inside in sorted(gone.iterdir(), key=lambda inside: inside.name == MANIFEST):
             if inside.is_dir() and not inside.is_symlink():

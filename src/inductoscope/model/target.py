@@ -1,4 +1,4 @@
-"""Recordings of a device that was not there: which, and what is not in them.
+"""Recordings for an absent GPU: the target device, and what the recording lacks.
 
 Every view of such a recording says that nothing ran on a GPU.
 """
@@ -13,13 +13,13 @@ from inductoscope.recording.values import members
 
 
 def recording_target(recording: Recording) -> str:
-    """The device that was pretended, as 'cuda:90'; empty for a recording of a real run."""
+    """Return the target device, as 'cuda:90'; empty for a recording of a real run."""
     target = recording.manifest.get("target")
     return target[:40] if isinstance(target, str) else ""
 
 
 def target_note(recording: Recording) -> str:
-    """The note that every view shows on a recording for an absent GPU; empty for a real run."""
+    """Return the note that every view shows for an absent GPU; empty for a real run."""
     target = recording_target(recording)
     if not target:
         return ""
@@ -33,12 +33,12 @@ def target_note(recording: Recording) -> str:
 
 
 def left_out(recording: Recording) -> tuple[tuple[str, str], ...]:
-    """Compiles whose graphs could not be compiled again, and why not."""
+    """Return the compiles whose graphs could not be recompiled, with the reason."""
     return tuple(_listed(recording, "left_out", "reason"))
 
 
 def target_notes(recording: Recording) -> tuple[tuple[str, str], ...]:
-    """Per compile, what is not as it would be on the device."""
+    """Return the deviations from a real device, as pairs of compile and note."""
     earlier = _listed(recording, "notes", "note")  # Where earlier versions kept them.
     return tuple(dict.fromkeys((*earlier, *recording.target_notes)))
 
@@ -50,7 +50,7 @@ def _listed(recording: Recording, name: str, text: str) -> Iterator[tuple[str, s
 
 
 def target_view(recording: Recording) -> dict[str, Any] | None:
-    """The same as data; None for a recording of a real run."""
+    """Return the target and its notes as plain data; None for a recording of a real run."""
     target = recording_target(recording)
     if not target:
         return None

@@ -1,4 +1,4 @@
-"""When each process was in which stage: lanes and nested spans, folded from the events' times.
+"""The timeline of a run: lanes and nested spans per process, folded from event times.
 
 Stages follow each other on the threads of a process. Most events do not name their thread: spans
 that do not nest cannot be of one thread, so they get a lane of their own. Compilers (g++, Triton)
@@ -27,7 +27,7 @@ _COMPILERS = "compiler"
 
 @dataclass(frozen=True)
 class Lane:
-    """A row of the timeline: spans in it nest or follow each other."""
+    """A row of the timeline, whose spans nest or follow each other."""
 
     name: str
     kind: str  # launcher, program, worker or compiler
@@ -40,7 +40,7 @@ class Lane:
 
 @dataclass(frozen=True)
 class Span:
-    """Something that took time. `start` counts from the beginning of the run."""
+    """An interval of work. `start` counts from the beginning of the run."""
 
     lane: int
     start: float
@@ -54,13 +54,13 @@ class Span:
 
     @property
     def end(self) -> float:
-        """When it was over."""
+        """The end, in seconds from the beginning of the run."""
         return round(self.start + self.seconds, 6)
 
 
 @dataclass(frozen=True)
 class Timeline:
-    """All lanes, a process's own ones before those of its compilers; spans in order."""
+    """All lanes, a process's own before those of its compilers, and all spans in order."""
 
     started: float  # seconds since 1970
     seconds: float
@@ -70,7 +70,7 @@ class Timeline:
 
 
 def timeline(recording: Recording) -> Timeline:
-    """The timeline of a recording, whole or damaged."""
+    """Build the timeline of a recording, intact or damaged."""
     streams = {name: _Stream(name, last=last) for name, last in recording.latest.items()}
     exits: dict[int, float] = {}
     for entry in recording.timed:
@@ -147,7 +147,7 @@ EVENTS: frozenset[type[Event]] = frozenset(
 
 @dataclass(eq=False)
 class _Work:
-    """Something that has begun, and when it was over. Times are those of the events."""
+    """A unit of work with its start and end, in event time."""
 
     entry: Entry[Any]
     stage: str
@@ -158,7 +158,7 @@ class _Work:
 
 @dataclass
 class _Stream:
-    """The events of one process, folded so far."""
+    """The state of one process's stream during the fold."""
 
     name: str
     first: float = 0.0
@@ -171,7 +171,7 @@ class _Stream:
     without_beginning: int = 0
 
     def take(self, entry: Entry[Any]) -> None:
-        """Take in one entry; one without a time is left out."""
+        """Fold one entry into the state; entries without a time are skipped."""
         event, kind = entry.event, type(entry.event)
         if entry.time <= 0:
             return
@@ -215,13 +215,13 @@ class _Stream:
             self.done.append(work)
 
     def lasts_until(self, time: float) -> None:
-        """A process that wrote no end was still there at this time."""
+        """Extend the end of a process that wrote no `process_end` to `time`."""
         self.first = self.first or self.last
         if not self.ended and self.first:
             self.last = max(self.last, time)
 
     def lane(self, kind: str, number: int, begun: float) -> Lane:
-        """The lane `number` of a kind."""
+        """Build the lane `number` of a kind."""
         pid = self.process.pid or "?"
         thread = f", thread {number + 1}" if number else ""
         return Lane(
@@ -247,13 +247,13 @@ class _Stream:
 
     @property
     def kind(self) -> str:
-        """Kind of process: launcher, compile worker or program."""
+        """The kind of process: launcher, compile worker or program."""
         if any("torch/_inductor/compile_worker" in word for word in self.process.argv):
             return "worker"
         return self.process.role if self.process.role in ("launcher", "worker") else "program"
 
     def rows(self, begun: float) -> Iterator[tuple[str, list[list[Span]]]]:
-        """The process's own lanes, always at least one, then those of its compilers."""
+        """Yield the process's own lanes, at least one, then those of its compilers."""
         own: list[Span] = []
         beside: list[Span] = []
         for work in (*self.done, *self.open):
@@ -264,7 +264,7 @@ class _Stream:
         yield _COMPILERS, _laid_out(beside, _is_part_of_choice)
 
     def _span(self, work: _Work, begun: float) -> Span:
-        """The span with times that count from the beginning of the run."""
+        """Convert work into a span relative to the beginning of the run."""
         start, end = round(work.start - begun, 6), round((work.end or self.last) - begun, 6)
         graph = getattr(work.entry.event, "graph", "")
         return Span(
@@ -280,7 +280,7 @@ class _Stream:
         )
 
     def notes(self) -> Iterator[str]:
-        """Warnings about spans that have no beginning or never ended."""
+        """Yield warnings about spans that have no beginning or never ended."""
         if self.without_beginning:
             ends = count_of(self.without_beginning, "end")
             yield f"{self.name}: left out {ends} without a beginning"
@@ -295,21 +295,21 @@ Fits = Callable[[Span, Span], bool]
 
 
 def _nests(outer: Span, inner: Span) -> bool:
-    """Whether a span lies inside another, as calls on one thread do."""
+    """Check whether a span ends inside another, as calls on one thread do."""
     return inner.end <= outer.end
 
 
 def _is_part_of_choice(outer: Span, inner: Span) -> bool:
-    """Compilers run beside each other; only a choice's own compile lies inside the choice."""
+    """Check whether a span is the Triton compile of a choice; other compilers run in parallel."""
     is_part = outer.stage == stages.AUTOTUNE and inner.stage == stages.TRITON_COMPILE
     return is_part and inner.end <= outer.end
 
 
 def _laid_out(spans: list[Span], fits: Fits) -> list[list[Span]]:
-    """Each span in the first row where it fits into what is under way, or where nothing is."""
+    """Distribute spans over rows: nested in an open span if one fits, else in an idle row."""
     rows: list[list[Span]] = []
     under_way: list[list[Span]] = []
-    # Outer spans first.
+    # Sort outer spans before the spans nested in them.
     for span in sorted(spans, key=lambda span: (span.start, -span.end)):
         number = _row_for(span, under_way, fits)
         if number == len(rows):
@@ -322,7 +322,7 @@ def _laid_out(spans: list[Span], fits: Fits) -> list[list[Span]]:
 
 
 def _row_for(span: Span, under_way: list[list[Span]], fits: Fits) -> int:
-    """Where it fits tightest: what ends right after it is what waited for it."""
+    """Return the row whose open span ends first after this one, which waited for it."""
     for stack in under_way:
         while stack and stack[-1].end <= span.start:
             stack.pop()

@@ -1,4 +1,4 @@
-"""The part of a wrapper that calls kernels, in Python or in C++: which line calls which kernel."""
+"""The part of a wrapper, in Python or C++, that calls kernels: which line calls which."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MOST_LOOKED_AT = 32
 
 @dataclass(frozen=True)
 class WrapperLines:
-    """The lines that call kernels."""
+    """The lines of a wrapper that run the graph, with the kernels that each one calls."""
 
     language: str
     # Where they begin in the wrapper, counted from 1.
@@ -38,7 +38,7 @@ class WrapperLines:
 
 
 def wrapper_lines(text: str, kernels: Sequence[Kernel]) -> WrapperLines:
-    """The lines of a wrapper that run the graph, with the kernels that each one calls."""
+    """Find the lines of a wrapper that run the graph, and the kernels that each one calls."""
     run = run_function(text)
     if run is not None:
         lines = tuple(run.text.splitlines())
@@ -52,7 +52,7 @@ def wrapper_lines(text: str, kernels: Sequence[Kernel]) -> WrapperLines:
 
 
 def kernels_by_line(recording: Recording, graph: InductorGraph) -> dict[int, Kernel]:
-    """The kernel that each line of a graph's wrapper calls, by the number of the line."""
+    """Map line numbers of a graph's wrapper to the kernel that each line calls."""
     found = wrapper_lines(recording.payload(graph.wrapper), graph.kernels)
     return {found.first_line + at: kernels[0] for at, kernels in found.kernels.items()}
 
@@ -60,7 +60,7 @@ def kernels_by_line(recording: Recording, graph: InductorGraph) -> dict[int, Ker
 def kernels_by_call(
     recording: Recording, graph: InductorGraph
 ) -> dict[tuple[str, int], tuple[int, Kernel]]:
-    """Of a wrapper in C++, the lines that call kernels, and those.
+    """Map calls in a C++ wrapper to their line number and kernel.
 
     The key is the name that is called, and how many calls of the same name come before it.
     """
@@ -99,7 +99,7 @@ def _called_in_python(
 def _each_with_its_call(
     calls: Sequence[tuple[int, set[str]]], kernels: Sequence[Kernel]
 ) -> Iterator[tuple[int, Kernel]]:
-    """Calls are written in the order of the nodes; if some are missing, what they write decides."""
+    """Match calls to kernels: by order if none is missing, else by the buffers they write."""
     if len(calls) == len(kernels):
         yield from ((at, kernel) for (at, _), kernel in zip(calls, kernels, strict=True))
         return
@@ -110,7 +110,7 @@ def _each_with_its_call(
 def _called_in_cpp(
     body: str, lines: Sequence[str], kernels: Sequence[Kernel]
 ) -> Iterator[tuple[int, tuple[Kernel, ...]]]:
-    """Kernels are called in the order of their nodes; C++ has other names for library calls."""
+    """Match calls in C++ to kernels, in node order; library calls have other names in C++."""
     places = _Places(kernels)
     begin = 0
     for at, call in calls_by_line(body):
@@ -122,7 +122,7 @@ def _called_in_cpp(
 
 
 class _Places:
-    """The kernels of a graph by their names and by what they write."""
+    """An index of a graph's kernels by name and by written buffer."""
 
     def __init__(self, kernels: Sequence[Kernel]) -> None:
         self._kernels = kernels
@@ -140,7 +140,7 @@ class _Places:
                 self._writers.setdefault(name, []).append(place)
 
     def of_call(self, call: KernelCall, words: set[str], begin: int) -> int | None:
-        """The kernel that is called, at `begin` or later; None if that is not sure."""
+        """Return the position of the kernel called, from `begin` on; None if ambiguous."""
         if call.kind == "kernel":
             return next(iter(_from(begin, self._generated, call.name)), None)
         # Of a custom operator that is called by its place, only the buffers are on the line.
@@ -153,13 +153,13 @@ class _Places:
         return best if best is not None and self._agreement(best, words) else None
 
     def _agreement(self, place: int, words: set[str]) -> int:
-        """How well the buffers on the line agree: what is written counts for more."""
+        """Score how well a line's buffers match a kernel; written buffers count double."""
         kernel = self._kernels[place]
         return 2 * (not words.isdisjoint(kernel.writes)) + (not words.isdisjoint(kernel.reads))
 
 
 def _from(begin: int, known: Mapping[str, Sequence[int]], name: str) -> Sequence[int]:
-    """The next few places under a name: a text of a stranger may repeat one call for ever."""
+    """Return the next few positions of a name: a hostile text may repeat one call endlessly."""
     places = known.get(name, ())
     start = bisect_left(places, begin)
     return places[start : start + _MOST_LOOKED_AT]
@@ -175,7 +175,7 @@ _NAME = re.compile(r"\b(?:buf\d+|arg\w+|primals\w+)\b")
 
 
 def output_buffers(found: WrapperLines) -> Mapping[int, str]:
-    """The buffers that the graph returns, by their place; a number or None has a place only."""
+    """Map output positions to the buffers returned; constants and None are omitted."""
     if found.language == "cpp":
         return dict(_outputs_in_cpp(found.lines))
     returned = next(filter(None, map(_PYTHON_OUTPUTS.match, found.lines)), None)

@@ -42,7 +42,7 @@ def show_inline(shell: Any, text: str, recording: Path | None) -> None:
 
 
 def _frame(recording: Path) -> str:
-    """The page in a frame that may run its own script, and reach nothing of the notebook."""
+    """Embed the page in a sandboxed frame that cannot reach the notebook."""
     try:
         page = page_text(Contents(load(recording)))
     except InductoscopeError as error:
@@ -64,7 +64,7 @@ def _frame(recording: Path) -> str:
 def run_recorded_cell(
     shell: Any, cell: str, *, fresh: bool, output: Path | None, with_page: bool
 ) -> Any:
-    """Run it, show what was found, and return the value of its last expression.
+    """Run the cell recorded, show the findings, and return its last expression's value.
 
     What it raises goes on after the findings are shown. An interrupted cell only says where its
     recording is: whoever interrupts does not want to wait.
@@ -89,7 +89,7 @@ def run_recorded_cell(
 
 
 def _compiled(shell: Any, cell: str) -> tuple[str, Any, Any]:
-    """The name that the cell's lines are known by; its statements; its last expression, if any."""
+    """Compile the cell: its file name, statements, and last expression, if any."""
     # Lines have the numbers that they have in the cell, where the first one is the magic's.
     code = "\n" + shell.transform_cell(cell)
     name = shell.compile.cache(code, _number(shell), raw_code=cell)
@@ -109,7 +109,7 @@ def _show(shell: Any, recording: LiveRecording, name: str, *, with_page: bool) -
 
 
 def _number(shell: Any) -> int:
-    """Of the cell that runs; IPython may have begun to count the next one."""
+    """Return the number of the running cell; IPython may have counted the next one already."""
     return len(shell.history_manager.input_hist_parsed) - 1
 
 
@@ -127,7 +127,7 @@ _ALONE = (
 
 @dataclass(frozen=True)
 class Examination:
-    """A request: cells to put before the cell, and options for the doctor."""
+    """A request: earlier cells to include, and options for the doctor."""
 
     cells: str
     options: tuple[str, ...]
@@ -154,7 +154,7 @@ def examine(shell: Any, cell: str, wanted: Examination) -> None:
 
 
 def _script(shell: Any, cell: str, cells: str) -> str:
-    """Lines have the numbers that they have in the cell, where the first line is the magic's."""
+    """Build the script, whose line numbers match the cell's: line 1 is the magic's."""
     source = f"{_earlier(shell, cells)}\n{cell}" if cells else cell
     if "get_ipython()" in shell.transform_cell(source):
         raise UsageError(
@@ -167,7 +167,7 @@ def _script(shell: Any, cell: str, cells: str) -> str:
 
 
 def _earlier(shell: Any, cells: str) -> str:
-    """The cells with these numbers, as they were typed, but for magics of our own."""
+    """Return the source of the cells with these numbers, without this tool's magics."""
     found = [code for *_, code in shell.history_manager.get_range_by_str(cells, raw=True)]
     if not found:
         raise UsageError(
@@ -177,7 +177,7 @@ def _earlier(shell: Any, cells: str) -> str:
 
 
 def _run(words: list[str]) -> list[str]:
-    """The command to its end, its progress printed; if the cell is interrupted, it ends, too."""
+    """Run the command to its end and print its progress; an interrupt ends the command, too."""
     command = GuardedCommand(tool_command(words), folder=Path.cwd(), environment=tool_environment())
     said = []
     try:
@@ -190,7 +190,7 @@ def _run(words: list[str]) -> list[str]:
 
 
 def _read(path: Path, *, without: str) -> Verdict | None:
-    """The verdict; the folder of the script is left out, since it is gone."""
+    """Read the verdict, without the script's folder in paths, since it is gone."""
     with contextlib.suppress(OSError):
         found = verdict_of(members(json.loads(path.read_text("utf-8").replace(without, ""))))
         if found is None:
@@ -206,7 +206,7 @@ _RUN, _DOCTOR = "run", "doctor"
 
 
 def register(shell: Any) -> None:
-    """Let `shell` know `%%inductoscope`."""
+    """Register `%%inductoscope` with `shell`."""
     from IPython.core.error import UsageError as ShellUsageError
     from IPython.core.magic import output_can_be_silenced
 
@@ -230,7 +230,7 @@ def register(shell: Any) -> None:
 
 
 def unregister(shell: Any) -> None:
-    """The magic is not known any more."""
+    """Unregister the magic."""
     shell.magics_manager.magics["cell"].pop(NAME, None)
 
 
@@ -267,7 +267,7 @@ def _examine(shell: Any, words: list[str], cell: str) -> None:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Raises where the one of a program would end the process."""
+    """An argument parser that raises instead of exiting the process."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name, add_help=False, allow_abbrev=False)

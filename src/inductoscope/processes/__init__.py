@@ -1,3 +1,3 @@
-"""Processes seen from outside: trees, stacks, locks, limited children, ending a group."""
+"""Processes from outside: trees, stacks, locks, limited children, ending a process group."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Starts children, limits them, follows what they report, and leaves nothing of them behind.
+"""Child processes: starting and limiting them, reading their events, and cleaning up.
 
 A child calls one function below `inductoscope.inside`: see `inside/child.py` for what it is given
 and how it answers. Each leads a process group of its own.
@@ -46,7 +46,7 @@ NO_LIMIT = float("inf")
 
 @dataclass(frozen=True)
 class ChildLimits:
-    """Limits of one child."""
+    """The limits of one child."""
 
     seconds: float = 60.0
     start_seconds: float = 300.0  # until it says that it is ready
@@ -56,14 +56,14 @@ class ChildLimits:
 
     @property
     def resources(self) -> dict[str, int]:
-        """For `limit_resources`."""
+        """The arguments of `limit_resources`."""
         memory = {"memory": int(self.memory_gib * 2**30)} if self.memory_gib != NO_LIMIT else {}
         return {**memory, "file_size": self.file_bytes}
 
 
 @dataclass(frozen=True)
 class ChildCall:
-    """A function as "module:name", what it is given, and how its process is set up."""
+    """A call in a child process: a "module:name" function, its arguments and process setup."""
 
     function: str
     given: Mapping[str, Any] = field(default_factory=dict)
@@ -76,7 +76,7 @@ class ChildCall:
 
 
 class Child:
-    """A started child: requests go to it, events come from it."""
+    """A running child, which receives requests and sends events."""
 
     def __init__(
         self, call: ChildCall, *, stdin: Stream = subprocess.DEVNULL, stdout: Stream, stderr: Stream
@@ -112,14 +112,14 @@ class Child:
         )
 
     def send(self, request: Any) -> None:
-        """Send a request; a child that has died shows by its silence."""
+        """Send a request. A dead child is not an error here: it never answers."""
         data = memoryview(json.dumps(request, default=str).encode() + b"\n")
         with contextlib.suppress(BrokenPipeError):
             while data:
                 data = data[os.write(self._requests, data) :]
 
     def wait(self, seconds: float) -> Iterator[ChildEvent]:
-        """Events that have arrived; waits for the first of them for at most this long."""
+        """Yield the events that have arrived; wait at most `seconds` for the first."""
         self._read(0.0 if self._arrived else seconds)
         while self._arrived:
             yield self._arrived.popleft()
@@ -140,7 +140,7 @@ class Child:
             seconds = 0
 
     def answer(self, event: str, seconds: float) -> ChildEvent:
-        """The next event of this name; ToolFailure if it does not come in time."""
+        """Return the next event of this name; ToolFailure if it does not come in time."""
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             ended = self.process.poll() is not None
@@ -152,7 +152,7 @@ class Child:
         raise ToolFailure(f"the process did not answer within {seconds:g} s")
 
     def end(self, *, grace: float = 0.0) -> int:
-        """End its whole group, and return its exit code."""
+        """End the child's process group and return the child's exit code."""
         code = end_child(self.process, grace=grace)
         self._close()
         return code
@@ -168,7 +168,7 @@ class Child:
 
 @dataclass(frozen=True)
 class ChildResult:
-    """How a child ended, and what it reported."""
+    """The exit code of a child, and the events that it reported."""
 
     events: tuple[ChildEvent, ...]
     output: str
@@ -178,12 +178,12 @@ class ChildResult:
     stopped_at: float = 0.0
 
     def find(self, event: str) -> ChildEvent | None:
-        """The first event of this name."""
+        """Return the first event of this name; None if there is none."""
         return next((found for found in self.events if found.get("event") == event), None)
 
     @property
     def signal(self) -> str:
-        """The name of the signal that ended it, if one did."""
+        """The name of the signal that ended the child; empty if none did."""
         if self.exit_code is None or self.exit_code >= 0:
             return ""
         with contextlib.suppress(ValueError):
@@ -192,7 +192,7 @@ class ChildResult:
 
     @property
     def problem(self) -> str:
-        """Why it did not come to its end; empty if it did."""
+        """The reason why the call did not complete; empty if it did."""
         error = self.find("error")
         if error is not None:
             return f"{error.get('kind')}: {error.get('message')}"
@@ -210,8 +210,8 @@ def run_child(
     limits: ChildLimits,
     on_event: Callable[[ChildEvent], None] = lambda event: None,
 ) -> ChildResult:
-    """Follow a call until it ends or its time is up; until it says that it is ready, another limit
-    holds. What it prints goes to a file in its folder, which is temporary if it has none.
+    """Run a call in a child until it ends or times out; a separate limit holds until it is ready.
+    Its output goes to a file in its folder, which is temporary if none is given.
     """
     if call.folder is None:
         with tempfile.TemporaryDirectory(prefix="inductoscope-child-") as folder:
@@ -252,7 +252,7 @@ def _follow(
 
 
 def end_of_file(path: Path, most: int) -> str:
-    """The last so many bytes of a file, as text; empty if it cannot be read."""
+    """Read the last `most` bytes of a file as text; empty if it cannot be read."""
     with contextlib.suppress(OSError), path.open("rb") as file:
         file.seek(max(0, os.fstat(file.fileno()).st_size - most))
         return file.read().decode("utf-8", "replace")
@@ -305,7 +305,7 @@ def start_group(
     stdout: Stream,
     folder: Path | None = None,
 ) -> subprocess.Popen[bytes]:
-    """Start a program that leads a process group and dies with this process; it has no limits."""
+    """Start a program in its own process group, without limits; it dies with this process."""
     return subprocess.Popen(
         command,
         env=dict(environment),
@@ -319,7 +319,7 @@ def start_group(
 
 
 class GuardedCommand:
-    """A command of which nothing is left however the call that started it ends.
+    """A command whose processes are all ended, however the call that started it ends.
 
     Not if that is cancelled, and not if this process is killed. Both its outputs are pipes.
     """
@@ -340,7 +340,7 @@ class GuardedCommand:
         self.process = self._child.process
 
     def lines(self) -> Iterator[str]:
-        """Lines of its standard error as they come, until it ends. Other output is dropped.
+        """Yield the lines of standard error until the command ends; drop its standard output.
 
         Processes that it leaves behind may still have the pipes open: they are not waited for.
         """
@@ -364,7 +364,7 @@ class GuardedCommand:
             yield rest.decode("utf-8", "replace")
 
     def end(self, *, grace: float) -> int:
-        """End what is left of it, and return its exit code. While it runs it gets the grace."""
+        """End all remaining processes; return the exit code. A running command gets the grace."""
         running = self.process.poll() is None
         left = processes_below(self.process.pid)
         code = self._child.end(grace=grace if running else 0.0)
@@ -384,17 +384,17 @@ _COLOURS = ("FORCE_COLOR", "CLICOLOR_FORCE", "TTY_COMPATIBLE", "TTY_INTERACTIVE"
 
 
 def tool_command(words: Sequence[str]) -> list[str]:
-    """`inductoscope WORDS`, by the Python that runs this."""
+    """Return the command line of `inductoscope WORDS` under this Python."""
     return [sys.executable, "-c", _START, *words]
 
 
 def tool_environment() -> dict[str, str]:
-    """The environment for it: what it prints is read line by line, not shown on a terminal."""
+    """Return the tool's environment without forced colours: its output is parsed line by line."""
     return {name: value for name, value in os.environ.items() if name not in _COLOURS}
 
 
 def with_absolute_path(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment for another folder: every folder of PYTHONPATH as it is named from here."""
+    """Make PYTHONPATH absolute, for a child with another working directory."""
     found = dict(environment)
     if found.get("PYTHONPATH"):
         # An empty one is the folder that Python is started in.

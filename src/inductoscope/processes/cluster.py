@@ -1,4 +1,4 @@
-"""A Dask cluster that the user has: its workers, asked through `concurrent.futures.Executor`.
+"""The user's Dask cluster, used through `concurrent.futures.Executor`.
 
 What is lost with a worker, Dask gives to another one. A worker is used only if it has what this
 machine has, because another torch compiles other code.
@@ -27,7 +27,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class ClusterWorker:
-    """One worker."""
+    """One worker of the cluster."""
 
     address: str
     host: str
@@ -36,7 +36,7 @@ class ClusterWorker:
 
 
 def check_address(text: str) -> str:
-    """The address of a scheduler as Dask writes it; `UsageError` if it is none."""
+    """Parse dask://HOST:PORT into Dask's own address format; `UsageError` if invalid."""
     found = _ADDRESS.fullmatch(text)
     if found is None:
         raise UsageError(
@@ -56,11 +56,11 @@ class Cluster:
 
     @property
     def threads(self) -> int:
-        """How much the workers can do at once."""
+        """The number of threads over all workers."""
         return sum(worker.threads for worker in self.workers)
 
     def executor(self, workers: Sequence[ClusterWorker] | None = None) -> Executor:
-        """An executor of these workers, of all unless some are named."""
+        """Return an executor on these workers, by default on all."""
         chosen = [worker.address for worker in (self.workers if workers is None else workers)]
         # A result belongs to one call: equal calls are not answered from memory.
         found: Executor = self._client.get_executor(
@@ -69,8 +69,9 @@ class Cluster:
         return found
 
     def on_every_worker(self, function: Callable[..., Any], *arguments: Any) -> dict[str, Any]:
-        """The result or exception of a function on every worker that is left, by its address;
-        `ToolFailure` if the scheduler is gone."""
+        """Run a function on every remaining worker; return each result or exception by address.
+        `ToolFailure` if the scheduler is gone.
+        """
         # Dask would go on trying to reach a scheduler, or a worker, that is gone.
         if self._client.status != "running":
             raise ToolFailure(f"The Dask scheduler at {self.address} is gone.")
@@ -81,8 +82,9 @@ class Cluster:
     def as_done(
         self, asked: Mapping[Future[Result], Sequence[ClusterWorker]]
     ) -> Iterator[Future[Result]]:
-        """Futures as they are done. One whose workers are all gone is cancelled: Dask would wait
-        for new ones."""
+        """Yield futures as they complete. Cancel those whose workers are all gone, since Dask would
+        wait for new workers.
+        """
         waiting = set(asked)
         while waiting:
             done, waiting = wait(waiting, timeout=_LOOK_EVERY, return_when=FIRST_COMPLETED)
@@ -92,7 +94,7 @@ class Cluster:
                     future.cancel()
 
     def has_any_of(self, workers: Sequence[ClusterWorker]) -> bool:
-        """Whether at least one of these workers is still there, and the scheduler, too."""
+        """Check that the scheduler and at least one of these workers are still there."""
         try:
             known = _known_workers(self._client)
         except ToolFailure:
@@ -101,7 +103,7 @@ class Cluster:
         return is_running and any(worker.address in known for worker in workers)
 
     def close(self) -> None:
-        """Leave the cluster as it is."""
+        """Disconnect; the cluster keeps running."""
         with contextlib.suppress(Exception):
             self._client.close(timeout=2)
 
@@ -147,7 +149,7 @@ def _usable(client: Any, address: str, *, any_versions: bool) -> list[ClusterWor
 
 
 def _known_workers(client: Any) -> Mapping[str, Any]:
-    """The scheduler's information about its workers, by address."""
+    """Return the scheduler's information about its workers, by address."""
     try:
         found: Mapping[str, Any] = client.scheduler_info(n_workers=-1)["workers"]
     except Exception as error:  # Whatever it is, nobody answers.
@@ -158,7 +160,7 @@ def _known_workers(client: Any) -> Mapping[str, Any]:
 def _answers(
     client: Any, function: Callable[..., Any], *arguments: Any, workers: list[str]
 ) -> dict[str, Any]:
-    """The result or exception of a function on these workers, by address."""
+    """Run a function on these workers; return each result or exception by address."""
     try:
         found: dict[str, Any] = client.run(function, *arguments, workers=workers, on_error="return")
     except Exception as error:
@@ -191,7 +193,7 @@ ABSENT = "none"
 
 
 def own_versions() -> dict[str, str]:
-    """The versions on this machine, by what they are of; asked without importing anything large."""
+    """Return the versions of torch, Triton, Python and this tool, without importing torch."""
     return {
         "torch": _installed("torch"),
         "triton": _installed("triton"),
@@ -209,7 +211,7 @@ def _installed(name: str) -> str:
 
 
 def differences(theirs: Mapping[str, str], ours: Mapping[str, str]) -> list[str]:
-    """Versions of another machine that differ from ours, in words."""
+    """Describe the versions of another machine that differ from ours."""
     return [
         f"{name} {theirs.get(name, ABSENT)} instead of {version}"
         for name, version in ours.items()

@@ -1,4 +1,4 @@
-"""Runs on a worker of a cluster: a child process that stays loaded, and answers requests.
+"""Warm child processes on a cluster worker, which stay loaded and answer requests.
 
 The worker itself never runs foreign code and never loads torch. Each of its threads has a child of
 its own, which dies with the worker.
@@ -27,7 +27,7 @@ _KEPT_HERE = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "TRITON_HOME")
 
 
 def sent_environment(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The part of an environment that a child on another machine gets."""
+    """Return the variables that a child on another machine gets."""
     return {
         name: value
         for name, value in with_absolute_path(environment).items()
@@ -37,7 +37,7 @@ def sent_environment(environment: Mapping[str, str] = os.environ) -> dict[str, s
 
 @dataclass(frozen=True)
 class ChildKind:
-    """Which child to ask: the function that serves in it, and its environment."""
+    """The kind of a child: the function that it serves, and its environment."""
 
     function: str
     environment: tuple[tuple[str, str], ...]
@@ -46,7 +46,7 @@ class ChildKind:
 
 
 class WarmChild:
-    """One child, with a folder for what it writes."""
+    """One warm child, with a folder for its files."""
 
     def __init__(self, kind: ChildKind) -> None:
         self.kind = kind
@@ -66,12 +66,12 @@ class WarmChild:
         )
 
     def ask(self, request: bytes, seconds: float) -> bytes:
-        """Its answer; `ToolFailure` if there is none in time."""
+        """Send a request and return the answer; `ToolFailure` if there is none in time."""
         self._child.send(b64encode(request).decode())
         return b64decode(self._child.answer("answer", seconds)["data"])
 
     def end(self) -> None:
-        """End it, and remove what it wrote."""
+        """End the child and remove its folder."""
         self._child.end()
         shutil.rmtree(self._folder, ignore_errors=True)
 
@@ -83,7 +83,7 @@ _turn = threading.Condition()
 
 
 def ask_child(kind: ChildKind, request: bytes, seconds: float) -> bytes:
-    """Ask the child of this thread, which is started if it is not there."""
+    """Send a request to this thread's child, starting the child if necessary."""
     child = _taken(kind)
     try:
         return child.ask(request, seconds)
@@ -98,7 +98,7 @@ def ask_child(kind: ChildKind, request: bytes, seconds: float) -> bytes:
 
 
 def _taken(kind: ChildKind) -> WarmChild:
-    """The child of this thread. From now on it is busy, so that nobody else ends it."""
+    """Acquire this thread's child and mark it busy, so that no other thread ends it."""
     thread = threading.get_ident()
     own = _children.get(thread)
     _end_those(lambda child: child is own and child.kind != kind)
@@ -119,7 +119,7 @@ def _has_room(kind: ChildKind) -> bool:
 
 
 def _end_those(wanted: Callable[[WarmChild], bool]) -> None:
-    """End children; each is ended once, by who has removed it."""
+    """End the matching children; removing a child under the lock ensures that it is ended once."""
     with _turn:
         removed = {thread: child for thread, child in _children.items() if wanted(child)}
         for thread in removed:
@@ -130,7 +130,7 @@ def _end_those(wanted: Callable[[WarmChild], bool]) -> None:
 
 
 def end_idle_children() -> None:
-    """End the children that nobody waits for; others may use this worker, too."""
+    """End idle children only, since other clients may use this worker, too."""
     _end_those(lambda child: not child.is_busy)
 
 

@@ -1,4 +1,4 @@
-"""Ends processes: the only place that signals a process group.
+"""Termination of processes: the only module that signals a process group.
 
 A group is asked to end if it is given some grace, then killed, then its leader is reaped, so that
 nothing is left behind, not even a zombie.
@@ -20,7 +20,7 @@ _LOOK_EVERY = 0.05
 
 
 def end_child(child: subprocess.Popen[Any], *, grace: float = 0.0) -> int:
-    """End a child that leads a process group, and the whole group. Returns its exit code."""
+    """End the process group that a child leads; return the child's exit code."""
     # Not a single process by its number: once the child is reaped, that may belong to another.
     _end_group(child.pid, grace)
     code = child.wait()
@@ -32,7 +32,7 @@ def end_child(child: subprocess.Popen[Any], *, grace: float = 0.0) -> int:
 
 
 def end_fork(pid: int, *, grace: float = 0.0) -> int:
-    """The same for a child that was forked. Returns the status that os.waitpid gives."""
+    """End the process group of a forked child; return the status from os.waitpid."""
     _end_group(pid, grace)
     _send(pid, signal.SIGKILL)  # It may not have got as far as making a group of its own.
     try:
@@ -42,7 +42,7 @@ def end_fork(pid: int, *, grace: float = 0.0) -> int:
 
 
 def end_processes(pids: Collection[int], *, grace: float) -> list[int]:
-    """End single processes. Returns those that this user may not signal."""
+    """End single processes; return those that this user may not signal."""
     denied: list[int] = []
     for number in (signal.SIGTERM, signal.SIGKILL):
         denied = [pid for pid in pids if not _send(pid, number)]
@@ -56,7 +56,7 @@ Started = dict[int, float]
 
 
 def processes_below(root: int) -> Started:
-    """The descendants of a process: when each of them started, by pid."""
+    """Return the start time of each descendant of a process, by pid."""
     found: Started = {}
     queue = children_of(root)
     while queue:
@@ -68,7 +68,7 @@ def processes_below(root: int) -> Started:
 
 
 def end_started(processes: Started, *, grace: float) -> None:
-    """End those that are still there."""
+    """End those processes that are still alive under the same pid and start time."""
     found = ((pid, read_status(pid)) for pid in processes)
     left = [pid for pid, now in found if now and now.is_alive and now.started == processes[pid]]
     end_processes(left, grace=grace)
@@ -87,7 +87,7 @@ def _send_group(leader: int, number: int) -> None:
 
 
 def _send(pid: int, number: int) -> bool:
-    """False if this user may not signal the process."""
+    """Send a signal; return False if this user may not signal the process."""
     try:
         os.kill(pid, number)
     except ProcessLookupError:

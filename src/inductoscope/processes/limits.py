@@ -1,4 +1,4 @@
-"""Limits that a child sets for itself, before it does anything else."""
+"""Limits that a child process sets for itself before anything else."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _CHILD_SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER
 
 
 def die_with_parent() -> None:
-    """Have this process killed when its parent is gone, for whatever reason."""
+    """Have the kernel kill this process when its parent dies."""
     _control(_PARENT_DEATH_SIGNAL, signal.SIGKILL)
 
 
 def adopt_orphans() -> None:
-    """Have what loses its parent below this process become a child of it."""
+    """Make this process the subreaper: orphaned descendants become its children."""
     _control(_CHILD_SUBREAPER, 1)
 
 
@@ -32,7 +32,7 @@ def _control(option: int, value: int) -> None:
 def limit_resources(
     *, memory: int | None = None, file_size: int | None = None, cpu_seconds: int | None = None
 ) -> None:
-    """Bound this process and what it starts, in bytes and seconds. It never dumps core."""
+    """Set resource limits, in bytes and seconds, that children inherit; disable core dumps."""
     limits = {
         resource.RLIMIT_CORE: 0,
         resource.RLIMIT_AS: memory,
@@ -46,6 +46,6 @@ def limit_resources(
 
 
 def own_memory() -> int:
-    """Bytes of address space that this process has."""
+    """Return the size of this process's address space in bytes."""
     pages = read_text(os.getpid(), "statm").split()
     return int(pages[0]) * os.sysconf("SC_PAGE_SIZE") if pages else 0

@@ -1,4 +1,4 @@
-"""Locks on files: who holds one, who waits for it, and lock files that nobody holds any more.
+"""File locks: who holds one, who waits for it, and lock files that nobody holds.
 
 torch takes its locks in a loop, with a pause between two tries, so the kernel knows of no waiter.
 A waiter shows in its stack, or by opening the lock file again and again.
@@ -40,7 +40,7 @@ class FileLock:
 
 
 def held_locks() -> list[FileLock]:
-    """All file locks that this user can see, with their paths where known."""
+    """Return all file locks visible to this user, with paths where known."""
     try:
         lines = (PROC / "locks").read_text().splitlines()
     except OSError:
@@ -65,7 +65,7 @@ def held_locks() -> list[FileLock]:
 
 
 def _path_of(pid: int, where: str) -> str:
-    """The file with that device and number among those that the process has open."""
+    """Return the path of an inode among the files that a process has open; empty if none."""
     number = int(where.rpartition(":")[2])
     for path in open_files(pid):
         with contextlib.suppress(OSError):
@@ -75,7 +75,7 @@ def _path_of(pid: int, where: str) -> str:
 
 
 def open_files(pid: int) -> Iterator[str]:
-    """Paths of the ordinary files that a process has open."""
+    """Yield the paths of the regular files that a process has open."""
     with contextlib.suppress(OSError):
         for name in os.listdir(PROC / str(pid) / "fd"):
             with contextlib.suppress(OSError):
@@ -85,12 +85,12 @@ def open_files(pid: int) -> Iterator[str]:
 
 
 def who_has_open(path: str) -> list[int]:
-    """Processes that have a file open, as far as this user can see."""
+    """Return the pids that have a file open, as far as this user can see."""
     return [pid for pid in all_pids() if path in open_files(pid)]
 
 
 def count_tries(paths: Iterable[str], seconds: float) -> dict[str, int]:
-    """How often each file is opened within a time. Asks the kernel, not the processes."""
+    """Count how often each file is opened within `seconds`, with inotify."""
     library = ctypes.CDLL(None, use_errno=True)
     try:
         descriptor = library.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)

@@ -1,4 +1,4 @@
-"""The same work on many things, on all cores of this machine."""
+"""Parallel `map` over all cores of this machine."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ Map = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
 
 
 def worker_context() -> BaseContext:
-    """Forks where that is safe: it is faster, and needs no importable main module."""
+    """Return the fork context if safe: it is faster, and needs no importable main module."""
     import multiprocessing
 
     return multiprocessing.get_context("fork" if can_fork() else None)
 
 
 def can_fork() -> bool:
-    """Whether a copy of this process can go on with the work: there is no other thread in it."""
+    """Check whether forking is safe: Linux, and no other thread in this process."""
     return sys.platform == "linux" and threading.active_count() == 1
 
 
@@ -36,7 +36,7 @@ def can_fork() -> bool:
 def several_at_once(
     cores: int | None, items: int, *, begin: Callable[[], None] | None = None
 ) -> Iterator[Map]:
-    """A `map` that uses this many processes; the built-in one where they would not pay.
+    """Yield a `map` over several processes; the built-in one where they would not pay.
 
     `begin` is called first wherever the work is done. What it refers to is not sent to workers:
     they have it because they are copies of this process.

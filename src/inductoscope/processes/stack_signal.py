@@ -1,4 +1,4 @@
-"""Lets a process of the recorded program write its Python stacks when it is asked from outside.
+"""A signal handler with which a recorded process dumps its Python stacks on request.
 
 Asking means sending a signal that programs hardly ever use. Whoever asks has to make sure first
 that the handler is still there: `stacks.ask_for_stacks` does.
@@ -25,7 +25,7 @@ _LOWEST_DESCRIPTOR = 700
 
 
 def answer_with_stacks(folder: Path) -> None:
-    """Write the stacks of all threads into a file of the recording whenever asked.
+    """Register a signal that writes all threads' stacks into a file of the recording.
 
     Never every few seconds from a thread: reading the stack of a thread that runs may crash it.
     """
@@ -36,14 +36,14 @@ def answer_with_stacks(folder: Path) -> None:
 
 
 def write_stacks_on_crash(folder: Path) -> None:
-    """Write them when a signal kills the process, too."""
+    """Write the stacks also when a signal kills the process."""
     with contextlib.suppress(OSError, ValueError, ImportError, RuntimeError):
         if not faulthandler.is_enabled():
             faulthandler.enable(_opened(folder / FOLDER))
 
 
 def written_stacks(folder: Path, pid: int) -> str:
-    """Stacks that one process of a recording has written."""
+    """Read the stacks that one process of a recording has written."""
     with contextlib.suppress(OSError):
         return (folder / FOLDER / f"{pid}{SUFFIX}").read_text("utf-8", "replace")[-_MOST_TEXT:]
     return ""

@@ -1,4 +1,4 @@
-"""Stacks of a running process, read without its help where possible; parser of printed stacks.
+"""Stacks of a running process, read without its help where possible, and their parser.
 
 There are two ways, and the best that works is taken: py-spy, which reads the memory of the process
 and needs the right to trace it; and the process itself, if it is recorded and answers a signal. The
@@ -49,7 +49,7 @@ class Stacks:
 
 
 def read_stacks(pid: int, *, native: bool = False, is_stopped: bool = False) -> Stacks:
-    """The stacks of a process, read in the best way that works."""
+    """Read the stacks of a process with the best method that works."""
     found, why_not = _by_spy(pid, native=native, is_stopped=is_stopped)
     if found is not None:
         return found
@@ -63,7 +63,7 @@ def read_stacks(pid: int, *, native: bool = False, is_stopped: bool = False) -> 
 
 
 def spy() -> str | None:
-    """Where py-spy is: beside this Python, or on PATH."""
+    """Find py-spy: beside this Python, or on PATH; None if it is not installed."""
     beside = Path(sys.executable).parent / "py-spy"
     return str(beside) if os.access(beside, os.X_OK) else shutil.which("py-spy")
 
@@ -130,7 +130,7 @@ def _spied_frame(frame: dict[str, Any]) -> StackFrame:
 
 
 def spied_locals(pid: int, names: frozenset[str]) -> dict[str, str]:
-    """Values of the named local variables on any stack; nothing else of them is kept."""
+    """Return the values of the named local variables on any stack; discard all others."""
     program = spy()
     if program is None:
         return {}
@@ -148,7 +148,7 @@ def spied_locals(pid: int, names: frozenset[str]) -> dict[str, str]:
 
 
 def _by_signal(pid: int) -> Stacks | None:
-    """Ask a process that answers; None if it cannot, or does not in time."""
+    """Read stacks by signal; None if the process does not handle it, or not in time."""
     path = answer_file(pid)
     if path is None:
         return None
@@ -161,7 +161,7 @@ def _by_signal(pid: int) -> Stacks | None:
 
 
 def ask_for_stacks(pid: int) -> bool:
-    """Have a process write its stacks into its answer file; False if it would not answer.
+    """Make a process write its stacks into its answer file; False if it has no handler.
 
     A process is asked only if it handles the signal: without a handler, the signal would kill it.
     """
@@ -176,7 +176,7 @@ def ask_for_stacks(pid: int) -> bool:
 
 
 def answer_file(pid: int) -> str | None:
-    """The file that a process would write its stacks into, if it still has it open."""
+    """Return the answer file that a process has open for its stacks; None if it has none."""
     folder, suffix = f"/{stack_signal.FOLDER}/", stack_signal.SUFFIX
     return next((p for p in open_files(pid) if p.endswith(suffix) and folder in p), None)
 
@@ -189,7 +189,7 @@ def _handles(pid: int, number: int) -> bool:
 
 
 def _new_text(path: str, start: int) -> str:
-    """Text written after `start`, once nothing more comes."""
+    """Return the text after offset `start`, once the file stops growing."""
     until, size = time.monotonic() + _ANSWER_SECONDS, start
     while time.monotonic() < until:
         time.sleep(0.05)
@@ -212,7 +212,7 @@ _MOST_FRAMES_OF_DUMP = 400
 
 @dataclass(frozen=True)
 class StackFrame:
-    """One call on a stack. Native frames have no line."""
+    """One frame of a stack. Native frames have no line."""
 
     function: str
     file: str
@@ -220,7 +220,7 @@ class StackFrame:
 
     @property
     def name(self) -> str:
-        """The function without the class or function around it, which only some sources give."""
+        """The function name without its qualifier, which only some sources give."""
         return self.function.rpartition(".")[2]
 
     @property
@@ -231,7 +231,7 @@ class StackFrame:
 
 @dataclass(frozen=True)
 class ThreadStack:
-    """The calls of one thread, innermost first."""
+    """The stack of one thread, innermost frame first."""
 
     name: str
     frames: tuple[StackFrame, ...]
@@ -240,7 +240,7 @@ class ThreadStack:
 
 @dataclass(frozen=True)
 class DumpFormat:
-    """How one writer of dumps begins a thread, and how it writes a call."""
+    """The regular expressions for one format of stack dumps."""
 
     # On the first line of a thread, after `thread`; a quick search finds it.
     begin: str
@@ -248,7 +248,7 @@ class DumpFormat:
     call: re.Pattern[str]
 
     def frame(self, line: str) -> StackFrame | None:
-        """The call that a line shows; None for any other line."""
+        """Parse a line into a frame; None for any other line."""
         found = self.call.match(line)
         if found is None:
             return None
@@ -271,13 +271,13 @@ FORMATS = (FAULTHANDLER, PY_SPY)
 
 
 def parse_dump(text: str) -> tuple[ThreadStack, ...]:
-    """The threads in what faulthandler wrote for one process; the main thread comes first."""
+    """Parse faulthandler's dump of one process; the main thread comes first."""
     found = [thread for _, thread in threads_in(text) if thread.frames]
     return tuple(reversed(found))
 
 
 def threads_in(text: str) -> Iterator[tuple[str, ThreadStack]]:
-    """Every thread in what faulthandler wrote, in the order it was written, with its number."""
+    """Yield every thread of a faulthandler dump with its id, in the order written."""
     number, name, frames = "", "", list[StackFrame]()
     for line in [*text.splitlines(), ""]:
         head, begin, _ = line.partition(FAULTHANDLER.begin)

@@ -1,4 +1,4 @@
-"""The system's view of a process: the only place that reads /proc/PID/stat."""
+"""Process status from the kernel: the only module that reads /proc/PID/stat."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _DEAD = "ZX"
 
 @dataclass(frozen=True)
 class ProcessStatus:
-    """One process, from /proc/PID/stat."""
+    """The fields of /proc/PID/stat for one process."""
 
     pid: int
     # R runs, S sleeps, D waits for the disk, T is stopped, Z is dead and not reaped; see proc(5).
@@ -35,12 +35,12 @@ class ProcessStatus:
 
     @property
     def is_alive(self) -> bool:
-        """False for a dead process whose parent has not reaped it."""
+        """Whether the process is alive: a zombie is not."""
         return self.state not in _DEAD
 
 
 def read_status(pid: int) -> ProcessStatus | None:
-    """The status of a process; None if there is no such process."""
+    """Read the status of a process; None if it does not exist."""
     # The name, in brackets, may contain anything, so the fields count from the last bracket.
     fields = read_text(pid, "stat").rpartition(")")[2].split()
     if len(fields) <= 21:
@@ -59,19 +59,19 @@ def read_status(pid: int) -> ProcessStatus | None:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process exists and is not dead already."""
+    """Check whether a process exists and is not a zombie."""
     status = read_status(pid)
     return status is not None and status.is_alive
 
 
 def cpu_seconds(pid: int) -> float:
-    """Processor time that a process has used; infinite where this cannot be read."""
+    """Return the CPU seconds that a process has used; infinite if unreadable."""
     status = read_status(pid)
     return status.cpu_seconds if status is not None else float("inf")
 
 
 def delayed_seconds(pid: int) -> float | None:
-    """How long the threads of a process waited for a processor; None where this cannot be read."""
+    """Return the run-queue delay of a process's threads in seconds; None if unreadable."""
     with contextlib.suppress(OSError, ValueError, IndexError):
         tasks = list((PROC / str(pid) / "task").iterdir())
         return sum(int((task / "schedstat").read_text().split()[1]) for task in tasks) / 1e9
@@ -79,21 +79,21 @@ def delayed_seconds(pid: int) -> float | None:
 
 
 def thread_delay() -> float | None:
-    """How long this thread has waited for a processor so far; None where this cannot be read."""
+    """Return this thread's run-queue delay so far in seconds; None if unreadable."""
     with contextlib.suppress(OSError, ValueError, IndexError):
         return int((PROC / "thread-self" / "schedstat").read_text().split()[1]) / 1e9
     return None
 
 
 def all_pids() -> list[int]:
-    """Every process that this user can see."""
+    """Return the pids of all visible processes."""
     with contextlib.suppress(OSError):
         return [int(name) for name in os.listdir(PROC) if name.isdigit()]
     return []
 
 
 def group_members(leader: int) -> Iterator[ProcessStatus]:
-    """The live processes of a process group."""
+    """Yield the live processes of a process group."""
     for pid in all_pids():
         status = read_status(pid)
         if status is not None and status.group == leader and status.is_alive:
@@ -101,7 +101,7 @@ def group_members(leader: int) -> Iterator[ProcessStatus]:
 
 
 def children_of(pid: int) -> list[int]:
-    """The processes that any thread of a process has started."""
+    """Return the pids of the children that any thread of a process has started."""
     try:
         threads = os.listdir(PROC / str(pid) / "task")
     except OSError:
@@ -111,7 +111,7 @@ def children_of(pid: int) -> list[int]:
 
 
 def read_text(pid: int, name: str) -> str:
-    """A file of /proc/PID; empty if it cannot be read."""
+    """Read a file of /proc/PID; empty if it cannot be read."""
     with contextlib.suppress(OSError):
         data = (PROC / str(pid) / name).read_bytes()[:_LONGEST_TEXT]
         return data.decode("utf-8", "replace").strip()
@@ -119,7 +119,7 @@ def read_text(pid: int, name: str) -> str:
 
 
 def free_memory() -> int:
-    """Bytes of memory that processes may still allocate."""
+    """Return the available memory in bytes."""
     with contextlib.suppress(OSError, ValueError, IndexError):
         for line in (PROC / "meminfo").read_text().splitlines():
             if line.startswith("MemAvailable"):
@@ -132,7 +132,7 @@ def free_memory() -> int:
 
 
 def own_cores() -> set[int]:
-    """Their numbers; never none."""
+    """Return the CPU numbers this process may run on; never empty."""
     try:
         return os.sched_getaffinity(0)
     except AttributeError:  # Not on every system.

@@ -48,7 +48,7 @@ _WORKER_FILE = "torch/_inductor/compile_worker/__main__.py"
 
 @dataclass(frozen=True)
 class ProcessSample:
-    """One process at one moment."""
+    """A snapshot of one process."""
 
     pid: int
     parent: int
@@ -68,28 +68,28 @@ class ProcessSample:
 
     @property
     def is_stopped(self) -> bool:
-        """Whether a signal or a debugger has stopped it."""
+        """Whether a signal or a debugger has stopped the process."""
         return self.state in "Tt"
 
     @property
     def is_zombie(self) -> bool:
-        """Whether it is dead and its parent has not reaped it."""
+        """Whether the process is dead and its parent has not reaped it."""
         return self.state in "ZX"
 
     @property
     def is_python(self) -> bool:
-        """Whether it is a Python process, going by its command."""
+        """Whether the process runs Python, judged by its command."""
         first = os.path.basename(self.command[0]) if self.command else self.name
         return first.startswith("python") or self.name.startswith("python")
 
     @property
     def is_torch_worker(self) -> bool:
-        """Whether it is one of torch's compile workers: the sidecar, or one that it forked."""
+        """Whether the process is a compile worker of torch: the sidecar, or one that it forked."""
         return any(word.endswith(_WORKER_FILE) for word in self.command[:4])
 
     @property
     def worker_of(self) -> int | None:
-        """The process that this compile worker of torch works for."""
+        """The pid of the process that this compile worker serves."""
         if not self.is_torch_worker:
             return None
         given = (w.partition("=")[2] for w in self.command if w.startswith("--parent="))
@@ -97,7 +97,7 @@ class ProcessSample:
 
     @property
     def compiler(self) -> str:
-        """Which kind of compiler it is; empty for anything else."""
+        """The kind of compiler; empty for any other process."""
         names = [self.name, *(os.path.basename(word) for word in self.command[:1])]
         for name in names:
             if name in _COMPILERS:
@@ -108,7 +108,7 @@ class ProcessSample:
 
     @property
     def source(self) -> str:
-        """The file that a compiler compiles."""
+        """The source file of a compiler process."""
         words = [word for word in self.command[1:] if word.endswith((".ptx", *_SOURCES))]
         return next((word for word in words if not word.endswith((".h", ".hpp"))), "") or (
             words[0] if words else ""
@@ -116,12 +116,12 @@ class ProcessSample:
 
     @property
     def text(self) -> str:
-        """A short name for a person."""
+        """The name and pid, for display."""
         return f"{self.name} (pid {self.pid})"
 
 
 def _compiler_by_arguments(command: tuple[str, ...]) -> str:
-    """A wrapper may have any name, but it gets the arguments that a compiler gets."""
+    """Recognize a compiler by its arguments, since a wrapper may have any name."""
     if "-o" not in command and "--output-file" not in command:
         return ""
     if any(word.endswith(".ptx") for word in command):
@@ -133,7 +133,7 @@ def _compiler_by_arguments(command: tuple[str, ...]) -> str:
 
 @dataclass(frozen=True)
 class Tree:
-    """A process with all its descendants at one moment, and torch's workers that were orphaned.
+    """A snapshot of a process, its descendants, and torch's orphaned compile workers.
 
     The first process is the root. The tree is empty if the root is gone.
     """
@@ -149,7 +149,7 @@ class Tree:
         return next((process for process in self.processes if process.pid == pid), None)
 
     def below(self, pid: int) -> list[ProcessSample]:
-        """The descendants of a process."""
+        """Return the descendants of a process."""
         found: list[ProcessSample] = []
         wanted = {pid}
         while wanted:
@@ -160,7 +160,7 @@ class Tree:
 
     @property
     def compilers(self) -> list[ProcessSample]:
-        """Running compilers, innermost first: cc1plus comes before the g++ that started it."""
+        """The running compilers, innermost first: cc1plus comes before the g++ that started it."""
         found = [p for p in self.processes if p.compiler and not p.is_zombie]
         return sorted(found, key=lambda process: -self._depth(process))
 
@@ -172,13 +172,13 @@ class Tree:
 
     @property
     def workers(self) -> list[ProcessSample]:
-        """Live compile workers of torch, the sidecar first."""
+        """The live compile workers of torch, the sidecar first."""
         return [p for p in self.processes if p.is_torch_worker and not p.is_zombie]
 
 
 @dataclass(frozen=True)
 class Activity:
-    """Activity of a process between two samples."""
+    """The activity of a process between two samples."""
 
     seconds: float
     # Share of a core; 2.0 is two cores in full.
@@ -206,7 +206,7 @@ class Activity:
 
 
 def activity(before: Tree, after: Tree) -> dict[int, Activity]:
-    """Activity of each process that is in both samples."""
+    """Compute the activity of each process that is in both samples."""
     seconds = max(after.time - before.time, 1e-6)
     earlier = {(process.pid, process.started): process for process in before.processes}
     found = {}
@@ -225,14 +225,14 @@ def activity(before: Tree, after: Tree) -> dict[int, Activity]:
 
 @dataclass(frozen=True)
 class Observation:
-    """Processes that were sampled twice: the later sample, and what each did in between."""
+    """Two samples of processes: the later one, and the activity in between."""
 
     tree: Tree
     activity: Mapping[int, Activity]
 
 
 def observe_group(leader: int, *, seconds: float = 0.5) -> Observation:
-    """Watch a process group for a short while. The leader comes first."""
+    """Sample a process group twice, `seconds` apart. The leader comes first."""
     before = sample_group(leader)
     time.sleep(seconds)
     after = sample_group(leader)
@@ -240,14 +240,14 @@ def observe_group(leader: int, *, seconds: float = 0.5) -> Observation:
 
 
 def sample_group(leader: int) -> Tree:
-    """The live processes of a process group, now."""
+    """Sample the live processes of a process group."""
     pids = sorted((s.pid for s in group_members(leader)), key=lambda pid: (pid != leader, pid))
     found = (read_process(pid) for pid in pids)
     return Tree(time.monotonic(), tuple(process for process in found if process is not None))
 
 
 def sample_tree(root: int) -> Tree:
-    """The process `root` and all its descendants, now."""
+    """Sample the process `root` and all its descendants."""
     first = read_process(root)
     if first is None:
         return Tree(time.monotonic(), ())
@@ -260,7 +260,7 @@ def sample_tree(root: int) -> Tree:
 
 
 def _orphans(found: list[ProcessSample]) -> Iterator[ProcessSample]:
-    """Workers whose sidecar is gone: nobody's children, but their command names their owner."""
+    """Yield compile workers without a sidecar, whose command line names their owner."""
     known = {process.pid for process in found}
     for pid in psutil.pids():
         if pid not in known and any(word.endswith(_WORKER_FILE) for word in command_of(pid)[:4]):
@@ -270,7 +270,7 @@ def _orphans(found: list[ProcessSample]) -> Iterator[ProcessSample]:
 
 
 def read_process(pid: int) -> ProcessSample | None:
-    """One process; None if there is no such process."""
+    """Sample one process; None if it does not exist."""
     status = read_status(pid)
     if status is None:
         return None
@@ -297,14 +297,14 @@ def read_process(pid: int) -> ProcessSample | None:
 
 
 def command_of(pid: int) -> tuple[str, ...]:
-    """The words of a process's command line."""
+    """Return the command line of a process; empty if it cannot be read."""
     with contextlib.suppress(psutil.Error):
         return tuple(psutil.Process(pid).cmdline())
     return ()
 
 
 def environment_of(pid: int) -> dict[str, str]:
-    """The environment a process was started with; empty if it cannot be read."""
+    """Return the initial environment of a process; empty if it cannot be read."""
     with contextlib.suppress(psutil.Error):
         return dict(psutil.Process(pid).environ())
     return {}

@@ -1,4 +1,4 @@
-"""Results of checking one test or a whole suite, as plain data and as pytest shows them.
+"""Check results of one test or a whole suite, as plain data and as pytest shows them.
 
 A worker of pytest-xdist sends a test's results with its report, so they can be read from JSON.
 """
@@ -33,7 +33,7 @@ class SuiteGraphData:
 
 @dataclass(frozen=True)
 class CheckedCall:
-    """A call of a graph, and what came of comparing it with eager."""
+    """A call of a graph, with the verdict of its comparison with eager."""
 
     graph: str
     compile: str
@@ -45,7 +45,7 @@ class CheckedCall:
 
 @dataclass
 class SuiteFinding:
-    """Something that is wrong with what a test compiled, and how that is known."""
+    """A problem with code compiled in a test, and the evidence for it."""
 
     verdict: str
     summary: str
@@ -70,13 +70,13 @@ class SuiteFinding:
 
     @property
     def identity(self) -> tuple[str, str]:
-        """The fields that stay the same when the test is run again and finds it again."""
+        """The fields that identify a finding across reruns of its test."""
         return (self.verdict, self.summary)
 
 
 @dataclass
 class SuiteTest:
-    """The graphs that one test compiled, and the results of checking them."""
+    """The graphs that one test compiled, with the checked calls and findings."""
 
     test: str
     graphs: list[SuiteGraphData] = field(default_factory=list)
@@ -87,7 +87,7 @@ class SuiteTest:
     seconds: float = 0.0
 
     def after(self, earlier: SuiteTest) -> SuiteTest:
-        """The same test, run again: everything that differs, and what does not once."""
+        """Merge a rerun of the test with its earlier run, without duplicates."""
         again = {finding.identity for finding in self.findings}
         return SuiteTest(
             test=self.test,
@@ -100,7 +100,7 @@ class SuiteTest:
 
 
 def suite_test_from(data: dict[str, Any]) -> SuiteTest:
-    """A test from what `asdict` made of it."""
+    """Rebuild a test from its `asdict` form."""
     lists = {
         "graphs": [SuiteGraphData(**item) for item in data["graphs"]],
         "calls": [CheckedCall(**item) for item in data["calls"]],
@@ -113,7 +113,7 @@ def suite_test_from(data: dict[str, Any]) -> SuiteTest:
 
 
 def totals_of(tests: Sequence[SuiteTest]) -> dict[str, Any]:
-    """Numbers over all tests."""
+    """Compute the totals over all tests."""
     compared = [call for test in tests for call in test.calls if call.verdict != NOT_CHECKED]
     verdicts = Counter(call.verdict for call in compared)
     checked = {call.graph for call in compared}
@@ -132,7 +132,7 @@ def totals_of(tests: Sequence[SuiteTest]) -> dict[str, Any]:
 
 
 def _not_checked(tests: Sequence[SuiteTest], checked: set[str]) -> dict[str, int]:
-    """Why graphs were not checked, with how many: of each graph, the last reason that is known."""
+    """Count unchecked graphs by reason; the last known reason of each graph counts."""
     reasons: dict[str, str] = {}
     for test in tests:
         for graph in test.graphs:
@@ -146,7 +146,7 @@ def _not_checked(tests: Sequence[SuiteTest], checked: set[str]) -> dict[str, int
 
 
 def sentences_about(totals: dict[str, Any]) -> list[str]:
-    """Lines for the end of pytest's output."""
+    """Return the summary lines for the end of pytest's output."""
     if not totals["graphs"] and not totals["findings"]:
         return ["no test compiled anything"]
     named = {
@@ -172,7 +172,7 @@ _WIDTH = 14
 
 
 def text_of_findings(findings: list[SuiteFinding]) -> str:
-    """All findings of a test, one below the other."""
+    """Format all findings of a test, one below the other."""
     return visible("\n\n".join("\n".join(_lines_of(finding)) for finding in findings))
 
 
@@ -212,7 +212,7 @@ def _beside(indent: str, *facts: tuple[str, Any]) -> Iterable[str]:
 
 
 def _lines_of_doctor(said: dict[str, Any]) -> list[str]:
-    """The doctor's verdict, in the order of its own report."""
+    """Format the doctor's verdict, in the order of its own report."""
     text = f"{said.get('verdict')}: {said.get('summary')}"
     culprit, repro = members(said.get("culprit")), members(said.get("repro"))
     return [
@@ -234,7 +234,7 @@ def _lines_of_doctor(said: dict[str, Any]) -> list[str]:
 
 
 def text_when_right(test: SuiteTest) -> str:
-    """For a test that fails although all its compiled code is right; empty if nothing is known."""
+    """Format a note for a failed test whose compiled code is right; empty if unknown."""
     compared = [call for call in test.calls if call.verdict in (RIGHT, WITHIN_ROUNDING)]
     if not compared or test.findings:
         return ""

@@ -57,7 +57,7 @@ _CALLS = 4
 
 @dataclass(frozen=True)
 class SuiteOptions:
-    """How to check a test suite."""
+    """The options for checking a test suite."""
 
     # Whether a test in which compiled code is wrong fails.
     fails: bool
@@ -70,7 +70,7 @@ class SuiteOptions:
 
 
 def options_of(config: pytest.Config) -> SuiteOptions:
-    """The options, or a UsageError that says what is wrong with them."""
+    """Read the options; raise a UsageError if they are invalid."""
     calls: Any = config.getoption("inductoscope_calls")
     path = config.getoption("inductoscope_json") or ""
     if calls is not None and calls < 1:
@@ -91,7 +91,7 @@ def options_of(config: pytest.Config) -> SuiteOptions:
 
 
 class TimeLimits:
-    """Knows the limit that is in force, through the hooks that pytest-timeout offers for it."""
+    """The current time limit of the test, tracked through pytest-timeout's hooks."""
 
     def __init__(self) -> None:
         # The test, pytest-timeout's settings for it, and when its time ends.
@@ -101,19 +101,19 @@ class TimeLimits:
     def pytest_timeout_set_timer(
         self, item: pytest.Item, settings: Any
     ) -> Generator[None, Any, Any]:
-        """A limit begins."""
+        """Note that a time limit starts."""
         self._limit = item, settings, time.monotonic() + float(settings.timeout)
         return (yield)
 
     @pytest.hookimpl(wrapper=True, optionalhook=True)
     def pytest_timeout_cancel_timer(self) -> Generator[None, Any, Any]:
-        """It is over."""
+        """Note that the time limit is lifted."""
         self._limit = None
         return (yield)
 
     @contextlib.contextmanager
     def paused(self, item: pytest.Item) -> Iterator[None]:
-        """Stop the clock of the test; what is left of its time is for its fixtures."""
+        """Suspend the test's time limit; its fixtures get the remaining time."""
         if self._limit is None or self._limit[0] is not item:
             yield
             return
@@ -133,7 +133,7 @@ class TimeLimits:
 
 
 class SuiteRecordings:
-    """The recording that is open now, and the folder that holds all of one process."""
+    """The current recording, and the folder of all recordings of one process."""
 
     def __init__(self, root: Path, prefix: str) -> None:
         self._root, self._prefix = root, prefix
@@ -142,7 +142,7 @@ class SuiteRecordings:
         self._is_used = False
 
     def begin(self) -> None:
-        """Have a recording open. One that nothing was compiled into goes on."""
+        """Open a recording, unless the current one is still empty."""
         if self._current is not None:
             return
         self._count += 1
@@ -155,17 +155,17 @@ class SuiteRecordings:
         SCOPE.open(self._current)
 
     def note_use(self) -> bool:
-        """Something is compiled; returns whether it is the first in a recording but the first."""
+        """Note a compile; return whether it is the first in a recording other than the first."""
         is_first, self._is_used = not self._is_used, True
         return is_first and self._count > 1
 
     @property
     def path(self) -> str:
-        """Where the current recording is; empty if there is none."""
+        """The path of the current recording; empty if there is none."""
         return str(self._current or "")
 
     def end(self, *, keep: bool) -> None:
-        """The test is over: close its recording, and delete it unless it is to stay."""
+        """Close the test's recording, and delete it unless `keep` is set."""
         if self._current is None or not (self._is_used or keep):
             return
         SCOPE.close()
@@ -174,7 +174,7 @@ class SuiteRecordings:
         self._current, self._is_used = None, False
 
     def finish(self) -> None:
-        """The suite is over: close the recording that is open, which holds nothing of interest."""
+        """Close and delete the open recording at the end of the suite."""
         self._is_used = True
         self.end(keep=False)
 
@@ -183,7 +183,7 @@ class SuiteRecordings:
 
 
 def suite_hooks(get_watch: Callable[[], GraphWatch]) -> tuple[Hook, ...]:
-    """The hooks around Dynamo's backend, and where backward graphs become ready.
+    """Return the hooks around Dynamo's backend and around the creation of backward graphs.
 
     `get_watch` makes the watch, which needs torch, when the first graph is there.
     """
@@ -229,7 +229,7 @@ _ASKING = ("--pdb", "--trace")
 
 
 def words_of_run(config: pytest.Config) -> list[str]:
-    """All options on the command line, and none of the tests that it names."""
+    """Return pytest's command-line options without the tests that it names."""
     handed_over = getattr(config, "workerinput", {}).get(_HANDED_OVER)
     if handed_over is not None:
         return list(handed_over)
@@ -238,7 +238,7 @@ def words_of_run(config: pytest.Config) -> list[str]:
 
 
 def hand_words_over(node: Any) -> None:
-    """A worker of pytest-xdist is not called with them."""
+    """Pass the command line to a pytest-xdist worker, which does not see it."""
     node.workerinput[_HANDED_OVER] = words_of_run(node.config)
 
 
@@ -271,21 +271,21 @@ _PLACES = {
 
 
 def name_for_pytest(config: pytest.Config, nodeid: str) -> str:
-    """The test, as pytest takes it in the folder that it was started in."""
+    """Return a test's node id relative to the folder in which pytest was started."""
     file, _, inside = nodeid.partition("::")
     file = os.path.relpath(config.rootpath / file, config.invocation_params.dir)
     return f"{file}::{inside}" if inside else file
 
 
 def command_to_type(config: pytest.Config, nodeid: str) -> str:
-    """The command that finds the cause of a finding."""
+    """Return the command that finds the cause of a finding."""
     return f"inductoscope doctor -m pytest {shlex.quote(name_for_pytest(config, nodeid))}"
 
 
 def doctors_verdict(
     item: pytest.Item, folder: Path, environment: Mapping[str, str], *, quick: bool
 ) -> tuple[dict[str, Any] | None, str]:
-    """The verdict object of the doctor on one test; or None, and why there is none.
+    """Run the doctor on one test; return its verdict, or None and the reason.
 
     `environment` is the one that pytest was started in; tests may change theirs.
     """
@@ -315,7 +315,7 @@ def doctors_verdict(
 
 
 def _words_for_child(item: pytest.Item, own: str) -> list[str]:
-    """Options as in this run, but for those that keep the child in one process and its own place.
+    """Return this run's options, changed so that the child uses one process and own paths.
 
     Of options that are given twice, the last counts.
     """
@@ -337,7 +337,7 @@ def _words_for_child(item: pytest.Item, own: str) -> list[str]:
 
 
 def inductors_exception(error: BaseException) -> BaseException | None:
-    """The exception of Inductor among those that `error` was raised from; None if there is none."""
+    """Find Inductor's exception in the chain of causes of `error`; None if there is none."""
     dynamo: Any = sys.modules.get("torch._dynamo.exc")
     wrapping: tuple[()] | type[Exception] = getattr(dynamo, "BackendCompilerFailed", ())
     for one in chain_of(error):
@@ -356,7 +356,7 @@ _NATIVE = (stages.CPP_COMPILE, stages.TRITON_COMPILE)
 
 
 def finding_of_exception(error: BaseException, recording: str) -> SuiteFinding:
-    """The finding of the test's recording, or of the exception alone if there is no other."""
+    """Return the finding of the test's recording, else one for the exception alone."""
     said = f"{type(error).__name__}: {error}".partition("\n")[0][:400]
     finding = SuiteFinding(
         CRASH,
@@ -381,7 +381,7 @@ _SECTION = "inductoscope"
 
 
 class SuiteChecks:
-    """Keeps calls while a test runs, checks them when it is over, and puts that in its report."""
+    """The pytest hooks that capture calls during a test, check them, and report the result."""
 
     def __init__(self, options: SuiteOptions, root: Path, worker: str, limits: TimeLimits) -> None:
         self._options = options
@@ -404,17 +404,17 @@ class SuiteChecks:
     # --- the session --------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Before tests are imported, and torch with them."""
+        """Start recording before tests, and torch with them, are imported."""
         self._recordings.begin()
         self._installer.start()
 
     def pytest_unconfigure(self) -> None:
-        """Torch is as it was."""
+        """Uninstall the hooks from torch and close the recording."""
         self._installer.stop()
         self._recordings.finish()
 
     def _get_watch(self) -> GraphWatch:
-        """Imports torch, which is there when something is compiled."""
+        """Return the graph watch; on first use this imports torch, which is loaded by then."""
         if self._watch is None:
             # What torch warns of when it is imported is no warning of the test.
             with warnings.catch_warnings():
@@ -437,7 +437,7 @@ class SuiteChecks:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, Any, Any]:
-        """A test begins, perhaps for another time."""
+        """Start a test, possibly a rerun."""
         self._test, self._is_own_failure = SuiteTest(item.nodeid), False
         item.user_properties[:] = [one for one in item.user_properties if one[0] != HANDED_OVER]
         self._is_on = item.get_closest_marker("no_inductoscope") is None
@@ -447,7 +447,7 @@ class SuiteChecks:
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, Any, Any]:
-        """The test itself; what it called is checked before its fixtures are torn down."""
+        """Run the test, then check its calls before its fixtures are torn down."""
         try:
             result = yield
         except (Exception, pytest.fail.Exception) as error:
@@ -466,7 +466,7 @@ class SuiteChecks:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None, Any, Any]:
-        """Nothing is kept any more; what is kept for this test goes when its fixtures have gone."""
+        """Stop capturing calls; those of this test are freed after its fixtures."""
         self._is_on = False
         if self._watch is not None:
             self._watch.seen = None
@@ -482,7 +482,7 @@ class SuiteChecks:
             self._recordings.end(keep=any(one.recording == here for one in self._test.findings))
 
     def _check(self, item: pytest.Item, failure: BaseException | None) -> None:
-        """Compare what the test called with eager; `failure` is what the test itself raised."""
+        """Compare the test's calls with eager; `failure` is the exception of the test itself."""
         seen, watch = self._seen, self._watch
         if seen is None or watch is None:
             return
@@ -522,7 +522,7 @@ class SuiteChecks:
         return report
 
     def _look_at_exception(self, item: pytest.Item, raised: BaseException) -> None:
-        """The test failed by itself: perhaps because Inductor did."""
+        """Add a finding if the test's own exception came from Inductor."""
         error = inductors_exception(raised) if self._is_on else None
         if error is not None:
             found = SCOPE.attempt(finding_of_exception, error, self._recordings.path)
@@ -530,7 +530,7 @@ class SuiteChecks:
                 self._test.findings += self._completed(item, [found])
 
     def _completed(self, item: pytest.Item, findings: list[SuiteFinding]) -> list[SuiteFinding]:
-        """With where the recording is, and what the doctor says; or as they were found before."""
+        """Add recording, command and doctor's verdict to findings; reuse those of earlier runs."""
         before = self._found_before.setdefault(item.nodeid, {})
         new = [one for one in findings if one.identity not in before]
         for finding in new:

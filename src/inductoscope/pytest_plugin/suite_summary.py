@@ -1,4 +1,4 @@
-"""Sets the plugin up, and summarises all reports: pytest's output and the JSON file."""
+"""Setup of the plugin, and the summary of all reports: pytest's output and the JSON file."""
 
 from __future__ import annotations
 
@@ -40,29 +40,29 @@ _WORKER_ROOT = "inductoscope_root"
 
 
 class SuiteSummary:
-    """Collects what the tests hand over."""
+    """The pytest hooks that collect the results of all tests."""
 
     def __init__(self, options: SuiteOptions, root: Path | None, why_not: str) -> None:
-        """`why_not`: why nothing is checked; there is no folder then."""
+        """`why_not` is the reason why nothing is checked; `root` is None then."""
         self._options, self._root, self._why_not = options, root, why_not
         self._of_test: dict[str, SuiteTest] = {}
         self._unwritten = ""
 
     def pytest_report_header(self) -> str:
-        """The line at the top of pytest's output."""
+        """Return the line at the top of pytest's output."""
         if self._why_not:
             return f"inductoscope: nothing is checked: {self._why_not}"
         return "inductoscope: checks every graph that Inductor compiles against eager"
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
-        """A worker of pytest-xdist is about to start."""
+        """Pass folder and command line to a pytest-xdist worker about to start."""
         if self._root is not None:
             node.workerinput[_WORKER_ROOT] = str(self._root)
             hand_words_over(node)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """One phase of a test is over, here or in a worker."""
+        """Collect the results from one phase of a test, run here or in a worker."""
         data = getattr(report, HANDED_OVER, None)
         if isinstance(data, Mapping):
             test = suite_test_from(dict(data))
@@ -75,7 +75,7 @@ class SuiteSummary:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_handlecrashitem(self, crashitem: str, report: Any, sched: Any) -> None:
-        """A worker died in a test. That it did in compiled code is for the doctor to find out."""
+        """Suggest the doctor for a test whose worker died; the crash may be compiled code's."""
         text = (
             "The process died in this test. If compiled code is to blame, this finds out:\n"
             f"  {command_to_type(sched.config, crashitem)}"
@@ -85,7 +85,7 @@ class SuiteSummary:
     # --- the end ------------------------------------------------------------------------------
 
     def pytest_sessionfinish(self) -> None:
-        """All tests are over, or Ctrl-C ended them."""
+        """Write the JSON file at the end of the session, even after Ctrl-C."""
         if not self._options.json:
             return
         try:
@@ -105,7 +105,7 @@ class SuiteSummary:
     def pytest_terminal_summary(
         self, terminalreporter: pytest.TerminalReporter, config: pytest.Config
     ) -> None:
-        """The section at the end."""
+        """Print the section at the end of pytest's output."""
         if config.option.collectonly:
             return
         found = [(test.test, finding) for test in self._tests for finding in test.findings]
@@ -131,7 +131,7 @@ class SuiteSummary:
 
 
 def set_up(config: pytest.Config) -> None:
-    """Called when pytest has read its options, and before it imports any test."""
+    """Register the plugin, after pytest has read its options and before it imports tests."""
     options = options_of(config)
     why_not = why_nothing_is_checked()
     is_worker = hasattr(config, "workerinput")
@@ -154,7 +154,7 @@ def set_up(config: pytest.Config) -> None:
 
 
 def why_nothing_is_checked() -> str:
-    """A reason, if this process cannot check anything."""
+    """Return the reason why this process cannot check anything; empty if it can."""
     if "torch" not in sys.modules and importlib.util.find_spec("torch") is None:
         return f"torch is not installed for {sys.executable}"
     if SCOPE.active or os.environ.get(RECORDING_VARIABLE):

@@ -1,4 +1,4 @@
-"""Dataclasses to JSON and back: what processes of the tool hand each other.
+"""Conversion of dataclasses to JSON and back, for messages between the tool's processes.
 
 Both directions are derived from the fields of the class. Reading tolerates damage: an unknown key
 is ignored, a value of the wrong type counts as absent, and an absent value takes the default of its
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 def encode(value: Any) -> Any:
-    """The value as JSON holds it; what JSON has no word for becomes text."""
+    """Convert a value to plain JSON data; types that JSON lacks become strings."""
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: encode(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Mapping):
@@ -30,14 +30,14 @@ def encode(value: Any) -> Any:
 
 
 def decode(cls: type[T], data: Any) -> T:
-    """The dataclass that `encode` made data of; ValueError if a required field is missing."""
+    """Rebuild a dataclass from `encode`'s data; ValueError if a required field is missing."""
     if not isinstance(data, Mapping):
         raise ValueError(f"{cls.__name__} cannot be read from {type(data).__name__}")
     return cls(**dict(_decoded(cls, data, is_strict=True)))
 
 
 def decode_any(cls: type[T], data: Mapping[str, Any]) -> T:
-    """The same, where a required field that is missing or damaged reads as empty."""
+    """Like `decode`, but read a missing or damaged required field as empty."""
     return cls(**dict(_decoded(cls, data, is_strict=False)))
 
 
@@ -54,7 +54,7 @@ def _decoded(cls: Any, data: Mapping[str, Any], *, is_strict: bool) -> Iterator[
 
 @cache
 def _fields(cls: Any) -> tuple[tuple[str, Any, bool], ...]:
-    """Name and type of each field, and whether it has no default."""
+    """Return the name and type of each field, and whether it is required."""
     hints = typing.get_type_hints(cls)
     return tuple(
         (one.name, hints[one.name], one.default is MISSING and one.default_factory is MISSING)
@@ -70,7 +70,7 @@ def _empty(hint: Any) -> Any:
 
 
 def fitting(hint: Any, value: Any) -> Any:
-    """The value as a field of this type holds it; ValueError if it does not fit."""
+    """Convert a value to the type of a field; ValueError if it does not fit."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if hint is Any or (origin is typing.Literal and value in arguments):
         return value
@@ -99,7 +99,7 @@ def _first_fitting(hints: Sequence[Any], value: Any) -> Any:
 
 
 def _all_fitting(hint: Any, items: Iterable[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
-    """The items whose value fits; damaged ones are left out."""
+    """Yield the items whose value fits the type; skip damaged ones."""
     for key, value in items:
         with contextlib.suppress(ValueError):
             yield key, fitting(hint, value)
@@ -112,11 +112,11 @@ NOT_IN_JSON = {"in_json": False}
 
 
 def as_json(value: Any) -> dict[str, Any]:
-    """One dataclass as a dictionary. `json.dumps(..., default=as_json)` does the nested ones."""
+    """Convert one dataclass to a dict; as the `default` of `json.dumps` it handles nested ones."""
     return {name: getattr(value, name) for name in json_keys(type(value))}  # type: ignore[arg-type]
 
 
 @cache
 def json_keys(kind: type[Any]) -> tuple[str, ...]:
-    """The keys of a dataclass in JSON; TypeError where it is not a dataclass."""
+    """Return the JSON keys of a dataclass; TypeError if it is not a dataclass."""
     return tuple(one.name for one in fields(kind) if one.metadata.get("in_json", True))

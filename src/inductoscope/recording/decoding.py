@@ -27,7 +27,7 @@ _DECODERS = {kind.encode(): msgspec.json.Decoder(event).decode for kind, event i
 
 
 def parse_line(stream: str, line: bytes) -> Entry[Event] | None:
-    """The entry in a line of a stream; None where it is not a whole one."""
+    """Decode a line of a stream; None if it is not a complete entry."""
     head = _HEAD.match(line)
     decode = _DECODERS.get(head["kind"]) if head else None
     if head is not None and decode is not None and values.is_plain(line):
@@ -49,7 +49,7 @@ def _parse_by_field(stream: str, line: bytes) -> Entry[Event] | None:
 
 
 def decode_list(kind: type[Kind], data: bytes) -> tuple[Kind, ...]:
-    """The objects in a payload that is a list; ValueError where it is not JSON at all.
+    """Decode a payload that is a list of objects; ValueError if it is not JSON at all.
 
     One that is damaged is read field by field.
     """
@@ -64,7 +64,7 @@ def decode_list(kind: type[Kind], data: bytes) -> tuple[Kind, ...]:
 
 
 def fitted(kind: type[Kind], found: dict[str, Any]) -> Kind:
-    """Of the fields in `found` those that fit; all others have their defaults."""
+    """Build a struct from the fields of `found` that fit; all others keep their defaults."""
     with contextlib.suppress(msgspec.ValidationError):
         return msgspec.convert(found, kind)
     made: dict[str, Any] = {}
@@ -77,7 +77,7 @@ def fitted(kind: type[Kind], found: dict[str, Any]) -> Kind:
 
 
 def _fitting(hint: Any, value: Any) -> Any:
-    """The value, without those of its items that do not fit; UNSET where nothing of it does."""
+    """Convert a value, dropping items that do not fit; UNSET if nothing fits."""
     with contextlib.suppress(msgspec.ValidationError):
         return msgspec.convert(value, hint)
     if isinstance(hint, type) and issubclass(hint, msgspec.Struct):

@@ -1,4 +1,4 @@
-"""Values of kernel buffers, as files of a recording: `run --values`."""
+"""Values of kernel buffers, saved by `run --values` as files of a recording."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ VARIABLE = "INDUCTOSCOPE_VALUES"
 
 @dataclass(frozen=True)
 class KernelValue:
-    """One buffer after one call of a kernel."""
+    """The contents of one buffer after one kernel call."""
 
     kernel: str
-    # Which call of it in its process, from 1.
+    # The number of the kernel's call in its process, from 1.
     call: int
     buffer: str
     dtype: str
@@ -45,13 +45,13 @@ class KernelValue:
 
 
 def write_value(value: KernelValue, folder: Path) -> None:
-    """Add it to the index of a recording."""
+    """Append a value to the index of a recording."""
     with (folder / FOLDER / INDEX).open("a", encoding="utf-8") as file:
         file.write(json.dumps(encode(value)) + "\n")
 
 
 def has_room(folder: Path, size: int, *, most: int = MOST_GIB << 30) -> bool:
-    """Whether a file of this size may be added, without more than `most` bytes in all.
+    """Check whether a file of this size still fits into `most` bytes in all.
 
     All processes of a run count together. Each appends what it wants and then reads what was wanted
     before, which is the same for all: there is no lock that a fork could inherit.
@@ -68,7 +68,7 @@ def has_room(folder: Path, size: int, *, most: int = MOST_GIB << 30) -> bool:
 
 
 def read_values(folder: Path) -> Iterator[KernelValue]:
-    """All values of a recording, in the order of the calls; damaged lines are left out."""
+    """Yield all values of a recording, in call order; skip damaged lines."""
     try:
         lines = (folder / FOLDER / INDEX).read_text("utf-8", "replace").splitlines()
     except OSError:

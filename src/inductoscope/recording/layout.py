@@ -29,13 +29,13 @@ RESERVE_BYTES = 8192
 
 
 def stream_paths(folder: Path) -> list[Path]:
-    """The streams of the recording in `folder`, oldest process first."""
+    """Return the streams of the recording in `folder`, oldest process first."""
     found = (folder / STREAMS).glob("*" + STREAM_SUFFIX)
     return sorted(found, key=lambda path: (path.stem.partition("-")[2].rjust(20), path.stem))
 
 
 def payload_path(digest: str) -> str:
-    """The path of a payload, relative to the recording: two levels keep folders small."""
+    """Return the path of a payload relative to the recording; two levels keep folders small."""
     return f"{PAYLOADS}/{digest[:2]}/{digest[2:]}"
 
 
@@ -43,7 +43,7 @@ def payload_path(digest: str) -> str:
 
 
 def signal_name(number: int) -> str:
-    """A name such as SIGSEGV, or the number if there is no name."""
+    """Return a name such as SIGSEGV, or the number of an unknown signal."""
     try:
         return signal.Signals(number).name
     except ValueError:

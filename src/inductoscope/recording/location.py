@@ -1,4 +1,4 @@
-"""Where recordings are kept, and which one is the latest."""
+"""The folder of recordings: finding, creating and discarding recordings in it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FOLDER_VARIABLE = "INDUCTOSCOPE_RECORDINGS"
 
 
 def recordings_folder() -> Path:
-    """The folder that holds all recordings made without --output."""
+    """Return the folder that holds all recordings made without --output."""
     chosen = os.environ.get(FOLDER_VARIABLE)
     if chosen:
         return Path(chosen).absolute()
@@ -32,7 +32,7 @@ def recordings_folder() -> Path:
 
 
 def all_recordings() -> list[Path]:
-    """Every recording in the folder, oldest first."""
+    """Return all recordings in the folder, oldest first."""
     folder = recordings_folder()
     try:
         found = [path for path in folder.iterdir() if _is_recording(path)]
@@ -47,7 +47,7 @@ def all_recordings() -> list[Path]:
 
 
 def _is_recording(path: Path) -> bool:
-    """A folder with a manifest; hidden folders hold what belongs to recordings, or is left over."""
+    """Check for a manifest; hidden folders hold caches or leftovers, never recordings."""
     try:
         return not path.name.startswith(".") and (path / MANIFEST).is_file()
     except OSError:
@@ -55,7 +55,7 @@ def _is_recording(path: Path) -> bool:
 
 
 def _age(recording: Path) -> tuple[str, float]:
-    """By the second in the name; within one second, by the time in the manifest."""
+    """Return the sort key of a recording: the second in its name, then the manifest's mtime."""
     second = recording.name[: len("20260131-235959")]
     try:
         return second, (recording / MANIFEST).stat().st_mtime
@@ -64,7 +64,7 @@ def _age(recording: Path) -> tuple[str, float]:
 
 
 def last_recording() -> Path:
-    """The latest recording."""
+    """Return the latest recording; UnreadableRecording if there is none."""
     found = all_recordings()
     if not found:
         raise UnreadableRecording(
@@ -75,7 +75,7 @@ def last_recording() -> Path:
 
 
 def command_of(recording: Path) -> list[str]:
-    """The command that was recorded, to run it again in the same folder."""
+    """Return the recorded command, for a rerun in the same working directory."""
     try:
         manifest = json.loads((recording / MANIFEST).read_text("utf-8"))
         command, folder = [str(word) for word in manifest["command"]], str(manifest["cwd"])
@@ -93,7 +93,7 @@ def command_of(recording: Path) -> list[str]:
 
 
 def create_recording(command: Sequence[str], *, output: Path | None = None, **details: Any) -> Path:
-    """Make the folder for a new recording of `command`, with its manifest, and return it."""
+    """Create the folder and manifest of a new recording of `command`; return its path."""
     path = _new_folder(command) if output is None else _chosen_folder(output)
     manifest = {
         "schema": SCHEMA,
@@ -119,7 +119,7 @@ def create_recording(command: Sequence[str], *, output: Path | None = None, **de
 
 
 def discard_recording(path: Path) -> None:
-    """Take back a recording whose command could not be started: it is not the last recording.
+    """Remove a recording whose command could not start, so that it is not the last recording.
 
     One that has events stays, and so does a folder that the user chose, which may have been there
     before.
@@ -136,7 +136,7 @@ def discard_recording(path: Path) -> None:
 
 
 def this_machine() -> str:
-    """Tells apart where process ids mean something else, without naming the machine."""
+    """Return an anonymous id of this machine and pid namespace, where pids are comparable."""
     seen = []
     with contextlib.suppress(OSError):
         seen = [
@@ -182,7 +182,7 @@ def _chosen_folder(output: Path) -> Path:
 
 
 def _short_name(command: Sequence[str]) -> str:
-    """A recognisable name: the script's, the module's or the program's."""
+    """Derive a recording's short name from the script, module or program."""
     words = [word for word in command if not word.startswith("-")]
     scripts = [word for word in words if word.endswith(".py")]
     chosen = (scripts or words[-1:] or ["recording"])[0]

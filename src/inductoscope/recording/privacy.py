@@ -1,4 +1,4 @@
-"""Which environment variables a recording may hold.
+"""Filters that keep secrets in environment variables and command lines out of recordings.
 
 People attach recordings to public bug reports, so nothing is stored that is not on this list:
 the variables that change what the compiler does, and where its tools and caches are.
@@ -57,14 +57,14 @@ _CREDENTIALS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]{0,31}://)[^/@\s]+@")
 
 
 def may_be_stored(name: str) -> bool:
-    """Whether the variable called `name` may be written into a recording."""
+    """Check whether the environment variable `name` may be written into a recording."""
     if any(word in name.upper() for word in FORBIDDEN_WORDS):
         return False
     return name in ALLOWED_NAMES or name.startswith(ALLOWED_PREFIXES)
 
 
 def storable(environment: Mapping[str, str]) -> dict[str, str]:
-    """The part of `environment` that may be written into a recording."""
+    """Return the variables of `environment` that may be written into a recording."""
     return {
         name: _without_credentials(environment[name])
         for name in sorted(environment)
@@ -73,7 +73,7 @@ def storable(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def without_secrets(words: Sequence[str]) -> list[str]:
-    """A command line without the values of options that are named like secrets."""
+    """Return a command line with the values of secret options removed."""
     kept: list[str] = []
     hide_next = False
     for word in map(str, words):
@@ -90,11 +90,11 @@ def without_secrets(words: Sequence[str]) -> list[str]:
 
 
 def _is_secret(option: str) -> bool:
-    """Whether an option is named like a secret: --hf-token is, --max-tokens is not."""
+    """Check whether an option is named like a secret: --hf-token is, --max-tokens is not."""
     words = re.split(r"[-_.]+", option.strip("-").lower())
     return not SECRET_OPTION_WORDS.isdisjoint(words) or "api_key" in "_".join(words)
 
 
 def _without_credentials(text: str) -> str:
-    """Remove the user name and password from addresses."""
+    """Remove user names and passwords from URLs."""
     return _CREDENTIALS.sub(rf"\1{HIDDEN}@", text)

@@ -1,4 +1,4 @@
-"""Profiles in a recording: `profile` keeps each result there, as it writes it with --json."""
+"""Profiles in a recording, stored by `profile` in the format of its --json output."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _LARGEST = 256 << 20
 
 
 def profile_path(folder: Path, kind: str) -> Path:
-    """Where the profile of a kind is kept; its folder exists then."""
+    """Return the path of a kind of profile, creating its folder."""
     place = folder / PROFILE
     place.mkdir(exist_ok=True)
     return place / f"{kind}.json"
 
 
 def stored_profile(folder: Path, kind: str) -> Mapping[str, Any]:
-    """The profile as the file has it; empty if there is none or it is damaged."""
+    """Read a stored profile as plain data; empty if it is missing or damaged."""
     with contextlib.suppress(OSError, ValueError):
         return members(parse(read_file(folder / PROFILE / f"{kind}.json", _LARGEST)))
     return {}
@@ -36,19 +36,19 @@ def stored_profile(folder: Path, kind: str) -> Mapping[str, Any]:
 
 
 def alive_at_peak(course: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The blocks that were kept and are in use at the peak, the largest first."""
+    """Return the kept blocks that are live at the peak, largest first."""
     there = (block for block in objects(course.get("blocks")) if block.get("at_peak") is True)
     return sorted(there, key=lambda block: -whole(block.get("bytes")))
 
 
 def left_out_at_peak(course: Mapping[str, Any]) -> tuple[int, int]:
-    """How many of the step's blocks were not kept, and how many bytes they have at the peak."""
+    """Return the number of the step's blocks that were not kept, and their bytes at the peak."""
     found = members(course.get("left_out"))
     return whole(found.get("blocks")), whole(found.get("bytes_at_peak"))
 
 
 def totals_over_time(course: Mapping[str, Any]) -> list[tuple[float, int]]:
-    """Seconds and the bytes in use from then on. The peak is among them."""
+    """Return the bytes in use over time as (seconds, bytes); the peak is always included."""
     totals = [
         (real(event.get("seconds")), whole(event.get("total")))
         for event in objects(course.get("events"))

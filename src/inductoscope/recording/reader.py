@@ -40,7 +40,7 @@ _LARGEST_FILE = 256 << 20
 
 @dataclass
 class RecordingReader:
-    """A recording on disk. Reading it fills `damage` with what could not be understood."""
+    """A recording on disk. Reading it collects unreadable parts in `damage`."""
 
     path: Path
     manifest: dict[str, Any]
@@ -49,14 +49,14 @@ class RecordingReader:
     _own_folders: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
 
     def entries(self) -> Iterator[Entry[Event]]:
-        """All events, stream by stream, in the order in which each was written."""
+        """Yield all events, stream by stream, in the order in which each was written."""
         for path in stream_paths(self.path):
             stream = StreamReader(path)
             yield from stream.read()
             self.damage += stream.damage
 
     def payload(self, digest: str) -> str | None:
-        """The text stored under `digest`, or None if it is missing or cannot be read."""
+        """Return the text stored under `digest`; None if it is missing or unreadable."""
         data = self.payload_bytes(digest)
         return None if data is None else data.decode("utf-8", "replace")
 
@@ -75,7 +75,7 @@ class RecordingReader:
             return None
 
     def size(self, digest: str) -> int:
-        """The bytes of what is stored under `digest`; 0 if it is missing."""
+        """Return the size in bytes of the payload under `digest`; 0 if it is missing."""
         if not _DIGEST.fullmatch(digest):
             return 0
         try:
@@ -90,7 +90,7 @@ class RecordingReader:
             self._own_folders.add(folder)
 
     def json_payload(self, digest: str) -> Any:
-        """The JSON stored under `digest`, or None if it is missing or damaged."""
+        """Return the parsed JSON under `digest`; None if it is missing or damaged."""
         return self.decoded_payload(digest, values.parse)
 
     def decoded_payload(self, digest: str, decode: Callable[[bytes], Made]) -> Made | None:
@@ -138,7 +138,7 @@ def _refuse_what_is_no_recording(path: Path) -> None:
 
 
 def read_file(path: str | Path, largest: int = _LARGEST_FILE) -> bytes:
-    """A file of a recording; OSError if it is a link, not a regular file, or too large."""
+    """Read a file of a recording; OSError if it is a link, not a regular file, or too large."""
     with open_ordinary(path) as file:
         if os.fstat(file.fileno()).st_size > largest:
             raise OSError(errno.EFBIG, f"larger than {largest >> 20} MiB")
@@ -177,14 +177,14 @@ LINK = "a link, which is not followed"
 
 @dataclass(frozen=True)
 class Damage:
-    """Something in a recording that could not be read."""
+    """A part of a recording that could not be read."""
 
     where: str
     what: str
 
 
 class StreamReader:
-    """One stream. It remembers how far it has read, and what could not be understood."""
+    """A reader of one stream that tracks its offset and the damage found so far."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -197,16 +197,16 @@ class StreamReader:
 
     @property
     def pid(self) -> int:
-        """The process that writes the stream; 0 if the file's name does not say."""
+        """The pid of the stream's writer, from the file name; 0 if it has none."""
         text = self.name.partition("-")[0]
         return int(text) if text.isdecimal() and text.isascii() else 0
 
     def read(self) -> Iterator[Entry[Event]]:
-        """All entries up to the end of the file, where the last line may lack its line break."""
+        """Yield all entries up to the end of the file; the last line may lack its line break."""
         return self._entries(is_over=True)
 
     def read_new(self) -> Iterator[Entry[Event]]:
-        """Entries written since the last call. A line that is being written waits for the next."""
+        """Yield entries written since the last call; an incomplete last line is left for later."""
         return self._entries(is_over=False)
 
     def _entries(self, *, is_over: bool) -> Iterator[Entry[Event]]:

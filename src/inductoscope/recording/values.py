@@ -1,4 +1,4 @@
-"""Values read from a recording, which a stranger may have written, made safe to compute with.
+"""Sanitizers for untrusted values of a recording, which make them safe to compute with.
 
 A value of the wrong type counts as absent. Nothing that `parse` returns is so deep or so large
 that walking it, adding it up or writing it as JSON again could fail.
@@ -32,7 +32,7 @@ def parse(text: str | bytes) -> Any:
 
 
 def is_plain(data: bytes) -> bool:
-    """Whether JSON holds no number and no depth that `parse` would refuse or keep as text.
+    """Check that JSON has no number and no depth that `parse` would refuse or keep as text.
 
     Whatever else it is, any decoder may read it.
     """
@@ -40,7 +40,7 @@ def is_plain(data: bytes) -> bool:
 
 
 def _is_too_deep(data: bytes) -> bool:
-    """Of valid JSON: what opens and closes is counted outside of texts, all levels at once."""
+    """Check the nesting depth of valid JSON, by counting brackets outside of strings."""
     # The depth is at most the number of brackets.
     if data.count(b"{") + data.count(b"[") <= _DEEPEST:
         return False
@@ -61,16 +61,16 @@ _BRACKETS = bytes.maketrans(b"{}", b"[]")
 
 
 def _may_have_large_number(data: bytes) -> bool:
-    """Whether a number may be one that JSON or a float cannot hold, or that takes long to read."""
+    """Check for numbers that JSON or a float cannot hold, or that take long to parse."""
     marks = data.translate(_MARKS)
     if _LONG in marks:
         return True
-    # Hashes look like that, too, and are inside of texts.
+    # Hashes in strings look like large numbers, too, so the characters before decide.
     return any(_is_number(data, found.start() + 1) for found in _LARGE.finditer(marks))
 
 
 def _is_number(data: bytes, end: int) -> bool:
-    """Whether the digits that end here can be those of a number."""
+    """Check whether the digits that end at `end` can belong to a number."""
     before = data[max(0, end - 2 * _MOST_DIGITS - 2) : end].rstrip(b"0123456789.")
     return before[-1:] in b":,[- \t\n\r"
 
@@ -101,40 +101,40 @@ _decode_carefully = json.JSONDecoder(
 
 
 def text(value: Any) -> str:
-    """Any value as text; empty for None."""
+    """Convert any value to text; empty for None."""
     return "" if value is None else str(value)
 
 
 def real(value: Any) -> float:
-    """A number; 0 if it is not one, or far beyond any that is measured."""
+    """Return a number as float; 0 if it is not one, or implausibly large."""
     return float(value) if isinstance(value, (int, float)) and abs(value) < _LARGEST else 0.0
 
 
 def maybe_real(value: Any) -> float | None:
-    """A number; None if it is not one."""
+    """Return a number as float; None if it is not one."""
     return real(value) if isinstance(value, (int, float)) else None
 
 
 def whole(value: Any) -> int:
-    """A whole number; 0 if it is not one."""
+    """Return an integer; 0 if it is not one."""
     return value if isinstance(value, int) else 0
 
 
 def texts(value: Any) -> tuple[str, ...]:
-    """A tuple of texts; empty if it is not a list."""
+    """Convert a list to a tuple of strings; empty if it is not a list."""
     return tuple(map(str, value)) if value and isinstance(value, list) else ()
 
 
 def wholes(value: Any) -> tuple[int, ...]:
-    """The whole numbers in a list; empty if it is not a list."""
+    """Return the integers in a list; empty if it is not a list."""
     return tuple(v for v in value if isinstance(v, int)) if isinstance(value, list) else ()
 
 
 def members(value: Any) -> dict[str, Any]:
-    """An object; empty if it is not one."""
+    """Return a JSON object; empty if it is not one."""
     return value if isinstance(value, dict) else {}
 
 
 def objects(value: Any) -> tuple[dict[str, Any], ...]:
-    """The objects in a list; empty if it is not a list."""
+    """Return the JSON objects in a list; empty if it is not a list."""
     return tuple(v for v in value if isinstance(v, dict)) if isinstance(value, list) else ()

@@ -1,4 +1,4 @@
-"""The verdict in a recording as the file has it; `doctor` writes it and gives it types."""
+"""The stored verdict of a recording as untyped data; `doctor` writes it and gives it types."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LARGEST = 8 << 20
 
 
 def stored_verdict(folder: Path) -> Mapping[str, Any]:
-    """The file as it is, with the texts that the verdict points at; empty if it is damaged."""
+    """Read the verdict and the texts it refers to as plain data; empty if it is damaged."""
     with contextlib.suppress(OSError, ValueError):
         return members(parse(read_file(folder / VERDICT, _LARGEST)))
     return {}

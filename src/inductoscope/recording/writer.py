@@ -1,4 +1,4 @@
-"""Writes one process's stream into a recording, from inside that process.
+"""The writer of one process's stream, inside that process.
 
 Guarantees, and how they are kept:
 - Each event is one line, handed to the kernel in one `write` to a file opened for appending. A
@@ -67,7 +67,7 @@ os.register_at_fork(after_in_child=_renew_lock)
 
 
 class StreamWriter:
-    """Appends events and payloads of the current process to the recording in `folder`."""
+    """A writer that appends the process's events and payloads to the recording in `folder`."""
 
     def __init__(self, folder: Path, *, first_event: Callable[[], Event]) -> None:
         """`first_event` describes the process; it is called again in every forked child."""
@@ -84,7 +84,7 @@ class StreamWriter:
         self.stopped: str | None = None
 
     def emit(self, event: Event) -> None:
-        """Append one event. Never raises because of the disk."""
+        """Append one event. Disk errors never raise."""
         if self._is_ready():
             self._append(event)
 
@@ -102,7 +102,7 @@ class StreamWriter:
         return digest
 
     def _is_ready(self) -> bool:
-        """Whether events can be written: a stream starts at first use and again after a fork."""
+        """Check that the stream is open; start it at first use, and again after a fork."""
         if self._pid != os.getpid():
             with _beginning:
                 if self._pid != os.getpid():
@@ -142,7 +142,7 @@ class StreamWriter:
         return (_encode(line) + "\n").encode()
 
     def _store(self, digest: str, data: bytes) -> None:
-        """Write to a temporary name, then rename: a payload is complete or absent."""
+        """Write a payload atomically, by renaming a temporary file."""
         final = self.folder / payload_path(digest)
         if final.exists():
             return
@@ -197,7 +197,7 @@ def _write_file(path: str, data: bytes) -> None:
 
 
 def describe_process(role: str = "") -> ProcessStart:
-    """The first event of a stream: who writes it."""
+    """Build the first event of a stream, which describes the current process."""
     return ProcessStart(
         role=role,
         pid=os.getpid(),
@@ -212,5 +212,5 @@ def describe_process(role: str = "") -> ProcessStart:
 
 
 def describe_launcher() -> ProcessStart:
-    """The first event of the stream that the tool itself writes."""
+    """Build the first event of the tool's own stream."""
     return describe_process(role="launcher")

@@ -1,4 +1,4 @@
-"""Reads events back in the process that writes them, with the standard library alone."""
+"""Reading back a process's own events, with the standard library alone."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from inductoscope.recording.layout import STREAM_SUFFIX, STREAMS
 
 
 def written_events(folders: Iterable[Path], kind: str) -> list[dict[str, Any]]:
-    """The fields of all events of one kind in some recordings, the oldest first."""
+    """Return the fields of all events of one kind in some recordings, oldest first."""
     mark = f'"kind":"{kind}"'.encode()
     found: list[dict[str, Any]] = []
     for path in (path for each in folders for path in (each / STREAMS).glob("*" + STREAM_SUFFIX)):

@@ -191,7 +191,7 @@ def command(
 
 
 def _kept(verdict: Verdict, folder: Path, json_path: str | None) -> Verdict:
-    """Write the verdict into the recording, with its bug report, and into the user's file.
+    """Store the verdict and its bug report in the recording, and in the user's JSON file.
 
     That file grows with what is known; what goes to standard output is written at the end.
     """
@@ -209,7 +209,7 @@ def _kept(verdict: Verdict, folder: Path, json_path: str | None) -> Verdict:
 
 
 def _better_of(verdict: Verdict, known: Verdict | None, folder: Path) -> Verdict:
-    """The better of two verdicts: a proof from before an interruption is not lost."""
+    """Return the better verdict, so that a proof from before an interruption is not lost."""
     if known is None or not verdict.partial or verdict.is_problem or not known.is_problem:
         return verdict
     from inductoscope.doctor.verdict import keep_verdict

@@ -8,7 +8,7 @@ from inductoscope.cli.parameters import complete_from, json_option, pager_option
 
 
 def _names() -> list[str]:
-    """Names to complete: those that are known without loading rich."""
+    """Return the names to complete that are known without importing rich."""
     from inductoscope.analysis.rules import RULES
     from inductoscope.views.explain import STAGES, VERDICTS, VIEWS
 

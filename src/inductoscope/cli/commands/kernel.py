@@ -138,7 +138,7 @@ def _compiled(
     form: str | None,
     quiet: bool,
 ) -> dict[str, Any]:
-    """Compile, and gather everything that the folder of the run would take with it."""
+    """Compile the kernel, and read all results before the run's folder is removed."""
     from dataclasses import replace
 
     from inductoscope.kernels.alone import make_plans, try_plans, write_script

@@ -128,7 +128,7 @@ def command(
 
 
 def _read(paths: Sequence[str], cores: int | None, world: int | None) -> ReducedLogs:
-    """Several logs at once, or one log with several processes."""
+    """Read the logs in parallel, one task per log, or one log with several processes."""
     from inductoscope.analysis.ranks import reading as ranks
     from inductoscope.hangs.logs.answers import judge
     from inductoscope.hangs.logs.log_files import find_logs
@@ -147,7 +147,7 @@ def _read(paths: Sequence[str], cores: int | None, world: int | None) -> Reduced
 def _read_on_cluster(
     paths: Sequence[str], executor: str, world: int | None, *, any_worker: bool
 ) -> ReducedLogs:
-    """Where the logs lie: every worker reads those that it sees."""
+    """Read logs on the cluster: every worker reads the logs that it can see."""
     from inductoscope.analysis.ranks.reading import reduce_where_they_lie
     from inductoscope.processes.cluster import connect
 

@@ -39,7 +39,7 @@ def command(context: click.Context, folder: Path) -> None:
 
 
 def _inner(command: click.Command, words: tuple[str, ...]) -> click.Command:
-    """The command that the words name: `list` of `recordings`."""
+    """Resolve a subcommand: `list` of `recordings`."""
     for word in words:
         assert isinstance(command, click.Group)
         command = command.commands[word]
@@ -47,7 +47,7 @@ def _inner(command: click.Command, words: tuple[str, ...]) -> click.Command:
 
 
 def _server() -> Any:
-    """The function that serves, if the package that it needs is there."""
+    """Import the function that serves; ToolFailure if the mcp package is unusable."""
     from inductoscope.errors import ToolFailure
 
     try:
@@ -58,7 +58,7 @@ def _server() -> Any:
 
 
 def _found() -> str:
-    """The state of the mcp package: absent, or another version."""
+    """Describe the state of the mcp package: absent, or another version."""
     from importlib import metadata
 
     try:

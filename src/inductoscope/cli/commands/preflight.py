@@ -122,7 +122,7 @@ def command(
 
 
 def _show(found: Preflight, json_path: str | None, page: Path | None, *, kept: bool) -> str:
-    """Show everything; returns the verdict."""
+    """Print the prediction, write the JSON and the page, and return the verdict."""
     from inductoscope.views.page.ranks_page import write_ranks_page
     from inductoscope.views.report.preflight import preflight_view, print_preflight
     from inductoscope.views.report.terminal import Printer, write_json
@@ -156,7 +156,7 @@ def _command(words: tuple[str, ...]) -> list[str]:
 
 
 def _ranks(text: str | None, world: int) -> tuple[int, ...]:
-    """The ranks that a list names: 0,1,7 or 0-3."""
+    """Parse a list of ranks: 0,1,7 or 0-3."""
     if text is None:
         return tuple(range(world))
     found: set[int] = set()

@@ -156,7 +156,7 @@ def command(context: click.Context, /, **options: Any) -> None:
 
 @dataclass(frozen=True)
 class _Request:
-    """The program to profile, and how: the parameters of the command."""
+    """The program to profile, with the parameters of the command."""
 
     words: tuple[str, ...]
     output: Path | None
@@ -175,26 +175,26 @@ class _Request:
 
     @cached_property
     def command(self) -> list[str]:
-        """The program as it is started."""
+        """The command line that starts the program."""
         from inductoscope.launch.program import resolve_command
 
         return resolve_command(self.words)
 
     @cached_property
     def folder(self) -> Path:
-        """The recording."""
+        """The folder of the recording, created on first access."""
         from inductoscope.recording.location import create_recording
 
         return create_recording(self.command, output=self.output, fresh=True).absolute()
 
     @property
     def stdout(self) -> int | None:
-        """Where the program writes to: with --json -, standard output is for the JSON alone."""
+        """The program's standard output: with --json -, the tool's is reserved for the JSON."""
         return STANDARD_ERROR if self.json_path == "-" else None
 
     @contextmanager
     def progress(self) -> Iterator[tuple[Callable[[str], None], Path]]:
-        """A function that shows progress, and a folder for trials."""
+        """Yield a function that shows progress, and a temporary folder for trials."""
         from inductoscope.views.report.progress import ProgressLine
 
         with (
@@ -218,7 +218,7 @@ class _Request:
         print_view: Callable[[Printer, Mapping[str, Any]], None] | None,
         kept_as: str = "",
     ) -> None:
-        """Print a view, and write it as JSON; also into the recording, for the page."""
+        """Print a view, write it as JSON, and store it in the recording for the page."""
         from inductoscope.recording.profile_file import profile_path
         from inductoscope.views.report.terminal import Printer, write_json
 
@@ -233,14 +233,14 @@ class _Request:
 
 
 def _end(ending: Ending, *, is_empty: bool) -> None:
-    """End as the program did, unless there was nothing to measure."""
+    """Exit as the program did, or with its own code if there was nothing to measure."""
     if is_empty and ending.exit_code == 0:
         sys.exit(NOTHING_MEASURED)
     end_as(ending.exit_code, ending.signal)
 
 
 def _profile_kernels(request: _Request) -> None:
-    """Run the program with every kernel timed, and print how near each is to its floor."""
+    """Time every kernel of the program, and print how close each is to its lower bound."""
     from inductoscope.recording.profile_file import KERNELS
     from inductoscope.views.report.profile import print_profile, profile_view
 
@@ -365,7 +365,7 @@ def _fails(ending: Ending) -> str:
 
 
 def _end_if_failed(run: TimedRun | None) -> None:
-    """End as a run of the program did that failed; what it said last was not shown yet."""
+    """Print the last output of a failed run, and exit as it did."""
     from inductoscope.launch.program import ending_from
     from inductoscope.views.report.terminal import Printer
 
@@ -390,7 +390,7 @@ _ALWAYS = {"json_path", "quiet", "words"}
 
 
 def _refusing_what_would_be_ignored(context: click.Context) -> Callable[[_Request], None]:
-    """The mode; refuses two modes at once, and options that the mode does not heed."""
+    """Return the selected mode; refuse two modes, and options that the mode ignores."""
     names = {p.name: p.opts[0] for p in context.command.params if p.name}
     typed = ParameterSource.COMMANDLINE
     given = [name for name in names if context.get_parameter_source(name) is typed]

@@ -103,7 +103,7 @@ def prune_command(
 
 
 def _pruned(recordings: Any, plan: Any, *, dry_run: bool) -> dict[str, Any]:
-    """Carry the plan out, and say what came of it."""
+    """Carry out the pruning plan, and return the view of its result."""
     from inductoscope.recording.location import recordings_folder
     from inductoscope.views.report.recordings import recording_view
 

@@ -134,7 +134,7 @@ def _wanted_target(target: str | None, pretend: bool) -> Target | None:
 
 
 def _pretend(target: str) -> dict[str, Any]:
-    """Have the program start with the device; what its recording is to say of itself."""
+    """Start the program with a pretended GPU; return the manifest entries that say so."""
     from inductoscope.launch.environment import TARGET_VARIABLE, with_parts
     from inductoscope.torch_facts.gpu_targets import has_triton
 
@@ -143,7 +143,7 @@ def _pretend(target: str) -> dict[str, Any]:
 
 
 def _compile_for(target: Target, folder: Path, *, quiet: bool, failed: bool) -> None:
-    """Compile what was captured for the target, into a second recording; the program has ended."""
+    """Compile the captured graphs for the target into a second recording, after the run."""
     from inductoscope.targets.recompile import recording_for_target
     from inductoscope.views.report.progress import ProgressLine
 
@@ -167,7 +167,7 @@ def _compile_for(target: Target, folder: Path, *, quiet: bool, failed: bool) -> 
 
 
 def _save_values(kernels: str, *, pretend: bool) -> None:
-    """Have the program save what its kernels compute."""
+    """Configure the program to save the buffers of its kernels."""
     from inductoscope.errors import UsageError
     from inductoscope.launch.environment import with_parts
     from inductoscope.recording.kernel_values import VARIABLE
@@ -189,7 +189,7 @@ def _print_values(folder: Path, kernels: str) -> None:
 
 
 def _watch(folder: Path, stall: float | None, kill_stuck: bool) -> Observer:
-    """Report on standard error when the program stalls, and where."""
+    """Start a watch that reports stalls of the program on standard error."""
     from inductoscope.hangs.watch.live import Watch
     from inductoscope.hangs.watch.stall import patience_of_run
 
@@ -204,7 +204,7 @@ def _watch(folder: Path, stall: float | None, kill_stuck: bool) -> Observer:
 
 
 def _stuck_choices(folder: Path, event: Any) -> Analysis | None:
-    """Facts about the autotuning choices that the program waits for, if it does."""
+    """Analyse the autotuning choices that a stalled program waits for; None if it does not."""
     from inductoscope.hangs.choices.analysis import analyse
     from inductoscope.hangs.choices.stuck_choices import stuck_choices
     from inductoscope.hangs.watch.stall import Stall
@@ -214,7 +214,7 @@ def _stuck_choices(folder: Path, event: Any) -> Analysis | None:
 
 
 def _try_to_report(folder: Path, json_path: str | None, *, quiet: bool) -> bool:
-    """Report; if that cannot be done, say why and let the program's own ending get through."""
+    """Print the summary; if that fails, say why and keep the program's own exit status."""
     try:
         return _report(folder, json_path, quiet=quiet)
     except InductoscopeError as error:
@@ -223,7 +223,7 @@ def _try_to_report(folder: Path, json_path: str | None, *, quiet: bool) -> bool:
 
 
 def _report(folder: Path, json_path: str | None, *, quiet: bool) -> bool:
-    """Print and write the summary; True if there is a problem in it."""
+    """Print the summary and write its JSON; return whether it reports a problem."""
     from inductoscope.analysis.rules import diagnose
     from inductoscope.model.fold import load
     from inductoscope.model.target import target_view
@@ -252,7 +252,7 @@ def _report(folder: Path, json_path: str | None, *, quiet: bool) -> bool:
 
 
 def end_as(exit_code: int, number: int | None) -> NoReturn:
-    """End the way the program ended, so that whoever started the tool sees no difference."""
+    """Exit with the program's exit code or signal, so that the caller sees no difference."""
     if number is not None:
         _die_of(number)
     sys.exit(exit_code)

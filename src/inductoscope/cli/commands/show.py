@@ -97,7 +97,7 @@ def command(
 
 
 def _reports_problem(view: dict[str, Any]) -> bool:
-    """Whether a finding is a problem, or the doctor found one."""
+    """Check whether a finding is a problem, or the doctor found one."""
     from inductoscope.doctor.verdict import exit_code
 
     verdict = view.get("verdict")
