@@ -1,1 +1,1 @@
-"""Terminal, JSON, page and exports. Views render what others computed."""
+"""Output on the terminal, as JSON, as HTML page and as exports; nothing is computed here."""

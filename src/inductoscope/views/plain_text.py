@@ -1,4 +1,4 @@
-"""Text from a stranger's recording that can do nothing to a terminal."""
+"""Sanitizing of untrusted text, so that it cannot control a terminal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _UNSAFE = re.compile(
 
 
 def visible(text: str) -> str:
-    """The text with control characters written out, tabs and line ends kept.
+    """Escape control characters in a text, except tabs and line ends.
 
     Operators have their usual names, whoever wrote the text.
     """
@@ -22,7 +22,7 @@ def visible(text: str) -> str:
 
 
 def visible_data(value: Any) -> Any:
-    """A value of JSON, with every text in it made visible."""
+    """Sanitize every text in a JSON value."""
     if isinstance(value, str):
         return visible(value)
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""The words of a verdict on a finding: its summary and its evidence, made from claims."""
+"""The wording of a verdict: its summary and evidence, made from claims."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _ASPECTS = {"stride": "strides", "sharing": "shared memory"}
 
 
 def worded(verdict: Verdict) -> Verdict:
-    """The verdict with the words for what was found; one that has its words stays as it is."""
+    """Add the wording of the finding to a verdict, unless it is already worded."""
     finding = verdict.finding
     if finding is None:
         return verdict
@@ -105,12 +105,12 @@ def _who(verdict: Verdict, finding: FailureFinding) -> str:
 
 
 def _own_pass(finding: FailureFinding) -> str:
-    """A pass that is not torch's: its name and its line."""
+    """Return name and line of a pass that is not torch's."""
     return _name_and_line(finding.location.own_pass)
 
 
 def _own_part(finding: FailureFinding, *operations: str) -> str:
-    """Whose the lowering or decomposition of an operation is, if it is not torch's."""
+    """Return the owner of an operation's lowering or decomposition, if it is not torch's."""
     names = {short(operation) for operation in operations}
     parts = finding.fact(ReplacedParts).parts
     part = next((part for part in parts if short(part.operation) in names), None)
@@ -120,7 +120,7 @@ def _own_part(finding: FailureFinding, *operations: str) -> str:
 
 
 def _name_and_line(function: str) -> str:
-    """'name (file:line)' as it is told."""
+    """Reword 'name (file:line)' for a sentence."""
     name, _, place = function.rstrip(")").partition(" (")
     return f"{name} at {relative_place(place)}"
 
@@ -171,7 +171,7 @@ def _of_place(verdict: Verdict, finding: FailureFinding) -> Iterator[Said]:
 
 
 def _of_votes(verdict: Verdict, finding: FailureFinding) -> Iterator[Said]:
-    """Why the operation in the headline is named, and what else could be."""
+    """Yield why the headline names its operation, and the alternatives."""
     headline, ends = verdict.headline, finding.location.operation
     if headline.operation and short(headline.operation) != short(ends):
         why = "; ".join(vote.why for vote in headline.votes)
@@ -183,7 +183,7 @@ def _of_votes(verdict: Verdict, finding: FailureFinding) -> Iterator[Said]:
 
 
 def _of_replaced(finding: FailureFinding) -> Iterator[Said]:
-    """The lowerings and decompositions in use that are not torch's."""
+    """Yield the lowerings and decompositions in use that are not torch's."""
     replaced = finding.fact(ReplacedParts)
     where = "torch's tables in the program's process"
     for part in replaced.parts:
@@ -350,7 +350,7 @@ _COMPONENT = {stages.DYNAMO: "dynamo", stages.AOT: "aot autograd"}
 
 
 def issue_text(verdict: Verdict) -> str:
-    """Title, description, reproducer, output and versions, in Markdown."""
+    """Format a bug report in Markdown: title, description, reproducer, output, versions."""
     assert verdict.repro is not None
     script, output = (
         _text_of(path) for path in (verdict.repro.path, output_of_repro(verdict.repro.path))

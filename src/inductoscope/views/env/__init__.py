@@ -1,1 +1,1 @@
-"""The machine, the installed torch, and whether everything inductoscope relies on exists."""
+"""Checks of the machine and the installed torch for all that inductoscope relies on."""

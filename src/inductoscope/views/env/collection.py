@@ -1,4 +1,4 @@
-"""The machine, the installed torch, and whether all that inductoscope relies on exists."""
+"""Data of `inductoscope env`: the machine, the installed torch, and what it lacks."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Cache:
 
 
 def find_tool(candidates: Sequence[str]) -> Tool | None:
-    """The first of `candidates` that is there, asked for its version; None where none is."""
+    """Return the first of `candidates` that exists, with its version; None if there is none."""
     for candidate in candidates:
         # CXX may carry options, or a launcher such as ccache, before the compiler.
         words = shlex.split(candidate)
@@ -68,7 +68,7 @@ def find_tool(candidates: Sequence[str]) -> Tool | None:
 
 
 def find_cache(default: str | None) -> Cache | None:
-    """The cache folder in use: the one that was chosen, else torch's `default`."""
+    """Return the cache folder in use: the configured one, else torch's `default`."""
     chosen = os.environ.get(CACHE_VARIABLE)
     if chosen:
         path = os.path.abspath(chosen)
@@ -77,7 +77,7 @@ def find_cache(default: str | None) -> Cache | None:
 
 
 def _cpu() -> str:
-    """The name of the CPU where the system tells it, and the architecture."""
+    """Return the CPU's model name, if the system reports one, and the architecture."""
     machine, name = platform.machine(), platform.processor()
     with suppress(OSError):
         told = Path("/proc/cpuinfo").read_text("utf-8", "replace")
@@ -86,7 +86,7 @@ def _cpu() -> str:
 
 
 def _version(command: Sequence[str]) -> str | None:
-    """The line that tells: the one with "release" (ptxas), else the first."""
+    """Return the informative line of `--version`: with "release" (ptxas), else the first."""
     try:
         done = subprocess.run(
             [*command, "--version"],
@@ -124,7 +124,7 @@ _ASSIGNED = re.compile(rb"\]\s*=[^=]")
 
 
 def find_variables(root: Path, names: Iterable[str]) -> dict[str, str]:
-    """How each of `names` was found in the torch package at `root`; those not found are left out.
+    """Return where torch at `root` reads each environment variable; omit those not found.
 
     >>> find_variables(root, ["TORCHINDUCTOR_NAN_ASSERTS"])
     {'TORCHINDUCTOR_NAN_ASSERTS': 'read in torch/_inductor/config.py:233'}
@@ -151,7 +151,7 @@ def find_variables(root: Path, names: Iterable[str]) -> dict[str, str]:
 
 
 def _holds(library: Path, name: str) -> bool:
-    """Whether the name is a whole C string: in a message it would have neighbours."""
+    """Check for the name as a whole C string; inside a message it would not be terminated."""
     with (
         library.open("rb") as file,
         mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data,
@@ -169,7 +169,7 @@ SECONDS = 120.0
 
 @dataclass(frozen=True)
 class Question:
-    """A question for another Python, besides its versions and devices."""
+    """The questions to ask another Python, besides its versions and devices."""
 
     names: Sequence[tuple[str, str]] = ()  # module and dotted path of private names
     settings: Sequence[tuple[str, str]] = ()  # module and dotted path of config keys
@@ -177,7 +177,7 @@ class Question:
 
 
 def ask(python: str, question: Question, *, seconds: float = SECONDS) -> dict[str, Any]:
-    """The answer of `python`, as `inside.torch_probe` gives it.
+    """Run `inside.torch_probe` in `python` and return its answer.
 
     If there is no answer, "problem" says why, and there are no other keys.
     """
@@ -244,13 +244,13 @@ class Torch:
 
     @property
     def builds(self) -> tuple[str, ...]:
-        """The kinds of device besides the CPU that this torch was built for."""
+        """The device backends besides the CPU that this torch was built for."""
         return tuple(name for name, value in (("CUDA", self.cuda), ("HIP", self.hip)) if value)
 
 
 @dataclass(frozen=True)
 class NameCheck:
-    """One private torch name that inductoscope uses."""
+    """The check of one private torch name that inductoscope uses."""
 
     stage: str
     name: str
@@ -265,7 +265,7 @@ class NameCheck:
 
 @dataclass(frozen=True)
 class FlagCheck:
-    """One flag, checked against the installed torch."""
+    """The check of one flag against the installed torch."""
 
     flag: Flag
     known: bool
@@ -275,13 +275,13 @@ class FlagCheck:
 
     @property
     def ok(self) -> bool:
-        """Only a flag that we set and torch does not know is a failure."""
+        """Whether the check passed: only a flag that inductoscope sets must be known to torch."""
         return self.known or not self.flag.set_by
 
 
 @dataclass(frozen=True)
 class Environment:
-    """Everything that `env` found. Without torch, `problem` says why, and the checks are empty."""
+    """The result of `env`. Without torch, `problem` says why, and the checks are empty."""
 
     python: str
     python_version: str | None
@@ -308,7 +308,7 @@ class Environment:
 
 
 def collect_environment(python: str) -> Environment:
-    """Ask the torch of `python`, and look at the machine."""
+    """Collect the environment from the torch of `python` and from this machine."""
     needed = _needed_names()
     artifacts = [flag.name for flag in FLAGS if flag.kind is FlagKind.ARTIFACT]
     settings = {flag.name: flag.setting for flag in FLAGS if flag.setting}
@@ -357,7 +357,7 @@ def collect_environment(python: str) -> Environment:
 
 
 def _needed_names() -> dict[TorchName, str]:
-    """Each name once, with the stage of the first hook that needs it, or else of its module."""
+    """Return each needed name with the stage of the first hook that needs it, or of its module."""
     needed: dict[TorchName, str] = {}
     for hook in HOOKS:
         for name in hook.names:
@@ -369,14 +369,14 @@ def _needed_names() -> dict[TorchName, str]:
 
 
 def _source(torch: Torch, module: str) -> str:
-    """The text of a torch module; empty if the module is gone."""
+    """Read the source of a torch module; empty if the module is gone."""
     with suppress(OSError):
         return (Path(torch.root).parent / module).read_text("utf-8", "replace")
     return ""
 
 
 def _flag_checks(torch: Torch, replies: Mapping[str, dict[str, Any]]) -> Iterator[FlagCheck]:
-    """`replies`: of torch to what was asked about config keys and artifacts, by flag."""
+    """Check every flag; `replies` has torch's answers on config keys and artifacts, by flag."""
     of_kind = FlagKind.VARIABLE
     variables = find_variables(Path(torch.root), [f.name for f in FLAGS if f.kind is of_kind])
     for flag in FLAGS:

@@ -1,4 +1,4 @@
-"""The switches of torch that people are told to set when they debug Inductor."""
+"""The torch switches that people are told to set when debugging Inductor."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ INDUCTOR_CONFIG = "torch._inductor.config"
 
 
 class FlagKind(str, Enum):
-    """How a switch is set."""
+    """The mechanism that sets a switch."""
 
     VARIABLE = "environment variable"
     ARTIFACT = "TORCH_LOGS artifact"
@@ -18,7 +18,7 @@ class FlagKind(str, Enum):
 
 
 class FlagPhase(str, Enum):
-    """When a switch acts: this decides whether compiled code must be made anew."""
+    """The time at which a switch acts, which decides whether code must be recompiled."""
 
     CODE_GENERATION = "code generation"
     COMPILE = "compile"
@@ -54,7 +54,7 @@ class Flag:
 
     @property
     def setting(self) -> tuple[str, str] | None:
-        """Module and dotted path of the config key that this flag is or sets."""
+        """The module and dotted path of the config key that this flag is or sets."""
         key = self.name if self.kind is FlagKind.SETTING else self.config_key
         if key is None:
             return None

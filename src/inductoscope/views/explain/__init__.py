@@ -56,7 +56,7 @@ _ALMOST = 0.75
 
 
 def find_stage(name: str) -> StageEntry | None:
-    """The stage with this name or alias."""
+    """Find a stage by name or alias; None if there is none."""
     wanted = name.strip().lower().replace("_", "-")
     by_name = (stage for stage in STAGES if stage.name == wanted)
     by_alias = (stage for stage in STAGES if wanted in stage.aliases)
@@ -64,19 +64,19 @@ def find_stage(name: str) -> StageEntry | None:
 
 
 def stage_summary(name: str) -> str:
-    """One or two sentences about a stage; empty if there is no such stage."""
+    """Return the summary of a stage; empty if it does not exist."""
     stage = find_stage(name)
     return stage.summary if stage else ""
 
 
 def one_line(stage: str) -> str:
-    """The line above a stage's view; empty if there is no such stage."""
+    """Return the line above a stage's view; empty if the stage does not exist."""
     summary = stage_summary(stage)
     return f"{summary} More: 'inductoscope explain {stage}'." if summary else ""
 
 
 def stages_by_symptom(words: Iterable[str]) -> list[tuple[StageEntry, tuple[str, ...]]]:
-    """Stages whose symptoms contain the words, best match first, with those symptoms."""
+    """Find stages whose symptoms contain the words, best match first, with those symptoms."""
     wanted = _stems(" ".join(words))
     if not wanted:
         raise UsageError("Describe a symptom in words, for example 'wrong gradient'.")
@@ -96,7 +96,7 @@ def stages_by_symptom(words: Iterable[str]) -> list[tuple[StageEntry, tuple[str,
 
 
 def verdicts_by_symptom(words: Iterable[str]) -> list[Topic]:
-    """Verdicts whose whole name is among the words: 'loss is nan' names the verdict nan."""
+    """Find verdicts whose whole name is among the words: 'loss is nan' names the verdict nan."""
     wanted = _stems(" ".join(words))
     return [topic for topic in VERDICTS if _stems(topic.name.replace("-", " ")) <= wanted]
 
@@ -106,7 +106,7 @@ def _of(stage: StageEntry) -> tuple[str, ...]:
 
 
 def _how_telling(stems: Iterable[str]) -> dict[str, float]:
-    """A word in one symptom says more than a word in many: 'nan' against 'compile' and 'wrong'."""
+    """Weight words by rarity among symptoms, like IDF: 'nan' tells more than 'compile'."""
     texts = [_stems(text) for stage in STAGES for text in _of(stage)]
     found_in = {stem: sum(stem in text for text in texts) for stem in stems}
     return {stem: math.log(1 + len(texts) / max(1, number)) for stem, number in found_in.items()}
@@ -121,7 +121,7 @@ def _words(text: str) -> list[str]:
 
 
 def _stem(word: str) -> str:
-    """Just enough to match 'hangs' with 'hang', and 'fused' with 'fusion'."""
+    """Stem a word just enough to match 'hangs' with 'hang', and 'fused' with 'fusion'."""
     for ending in ("ing", "ion", "ed", "es", "s", "e"):
         if word.endswith(ending) and len(word) - len(ending) >= 3:
             return word[: -len(ending)]

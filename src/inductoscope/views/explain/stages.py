@@ -20,23 +20,23 @@ class TorchSwitch:
 
     @property
     def text(self) -> str:
-        """As a user types it."""
+        """The switch as a user types it."""
         return f"TORCH_LOGS={self.name}" if self.kind == "log" else self.name
 
 
 def log(name: str, what: str) -> TorchSwitch:
-    """A word for TORCH_LOGS."""
+    """Build a switch for TORCH_LOGS."""
     return TorchSwitch("log", name, what)
 
 
 def setting(name: str, what: str) -> TorchSwitch:
-    """A setting of Inductor, or of another part of torch if `name` is a full path."""
+    """Build a switch for a config key of Inductor, or of torch if `name` is a full path."""
     full = name if name.startswith("torch.") else f"torch._inductor.config.{name}"
     return TorchSwitch("setting", full, what)
 
 
 def variable(name: str, what: str) -> TorchSwitch:
-    """An environment variable."""
+    """Build a switch for an environment variable."""
     return TorchSwitch("variable", name, what)
 
 

@@ -1,4 +1,4 @@
-"""A recording in forms that other programs read: one function per form, listed in `FORMS`.
+"""Exports of a recording for other programs: one function per form, listed in `FORMS`.
 
 A form yields its files; `folder` writes them safely. A new form is one file and one line.
 """
@@ -27,7 +27,7 @@ FORMS: dict[str, Form] = {
 
 
 def export(recording: Recording, folder: Path, forms: tuple[str, ...] = ()) -> tuple[Written, ...]:
-    """Write the forms (all if none is named) into a folder; returns what was written."""
+    """Write the forms, by default all, into a folder; return the files written."""
     chosen = forms or tuple(FORMS)
     items = [item for form in chosen for item in FORMS[form](recording)]
     largest = max(LARGEST, 64 * _size(recording.path))

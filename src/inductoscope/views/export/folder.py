@@ -1,4 +1,4 @@
-"""Writes an export into a folder, in place of an earlier one, and overwrites nothing else.
+"""Writing an export: it replaces files of an earlier export, and never any others.
 
 A manifest in the folder lists each file with its digest: a file is replaced or removed only if it
 is listed there and unchanged since. All other files in the folder are listed as `kept`.
@@ -34,7 +34,7 @@ _MOST_KEPT = 100
 
 @dataclass(frozen=True)
 class Written:
-    """A file of the export."""
+    """A file of an export."""
 
     path: str
     what: str
@@ -47,7 +47,7 @@ class Written:
 def write_all(
     folder: Path, items: Iterable[Item], *, largest: int = LARGEST, **about: Any
 ) -> tuple[Written, ...]:
-    """Write every item and the manifest; UsageError before it would overwrite other files."""
+    """Write every item and the manifest; UsageError if that would overwrite other files."""
     items = _with_unique_paths(items)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -70,7 +70,7 @@ def write_all(
 
 
 def _with_unique_paths(items: Iterable[Item]) -> list[Item]:
-    """Number repeated names, also if they differ only in case."""
+    """Number repeated names, including those that differ only in case."""
     items = list(items)
     # No file may take the name of a folder that another file is in.
     taken = {MANIFEST, *(folder for item in items for folder in _folders(item.path.lower()))}
@@ -108,12 +108,12 @@ def _write_up_to(largest: int, folder: Path, items: Iterable[Item]) -> Iterator[
 
 
 def kept_files(folder: Path) -> list[str]:
-    """Other files that were in the folder."""
+    """Return the files in the folder that are not part of the export."""
     return list(texts(_manifest(folder).get("kept")))
 
 
 def _manifest(folder: Path) -> dict[str, Any]:
-    """The manifest of an earlier export; empty if there is none."""
+    """Read the manifest of an earlier export; empty if there is none."""
     place = folder / MANIFEST
     try:
         known = members(parse(place.read_bytes())) if not place.is_symlink() else {}
@@ -123,7 +123,7 @@ def _manifest(folder: Path) -> dict[str, Any]:
 
 
 def _unchanged_files(folder: Path) -> Iterator[str]:
-    """The files of an earlier export that are as it left them, and its manifest."""
+    """Yield the unmodified files of an earlier export, and its manifest."""
     known = _manifest(folder)
     if known:
         yield MANIFEST
@@ -144,7 +144,7 @@ def _remove(folder: Path, paths: set[str]) -> None:
 
 
 def _lies_in(folder: Path, path: str) -> bool:
-    """Whether a path in a manifest, which anybody can write, stays inside the folder."""
+    """Check that an untrusted path from a manifest stays inside the folder."""
     parts = path.split("/")
     if os.path.isabs(path) or any(part in ("", ".", "..") for part in parts) or "\0" in path:
         return False
@@ -153,7 +153,7 @@ def _lies_in(folder: Path, path: str) -> bool:
 
 
 def _files_in(folder: Path) -> list[str]:
-    """The first files in a folder and below it."""
+    """Return up to `_MOST_KEPT` files below a folder."""
     found = (path.relative_to(folder).as_posix() for path in folder.rglob("*"))
     return sorted(path for path in islice(found, _MOST_KEPT) if not (folder / path).is_dir())
 
@@ -191,7 +191,7 @@ _LONGEST = 80
 
 @dataclass(frozen=True)
 class Item:
-    """A file's path in the folder, what it is, and a function that makes its text."""
+    """A file of an export: its path, a description, and a function that makes its text."""
 
     path: str
     what: str
@@ -201,7 +201,7 @@ class Item:
 
 
 def safe_name(text: str, otherwise: str = "unnamed") -> str:
-    """A name for a file or folder, without path separators or other unsafe characters."""
+    """Make a name safe for a file or folder: no path separators or special characters."""
     name = _UNSAFE.sub("_", text).lstrip("._-")[:_LONGEST].rstrip("._-")
     return name or otherwise
 
@@ -221,7 +221,7 @@ _NEXT = {
 
 
 def export_view(recording: str, folder: Path, written: Iterable[Written]) -> View:
-    """The files that were written, as data."""
+    """Return the files that were written, as plain data."""
     return {
         "schema": VIEW_SCHEMA,
         "recording": recording,
@@ -232,7 +232,7 @@ def export_view(recording: str, folder: Path, written: Iterable[Written]) -> Vie
 
 
 def print_export(printer: Printer, view: View) -> None:
-    """One line per kind of file."""
+    """Print one line per kind of file."""
     groups: dict[str, list[View]] = {}
     for file in view["files"]:
         groups.setdefault(file["path"].partition("/")[0], []).append(file)

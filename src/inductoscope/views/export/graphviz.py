@@ -18,7 +18,7 @@ _LONGEST_LABEL = 400
 
 
 def graphviz(recording: Recording) -> Iterator[Item]:
-    """One picture per recorded FX graph, and per schedule before and after fusion."""
+    """Yield a picture of each recorded FX graph, and of each schedule before and after fusion."""
     for compile_ in recording.compiles:
         yield from _fx_items(recording, compile_)
         for graph in compile_.inductor:
@@ -57,7 +57,7 @@ def _schedule_items(recording: Recording, graph: InductorGraph) -> Iterator[Item
 
 
 def fx_picture(graph: FxGraph, title: str) -> str:
-    """Operations and the data flow between them."""
+    """Draw the operations of an FX graph and the data flow between them."""
     numbers = {node.name: f"n{number}" for number, node in enumerate(graph.nodes)}
     lines = [
         f"  {numbers[node.name]} [label={_quoted(_fx_label(node))}{_fx_style(node)}];"
@@ -85,7 +85,7 @@ def _inputs(node: FxNode, known: Iterable[str]) -> list[str]:
 
 
 def schedule_picture(nodes: tuple[ScheduledNode, ...], title: str) -> str:
-    """Single scheduler nodes; fused nodes share a box."""
+    """Draw the unfused scheduler nodes, with a box around those that were fused."""
     leaves = [leaf for node in nodes for leaf in node.leaves]
     numbers = {leaf.name: f"n{number}" for number, leaf in enumerate(leaves)}
     lines: list[str] = []
@@ -129,7 +129,7 @@ def _picture(title: str, lines: list[str]) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A GraphViz string: escapes, quotes and control characters in it have no effect."""
+    """Quote a GraphViz string, neutralizing escapes, quotes and control characters."""
     shown = text if len(text) <= _LONGEST_LABEL else text[: _LONGEST_LABEL - 1] + "…"
     shown = _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", shown)
     escaped = shown.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -25,7 +25,7 @@ Event = dict[str, Any]
 
 
 def perfetto(recording: Recording) -> Iterator[Item]:
-    """One trace of all processes."""
+    """Yield one trace of all processes."""
     yield Item(
         "trace.json",
         "compile time by process, stage and graph, measured calls, memory; open in ui.perfetto.dev",
@@ -34,7 +34,7 @@ def perfetto(recording: Recording) -> Iterator[Item]:
 
 
 def whole_trace(recording: Recording) -> dict[str, Any]:
-    """The timeline, and what `profile` measured after it."""
+    """Build the trace of the timeline, followed by the measurements of `profile`."""
     found = timeline(recording)
     data = trace(found)
     events = data["traceEvents"]
@@ -47,7 +47,7 @@ def whole_trace(recording: Recording) -> dict[str, Any]:
 
 
 def trace(found: Timeline) -> dict[str, Any]:
-    """The trace as data: named processes and threads, then spans in order of time."""
+    """Build trace events: process and thread names, then spans by start time."""
     numbers = _process_numbers(found)
     threads = _thread_numbers(found)
     events = [
@@ -68,7 +68,7 @@ def trace(found: Timeline) -> dict[str, Any]:
 
 
 def _process_numbers(found: Timeline) -> dict[str, int]:
-    """Process ids, made unique: the system reuses ids."""
+    """Assign unique process ids, since the system reuses them."""
     ids = {lane.process: lane.pid if 0 < lane.pid < 2**31 else 1 for lane in found.lanes}
     spare = itertools.count(max(ids.values(), default=0) + 1)
     taken: set[int] = set()
@@ -79,7 +79,7 @@ def _process_numbers(found: Timeline) -> dict[str, int]:
 
 
 def _thread_numbers(found: Timeline) -> list[int]:
-    """The lanes of a process are its threads, numbered from 1."""
+    """Number the lanes of each process from 1, as thread ids."""
     counts: dict[str, int] = {}
     numbers = []
     for lane in found.lanes:
@@ -119,7 +119,7 @@ def _complete(span: Span, process: int, thread: int) -> Event:
 
 
 def measured_calls(profile: Mapping[str, Any], *, process: int, begin: int) -> Iterator[Event]:
-    """The events; none if no call was kept. `begin` is in microseconds."""
+    """Yield the trace events of profiled calls. `begin` is in microseconds."""
     graphs = [graph for graph in objects(profile.get("graphs")) if members(graph.get("usual_call"))]
     if graphs:
         name = "usual calls, measured by profile"
@@ -143,7 +143,7 @@ def _name(kind: str, process: int, thread: int, name: str) -> Event:
 
 
 def _span(begin: int, start: float, found: Mapping[str, Any]) -> dict[str, float]:
-    """Microseconds with three decimals: a kernel may take less than one."""
+    """Convert a span to microseconds with three decimals: a kernel may take less than one."""
     seconds = max(real(found.get("seconds")), 0.0)
     return {"ts": round(begin + start * 1e6, 3), "dur": round(seconds * 1e6, 3)}
 
@@ -157,7 +157,7 @@ _MOST_BLOCKS = 40
 
 
 def measured_memory(profile: Mapping[str, Any], *, process: int, begin: int) -> Iterator[Event]:
-    """The events; none if no step was traced. `begin` is in microseconds."""
+    """Yield the counter events of profiled steps. `begin` is in microseconds."""
     steps = objects(profile.get("steps"))
     if steps:
         name = {"name": "memory of one step, measured by profile --memory"}

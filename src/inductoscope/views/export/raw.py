@@ -29,7 +29,7 @@ _SUFFIXES = {"C++": "cpp", "Triton": "py"}
 
 
 def raw(recording: Recording) -> Iterator[Item]:
-    """One folder per compile, with a folder for each graph that Inductor compiled."""
+    """Yield the files of one folder per compile, with a subfolder per Inductor graph."""
     natives = NativeIndex(recording)
     for compile_ in recording.compiles:
         folder = f"raw/{safe_name(compile_.id)}-{safe_name(compile_.function, 'frame')}"
@@ -132,7 +132,7 @@ def _kernel(
 def _forms(
     recording: Recording, natives: NativeIndex, graph: InductorGraph, kernel: Kernel, folder: str
 ) -> Iterator[Item]:
-    """A Triton kernel's forms from TTIR to machine code, once per configuration."""
+    """Yield a Triton kernel's forms from TTIR to machine code, for each configuration."""
     for native in natives.of(kernel):
         config = f"-{safe_name(native.config)}" if native.config else ""
         for form, digest in native.forms.items():
@@ -142,7 +142,7 @@ def _forms(
 
 
 def _natives(recording: Recording) -> Iterator[Item]:
-    """Files passed to the C++ compiler, and its messages."""
+    """Yield the files passed to the C++ compiler, and its messages."""
     for number, native in enumerate(recording.natives, start=1):
         file = native.source.rpartition("/")[2].removesuffix(".cpp")
         name = f"raw/native/{number:03}-{safe_name(file, safe_name(native.tool))}"
@@ -174,12 +174,12 @@ _DIGEST = re.compile(r"[0-9a-f]{32}")
 
 
 def everything(recording: Recording) -> Iterator[Item]:
-    """One self-contained file."""
+    """Yield the whole recording as one self-contained file."""
     yield Item("recording.json", "everything", lambda: json.dumps(as_data(recording), indent=1))
 
 
 def as_data(recording: Recording) -> dict[str, Any]:
-    """The recording as plain data. `payloads` holds the texts behind its digests."""
+    """Convert the recording to plain data. `payloads` maps its digests to their texts."""
     data = {
         "schema": SCHEMA,
         "tool": f"inductoscope {__version__}",
@@ -202,7 +202,7 @@ _ALSO_CALLED: dict[type, dict[str, str]] = {
 
 
 def plain(value: Any) -> Any:
-    """Dataclasses as objects and tuples as lists, without readers of payloads."""
+    """Convert dataclasses to dicts and tuples to lists, without payload readers."""
     if is_dataclass(value) and not isinstance(value, type):
         names = {one.name: one.name for one in fields(value) if not _is_kept_back(one.name)}
         names |= _ALSO_CALLED.get(type(value), {})
@@ -219,7 +219,7 @@ def _is_kept_back(name: str) -> bool:
 
 
 def _payloads(recording: Recording, data: Any) -> dict[str, str]:
-    """All referenced texts, also those that other texts reference, except missing ones."""
+    """Collect all payloads that the data references, directly or through other payloads."""
     found: dict[str, str] = {}
     waiting = _digests(data)
     while waiting:

@@ -1,4 +1,4 @@
-"""Contents of the page: an index that loads at once, and chunks that are built on demand."""
+"""The contents of the page: an index that loads at once, and chunks built on demand."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ Chunk = Callable[[], Any]
 
 
 class Contents:
-    """The page as data; each part is made on demand."""
+    """The page as data, each part of which is built on demand."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class Contents:
         live: bool = False,
         assembly: int = 0,
     ) -> None:
-        """`assembly`: for how many C++ kernels to make assembly; a live page makes it on demand."""
+        """`assembly` is the number of C++ kernels to disassemble; a live page does it on demand."""
         self._recording, self._live, self._assembly = recording, live, assembly
         self._natives = NativeIndex(recording)
         self._graphs = _graphs(recording)
@@ -96,13 +96,13 @@ class Contents:
         return range(len(self._graphs))
 
     def summary(self, number: int) -> GraphSummary:
-        """Summary of one graph for the tables over all graphs, computed once."""
+        """Return the cached summary of one graph for the tables over all graphs."""
         if number not in self._summaries:
             self._summaries[number] = summarise(number, self._join(number))
         return self._summaries[number]
 
     def keep_summary(self, number: int, summary: GraphSummary) -> None:
-        """The same, made by another process together with the graph's chunks."""
+        """Store a graph's summary made by another process together with the graph's chunks."""
         self._summaries[number] = summary
 
     def _join(self, number: int) -> GraphJoin:
@@ -117,7 +117,7 @@ class Contents:
 
     @cached_property
     def findings(self) -> tuple[PageFinding, ...]:
-        """Findings of all rules."""
+        """The findings of all rules."""
         return tuple(finding_view(finding) for finding in diagnose(self._recording))
 
     def find_out(self) -> None:
@@ -126,7 +126,7 @@ class Contents:
 
     @cached_property
     def index(self) -> Index:
-        """Index of the page, which is loaded at once."""
+        """The index of the page, which is loaded at once."""
         recording = self._recording
         target = recording_target(recording)
         positions = {id(compile_): at for at, compile_ in enumerate(recording.compiles)}
@@ -182,7 +182,7 @@ class Contents:
 
     @cached_property
     def chunks_by_graph(self) -> list[dict[str, Chunk]]:
-        """Those that are made of one graph alone. What graphs share is listed with the first."""
+        """The chunks of each graph. A chunk that several graphs share is listed with the first."""
         found: list[dict[str, Chunk]] = []
         shared: set[str] = set()
         for number in self.graphs:
@@ -213,7 +213,7 @@ class Contents:
 
     @cached_property
     def chunks_of_index(self) -> dict[str, Chunk]:
-        """Chunks of what the index needs too, so that making both costs no extra."""
+        """The chunks with data that the index needs too, which therefore cost no extra."""
         numbers = _numbers(self._recording)
         of_graphs: dict[str, Chunk] = {
             "names": lambda: PageTable.of(
@@ -233,7 +233,7 @@ class Contents:
 
     @cached_property
     def slow_chunks(self) -> list[str]:
-        """Those that run a compiler, and so take seconds."""
+        """The names of the chunks that run a compiler, which takes seconds."""
         if not self._assembled:
             return []
         of_graphs = (self._forms(number) for number in self.graphs)
@@ -262,7 +262,7 @@ class Contents:
 
     @cached_property
     def timeline(self) -> Timeline:
-        """When each process was in which stage."""
+        """The timeline of the recording."""
         return timeline(self._recording)
 
 
@@ -271,7 +271,7 @@ def _graphs(recording: Recording) -> list[tuple[Compile, InductorGraph]]:
 
 
 def _numbers(recording: Recording) -> dict[tuple[str, str], int]:
-    """The number of each graph, by its process and key."""
+    """Return the number of each graph by process and graph key."""
     return {(c.process, g.key): number for number, (c, g) in enumerate(_graphs(recording))}
 
 
@@ -348,7 +348,7 @@ def _recorded_graphs(join: GraphJoin) -> dict[str, Chunk]:
 
 
 def _package_of(recording: Recording, compile_: Compile) -> WrapperText | None:
-    """The package that a compile produces; None if it produces none or its wrapper is damaged."""
+    """Return the package of an AOTInductor compile; None if there is none, or it is damaged."""
     return recorded_package(recording, compile_) if compile_.flow == AOT_INDUCTOR else None
 
 
@@ -368,7 +368,7 @@ def _autotune(recording: Recording) -> AutotuneHead:
 
 
 def program(recording: Recording, *, live: bool) -> PageProgram:
-    """The recorded program and its outcome."""
+    """Return the recorded program and its outcome."""
     return PageProgram(
         command=" ".join(texts(recording.manifest.get("command"))),
         torch=torch_version(recording),
@@ -380,7 +380,7 @@ def program(recording: Recording, *, live: bool) -> PageProgram:
 
 
 def title(recording: Recording) -> str:
-    """Title of the page: the script's file name, else the last word of the command."""
+    """Return the page's title: the script's file name, else the last word of the command."""
     words = texts(recording.manifest.get("command"))
     scripts = [word for word in words if word.endswith(".py")]
     return (scripts or list(words[-1:]) or ["recording"])[0].rpartition("/")[2]
@@ -410,7 +410,7 @@ _SLOW = ("graph_breaks", "recompiles")
 
 
 def finding_view(finding: Finding) -> PageFinding:
-    """A finding as the page has it."""
+    """Convert a finding to the page's format."""
     problem: Severity = "warning" if finding.rule in _SLOW else "error"
     # The line and how the program got there, then how it is known.
     stack = arrows(finding.stack) if len(finding.stack) > 1 else ""
@@ -429,7 +429,7 @@ _MOST_DAMAGE = 20
 
 
 def notes(recording: Recording) -> tuple[str, ...]:
-    """Notes on data that is missing from the recording, with the reason."""
+    """Return notes on missing data of the recording, with the reasons."""
     notes = [f"{where}: {what}" for where, what in recording.damage[:_MOST_DAMAGE]]
     if len(recording.damage) > _MOST_DAMAGE:
         notes.append(f"{len(recording.damage) - _MOST_DAMAGE} more places are damaged.")
@@ -459,7 +459,7 @@ def notes(recording: Recording) -> tuple[str, ...]:
 
 
 def stages(recording: Recording) -> tuple[StageTime, ...]:
-    """How long each stage took, in the order of the stages."""
+    """Return the time of each stage over all compiles, in stage order."""
     seconds: dict[str, float] = {}
     for compile_ in recording.compiles:
         for stage, spent in compile_.stage_seconds.items():
@@ -475,7 +475,7 @@ def stages(recording: Recording) -> tuple[StageTime, ...]:
 
 
 def autotune(recording: Recording) -> tuple[Search, ...]:
-    """Every autotuning search, with its choices."""
+    """Return every autotuning search with its choices."""
     return tuple(
         Search(
             graph=graph.key,
@@ -501,7 +501,7 @@ def _choice(choice: TimedChoice) -> PageChoice:
 
 
 def guards(recording: Recording, compile_: Compile) -> Guards:
-    """The guards of one compile, one per line."""
+    """Return the guards of one compile, one per line."""
     rows = recording.data(compile_.guards)
     lines = []
     for row in rows if isinstance(rows, list) else ():
@@ -514,7 +514,7 @@ def guards(recording: Recording, compile_: Compile) -> Guards:
 
 
 def package(found: WrapperText) -> PackageContents:
-    """Inputs, size symbols and constants of a package, the largest constants first."""
+    """Return inputs, size symbols and constants of a package, largest constants first."""
     return PackageContents(
         inputs=tuple(
             PackageInput(
@@ -544,7 +544,7 @@ def package(found: WrapperText) -> PackageContents:
 
 
 def timeline_view(found: Timeline, numbers: Mapping[tuple[str, str], int]) -> PageTimeline:
-    """Where the time went, by process and stage."""
+    """Convert the timeline to the page's format."""
     return PageTimeline(
         lanes=tuple(PageLane(lane.name, lane.kind) for lane in found.lanes),
         spans=tuple(

@@ -1,4 +1,4 @@
-"""The page's data: every key of its index and of its chunks, with its type.
+"""The schema of the page's data: every key of its index and chunks, with its type.
 
 `python web/typescript.py` writes `web/src/contract.ts` from these classes: the
 types that the page's code uses, and functions that read them even from a damaged page. A test
@@ -25,7 +25,7 @@ Row = TypeVar("Row")
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PageTable(Generic[Row]):
-    """Many rows of one class: the keys are written once, not in every row."""
+    """A table of rows of one class that stores the keys once."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
@@ -39,7 +39,7 @@ class PageTable(Generic[Row]):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SharedTable(Generic[Row]):
-    """Very many rows whose values recur: each value of a column is written once, and read once."""
+    """A table of columns that stores and parses each distinct value once."""
 
     columns: tuple[str, ...]
     # Per column, its different values.
@@ -56,7 +56,7 @@ class SharedTable(Generic[Row]):
 
     @classmethod
     def joined(cls, kind: type[Row], tables: Sequence[SharedTable[Row]]) -> SharedTable[Row]:
-        """The rows of all these tables, one after the other."""
+        """Concatenate tables."""
         keys = json_keys(kind)  # type: ignore[arg-type]
         columns = [
             _joined([(table.values[at], table.places[at]) for table in tables])
@@ -78,7 +78,7 @@ def _joined(columns: Sequence[Column]) -> Column:
 
 
 def _shared(column: Iterable[Any]) -> Column:
-    """The different values of a column, and for each row the place of its value."""
+    """Return the distinct values of a column, and each row's index into them."""
     found = list(column)
     kinds = set(map(type, found))
     # Within one type no two values are the same that JSON writes in other ways.
@@ -89,7 +89,7 @@ def _shared(column: Iterable[Any]) -> Column:
 
 
 def _distinct(value: Any) -> tuple[type, Any]:
-    """A key that tells 1 from True and from 1.0, which JSON writes in other ways."""
+    """Return a key that distinguishes 1, True and 1.0, which JSON writes differently."""
     return type(value), value
 
 

@@ -1,4 +1,4 @@
-"""The HTML file: styles, script and data in one, so that it opens from disk with no network.
+"""The HTML file: styles, script and data in one, so that it opens offline from disk.
 
 Everything from the recording is data: JSON inside script elements that are not executed, with
 `<` written so that no text can end its element, or compressed and in base 64.
@@ -36,7 +36,7 @@ _POLICY = (
 
 
 def asset(name: str) -> str:
-    """A built file that ships with the package."""
+    """Read a built web asset of the package."""
     place = resources.files("inductoscope.views.page") / "assets" / name
     try:
         return place.read_text("utf-8")
@@ -48,12 +48,12 @@ def asset(name: str) -> str:
 
 
 def write_page(contents: Contents, path: Path) -> int:
-    """Write the page of a recording; returns its size."""
+    """Write the page of a recording; return its size."""
     return write_parts(_parts(contents), path)
 
 
 def write_parts(parts: Iterable[str], path: Path) -> int:
-    """Write to a temporary file first, so that the page is complete or absent; returns its size."""
+    """Write the file atomically, through a temporary file; return its size."""
     unfinished = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         # Text of a foreign log or file name may hold what UTF-8 cannot.
@@ -69,7 +69,7 @@ def write_parts(parts: Iterable[str], path: Path) -> int:
 
 
 def page_text(contents: Contents) -> str:
-    """The whole page, for what shows it inside something else."""
+    """Return the whole page as text, for embedding."""
     return "".join(_parts(contents))
 
 
@@ -85,7 +85,7 @@ def _parts(contents: Contents) -> Iterator[str]:
 
 
 def head(title: str, *, live: bool) -> str:
-    """Everything up to the data."""
+    """Return the HTML up to the data."""
     policy = _POLICY.format(connect="'self'" if live else "'none'")
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
@@ -100,7 +100,7 @@ def head(title: str, *, live: bool) -> str:
 
 
 def _json(value: Any) -> str:
-    """JSON that cannot end the script element: escapes the `<` of `</script>` and `<!--`."""
+    """Serialize to JSON that cannot end a script element: `<` is escaped."""
     return dumps(value, ascii_only=True).replace("<", "\\u003c")
 
 
@@ -112,7 +112,7 @@ _LEVEL = 1
 
 
 def packed_chunks(contents: Contents) -> dict[str, str]:
-    """All chunks by name, compressed: those of graphs on all cores, compilers beside."""
+    """Compress all chunks: those of graphs on all cores, with compilers running in threads."""
     chunks, slow = contents.chunks, contents.slow_chunks
     graphs = range(len(contents.chunks_by_graph))
     with several_at_once(None, len(graphs), begin=partial(_use, contents)) as map_:
@@ -150,7 +150,7 @@ _contents: Contents
 
 
 def pack(value: Any) -> str:
-    """Compressed JSON, in base 64."""
+    """Serialize a value as gzipped JSON in base64."""
     packer = zlib.compressobj(_LEVEL, wbits=_GZIP)
     data = packer.compress(compact(value)) + packer.flush()
     return base64.b64encode(data).decode("ascii")
@@ -161,14 +161,14 @@ _GZIP = 16 + zlib.MAX_WBITS
 
 
 def compact(value: Any) -> bytes:
-    """JSON without whitespace, as UTF-8; what was recorded as JSON stays as it is."""
+    """Serialize to compact UTF-8 JSON; recorded JSON is passed through."""
     if isinstance(value, RecordedPayload):
         return with_usual_names(value.text).encode("utf-8", "replace")
     return dumps(value, ascii_only=False).encode("utf-8", "backslashreplace")
 
 
 def dumps(value: Any, *, ascii_only: bool) -> str:
-    """JSON that a browser reads: dataclasses as objects, without Infinity and NaN."""
+    """Serialize to JSON that browsers parse, without Infinity and NaN."""
     try:
         text = json.dumps(
             value,

@@ -1,4 +1,4 @@
-"""Chunks of one graph: linked panes, native forms of kernels, passes, the schedule."""
+"""The chunks of one graph: linked panes, native forms of kernels, passes, schedule."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Form:
 def forms_of(
     number: int, graph: InductorGraph, natives: NativeIndex, assembled: Container[Kernel]
 ) -> list[Form]:
-    """All native forms of a graph's kernels; assembly only for those in `assembled`."""
+    """Return the native forms of a graph's kernels; assembly only for `assembled` ones."""
     found: list[Form] = []
     for kernel in generated(graph):
         if kernel in assembled:
@@ -87,7 +87,7 @@ def forms_of(
 
 
 def form_chunk(recording: Recording, form: Form) -> Callable[[], FormText]:
-    """A function that makes the chunk of a form."""
+    """Return a function that builds the chunk of a form."""
 
     def make() -> FormText:
         text, lines = _assembled(recording, form) if form.name == "asm" else _read(recording, form)
@@ -142,7 +142,7 @@ def _kernels(
 
 
 def _form_head(form: Form, timed: Mapping[str, float]) -> FormHead:
-    """Of several launch configurations the fastest runs; one alone has nothing to win against."""
+    """Describe a form; `ran` marks the fastest of several launch configurations."""
     return FormHead(
         name=form.name,
         config=form.config,
@@ -153,7 +153,7 @@ def _form_head(form: Form, timed: Mapping[str, float]) -> FormHead:
 
 
 def _missing(join: GraphJoin) -> dict[str, str]:
-    """Why a pane is empty."""
+    """Return the reason why each empty pane is empty."""
     if join.graph.cached:
         why = (
             "This graph came from a cache, so this stage did not run. "
@@ -197,13 +197,13 @@ def _facts(natives: Iterable[NativeCompile], calls: int) -> dict[str, float]:
 
 
 def passes(join: GraphJoin) -> Passes:
-    """Passes that changed this graph, or the joint graph that it is part of."""
+    """Return the passes that changed this graph, or the joint graph that it is part of."""
     places, found = _passes(join)
     return Passes(texts=(), graphs=tuple(map(chunk_of, places)), passes=found)
 
 
 def changed_graphs(join: GraphJoin) -> dict[str, int]:
-    """The digests of the graphs before and after these passes, and their places."""
+    """Map the digests of the graphs before and after these passes to their indices."""
     return _passes(join)[0]
 
 
@@ -227,7 +227,7 @@ def _passes(join: GraphJoin) -> tuple[dict[str, int], tuple[Pass, ...]]:
 
 
 def schedule(join: GraphJoin) -> Schedule:
-    """Nodes, edges with their buffers, and groups."""
+    """Build the schedule: nodes, edges with their buffers, and fused groups."""
     leaves = [leaf for item in join.before for leaf in item.leaves]
     group_of = {leaf.name: item.name for item in join.after for leaf in item.leaves}
     kernel_of = {name: kernel_id(kernel) for kernel in join.graph.kernels for name in kernel.nodes}
@@ -266,7 +266,7 @@ def _node(
 
 
 def _told_apart(nodes: list[ScheduleNode], leaves: list[ScheduledNode]) -> Iterator[ScheduleNode]:
-    """Nodes that compute the same operations are labelled with what they write, too."""
+    """Append the written buffers to the labels of nodes that compute the same operations."""
     counts = Counter(node.label for node in nodes)
     for node, leaf in zip(nodes, leaves, strict=True):
         written = ", ".join(buffer.name for buffer in leaf.buffers)
@@ -297,7 +297,7 @@ StepNames = Mapping[str, tuple[str, ...]]
 
 
 def graph_digests(join: GraphJoin) -> dict[str, str]:
-    """By pane: the graph of torch.fx in it, where one was recorded."""
+    """Return the digest of the FX graph of each pane that has one."""
     found = {
         "dynamo": captured_digest(join.compile),
         "aot": aot_digest(join.compile, join.graph.phase),
@@ -307,17 +307,17 @@ def graph_digests(join: GraphJoin) -> dict[str, str]:
 
 
 def chunk_of(digest: str) -> str:
-    """The chunk that holds a graph of torch.fx."""
+    """Return the name of the chunk with an FX graph."""
     return f"fx-{digest}"
 
 
 def recorded(recording: Recording, digest: str) -> RecordedPayload:
-    """A payload as it is; null where it is missing."""
+    """Return a payload unparsed; null if it is missing."""
     return RecordedPayload(recording.payload(digest) or "null")
 
 
 def sources(join: GraphJoin, natives: NativeIndex, forms: list[Form]) -> GraphSources:
-    """The sources of a graph's panes."""
+    """Collect the sources of a graph's panes."""
     stages = StagePanes(join)
     before = [leaf for item in join.before for leaf in item.leaves]
     return GraphSources(
@@ -379,7 +379,7 @@ def _calls(join: GraphJoin, stages: StagePanes) -> Iterator[SourceCall]:
 
 
 def _steps(join: GraphJoin, leaf: ScheduledNode) -> StepNames:
-    """As recorded, or found by what the lines compute where the recording is too old to say."""
+    """Return the loop body lines per operation; for old recordings, infer them."""
     if leaf.computes or not leaf.body or join.final is None:
         return leaf.computes
     nodes = filter(None, map(join.final.node, join.computed.get(leaf.name, ())))
@@ -395,7 +395,7 @@ def _no_code(join: GraphJoin) -> Iterator[tuple[str, str]]:
 
 
 def aot_digest(compile_: Compile, phase: str) -> str:
-    """The digest of the graph from AOTAutograd: forward, backward or inference."""
+    """Return the digest of AOTAutograd's graph for the phase: forward, backward or inference."""
     for wanted in (f"aot-{phase}", "aot-inference", "aot-joint"):
         for item in reversed(compile_.graphs):
             if item.stage == wanted:
@@ -430,7 +430,7 @@ _LANGUAGES = {
 
 @dataclass
 class Pane:
-    """The lines of a pane, in blocks that belong to the same keys.
+    """The lines of a pane, in blocks that share the same keys.
 
     A key is anything with its own lines: a node, a scheduler node, a line of the program.
     """
@@ -444,13 +444,13 @@ class Pane:
         self.add_lines(text.split("\n"), *keys)
 
     def add_lines(self, lines: list[str], *keys: Hashable) -> None:
-        """The same of lines that have been told apart."""
+        """Append lines that belong to `keys`."""
         self.lines += lines
         self.blocks.append((keys, len(lines)))
 
 
 class StagePanes:
-    """These panes of one graph."""
+    """The panes of one graph that do not show an FX graph."""
 
     def __init__(self, join: GraphJoin) -> None:
         self._join = join
@@ -496,13 +496,13 @@ class StagePanes:
             self.kernels.append((kernel, first, len(pane.lines)))
 
     def _fill_wrapper(self) -> None:
-        """The part that calls kernels; the kernels have a separate pane."""
+        """Fill the wrapper pane with the part that calls kernels; kernels have their own pane."""
         pane, calls = self.panes["wrapper"], self.wrapper
         for at, line in enumerate(calls.lines):
             pane.add(line, *dict.fromkeys(kernel.nodes for kernel in calls.kernels.get(at, ())))
 
     def language(self, name: str) -> str:
-        """The language of a pane: kernels and their calls are in several."""
+        """Return the language of a pane, which varies for kernels and their calls."""
         if name == "wrapper":
             return self.wrapper.language
         is_triton = any(kernel.language == "Triton" for kernel, _, _ in self.kernels)
@@ -510,7 +510,7 @@ class StagePanes:
 
 
 def kernel_id(kernel: Kernel) -> str:
-    """A name that tells a kernel from all others of its graph, and a library call from the next."""
+    """Return a name that is unique among a graph's kernels and library calls."""
     if kernel.language != LIBRARY or not kernel.writes:
         return kernel.name
     return f"{kernel.name} → {kernel.writes[0]}"
@@ -520,7 +520,7 @@ def kernel_id(kernel: Kernel) -> str:
 
 
 def buffer_rows(join: GraphJoin) -> Iterator[BufferRow]:
-    """Buffers in the order in which they are made, then inputs and constants."""
+    """Yield buffers in the order in which they are written, then inputs and constants."""
     leaves = [leaf for item in (join.after or join.before) for leaf in item.leaves]
     made = {buffer.name: (leaf, buffer) for leaf in leaves for buffer in leaf.buffers}
     rooms = read_memory(join.recording, join.compile, join.graph).rooms
@@ -566,7 +566,7 @@ def _whole(size: str) -> int | None:
 
 
 def _by_name(found: Iterable[tuple[str, str, Reuse]]) -> dict[str, str]:
-    """For each buffer the other one, and how: `buf0 (in place)`."""
+    """Describe reuse for each buffer: the other buffer, and how: `buf0 (in place)`."""
     ways: dict[str, dict[str, dict[str, None]]] = defaultdict(lambda: defaultdict(dict))
     for name, other, reuse in found:
         ways[name][other][reuse.how] = None

@@ -1,4 +1,4 @@
-"""Tables about all graphs: kernels, names, modules and the fusion ledger, from one summary each.
+"""Tables over all graphs, built from one summary per graph: kernels, names, modules, fusion.
 
 Made where the graph's own chunks are made, from the same join, and small enough to be kept of all
 graphs: nothing of a graph is read twice.
@@ -51,7 +51,7 @@ class CallSummary:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class GraphSummary:
-    """One graph, for the tables of all graphs."""
+    """The summary of one graph for the tables over all graphs."""
 
     # In the order of the wrapper.
     calls: tuple[CallSummary, ...]
@@ -63,7 +63,7 @@ class GraphSummary:
 
 
 def summarise(number: int, join: GraphJoin) -> GraphSummary:
-    """The graph with this number."""
+    """Summarize the graph with this number."""
     rows = tuple(graph_ledger(join.recording, join.compile, join.graph))
     owners = _owners(join)
     work = GraphWork(join)
@@ -85,7 +85,7 @@ def summarise(number: int, join: GraphJoin) -> GraphSummary:
 
 
 def _owners(join: GraphJoin) -> dict[int, dict[Modules, None]]:
-    """The modules that each kernel computes something of; sums of gradients are of none."""
+    """Return the modules that each kernel computes part of; gradient sums belong to none."""
     found: dict[int, dict[Modules, None]] = {}
     for node in join.final.calls if join.final else ():
         if node.modules:
@@ -95,7 +95,7 @@ def _owners(join: GraphJoin) -> dict[int, dict[Modules, None]]:
 
 
 def _operations(join: GraphJoin, kernel: Kernel) -> Iterable[str]:
-    """Operations that a kernel computes; falls back to the origins that torch lists for it."""
+    """Return the operations that a kernel computes; fall back to the origins that torch lists."""
     computed = [name for node in kernel.nodes for name in join.computed.get(node, ())]
     return dict.fromkeys(computed) or kernel.origins
 
@@ -106,7 +106,7 @@ def _operations(join: GraphJoin, kernel: Kernel) -> Iterable[str]:
 def kernel_rows(
     graphs: Sequence[InductorGraph], summaries: Sequence[GraphSummary], natives: NativeIndex
 ) -> Iterator[KernelRow]:
-    """The kernels of all graphs. A compile is counted where it was first asked for."""
+    """Yield the kernels of all graphs. A native compile counts where it was first requested."""
     counted: set[int] = set()
     for number, (graph, summary) in enumerate(zip(graphs, summaries, strict=True)):
         calls: dict[str, list[CallSummary]] = {}
@@ -123,7 +123,7 @@ def kernel_rows(
 
 
 def costliest(joins: Iterable[GraphJoin], count: int) -> list[Kernel]:
-    """The C++ kernels that move the most bytes; those of which that is not known come last."""
+    """Return the C++ kernels that move the most bytes; kernels of unknown size come last."""
     found: dict[str, tuple[int, Kernel]] = {}
     for join in joins:
         kernels = [kernel for kernel in join.graph.kernels if kernel.language == "C++"]
@@ -181,7 +181,7 @@ _MOST = 40
 
 
 def named_things(number: int, join: GraphJoin) -> Iterator[NamedThing]:
-    """The names of a graph; `number` is its position in the index."""
+    """Yield everything searchable in a graph; `number` is its position in the index."""
     # Every line on the way to an operation, of the program and of the libraries it uses.
     lines: dict[tuple[str, int], tuple[Frame, list[str]]] = {}
     for node in join.final.calls if join.final else ():
@@ -214,7 +214,7 @@ Seconds = Mapping[tuple[int, int], float]
 
 
 def module_tree(graphs: Graphs, summaries: Sequence[GraphSummary], seconds: Seconds) -> ModuleTree:
-    """All modules that operations of graphs are part of, and the kernels of these graphs."""
+    """Build the tree of all modules that graph operations belong to, with their kernels."""
     tree = GrowingTree()
     # For each module a kernel once: its name, and of each call the bytes and seconds.
     called: dict[tuple[_Node, int, str], tuple[str, list[_Cost]]] = {}
@@ -251,7 +251,7 @@ _Cost = tuple[int | None, float | None]
 
 
 def _sum(values: Iterable[Any]) -> Any:
-    """The sum of those that are known; None if none is."""
+    """Sum the known values; None if there are none."""
     known = [value for value in values if value is not None]
     return sum(known) if known else None
 
@@ -270,24 +270,24 @@ class _Node:
 
     @property
     def line(self) -> list[_Node]:
-        """From the outermost module down to this one."""
+        """The path from the outermost module to this one."""
         return [*(self.parent.line if self.parent else ()), self]
 
     @property
     def structure(self) -> tuple[object, ...]:
-        """Structure of a module, equal for repeated layers: numbers in names are ignored."""
+        """The structure of a module with numbers in names ignored: equal for repeated layers."""
         inner = tuple(part.structure for part in self.parts.values())
         return (re.sub(r"\d+", "#", self.label), self.kind, inner)
 
 
 class GrowingTree:
-    """Modules by compiled function and path."""
+    """A tree of modules under construction, by compiled function and module path."""
 
     def __init__(self) -> None:
         self._roots: dict[tuple[str, str], _Node] = {}
 
     def root(self, compile_: Compile) -> _Node:
-        """The compiled function; one that was compiled again is the same."""
+        """Return the root of a compiled function, which its recompiles share."""
         function = compile_.resumed or compile_.function
         place = f"{os.path.basename(compile_.file)}:{compile_.line}" if compile_.file else ""
         key = (function, place)
@@ -296,7 +296,7 @@ class GrowingTree:
         return self._roots[key]
 
     def note(self, root: _Node, modules: Sequence[Module], graph: int, count: int = 1) -> _Node:
-        """So many operations of a graph are part of these modules; returns the innermost."""
+        """Add `count` operations of a graph to the innermost of these modules, and return it."""
         node = root
         for module in modules:
             if module.path == node.path:
@@ -312,11 +312,11 @@ class GrowingTree:
         return node
 
     def places(self) -> dict[_Node, int]:
-        """The row of every module; it comes after the one that it is a part of."""
+        """Return the row of every module; parents come before their parts."""
         return {node: number for number, node in enumerate(self._nodes())}
 
     def rows(self) -> list[PageModule]:
-        """The modules as the page has them."""
+        """Return the rows of all modules in the page's format."""
         places = self.places()
         return [_module(node, places) for node in places]
 
@@ -329,7 +329,7 @@ class GrowingTree:
 
 
 def _common(nodes: Sequence[_Node]) -> _Node | None:
-    """The innermost module that holds all of these."""
+    """Return the innermost common module; None if there is none."""
     found: _Node | None = None
     for level in zip(*(node.line for node in nodes), strict=False):
         if any(node is not level[0] for node in level):

@@ -1,4 +1,4 @@
-"""The page during a run, for a browser on the same machine.
+"""A local web server of the page during a run.
 
 It listens only on the loopback address, behind a random token in the path, answers only GET, and
 refuses requests sent to another host name. Another web page in the browser can thus neither guess
@@ -38,7 +38,7 @@ _NOTHING_YET = (
 
 @dataclass
 class ServedRecording:
-    """A recording that may still grow; it is read again after it has grown."""
+    """A recording that may still grow, and is reloaded after it has."""
 
     path: Path
     _seen: tuple[tuple[str, int], ...] = ()
@@ -46,7 +46,7 @@ class ServedRecording:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def contents(self) -> Contents:
-        """Contents of the page, reloaded if the recording has changed on disk."""
+        """Return the contents of the page, reloaded if the recording has changed on disk."""
         with self._lock:
             now = _sizes(self.path)
             if self._contents is None or now != self._seen:
@@ -63,7 +63,7 @@ def _sizes(path: Path) -> tuple[tuple[str, int], ...]:
 
 
 class LiveServer(ThreadingHTTPServer):
-    """Serves one recording."""
+    """The web server of one recording."""
 
     daemon_threads = True
 
@@ -74,7 +74,7 @@ class LiveServer(ThreadingHTTPServer):
 
     @property
     def address(self) -> str:
-        """The address to open in a browser."""
+        """The URL to open in a browser."""
         return f"http://127.0.0.1:{self.server_port}/{self.token}/"
 
 
@@ -84,7 +84,7 @@ class _Handler(BaseHTTPRequestHandler):
     sys_version = ""
 
     def do_GET(self) -> None:
-        """The page, its index, or a chunk."""
+        """Serve the page, its index, or a chunk."""
         name = self._asked_for()
         if name is None:
             self._answer(HTTPStatus.NOT_FOUND, b"not found", "text/plain; charset=utf-8")
@@ -94,7 +94,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer_data(name)
 
     def _asked_for(self) -> str | None:
-        """The path after the token; None if the request is not for this page."""
+        """Return the path after the token; None if the token or host is wrong."""
         names = {f"127.0.0.1:{self.server.server_port}", f"localhost:{self.server.server_port}"}
         token, _, rest = self.path.removeprefix("/").partition("?")[0].partition("/")
         is_known = secrets.compare_digest(token.encode(), self.server.token.encode())
@@ -116,7 +116,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(status, body or b"null", "application/json")
 
     def _data(self, name: str) -> bytes | None:
-        """The index or a chunk; None if there is no such chunk."""
+        """Return the index or a chunk; None if it does not exist."""
         found = self.server.recording.contents()
         kind, _, chunk = name.partition("/")
         if name == "index.json":
@@ -132,4 +132,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Say nothing: the address holds the token."""
+        """Suppress logging, since the address holds the token."""

@@ -1,4 +1,4 @@
-"""Results of `profile`, read for the page. They are untrusted: damage is left out.
+"""Stored results of `profile`, converted for the page. They are untrusted: damage is dropped.
 
 Keys of the stored profiles are those of the page's classes, unless a function here says otherwise.
 """
@@ -60,26 +60,26 @@ class StoredMeasurements:
 
     @property
     def memory(self) -> MeasuredHead | None:
-        """Steps whose memory was traced."""
+        """The head of the memory chunk, which counts the traced steps."""
         # Without any, the headline says why.
         count = len(objects(self._memory.get("steps")))
         return _head("memory", count, is_kept=bool(self._memory))
 
     @property
     def advice(self) -> MeasuredHead | None:
-        """Changes that were tried; a change that comes with a warning was not."""
+        """The head of the advice chunk, which counts the changes tried: those without a warning."""
         # Without any, there is still what the program costs, or why nothing could be tried.
         count = sum(not trial.get("warning") for trial in _trials(self._advice))
         return _head("advice", count, is_kept=bool(self._advice))
 
     @property
     def costs(self) -> MeasuredHead | None:
-        """Stages whose cost was measured."""
+        """The head of the costs chunk, which counts the measured stages."""
         return _head("costs", len(objects(members(self._costs.get("cold")).get("stages"))))
 
     @property
     def chunks(self) -> dict[str, Callable[[], Any]]:
-        """Chunks with measurements, by name; each is built on demand."""
+        """The chunks with measurements, by name; each is built on demand."""
         made: dict[str, Callable[[], Any]] = {
             "memory": lambda: _memory(self._memory),
             "advice": lambda: _advice(self._advice),
@@ -97,7 +97,7 @@ def _head(chunk: str, count: int, *, is_kept: bool = False) -> MeasuredHead | No
 
 
 def _memory(found: Found) -> PageMemory:
-    """Every step over time, with what is alive at its peak."""
+    """Convert each step's memory over time, with the blocks alive at its peak."""
     return PageMemory(
         headline=text(found.get("headline")),
         steps=tuple(_step(row) for row in objects(found.get("steps"))),
@@ -145,7 +145,7 @@ def _change(row: Found) -> MemoryChange:
 
 
 def _trials(found: Found) -> Iterator[Found]:
-    """Those that help first."""
+    """Yield the trials, beginning with those that help."""
     for name in ("advice", "without_effect"):
         yield from objects(found.get(name))
 
@@ -215,7 +215,7 @@ class StoredProfile:
 
     @property
     def head(self) -> ProfileHead | None:
-        """Totals and headline for the first view; None if no kernel was timed."""
+        """The totals and headline for the first view; None if no kernel was timed."""
         rows = objects(self._found.get("kernels"))
         if not rows:
             return None
@@ -228,7 +228,7 @@ class StoredProfile:
 
     @property
     def seconds(self) -> dict[tuple[int, int], float]:
-        """Seconds of all measured calls, by graph and by the place of the call in its wrapper."""
+        """The seconds of all measured calls, by graph and position of the call in its wrapper."""
         found: dict[tuple[int, int], float] = {}
         for row in objects(self._found.get("kernels")):
             number = self._numbers.get(text(row.get("graph")))
@@ -242,7 +242,7 @@ class StoredProfile:
 
     @property
     def chunk(self) -> PageProfile:
-        """All of it."""
+        """The whole kernel profile in the page's format."""
         kernels = map(self._row, objects(self._found.get("kernels")))
         return PageProfile(
             headline=text(self._found.get("headline")),
@@ -253,7 +253,7 @@ class StoredProfile:
         )
 
     def _kernel(self, number: int | None, row: Found) -> Kernel | None:
-        """The call of a kernel that a line of the wrapper makes."""
+        """Return the kernel that a wrapper line calls; None if unknown."""
         if number is None:
             return None
         if number not in self._lines:
@@ -262,7 +262,7 @@ class StoredProfile:
         return found if found is not None and found.name == text(row.get("kernel")) else None
 
     def _joined(self, row: Found, number: int | None) -> dict[str, Any]:
-        """A row with the number of its graph, and with the kernel by its id on the page."""
+        """Join a row with the number of its graph and its kernel's id on the page."""
         kernel, name = self._kernel(number, row), text(row.get("kernel"))
         return {**row, "graph": number, "id": kernel_id(kernel) if kernel else name, "name": name}
 

@@ -27,7 +27,7 @@ _MEANINGS = {
 
 
 def write_ranks_page(view: View, path: Path) -> int:
-    """Write the page; returns its size."""
+    """Write the page; return its size."""
     from jinja2 import Environment, StrictUndefined
 
     environment = Environment(autoescape=True, undefined=StrictUndefined)
@@ -46,7 +46,7 @@ def write_ranks_page(view: View, path: Path) -> int:
 
 
 def _kinds(view: View) -> dict[int, str]:
-    """Status of each rank's square: the most severe one that applies."""
+    """Return the status of each rank's square: the most severe one that applies."""
     found = dict.fromkeys(sorted({*view["ranks"], *view["missing"]}), "")
     found.update({one["rank"]: "slow" for one in view["stragglers"]})
     for odd in sorted(view["odd"], key=lambda odd: bool(odd["problem"])):

@@ -19,7 +19,7 @@ from inductoscope.views.page.contract import (
 
 
 def verdict_view(recording: Recording) -> PageVerdict | None:
-    """The verdict as the page shows it; None if the doctor did not run or the file is damaged."""
+    """Return the verdict for the page; None if the doctor did not run or the file is damaged."""
     folder = Path(recording.path)
     found, texts = read_verdict(folder), stored_verdict(folder)
     if found is None:

@@ -1,1 +1,1 @@
-"""Views: plain dictionaries built from the model, then printed or written as JSON."""
+"""Views of commands: plain dictionaries built from the model, printed or written as JSON."""

@@ -1,4 +1,4 @@
-"""Changes that would make a program faster, as data and on the terminal."""
+"""Results of `profile --advise` as data and on the terminal."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SLOWER = 1.05
 def advice_view(
     results: TrialResults, command: Sequence[str], recording: str, costs: Sequence[Cost] = ()
 ) -> dict[str, Any]:
-    """The costs beside the kernels' work; every change that was tried, the best first."""
+    """Return the overhead outside of kernels, and every change that was tried, the best first."""
     base = results.base
     return {
         "command": list(command),
@@ -58,7 +58,7 @@ def _trial_view(trial: FlipTrial) -> dict[str, Any]:
 
 
 def print_advice(printer: Printer, view: Mapping[str, Any]) -> None:
-    """The program as it is, then what helps, then what does not."""
+    """Print the unchanged program, then the changes that help, then those that do not."""
     base = view["base"]
     if base is None:
         printer.line(view["error"])

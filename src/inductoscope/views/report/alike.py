@@ -1,4 +1,4 @@
-"""Operations that became the same but for names, as in the repeated layers of a model."""
+"""Grouping of operations that compiled to the same code but for names, as in repeated layers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _CONSTANTS = frozenset(("True", "False", "None", "inf", "nan"))
 
 
 def alike(operations: list[View]) -> list[list[int]]:
-    """The positions of operations, those together that differ in nothing but names."""
+    """Group operations that differ only in names; return their positions."""
     groups: dict[tuple[str, ...], list[int]] = {}
     for number, operation in enumerate(operations):
         groups.setdefault(tuple(_without_names(operation)), []).append(number)
@@ -28,7 +28,7 @@ def alike(operations: list[View]) -> list[list[int]]:
 
 
 def _without_names(operation: View) -> Iterator[str]:
-    """Each level as text, with every name in it replaced by its turn among the names there."""
+    """Yield each level as text, with every name replaced by its order of occurrence."""
     known = set(_names(operation))
     yield operation["graph"]
     yield str(operation["python"])
@@ -42,13 +42,13 @@ def _without_names(operation: View) -> Iterator[str]:
 
 
 def _in_no_order(node: View) -> View:
-    """A scheduler node without the order of what it reads and who uses it: that is by name."""
+    """Normalize a scheduler node: its reads and users are ordered by name, so only count them."""
     users = [user for names in node["users"].values() for user in names]
     return {**node, "reads": len(node["reads"]), "users": (len(users), "OUTPUT" in users)}
 
 
 def _names(operation: View) -> Iterator[str]:
-    """Names that have no number to know them by: results, arguments, origins, lines of loops."""
+    """Yield the unnumbered names: results, arguments, origins, loop body lines."""
     yield operation["aten"]["name"]
     for item in (*operation["scheduler"], *operation["fused_group"]):
         yield from item["origins"]

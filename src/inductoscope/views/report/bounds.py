@@ -1,4 +1,4 @@
-"""The bounds of memory accesses, as data and on the terminal."""
+"""Verdicts on memory accesses as data and on the terminal."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MOST_PRINTED = 20
 
 
 def bounds_view(recording: Recording, judged: Iterable[JudgedGraph]) -> dict[str, Any]:
-    """Every access with its verdict, and how many of each there are."""
+    """Return every access with its verdict, and the count of each verdict."""
     graphs = [_graph_view(graph) for graph in judged]
     totals = _totals(kind for graph in graphs for kind in (a["verdict"] for a in graph["accesses"]))
     return {
@@ -72,7 +72,7 @@ def _access_view(judged: JudgedGraph, access: JudgedAccess) -> dict[str, Any]:
 
 
 def facts_of_nodes(judged: JudgedGraph) -> dict[str, dict[str, Any]]:
-    """For each scheduler node: how many accesses are proven or not, and those that are broken."""
+    """Count the proven and open accesses of each scheduler node, and list the broken ones."""
     found: dict[str, list[dict[str, Any]]] = {}
     for access in judged.accesses:
         found.setdefault(access.node, []).append(_access_view(judged, access))
@@ -86,7 +86,7 @@ def facts_of_nodes(judged: JudgedGraph) -> dict[str, dict[str, Any]]:
 
 
 def _counts_in_time(accesses: list[dict[str, Any]]) -> str:
-    """The same as `_counts`, but what there was no time for is not said to be out of reach."""
+    """Like `_counts`, but report accesses that were not judged for lack of time separately."""
     judged = [view for view in accesses if NO_TIME not in view["text"]]
     if len(judged) == len(accesses):
         return _counts(judged)
@@ -104,7 +104,7 @@ def _totals(kinds: Iterable[str]) -> dict[str, int]:
 
 
 def is_broken(view: dict[str, Any]) -> bool:
-    """Whether an access leaves its buffer, or an index does not fit into its type."""
+    """Check whether any access leaves its buffer, or an index overflows its type."""
     return bool(view["totals"]["broken"]) or any(
         found["verdict"] == INDEX_VERDICTS[Overflows] for found in _index_types(view)
     )
@@ -115,7 +115,7 @@ def _index_types(view: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def print_bounds(printer: Printer, view: dict[str, Any]) -> None:
-    """Counts for each kernel, then everything that is not proven."""
+    """Print the counts of each kernel, then everything that is not proven."""
     totals = view["totals"]
     if not view["graphs"]:
         printer.line(
@@ -142,7 +142,7 @@ def print_bounds(printer: Printer, view: dict[str, Any]) -> None:
 
 
 def _print_index_types(printer: Printer, found: list[dict[str, Any]]) -> None:
-    """How many kernels index with fewer than 64 bits, then those that are not proven."""
+    """Print the number of kernels with 32-bit indices, then those not proven."""
     if not found:
         return
     proven = [index for index in found if index["verdict"] == "proven"]
@@ -159,7 +159,7 @@ def _print_index_types(printer: Printer, found: list[dict[str, Any]]) -> None:
 
 
 def _print_some(printer: Printer, texts: Iterable[str], style: str) -> None:
-    """The same text once, and not too many."""
+    """Print each distinct text once, up to `_MOST_PRINTED`."""
     different = list(dict.fromkeys(texts))
     for text in different[:_MOST_PRINTED]:
         printer.line(text, indent=2, style=style)
@@ -192,7 +192,7 @@ def _counts(accesses: list[dict[str, Any]]) -> str:
 
 
 def _print_open(printer: Printer, view: dict[str, Any]) -> None:
-    """Accesses that are not proven."""
+    """Print the accesses that are not proven."""
     every = [access for graph in view["graphs"] for access in graph["accesses"]]
     for kind, style in ((NAMES[Broken], BAD), ("out-of-reach", ""), ("data-dependent", FAINT)):
         texts = [a["text"] for a in every if a["verdict"] == kind]

@@ -1,4 +1,4 @@
-"""A table of choices that fits the terminal: what differs is a column, the rest is one line."""
+"""A table of choices that fits the terminal: varying parameters are columns."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _FIRST = ("BLOCK_M", "BLOCK_N", "BLOCK_K", "XBLOCK", "YBLOCK", "RBLOCK", "num_wa
 
 @dataclass(frozen=True)
 class Table:
-    """Lines of text, and what is the same in all of them."""
+    """The lines of the table, and the parameters that all choices share."""
 
     lines: tuple[str, ...]
     same: str
 
 
 def choices_table(choices: list[dict[str, Any]], others: list[dict[str, Any]], width: int) -> Table:
-    """The choices; `others` help to see which values differ at all."""
+    """Format the choices; `others` help to tell which parameters vary."""
     values = [choice["configuration"] for choice in (*choices, *others)]
     names = list(dict.fromkeys(name for value in values for name in value))
     fixed = [n for n in names if len({str(value.get(n)) for value in values}) == 1]
@@ -38,7 +38,7 @@ def _ordered(names: list[str]) -> list[str]:
 
 
 def _fitting(names: list[str], choices: list[dict[str, Any]], width: int) -> list[str]:
-    """As many as fit beside the name."""
+    """Return as many columns as fit beside the name."""
     left = width - _NAME_WIDTH
     found = []
     for name in names:
@@ -69,7 +69,7 @@ def _line(name: str, cells: list[tuple[str, int]]) -> str:
 
 
 def shortened(name: str) -> str:
-    """The beginning and the end of a long name."""
+    """Shorten a long name in the middle."""
     if len(name) <= _NAME_WIDTH:
         return name
     return f"{name[: _NAME_WIDTH - 4]}…{name[-3:]}"

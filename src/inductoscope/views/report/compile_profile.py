@@ -1,4 +1,4 @@
-"""Where compile time goes, as data and on the terminal."""
+"""Results of `profile --compile` as data and on the terminal."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NOISE = (
 
 
 def compile_profile_view(profile: CompileProfile) -> dict[str, Any]:
-    """Everything that was measured."""
+    """Return all measurements as data."""
     return {
         "recording": profile.cold["recording"],
         "exit_code": profile.ending.exit_code,
@@ -60,7 +60,7 @@ def _growth_view(growth: MeasuredGrowth) -> dict[str, Any]:
 
 
 def noise(load: float, cores: int) -> str:
-    """How far the numbers can be trusted, where so many processes wanted a core."""
+    """Describe the measurement noise at this load on so many cores."""
     if load <= _BUSY * cores:
         return _NOISE
     return (
@@ -70,7 +70,7 @@ def noise(load: float, cores: int) -> str:
 
 
 def headline(profile: CompileProfile) -> str:
-    """One sentence."""
+    """Return the result in one sentence."""
     if profile.is_empty:
         return "Nothing was compiled."
     cold, warm = profile.cold, profile.warm
@@ -92,7 +92,7 @@ def headline(profile: CompileProfile) -> str:
 def print_compile_profile(
     printer: Printer, view: Mapping[str, Any], profile: CompileProfile
 ) -> None:
-    """The slowest of everything, in 80 columns."""
+    """Print the slowest stages, passes, nodes and kernels in 80 columns."""
     printer.line(view["headline"], style=HEADING)
     if profile.is_empty:
         return
@@ -132,7 +132,7 @@ def _print_stages(
 
 
 def _print_parts(printer: Printer, cold: Mapping[str, Any]) -> None:
-    """The slowest of each kind: seconds, what took them, and more about it."""
+    """Print the slowest parts of each kind: seconds, name and details."""
     parts: dict[str, list[tuple[float, str, str]]] = {
         "slowest passes (self)": [
             (p["own_seconds"], p["name"], p["stage"]) for p in cold["passes"]

@@ -1,4 +1,4 @@
-"""Two recordings side by side: the view of `inductoscope diff`."""
+"""The view of `inductoscope diff`: two recordings side by side."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NOTABLE_SECONDS = 0.05
 
 
 def difference_view(found: Difference) -> View:
-    """The difference as data, diffs of all stages and kernels included."""
+    """Return the difference as data, with the diffs of all stages and kernels."""
     data = asdict(found)
     return {
         "schema": SCHEMA,
@@ -52,7 +52,7 @@ _MOST_NAMES = 4
 
 
 def verdict(difference: Difference) -> str:
-    """The first thing that differs, in the order in which the compiler works."""
+    """Describe the first difference, in the order in which the compiler works."""
     if not difference.graphs and not difference.only:
         return "Neither run compiled anything."
     if not difference.differs:
@@ -86,7 +86,7 @@ def _stage_number(graph: GraphDifference) -> int:
 
 
 def _first_difference(graph: GraphDifference) -> str:
-    """The earliest difference of one graph, without its label and the full stop."""
+    """Describe the earliest difference of one graph, without its label and the full stop."""
     stage = graph.first_different
     if stage is None:
         return "the passes or kernels differ, the recorded stages do not"
@@ -111,7 +111,7 @@ def _first_difference(graph: GraphDifference) -> str:
 
 
 def fusion_text(change: FusionChange) -> str:
-    """A fusion that was lost or gained, with the reason, in words."""
+    """Describe a lost or gained fusion with its reason."""
     names = f"{_names(change.operations)} with {_names(change.others)}"
     said = f"torch says '{change.reason}'" if change.in_torchs_words else change.reason
     if change.what == "lost":
@@ -125,7 +125,7 @@ def _names(names: tuple[str, ...]) -> str:
 
 
 def likely_cause(settings: tuple[Fact, ...], surroundings: tuple[Fact, ...]) -> str:
-    """The settings named as the cause, in a sentence; how sure depends on what else differs."""
+    """Name the likely cause among the settings; confidence depends on what else differs."""
     if not settings:
         return ""
     changes = "; ".join(
@@ -144,7 +144,7 @@ def likely_cause(settings: tuple[Fact, ...], surroundings: tuple[Fact, ...]) -> 
 
 
 def print_difference(printer: Printer, view: View) -> None:
-    """Differences between the runs first, then the verdict, then graph by graph."""
+    """Print differences between the runs first, then the verdict, then graph by graph."""
     printer.pair("first", view["first"], indent=0, width=8)
     printer.pair("second", view["second"], indent=0, width=8)
     if view["surroundings"] or view["settings"]:
@@ -189,13 +189,13 @@ def _print_graph(printer: Printer, graph: View) -> None:
 
 
 def _merged(texts: Iterable[str]) -> list[str]:
-    """Each text once, with how often it was there."""
+    """Return each distinct text once, with its count."""
     counts = Counter(texts)
     return [f"{text} ({count} times)" if count > 1 else text for text, count in counts.items()]
 
 
 def _print_uncompared(printer: Printer, stages: list[View]) -> None:
-    """Stages that are missing for the same reason are shown together."""
+    """Print the stages that were not compared, grouped by reason."""
     reasons: dict[str, list[str]] = {}
     for stage in stages:
         if stage["status"] == "not compared":
@@ -249,7 +249,7 @@ def _print_seconds(printer: Printer, seconds: dict[str, list[float]]) -> None:
 
 
 def texts_view(view: View, *, kernel: str = "", stage: str = "") -> View:
-    """The unified diffs of one kernel, or of one stage in every graph."""
+    """Return the unified diffs of one kernel, or of one stage in every graph."""
     wanted = kernel or stage
     found, known = [], dict[str, None]()
     for graph in view["graphs"]:
@@ -270,7 +270,7 @@ def texts_view(view: View, *, kernel: str = "", stage: str = "") -> View:
 
 
 def print_texts(printer: Printer, view: View) -> None:
-    """Diffs as text."""
+    """Print the diffs."""
     for item in view["shown"]:
         printer.heading(item["title"])
         printer.code(item["text"])

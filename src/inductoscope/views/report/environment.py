@@ -1,4 +1,4 @@
-"""The result of `inductoscope env`, as plain data and on a terminal."""
+"""The result of `inductoscope env` as data and on a terminal."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _HEADINGS = {
 
 
 def environment_view(environment: Environment, *, flags: bool) -> View:
-    """Everything that was found, ready for JSON; the table of flags only on request."""
+    """Return the environment as data; the table of flags only on request."""
     torch = environment.torch
     view: View = {
         "schema": 1,
@@ -129,7 +129,7 @@ _STYLES = {"found": GOOD, "missing": BAD, "level changed": BAD}
 
 
 def print_environment(printer: Printer, view: View) -> None:
-    """The view as text, readable at 80 columns."""
+    """Print the environment in 80 columns."""
     for label, told in _summary(view):
         printer.pair(label, told, indent=0)
     if view["torch"] is not None:

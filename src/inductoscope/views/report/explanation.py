@@ -34,7 +34,7 @@ View = dict[str, Any]
 
 
 def _findings() -> dict[str, View]:
-    """Rules by name, with the paragraphs of their docstrings."""
+    """Return the rules by name, with the paragraphs of their docstrings."""
     return {rule.__name__: _finding(rule) for rule in RULES}
 
 
@@ -46,12 +46,12 @@ def _finding(rule: Any) -> View:
 
 
 def _stalls() -> dict[str, View]:
-    """Kinds of stalls by the names that a diagnosis gives them."""
+    """Return the kinds of stalls by the names that a diagnosis uses."""
     return {name: {"summary": kind.summary, "parts": {}} for kind in KINDS for name in kind.names}
 
 
 def catalogue() -> dict[str, dict[str, View]]:
-    """Everything that can be explained, by kind and name."""
+    """Return everything that can be explained, by kind and name."""
     topics = {"verdict": VERDICTS, "confidence": CONFIDENCES, "view": VIEWS}
     return {
         "stage": {stage.name: {"summary": stage.summary} for stage in STAGES},
@@ -71,7 +71,7 @@ def catalogue() -> dict[str, dict[str, View]]:
 
 
 def explanation_view(words: tuple[str, ...]) -> View:
-    """No words: the list of names. One word: a name. Several words: a symptom."""
+    """Explain a name; list all names for no words; search symptoms for several words."""
     if not words:
         return _list_view()
     if len(words) == 1:
@@ -91,7 +91,7 @@ def _list_view() -> View:
 
 
 def _named_view(name: str) -> View:
-    """All meanings of a name, which may be both a stage and a stall."""
+    """Return all meanings of a name, which may be both a stage and a stall."""
     wanted = name.strip().lower()
     meanings = []
     stage = find_stage(wanted)
@@ -148,7 +148,7 @@ def _symptom_view(words: tuple[str, ...]) -> View:
 
 
 def print_explanation(printer: Printer, view: View) -> None:
-    """Any of the three views as text."""
+    """Print the list, name or symptom view."""
     {"list": _print_list, "name": _print_named, "symptom": _print_symptom}[view["kind"]](
         printer, view
     )
@@ -230,7 +230,7 @@ def _print_words(printer: Printer, title: str, lines: list[str]) -> None:
 
 
 def _print_pairs(printer: Printer, title: str, pairs: list[Any], mark: str = "") -> None:
-    """Short names beside what they mean, long ones above it."""
+    """Print names with their meanings: short names beside them, long ones above."""
     if not pairs:
         return
     printer.line()

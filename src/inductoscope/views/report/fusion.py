@@ -1,4 +1,4 @@
-"""The fusion ledger on a terminal and as JSON: what was refused, what it costs, what to change."""
+"""The fusion ledger on a terminal and as JSON: refused pairs, their costs, and remedies."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _SHORTEST = 4
 
 @dataclass(frozen=True)
 class Selection:
-    """Which part of the ledger is wanted; empty fields select everything."""
+    """The selected part of the ledger; empty fields select everything."""
 
     graph: str = ""
     outcome: str = ""
@@ -56,7 +56,7 @@ class Selection:
 
 
 def fusion_view(recording: Recording, selection: Selection) -> View:
-    """The ledger, its sums, and the deciding conditions, costliest first."""
+    """Return the ledger, its totals, and the deciding conditions, costliest first."""
     every = [
         row
         for row in ledger(recording, bandwidth=selection.bandwidth)
@@ -90,7 +90,7 @@ def fusion_view(recording: Recording, selection: Selection) -> View:
 
 
 def is_graph(key: str, wanted: str) -> bool:
-    """Whether a graph is the requested one: '0/0 forward', '0/0' or 'forward'."""
+    """Check whether a graph matches: '0/0 forward', '0/0' or 'forward'."""
     return not wanted or key == wanted or wanted in key.split(" ", 1)
 
 
@@ -147,7 +147,7 @@ def _missing(recording: Recording, graph: InductorGraph) -> str:
 
 
 def print_fusion(printer: Printer, view: View) -> None:
-    """The ledger as text."""
+    """Print the ledger."""
     if view["target"]:
         printer.line(view["target"]["note"], style=WARN)
     for note in view["notes"]:
@@ -221,7 +221,7 @@ def _print_rows(printer: Printer, view: View, title: str) -> None:
 
 
 def _print_table(printer: Printer, every: list[tuple[str, str, str, Any]], limit: int) -> None:
-    """Rows of size, graph, pair and reason; operations are shortened if a pair is too long."""
+    """Print rows of size, graph, pair and reason; shorten operations of long pairs."""
     if not every:
         printer.line("none", indent=2)
         printer.line()
@@ -246,7 +246,7 @@ def _print_table(printer: Printer, every: list[tuple[str, str, str, Any]], limit
 
 
 def shortened_pair(label: str, room: int) -> str:
-    """Both nodes by name, as --why takes them; operations get the remaining room."""
+    """Shorten a pair: keep both node names, as --why takes them, and fit operations in the rest."""
     words = label.split(" ")
     if len(label) <= room or len(words) != 5:
         return _shortened(label, room)
@@ -271,7 +271,7 @@ def _size(item: LedgerRow | Loss, view: View) -> str:
 
 
 def time_text(microseconds: float) -> str:
-    """A time in at most eight characters."""
+    """Format microseconds in at most eight characters."""
     if microseconds < 1:
         return f"{microseconds * 1000:.0f} ns"
     if microseconds < 1000:
@@ -303,7 +303,7 @@ def _conditions(view: View, outcome: str) -> list[Condition]:
 
 
 def print_change(printer: Printer, change: str) -> None:
-    """Print what to do, or that nothing can be done."""
+    """Print how to change the outcome, or that nothing can be done."""
     if change:
         prefix = "" if change.startswith("Nothing") else "To change: "
         printer.line(prefix + change, indent=4, style=GOOD)
@@ -323,7 +323,7 @@ _STYLES = {"fused": GOOD, "refused": BAD, "possible": "", "never tried": WARN}
 def pair_view(
     recording: Recording, found: FoundPair, *, bandwidth: float | None = None
 ) -> PairView:
-    """Everything known about a pair; `bandwidth` must be the one passed to `find_pair`."""
+    """Return all data on a pair; `bandwidth` must be the one passed to `find_pair`."""
     row = found.row
     view: PairView = {
         "schema": 1,
@@ -355,7 +355,7 @@ def pair_view(
 
 
 def trials_view(row: LedgerRow, trials: Iterable[Trial]) -> list[PairView]:
-    """The pair's outcome with other settings."""
+    """Return the pair's outcomes under other settings."""
     return [
         {**asdict(trial), "fused": trial.fused, "as_recorded": trial.outcome == row.outcome}
         for trial in trials
@@ -366,7 +366,7 @@ def trials_view(row: LedgerRow, trials: Iterable[Trial]) -> list[PairView]:
 
 
 def print_pair(printer: Printer, view: PairView) -> None:
-    """A pair as text."""
+    """Print a pair."""
     if view["target"]:
         printer.line(view["target"]["note"], style=WARN)
     if view["pair"] is None:
@@ -462,7 +462,7 @@ def _print_consideration(printer: Printer, item: Consideration, rounds: list[int
 
 
 def group_text(name: str) -> str:
-    """A group; by its first and last node if it has many."""
+    """Format a fused group; abbreviate a long one to its first and last node."""
     parts = name.split("_")
     if len(parts) <= _MOST_PARTS:
         return name

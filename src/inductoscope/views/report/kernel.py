@@ -1,4 +1,4 @@
-"""A kernel, how it compiles alone, and the values in its buffers, as data and as text."""
+"""Views of a kernel: its file, its compile in isolation, and the values in its buffers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _VERDICTS = {
 
 
 def file_view(kernel: KernelFile) -> View:
-    """The contents of the file, with nothing compiled."""
+    """Return the contents of a kernel file, without compiling it."""
     return {
         "schema": 1,
         "file": kernel.path,
@@ -52,7 +52,7 @@ def file_view(kernel: KernelFile) -> View:
 
 
 def _plain(value: Any) -> Any:
-    """Values from the file as JSON can hold them."""
+    """Convert values from the file to JSON types."""
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple, set)):
@@ -117,7 +117,7 @@ def _summary(trials: Sequence[KernelTrial], worst: KernelTrial) -> str:
 
 
 def _consequence(trial: KernelTrial) -> str:
-    """The consequence for a hang: none, unless target and configuration match."""
+    """State the consequence for a hang: none, unless target and configuration match."""
     own, config = trial.plan.kernel.target, trial.plan.config
     if own is not None and str(own) != str(trial.plan.target):
         return f"the kernel was generated for {own}, which this did not test"
@@ -127,7 +127,7 @@ def _consequence(trial: KernelTrial) -> str:
 
 
 def _essence(message: str) -> str:
-    """The line that says it: Triton puts its reason after the code that it points at."""
+    """Return the informative line of an error: Triton puts its reason after the quoted code."""
     lines = [line.strip() for line in message.splitlines() if line.strip()] or ["no message"]
     kind, _, rest = lines[0].partition(": ")
     return f"{kind}: {lines[-1]}" if re.fullmatch(r"at \d+:\d+:", rest) else lines[0]
@@ -285,7 +285,7 @@ def print_shown(printer: Printer, form: str, text: str) -> None:
 
 
 def shown_text(view: View, form: str) -> str:
-    """The text of a form, from the file that the last stage left; the first trial's."""
+    """Read the text of a form from the files of the first trial."""
     path = view["trials"][0]["files"].get(form)
     return Path(path).read_text("utf-8", "replace") if path else ""
 
@@ -298,7 +298,7 @@ _MOST_LINES = 24
 def print_values(
     printer: Printer, folder: Path, kernels: str, values: Sequence[KernelValue]
 ) -> None:
-    """A line for each buffer, and where the numbers are."""
+    """Print a line for each buffer, and the path of the saved numbers."""
     printer.line()
     if not values:
         printer.line(f"No kernel that was called has a name like {kernels!r}.", style=WARN)

@@ -1,4 +1,4 @@
-"""The result of `inductoscope logs`: an answer per program, stuck choices, what separates them."""
+"""The result of `inductoscope logs`: an answer per program, stuck choices, differences."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _MOST_PROGRAMS = 12
 def logs_view(
     reading: LogReading, analysed: Sequence[AnalysedAnswer], report: RankReport | None = None
 ) -> View:
-    """Everything as data; the terminal shows less."""
+    """Return all results as data; the terminal shows a part of them."""
     answers = [one.answer for one in analysed]
     is_problem = any(answer.is_problem for answer in answers)
     return {
@@ -130,7 +130,7 @@ def _state(state: ChoiceState, suspect: Suspect | None) -> View:
 
 
 def print_logs(printer: Printer, view: View) -> None:
-    """The answers as text: what is wrong first, the same in several programs once."""
+    """Print the answers: problems first, equal answers of several programs once."""
     if view["ranks"] is not None:
         print_ranks(printer, view["ranks"])
     shown: dict[tuple[str, str], list[View]] = {}

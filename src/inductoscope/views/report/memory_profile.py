@@ -1,4 +1,4 @@
-"""The memory profile as data and on the terminal."""
+"""Results of `profile --memory` as data and on the terminal."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _TEXT = 12
 
 
 def memory_view(profile: MemoryProfile) -> dict[str, Any]:
-    """Every step with its blocks over time, what was tried, and what that says."""
+    """Return every step with its blocks over time, the trials and the findings."""
     steps = [_step_view(step, profile.eager) for step in profile.steps]
     trials = [_trial_view(trial) for trial in profile.trials]
     return {
@@ -75,7 +75,7 @@ def _step_view(profile: StepProfile, eager: EagerSteps) -> dict[str, Any]:
 
 
 def _device_view(profile: StepProfile) -> dict[str, Any]:
-    """The memory of a device over time."""
+    """Return the memory of a device over time."""
     device = profile.device
     largest = sorted(device.blocks, key=lambda block: -block.bytes)
     kept = {block.number for block in largest[:_MOST_BLOCKS]}
@@ -105,7 +105,7 @@ def _device_view(profile: StepProfile) -> dict[str, Any]:
 
 
 def _kinds(profile: StepProfile) -> list[dict[str, Any]]:
-    """Bytes at the peak by kind, the most first."""
+    """Return the bytes at the peak by kind, largest first."""
     found: dict[str, int] = {}
     for block in profile.device.at_peak:
         kind = profile.labels[block.number].kind
@@ -131,7 +131,7 @@ def _block_view(block: Block, label: BlockLabel, device: DeviceSteps) -> dict[st
 def _events(
     total: int, changes: Sequence[tuple[int, int, int]], kept: set[int]
 ) -> Iterator[dict[str, Any]]:
-    """Allocations and frees in the order of time; the total counts all blocks."""
+    """Yield allocations and frees by time; the total counts all blocks."""
     for at, number, change in changes:
         total += change
         if number in kept:
@@ -173,7 +173,7 @@ def _trial_view(trial: MemoryTrial) -> dict[str, Any]:
 def _headline(
     steps: Sequence[Mapping[str, Any]], trials: Sequence[Mapping[str, Any]], is_least: bool
 ) -> str:
-    """The peak beside eager's, and what lowers it, in a sentence or two."""
+    """Compare the peak with eager's, and name what lowers it, in a sentence or two."""
     if not steps:
         return "No compiled call was made whose memory could be traced."
     step = steps[0]
@@ -214,7 +214,7 @@ def _time_text(trial: Mapping[str, Any]) -> str:
 def _findings(
     steps: Sequence[Mapping[str, Any]], trials: Sequence[Mapping[str, Any]]
 ) -> Iterator[dict[str, Any]]:
-    """Findings that are worth knowing, each with how it was established."""
+    """Yield the findings, each with the evidence for it."""
     for trial in (trial for trial in trials if trial["helps"]):
         saved = next((r["bytes"] for r in steps[0]["kinds"] if r["kind"] == SAVED), 0)
         less = trial["base_peak_bytes"] - trial["peak_bytes"]
@@ -232,7 +232,7 @@ def _findings(
 
 
 def print_memory(printer: Printer, view: Mapping[str, Any]) -> None:
-    """The headline, then each step, then what was tried."""
+    """Print the headline, then each step, then the trials."""
     printer.line(view["headline"])
     for step in view["steps"]:
         printer.line()
@@ -297,7 +297,7 @@ def _print_blocks(printer: Printer, step: Mapping[str, Any]) -> None:
 
 
 def _together(blocks: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
-    """Blocks of one kind that one line makes, in one row; the most bytes first."""
+    """Group blocks of one kind from one source line; largest groups first."""
     rows: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
     for block in blocks:
         is_known = block["operation"] or block["source"]

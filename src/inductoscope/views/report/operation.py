@@ -1,4 +1,4 @@
-"""One operation at every level, from the user's line to the lines of the kernel."""
+"""The view of one operation at every level, from the source line to the kernel's lines."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ View = dict[str, Any]
 
 
 def operation_view(found: OperationTrace) -> View:
-    """A trace as data."""
+    """Return a trace as data."""
     node, place = found.node, found.place
     return {
         "graph": found.graph.key,
@@ -50,7 +50,7 @@ def _ir(found: OperationTrace) -> View:
 
 
 def scheduled_view(node: ScheduledNode) -> View:
-    """A scheduler node as data."""
+    """Return a scheduler node as data."""
     return {
         "name": node.name,
         "class": node.kind,
@@ -85,7 +85,7 @@ def _kernel(item: KernelLines) -> View:
 
 
 def native_view(native: NativeCompile) -> View:
-    """A native compile as data, without the texts that it refers to."""
+    """Return a native compile as data, without the texts it refers to."""
     return {
         "tool": native.tool,
         "kernel": native.kernel,
@@ -107,7 +107,7 @@ def native_view(native: NativeCompile) -> View:
 
 
 def print_operation(printer: Printer, view: View, others: Sequence[str] = ()) -> None:
-    """A trace as text, one level after the other; `others` became the same but for names."""
+    """Print a trace level by level; `others` are identical but for names."""
     printer.heading(f"{view['aten']['name']} in graph {view['graph']}")
     if others:
         printer.line(f"×{len(others) + 1}, the same but for names: {', '.join(others)}", indent=2)
@@ -151,7 +151,7 @@ def _print_ir(printer: Printer, ir: View | None) -> None:
 
 
 def ir_text(node: View) -> str:
-    """One IR node the way it is written by hand."""
+    """Format an IR node as a programmer would write it."""
     name = str(node.get("class", "?"))
     loops = node.get("loops")
     head = f"{node['buffer']} = {name}" if node.get("buffer") else name
@@ -186,7 +186,7 @@ def _print_scheduler(printer: Printer, view: View) -> None:
 
 
 def scheduler_text(node: View) -> str:
-    """One scheduler node in a line."""
+    """Format a scheduler node in one line."""
     users = ", ".join(sorted({user for names in node["users"].values() for user in names}))
     inner = node["ir"] if node["loops"] in ("", "NoneType") else f"{node['ir']}({node['loops']})"
     text = (

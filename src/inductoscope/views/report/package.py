@@ -1,4 +1,4 @@
-"""AOTInductor packages as data and as text: contents, fit for this machine, runs, serving."""
+"""AOTInductor packages as data and as text: contents, compatibility, runs, serving."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from inductoscope.wording import bytes_text, count_of
 
 
 def facts_of_inputs(package: WrapperText | None) -> dict[str, str]:
-    """One fact for each input."""
+    """Return one fact for each input."""
     guards = package.guards.inputs if package else ()
     return {f"input {each.index}": f"{each.name}: {guard_text(each)}" for each in guards}
 
 
 def facts_of_package(package: WrapperText | None) -> dict[str, str | list[str]]:
-    """Inputs, then constants with their sizes, the largest first."""
+    """Return facts on the inputs, then on the constants, largest first."""
     held = sorted(package.constants if package else (), key=lambda each: -each.bytes)
     if not held:
         return {**facts_of_inputs(package)}
@@ -41,7 +41,7 @@ def facts_of_package(package: WrapperText | None) -> dict[str, str | list[str]]:
 
 
 def constant_text(constant: PackagedConstant) -> str:
-    """A constant in one line."""
+    """Format a constant in one line."""
     written = f", changed by {', '.join(constant.written_by)}" if constant.written_by else ""
     size = bytes_text(constant.bytes)
     return f"{constant.name} ({constant.dtype} {list(constant.shape)}, {size}{written})"
@@ -58,7 +58,7 @@ NOT_EXECUTED = "Nothing in the file was executed."
 
 
 def package_view(package: Package, fitting: dict[str, tuple[Fit, ...]]) -> View:
-    """The file, its models, and what decides whether each can run here."""
+    """Return the file, its models, and whether each can run on this machine."""
     verdict = _verdict(package, fitting)
     return {
         "schema": 1,
@@ -147,7 +147,7 @@ def _input(guard: InputGuard) -> View:
 
 
 def guard_text(guard: InputGuard) -> str:
-    """The demands on an input, in one line."""
+    """Format an input guard in one line."""
     sizes, strides = ", ".join(guard.size_texts), ", ".join(guard.stride_texts)
     words = [guard.dtype, f"[{sizes}]", f"strides [{strides}]"]
     if guard.aligned_to:
@@ -173,7 +173,7 @@ def _call(call: KernelCall, model: PackagedModel) -> View:
 
 
 def print_package(printer: Printer, view: View, *, everything: bool) -> None:
-    """Print the contents of the file, then whether it fits."""
+    """Print the contents of the package, then whether it fits this machine."""
     models = f", {count_of(len(view['models']), 'model')}" if view["models"] else ""
     printer.heading(f"{view['file']}: {view['kind']}, {megabytes(view['bytes'])}{models}")
     for program in view["programs"]:
@@ -275,7 +275,7 @@ _STATES = {
 
 
 def with_serving(view: View, serving: Serving) -> View:
-    """The view of a run with what serving showed."""
+    """Add the results of serving to the view of a run."""
     return {
         **view,
         "serving": asdict(serving),
@@ -283,7 +283,7 @@ def with_serving(view: View, serving: Serving) -> View:
 
 
 def with_run(view: View, name: str, run: RunOutcome, findings: Sequence[PackageFinding]) -> View:
-    """The view of a package with a run in it."""
+    """Add a run to the view of a package."""
     problems = [finding for finding in findings if finding.is_problem]
     verdict = run.outcome if run.outcome != "runs" else ("problems" if problems else "runs")
     return {
@@ -297,7 +297,7 @@ def with_run(view: View, name: str, run: RunOutcome, findings: Sequence[PackageF
 
 
 def with_second_run(view: View, name: str, run: RunOutcome) -> View:
-    """The view with the run that had the C++ library of torch loaded before the package."""
+    """Add the run in which torch's C++ library was loaded before the package."""
     return {**view, "second_run": _run(name, run)}
 
 
@@ -339,7 +339,7 @@ def _runs(second: View | None) -> bool:
 
 
 def print_run(printer: Printer, view: View) -> None:
-    """Inputs, outputs, and what was found."""
+    """Print the inputs, outputs and findings of a run."""
     run = view["run"]
     printer.line()
     printer.heading(f"Run of {run['model']}")
@@ -400,7 +400,7 @@ def _print_serving(printer: Printer, serving: View) -> None:
 
 
 def _print_loading(printer: Printer, serving: View) -> None:
-    """Print the memory that a program loses that loads the package for every request."""
+    """Print the memory that leaks if the package is loaded for every request."""
     left = serving["left_by_loading"]
     if not left:
         level = "level: a container that is deleted leaves nothing behind"

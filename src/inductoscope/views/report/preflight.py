@@ -1,4 +1,4 @@
-"""The prediction for a job whose ranks were compiled beforehand, as data and as text."""
+"""The result of `inductoscope preflight` as data and as text."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _TAIL_LINES = 12
 
 
 def preflight_view(found: Preflight) -> View:
-    """Everything as data; the terminal shows less."""
+    """Return all results as data; the terminal shows a part of them."""
     return {
         "schema": 1,
         "verdict": _verdict(found),
@@ -108,7 +108,7 @@ def _headline(found: Preflight) -> str:
 
 
 def print_preflight(printer: Printer, view: View, *, kept: bool) -> None:
-    """The result as text."""
+    """Print the prediction."""
     clean = view["verdict"] == "clean"
     style = GOOD if clean else WARN if view["verdict"] in _MILD else BAD
     printer.line(f"{view['verdict']}: {view['headline']}", style=style)
@@ -136,12 +136,12 @@ def _print_prediction(printer: Printer, prediction: View) -> None:
 
 
 def _about_groups(found: Preflight) -> list[str]:
-    """A rank that failed might have made a process group later."""
+    """Note a missing process group, unless a failed rank might have created one later."""
     return [] if found.uses_distributed or found.failed else [_NO_DISTRIBUTED]
 
 
 def _print_failure(printer: Printer, view: View) -> None:
-    """The end of what the first rank that failed has printed."""
+    """Print the last output of the first rank that failed."""
     failed = next((run for run in view["runs"] if run["exit_code"] != 0), None)
     if failed is None:
         return

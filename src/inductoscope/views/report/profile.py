@@ -33,7 +33,7 @@ _NEGLIGIBLE = 0.001
 
 
 def profile_view(found: ProfiledRun, folder: str, ending: Ending) -> dict[str, Any]:
-    """Everything that was measured, with its spread."""
+    """Return all measurements with their spread."""
     profile = found.profile
     return {
         "recording": folder,
@@ -133,7 +133,7 @@ def _machine_view(machine: MachineLimits) -> dict[str, Any]:
 
 
 def headline(profile: Profile) -> str:
-    """The answer in one sentence."""
+    """Return the result in one sentence."""
     if profile.is_empty:
         return (
             "The program made no compiled call: nothing in it was compiled by Inductor, or it "
@@ -170,7 +170,7 @@ def headline(profile: Profile) -> str:
 
 
 def _why_above(row: KernelProfile, profile: Profile) -> str:
-    """Why a kernel may be faster than what was measured as the machine's limit."""
+    """Explain why a kernel may exceed the measured limit of the machine."""
     machine = next((m for m in profile.machines if m.device == row.device), None)
     if machine is not None and machine.spread > NOISY:
         return (
@@ -228,7 +228,7 @@ def _notes(profile: Profile) -> Iterator[str]:
 
 
 def print_profile(printer: Printer, view: Mapping[str, Any]) -> None:
-    """The calls, then the kernels, those that lose most time first."""
+    """Print the calls, then the kernels that lose the most time first."""
     printer.line(view["headline"], style=WARN if not view["kernels"] else "")
     _print_calls(printer, view)
     if view["kernels"]:
@@ -296,7 +296,7 @@ def _print_kernels(printer: Printer, kernels: Sequence[Mapping[str, Any]]) -> No
 
 
 def _print_slower(printer: Printer, view: Mapping[str, Any]) -> None:
-    """Graphs in eager, and the regions that are faster there."""
+    """Print the graphs' times in eager, and the regions that are faster there."""
     timed = [graph for graph in view["graphs"] if graph["eager"]]
     if timed:
         printer.line()

@@ -1,4 +1,4 @@
-"""The step that is under way, on a terminal's last line or line by line in a file."""
+"""A progress line: the current step on a terminal's last line, or line by line in a file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from inductoscope.views.plain_text import visible
 
 
 class ProgressLine:
-    """Shows one step at a time with the seconds since the start. Quiet where it is told to be."""
+    """A display of the current step and the elapsed seconds. It can be silenced."""
 
     def __init__(self, *, quiet: bool) -> None:
         self._quiet = quiet
@@ -37,7 +37,7 @@ class ProgressLine:
             self._status.stop()
 
     def say(self, text: str) -> None:
-        """Begin a step."""
+        """Show the beginning of a step."""
         if self._quiet:
             return
         seconds = time.monotonic() - self._started

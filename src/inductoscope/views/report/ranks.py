@@ -1,4 +1,4 @@
-"""All ranks of a job: where each is, who is the odd one out and since when, who is slow."""
+"""The view of all ranks of a job: their positions, the odd ones out, and stragglers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _BY_DESIGN = (
 
 
 def ranks_view(report: RankReport) -> View:
-    """Everything as data; the terminal shows less."""
+    """Return all results as data; the terminal shows a part of them."""
     return {
         "headline": headline(report),
         "problem": report.is_problem or bool(report.stuck),
@@ -70,7 +70,7 @@ def ranks_view(report: RankReport) -> View:
 
 
 def _places(places: Sequence[RankPlace]) -> list[View]:
-    """The same about several ranks once; the most frequent last, since it says least."""
+    """Group ranks by position; the most frequent comes last, as the least informative."""
     together: dict[RankPlace, list[int]] = defaultdict(list)
     for place in places:
         together[replace(place, rank=0)].append(place.rank)

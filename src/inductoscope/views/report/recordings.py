@@ -1,4 +1,4 @@
-"""The list of recordings, and what became of those that were to be deleted."""
+"""The list of recordings, and the result of pruning them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _OUTCOME_WIDTH = 22
 
 
 def recordings_view(recordings: Sequence[StoredRecording]) -> View:
-    """All recordings as data, the newest first."""
+    """Return all recordings as data, newest first."""
     return {
         "schema": 1,
         "folder": str(recordings_folder()),
@@ -33,7 +33,7 @@ def recordings_view(recordings: Sequence[StoredRecording]) -> View:
 
 
 def recording_view(recording: StoredRecording) -> View:
-    """One recording as data."""
+    """Return one recording as data."""
     verdict, ending = recording.verdict, recording.ending
     return {
         "path": str(recording.path),
@@ -54,7 +54,7 @@ def recording_view(recording: StoredRecording) -> View:
 
 
 def _outcome(recording: StoredRecording) -> str:
-    """In a few words: the doctor's verdict, or how the program ended."""
+    """Describe the outcome in a few words: the doctor's verdict, or the program's ending."""
     verdict, ending = recording.verdict, recording.ending
     if recording.running:
         return "still running"
@@ -71,7 +71,7 @@ def _outcome(recording: StoredRecording) -> str:
 
 
 def print_recordings(printer: Printer, view: View) -> None:
-    """All recordings as text: two lines for each."""
+    """Print all recordings, in two lines each."""
     found = view["recordings"]
     total = f", {megabytes(view['bytes'])}" if found else ""
     printer.heading(f"{count_of(len(found), 'recording')}{total} in {view['folder']}")
@@ -82,7 +82,7 @@ def print_recordings(printer: Printer, view: View) -> None:
 
 
 def print_recording(printer: Printer, item: View) -> None:
-    """One recording: its name, how large it is and how it ended; then when, and of what."""
+    """Print name, size and outcome of a recording; then its time and command."""
     name = _one_line(Path(item["path"]).name)
     rest = f"{megabytes(item['bytes']):>9}  {_cut(_one_line(item['outcome']), _OUTCOME_WIDTH)}"
     place = printer.width - _OUTCOME_WIDTH - 12
@@ -120,7 +120,7 @@ def _when(created: float) -> str:
 
 
 def megabytes(size: float) -> str:
-    """A size on the disk, in units of 1000 as `prune --size` reads them; memory has bytes_text."""
+    """Format a size on disk in units of 1000, as `prune --size`; memory uses bytes_text."""
     for unit in ("B", "kB", "MB", "GB"):
         if size < 999.95:
             return f"{size:.0f} B" if unit == "B" else f"{size:.1f} {unit}"
@@ -132,7 +132,7 @@ def megabytes(size: float) -> str:
 
 
 def print_pruned(printer: Printer, view: View) -> None:
-    """Print which recordings were deleted, which were spared and why, and how many are left."""
+    """Print the recordings deleted, those spared with the reason, and how many are left."""
     deleted, would = view["deleted"], view["dry_run"]
     verb = "would delete" if would else "deleted"
     for item in deleted:

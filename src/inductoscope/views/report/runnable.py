@@ -16,7 +16,7 @@ View = dict[str, Any]
 
 
 def runnable_view(recording: Recording, name: str, target: str) -> View:
-    """Write the script and say where; '-' puts its text into the view instead."""
+    """Write the script and return its path; for '-', return its text instead."""
     found = find_graph(recording, name)
     script = write_script(found, read_graph(recording, found.digest))
     if target == "-":
@@ -32,7 +32,7 @@ def runnable_view(recording: Recording, name: str, target: str) -> View:
 
 
 def print_runnable(printer: Printer, view: View) -> None:
-    """The script itself, or where it is."""
+    """Print the script, or its path."""
     if view["path"] is None:
         printer.code(view["script"], indent=0)
     else:

@@ -1,4 +1,4 @@
-"""A view made of sections: a title, facts, and a text such as code. One way to print them all."""
+"""Views made of sections: a title, facts, and a text such as code."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ View = dict[str, Any]
 
 @dataclass(frozen=True)
 class Section:
-    """One thing that a stage made or decided."""
+    """One result or decision of a stage."""
 
     title: str
     facts: dict[str, Any] = field(default_factory=dict)
@@ -20,7 +20,7 @@ class Section:
 
 
 def sections_view(stage: str, sections: list[Section], *, empty: str) -> View:
-    """Sections as data; `empty` says why there are none."""
+    """Return sections as data; `empty` explains why there are none."""
     return {
         "stage": stage,
         "sections": [asdict(section) for section in sections],
@@ -29,7 +29,7 @@ def sections_view(stage: str, sections: list[Section], *, empty: str) -> View:
 
 
 def print_sections(printer: Printer, view: View) -> None:
-    """Sections as text."""
+    """Print sections."""
     if view.get("explanation"):
         printer.line(view["explanation"], style=FAINT)
     if view["empty"]:
@@ -45,7 +45,7 @@ def print_sections(printer: Printer, view: View) -> None:
 
 
 def fact_text(value: Any) -> str:
-    """A fact in words."""
+    """Format the value of a fact."""
     if isinstance(value, dict):
         return ", ".join(f"{name} {fact_text(item)}" for name, item in value.items())
     if isinstance(value, (list, tuple)):

@@ -1,4 +1,4 @@
-"""Settings that were tried, as data and on the terminal."""
+"""Results of `profile --try` and `--autotune` as data and on the terminal."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _STYLES = {FASTER: GOOD, SLOWER: BAD}
 
 
 def trials_view(trials: SettingTrials, command: Sequence[str], turns: int) -> dict[str, Any]:
-    """Every setting with its times and how they compare."""
+    """Return every setting with its times and its comparison with the base."""
     return {
         "command": list(command),
         "turns": turns,
@@ -52,7 +52,7 @@ def _trial_view(trial: SettingTrial) -> dict[str, Any]:
 
 
 def print_trials(printer: Printer, view: Mapping[str, Any]) -> None:
-    """The program as it is, then each setting."""
+    """Print the base times, then those of each setting."""
     printer.heading(f"time of a compiled call, {view['turns']} runs of each in turns")
     if not view["calls"]:
         printer.line("No compiled call was made that neither compiled nor warmed up.")
@@ -97,7 +97,7 @@ _SHOWN = 5
 def tuning_view(
     result: TuningResult, command: Sequence[str], recording: str, turns: int
 ) -> dict[str, Any]:
-    """Every search with its choices; the program with and without them."""
+    """Return every search with its choices, and the program's times with and without them."""
     return {
         "command": list(command),
         "recording": recording,
@@ -125,7 +125,7 @@ def _operation_view(found: TunedOperation) -> dict[str, Any]:
 
 
 def print_tuning(printer: Printer, view: Mapping[str, Any]) -> None:
-    """Each search, then what all of them are worth."""
+    """Print each search, then the gain of all of them."""
     searched = [each for each in view["operations"] if len(each["choices"]) > 1]
     if not view["graphs"]:
         printer.line("Nothing was compiled, so there was nothing to choose.")

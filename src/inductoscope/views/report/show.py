@@ -1,4 +1,4 @@
-"""Chooses the view that a command asked for."""
+"""Selection of the view that `inductoscope show` prints."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ShowSelection:
 
 
 def choose_view(recording: Recording, selection: ShowSelection) -> tuple[View, Render]:
-    """The data of the view that was asked for, and what prints it."""
+    """Return the data of the selected view, and the function that prints it."""
     _refuse_contradictions(selection)
     if selection.compile:
         recording = _only(recording, selection.compile)
@@ -69,7 +69,7 @@ def _refuse_contradictions(selection: ShowSelection) -> None:
 
 
 def _only(recording: Recording, compile_id: str) -> Recording:
-    """The recording as if it held one compile alone."""
+    """Restrict the recording to one compile."""
     found = tuple(compile_ for compile_ in recording.compiles if compile_.id == compile_id)
     if not found:
         known = ", ".join(dict.fromkeys(compile_.id for compile_ in recording.compiles))

@@ -41,7 +41,7 @@ from inductoscope.wording import count_of
 
 
 def dynamo(recording: Recording, compile_: Compile) -> Iterator[Section]:
-    """Graphs that Dynamo took from the user's frames, with the lines that they came from."""
+    """Yield the graphs that Dynamo captured, with their source lines."""
     graphs = [graph for graph in compile_.graphs if graph.stage == stages.DYNAMO]
     for graph in graphs:
         yield Section(
@@ -58,7 +58,7 @@ def dynamo(recording: Recording, compile_: Compile) -> Iterator[Section]:
 
 
 def aot(recording: Recording, compile_: Compile) -> Iterator[Section]:
-    """Joint, forward, backward and inference graphs, and the decompositions applied."""
+    """Yield the decompositions, and the joint, forward, backward and inference graphs."""
     if compile_.decompositions:
         yield Section(
             f"{compile_.id} decompositions", {"times_applied": dict(compile_.decompositions)}
@@ -72,7 +72,7 @@ def aot(recording: Recording, compile_: Compile) -> Iterator[Section]:
 
 
 def passes(recording: Recording, compile_: Compile) -> Iterator[Section]:
-    """Passes that changed a graph, each with the difference that it made."""
+    """Yield the passes that changed a graph, each with its diff."""
     for change in compile_.passes:
         yield Section(
             f"{change.graph or compile_.id} {change.stage}: {change.name}",
@@ -88,7 +88,7 @@ def passes(recording: Recording, compile_: Compile) -> Iterator[Section]:
 
 
 def graph_text(graph: FxGraph | None) -> str:
-    """A graph as lines, each line of the user's program ahead of what it became."""
+    """Format a graph, with each source line above the nodes it became."""
     if graph is None:
         return "(the graph is missing from the recording)"
     lines: list[str] = []
@@ -103,7 +103,7 @@ def graph_text(graph: FxGraph | None) -> str:
 
 
 def node_text(node: FxNode) -> str:
-    """One node of a graph in a line."""
+    """Format a node of a graph in one line."""
     value = describe_value(node.value)
     if node.op == "placeholder":
         return f"%{node.name}: {value}" if value else f"%{node.name}"
@@ -113,7 +113,7 @@ def node_text(node: FxNode) -> str:
 
 
 def node_texts(graph: FxGraph) -> list[str]:
-    """The nodes of a graph, each in a line."""
+    """Format the nodes of a graph, one per line."""
     return [node_text(node) for node in graph.nodes]
 
 
@@ -130,7 +130,7 @@ def _difference(recording: Recording, change: PassChange) -> str:
 
 
 def breaks(recording: Recording, compile_: Compile) -> Iterator[Section]:
-    """Graph breaks, with torch's own explanation."""
+    """Yield the graph breaks, with torch's own explanation."""
     for item in compile_.breaks:
         yield Section(
             f"{compile_.id} graph break in {compile_.function}",
@@ -147,7 +147,7 @@ def breaks(recording: Recording, compile_: Compile) -> Iterator[Section]:
 
 
 def guards(recording: Recording, compile_: Compile) -> Iterator[Section]:
-    """Guards of compiled frames, and the demands of packages on their inputs."""
+    """Yield the guards of compiled frames and of package inputs."""
     found = recording.data(compile_.guards)
     if isinstance(found, list):
         yield Section(
@@ -182,7 +182,7 @@ def _guard_lines(items: list[object]) -> Iterator[str]:
 
 
 def recompiles(recording: Recording, compile_: Compile) -> Iterator[Section]:
-    """Frames that were compiled again, with the guard that failed."""
+    """Yield recompiled frames, with the guard that failed."""
     if compile_.recompile is not None:
         yield Section(
             f"{compile_.id} {compile_.function} was recompiled",
@@ -192,7 +192,7 @@ def recompiles(recording: Recording, compile_: Compile) -> Iterator[Section]:
 
 
 def cache(recording: Recording, compile_: Compile) -> Iterator[Section]:
-    """Look-ups in torch's caches."""
+    """Yield the cache lookups in torch."""
     for lookup in compile_.caches:
         facts = {"key": lookup.key, "reason": lookup.reason}
         if lookup.outcome == "hit":
@@ -201,7 +201,7 @@ def cache(recording: Recording, compile_: Compile) -> Iterator[Section]:
 
 
 def errors(recording: Recording, compile_: Compile) -> Iterator[Section]:
-    """Exceptions that left the compiler, with the stage that raised them."""
+    """Yield the exceptions that left the compiler, with the stage that raised them."""
     for error in compile_.errors:
         outcome = "swallowed, the frame runs in eager" if error.swallowed else "raised"
         yield Section(
@@ -222,7 +222,7 @@ def errors(recording: Recording, compile_: Compile) -> Iterator[Section]:
 
 
 def ir(recording: Recording, graph: InductorGraph) -> Iterator[Section]:
-    """The IR that each FX node was lowered to."""
+    """Yield the IR that each FX node was lowered to."""
     for item in graph.lowered:
         nodes = item.ir if isinstance(item.ir, list) else [item.ir]
         yield Section(
@@ -237,7 +237,7 @@ def ir(recording: Recording, graph: InductorGraph) -> Iterator[Section]:
 
 
 def scheduler(recording: Recording, graph: InductorGraph) -> Iterator[Section]:
-    """Nodes and buffers before fusion, then the final order."""
+    """Yield the nodes and buffers before fusion, then the final order."""
     for node in read_schedule(recording, graph.scheduled_before):
         yield _scheduled(graph, node)
     after = read_schedule(recording, graph.scheduled_after)
@@ -275,7 +275,7 @@ def _scheduled(graph: InductorGraph, node: ScheduledNode) -> Section:
 
 
 def fusion(recording: Recording, graph: InductorGraph) -> Iterator[Section]:
-    """Rounds, fusions, and pairs that were refused, with the reason."""
+    """Yield fusion rounds, fusions, and refused pairs with the reason."""
     before = read_schedule(recording, graph.scheduled_before)
     nodes = {leaf.name: leaf for node in before for leaf in node.leaves}
     decisions = decisions_of(graph, nodes)
@@ -306,7 +306,7 @@ _BOUNDS_SECONDS, _BOUNDS_POINTS = 10.0, 200_000
 
 
 def loop_body(recording: Recording) -> Iterator[Section]:
-    """Loop bodies, before fusion and, where fusion changed them, after."""
+    """Yield the loop bodies before fusion and, if fusion changed them, after."""
     until = time.monotonic() + _BOUNDS_SECONDS
     for compile_ in recording.compiles:
         for graph in compile_.inductor:
@@ -339,13 +339,13 @@ def _bodies(recording: Recording, digest: str) -> dict[str, str]:
 
 
 def kernel(recording: Recording, graph: InductorGraph) -> Iterator[Section]:
-    """Generated kernels and calls of libraries, with what is inside them."""
+    """Yield the generated kernels and library calls in full."""
     for item in graph.kernels:
         yield kernel_section(recording, graph, item)
 
 
 def kernel_section(recording: Recording, graph: InductorGraph, item: Kernel) -> Section:
-    """One kernel in full."""
+    """Return one kernel in full."""
     natives = compile_of_kernel(recording, item)
     return Section(
         f"{graph.key} {item.name} ({item.language})",
@@ -367,7 +367,7 @@ def kernel_section(recording: Recording, graph: InductorGraph, item: Kernel) -> 
 def kernel_form_sections(
     recording: Recording, graph: InductorGraph, item: Kernel, form: str
 ) -> Iterator[Section]:
-    """A Triton kernel on its way to machine code, once per configuration that was compiled."""
+    """Yield one form of a Triton kernel for each compiled configuration."""
     for native in compile_of_kernel(recording, item):
         if form in native.forms:
             yield Section(
@@ -378,7 +378,7 @@ def kernel_form_sections(
 
 
 def assembly_section(recording: Recording, graph: InductorGraph, item: Kernel) -> Section:
-    """The machine code of a C++ kernel, compiled once more, with the lines that it is for."""
+    """Recompile a C++ kernel; return its assembly and the source lines that it implements."""
     made = kernel_assembly(recording, item)
     return Section(
         f"{graph.key} {item.name}: asm",
@@ -397,7 +397,7 @@ def _duration(item: NativeCompile) -> str:
 
 
 def memory(recording: Recording, graph: InductorGraph) -> Iterator[Section]:
-    """Which node each buffer came from, and which buffers take over the memory of others."""
+    """Yield the node that each buffer comes from, and the reuse of memory."""
     buffers = recording.data(graph.buffers)
     lines = [
         f"{name}: {entry.get('origin') or ' + '.join(texts(entry.get('origins'))) or '?'}"
@@ -410,7 +410,7 @@ def memory(recording: Recording, graph: InductorGraph) -> Iterator[Section]:
 
 
 def wrapper(recording: Recording, graph: InductorGraph) -> Iterator[Section]:
-    """The generated program that calls the kernels."""
+    """Yield the generated wrapper that calls the kernels."""
     if graph.wrapper:
         origin = "from the cache" if graph.cached else graph.wrapper_path
         text = recording.payload(graph.wrapper)
@@ -419,7 +419,7 @@ def wrapper(recording: Recording, graph: InductorGraph) -> Iterator[Section]:
 
 
 def native(recording: Recording) -> Iterator[Section]:
-    """Every run of g++ and of Triton: command, seconds, exit code, messages."""
+    """Yield all native compiles by g++ and Triton: command, seconds, exit code, messages."""
     for item in recording.natives:
         facts = {**native_view(item), "passes": dict(item.passes)}
         facts.pop("seconds")
@@ -431,7 +431,7 @@ def native(recording: Recording) -> Iterator[Section]:
 
 
 def autotune(recording: Recording, graph: InductorGraph) -> Iterator[Section]:
-    """Choices of an operation's implementation, their times and the winner."""
+    """Yield the autotuning choices of each operation, their times and the winner."""
     for search in graph.autotunes:
         lines = []
         for choice in search.choices:
@@ -454,7 +454,7 @@ Build = Callable[[Recording], Iterator[Section]]
 
 
 def _of_compiles(build: Callable[[Recording, Compile], Iterator[Section]]) -> Build:
-    """The sections of all compiles."""
+    """Turn a view of one compile into a view of all compiles."""
 
     @wraps(build)
     def view(recording: Recording) -> Iterator[Section]:
@@ -464,7 +464,7 @@ def _of_compiles(build: Callable[[Recording, Compile], Iterator[Section]]) -> Bu
 
 
 def _of_graphs(build: Callable[[Recording, InductorGraph], Iterator[Section]]) -> Build:
-    """The sections of all graphs that Inductor compiled."""
+    """Turn a view of one graph into a view of all Inductor graphs."""
 
     @wraps(build)
     def view(recording: Recording) -> Iterator[Section]:
@@ -499,7 +499,7 @@ assert tuple(STAGE_VIEWS) == SHOWN
 
 
 def stage_view(recording: Recording, stage: str) -> View:
-    """One stage in full."""
+    """Return one stage in full."""
     sections = list(STAGE_VIEWS[stage](recording))
     return {
         "explanation": one_line(stage),
@@ -526,7 +526,7 @@ def _why_empty(recording: Recording, stage: str) -> str:
 
 
 def kernel_view(recording: Recording, name: str, form: str) -> View:
-    """The kernels of a name: their sections, or one form of them."""
+    """Return the kernels with this name in full, or one form of them."""
     every = [(graph, kernel) for graph in recording.graphs for kernel in graph.kernels]
     found = [pair for pair in every if pair[1].name == name] or [
         pair for pair in every if name in pair[1].name
@@ -548,7 +548,7 @@ def kernel_view(recording: Recording, name: str, form: str) -> View:
 
 
 def operations_view(recording: Recording, operation: str, source: str) -> View:
-    """An operation, or what is on a source line, through all stages."""
+    """Return the traces of an operation, or of a source line, through all stages."""
     wanted = operation or source
     select = by_operation(wanted) if operation else by_source(wanted)
     found = list(trace(recording, select))
@@ -559,7 +559,7 @@ def operations_view(recording: Recording, operation: str, source: str) -> View:
 
 
 def _not_found(recording: Recording, wanted: str, select: Selector) -> str:
-    """Why nothing of it can be shown: it went no further, or Dynamo never took it."""
+    """Explain why a selection is empty: removed after Dynamo, or never captured by it."""
     names: dict[str, None] = {}
     for compile_ in recording.compiles:
         graph = captured_graph(recording, compile_)
@@ -577,7 +577,7 @@ def _not_found(recording: Recording, wanted: str, select: Selector) -> str:
 
 
 def _went_no_further(recording: Recording, compile_: Compile, wanted: str, node: FxNode) -> str:
-    """Dynamo took an operation, and nothing that was compiled goes back to it."""
+    """Explain that Dynamo captured an operation, but no compiled node originates from it."""
     place = f" ({node.place})" if node.place else ""
     taken = f"{wanted} is in the graph that Dynamo took in compile {compile_.id}{place}"
     if any(graph.lowered for graph in compile_.inductor):
@@ -597,7 +597,7 @@ def _went_no_further(recording: Recording, compile_: Compile, wanted: str, node:
 
 
 def print_operations(printer: Printer, view: View) -> None:
-    """Each operation, those that are alike once."""
+    """Print each operation; identical ones once."""
     for numbers in view["alike"]:
         first, *others = (view["operations"][number] for number in numbers)
         print_operation(printer, first, [other["aten"]["name"] for other in others])

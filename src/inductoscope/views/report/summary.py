@@ -1,4 +1,4 @@
-"""The summary of a recording: what was compiled, where the time went, what was found."""
+"""The summary of a recording: compiles, times and findings."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ View = dict[str, Any]
 
 
 def summary_view(recording: Recording, findings: list[Finding]) -> View:
-    """The summary as data."""
+    """Return the summary as data."""
     return {
         "schema": 1,
         "recording": recording.path,
@@ -67,7 +67,7 @@ def _ranks(recording: Recording) -> View | None:
 
 
 def torch_version(recording: Recording) -> str:
-    """The version of torch that was recorded; empty where none was imported."""
+    """Return the recorded version of torch; empty if it was not imported."""
     versions = [str(p.torch.get("version")) for p in recording.processes if p.torch]
     return versions[0] if versions else ""
 
@@ -152,7 +152,7 @@ def _stage_seconds(recording: Recording) -> dict[str, float]:
 
 
 def print_summary(printer: Printer, view: View) -> None:
-    """The summary as text."""
+    """Print the summary."""
     totals = view["totals"]
     if view["verdict"]:
         from inductoscope.views.report.verdict import print_stored_verdict
@@ -199,7 +199,7 @@ def _state(recording: Recording) -> str:
 
 
 def _headline(recording: Recording, findings: list[Finding]) -> str:
-    """Headline of the summary: the cause of the program's end, if a rule found it."""
+    """Return the summary's headline: the cause of the program's end, if a rule found it."""
     endings = [finding.title for finding in findings if finding.rule in ENDINGS]
     if not any(finding.is_problem for finding in findings if finding.rule in ENDINGS):
         # Whoever stops a program that hangs knows that: what it was stopped for comes first.
@@ -240,7 +240,7 @@ def _seconds_words(seconds: dict[str, float]) -> str:
 
 
 def print_findings(printer: Printer, findings: list[View], *, is_success: bool = True) -> None:
-    """The findings as text: problems first, then notes; a failed program is not called clean."""
+    """Print the findings: problems first, then notes; a failed program is not called clean."""
     if is_success and not any(finding["is_problem"] for finding in findings):
         printer.line("no problem found ('inductoscope doctor' also checks the results)", style=GOOD)
     for number, finding in enumerate(findings, start=1):
@@ -260,7 +260,7 @@ def print_findings(printer: Printer, findings: list[View], *, is_success: bool =
 
 
 def print_compiles(printer: Printer, view: View) -> None:
-    """One paragraph per compile: where, how long, which graphs and kernels."""
+    """Print one paragraph per compile: place, time, graphs and kernels."""
     for compile_ in view["compiles"]:
         name = compile_["function"] or "?"
         if compile_["resumed"]:

@@ -1,4 +1,4 @@
-"""The beginning of every view of a recording for a device that is not there."""
+"""The header of every view of a recording for an absent GPU."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _NAMED = 6
 
 
 def print_target(printer: Printer, about: dict[str, Any]) -> None:
-    """The note, and what could not be compiled for the device."""
+    """Print the note, and what could not be compiled for the device."""
     printer.line(about["note"], style=WARN)
     for item in about["left_out"]:
         printer.line(f"Skipped: {item['compile']}: {item['reason']}.", style=WARN, indent=2)

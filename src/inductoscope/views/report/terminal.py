@@ -1,4 +1,4 @@
-"""Prints on a terminal what may come from a stranger's recording.
+"""Output of untrusted text on a terminal.
 
 Everything is shown as text: markup is not interpreted, and control characters, which could move
 the cursor or recolour the screen, are written out.
@@ -36,17 +36,17 @@ FAINT = "dim"
 
 
 class _QuietConsole(Console):
-    """Leaves it to the command line what happens when nobody reads any more."""
+    """A console that leaves the handling of broken pipes to the command line."""
 
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError
 
 
 class Printer:
-    """Writes lines to one stream, with colours where it is a terminal."""
+    """A printer of lines to one stream, with colours on a terminal."""
 
     def __init__(self, file: IO[str] | None = None, *, is_terminal: bool | None = None) -> None:
-        """`is_terminal` says so of a file that is shown on one later."""
+        """`is_terminal` enables terminal output for a file that is shown on one later."""
         self._console = _QuietConsole(
             file=file or sys.stdout,
             force_terminal=is_terminal,
@@ -60,11 +60,11 @@ class Printer:
 
     @property
     def width(self) -> int:
-        """Columns of the terminal."""
+        """The number of columns of the terminal."""
         return self._console.width
 
     def line(self, text: str = "", *, style: str = "", indent: int = 0, column: int = 0) -> None:
-        """One paragraph, wrapped at the terminal's width with its indent kept.
+        """Print a paragraph, wrapped at the terminal's width with its indent kept.
 
         What is wrapped begins below the column of the text that is given.
         """
@@ -80,7 +80,7 @@ class Printer:
             first = Text(" " * indent)
 
     def _is_one_plain_line(self, shown: str, style: str, indent: int) -> bool:
-        """Whether there is nothing to colour and nothing to wrap, as of most lines."""
+        """Check for a line without colours or wrapping, which can bypass rich."""
         is_plain = not style or self._console.color_system is None
         # Then it has as many columns as characters.
         return (
@@ -95,21 +95,21 @@ class Printer:
         self._console.file.flush()
 
     def heading(self, text: str) -> None:
-        """A line that begins a part."""
+        """Print a heading."""
         self.line(text, style=HEADING)
 
     def code(self, text: str, *, indent: int = 2) -> None:
-        """Lines kept as they are: code is not wrapped, a terminal or pager can scroll it."""
+        """Print lines without wrapping: a terminal or pager can scroll code."""
         lines = [" " * indent + line for line in visible(text).splitlines()]
         if lines:
             self._console.print(Text("\n".join(lines)), soft_wrap=True)
 
     def whole(self, text: str, *, style: str = "") -> None:
-        """One line kept as it is, however long."""
+        """Print one line without wrapping."""
         self._console.print(Text(visible(text), style=style), soft_wrap=True)
 
     def pair(self, name: str, value: str, *, indent: int = 2, width: int = 14) -> None:
-        """A name and its value, the value wrapped beside the name, or below a long one."""
+        """Print a name and its value, wrapped beside the name, or below a long one."""
         name = " ".join(visible(name).split())
         if len(name) >= self.width // 2:
             self.line(name, indent=indent)
@@ -145,7 +145,7 @@ def write_json(view: Mapping[str, Any], target: str) -> None:
 
 
 def replace_json(view: Mapping[str, Any], target: str) -> bool:
-    """Write a view so that a reader sees the old file or the new one. Returns whether that worked.
+    """Replace a JSON file atomically. Return whether that worked.
 
     It does not where the target is no plain file that may be written to: `write_json` then writes
     to it, or says what is wrong.
@@ -179,7 +179,7 @@ _LESS = "FRX"
 
 @contextlib.contextmanager
 def paged(*, wanted: bool = True) -> Iterator[Printer]:
-    """A printer whose lines appear when the block ends, in a pager if a person is looking.
+    """Yield a printer whose output appears at the end of the block, in a pager on a terminal.
 
     What is redirected is written as it is.
     """
@@ -200,14 +200,14 @@ def _chosen_pager() -> str | None:
 
 
 def _can_scroll() -> bool:
-    """Whether a person is looking, at a terminal that can do more than print."""
+    """Check that standard output is a terminal that can do more than print."""
     with contextlib.suppress(AttributeError, ValueError, OSError):
         return sys.stdout.isatty() and os.environ.get("TERM", "") != "dumb"
     return False
 
 
 def _show(text: str) -> None:
-    """Let click start the pager, which is told by the environment how to behave."""
+    """Show the text in a pager, started by click and configured by the environment."""
     if text.count("\n") < shutil.get_terminal_size().lines:
         sys.stdout.write(text)
         return

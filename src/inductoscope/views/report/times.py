@@ -1,4 +1,4 @@
-"""Times as data and as readable text, with their spread."""
+"""Samples of times, as data and as text with their spread."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from inductoscope.profiling.statistics import Sample, TimeComparison
 
 
 def picked(data: Any, *names: str) -> dict[str, Any]:
-    """Some attributes of an object, by their names."""
+    """Return the named attributes of an object."""
     return {name: getattr(data, name) for name in names}
 
 
 def sample_view(sample: Sample) -> dict[str, Any]:
-    """A sample: its median, its quartiles, and how far they are apart."""
+    """Return a sample's median, quartiles and relative spread."""
     low, high = sample.quartiles
     return {
         "median": sample.median,
@@ -27,7 +27,7 @@ def sample_view(sample: Sample) -> dict[str, Any]:
 
 
 def comparison_view(found: TimeComparison) -> dict[str, Any]:
-    """How two samples compare."""
+    """Return the comparison of two samples as data."""
     return {
         **picked(found, "verdict", "ratio", "low", "chance", "how"),
         # JSON has no infinity.
@@ -36,14 +36,14 @@ def comparison_view(found: TimeComparison) -> dict[str, Any]:
 
 
 def time_text(seconds: Mapping[str, Any]) -> str:
-    """A median with its spread."""
+    """Format a median with its spread."""
     if seconds["values"] < 2:
         return seconds_text(seconds["median"])
     return f"{seconds_text(seconds['median'])} ±{seconds['spread'] / 2:.0%}"
 
 
 def seconds_text(seconds: float) -> str:
-    """A time in at most eight characters."""
+    """Format seconds in at most eight characters."""
     for unit, factor in (("s", 1.0), ("ms", 1e3), ("µs", 1e6)):
         value = seconds * factor
         if value >= 1:
@@ -52,5 +52,5 @@ def seconds_text(seconds: float) -> str:
 
 
 def short(place: str) -> str:
-    """A place without its folder."""
+    """Return a source location without its folder."""
     return place.rpartition("/")[2]

@@ -1,4 +1,4 @@
-"""The verdict on a terminal."""
+"""The doctor's verdict on a terminal."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Line = tuple[str, int, str]
 
 
 def print_verdict(printer: Printer, verdict: Verdict, *, can_resume: bool = False) -> None:
-    """Print a verdict, section by section; an empty section is left out."""
+    """Print a verdict, section by section; skip empty sections."""
     printer.line()
     style = _STYLES.get(verdict.verdict, BAD)
     printer.line(f"{verdict.verdict}: {verdict.summary}", style=style)
@@ -119,7 +119,7 @@ def _workaround(verdict: Verdict) -> Iterator[Line]:
 
 
 def stored_verdict_view(recording: Recording) -> dict[str, Any] | None:
-    """The main fields; None if the doctor did not examine this program."""
+    """Return the main fields of the stored verdict; None if the doctor did not run."""
     found = read_verdict(Path(recording.path))
     if found is None:
         return None
@@ -129,7 +129,7 @@ def stored_verdict_view(recording: Recording) -> dict[str, Any] | None:
 
 
 def print_stored_verdict(printer: Printer, folder: str) -> None:
-    """The verdict comes first: it is what the recording was made for."""
+    """Print the stored verdict, which precedes the summary of a doctor's recording."""
     verdict = read_verdict(Path(folder))
     if verdict is None:
         return
@@ -148,7 +148,7 @@ _MOST_AT_EACH_END = 6
 
 
 def print_trail(printer: Printer, trail: FaultTrail | None) -> None:
-    """One step after the other, the one that is to blame last; nothing without steps."""
+    """Print the fault trail, the culprit last; nothing without steps."""
     if trail is not None and trail.steps:
         heading = f"Trail: from the fault back to its cause, in {trail.graph}"
         _print_section(printer, heading, _trail(trail))
@@ -179,6 +179,6 @@ def _trail(trail: FaultTrail) -> Iterator[Line]:
 
 
 def _buffer_text(buffer: TrailBuffer) -> str:
-    """A buffer, with the operation and the line that it comes from."""
+    """Format a buffer with its operation and source line."""
     about = ", ".join(word for word in (buffer.operation, buffer.source) if word)
     return f"{buffer.name} ({about})" if about else buffer.name

@@ -1,4 +1,4 @@
-"""A stall as data and as text: for the live watch of `run`, and for `attach`."""
+"""Stalls as data and as text: for the live watch of `run`, and for `attach`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PROCESSES_SHOWN = 8
 def print_event(
     printer: Printer, event: Stall | Resumed | Killed, choices: Analysis | None = None
 ) -> None:
-    """One event of the live watch as text; `choices` are those that a stalled program waits for."""
+    """Print an event of the live watch; `choices` are those that a stalled program awaits."""
     if isinstance(event, Stall):
         print_stall(printer, asdict(event))
         for line in choices.lines if choices is not None else ():
@@ -51,7 +51,7 @@ def print_stall(printer: Printer, view: View) -> None:
 
 
 def print_facts(printer: Printer, view: View) -> None:
-    """The details of a stall, after its first line."""
+    """Print the details of a stall, after its first line."""
     judgement = view["judgement"]
     printer.line(judgement["title"], style=HEADING, indent=2)
     for name, value in _facts(view):
@@ -99,7 +99,7 @@ def _print_locks(printer: Printer, view: View) -> None:
 
 
 def _print_stack(printer: Printer, view: View) -> None:
-    """The stack of the process that is stuck, or of the program, innermost call first."""
+    """Print the stack of the stuck process, else of the program, innermost call first."""
     wanted = view["judgement"]["pid"]
     stacks = sorted(view["stacks"], key=lambda stacks: stacks["pid"] != wanted)
     if not stacks:
