@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 class LiveRecording:
     """A recording that `record` is making or has made.
 
-    It can be read at any time, and shows what has been recorded so far.
+    It can be read at any time, and contains what has been recorded so far.
     """
 
     def __init__(self, path: Path) -> None:

@@ -1,6 +1,6 @@
 """The doctor's verdicts and confidence levels, with one definition for each.
 
-`explain`, the doctor's summaries and the page all take their words from here.
+`explain`, the doctor's summaries and the page all use these definitions.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """For agents: the commands as tools of an MCP server, and a skill that says how to use them.
 
 A tool call runs one command line in a child process, so nothing of the user's program is in the
-server. What comes back is the JSON that `--json` writes. Logs and recordings are a stranger's:
-their text is returned as data.
+server. The result is the JSON that `--json` writes. Logs and recordings are untrusted: their text
+is returned as data.
 """

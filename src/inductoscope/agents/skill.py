@@ -1,7 +1,7 @@
 """The skill: SKILL.md with tables that the tool generates.
 
-Verdicts, stages, findings, stalls and commands are taken from where the tool explains them, so the
-tables cannot fall behind.
+The tables of verdicts, stages, findings, stalls and commands use the tool's own explanations, so
+they cannot become outdated.
 """
 
 from __future__ import annotations

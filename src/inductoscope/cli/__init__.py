@@ -142,8 +142,8 @@ def main() -> None:
 def _open_closed_streams() -> None:
     """Open closed standard streams, as after `>&-`, so that output to them is dropped.
 
-    Otherwise the next file that is opened would get its number, and what is printed with it. A
-    program that is started finds it closed all the same: no child inherits these.
+    Otherwise the next file opened would get the closed stream's descriptor, and its output.
+    Children still find the stream closed, since they do not inherit these descriptors.
     """
     sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115

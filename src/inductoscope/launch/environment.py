@@ -61,8 +61,8 @@ def private_cache(folder: Path) -> dict[str, str]:
 def private_cache_without_scope(folder: Path) -> dict[str, str]:
     """Return the variables for a process without the scope, with cached headers, too.
 
-    torch puts them under the folder for temporary files; they are found there through a link.
-    What the compiler can do for the processor is not asked again where it is known.
+    torch puts headers under the folder for temporary files, where a link leads to the cached ones.
+    Vector ISA probes are skipped if their answers are known.
     """
     import getpass
 

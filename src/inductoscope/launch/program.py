@@ -246,7 +246,8 @@ def _wait(child: subprocess.Popen[bytes]) -> int:
 def _pass_on(child: subprocess.Popen[bytes], arrived: signal.struct_siginfo) -> None:
     """Forward a signal, unless it came from the terminal, which signals the child as well.
 
-    A signal sent to the whole process group looks like the latter, and reaches the child twice.
+    A signal sent to the whole process group is indistinguishable from one sent to the tool alone,
+    and reaches the child twice.
     """
     if arrived.si_code == _SENT_BY_KERNEL:
         return
@@ -261,7 +262,7 @@ _OWN_WAYS = (b"__path__", b"sys.modules", b"meta_path", b"path_hooks")
 def _is_missing(module: str) -> bool:
     """Check whether this Python certainly lacks the module of `-m`; if in doubt, it runs.
 
-    Nothing is imported: a package's code may do anything, and it is the program that runs it.
+    Nothing is imported, because importing a package runs its code.
     """
     first, *inner = module.split(".")
     try:

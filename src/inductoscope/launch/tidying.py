@@ -1,9 +1,9 @@
 """Removal of files that no command reads once the program has ended.
 
 Compiled code is by far the largest part of a recording: one precompiled header takes 150 MB. Views
-show sources and machine code from the recording's payloads, so of a private cache only those
-sources stay that an event or the doctor names: a user may want to look there. What AOTInductor made
-stays whole: without a path of its own choice, the program was told that its package is there.
+show sources and machine code from the recording's payloads, so only those sources of a private
+cache stay that an event or the doctor names: a user may want to look there. AOTInductor's output
+stays whole: without a path of its own, the program was told that its package is there.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Before its first kernel, torch compiles and loads a small library for every instruction set, which
 takes longer than most programs' kernels. It keeps them in its cache, and a run with a private cache
-would have to compile them all again. An answer that was yes is kept in the tool's own folder: for
-the same code, flags, compiler, processor and torch. A compiler that says no is always asked again.
+would have to compile them all again. Successful probes are kept in the tool's own folder, keyed by
+code, flags, compiler, processor and torch. Failed probes are always repeated.
 `inside.private_cache` has torch use the answers.
 """
 

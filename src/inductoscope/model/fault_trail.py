@@ -1,7 +1,7 @@
 """The path of a wrong value through a compiled graph, from the culprit kernel to the fault.
 
-Which buffer is computed from which is what the scheduler recorded. That a buffer on the way is
-wrong is known only of the one that a comparison found; the others are made from it.
+The data flow is the one that the scheduler recorded. Only the first wrong buffer was found by a
+comparison; the others on the trail are computed from it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Folds the events of a recording into the model. Streams are independent until the very end.
 
-Each class of event is about a process, a compile or a graph; the tables say which. What only others
-read is in none of them.
+Each class of event is about a process, a compile or a graph; the tables say which. Events that only
+other modules read are in none of the tables.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Joins the stages of one graph: scheduler nodes, loop lines and kernel lines of each FX node.
 
-Looking something up costs no walk over the whole graph, so that all nodes of a large graph can be
-followed.
+No lookup walks the whole graph, so that all nodes of a large graph can be traced.
 """
 
 from __future__ import annotations
@@ -111,15 +110,15 @@ class GraphJoin:
     def leaves(self, node: FxNode) -> list[ScheduledNode]:
         """Return the scheduler nodes that compute an operation, before fusion.
 
-        They have lines for it in their loop bodies, or make a buffer that holds its result.
+        Their loop bodies have lines of the operation, or one of their buffers holds its result.
         """
         return self._divided(node)[0]
 
     def led_to(self, node: FxNode) -> list[ScheduledNode]:
         """Return the scheduler nodes that list an operation as origin without computing it.
 
-        torch lists it as an origin of nodes that read its result, and of those that take a view of
-        something where it is one: a view computes nothing.
+        torch lists an operation as an origin of the nodes that read its result, and a view, which
+        computes nothing, as an origin of the nodes that read through it.
         """
         return self._divided(node)[1]
 
@@ -185,8 +184,8 @@ class GraphJoin:
     def _stored_for(self, node: FxNode, leaf: ScheduledNode) -> list[str]:
         """Return the buffers of a scheduler node that hold values of an operation.
 
-        They hold its result, one of its results, or what it alone reads again: the sum of squares
-        of a variance is no result of any operation.
+        These hold its result, one of its results, or an intermediate that it alone reads: the sum
+        of squares of a variance is no result of any operation.
         """
         results = {node.name, *self._parts.get(node.name, ())}
         return [

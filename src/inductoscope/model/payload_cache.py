@@ -64,8 +64,8 @@ class Kept:
     def once(self, key: Hashable, make: Callable[[], Made], size: Callable[[], int]) -> Made:
         """Return the value cached under `key`; on a miss, call `make` and charge `size` characters.
 
-        Threads that ask at the same time may each make it; all get the same. Without characters
-        there is a payload missing, which it need not be for ever: then nothing is kept.
+        Concurrent threads may each call `make`; all get the same value. A size of 0 means that a
+        payload is missing; the result is then not cached, since the payload may appear later.
         """
         found: Made | None = self.made.get(key)
         return self.made.put(key, make(), size()) if found is None else found

@@ -1,6 +1,6 @@
 """The position of a process: its open stages, and what it waits for.
 
-Computed here and nowhere else, for recordings and for streams that are still being written.
+The only implementation, for recordings and for streams that are still being written.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ Stage = Entry[E.StageStart]
 class OpenStages:
     """The stack of open stages of a process, over all threads.
 
-    On one thread they nest, so the end of a stage ends what was entered in it as well: an exception
-    may leave a stage unseen. Old recordings do not name threads. There, only stages of the same
-    compile and graph are taken to be on the same thread.
+    On one thread, stages nest, so the end of a stage also closes its inner stages: an exception may
+    leave a stage without an end event. Old recordings do not name threads. There, only stages of
+    the same compile and graph are taken to be on the same thread.
     """
 
     def __init__(self, *, names_threads: bool = False) -> None:

@@ -1,7 +1,7 @@
 """The origin of an uncaught exception: the compiled graph, and the user's source line.
 
-A frame of a generated wrapper says that a compiled graph was being called. The text of its line
-names a buffer or a kernel, and those go back to nodes of the graph, which know the user's line.
+A frame of a generated wrapper shows that a compiled graph was being called. Its source line names a
+buffer or a kernel, whose graph nodes have the user's source line.
 """
 
 from __future__ import annotations

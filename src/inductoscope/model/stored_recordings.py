@@ -1,7 +1,7 @@
 """Recordings on disk: size, command, outcome, liveness, and pruning.
 
-A recording is not folded for this: the list stays quick for hundreds of large recordings. All of it
-may be damaged or a stranger's, and none of that keeps the others from being listed.
+Recordings are not folded, so that the list stays quick for hundreds of large ones. A damaged or
+hostile recording never keeps the others from being listed.
 """
 
 from __future__ import annotations
@@ -298,7 +298,7 @@ def plan_pruning(
 ) -> PruningPlan:
     """Select the recordings that exceed the limits; `recordings` is sorted newest first.
 
-    What is not ours neither counts as one to keep nor takes the space of one.
+    Recordings that are not ours count neither for `keep` nor for `size`.
     """
     ours = [recording for recording in recordings if not recording.not_ours]
     totals = itertools.accumulate(recording.size for recording in ours)
@@ -350,7 +350,7 @@ _EFFECTIVE = os.access in os.supports_effective_ids
 def delete_recording(path: Path) -> None:
     """Delete the recording in `path` atomically; raise ToolFailure if that is not possible.
 
-    Once begun, it is finished before a Ctrl-C is heard.
+    Once begun, the deletion is finished before a Ctrl-C takes effect.
     """
     for folder in _folders(path):
         if not os.access(folder, os.W_OK | os.X_OK, effective_ids=_EFFECTIVE):

@@ -62,7 +62,7 @@ def kernels_by_call(
 ) -> dict[tuple[str, int], tuple[int, Kernel]]:
     """Map calls in a C++ wrapper to their line number and kernel.
 
-    The key is the name that is called, and how many calls of the same name come before it.
+    The key is the called name, and the number of earlier calls of the same name.
     """
     text = recording.payload(graph.wrapper)
     run = run_function(text)

@@ -66,8 +66,8 @@ def run_recorded_cell(
 ) -> Any:
     """Run the cell recorded, show the findings, and return its last expression's value.
 
-    What it raises goes on after the findings are shown. An interrupted cell only says where its
-    recording is: whoever interrupts does not want to wait.
+    An exception of the cell propagates after the findings are shown. For an interrupted cell only
+    the recording's path is shown: a user who interrupts does not want to wait.
     """
     __tracebackhide__ = True
     name, first, last = _compiled(shell, cell)

@@ -272,7 +272,7 @@ def run_program(
 ) -> int | None:
     """Run a program in `folder`; its output goes to the files stdout and stderr there.
 
-    Returns its exit code, or None if its time was up. `given` is the file that it reads.
+    Returns its exit code, or None if it timed out. `given` is the file for its standard input.
     """
     call = ChildCall(
         "inductoscope.inside.programs:become",
@@ -321,7 +321,8 @@ def start_group(
 class GuardedCommand:
     """A command whose processes are all ended, however the call that started it ends.
 
-    Not if that is cancelled, and not if this process is killed. Both its outputs are pipes.
+    This holds if the call is cancelled, and if this process is killed. Standard output and standard
+    error are pipes.
     """
 
     def __init__(
@@ -342,7 +343,7 @@ class GuardedCommand:
     def lines(self) -> Iterator[str]:
         """Yield the lines of standard error until the command ends; drop its standard output.
 
-        Processes that it leaves behind may still have the pipes open: they are not waited for.
+        Processes that the command leaves behind may keep the pipes open; they are not waited for.
         """
         assert self.process.stdout is not None
         assert self.process.stderr is not None

@@ -1,7 +1,7 @@
 """The user's Dask cluster, used through `concurrent.futures.Executor`.
 
-What is lost with a worker, Dask gives to another one. A worker is used only if it has what this
-machine has, because another torch compiles other code.
+Dask reassigns the work of a lost worker. A worker is used only if its versions match this
+machine's, because another torch compiles other code.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class Cluster:
 def connect(address: str, *, any_versions: bool = False) -> Cluster:
     """Connect to a scheduler; `any_versions` accepts workers that have other versions.
 
-    Raises `ToolFailure` if it does not answer, has no worker, or has one that may not be used.
+    Raises `ToolFailure` if the scheduler does not answer, or has no worker or an unusable one.
     """
     place = check_address(address)
     try:

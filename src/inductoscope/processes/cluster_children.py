@@ -1,7 +1,7 @@
 """Warm child processes on a cluster worker, which stay loaded and answer requests.
 
-The worker itself never runs foreign code and never loads torch. Each of its threads has a child of
-its own, which dies with the worker.
+The worker itself never runs user code and never loads torch. Each of its threads has its own child,
+which dies with the worker.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Termination of processes: the only module that signals a process group.
 
-A group is asked to end if it is given some grace, then killed, then its leader is reaped, so that
-nothing is left behind, not even a zombie.
+A process group gets SIGTERM if it is given some grace, then SIGKILL, then its leader is reaped, so
+that not even a zombie remains.
 """
 
 from __future__ import annotations

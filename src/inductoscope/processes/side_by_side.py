@@ -38,8 +38,8 @@ def several_at_once(
 ) -> Iterator[Map]:
     """Yield a `map` over several processes; the built-in one where they would not pay.
 
-    `begin` is called first wherever the work is done. What it refers to is not sent to workers:
-    they have it because they are copies of this process.
+    `begin` is called first in every process that does the work. Its data is not pickled: forked
+    workers inherit it.
     """
     cores = min(cores or len(own_cores()), items)
     if cores < 2 or (begin is not None and not can_fork()):

@@ -1,7 +1,7 @@
 """A signal handler with which a recorded process dumps its Python stacks on request.
 
-Asking means sending a signal that programs hardly ever use. Whoever asks has to make sure first
-that the handler is still there: `stacks.ask_for_stacks` does.
+A request is a signal that programs hardly ever use. The sender has to check first that the handler
+is still installed: `stacks.ask_for_stacks` does.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LOWEST_DESCRIPTOR = 700
 def answer_with_stacks(folder: Path) -> None:
     """Register a signal that writes all threads' stacks into a file of the recording.
 
-    Never every few seconds from a thread: reading the stack of a thread that runs may crash it.
+    A periodic dump from a thread is no alternative: reading a running thread's stack may crash it.
     """
     with contextlib.suppress(OSError, ValueError, ImportError, RuntimeError):
         # A program that uses the signal itself keeps it.

@@ -2,7 +2,7 @@
 
 There are two ways, and the best that works is taken: py-spy, which reads the memory of the process
 and needs the right to trace it; and the process itself, if it is recorded and answers a signal. The
-result says which one it was and what is missing.
+result says which way was used and what is missing.
 """
 
 from __future__ import annotations

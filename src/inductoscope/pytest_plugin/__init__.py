@@ -1,7 +1,7 @@
 """`pytest --inductoscope`: every graph that a test suite compiles is checked against eager.
 
-pytest imports this module in every run, whether or not the option is given. So everything else is
-imported only if it is.
+pytest imports this module in every run, so all other modules are imported only if the option is
+given.
 """
 
 from __future__ import annotations

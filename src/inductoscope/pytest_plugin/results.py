@@ -1,6 +1,6 @@
 """Check results of one test or a whole suite, as plain data and as pytest shows them.
 
-A worker of pytest-xdist sends a test's results with its report, so they can be read from JSON.
+A pytest-xdist worker sends a test's results with its report, so they can be rebuilt from JSON.
 """
 
 from __future__ import annotations

@@ -185,7 +185,7 @@ class SuiteRecordings:
 def suite_hooks(get_watch: Callable[[], GraphWatch]) -> tuple[Hook, ...]:
     """Return the hooks around Dynamo's backend and around the creation of backward graphs.
 
-    `get_watch` makes the watch, which needs torch, when the first graph is there.
+    `get_watch` creates the watch, which needs torch, when the first graph is compiled.
     """
 
     def keeping_calls(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -287,7 +287,7 @@ def doctors_verdict(
 ) -> tuple[dict[str, Any] | None, str]:
     """Run the doctor on one test; return its verdict, or None and the reason.
 
-    `environment` is the one that pytest was started in; tests may change theirs.
+    `environment` is that of pytest's start, since tests may change os.environ.
     """
     answer, said = (folder.with_name(f"{folder.name}.{ending}") for ending in ("json", "txt"))
     words = ["doctor", "--quiet", "--json", str(answer), "--output", str(folder)]
@@ -317,7 +317,7 @@ def doctors_verdict(
 def _words_for_child(item: pytest.Item, own: str) -> list[str]:
     """Return this run's options, changed so that the child uses one process and own paths.
 
-    Of options that are given twice, the last counts.
+    If an option is given twice, the last one wins.
     """
     config = item.config
     words = [*words_of_run(config), "--rootdir", str(config.rootpath)]

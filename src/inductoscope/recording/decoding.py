@@ -1,7 +1,7 @@
 """Decodes lines of streams and payloads, even damaged or hostile ones: nothing here raises.
 
-msgspec decodes what fits its type. Where something does not fit, each field is read by itself: a
-value of another type counts as absent, and an absent field reads as empty.
+msgspec decodes data that fits its type. Otherwise, each field is decoded by itself: a value of
+another type counts as absent, and an absent field reads as empty.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _parse_by_field(stream: str, line: bytes) -> Entry[Event] | None:
 def decode_list(kind: type[Kind], data: bytes) -> tuple[Kind, ...]:
     """Decode a payload that is a list of objects; ValueError if it is not JSON at all.
 
-    One that is damaged is read field by field.
+    If an object is damaged, its fields are decoded one by one.
     """
     if values.is_plain(data):
         try:

@@ -53,8 +53,8 @@ def write_value(value: KernelValue, folder: Path) -> None:
 def has_room(folder: Path, size: int, *, most: int = MOST_GIB << 30) -> bool:
     """Check whether a file of this size still fits into `most` bytes in all.
 
-    All processes of a run count together. Each appends what it wants and then reads what was wanted
-    before, which is the same for all: there is no lock that a fork could inherit.
+    All processes of a run share the limit. Each appends its request to a file and then reads the
+    earlier requests, an order that is the same for all: a fork could inherit a lock.
     """
     with (folder / FOLDER / WANTED).open("ab+", buffering=0) as file:
         file.write(b"%d\n" % size)

@@ -121,7 +121,7 @@ def create_recording(command: Sequence[str], *, output: Path | None = None, **de
 def discard_recording(path: Path) -> None:
     """Remove a recording whose command could not start, so that it is not the last recording.
 
-    One that has events stays, and so does a folder that the user chose, which may have been there
+    A recording with events stays, and so does a folder that the user chose, which may have existed
     before.
     """
     if any((path / STREAMS).glob("*")):

@@ -1,7 +1,7 @@
 """Filters that keep secrets in environment variables and command lines out of recordings.
 
-People attach recordings to public bug reports, so nothing is stored that is not on this list:
-the variables that change what the compiler does, and where its tools and caches are.
+People attach recordings to public bug reports, so only variables on this list are stored: the
+variables that change what the compiler does, and where its tools and caches are.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ def parse(text: str | bytes) -> Any:
 def is_plain(data: bytes) -> bool:
     """Check that JSON has no number and no depth that `parse` would refuse or keep as text.
 
-    Whatever else it is, any decoder may read it.
+    Any decoder may then read it.
     """
     return not _may_have_large_number(data) and not _is_too_deep(data)
 

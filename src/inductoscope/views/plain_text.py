@@ -7,7 +7,7 @@ from typing import Any
 
 from inductoscope.torch_facts.printed_graphs import with_usual_names
 
-# Controls, marks that reorder what follows, further line ends, and halves of characters.
+# Control characters, bidirectional marks, other line separators, and surrogates.
 _UNSAFE = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )
@@ -16,7 +16,7 @@ _UNSAFE = re.compile(
 def visible(text: str) -> str:
     """Escape control characters in a text, except tabs and line ends.
 
-    Operators have their usual names, whoever wrote the text.
+    Operators get their usual names, whatever the source of the text.
     """
     return _UNSAFE.sub(lambda match: _escape(ord(match[0])), with_usual_names(text))
 

@@ -39,7 +39,7 @@ from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.stages import PLAIN
 from inductoscope.wording import count_of
 
-# What is said, and where or how that was seen.
+# A statement, and where or how it was observed.
 Said = tuple[str, str]
 
 _ASPECTS = {"stride": "strides", "sharing": "shared memory"}
@@ -110,7 +110,7 @@ def _own_pass(finding: FailureFinding) -> str:
 
 
 def _own_part(finding: FailureFinding, *operations: str) -> str:
-    """Return the owner of an operation's lowering or decomposition, if it is not torch's."""
+    """Return a clause on an operation's lowering or decomposition if it is not torch's."""
     names = {short(operation) for operation in operations}
     parts = finding.fact(ReplacedParts).parts
     part = next((part for part in parts if short(part.operation) in names), None)

@@ -134,7 +134,7 @@ def _wanted_target(target: str | None, pretend: bool) -> Target | None:
 
 
 def _pretend(target: str) -> dict[str, Any]:
-    """Start the program with a pretended GPU; return the manifest entries that say so."""
+    """Set up the environment to pretend a GPU; return the manifest entries that say so."""
     from inductoscope.launch.environment import TARGET_VARIABLE, with_parts
     from inductoscope.torch_facts.gpu_targets import has_triton
 

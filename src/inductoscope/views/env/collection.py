@@ -181,7 +181,7 @@ def ask(python: str, question: Question, *, seconds: float = SECONDS) -> dict[st
 
     If there is no answer, "problem" says why, and there are no other keys.
     """
-    # A trace of that process would end up among those of the user's program.
+    # TORCH_TRACE would add a trace of this process to those of the user's program.
     inherited = {name: value for name, value in os.environ.items() if name != "TORCH_TRACE"}
     # Importing Inductor creates its cache folder; we must not create the user's.
     with tempfile.TemporaryDirectory(prefix="inductoscope-env-") as cache:

@@ -41,7 +41,7 @@ __all__ = [
 
 STAGES: tuple[StageEntry, ...] = (*FRONTEND, *GRAPHS, *INDUCTOR_STAGES, *OUTPUT)
 
-# Words that tell no symptoms apart: they join words, or say where something happened, not what.
+# Stop words: they join words, or say where something happened rather than what.
 _COMMON = frozenset(
     (
         *("a", "an", "the", "is", "are", "was", "in", "of", "and", "or", "not", "to", "it", "with"),
@@ -51,7 +51,7 @@ _COMMON = frozenset(
     )
 )
 
-# Stages are listed that match almost as well as the best.
+# The minimum score of a listed stage, relative to the best match.
 _ALMOST = 0.75
 
 

@@ -47,9 +47,9 @@ class StageEntry:
     name: str
     # One sentence that makes sense alone.
     summary: str
-    # What goes in, what comes out, how.
+    # The stage's inputs, outputs and method.
     does: str
-    # torch's source files.
+    # The source files in torch.
     lives: tuple[str, ...] = ()
     notions: tuple[tuple[str, str], ...] = ()
     look_here_when: tuple[str, ...] = ()

@@ -60,7 +60,8 @@ def write_all(
         try:
             written.extend(_write_up_to(largest, folder, items))
         finally:
-            # Also after a failure: the next export may overwrite what is listed.
+            # The manifest is written even after a failure, so that the next export may overwrite
+            # files.
             head = {"schema": SCHEMA, "tool": f"inductoscope {__version__}", **about, "kept": kept}
             text = json.dumps({**head, "files": [*map(vars, written)]}, indent=1) + "\n"
             _create(folder, MANIFEST, text.encode("utf-8"))
@@ -178,7 +179,7 @@ def _create(folder: Path, path: str, data: bytes) -> None:
     target = folder / path
     target.parent.mkdir(parents=True, exist_ok=True)
     target.unlink(missing_ok=True)
-    # Exclusive: does not follow a link that somebody creates in the meantime.
+    # Exclusive creation does not follow a link created in the meantime.
     with open(target, "xb") as file:
         file.write(data)
 
@@ -211,7 +212,7 @@ def safe_name(text: str, otherwise: str = "unnamed") -> str:
 VIEW_SCHEMA = 1
 View = dict[str, Any]
 
-# What to do with each form, told where it was written.
+# How to use each form, printed after the export.
 _NEXT = {
     "trace.json": "open it in ui.perfetto.dev or chrome://tracing",
     "graphviz": "dot -Tsvg FILE draws one",

@@ -190,7 +190,7 @@ def as_data(recording: Recording) -> dict[str, Any]:
     return {**data, "payloads": _payloads(recording, data["recording"])}
 
 
-# Names that this file has for fields of events, beside the events' own.
+# Additional JSON names for fields of events.
 _ALSO_CALLED: dict[type, dict[str, str]] = {
     Compile: {"id": "compile"},
     CompileError: {"causes": "cause"},

@@ -82,11 +82,13 @@ class Contents:
         live: bool = False,
         assembly: int = 0,
     ) -> None:
-        """`assembly` is the number of C++ kernels to disassemble; a live page does it on demand."""
+        """`assembly` is the number of C++ kernels to show as assembly; a live page has it on
+        demand.
+        """
         self._recording, self._live, self._assembly = recording, live, assembly
         self._natives = NativeIndex(recording)
         self._graphs = _graphs(recording)
-        # Of the graph that was asked for last: all of them would take gigabytes.
+        # Only the latest graph's join is cached: all joins together would take gigabytes.
         self._latest: tuple[int, GraphJoin] | None = None
         self._summaries: dict[int, GraphSummary] = {}
 
@@ -412,7 +414,7 @@ _SLOW = ("graph_breaks", "recompiles")
 def finding_view(finding: Finding) -> PageFinding:
     """Convert a finding to the page's format."""
     problem: Severity = "warning" if finding.rule in _SLOW else "error"
-    # The line and how the program got there, then how it is known.
+    # The source line and the path to it come first, then the evidence.
     stack = arrows(finding.stack) if len(finding.stack) > 1 else ""
     return PageFinding(
         rule=finding.rule,

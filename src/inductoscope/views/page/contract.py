@@ -42,9 +42,9 @@ class SharedTable(Generic[Row]):
     """A table of columns that stores and parses each distinct value once."""
 
     columns: tuple[str, ...]
-    # Per column, its different values.
+    # The distinct values of each column.
     values: tuple[tuple[Any, ...], ...]
-    # Per column, for each row the place of its value.
+    # For each column, the index of each row's value among the distinct values.
     places: tuple[tuple[int, ...], ...]
 
     @classmethod
@@ -81,7 +81,7 @@ def _shared(column: Iterable[Any]) -> Column:
     """Return the distinct values of a column, and each row's index into them."""
     found = list(column)
     kinds = set(map(type, found))
-    # Within one type no two values are the same that JSON writes in other ways.
+    # Equal values of one type are written alike in JSON; values of mixed types may not be.
     keys = found if len(kinds) == 1 else list(map(_distinct, found))
     known = {key: place for place, key in enumerate(dict.fromkeys(keys))}
     values = tuple(known) if keys is found else tuple(value for _, value in known)
@@ -98,38 +98,38 @@ def _distinct(value: Any) -> tuple[type, Any]:
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class PageModule:
-    """A module, or a compiled function above all of its modules. `parent` is a row before it."""
+    """A module, or a compiled function above all its modules. `parent` is an earlier row."""
 
     path: str
-    # What it is called inside its parent.
+    # The module's attribute name in its parent.
     label: str
     kind: str
     parent: int | None
-    # Operations of it and of its parts, in all graphs, and the graphs that have them.
+    # Operations of the module and its submodules in all graphs, and the graphs with them.
     operations: int
     graphs: tuple[int, ...]
-    # The first module beside it that has the same class and the same parts.
+    # The first sibling module of the same class and structure.
     alike: int | None
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class ModuleKernel:
-    """A kernel, and the innermost module that holds all that it computes."""
+    """A kernel, and the innermost module that contains all its operations."""
 
     module: int
     graph: int
     id: str
     name: str
-    # In one call of the graph: how often it is called, and what it has to move at least.
+    # Number of calls and minimum bytes moved, in one call of the graph.
     calls: int
     bytes: int | None
-    # Of all calls of the graph that were measured, without the first.
+    # Seconds of all measured calls of the graph but the first.
     seconds: float | None
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class ModuleTree:
-    """The model as its author wrote it, and the kernels that it became."""
+    """The module tree of the model, and the kernels compiled from it."""
 
     modules: PageTable[PageModule]
     kernels: PageTable[ModuleKernel]
@@ -148,11 +148,11 @@ class ProfiledKernel:
     device: str
     sizes: str
     calls: int
-    # Seconds of a call: the median, and the quartiles.
+    # Seconds of a call: median and quartiles.
     median: float
     low: float
     high: float
-    # Seconds of all calls, and of them those beyond what the machine needs.
+    # Seconds of all calls, and those lost to the machine's limit.
     total: float
     lost: float
     bytes: int | None
@@ -165,7 +165,7 @@ class ProfiledKernel:
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class UsualKernel:
-    """A kernel in a usual call of its graph."""
+    """A kernel in a typical call of its graph."""
 
     id: str
     name: str
@@ -175,7 +175,7 @@ class UsualKernel:
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class ProfiledGraph:
-    """The calls of a graph, and one of them that took about as long as most."""
+    """The calls of a graph, and a typical one of about median duration."""
 
     graph: int | None
     key: str
@@ -195,7 +195,7 @@ class ProfiledGraph:
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class ProfiledMachine:
-    """Peak bandwidth and matrix throughput of a device, in bytes and operations per second."""
+    """The peak bandwidth and matrix throughput of a device, in bytes and operations per second."""
 
     device: str
     name: str
@@ -209,7 +209,7 @@ class ProfiledMachine:
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class PageProfile:
-    """Results of `inductoscope profile`."""
+    """The results of `inductoscope profile`."""
 
     headline: str
     kernels: PageTable[ProfiledKernel]
@@ -220,7 +220,7 @@ class PageProfile:
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class ProfileHead:
-    """Whether kernels were timed; `chunk` has the times."""
+    """The head of the kernel profile; `chunk` has the times."""
 
     chunk: str
     kernels: int
@@ -230,7 +230,7 @@ class ProfileHead:
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class ModulesHead:
-    """Where the tree of modules is."""
+    """The head of the tree of modules."""
 
     chunk: str
 
@@ -258,13 +258,13 @@ class PagePane:
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Operation:
-    """An operation, its lines in each pane, and the lines of what it merely led to."""
+    """An operation, its lines in each pane, and the lines of nodes that only list it as origin."""
 
     name: str
     label: str
-    # The path of the module that it is part of.
+    # The path of the module that contains the operation.
     module: str
-    # Why it has no code of its own; empty where it has some, or nothing is known.
+    # The reason why the operation has no code of its own; empty if it has, or if unknown.
     no_code: str
     lines: Mapping[str, tuple[LineNumber, ...]]
     leads: Mapping[str, tuple[LineNumber, ...]]
@@ -283,7 +283,7 @@ class FormHead:
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class PaneKernel:
-    """A kernel, and its place in the kernel pane. The id of a library call says what it makes."""
+    """A kernel and its position in the kernel pane. The id of a library call names its output."""
 
     id: str
     name: str
@@ -325,9 +325,9 @@ class Pass:
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Passes:
-    """The passes of one graph. What one leaves, the next begins with: each text is here once.
+    """The passes of one graph. Consecutive passes share a graph, so each text is stored once.
 
-    Instead of texts, there may be the chunks of graphs.
+    Instead of texts, there may be chunks of FX graphs.
     """
 
     texts: tuple[str, ...]
@@ -388,14 +388,14 @@ class BufferRow:
     size: str
     stride: str
     bytes: int | None
-    # Whose result it holds, and what else led to it.
+    # The operation whose result the buffer holds, and its further origins.
     operation: str
     led_here: tuple[str, ...]
     # The scheduler node and the kernel that write it, and the nodes that read it.
     node: str
     kernel: str
     read_by: tuple[str, ...]
-    # Buffers with the same memory, before and after it, and how torch came to that.
+    # The buffers that share the memory before and after this one, and the kind of reuse.
     takes_over: str
     given_to: str
     part_of: str
@@ -406,7 +406,7 @@ class BufferRow:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class NamedThing:
-    """Something to search for: an operation, a source line, a scheduler node or a buffer."""
+    """A searchable name: an operation, a source line, a scheduler node or a buffer."""
 
     kind: str
     name: str
@@ -433,7 +433,7 @@ class Search:
 
     graph: str
     operation: str
-    # Shapes and types of what it was tuned for; empty in older recordings.
+    # Shapes and types of the tuned inputs; empty in older recordings.
     inputs: tuple[str, ...]
     winner: str
     choices: tuple[PageChoice, ...]
@@ -449,7 +449,7 @@ class PageLane:
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class PageSpan:
-    """Something that took time. `lane` is a place in the timeline, `graph` one in the index."""
+    """A span of work. `lane` is an index into the timeline's lanes, `graph` into the index."""
 
     lane: int
     start: float
@@ -462,7 +462,7 @@ class PageSpan:
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class PageTimeline:
-    """Where the time went."""
+    """The timeline: its lanes and spans."""
 
     lanes: tuple[PageLane, ...]
     spans: tuple[PageSpan, ...]
@@ -480,20 +480,20 @@ class Guards:
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class PackageInput:
-    """Requirements of a package on one input. Sizes and strides: a text for each dimension."""
+    """The guards of a package on one input, with a text for each size and stride."""
 
     name: str
     dtype: str
     sizes: tuple[str, ...]
     strides: tuple[str, ...]
     device: str
-    # Bytes; 0 where it does not matter.
+    # The required alignment in bytes; 0 if there is none.
     aligned_to: int
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PackageSize:
-    """A symbol in those sizes, and which input it is taken from."""
+    """A symbol in the sizes of package inputs, and the input that defines it."""
 
     name: str
     expression: str
@@ -509,7 +509,7 @@ class PackageConstant:
     shape: str
     device: str
     bytes: int
-    # Kernels that change it in place.
+    # The kernels that mutate the constant in place.
     written_by: str
 
 
@@ -528,18 +528,18 @@ class PackageContents:
 # Lines are counted in the browser, when someone looks at the graph: a large recording has
 # millions of them, and few are ever looked at.
 
-# The key of lines that belong to nothing: nothing that torch names is called so.
+# The key of lines that belong to no item: no torch name is equal to it.
 OF_NOTHING = "-"
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class SourceText:
-    """A pane as blocks of lines, each of one thing or of nothing."""
+    """A pane as blocks of lines that belong to one item, or to none."""
 
     language: str
     text: str
     keys: tuple[str, ...]
-    # How many lines each block has.
+    # The number of lines of each block.
     counts: tuple[int, ...]
 
 
@@ -547,19 +547,19 @@ class SourceText:
 class SourceKernel:
     """A kernel as a graph calls it."""
 
-    # The scheduler nodes in it.
+    # The scheduler nodes in the kernel.
     nodes: tuple[str, ...]
     library: bool
     # Where its text is, and where the text of this very call: places in the list of kernels.
     texts: tuple[int, ...]
     own: tuple[int, ...]
-    # By scheduler node and line of its loop body: the lines that were written for it, from 1.
+    # The kernel's line numbers, from 1, by scheduler node and loop body line.
     numbered: Mapping[str, Mapping[str, tuple[int, ...]]]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SourceCall:
-    """A line of the wrapper that calls a kernel, a place in the list of calls."""
+    """A line of the wrapper that calls a kernel, by its index in the list of calls."""
 
     line: LineNumber
     kernel: int
@@ -567,37 +567,37 @@ class SourceCall:
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class GraphSources:
-    """One graph. Graphs of torch.fx are chunks of their own, as they were recorded."""
+    """The sources of one graph. Its FX graphs are separate chunks, stored as recorded."""
 
-    # The panes in their order.
+    # The titles of the panes, in order.
     titles: Mapping[str, str]
-    # By pane: the chunk of the graph.
+    # The chunk of each pane's FX graph, by pane.
     graphs: Mapping[str, str]
-    # By pane.
+    # The blocks of lines, by pane.
     texts: Mapping[str, SourceText]
-    # Why a pane is empty.
+    # The reason why a pane is empty, by pane.
     missing: Mapping[str, str]
     # The number of the wrapper's first line.
     wrapper_line: int
     kernels: tuple[PaneKernel, ...]
     called: tuple[SourceKernel, ...]
     calls: tuple[SourceCall, ...]
-    # By scheduler node: the operations that it computes, and all that torch lists for it.
+    # The computed operations and all origins, by scheduler node.
     computed: Mapping[str, tuple[str, ...]]
     origins: Mapping[str, tuple[str, ...]]
-    # By scheduler node and operation: the names of lines of its loop body.
+    # The names of loop body lines, by scheduler node and operation.
     steps: Mapping[str, Mapping[str, tuple[str, ...]]]
     # Scheduler nodes without a loop body.
     bodyless: tuple[str, ...]
-    # Why operations have no code.
+    # The reason why an operation has no code, by operation.
     no_code: Mapping[str, str]
-    # How the files of Python and of this tool begin, which are nobody's program.
+    # Path prefixes of Python and of this tool, which are not the user's program.
     library_files: tuple[str, ...]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RecordedPayload:
-    """JSON that goes onto the page as it was recorded; the browser reads it with the same care."""
+    """Recorded JSON that is passed through to the page; the browser validates it."""
 
     text: str
 
@@ -608,7 +608,7 @@ class RecordedPayload:
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class MeasuredHead:
-    """That something was measured; `chunk` has it, and `count` says how many rows."""
+    """The head of a measurement; `chunk` has the `count` rows."""
 
     chunk: str
     count: int
@@ -619,7 +619,7 @@ class MeasuredHead:
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class AliveBlock:
-    """Memory that is in use at the peak. Times are seconds of the step."""
+    """A block of memory that is in use at the peak. Times are seconds of the step."""
 
     bytes: int
     kind: str
@@ -627,7 +627,7 @@ class AliveBlock:
     graph: str
     operation: str
     source: str
-    # None: it was there before the step, or is there after it.
+    # None: the block was allocated before the step, or freed after it.
     begin: float | None
     end: float | None
 
@@ -649,9 +649,9 @@ class MemoryCourse:
     base: int
     peak: int
     peak_seconds: float
-    # Bytes at the peak of which no block is known.
+    # Bytes at the peak that belong to no known block.
     unknown: int
-    # Blocks of the step, the smallest, that were not kept, and their bytes at the peak.
+    # The number of the smallest blocks, which were not kept, and their bytes at the peak.
     left_out: int
     left_out_bytes: int
     points: PageTable[MemoryPoint]
@@ -660,7 +660,7 @@ class MemoryCourse:
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class MemoryStep:
-    """From one call of a compiled function to the next."""
+    """A step: from one call of a compiled function to the next."""
 
     function: str
     place: str
@@ -671,7 +671,7 @@ class MemoryStep:
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class MemoryChange:
-    """A setting that was tried for less memory."""
+    """A setting that was tried to reduce memory."""
 
     change: str
     why: str
@@ -685,7 +685,7 @@ class MemoryChange:
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class PageMemory:
-    """Results of `inductoscope profile --memory`."""
+    """The results of `inductoscope profile --memory`."""
 
     headline: str
     steps: tuple[MemoryStep, ...]
@@ -698,27 +698,27 @@ class PageMemory:
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class AdvisedChange:
-    """A change, what it was predicted to save, and what it saves."""
+    """A change with its predicted and its measured savings."""
 
     change: str
     code: str
     why: str
     source: str
-    # Seconds of a run; None if it was not measured, or not predicted.
+    # Seconds of a run; None if not measured or predicted.
     saved: float | None
     predicted: float | None
     prediction: str
     ratio: float | None
     helps: bool
-    # Why it was not tried; empty if it was.
+    # The reason why the change was not tried; empty if it was.
     warning: str
-    # How it was measured, with the spread.
+    # The method of measurement, with the spread.
     how: str
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class AdvisedCost:
-    """Overhead of a run outside its kernels, in seconds."""
+    """An overhead of a run outside of its kernels, in seconds."""
 
     what: str
     seconds: float
@@ -728,9 +728,9 @@ class AdvisedCost:
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class PageAdvice:
-    """Results of `inductoscope profile --advise`."""
+    """The results of `inductoscope profile --advise`."""
 
-    # Compiled calls against eager; None if that could not be measured, and why.
+    # The ratio of compiled calls to eager; None if unmeasurable, with the reason.
     ratio: float | None
     how: str
     error: str
@@ -743,20 +743,20 @@ class PageAdvice:
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class StageCost:
-    """Seconds in a stage and in no inner one, with an empty cache and with a full one."""
+    """Seconds in a stage without its inner stages, with an empty cache and with a full one."""
 
     stage: str
     own: float
     total: float
     entered: int
     warm: float | None
-    # How it grows with the number of nodes, where that was measured and is known.
+    # The growth with the number of nodes, if measured and known.
     exponent: float | None
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class PageCosts:
-    """Results of `inductoscope profile --compile`."""
+    """The results of `inductoscope profile --compile`."""
 
     headline: str
     cold: float
@@ -806,7 +806,7 @@ class PageFinding:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PageEvidence:
-    """A piece of evidence, and where it comes from."""
+    """A piece of evidence and its source."""
 
     what: str
     where: str
@@ -836,7 +836,7 @@ class PageWorkaround:
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class PageTrail:
-    """From the fault back to the kernel that is to blame. `graph` is a position in the index."""
+    """The trail from the fault back to the culprit kernel. `graph` is an index into the graphs."""
 
     graph: int | None
     calls: int
@@ -856,7 +856,7 @@ class PageVerdict:
     summary: str
     confidence: Confidence
     culprit: Mapping[str, str]
-    # An element of each output that is wrong.
+    # A wrong element of each wrong output.
     values: tuple[WrongValue, ...]
     evidence: tuple[PageEvidence, ...]
     # Differences from eager that are not failures.
@@ -872,7 +872,7 @@ class PageVerdict:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class StageTime:
-    """How long a stage took, over all compiles."""
+    """The time of a stage over all compiles."""
 
     name: str
     seconds: float
@@ -897,7 +897,7 @@ class PageCompile:
 
     id: str
     process: str
-    # What compiled it: empty for torch.compile.
+    # The flow that compiled the frame: empty for torch.compile.
     flow: str
     function: str
     place: str
@@ -913,7 +913,7 @@ class PageCompile:
     package: str
     caches: tuple[CacheLookup, ...]
     errors: tuple[PageFailure, ...]
-    # Operations that were decomposed into others, and how often.
+    # The number of decompositions by operation.
     decompositions: Mapping[str, int]
 
 
@@ -949,7 +949,7 @@ class KernelRow:
     graph: int | None
     operations: str
     lines: int
-    # That all calls have to move at least: a model, not a measurement.
+    # Minimum bytes moved by all calls: modelled, not measured.
     bytes: int | None
     seconds: float | None
     registers: int | None
@@ -959,7 +959,7 @@ class KernelRow:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LedgerHead:
-    """How many pairs had each outcome; `chunk` has the rows."""
+    """The head of the fusion ledger, with the number of pairs per outcome."""
 
     chunk: str
     fused: int
@@ -969,7 +969,7 @@ class LedgerHead:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class AutotuneHead:
-    """How many searches autotuning made; `chunk` has them."""
+    """The head of autotuning, with the number of searches."""
 
     chunk: str
     searches: int
@@ -978,7 +978,7 @@ class AutotuneHead:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TimelineHead:
-    """How many spans there are; `chunk` has them."""
+    """The head of the timeline, with the number of spans."""
 
     chunk: str
     spans: int
@@ -986,7 +986,7 @@ class TimelineHead:
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Index:
-    """The page's first view, and the list of chunks."""
+    """The index: the page's first view, and the list of chunks."""
 
     schema: int
     inductoscope: str
@@ -1006,7 +1006,7 @@ class Index:
     ledger: LedgerHead
     autotune: AutotuneHead
     timeline: TimelineHead
-    # The chunk of all that the search finds besides what is here.
+    # The chunk of all further searchable names.
     names: str
     modules: ModulesHead
     profile: ProfileHead | None
@@ -1015,7 +1015,7 @@ class Index:
     costs: MeasuredHead | None
 
 
-# What a chunk holds, by how its name begins.
+# The type of a chunk, by the prefix of its name.
 CHUNKS: dict[str, Any] = {
     # What the browser makes of the sources of a graph; a page may have it linked already.
     "graph": LinkedPanes,

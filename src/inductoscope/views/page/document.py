@@ -56,7 +56,7 @@ def write_parts(parts: Iterable[str], path: Path) -> int:
     """Write the file atomically, through a temporary file; return its size."""
     unfinished = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
-        # Text of a foreign log or file name may hold what UTF-8 cannot.
+        # Text of an untrusted log or file name may not be encodable as UTF-8.
         with unfinished.open("w", encoding="utf-8", errors="replace") as file:
             file.writelines(parts)
         size = unfinished.stat().st_size
@@ -74,7 +74,7 @@ def page_text(contents: Contents) -> str:
 
 
 def _parts(contents: Contents) -> Iterator[str]:
-    # First: the index is made of what making chunks finds out.
+    # The chunks come first, since building them computes what the index needs.
     chunks = packed_chunks(contents)
     yield head(contents.index.title, live=False)
     yield f'<script type="application/json" id="index">{_json(contents.index)}</script>\n'
@@ -117,7 +117,7 @@ def packed_chunks(contents: Contents) -> dict[str, str]:
     graphs = range(len(contents.chunks_by_graph))
     with several_at_once(None, len(graphs), begin=partial(_use, contents)) as map_:
         by_graph = map_(_pack_graph, graphs)
-        # Threads, from here on: they wait for compilers, which take seconds.
+        # Threads suffice for these chunks: they wait for compilers, which take seconds.
         with ThreadPoolExecutor(min(_MOST_COMPILERS, len(own_cores()))) as compilers:
             try:
                 compiled = {name: compilers.submit(chunks[name]) for name in slow}
@@ -130,7 +130,7 @@ def packed_chunks(contents: Contents) -> dict[str, str]:
             except BaseException:
                 compilers.shutdown(cancel_futures=True)  # Ctrl-C: starts nothing new.
                 raise
-    # In the order of the chunks. The rest is made of what was found out about all graphs.
+    # Keep the chunks' order. All other chunks use data collected from all graphs.
     return {name: packed.get(name) or pack(make()) for name, make in chunks.items()}
 
 
@@ -156,7 +156,7 @@ def pack(value: Any) -> str:
     return base64.b64encode(data).decode("ascii")
 
 
-# As gzip writes it, without a time: the same chunk is the same text.
+# The gzip format without a time stamp makes equal chunks equal texts.
 _GZIP = 16 + zlib.MAX_WBITS
 
 

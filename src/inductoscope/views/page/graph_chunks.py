@@ -405,7 +405,7 @@ def aot_digest(compile_: Compile, phase: str) -> str:
 
 # --- The panes of one graph that hold no graph of torch.fx: IR, scheduler, loop bodies, kernels ---
 
-# In the order in which all panes are shown.
+# The panes in display order.
 TITLES = {
     "python": "Python",
     "dynamo": "Dynamo graph",
@@ -432,11 +432,11 @@ _LANGUAGES = {
 class Pane:
     """The lines of a pane, in blocks that share the same keys.
 
-    A key is anything with its own lines: a node, a scheduler node, a line of the program.
+    A key is an item with lines of its own: a node, a scheduler node, a line of the program.
     """
 
     lines: list[str] = field(default_factory=list)
-    # The keys of each block, and how many lines it has.
+    # The keys and the number of lines of each block.
     blocks: list[tuple[tuple[Hashable, ...], int]] = field(default_factory=list)
 
     def add(self, text: str, *keys: Hashable) -> None:
@@ -456,7 +456,7 @@ class StagePanes:
         self._join = join
         self.wrapper = wrapper_lines(join.recording.payload(join.graph.wrapper), join.graph.kernels)
         self.panes = {name: Pane() for name in _LANGUAGES}
-        # With the first and the last line of each in its pane; the first names it.
+        # The kernels with their first and last line in the pane; the first line names the kernel.
         self.kernels: list[tuple[Kernel, int, int]] = []
         self._fill_ir()
         self._fill_scheduler()

@@ -1,7 +1,7 @@
 """Tables over all graphs, built from one summary per graph: kernels, names, modules, fusion.
 
-Made where the graph's own chunks are made, from the same join, and small enough to be kept of all
-graphs: nothing of a graph is read twice.
+A summary is made together with the graph's own chunks, from the same join, and is small enough to
+be kept for all graphs, so that no graph is read twice.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from inductoscope.views.page.contract import (
 )
 from inductoscope.views.page.graph_chunks import kernel_id
 
-# Outermost first.
+# The modules of an operation, outermost first.
 Modules = tuple[Module, ...]
 
 
@@ -41,11 +41,11 @@ Modules = tuple[Module, ...]
 class CallSummary:
     """One call of a kernel in a wrapper."""
 
-    # The bytes that it has to move at least; None where that is not known.
+    # The minimum bytes that the call moves; None if unknown.
     moved: int | None
     operations: str
     lines: int
-    # Of the operations that it computes, where they are part of a module.
+    # The modules of the operations that the kernel computes, if they have any.
     modules: tuple[Modules, ...]
 
 
@@ -53,9 +53,9 @@ class CallSummary:
 class GraphSummary:
     """The summary of one graph for the tables over all graphs."""
 
-    # In the order of the wrapper.
+    # The calls in wrapper order.
     calls: tuple[CallSummary, ...]
-    # How many operations are part of each.
+    # The number of operations in each module.
     modules: dict[Modules, int]
     named: tuple[NamedThing, ...]
     ledger: SharedTable[LedgerRow]
@@ -182,7 +182,7 @@ _MOST = 40
 
 def named_things(number: int, join: GraphJoin) -> Iterator[NamedThing]:
     """Yield everything searchable in a graph; `number` is its position in the index."""
-    # Every line on the way to an operation, of the program and of the libraries it uses.
+    # Every frame of an operation's stack, in the program and in its libraries.
     lines: dict[tuple[str, int], tuple[Frame, list[str]]] = {}
     for node in join.final.calls if join.final else ():
         told = [node.target, node.aten if node.aten not in node.target else ""]

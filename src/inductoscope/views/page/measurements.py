@@ -61,14 +61,14 @@ class StoredMeasurements:
     @property
     def memory(self) -> MeasuredHead | None:
         """The head of the memory chunk, which counts the traced steps."""
-        # Without any, the headline says why.
+        # If no step was traced, the headline says why.
         count = len(objects(self._memory.get("steps")))
         return _head("memory", count, is_kept=bool(self._memory))
 
     @property
     def advice(self) -> MeasuredHead | None:
         """The head of the advice chunk, which counts the changes tried: those without a warning."""
-        # Without any, there is still what the program costs, or why nothing could be tried.
+        # If no change was tried, the chunk still has the overhead, or the reason.
         count = sum(not trial.get("warning") for trial in _trials(self._advice))
         return _head("advice", count, is_kept=bool(self._advice))
 
@@ -236,7 +236,7 @@ class StoredProfile:
             if number is not None and kernel is not None:
                 calls = self._graphs[number].kernels
                 at = next(at for at, one in enumerate(calls) if one is kernel)
-                # Sizes that vary are measured apart.
+                # A call with dynamic sizes has a row for each size.
                 found[number, at] = found.get((number, at), 0.0) + real(row.get("total"))
         return found
 

@@ -15,7 +15,7 @@ View = dict[str, Any]
 _TEMPLATE = Path(__file__).parent / "assets" / "ranks.html"
 # Squares in a row of the map: a row then begins with a number that is easy to count from.
 _IN_A_ROW = 50
-# What a square can mean, the worst last.
+# The possible states of a square, the worst last.
 _MEANINGS = {
     "": "as most",
     "slow": "slow",

@@ -46,7 +46,7 @@ def _trial_view(trial: FlipTrial) -> dict[str, Any]:
         "why": trial.flip.why,
         "rule": trial.flip.rule,
         "source": trial.flip.source,
-        # Not known of a change that was not measured.
+        # These values are unknown for a change that was not measured.
         "seconds_saved": trial.saved if trial.changed.count else None,
         "ratio": trial.ratio if trial.changed.count else None,
         "seconds_predicted": trial.flip.predicted,

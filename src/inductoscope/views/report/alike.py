@@ -9,7 +9,7 @@ from typing import Any
 
 View = dict[str, Any]
 
-# What follows a full stop, or is called, is an operation or an attribute: it means what it says.
+# An identifier after a full stop, or before a parenthesis, is an operation or attribute.
 _WORD = re.compile(r"(?<![\w.])[A-Za-z_]\w*\b(?!\()")
 # Names with a number: buffers, nodes, copies of an operation, variables and pointers of a kernel.
 _NUMBERED = re.compile(

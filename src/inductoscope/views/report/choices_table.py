@@ -7,7 +7,7 @@ from typing import Any
 
 _MOST_ROWS = 40
 _NAME_WIDTH = 16
-# What people look for first.
+# The parameters that people look for first.
 _FIRST = ("BLOCK_M", "BLOCK_N", "BLOCK_K", "XBLOCK", "YBLOCK", "RBLOCK", "num_warps", "num_stages")
 
 

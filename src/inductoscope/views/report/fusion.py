@@ -94,7 +94,7 @@ def is_graph(key: str, wanted: str) -> bool:
     return not wanted or key == wanted or wanted in key.split(" ", 1)
 
 
-# By what rows are sorted, beside the order of the schedule.
+# The sort key of rows, before schedule order.
 _SORTS: dict[str, Callable[[LedgerRow], Any]] = {
     "bytes": lambda row: -(row.bytes or 0),
     "score": lambda row: -(row.score or 0),

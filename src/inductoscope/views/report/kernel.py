@@ -314,7 +314,7 @@ def print_values(
     if len(values) > _MOST_LINES:
         printer.line(f"{len(values) - _MOST_LINES} more", indent=2, style=FAINT)
     first = next((value.file for value in values if value.file), "")
-    # Paths are to be copied, so they are not broken.
+    # Paths are printed unbroken, so that they can be copied.
     printer.whole(f"  All of them: {folder / FOLDER / INDEX}", style=FAINT)
     if first:
         printer.whole(f"  To read one: torch.load({str(folder / first)!r})", style=FAINT)

@@ -20,11 +20,11 @@ from inductoscope.views.report.terminal import BAD, FAINT, GOOD, WARN, Printer
 from inductoscope.views.report.times import comparison_view, picked, sample_view, short, time_text
 from inductoscope.wording import bytes_text, count_of
 
-# Blocks whose life is told one by one; of more, the largest.
+# The number of blocks with a lifetime each; if there are more, the largest are kept.
 _MOST_BLOCKS = 4000
 _MOST_ROWS = 12
 _MOST_RECOMPUTED = 8
-# Where the text begins beside a number of bytes.
+# The column at which the text begins beside a number of bytes.
 _TEXT = 12
 
 

@@ -22,7 +22,7 @@ _MESSAGES = {
     HANG: "ranks send and receive messages that do not meet",
     MISMATCH: "a message is received with another size or type than it is sent with",
 }
-# Neither well nor a fault for certain.
+# Verdicts that are neither clean nor certainly a fault.
 _MILD = ("ranks differ", "nothing compared")
 _MOST_SHOWN = 8
 _TAIL_LINES = 12

@@ -24,7 +24,7 @@ from inductoscope.views.report.terminal import BAD, FAINT, WARN, Printer
 from inductoscope.views.report.times import picked, sample_view, seconds_text, short, time_text
 from inductoscope.wording import count_of
 
-# With fewer calls, a median says little.
+# A median over fewer calls is unreliable.
 _FEW = 5
 _MOST_PRINTED = 20
 _MOST_SLOWER = 5

@@ -40,7 +40,7 @@ def choose_view(recording: Recording, selection: ShowSelection) -> tuple[View, R
         return runnable_view(recording, selection.runnable, selection.write_to), print_runnable
     if selection == ShowSelection(compile=selection.compile):
         return _overview(recording)
-    # Most of the tool, which the overview does without.
+    # These imports load most of the tool, which the overview does not need.
     from inductoscope.views.report import stage_views
 
     if selection.kernel:

@@ -51,7 +51,7 @@ def summary_view(recording: Recording, findings: list[Finding]) -> View:
 def _verdict(recording: Recording) -> View | None:
     if not stored_verdict(Path(recording.path)):
         return None
-    # All that the doctor knows, which most recordings do without.
+    # This imports the whole doctor, which most recordings do not need.
     from inductoscope.views.report.verdict import stored_verdict_view
 
     return stored_verdict_view(recording)
@@ -202,7 +202,7 @@ def _headline(recording: Recording, findings: list[Finding]) -> str:
     """Return the summary's headline: the cause of the program's end, if a rule found it."""
     endings = [finding.title for finding in findings if finding.rule in ENDINGS]
     if not any(finding.is_problem for finding in findings if finding.rule in ENDINGS):
-        # Whoever stops a program that hangs knows that: what it was stopped for comes first.
+        # A user who stops a hanging program knows that it was stopped: the stall comes first.
         endings = [f.title for f in findings if f.rule == "stall" and f.is_problem] + endings
     if not endings or (recording.ending is not None and recording.ending.exit_code == 0):
         endings = [finding.title for finding in findings if finding.rule in UNCOMPILED]

@@ -66,7 +66,7 @@ class Printer:
     def line(self, text: str = "", *, style: str = "", indent: int = 0, column: int = 0) -> None:
         """Print a paragraph, wrapped at the terminal's width with its indent kept.
 
-        What is wrapped begins below the column of the text that is given.
+        Continuation lines are indented to the given column of the text.
         """
         shown = visible(text)
         if self._is_one_plain_line(shown, style, indent):
@@ -82,7 +82,7 @@ class Printer:
     def _is_one_plain_line(self, shown: str, style: str, indent: int) -> bool:
         """Check for a line without colours or wrapping, which can bypass rich."""
         is_plain = not style or self._console.color_system is None
-        # Then it has as many columns as characters.
+        # An ASCII line has as many columns as characters.
         return (
             is_plain
             and shown.isascii()
@@ -147,8 +147,8 @@ def write_json(view: Mapping[str, Any], target: str) -> None:
 def replace_json(view: Mapping[str, Any], target: str) -> bool:
     """Replace a JSON file atomically. Return whether that worked.
 
-    It does not where the target is no plain file that may be written to: `write_json` then writes
-    to it, or says what is wrong.
+    It fails if the target is not a writable regular file: `write_json` then writes to it, or
+    reports the error.
     """
     path = Path(target)
     if path.is_symlink() or (path.exists() and not (path.is_file() and os.access(path, os.W_OK))):
@@ -173,7 +173,7 @@ def _as_text(view: Mapping[str, Any]) -> str:
 
 # The pager for this tool alone; 'cat' for none. PAGER counts if it is not set.
 PAGER_VARIABLE = "INDUCTOSCOPE_PAGER"
-# What less does if LESS does not say: quit if all fits, pass colours on, leave the text there.
+# The default for LESS: quit if all fits, pass colours on, keep the text on screen.
 _LESS = "FRX"
 
 
@@ -181,7 +181,7 @@ _LESS = "FRX"
 def paged(*, wanted: bool = True) -> Iterator[Printer]:
     """Yield a printer whose output appears at the end of the block, in a pager on a terminal.
 
-    What is redirected is written as it is.
+    Redirected output is not paged.
     """
     if not wanted or not _can_scroll() or _chosen_pager() in ("", "cat"):
         yield Printer()

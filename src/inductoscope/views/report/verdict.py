@@ -22,7 +22,7 @@ _STYLES = {
     v.NOT_INDUCTOR: WARN,
     v.UNKNOWN: WARN,
 }
-# A line, how far it is indented, and its style.
+# A line with its indentation and style.
 Line = tuple[str, int, str]
 
 
@@ -75,7 +75,7 @@ def _evidence(verdict: Verdict) -> Iterator[Line]:
             yield item["where"], 4, FAINT
 
 
-# All are in the JSON.
+# The JSON has all notes.
 _MOST_NOTES = 6
 
 
@@ -143,7 +143,7 @@ def print_stored_verdict(printer: Printer, folder: str) -> None:
 
 # --- from the fault back to the kernel that is to blame -------------------------------------------
 
-# Of a long way, so many steps at each end.
+# The number of steps shown at each end of a long trail.
 _MOST_AT_EACH_END = 6
 
 
