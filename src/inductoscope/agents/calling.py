@@ -24,7 +24,7 @@ from inductoscope.processes.children import GuardedCommand, tool_command, tool_e
 from inductoscope.views.plain_text import visible
 
 _MOST_LINES = 8
-# How the tool and click begin an error.
+# The prefixes of errors from the tool and click.
 _BEGINNINGS = ("inductoscope: ", "Error: ")
 
 
@@ -60,10 +60,10 @@ class CallEnd:
         return told
 
 
-# Told how many seconds a call has taken, and what is new.
+# A callback with the seconds that a call has taken, and the news.
 Say = Callable[[float, str], Awaitable[None]]
 
-# A client that leaves waits for 2 s before it sends signals: what was started has ended by then.
+# A leaving client sends signals after 2 s; everything started has to end before that.
 _GRACE = 1.5
 _LOOK_EVERY = 0.1
 _TELL_EVERY = 0.5
@@ -87,7 +87,7 @@ async def run_command(
     try:
         await _follow(command, printed, said, _News(said, json_path, say))
     finally:
-        # Shielded: the end takes a moment, also for a call that nobody waits for any more.
+        # Shielded from cancellation, since ending the command takes a moment.
         with anyio.CancelScope(shield=True):
             code = await anyio.to_thread.run_sync(partial(command.end, grace=_GRACE))
     if _is_too_large(json_path):
@@ -105,7 +105,7 @@ async def _follow(command: GuardedCommand, printed: _Heard, said: _Heard, news: 
         while command.process.poll() is None:
             await anyio.sleep(_LOOK_EVERY)
             await news.tell()
-        # What it started may still have the pipes open, so their end is not waited for.
+        # Its children may keep the pipes open, so end of file is not awaited.
         listening.cancel_scope.cancel()
     for pipe in (printed, said):
         pipe.take_rest()

@@ -12,9 +12,9 @@ import click
 from inductoscope.errors import UsageError
 from inductoscope.wording import did_you_mean
 
-# Of every command: they are for a terminal, or the server sets them.
+# Options of every command that are for terminals, or that the server sets.
 FOR_A_TERMINAL = frozenset({"json", "quiet", "no_pager", "help"})
-# What the name of a tool ends with that has all parameters of a command, also those that act.
+# The suffix of a tool that has all parameters of its command, including those that act.
 ACTING = "_and_act"
 
 
@@ -23,14 +23,14 @@ class OfferedCommand:
     """A command that is offered as a tool."""
 
     words: tuple[str, ...]
-    # The most that it does, whatever its parameters: reads; writes files, perhaps over others;
-    # or executes code that is not the tool's.
+    # The strongest effect of the command, whatever its parameters: it reads; it writes files,
+    # possibly over others; or it executes code that is not the tool's.
     effect: Literal["reads", "writes", "runs"]
     # Options that make no sense in a call, besides those for a terminal.
     hidden: frozenset[str] = frozenset()
-    # The program's own output comes out of it, too.
+    # Whether the command also prints the program's own output.
     passes_output_on: bool = False
-    # Parameters that another tool of the same command does not have, because of their effect.
+    # Parameters that the read-only tool of the same command lacks, because of their effect.
     acting: frozenset[str] = frozenset()
 
     @property
@@ -66,7 +66,7 @@ OFFERED: tuple[OfferedCommand, ...] = (
     OfferedCommand(("export",), "writes"),
     OfferedCommand(("recordings", "list"), "reads"),
     OfferedCommand(("explain",), "reads"),
-    # It would wait for a log that may grow for ever.
+    # `--follow` would wait for a log that may grow endlessly.
     *_reading_and_acting(
         "logs",
         frozenset({"filter", "page", "executor", "any_worker"}),
@@ -82,7 +82,7 @@ OFFERED: tuple[OfferedCommand, ...] = (
 
 # --- Parameters of a click command: as a JSON schema, and as words of a command line --------------
 
-# A parameter of every tool, beside those of its command.
+# A parameter of every tool, in addition to those of its command.
 FOLDER = "folder"
 _FOLDER_SCHEMA = {
     "type": "string",
@@ -151,7 +151,7 @@ class CommandTool:
                 options += _option(name, one, given[name])
             else:
                 arguments += _values(name, one, given[name])
-        # A value that begins with a dash is no option.
+        # Allow values that begin with a dash.
         return [*self.offered.words, *options, "--", *arguments]
 
 

@@ -116,7 +116,7 @@ def _what_there_is(value: Any) -> str:
 
 # --- what was cut is kept -------------------------------------------------------------------------
 
-# Of all calls of a server; the oldest are forgotten.
+# The limit over all calls of a server; the oldest results are deleted.
 _MOST_RESULTS = 20
 
 MORE = "more"

@@ -38,7 +38,7 @@ SKILL = f"{SCHEME}skill"
 _RECORDINGS = f"{SCHEME}recordings/"
 _JSON = "application/json"
 
-# Parts of a recording that can be read alone, and what they are.
+# The parts of a recording that can be read alone, with descriptions.
 PARTS = {
     "findings": "What is wrong or worth knowing in a recording, with evidence and advice",
     "verdict": "The doctor's verdict on a recording; null if it was not examined",
@@ -247,7 +247,7 @@ class AgentServer:
             return _contents(uri, self._skill, "text/markdown")
         try:
             name, part = read_address(uri)
-            # Only what is in the list is read.
+            # Only listed recordings are readable.
             known = {
                 path.rpartition("/")[2]: path
                 for path in listed(await self._answer_of("recordings", {}))

@@ -44,10 +44,10 @@ COMMANDS: tuple[str, ...] = (
     "completion",
 )
 
-# What shells report for Ctrl-C and for a reader that has left: 128 plus the signal's number.
+# Exit codes of shells for Ctrl-C and broken pipes: 128 plus the signal's number.
 _INTERRUPTED = 130
 _NO_READER = 141
-# A file that is open cannot be written any more, standard output most likely.
+# Errors of writing to an open file, most likely standard output.
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
@@ -61,7 +61,7 @@ class _LazyGroup(click.Group):
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
-            # Here, because click would turn it into exit code 1, which means something else.
+            # Handled here, because click would exit with 1, which means something else.
             if _has_no_reader(sys.stdout):
                 _leave_without_reader()
             raise
@@ -134,7 +134,7 @@ def main() -> None:
         except BrokenPipeError:
             _leave_without_reader()
         except OSError as error:
-            # An exit code that already says that something is wrong stays.
+            # Keep an exit code that already reports a problem.
             _leave_unwritten(error, ending.code)
         raise
 

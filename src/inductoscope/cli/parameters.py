@@ -34,7 +34,7 @@ class RecordingPath(click.ParamType):  # type: ignore[type-arg]  # Not generic b
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
         path = Path(value)
         named = recordings_folder() / path
-        # A name is one word: anything else is a path, relative to where the command was started.
+        # A name has no slash: anything else is a path relative to the working directory.
         return named if path.name == str(value) and not path.exists() and named.is_dir() else path
 
     def shell_complete(
@@ -174,7 +174,7 @@ _NO_PAGER = "inductoscope.no_pager"
 
 
 def _remember_no_pager(context: click.Context, parameter: click.Parameter, value: bool) -> None:
-    # A command and its sub-command both have the option, and share this.
+    # A command and its subcommand share the option through the context.
     context.meta[_NO_PAGER] = value or context.meta.get(_NO_PAGER, False)
 
 

@@ -12,12 +12,12 @@ from inductoscope.launch import vector_probes
 RECORDING_VARIABLE = "INDUCTOSCOPE_RECORDING"
 # Which parts of the tool run in a process; see the table in `inside.start`.
 PARTS_VARIABLE = "INDUCTOSCOPE_INSIDE"
-# The GPU that the parts `pretend` and `rank` pretend.
+# The GPU for the parts `pretend` and `rank`.
 TARGET_VARIABLE = "INDUCTOSCOPE_TARGET"
-# The private cache that a process is to use.
+# The path of the private cache.
 CACHE_VARIABLE = "INDUCTOSCOPE_PRIVATE_CACHE"
 
-# Below a private cache.
+# The subfolder of a private cache.
 HEADERS = "precompiled_headers"
 TEMPORARY = "tmp"
 

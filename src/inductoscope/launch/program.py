@@ -52,7 +52,7 @@ _ABOUT_FIRST_LINE = (
 
 _PYTHON = re.compile(r"python[0-9.]*")
 
-# Takes the program's pid; the context that is entered while the program runs.
+# A function from the program's pid to a context that is active during the run.
 Observer = Callable[[int], contextlib.AbstractContextManager[None]]
 
 
@@ -155,7 +155,7 @@ def run_recorded(
     stream = StreamWriter(folder, first_event=describe_launcher)
     environment = {**environment_for(folder, os.environ, fresh=fresh), **(variables or {})}
     started = time.monotonic()
-    # From here on no signal ends the tool before the program: signals are passed on, or wait.
+    # From here on, signals do not end the tool before the program: they are forwarded, or wait.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED)
     try:
         child = start_or_discard(folder, lambda: _start(command, environment, mask, stdout))
@@ -225,7 +225,7 @@ def _start(
         command,
         env=environment,
         stdout=stdout,
-        # Descriptors from the shell, as for <(…), are for the program.
+        # Inherit descriptors from the shell, as for <(…).
         close_fds=False,
         # The program gets the signal mask that the tool was started with.
         preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, mask),
@@ -255,7 +255,7 @@ def _pass_on(child: subprocess.Popen[bytes], arrived: signal.struct_siginfo) -> 
         child.send_signal(arrived.si_signo)
 
 
-# A package that mentions one of these may find its parts in places of its own.
+# A package with one of these words may extend its search path.
 _OWN_WAYS = (b"__path__", b"sys.modules", b"meta_path", b"path_hooks")
 
 
@@ -268,7 +268,7 @@ def _is_missing(module: str) -> bool:
     try:
         spec = PathFinder.find_spec(first, [os.getcwd()]) or importlib.util.find_spec(first)
         name = first
-        # A package is run by its part __main__.
+        # `-m` runs a package's `__main__`.
         for part in (*inner, "__main__"):
             if spec is None or spec.submodule_search_locations is None:
                 break

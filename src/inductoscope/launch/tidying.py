@@ -29,11 +29,11 @@ from inductoscope.recording.layout import (
 )
 
 _SOURCES = (".py", ".cpp", ".h", ".cu", ".hip")
-# What AOTInductor hands to the program; beside it are its weights, kernels and metadata.
+# The output files of AOTInductor; weights, kernels and metadata are beside them.
 _PACKAGES = (".pt2", ".wrapper.so")
-# A file of the private cache in a text, relative to the cache.
+# The pattern of a cache file's path in a text.
 _IN_CACHE = re.compile(rb"/cache/((?:inductor|triton)/[\w./+-]+)")
-# What a process of the program hands to another one, and leaves behind if it is killed.
+# Files passed between processes, which remain if one is killed.
 _HANDED_OVER = (".eager-*.pt", ".candidate-*.pt")
 
 

@@ -17,9 +17,9 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-# Tells torch that the compiler can do what the processor can.
+# The variable that makes torch trust the compiler with all instruction sets.
 _TRUSTED = "TORCHINDUCTOR_VEC_ISA_OK"
-# The question whose answer is yes if all others were answered so.
+# The pseudo-probe that succeeds if all others have.
 EVERYTHING = "everything"
 
 

@@ -97,11 +97,11 @@ class CompileError(CompileFailed):
 class UncaughtException(ExceptionUncaught):
     """An uncaught exception of a process, or of one of its threads if `thread` is set."""
 
-    # When it was recorded: what fails first may make others fail.
+    # Time of the event: the first failure may have caused the others.
     at: float = 0.0
 
 
-# How Inductor names what it generates itself; everything else is a call of a library.
+# Name prefixes of generated choices; all other choices are library calls.
 _GENERATED = ("triton_", "cpp_", "cutlass_", "cutedsl_", "rocm_", "pallas_")
 
 
@@ -113,7 +113,7 @@ class TimedChoice:
     description: str
     milliseconds: float | None
     failed: bool
-    # None while its compile has not ended, or where it needs none.
+    # None until the choice's compile has ended, or if it needs none.
     compile_seconds: float | None = None
     compile_started: bool = False
     error: str = ""
@@ -142,7 +142,7 @@ class Autotune:
     operation: str
     choices: tuple[TimedChoice, ...]
     winner: str
-    # Shapes and types of what it was tuned for; empty in older recordings.
+    # Shapes and types of the tuned inputs; empty in older recordings.
     inputs: tuple[str, ...] = ()
 
     @property
@@ -189,7 +189,7 @@ class InductorGraph:
     wrapper: str = ""
     wrapper_path: str = ""
     buffers: str = ""
-    # One per list of scheduler nodes: inner graphs have their own.
+    # One per list of scheduler nodes, since subgraphs have their own.
     memory: tuple[str, ...] = ()
     reuses: tuple[Reuse, ...] = ()
     autotunes: tuple[Autotune, ...] = ()
@@ -209,16 +209,16 @@ class Compile(CompileStart):
     settings: Settings | None = None
     guard_count: int = 0
     guards: str = ""
-    # Of one evaluation of all guards, and the values whose guards take most of it; None if unknown.
+    # Microseconds of one evaluation of all guards, and the slowest values; None if unknown.
     guard_microseconds: float | None = None
     costly_guards: tuple[tuple[str, float], ...] = ()
-    # Why torch did without CUDA graphs that were asked for, as it logs it.
+    # The reasons, as torch logs them, for skipping CUDA graphs that were requested.
     cudagraph_skips: tuple[str, ...] = ()
     breaks: tuple[GraphBreak, ...] = ()
     recompile: Recompile | None = None
     caches: tuple[CacheLookup, ...] = ()
     inductor: tuple[InductorGraph, ...] = ()
-    # Digests of the C++ libraries that were asked for, compiled or in the cache.
+    # Digests of the C++ libraries requested, whether compiled or cached.
     libraries: tuple[str, ...] = ()
     errors: tuple[CompileError, ...] = ()
 
@@ -239,14 +239,14 @@ class Process(ProcessStart):
     stream: str
     torch: Mapping[str, Any]
     ended: bool
-    # Why it stopped recording, and how many events it could not write although it went on.
+    # The reason why the process stopped recording, and the number of dropped events.
     stopped: str
     dropped: int
-    # Stages that were entered and never left: where the process was when it died.
+    # The open stages, which tell where the process was when it died.
     unfinished: tuple[StageStart, ...]
     views_off: tuple[str, ...]
     hook_errors: tuple[str, ...]
-    # The compile whose graph it was running, under the doctor's eyes, when it was last heard of.
+    # The compile whose checked graph was running when the process last wrote an event.
     call: str = ""
     uncaught: tuple[UncaughtException, ...] = ()
 
@@ -258,7 +258,7 @@ class Ending:
     exit_code: int
     signal: int | None
     seconds: float
-    # Why the doctor ended it; empty if it ended by itself, or was ended by someone else.
+    # The reason why the doctor ended the command; empty if it did not.
     by_tool: str = ""
 
 
@@ -280,21 +280,21 @@ class Recording:
     damage: tuple[tuple[str, str], ...]
     unknown_events: Mapping[str, int]
     payloads: Payloads = field(repr=False, compare=False)
-    # The process of the command; 0 if the recording was made from inside the program.
+    # The pid of the command; 0 if the recording was made from inside the program.
     command_pid: int = 0
     launch_configs: tuple[LaunchConfigs, ...] = ()
-    # What the doctor compared with eager, and the compiles that were called more often than that.
+    # The doctor's comparisons with eager, and the compiles with unchecked further calls.
     checks: tuple[Check, ...] = ()
     callable_checks: tuple[CallableCheck, ...] = ()
     noted: tuple[NotedDifference, ...] = ()
     unchecked: tuple[str, ...] = ()
-    # Other sizes at which the doctor has called packages.
+    # The other sizes at which the doctor has called packages.
     sizes_tried: tuple[str, ...] = ()
-    # Packages with a copy of libstdc++, by file, and the lines that load them.
+    # Packages with a copy of libstdc++, by file, with the lines that load them.
     copies_of_cpp_library: tuple[tuple[str, str], ...] = ()
-    # For a GPU that is not there: compiles, and what is not as it would be on a real one.
+    # For an absent GPU: pairs of compile and deviation from a real one.
     target_notes: tuple[tuple[str, str], ...] = ()
-    # What began and ended when, and when each process wrote last.
+    # The timed entries, and the time of each process's last event.
     timed: tuple[Entry[Event], ...] = field(default=(), repr=False, compare=False)
     latest: Mapping[str, float] = field(default_factory=dict, repr=False, compare=False)
     _kept: Kept = field(default_factory=Kept, init=False, repr=False, compare=False)

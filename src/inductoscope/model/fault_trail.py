@@ -27,7 +27,7 @@ class TrailBuffer:
     node: str = ""
     operation: str = ""
     source: str = ""
-    # The kernel that made it; empty for inputs and constants, and where it is not known.
+    # The kernel that wrote the buffer; empty for inputs and constants, or if unknown.
     made_by: str = ""
 
 
@@ -36,11 +36,11 @@ class TrailStep:
     """A kernel on the trail, and the buffers through which it propagates the wrong value."""
 
     kernel: str
-    # Its place among the calls of the graph, counted from 1; 0 where that is not known.
+    # The position among the graph's calls, from 1; 0 if unknown.
     call: int
-    # Those that it makes one from another, the last one first; none if it fails before.
+    # The buffers the kernel computes from each other, last one first; none if it fails earlier.
     buffers: tuple[TrailBuffer, ...] = ()
-    # What it reads that it has not made itself.
+    # The buffers that the kernel reads and has not written itself.
     reads: tuple[TrailBuffer, ...] = ()
 
 
@@ -50,12 +50,12 @@ class FaultTrail:
 
     compile: str
     graph: str
-    # How many kernels and operators the graph calls.
+    # The number of kernels and operators that the graph calls.
     calls: int
     steps: tuple[TrailStep, ...]
-    # Whether the first step is where the fault shows: it makes an output, or is what fails.
+    # Whether the fault shows in the first step: it writes an output, or fails.
     reaches_fault: bool = False
-    # What the fault is, what is wrong at the last step, and how that is known.
+    # The fault, the error at the last step, and the evidence for it.
     fault: str = ""
     wrong: str = ""
     how: str = ""
@@ -66,13 +66,13 @@ class GuiltyPlace:
     """The culprit kernel and buffer, by their names in the recorded graph."""
 
     kernel: str
-    # The first buffer that is wrong; empty if the kernel fails before it has made one.
+    # The first wrong buffer; empty if the kernel fails before writing one.
     buffer: str = ""
-    # Whether another kernel has made that buffer, and this one has overwritten it.
+    # Whether this kernel has overwritten the buffer of another kernel.
     overwrites: bool = False
-    # Outputs that are wrong, by their place.
+    # The positions of the wrong outputs.
     outputs: tuple[int, ...] = ()
-    # The kernel that fails in the end.
+    # The kernel that finally fails.
     fails: str = ""
 
 
@@ -174,7 +174,7 @@ class _Graph:
 
     def _step(self, call: int, names: Sequence[str]) -> TrailStep:
         leaves = [leaf for leaf in self._leaves if self._call_of(leaf) == call]
-        # Of a kernel that makes many buffers, only what those on the way are made from matters.
+        # For a kernel with many buffers, only the inputs of those on the trail matter.
         makers = [self._makers[name] for name in names if self._call(name) == call] or leaves
         own = {buffer.name for leaf in leaves for buffer in leaf.buffers}
         reads = dict.fromkeys(n for leaf in makers for n in leaf.reads if n not in own)

@@ -133,7 +133,7 @@ class _GraphFold:
     key: str
     events: _EventsByClass = field(default_factory=_EventsByClass)
     seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
-    # In their order, which tells several searches apart.
+    # The autotuning events in order, which distinguishes several searches.
     autotunes: list[Any] = field(default_factory=list)
 
 
@@ -143,7 +143,7 @@ class _CompileFold:
 
     start: E.CompileStart
     events: _EventsByClass = field(default_factory=_EventsByClass)
-    # Spent after the end: the backward graph is compiled when it is first needed.
+    # Seconds after the end, since the backward graph is compiled when it is first needed.
     later_seconds: float = 0.0
     stage_seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     swallowed: set[int] = field(default_factory=set)
@@ -169,7 +169,7 @@ class _ProcessFold:
     compiles: dict[str, _CompileFold] = field(default_factory=dict)
     order: list[_CompileFold] = field(default_factory=list)
     uncaught: list[UncaughtException] = field(default_factory=list)
-    # The last that is known of the compile of each autotuning choice.
+    # The latest state of each autotuning choice's compile.
     choices: dict[str, E.ChoiceStart | E.ChoiceEnd] = field(default_factory=dict)
     current: str = ""
     latest: float = 0.0
@@ -199,7 +199,7 @@ class _ProcessFold:
     def _take_of_process(self, event: Event, time: float) -> None:
         self.events.add(event)
         if isinstance(event, E.CompileStart):
-            # The same id again is a further attempt, which replaces nothing.
+            # A repeated id is a further attempt, which replaces nothing.
             self.current = event.compile or "?"
             self._begin(self.current, event)
         elif isinstance(event, E.ExceptionUncaught):
@@ -367,7 +367,7 @@ def _autotunes(events: Iterable[Any], choices: _Choices) -> Iterator[Autotune]:
         if isinstance(event, E.AutotuneStart):
             searches.append((event, [], []))
             continue
-        # Several of one operation run one after the other.
+        # Several searches of one operation run one after the other.
         own = [search for search in searches if search[0].operation == event.operation][-1:]
         for _, timed, winners in own:
             if isinstance(event, E.AutotuneTimed):

@@ -28,7 +28,7 @@ class FxNode:
     aten: str
     origins: tuple[str, ...]
     stack: tuple[Frame, ...]
-    # The modules whose code made it, the outermost first.
+    # The modules whose code created the node, outermost first.
     modules: tuple[Module, ...] = ()
 
     @cached_property
@@ -55,7 +55,7 @@ class FxGraph:
     nodes: tuple[FxNode, ...]
     code: str
     attributes: Mapping[str, Any] = field(default_factory=dict)
-    # Names that the code uses, and where they are imported from.
+    # Names that the graph's code uses, with their imports.
     globals: Mapping[str, str | None] = field(default_factory=dict)
 
     def node(self, name: str) -> FxNode | None:

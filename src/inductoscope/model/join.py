@@ -28,7 +28,7 @@ from inductoscope.torch_facts.loop_bodies import (
 
 _NAME = re.compile(r"[A-Za-z_]\w*")
 
-# Per scheduler node: the lines of its loop body that belong to an operation.
+# Loop body lines of an operation, by scheduler node.
 Steps = dict[str, tuple[Step, ...]]
 
 
@@ -376,7 +376,7 @@ def kernel_places(recording: Recording, language: str) -> Iterator[KernelPlace]:
     for compile_ in recording.compiles:
         for graph in compile_.inductor:
             wanted = [k for k in graph.kernels if k.language == language and k.payload not in seen]
-            # Once for all kernels, however large the graph is.
+            # The large graph is decoded once for all its kernels.
             lowered = cache(partial(read_graph, recording, final_graph(compile_, graph)))
             for kernel in wanted:
                 seen.add(kernel.payload)

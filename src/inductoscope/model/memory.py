@@ -22,12 +22,12 @@ class Room(msgspec.Struct, frozen=True):
     size: tuple[str, ...] = ()
     stride: tuple[str, ...] = ()
     is_input: bool = msgspec.field(default=False, name="input")
-    # Another name of this buffer, which has no memory of its own.
+    # The buffer is an alias of this one, without memory of its own.
     same_as: str = ""
-    # The buffer that it is a part of, and where in it.
+    # The enclosing buffer, and the offset in it.
     inside: str = ""
     offset: str = "0"
-    # For an input: elements before it in its memory, and the bytes of all of that memory.
+    # For an input: its storage offset in elements, and its storage size in bytes.
     before: str = ""
     bytes: str = ""
     recorded_itemsize: int | str = msgspec.field(default=0, name="itemsize")
@@ -56,7 +56,7 @@ class GraphMemory:
     symbols: Mapping[str, SizeSymbol] = field(default_factory=dict)
     replaced: Mapping[str, str] = field(default_factory=dict)
     assumed: tuple[str, ...] = ()
-    # False for a recording of before sizes were recorded: ranges of symbols are not known.
+    # False for recordings older than recorded sizes: symbol ranges are unknown.
     is_recorded: bool = True
 
     @property

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 Made = TypeVar("Made")
 
-# Characters of the payloads: what is made of them takes several bytes for each.
+# Limits in payload characters; each takes several bytes once decoded.
 _MOST_MADE = 64_000_000
 _MOST_TEXTS, _LONGEST_TEXT = 64_000_000, 20_000
 
@@ -20,7 +20,7 @@ class BoundedStore:
     def __init__(self, most: int) -> None:
         self._most, self._held = most, 0
         self._lock = threading.Lock()
-        # The latest last, each with its characters.
+        # The values with their sizes, least recently used first.
         self._entries: dict[Hashable, tuple[Any, int]] = {}
 
     @property
@@ -58,7 +58,7 @@ class Kept:
     """The payload cache of a recording: texts and decoded objects, each bounded in size."""
 
     made: BoundedStore = field(default_factory=lambda: BoundedStore(_MOST_MADE))
-    # Loop bodies and kernels, for which many ask.
+    # Texts of loop bodies and kernels, which are requested often.
     texts: BoundedStore = field(default_factory=lambda: BoundedStore(_MOST_TEXTS))
 
     def once(self, key: Hashable, make: Callable[[], Made], size: Callable[[], int]) -> Made:

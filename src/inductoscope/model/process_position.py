@@ -71,14 +71,14 @@ class OpenStages:
 
 
 def _can_be_inside(outer: E.StageStart, inner: E.StageStart) -> bool:
-    # The key of a graph inside another begins with that of the outer one.
+    # A subgraph's key begins with that of its outer graph.
     return inner.compile == outer.compile and inner.graph.startswith(outer.graph)
 
 
 def _place_of(stages: list[Stage], end: E.StageEnd) -> int | None:
     """Return the index of the last stage that `end` may close; exact matches are preferred."""
     exact = (end.stage, end.graph, end.detail)
-    # A stage that waits for a compiler may learn which one it is only when that one fails.
+    # A stage that waits for a native compiler learns which one only when that one fails.
     names = NATIVE_COMPILES if end.stage in NATIVE_COMPILES else ()
     others = [(name, end.graph, end.detail) for name in names]
     for key in (exact, (end.stage,), *others):
@@ -102,21 +102,22 @@ class ProcessPosition:
     """The progress of one process. Feed it the entries of its stream in order."""
 
     stages: OpenStages = field(default_factory=OpenStages)
-    # Native compiles and choices of autotuning that have begun and not ended.
+    # Native compiles and autotuning choices that have started and not ended.
     natives: dict[NativeKey, Entry[E.NativeStart]] = field(default_factory=dict)
     choices: dict[str, Entry[E.ChoiceStart]] = field(default_factory=dict)
-    # The compiled graph that is being called, and how long eager took for the same call; None
-    # while eager is still at it.
+    # The compiled graph being called, and eager's seconds for the same call; None while eager is
+    # still running.
     call: E.GraphCall | None = None
     eager_seconds: float | None = None
-    # Where the functions are that were compiled, by compile id.
+    # The source locations of compiled functions, by compile id.
     functions: dict[str, str] = field(default_factory=dict)
     last_node: str = ""
-    # Rounds of fusion that the scheduler has made for the graph that it is at.
+    # The number of fusion rounds for the current graph.
     rounds: int = 0
     process: E.ProcessStart | None = None
     has_ended: bool = False
-    # When it was last seen to get on, by its clock; and how often it was only seen to trace on.
+    # The time of the last progress, by the process's clock, and the number of mere tracing signs
+    # since.
     latest: float = 0.0
     signs: int = 0
 
@@ -197,7 +198,7 @@ _TELLING: frozenset[type[Event]] = frozenset(
 
 # --- What a Python process runs, for people: its script, its module, or that it is code -----------
 
-# Options of Python whose value is the next word.
+# Python's options that take the next word as value.
 OPTIONS_WITH_VALUE = ("-W", "-X", "--check-hash-based-pycs")
 
 

@@ -33,15 +33,15 @@ class Raising:
 
     # The innermost source line of the user in the traceback.
     caller: Frame | None = None
-    # The line of a generated wrapper; the graph and compile that it belongs to, where known.
+    # The wrapper line, and its graph and compile if known.
     wrapper: Frame | None = None
     compile: Compile | None = None
     graph: InductorGraph | None = None
-    # The user's line that this part of the graph was compiled from.
+    # The user's source line that this part of the graph was compiled from.
     compiled_line: str = ""
-    # A function of the user that the compiled graph called: the code of a custom operator.
+    # A user function that the compiled graph called: the code of a custom operator.
     callee: Frame | None = None
-    # The failed compile that the exception came from.
+    # The failed compile that raised the exception.
     compile_error: CompileError | None = None
     # Whether the innermost frames are the compiler's own code.
     is_compilers: bool = False

@@ -35,7 +35,7 @@ class IndirectIndex(msgspec.Struct, frozen=True):
     variable: str = ""
     # The number of elements in the indexed dimension.
     size: str = ""
-    # Whether the kernel asserts that it is inside them, and whether -1 is the last place.
+    # Whether the kernel asserts the bounds, and whether -1 wraps to the last element.
     is_checked: bool = msgspec.field(default=False, name="checked")
     wraps: bool = False
 
@@ -58,12 +58,11 @@ class ScheduledNode(msgspec.Struct, frozen=True, dict=True):
     body: str = ""
     buffers: tuple[Buffer, ...] = ()
     parts: tuple[ScheduledNode, ...] = msgspec.field(default=(), name="nodes")
-    # Bytes that it reads or writes of each buffer; empty where that was not recorded.
+    # Bytes read or written, by buffer; empty if not recorded.
     bytes: Mapping[str, int] = {}
-    # By the name of the line that makes the index; empty where that was not recorded.
+    # Indirect indices by the name of their loop body line; empty if not recorded.
     indirect: Mapping[str, IndirectIndex] = {}
-    # By operation: the names of the lines of the loop body that compute it. Empty where that was
-    # not recorded.
+    # Names of the loop body lines that compute an operation, by operation; empty if not recorded.
     computes: Mapping[str, tuple[str, ...]] = {}
 
     @cached_property

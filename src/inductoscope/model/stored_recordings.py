@@ -31,14 +31,14 @@ from inductoscope.recording.values import members, parse, real, text, texts
 from inductoscope.recording.verdict_file import stored_verdict
 
 _LARGEST_FILE = 16 << 20
-# The last events of a stream.
+# The number of bytes at the end of a stream that hold its last events.
 _TAIL = 64 << 10
-# A process that was started this many seconds after its stream is another one with the same id.
-# Clocks are set while programs run, and to spare a recording is the smaller mistake.
+# A process started this many seconds after its stream has reused the pid. The margin is generous
+# since clocks are set while programs run, and sparing a recording is the smaller mistake.
 _CLOCKS_DIFFER = 600.0
-# Between making the folder and the first event, no process can be seen: it is an instant.
+# No process is visible between the creation of the folder and the first event.
 _BEGINNING = 60.0
-# Processes on another machine cannot be seen; after this long without an event they have ended.
+# Processes on another machine are invisible; without events for this long, they have ended.
 _SILENCE = 24 * 3600.0
 
 
@@ -59,19 +59,19 @@ class StoredRecording:
     # Seconds since 1970.
     created: float
     command: tuple[str, ...]
-    # Bytes that it takes on the disk.
+    # The disk usage in bytes.
     size: int
-    # 'run', 'doctor' or 'record', for those that a program made of itself.
+    # 'run', 'doctor', or 'record' for recordings made from inside a program.
     made_by: str
     verdict: GivenVerdict | None
     ending: Ending | None
-    # A process of it that still runs here; 0 if there is none.
+    # The pid of a process of the run that is alive on this machine; 0 if there is none.
     running: int
-    # Made where processes cannot be seen, without an end, and lately.
+    # Whether the recording is recent, unfinished, and of another machine or container.
     may_run_elsewhere: bool
-    # Made a moment ago, and nothing is in it yet.
+    # Whether the recording was created a moment ago and is still empty.
     just_begun: bool
-    # Why it is not taken for a recording of ours, which is never deleted; empty if it is one.
+    # The reason why the folder is not a recording of ours, which protects it; empty if it is.
     not_ours: str
 
     @property
@@ -174,7 +174,7 @@ def size_on_disk(path: Path) -> int:
             found = os.lstat(inside)
             if (found.st_dev, found.st_ino) not in seen:
                 seen.add((found.st_dev, found.st_ino))
-                # In units of 512 bytes, whatever the disk's own are.
+                # st_blocks counts units of 512 bytes, whatever the file system's block size.
                 total += found.st_blocks * 512
     return total
 
@@ -278,10 +278,10 @@ _NUMBER_AND_UNIT = re.compile(r"\s*(\d{1,12}(?:\.\d{1,9})?)\s*([A-Za-z]+)\s*")
 class PruningLimits:
     """Retention limits. A recording is deleted only if it exceeds every limit that is given."""
 
-    # Seconds.
+    # The minimum age in seconds.
     older_than: float | None = None
     keep: int | None = None
-    # Bytes.
+    # The total size in bytes to stay below.
     size: float | None = None
 
 

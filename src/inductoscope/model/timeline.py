@@ -21,7 +21,7 @@ from inductoscope.recording.events import Entry, Event
 from inductoscope.torch_facts import stages
 from inductoscope.wording import count_of
 
-# Lanes of what a process has others do; its own ones are named for the kind of process.
+# The lane kind of compilers; a process's own lanes are named after the kind of process.
 _COMPILERS = "compiler"
 
 
@@ -115,7 +115,7 @@ def _stage(event: E.StageStart) -> tuple[str, str]:
     return event.stage, _words(event.graph or event.compile, short)
 
 
-# The stage and the label of what an event begins.
+# The stage and label of a span, by the event that begins it.
 _BEGINNINGS: dict[type[Event], Callable[[Any], tuple[str, str]]] = {
     E.CompileStart: _compile,
     E.StageStart: _stage,
@@ -123,20 +123,20 @@ _BEGINNINGS: dict[type[Event], Callable[[Any], tuple[str, str]]] = {
     E.ChoiceStart: lambda event: (stages.AUTOTUNE, f"choice {event.choice}"),
     E.BenchmarkStart: lambda event: (stages.AUTOTUNE, f"timing of {event.choice}"),
 }
-# What an event ends, and by what the two know each other. Stages end by rules of their own.
+# The events that end a span, with the key that pairs them; stages have their own rules.
 _ENDS: dict[type[Event], tuple[type[Event], Callable[[Any], Hashable]]] = {
     E.CompileEnd: (E.CompileStart, lambda event: event.compile),
     E.NativeEnd: (E.NativeStart, native_key),
     E.ChoiceEnd: (E.ChoiceStart, lambda event: event.choice),
     E.BenchmarkEnd: (E.BenchmarkStart, lambda event: event.choice),
 }
-# The same for an event written when something is over: it says how long it took.
+# The events written at the end of a span, which carry its duration.
 _PARTS: dict[type[Event], Callable[[Any], tuple[str, str]]] = {
     E.PassChange: lambda event: (event.stage or "passes", f"pass {event.name}"),
     E.FusionRound: lambda event: (stages.SCHEDULER, f"fusion round {event.round}"),
 }
 _BESIDE = (E.NativeStart, E.ChoiceStart, E.BenchmarkStart)
-# The classes of events that are read here.
+# The event classes that the timeline reads.
 EVENTS: frozenset[type[Event]] = frozenset(
     (*_BEGINNINGS, *_ENDS, *_PARTS, E.StageEnd, E.ProcessStart, E.ProcessEnd, E.Exited)
 )
@@ -188,7 +188,7 @@ class _Stream:
                 for work in self.open
                 if type(work.entry.event) is begins and key(work.entry.event) == key(event)
             ]
-            # Several threads may do the same at once: what has lasted about as long has ended.
+            # Several threads may do the same work at once: end the one of about that duration.
             begun = entry.time - (getattr(event, "seconds", None) or 0.0)
             self._end(sorted(known, key=lambda work: abs(work.start - begun))[:1], entry.time)
         elif isinstance(event, E.StageEnd):

@@ -30,10 +30,10 @@ class WrapperLines:
     """The lines of a wrapper that run the graph, with the kernels that each one calls."""
 
     language: str
-    # Where they begin in the wrapper, counted from 1.
+    # The number of the first line in the wrapper, from 1.
     first_line: int
     lines: tuple[str, ...]
-    # By place in `lines`.
+    # The kernels by index into `lines`.
     kernels: Mapping[int, tuple[Kernel, ...]] = field(default_factory=dict)
 
 
@@ -126,7 +126,8 @@ class _Places:
 
     def __init__(self, kernels: Sequence[Kernel]) -> None:
         self._kernels = kernels
-        # Kernels that were generated; then the operators.
+        # The positions of generated kernels by name, and of operators by name and by written
+        # buffer.
         self._generated: dict[str, list[int]] = {}
         self._named: dict[str, list[int]] = {}
         self._writers: dict[str, list[int]] = {}
@@ -143,7 +144,7 @@ class _Places:
         """Return the position of the kernel called, from `begin` on; None if ambiguous."""
         if call.kind == "kernel":
             return next(iter(_from(begin, self._generated, call.name)), None)
-        # Of a custom operator that is called by its place, only the buffers are on the line.
+        # A custom operator called by index leaves only its buffers on the line.
         known = self._named if call.name else self._writers
         names = called_names(call.name) if call.name else words
         found = sorted({place for name in names for place in _from(begin, known, name)})
@@ -168,7 +169,7 @@ def _from(begin: int, known: Mapping[str, Sequence[int]], name: str) -> Sequence
 _CPP_OUTPUT = re.compile(
     r"^\s*output_handles\[([0-9]{1,6})\] = (?:std::move\()?(output_handles\[[0-9]{1,6}\]|\w+)"
 )
-# A view gets a variable before it is returned.
+# A view is assigned to a variable before it is returned.
 _CPP_VIEW = re.compile(r"^\s*auto (var_[0-9]{1,9}) = (.*)$")
 _PYTHON_OUTPUTS = re.compile(r"^\s*return \((.*)\)\s*$")
 _NAME = re.compile(r"\b(?:buf\d+|arg\w+|primals\w+)\b")
@@ -185,7 +186,7 @@ def output_buffers(found: WrapperLines) -> Mapping[int, str]:
 
 
 def _outputs_in_cpp(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
-    # What a name stands for: a view for its buffer, an output that is returned twice for the first.
+    # Aliases: a view stands for its buffer, a repeated output for the first.
     known: dict[str, str] = {}
     for line in lines:
         view = _CPP_VIEW.match(line)

@@ -50,7 +50,7 @@ def _frame(recording: Path) -> str:
     if len(page) > _LARGEST_PAGE:
         told = f"The page is too large for a notebook: inductoscope report {recording}"
         return f"<pre>{escape(told)}</pre>"
-    # Otherwise its own links would be relative to the notebook, and lead there.
+    # Links within the page would otherwise be relative to the notebook.
     page = page.replace("<head>", '<head><base href="about:srcdoc">', 1)
     return (
         f'<iframe title="inductoscope" sandbox="allow-scripts" style="{_STYLE}" '
@@ -101,7 +101,7 @@ def _compiled(shell: Any, cell: str) -> tuple[str, Any, Any]:
 
 
 def _show(shell: Any, recording: LiveRecording, name: str, *, with_page: bool) -> None:
-    # The name of a file that is not there says nothing to the reader.
+    # The name of a nonexistent file would be meaningless to the reader.
     text, number = recording.text(), f"In[{_number(shell)}]"
     for unknown in (name, Path(name).name):
         text = text.replace(unknown, number)
@@ -115,9 +115,9 @@ def _number(shell: Any) -> int:
 
 # --- Runs the doctor on a cell, as a script in another process ------------------------------------
 
-# What loads the tool or calls it; what follows in such a cell is plain Python.
+# Magics that load or call the tool; the rest of such a cell is plain Python.
 _OWN_MAGIC = re.compile(r"^(%%inductoscope\b.*|%(re)?load_ext +inductoscope *)$", re.MULTILINE)
-# For the doctor, to end what it has started.
+# The doctor's grace period for ending its processes.
 _GRACE = 5.0
 _ALONE = (
     "The cell ran alone, in a new process: it does not know what other cells have defined. Put "
@@ -161,7 +161,7 @@ def _script(shell: Any, cell: str, cells: str) -> str:
             "The doctor runs the cell as a script, which cannot have IPython's % and ! commands. "
             "Remove them, or record the cell with %%inductoscope."
         )
-    # As in the notebook, modules beside it can be imported.
+    # Modules in the notebook's folder can be imported, as in the notebook.
     first = f"import sys; sys.path.insert(0, {os.getcwd()!r})"
     return f"{'#' if '__future__' in source else first}\n{source}"
 

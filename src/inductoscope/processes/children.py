@@ -36,11 +36,11 @@ _LOOK_EVERY = 0.25  # seconds
 _AT_ONCE = 1 << 16
 _MOST_OUTPUT = 200_000  # bytes kept of what the child printed
 _OUTPUT = "output.txt"
-# For what is no part of the tool: its Python loads nothing that a user has installed.
+# For code outside of the tool: an isolated Python without the user's packages.
 _ISOLATED = (sys.executable, "-I", "-S")
 
 
-# Where addresses do not mean memory, as with a GPU.
+# No limit, for processes whose address space exceeds their memory, as with a GPU.
 NO_LIMIT = float("inf")
 
 
@@ -173,7 +173,7 @@ class ChildResult:
     events: tuple[ChildEvent, ...]
     output: str
     exit_code: int | None  # None: it was stopped because its time was up
-    # What it and its children did when its time was up.
+    # The activity of the child and its descendants at the timeout.
     observed: Observation | None = None
     stopped_at: float = 0.0
 
@@ -328,7 +328,7 @@ class GuardedCommand:
     def __init__(
         self, command: Sequence[str], *, folder: Path, environment: Mapping[str, str]
     ) -> None:
-        # A process between them does what must be done in it.
+        # A guard process in between ends the command's processes itself.
         call = ChildCall(
             "inductoscope.inside.programs:guard",
             {"command": list(command)},
@@ -375,12 +375,12 @@ class GuardedCommand:
 
 # --- the tool's own command line ------------------------------------------------------------------
 
-# Not `-m inductoscope`: that would import from the folder it is started in, which is the user's.
+# Not `-m inductoscope`, which would import from the working directory, which is the user's.
 _START = (
     "import sys; sys.path[:] = [place for place in sys.path if place]; "
     "from inductoscope.cli import main; main()"
 )
-# They say that a pipe is a terminal, as Jupyter does of what its kernels print.
+# Variables that force colours on pipes, as Jupyter sets them.
 _COLOURS = ("FORCE_COLOR", "CLICOLOR_FORCE", "TTY_COMPATIBLE", "TTY_INTERACTIVE")
 
 
@@ -398,7 +398,7 @@ def with_absolute_path(environment: Mapping[str, str]) -> dict[str, str]:
     """Make PYTHONPATH absolute, for a child with another working directory."""
     found = dict(environment)
     if found.get("PYTHONPATH"):
-        # An empty one is the folder that Python is started in.
+        # An empty entry means the working directory.
         places = map(os.path.abspath, found["PYTHONPATH"].split(os.pathsep))
         found["PYTHONPATH"] = os.pathsep.join(places)
     return found

@@ -62,7 +62,7 @@ class Cluster:
     def executor(self, workers: Sequence[ClusterWorker] | None = None) -> Executor:
         """Return an executor on these workers, by default on all."""
         chosen = [worker.address for worker in (self.workers if workers is None else workers)]
-        # A result belongs to one call: equal calls are not answered from memory.
+        # Results must not be shared between equal calls.
         found: Executor = self._client.get_executor(
             workers=chosen, allow_other_workers=False, pure=False
         )
@@ -72,7 +72,7 @@ class Cluster:
         """Run a function on every remaining worker; return each result or exception by address.
         `ToolFailure` if the scheduler is gone.
         """
-        # Dask would go on trying to reach a scheduler, or a worker, that is gone.
+        # Dask would retry a lost scheduler or worker endlessly.
         if self._client.status != "running":
             raise ToolFailure(f"The Dask scheduler at {self.address} is gone.")
         known = _known_workers(self._client)
@@ -140,7 +140,7 @@ def _usable(client: Any, address: str, *, any_versions: bool) -> list[ClusterWor
         raise ToolFailure(
             f"The Dask scheduler at {address} has no worker. Start one with 'dask worker ADDRESS'."
         )
-    # Not those that come only now: nothing is known of them.
+    # Workers that join later are excluded: their versions are unchecked.
     answers = _answers(client, own_versions, workers=list(known))
     workers = [_worker(place, known[place], versions) for place, versions in answers.items()]
     if not any_versions:

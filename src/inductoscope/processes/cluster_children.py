@@ -41,7 +41,7 @@ class ChildKind:
 
     function: str
     environment: tuple[tuple[str, str], ...]
-    # Of the children that have such a limit, no more of this worker are busy at the same time.
+    # The limit on concurrently busy children of this worker, among those that have one.
     at_once: int | None = None
 
 
@@ -50,7 +50,7 @@ class WarmChild:
 
     def __init__(self, kind: ChildKind) -> None:
         self.kind = kind
-        # Somebody asks it something; changed only by who has `_turn`.
+        # Whether a request is pending; written only under `_turn`.
         self.is_busy = False
         self._folder = Path(tempfile.mkdtemp(prefix="inductoscope-worker-"))
         own = {name: value for name, value in os.environ.items() if not name.startswith(_SENT)}
@@ -88,7 +88,7 @@ def ask_child(kind: ChildKind, request: bytes, seconds: float) -> bytes:
     try:
         return child.ask(request, seconds)
     except BaseException:
-        # Whatever it is doing, the next answer would not be to the next question.
+        # The child may still be busy, and its next answer would belong to this request.
         _end_those(lambda other: other is child)
         raise
     finally:

@@ -21,7 +21,7 @@ _LOOK_EVERY = 0.05
 
 def end_child(child: subprocess.Popen[Any], *, grace: float = 0.0) -> int:
     """End the process group that a child leads; return the child's exit code."""
-    # Not a single process by its number: once the child is reaped, that may belong to another.
+    # The group is signalled rather than the pid, which may be reused once the child is reaped.
     _end_group(child.pid, grace)
     code = child.wait()
     for pipe in (child.stdin, child.stdout, child.stderr):

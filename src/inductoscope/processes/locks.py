@@ -19,7 +19,7 @@ from inductoscope.processes.status import PROC, all_pids
 
 _IN_OPEN = 0x20
 _EVENT = struct.Struct("iIII")
-# Waiters try again every few hundredths of a second.
+# Waiters retry every few hundredths of a second.
 _TRIES_OF_A_WAITER = 2
 
 
@@ -31,7 +31,7 @@ class FileLock:
     holder: int
     # Processes that the kernel blocks until the lock is free.
     waiters: tuple[int, ...] = ()
-    # How often the file was opened while we looked; the holder opens it once.
+    # The number of opens during the observation; the holder opens the file once.
     tries: int = 0
 
     @property

@@ -16,7 +16,7 @@ from inductoscope.processes.status import own_cores
 if TYPE_CHECKING:
     from multiprocessing.context import BaseContext
 
-# As the built-in `map`: results come in the order of the items.
+# Like the built-in `map`: results are in the order of the items.
 Map = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
 
 

@@ -17,10 +17,10 @@ STACK_SIGNAL: int | None = signal.SIGRTMIN + 12 if hasattr(signal, "SIGRTMIN") e
 FOLDER = "stacks"
 SUFFIX = "-stacks.txt"
 
-# All looks at a process with some threads.
+# The limit of a dump file, for many dumps of a process with some threads.
 _MOST_TEXT = 1_000_000
 
-# So high a number leaves the program the numbers that it would get without us.
+# A high descriptor leaves the program the low numbers that it would get without the tool.
 _LOWEST_DESCRIPTOR = 700
 
 

@@ -40,7 +40,7 @@ class Stacks:
     # 'py-spy', 'signal' or 'none'.
     source: str
     threads: tuple[ThreadStack, ...]
-    # What could not be read, and how to get it; empty if nothing is missing.
+    # The missing parts, and how to get them; empty if nothing is missing.
     missing: str = ""
 
     @property
@@ -72,7 +72,7 @@ def _by_spy(pid: int, *, native: bool, is_stopped: bool) -> tuple[Stacks | None,
     program = spy()
     if program is None:
         return None, f"no Python stack: py-spy is not installed ({INSTALL_SPY})"
-    # Without a pause the process notices nothing, but a stack that changes may be misread.
+    # Without pausing, the process is undisturbed, but a changing stack may be misread.
     ways: list[tuple[str, ...]] = (
         [("--native",)] if native and not is_stopped else [("--nonblocking",)] * 3
     )
@@ -242,7 +242,7 @@ class ThreadStack:
 class DumpFormat:
     """The regular expressions for one format of stack dumps."""
 
-    # On the first line of a thread, after `thread`; a quick search finds it.
+    # The text after `thread` on a thread's first line, for a quick search.
     begin: str
     thread: re.Pattern[str]
     call: re.Pattern[str]

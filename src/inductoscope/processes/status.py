@@ -27,7 +27,7 @@ class ProcessStatus:
     group: int
     threads: int
     cpu_seconds: float
-    # Bytes in memory.
+    # The resident set size in bytes.
     memory: int
     faults: int
     # Seconds since boot; together with the pid it identifies a process.

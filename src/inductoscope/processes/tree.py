@@ -23,7 +23,7 @@ _MOST_PROCESSES = 500
 _ASLEEP = 0.05
 _BUSY = 0.5
 
-# The name of a program, and what kind of compiler it is.
+# The kinds of compilers, by program name.
 _COMPILERS = {
     "ptxas": "ptxas",
     "cc1plus": "C++ compiler",
@@ -63,7 +63,7 @@ class ProcessSample:
     started: float
     age: float
     wait_channel: str = ""
-    # How often its first thread gave up the processor voluntarily.
+    # The voluntary context switches of the first thread.
     switches: int = 0
 
     @property

@@ -15,7 +15,7 @@ from inductoscope.recording.values import members
 from inductoscope.views.plain_text import visible
 from inductoscope.wording import count_of
 
-# Verdicts on a call. Those of the first row are right, those of the second say nothing.
+# Verdicts on a call: right ones in the first row, inconclusive ones in the second.
 RIGHT, WITHIN_ROUNDING = "right", "within-rounding"
 UNSTEADY, NOT_CHECKED = "unsteady", "not-checked"
 WRONG, ERROR = "wrong", "error"
@@ -52,13 +52,13 @@ class SuiteFinding:
     graph: str = ""
     compile: str = ""
     stage: str = ""
-    # Empty if it may be any of `ops`, those of the kernel.
+    # The culprit operation; empty if it may be any of the kernel's `ops`.
     op: str = ""
     ops: list[str] = field(default_factory=list)
     kernel: str = ""
     source: str = ""
     known_by: list[str] = field(default_factory=list)
-    # More sentences, such as the other outputs that differ.
+    # Further sentences, such as the other outputs that differ.
     details: list[str] = field(default_factory=list)
     confidence: str = "proven"
     recording: str = ""

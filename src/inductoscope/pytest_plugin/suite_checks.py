@@ -59,13 +59,13 @@ _CALLS = 4
 class SuiteOptions:
     """The options for checking a test suite."""
 
-    # Whether a test in which compiled code is wrong fails.
+    # Whether wrong compiled code fails its test.
     fails: bool
-    # How many calls of each graph are checked in each test.
+    # The number of checked calls per graph and test.
     calls: int
-    # How the doctor examines what is found: 'full' or 'quick'; empty if it does not.
+    # How the doctor examines findings: 'full' or 'quick'; empty if it does not.
     doctor: str
-    # Where to write everything as JSON; empty for nowhere.
+    # The path of the JSON file; empty for none.
     json: str
 
 
@@ -224,7 +224,7 @@ def suite_hooks(get_watch: Callable[[], GraphWatch]) -> tuple[Hook, ...]:
 # The words that pytest was called with, for a child that is to run one test in the same way.
 
 _HANDED_OVER = "inductoscope_words"
-# They wait for somebody at a keyboard.
+# These options wait for input.
 _ASKING = ("--pdb", "--trace")
 
 
@@ -259,9 +259,9 @@ def _without_tests(words: Sequence[str], tests: Sequence[str]) -> list[str]:
 # --- Runs the doctor on one test, in a process group that can be ended ----------------------------
 
 _LONGEST, _GRACE = 1800.0, 5.0
-# A worker of pytest-xdist has them; a child that inherited them would take itself for one.
+# Variables of pytest-xdist workers; a child that inherited them would act as a worker.
 _OF_WORKERS = ("PYTEST_XDIST_", "PYTEST_CURRENT_TEST")
-# Options with a place that pytest writes to, with the names of their values: the child has its own.
+# Options for paths that pytest writes to, with their destinations; the child has its own.
 _PLACES = {
     "--basetemp": "basetemp",
     "--junitxml": "xmlpath",
@@ -346,7 +346,7 @@ def inductors_exception(error: BaseException) -> BaseException | None:
             == "torch._inductor.exc.InductorError"
         ):
             return one
-        # Dynamo wraps what a backend raises. Inductor's backend has the name of the stage.
+        # Dynamo wraps the exceptions of a backend. For Inductor, it names the stage.
         if isinstance(one, wrapping) and getattr(one, "backend_name", "") == stages.INDUCTOR:
             return one
     return None
@@ -364,7 +364,7 @@ def finding_of_exception(error: BaseException, recording: str) -> SuiteFinding:
         known_by=["the test failed with this exception, or while it handled it"],
     )
     found = compile_error(load(Path(recording))) if recording else ()
-    # The last one: what was raised before did not end the test.
+    # The last exception: earlier ones did not end the test.
     for last in [one for one in found if one.is_problem][-1:]:
         finding.verdict = COMPILE_ERROR if last.stage in _NATIVE else CRASH
         finding.summary, finding.stage, finding.source = last.title, last.stage, last.source
@@ -395,10 +395,9 @@ class SuiteChecks:
         self._seen: SeenInTest | None = None
         self._test = SuiteTest("")
         self._is_on = False
-        # Whether the test fails because of what was found, and for no other reason.
+        # Whether only the findings make the test fail.
         self._is_own_failure = False
-        # Of tests that may be run again: what they compiled the first time is not compiled again,
-        # so that less is known of it then.
+        # Findings of earlier runs of a test: a rerun compiles less anew, so less is known then.
         self._found_before: dict[str, dict[tuple[str, str], SuiteFinding]] = {}
 
     # --- the session --------------------------------------------------------------------------
@@ -416,13 +415,13 @@ class SuiteChecks:
     def _get_watch(self) -> GraphWatch:
         """Return the graph watch; on first use this imports torch, which is loaded by then."""
         if self._watch is None:
-            # What torch warns of when it is imported is no warning of the test.
+            # Warnings from importing torch are not the test's.
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 from inductoscope.inside.pytest_calls import GraphWatch
 
             self._watch = GraphWatch(self._options.calls, self._prefix, self._recordings.note_use)
-            # It is the running test that compiles the first graph.
+            # The first graph belongs to the running test.
             self._begin_to_watch()
         return self._watch
 
@@ -456,7 +455,7 @@ class SuiteChecks:
         except pytest.skip.Exception:
             self._check(item, None)
             raise
-        # unittest keeps its exceptions, for pytest to find them later.
+        # unittest stores its exceptions for pytest to find later.
         kept_back = getattr(item, "_excinfo", None)
         self._check(item, kept_back[0].value if kept_back else None)
         if self._options.fails and self._test.findings and not kept_back:
@@ -494,7 +493,7 @@ class SuiteChecks:
             try:
                 calls, findings = check_calls(seen.calls, failure)
             except pytest.fail.Exception as error:
-                # A time limit of the test, which had passed until now, ran out.
+                # The test's time limit, which had passed until now, expired.
                 self._test.off = f"stopped: {error.msg}".partition("\n")[0]
                 calls, findings = [], []
             finally:
@@ -561,7 +560,7 @@ class SuiteChecks:
             if not self._is_own_failure:
                 report.sections.append((_SECTION, text_of_findings(test.findings)))
             found = asdict(test)["findings"]
-            # On the test as well: the JUnit file is written from the last report.
+            # Also stored on the item: the JUnit file is written from the last report.
             for place in (report, item):
                 place.user_properties.append((HANDED_OVER, json.dumps(found)))
         elif report.failed and (text := text_when_right(test)):

@@ -107,7 +107,7 @@ def _all_fitting(hint: Any, items: Iterable[tuple[Any, Any]]) -> Iterator[tuple[
 
 # --- Dataclasses as JSON: each becomes an object whose keys are its fields ------------------------
 
-# The metadata of a field that code works with and JSON leaves out.
+# Metadata of a field that JSON omits.
 NOT_IN_JSON = {"in_json": False}
 
 

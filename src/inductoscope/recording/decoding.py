@@ -19,7 +19,7 @@ from inductoscope.recording.events import KINDS, Entry, Event, read_entry
 
 Kind = TypeVar("Kind", bound=msgspec.Struct)
 
-# How every line begins that this tool has written.
+# The beginning of every line that this tool has written.
 _HEAD = re.compile(
     rb'\{"n":(?P<number>\d{1,15}),"t":(?P<time>\d{1,15}(?:\.\d{1,15})?),"kind":"(?P<kind>[\w-]+)"'
 )

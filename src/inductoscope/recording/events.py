@@ -39,7 +39,7 @@ class Event:
 
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
     kind: ClassVar[str]
-    # Whether a process that writes it is getting anywhere. Rounds of fusion may go on for ever.
+    # Whether the event counts as progress. Fusion rounds do not: they may never end.
     is_progress: ClassVar[bool] = True
 
     def __init_subclass__(cls, *, kind: str = "", is_progress: bool = True) -> None:
@@ -49,7 +49,7 @@ class Event:
         dataclass(frozen=True, kw_only=True)(cls)
 
 
-# All classes by their name in a stream.
+# The event classes by kind.
 KINDS: dict[str, type[Event]] = {}
 SomeEvent = TypeVar("SomeEvent", bound=Event, covariant=True)
 
@@ -80,7 +80,7 @@ _REQUIRED = object()
 
 
 def written_fields(event: Event) -> dict[str, Any]:
-    """The fields as they go to disk: None and what equals the field's default are left out."""
+    """Return an event's fields as stored: None and defaults are omitted."""
     defaults = _defaults(type(event))  # type: ignore[arg-type]  # A class is hashable.
     return {
         name: value
@@ -306,7 +306,7 @@ class TracingContinues(Event, kind="tracing", is_progress=False):
     Written at most once a second.
     """
 
-    # A loop of the program may be traced for ever: it counts only so often, see `Patience`.
+    # Tracing may never leave a loop of the program: only some signs count, see `Patience`.
 
 
 class CacheLookup(Event, kind="cache"):
@@ -348,7 +348,7 @@ class Settings(Event, kind="settings"):
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """All of it, as a program would write it."""
+        """The call and the settings as a program would write them."""
         assigned = (f"{name} = {value}" for name, value in self.config.items())
         return tuple(line for line in (self.call, *assigned, *self.marked) if line)
 
@@ -489,7 +489,7 @@ class FusionPair(Event, kind="fusion-pair", is_progress=False):
 
     @property
     def attempted(self) -> bool:
-        """Whether the pair was about to be fused, or only looked at as a candidate."""
+        """Whether the pair was about to be fused, rather than only considered."""
         return self.step == "attempt"
 
 
@@ -529,7 +529,7 @@ class Kernel(Event, kind="kernel"):
 
     @cached_property
     def numbers_by_step(self) -> dict[tuple[str, str], list[int]]:
-        """The numbers of its lines, by scheduler node and operation."""
+        """The kernel's line numbers, by scheduler node and operation."""
         found: dict[tuple[str, str], list[int]] = {}
         for node, operation, number in self.numbered:
             found.setdefault((node, operation), []).append(number)
@@ -698,7 +698,7 @@ class TorchLogged(Event, kind="torch-log"):
 
 # --- Events that the doctor writes from inside the program ----------------------------------------
 
-# Stands before the name of a package that another process has made, in the place of a compile.
+# The prefix of the name of a package made by another process, in place of a compile.
 FROM_ELSEWHERE = "package "
 # Verdicts on a call with inputs that the graph was not compiled for.
 OUTSIDE, WRONG_OUTSIDE = "outside", "wrong-outside"
@@ -871,7 +871,7 @@ class BiasFound(Event, kind="bias"):
 
 
 def read_entry(stream: str, found: dict[str, Any]) -> Entry[Event]:
-    """The entry of a line that is JSON with a kind, each field read by itself.
+    """Decode an entry from parsed JSON, field by field.
 
     Fields that the class of the event does not have are ignored.
     """

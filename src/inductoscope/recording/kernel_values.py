@@ -12,12 +12,12 @@ from inductoscope.recording.codec import decode, encode
 
 FOLDER = "values"
 INDEX = "index.jsonl"
-# The bytes that each file was to have, in the order in which processes wanted to write them.
+# The file of requested sizes in bytes, in the order of the requests.
 WANTED = "wanted.txt"
-# Calls of each kernel that each process saves, and bytes of all files of a run together.
+# Limits: saved calls of each kernel per process, and bytes of all files of a run.
 MOST_CALLS = 4
 MOST_GIB = 4
-# The environment of the program says which kernels are wanted, and where from.
+# The environment variable that selects kernels and the recording.
 VARIABLE = "INDUCTOSCOPE_VALUES"
 
 
@@ -33,10 +33,10 @@ class KernelValue:
     shape: tuple[int, ...]
     stride: tuple[int, ...]
     device: str
-    # Relative to the recording; empty if it was not saved, for the reason given.
+    # The path relative to the recording; empty if not saved, for the given reason.
     file: str = ""
     why_not: str = ""
-    # Of all numbers that are neither NaN nor infinite.
+    # Statistics over the finite values.
     smallest: float | None = None
     largest: float | None = None
     mean: float | None = None

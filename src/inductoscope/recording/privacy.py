@@ -52,7 +52,7 @@ SECRET_OPTION_WORDS = frozenset(
 # Replaces a secret.
 HIDDEN = "(hidden)"
 
-# Schemes are short; without a limit, a long word would take time in the square of its length.
+# URL schemes are short; without a limit, matching a long word takes quadratic time.
 _CREDENTIALS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]{0,31}://)[^/@\s]+@")
 
 

@@ -11,10 +11,10 @@ from inductoscope.recording.layout import PROFILE
 from inductoscope.recording.reader import read_file
 from inductoscope.recording.values import members, objects, parse, real, whole
 
-# What was profiled, and the name of its file.
+# The kinds of profiles, which are also their file names.
 KERNELS, COMPILE, MEMORY, ADVICE = "kernels", "compile", "memory", "advice"
 
-# Tens of thousands of kernels take less.
+# The size limit of a profile: tens of thousands of kernels take less.
 _LARGEST = 256 << 20
 
 
@@ -53,7 +53,7 @@ def totals_over_time(course: Mapping[str, Any]) -> list[tuple[float, int]]:
         (real(event.get("seconds")), whole(event.get("total")))
         for event in objects(course.get("events"))
     ]
-    # The block that makes the peak may be one of those that were not kept.
+    # The block that reaches the peak may not have been kept.
     peak = real(course.get("peak_seconds")), whole(course.get("peak_bytes"))
     if peak[1] and peak not in totals:
         later = (place for place, total in enumerate(totals) if total[0] > peak[0])

@@ -45,7 +45,7 @@ class RecordingReader:
     path: Path
     manifest: dict[str, Any]
     damage: list[Damage] = field(default_factory=list)
-    # Folders of payloads that are not links: checked once, not once per payload.
+    # Payload folders known not to be links: checked once per folder, not per payload.
     _own_folders: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
 
     def entries(self) -> Iterator[Entry[Event]]:
@@ -129,7 +129,7 @@ def _refuse_what_is_no_recording(path: Path) -> None:
             f"{path} is not a recording: it has neither {MANIFEST} nor {STREAMS}/. "
             "Make one with 'inductoscope run SCRIPT'."
         )
-    # Otherwise a file from elsewhere on this machine would end up in pages and exports.
+    # A link could bring a file from elsewhere on this machine into pages and exports.
     for folder in (STREAMS, PAYLOADS):
         if (path / folder).is_symlink():
             raise UnreadableRecording(
@@ -188,7 +188,7 @@ class StreamReader:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        # A process that has to stop recording says so in a separate file.
+        # A process that has to stop recording notes that in a separate file.
         self.name = path.name.removesuffix(STOPPED_SUFFIX).removesuffix(STREAM_SUFFIX)
         self.damage: list[Damage] = []
         self._position = 0
@@ -244,7 +244,7 @@ class StreamReader:
         return entry
 
     def _report(self, where: str, what: str) -> None:
-        # A stream that is read repeatedly reports the same damage once.
+        # Repeated reads of a stream report the same damage once.
         if not self.damage or self.damage[-1] != Damage(where, what):
             self.damage.append(Damage(where, what))
 

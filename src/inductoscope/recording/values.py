@@ -13,7 +13,7 @@ from typing import Any
 _DEEPEST = 100
 _MOST_DIGITS = 25
 _LARGEST = 1e15
-# The sum and the product of a few such numbers are still numbers.
+# Sums and products of a few numbers up to this one stay finite.
 _LARGEST_FRACTION = 1e100
 
 
@@ -46,7 +46,7 @@ def _is_too_deep(data: bytes) -> bool:
         return False
     if b"\\" in data:
         data = data.replace(b"\\\\", b"").replace(b'\\"', b"")
-    # Two quotes side by side change nothing about what is inside of a text; then few are left.
+    # Removing adjacent quotes keeps the state inside or outside of strings, and leaves few.
     marks = data.translate(None, _NO_MARKS).replace(b'""', b"")
     level = b"".join(marks.split(b'"')[::2]).translate(_BRACKETS)
     for _ in range(_DEEPEST):

@@ -54,7 +54,7 @@ _encode = json.JSONEncoder(
     ensure_ascii=True, separators=(",", ":"), default=str, check_circular=False
 ).encode
 
-# Held while a stream is started, so that threads start only one. A fork may copy it locked.
+# The lock under which threads start only one stream. A fork may copy it locked.
 _beginning = threading.RLock()
 
 
@@ -76,8 +76,8 @@ class StreamWriter:
         self._pid = _NO_PROCESS
         self._path = ""
         self._numbers: Iterator[int] = itertools.count()
-        # When the monotonic clock was at zero. The system's clock may be set later on: what lies
-        # between two events of a stream is to stay what it was.
+        # The wall-clock time of the monotonic clock's zero. Later changes of the system's clock
+        # must not alter intervals between events of a stream.
         self._zero = 0.0
         self._known_payloads: set[str] = set()
         self._dropped = 0
@@ -127,7 +127,7 @@ class StreamWriter:
                 return  # The next event tries again.
         else:
             self._append(self._first_event())
-        # Last: from now on other threads write.
+        # Set the pid last: from then on, other threads write.
         self._pid = os.getpid()
 
     def _append(self, event: Event) -> None:
@@ -163,7 +163,7 @@ class StreamWriter:
         self.stopped = error.strerror or type(error).__name__
         try:
             os.unlink(self._reserve)
-            # A separate file: the stream may end in half a line, or be as long as it may get.
+            # The reason goes to a separate file: the stream may end mid-line, or be full.
             _append_line(self._last_words, self._line(RecordingStopped(reason=self.stopped)))
         except OSError:
             pass  # The reader notices a stream that ends without a last event.

@@ -154,7 +154,7 @@ def _inspected(
     from inductoscope.views.report.package import package_view
 
     package = read_package(file)
-    # Only the model that runs decides whether it can.
+    # If a model is run or named, only its compatibility matters.
     models = (package.model(name),) if is_run or name is not None else package.models
     here = look_at_this_machine(tuple(file for file in operators if file.suffix == ".so"))
     return package_view(package, {model.name: fits(package, model, here) for model in models})

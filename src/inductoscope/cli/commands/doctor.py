@@ -151,7 +151,7 @@ def command(
     check_cluster(executor, any_worker=any_worker)
     known = read_verdict(resume) if resume else None
     if known is not None and not known.partial:
-        # It is finished: running it again could only lose what is known.
+        # The examination is complete: a rerun could only lose results.
         progress = ProgressLine(quiet=quiet)
         progress.say("this examination is finished; this is its verdict")
         _hand_over(known, json_path)

@@ -21,7 +21,7 @@ from inductoscope.errors import UsageError
 if TYPE_CHECKING:
     from inductoscope.preflight.prediction import Preflight
 
-# By verdict; all others are findings.
+# Exit codes by verdict; all other verdicts are findings.
 _EXIT_CODES = {"clean": 0, "failed": 4, "nothing compared": 4}
 _FOUND = 1
 _LAUNCHERS = ("torchrun", "accelerate", "deepspeed", "mpirun", "srun")

@@ -149,7 +149,7 @@ def command(context: click.Context, /, **options: Any) -> None:
     """
     request = _Request(**options)
     profile = _refusing_what_would_be_ignored(context)
-    # Children and temporary folders go when the tool does; the program gets the signal itself.
+    # SIGTERM raises KeyboardInterrupt, which cleans up; the program gets the signal itself.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     profile(request)
 
@@ -223,9 +223,9 @@ class _Request:
         from inductoscope.views.report.terminal import Printer, write_json
 
         if self.json_path != "-" and print_view is not None:
-            # Settings that were tried are the result; else that is what the program prints.
+            # Trials of settings are the result, for standard output; otherwise the program owns it.
             print_view(Printer(sys.stderr if "recording" in view else sys.stdout), view)
-        # Last, because the disk may be full.
+        # The recording's copy comes last, because the disk may be full.
         if self.json_path:
             write_json(view, self.json_path)
         if kept_as:
@@ -377,7 +377,7 @@ def _end_if_failed(run: TimedRun | None) -> None:
     end_as(ending.exit_code, ending.signal)
 
 
-# What there is to profile, by the parameter that asks for it, and what else that heeds.
+# The modes by parameter, each with the other parameters that it uses.
 _MODES: dict[str, tuple[Callable[[_Request], None], set[str]]] = {
     "tries": (_compare_settings, {"turns", "time_limit"}),
     "advise": (_advise, {"output", "time_limit"}),

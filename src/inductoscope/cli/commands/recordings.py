@@ -134,7 +134,7 @@ def _delete(recordings: Any) -> tuple[list[Any], list[dict[str, str]]]:
             finish_deletion(left)
         except ToolFailure as error:
             failed.append({"path": str(left), "error": str(error)})
-    # The oldest first: an interruption leaves the newest.
+    # Delete the oldest first, so that an interruption leaves the newest.
     for recording in reversed(recordings):
         try:
             delete_recording(recording.path)

@@ -75,7 +75,7 @@ def command(
 def _print_page(printer: Printer, view: dict[str, Any]) -> None:
     from inductoscope.wording import count_of
 
-    # In one piece, to be copied or clicked on.
+    # The path is printed unbroken, to be copied or clicked on.
     printer.code(f"{view['path']} ({view['bytes'] / 1e6:.1f} MB)", indent=0)
     graphs, findings = len(view["index"].graphs), len(view["index"].findings)
     printer.line(f"{count_of(graphs, 'graph')}, {count_of(findings, 'finding')}")

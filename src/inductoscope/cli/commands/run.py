@@ -100,7 +100,7 @@ def command(
     details = _pretend(str(wanted)) if pretend else {}
     if values is not None:
         _save_values(values, pretend=pretend)
-    # Made-up times must not get into the user's cache; wrappers from it cannot be rewritten.
+    # Invented timings must not enter the user's cache; its wrappers cannot be rewritten.
     fresh = fresh or pretend or values is not None
     folder = create_recording(to_run, output=output, fresh=fresh, **details)
     watch = _watch(folder, stall, kill_stuck) if stall != 0 else None

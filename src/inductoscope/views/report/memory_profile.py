@@ -20,7 +20,7 @@ from inductoscope.views.report.terminal import BAD, FAINT, GOOD, WARN, Printer
 from inductoscope.views.report.times import comparison_view, picked, sample_view, short, time_text
 from inductoscope.wording import bytes_text, count_of
 
-# The number of blocks with a lifetime each; if there are more, the largest are kept.
+# The most blocks whose lifetime is listed; the largest ones are kept.
 _MOST_BLOCKS = 4000
 _MOST_ROWS = 12
 _MOST_RECOMPUTED = 8
