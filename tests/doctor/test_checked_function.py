@@ -81,6 +81,16 @@ def test_a_function_that_counts_its_calls_is_right(judged: Judge) -> None:
     assert next(counter) == 1
 
 
+def test_a_file_that_cannot_be_deleted_is_no_error_of_the_program(
+    judged: Judge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path, missing_ok: bool = False) -> None:
+        raise PermissionError("the program has given up its privileges")
+
+    monkeypatch.setattr(Path, "unlink", refuse)
+    assert judged(lambda: 7, lambda: 7).verdict == "right"
+
+
 @pytest.mark.parametrize("backend", ["inductor", "aot_eager"])
 def test_a_backend_is_called_by_its_name(backend: str) -> None:
     seen = []

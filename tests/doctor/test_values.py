@@ -11,7 +11,7 @@ from torch.fx import symbolic_trace
 from inductoscope.inside.compare.beside_eager import call_as_in_eager
 from inductoscope.inside.compare.bug_or_rounding import judge
 from inductoscope.inside.compare.reference import Case
-from inductoscope.inside.compare.values import copy_values, run, size_in_bytes
+from inductoscope.inside.compare.values import Surroundings, copy_values, run, size_in_bytes
 from inductoscope.inside.search.candidate import Candidate
 from inductoscope.inside.search.oracle import digest
 from inductoscope.inside.search.program_state import current_state
@@ -189,3 +189,17 @@ def test_random_numbers_and_inputs_are_those_of_one_call() -> None:
     result = laid_out(noise, noise, x, notes="stride output 0")
     assert torch.equal(result, expected)
     assert x.tolist() == [2.0] * 4
+
+
+def test_surroundings_leave_what_all_threads_share_alone_where_it_is_the_same() -> None:
+    """The sentinel calls graphs again while other threads of the program may change it."""
+    surroundings, before = Surroundings.now(), torch.get_default_dtype()
+    try:
+        with surroundings.entered():
+            torch.set_default_dtype(torch.float64)
+        assert torch.get_default_dtype() is torch.float64
+        with surroundings.entered():
+            assert torch.get_default_dtype() is before
+        assert torch.get_default_dtype() is torch.float64
+    finally:
+        torch.set_default_dtype(before)

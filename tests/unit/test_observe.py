@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 import traceback
 from collections.abc import Callable
 
 import pytest
 
 from inductoscope.inside.observe import glance, watch
-from inductoscope.inside.scope import SCOPE
+from inductoscope.inside.scope import BROKEN, SCOPE
 from inductoscope.torch_facts.torch_names import Replacement
 
 
@@ -54,3 +55,16 @@ def test_nothing_is_looked_at_while_nothing_is_recorded() -> None:
     SEEN.clear()
     assert HOURLY(divide)(6, by=3) == 2.0
     assert SEEN == []
+
+
+def test_an_error_of_ours_stays_ours_whatever_handlers_of_signals_are_made_of() -> None:
+    """A code object with a constant that has no hash has none itself."""
+
+    def handler(*_: object) -> None: ...
+
+    handler.__code__ = handler.__code__.replace(co_consts=(None, []))
+    before = signal.signal(signal.SIGUSR1, handler)
+    try:
+        assert SCOPE.guard(divide, 1, 0) is BROKEN
+    finally:
+        signal.signal(signal.SIGUSR1, before)

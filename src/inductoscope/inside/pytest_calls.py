@@ -236,7 +236,7 @@ class GraphWatch:
             return None
         inputs, size = tuple(copy_values(arguments)), size_in_bytes(arguments)
         kept = KeptSuiteCall(graph, number, inputs, size, Surroundings.now(), graph.versions())
-        del seen.not_kept[graph.name]
+        seen.not_kept.pop(graph.name, None)
         seen.calls.append(kept)
         return kept
 
@@ -324,7 +324,9 @@ def check_calls(
     with _unnoticed():
         for call in calls:
             graph = call.graph
-            backward = graph.has_backward and needs_backward(call.inputs)
+            # As in the test: it may have turned gradients off since.
+            with torch.set_grad_enabled(call.situation.is_grad_enabled):
+                backward = graph.has_backward and needs_backward(call.inputs)
             verdict, text, finding = _judged(call, failure, backward, end)
             with_gradients = backward and verdict not in (NOT_CHECKED, ERROR)
             checked.append(
@@ -494,4 +496,4 @@ def _locate(finding: SuiteFinding, call: KeptSuiteCall, backward: bool) -> None:
             finding.source = shorten(places[-1])
         if found.kernel:
             finding.details.append(found.text)
-            finding.known_by.append(found.how)
+            finding.known_by += filter(None, [found.how])

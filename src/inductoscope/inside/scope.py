@@ -280,9 +280,10 @@ def chain_of(error: BaseException) -> Iterator[BaseException]:
 def _raised_by_signal_handler(error: BaseException) -> bool:
     """Whether a signal handler that the program installed is on the traceback."""
     handlers = [signal.getsignal(number) for number in signal.valid_signals()]
-    codes = {getattr(handler, "__code__", None) for handler in handlers}
+    codes = [getattr(handler, "__code__", None) for handler in handlers]
     frames = traceback.walk_tb(error.__traceback__)
-    return any(frame.f_code in codes for frame, _ in frames)
+    # Compared by identity: a code object has no hash if one of its constants has none.
+    return any(frame.f_code is code for frame, _ in frames for code in codes)
 
 
 SCOPE = Scope()

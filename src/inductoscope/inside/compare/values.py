@@ -382,10 +382,12 @@ class Surroundings:
     def entered(self) -> Iterator[None]:
         """Set this state inside the block."""
         with contextlib.ExitStack() as stack:
-            stack.callback(torch.set_default_dtype, torch.get_default_dtype())
-            torch.set_default_dtype(self.default_dtype)
-            precision = _matmul_precision()
-            if precision != self.matmul_precision:
+            dtype, precision = torch.get_default_dtype(), _matmul_precision()
+            # Other threads have these two as well, so they are only touched where they differ.
+            if dtype != self.default_dtype:
+                stack.callback(torch.set_default_dtype, dtype)
+                torch.set_default_dtype(self.default_dtype)
+            if "" not in (precision, self.matmul_precision) and precision != self.matmul_precision:
                 stack.callback(torch.set_float32_matmul_precision, precision)
                 torch.set_float32_matmul_precision(self.matmul_precision)
             stack.enter_context(torch.inference_mode(self.is_inference))

@@ -118,7 +118,8 @@ def _in_eager(
     except Exception:
         pass
     finally:
-        path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            path.unlink()
     return None
 
 

@@ -109,7 +109,7 @@ def call_at_other_sizes(
     if not answer.is_done:
         return SizesCalled()  # The fork ran out of time.
     called, name = answer.result
-    wrong = next(size for size in sizes() if size.name == name) if name else None
+    wrong = next((size for size in sizes() if size.name == name), None) if name else None
     return SizesCalled(tuple(called), wrong)
 
 
