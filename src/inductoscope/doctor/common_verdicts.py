@@ -312,7 +312,7 @@ def _gpus(root: Path) -> str:
 
 
 def asks_for_missing_gpu(output: str) -> bool:
-    """Whether a program ended because this machine has no GPU."""
+    """Check whether a program ended because this machine has no GPU."""
     return any(sign in output for sign in _NO_GPU)
 
 

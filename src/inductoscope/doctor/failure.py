@@ -68,7 +68,7 @@ class Failure:
     memory_was_filled: bool = False
 
     def is_same_as(self, other: Failure) -> bool:
-        """Whether both are signs of one bug."""
+        """Check whether both are signs of one bug."""
         if self.kind != other.kind:
             was_filled = self.memory_was_filled or other.memory_was_filled
             return was_filled and {self.aspect, other.aspect} == {"value", "nan"}

@@ -77,7 +77,7 @@ def votes_on(finding: FailureFinding) -> list[Vote]:
 
 
 def _may_be_to_blame(operation: str, finding: FailureFinding) -> bool:
-    """Whether an operation is in the kernel that goes wrong first.
+    """Check whether an operation is in the kernel that goes wrong first.
 
     Without the lowering of one that only reads what that kernel made, it fails another way.
     """
@@ -218,7 +218,7 @@ def _culprit(finding: FailureFinding, headline: Headline) -> Culprit:
 
 
 def _is_one_of_many(finding: FailureFinding) -> bool:
-    """Whether a kernel of several operations is to blame that no one has cut down yet.
+    """Check whether a kernel of several operations is to blame that no one has cut down yet.
 
     Its wrong buffer belongs to the last of them, which need not be the wrong one.
     """
@@ -227,7 +227,7 @@ def _is_one_of_many(finding: FailureFinding) -> bool:
 
 
 def _is_whole(finding: FailureFinding) -> bool:
-    """Whether the program's own graph is all that is known to fail, so far or by request."""
+    """Check whether the program's own graph is all that is known to fail, so far or by request."""
     is_small = finding.reduction.is_cut_down or finding.is_complete
     return finding.reproduces and (not finding.reduction.nodes or not is_small)
 

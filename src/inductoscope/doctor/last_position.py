@@ -115,7 +115,7 @@ def looping_function(stacks: str, *, returns: tuple[str, ...] = ()) -> str:
 
 
 def _is_compilers(path: str) -> bool:
-    """Whether a function compiles. Threads that attend to worker processes only wait."""
+    """Check whether a function compiles. Threads that attend to worker processes only wait."""
     return is_compilers(path) and "/compile_worker/" not in path
 
 

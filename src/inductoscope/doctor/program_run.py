@@ -229,7 +229,7 @@ def keep_stdin(folder: Path) -> Path | None:
 
 
 def is_answerable() -> bool:
-    """Whether the tool's standard input is a terminal, or a pipe that was silent so far."""
+    """Check whether the tool's standard input is a terminal, or a pipe that was silent so far."""
     with contextlib.suppress(AttributeError, OSError, ValueError):
         descriptor = sys.stdin.fileno()
         # One that has ended can be read: there is nothing more to come.

@@ -236,7 +236,7 @@ def _no_space_in(folder: Path) -> ToolFailure:
 
 
 def fails_alike(one: ProgramRun, other: ProgramRun) -> bool:
-    """Whether two runs failed with the same exit code and the same last words."""
+    """Check whether two runs failed with the same exit code and the same last words."""
     if one.ending.exit_code != other.ending.exit_code:
         return False
     return _last_words(one) == _last_words(other)

@@ -43,7 +43,7 @@ _OF_CODE = tuple(rule for rule in SLOWNESS if rule not in ("recompiles", "graph_
 
 
 def may_be_slower(recording: Recording) -> bool:
-    """Whether compiled calls may be slower than eager."""
+    """Check whether compiled calls may be slower than eager."""
     times = _steady_times(recording)
     if _is_in_parts(recording, times) or any(
         compiled > _SUSPICIOUS * eager and compiled - eager > _LEAST_LOSS
@@ -136,7 +136,7 @@ def _is_wasted(found: WastedCompiles, calls: Sequence[Check]) -> bool:
 
 
 def _is_one_loop(compiles: Sequence[Compile]) -> bool:
-    """Whether the same line of the program called it each time."""
+    """Check whether the same line of the program called it each time."""
     return len({c.recompile.callers for c in compiles if c.recompile}) == 1
 
 

@@ -2,7 +2,7 @@
 
     python child.py REQUESTS EVENTS
 
-Both are descriptors of pipes that carry JSON, one message a line. The first request says what to
+Both are file descriptors of pipes with JSON, one message a line. The first request says what to
 call, with what, and under which limits; `processes.children` writes it. The function gets the
 `Channel` and reports through it. The last event is `done`, or `error` with what was raised.
 
@@ -38,7 +38,7 @@ class Channel:
         self.descriptors: tuple[int, ...] = (requests, events)
         for descriptor in self.descriptors:
             os.set_inheritable(descriptor, False)
-        # Requests as they arrive, until the parent sends no more.
+        # Yields requests as they arrive, until the parent closes the pipe.
         self.requests = self._incoming()
 
     def say(self, event: str, **facts: Any) -> None:
@@ -59,15 +59,15 @@ class Channel:
             yield from map(json.loads, whole)
 
     def close(self) -> None:
-        """Give the pipes up: called in a fork that goes its own way."""
+        """Close both pipes; called in a fork that no longer reports to the parent."""
         for descriptor in self.descriptors:
             os.close(descriptor)
         self.descriptors = ()
 
 
 def main() -> None:
-    """Call what the first request names."""
-    # The folder of a script is first on the path: its names must not hide others.
+    """Call the function that the first request names, and report the outcome."""
+    # Python puts the folder of a script first on the path; its modules must not shadow others.
     sys.path[:] = [place for place in sys.path if place != os.path.dirname(__file__)]
     channel = Channel(*map(int, sys.argv[1:3]))
     order = next(channel.requests)
@@ -103,7 +103,7 @@ def _end_group_with_parent(channel: Channel) -> None:
     os.dup2(requests, 0)
     os.closerange(1, max(events, requests, 256) + 1)
     ended = select.poll()
-    ended.register(0, 0)  # Nothing is read: requests are for the function.
+    ended.register(0, 0)  # Only waits for end of file: the requests are for the function.
     ended.poll()
     os.kill(0, signal.SIGKILL)  # Everything in its own process group.
 

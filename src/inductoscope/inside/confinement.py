@@ -1,4 +1,4 @@
-"""A second wall around what is compiled from a stranger's recording.
+"""A second line of defence around graphs compiled from an untrusted recording.
 
 The first is that nothing in a recording is executed. Should that fail somewhere, the process still
 writes only where it has to, reaches no network, and starts no program but the compilers' own. It is
@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from typing import Any
 
 _PROGRAMS = {"ptxas", "ptxas-blackwell", "cuobjdump", "nvdisasm", "ld.lld"}
-# torch asks those that it finds for their version.
+# torch runs each compiler that it finds with an option that prints the version.
 _ASKED = {"nvcc", "hipcc", "g++", "gcc", "c++", "cc", "clang", "clang++"}
-# openssl: torch takes a digest of its headers with it.
+# openssl: torch hashes its headers with it.
 _CPP = {"g++", "c++", "clang++", "openssl"}
 _QUESTIONS = {"--version", "-v", "-dumpversion"}
 _FORBIDDEN = (
@@ -30,9 +30,9 @@ _FORBIDDEN = (
     "os.kill",
     "os.killpg",
 )
-# With the program and its words.
+# Audit events whose arguments are the program and its command line.
 _STARTING = ("subprocess.Popen", "os.posix_spawn")
-# The places that each of these changes are among its first arguments.
+# Audit events that change files, each with the number of leading arguments that are paths.
 _CHANGING = {
     "os.remove": 1,
     "os.rmdir": 1,
@@ -50,11 +50,11 @@ _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 
 class Refused(PermissionError):
-    """Something that compiling a graph never needs."""
+    """The error for an operation that compiling a graph never needs."""
 
 
 def stay_inside(folders: Sequence[str], *, compiles_cpp: bool = False) -> None:
-    """From now on this process can change files only in `folders`. This cannot be undone.
+    """Restrict the files that this process can write to `folders`. This cannot be undone.
 
     `compiles_cpp`: it may also start a C++ compiler.
     """
@@ -81,7 +81,7 @@ def stay_inside(folders: Sequence[str], *, compiles_cpp: bool = False) -> None:
 
 
 def _is_compilers(program: Any, words: Any, *, compiles_cpp: bool) -> bool:
-    """Whether a program is part of a compiler, or is only asked for its version."""
+    """Check whether a command runs part of a compiler, or only prints a program's version."""
     name = os.path.basename(os.fsdecode(program))
     if compiles_cpp and name in _CPP:
         return True

@@ -10,13 +10,13 @@ from inductoscope.recording.events import Said
 
 
 class FindingWriter:
-    """A finding that grows: each claim is an event of the recording at once."""
+    """A finding that grows; each claim is written to the recording immediately."""
 
     def __init__(self, finding: FailureFinding) -> None:
         self.finding = finding
 
     def claim(self, fact: Any, shown_by: str = "", how: str = "") -> None:
-        """Claim something, unless that was the last claim of its kind."""
+        """Add a claim and record it, unless it repeats the last claim of its kind."""
         grown = self.finding.claimed(fact, shown_by, how)
         same = [claim for claim in self.finding.claims if type(claim.fact) is type(fact)]
         if same and same[-1] == grown.claims[-1]:
@@ -32,5 +32,5 @@ def record(finding: FailureFinding) -> None:
 
 
 def say(text: str) -> None:
-    """Tell whoever watches what is being done."""
+    """Record a progress message for the user."""
     SCOPE.emit(Said(text=text))

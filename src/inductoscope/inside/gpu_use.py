@@ -7,12 +7,12 @@ from typing import Any
 
 
 def uses_cuda() -> bool:
-    """Whether it uses a GPU, and calls to it can be timed now."""
+    """Check whether CUDA is initialized and can be synchronized now, so that calls can be timed."""
     return _is_initialized() and not is_capturing()
 
 
 def is_capturing() -> bool:
-    """Whether work is being recorded into a CUDA graph: to wait for it would spoil that."""
+    """Check whether a CUDA graph is being captured: synchronizing would break the capture."""
     return _is_initialized() and bool(sys.modules["torch.cuda"].is_current_stream_capturing())
 
 

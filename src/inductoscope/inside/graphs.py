@@ -29,7 +29,7 @@ def store_graph(module: Any, *, code: bool = True) -> str:
 
 
 def describe_graph(module: Any, *, code: bool = True) -> dict[str, Any]:
-    """A GraphModule (or Graph) as JSON-ready data."""
+    """Return a GraphModule (or Graph) as JSON-ready data."""
     graph = getattr(module, "graph", module)
     owner = module if graph is not module else graph.owning_module
     stacks: dict[str, int] = {}
@@ -71,7 +71,7 @@ def _describe_node(
 
 
 def _module_stack(meta: Any) -> _ModuleStack:
-    """The modules whose code made a node; a node of a backward graph has those of its forward."""
+    """Return the modules whose code made a node; for a backward node, those of its forward node."""
     known = meta.get("nn_module_stack") or meta.get("fwd_nn_module_stack")
     if not isinstance(known, dict):
         return ()
@@ -85,7 +85,7 @@ def _class_name(kind: Any) -> str:
 
 
 def target_name(node: Any) -> str:
-    """The operation of a node as torch prints it."""
+    """Return the operation of a node as torch prints it."""
     target = node.target
     if isinstance(target, str):
         return target
@@ -98,7 +98,7 @@ def target_name(node: Any) -> str:
 
 
 def _origins(sources: Any) -> list[str]:
-    """Names of the nodes, in earlier graphs, that a node was made from; nearest first."""
+    """Return the names of the nodes in earlier graphs that a node was made from, nearest first."""
     names: list[str] = []
     queue = list(sources or ())
     while queue and len(names) < 16:
@@ -111,7 +111,7 @@ def _origins(sources: Any) -> list[str]:
 
 
 def describe_value(value: Any) -> Any:
-    """Shape, strides, dtype and device of a tensor; symbols and structure of anything else."""
+    """Describe a tensor by shape, strides, dtype and device, other values by their structure."""
     if isinstance(value, (list, tuple)):
         return [describe_value(item) for item in value]
     shape = getattr(value, "shape", None)
@@ -138,18 +138,18 @@ def _size(size: Any) -> Any:
 
 
 def _known_size(size: Any) -> int | None:
-    """The size in this run; None if it depends on the data."""
+    """Return the size in this run; None if it is data-dependent."""
     return size if type(size) is int else _hint(size).get("hint")
 
 
 def _hint(value: Any) -> dict[str, Any]:
-    """The value of a symbolic size in this run, so that the graph can become a script."""
+    """Return the hint of a symbolic size, which a script made from the graph needs."""
     hint = getattr(getattr(value, "node", None), "hint", None)
     return {"hint": int(hint)} if isinstance(hint, int) else {}
 
 
 def _code(graph: Any) -> dict[str, Any]:
-    """The graph as a Python function, and what the names in it refer to."""
+    """Return the graph printed as a Python function, and the import path of each global in it."""
     try:
         printed = graph.python_code("self")
     except Exception as error:
@@ -161,7 +161,7 @@ def _code(graph: Any) -> dict[str, Any]:
 
 
 def _import_path(value: Any) -> str | None:
-    """The full name of a global in the printed code; None if it has none."""
+    """Return the import path of a global in the printed code; None if it has none."""
     if isinstance(value, (int, float, str, bool)) or value is None:
         return None if isinstance(value, str) else repr(value)
     name = getattr(value, "__qualname__", getattr(value, "__name__", None))
@@ -172,7 +172,7 @@ def _import_path(value: Any) -> str | None:
 
 
 def _describe_attributes(graph: Any, owner: Any) -> dict[str, Any]:
-    """Attributes of the module that the graph reads: constants by shape, inner graphs in full."""
+    """Describe the module attributes that the graph reads: tensors by shape, subgraphs in full."""
     from torch.fx import GraphModule
 
     found: dict[str, Any] = {}

@@ -51,7 +51,7 @@ class Installer(importlib.abc.MetaPathFinder):
         """Put every original back."""
         with contextlib.suppress(ValueError):
             sys.meta_path.remove(self)
-        # Two hooks may wrap the same name: the one that came last goes first.
+        # Two hooks may wrap the same name, so they are undone in reverse order of installation.
         for hook in reversed(self._hooks):
             for undo in reversed(self._undo.get(hook.records, [])):
                 undo()
@@ -103,9 +103,9 @@ class Installer(importlib.abc.MetaPathFinder):
                 self._torch_seconds = time.perf_counter() - started
             SCOPE.guard(self._module_ready, fullname)
 
-        # Python leaves frames of its import system out of tracebacks; this one is to go with them.
+        # Python strips frames of its import system from tracebacks; with this name, ours as well.
         exec_module.__code__ = exec_module.__code__.replace(co_filename=_IMPORT_SYSTEM)
-        with contextlib.suppress(AttributeError):  # A loader that cannot be changed is left alone.
+        with contextlib.suppress(AttributeError):  # The loader does not allow attributes.
             loader.exec_module = exec_module
 
     # --- the torch side -------------------------------------------------------------------------

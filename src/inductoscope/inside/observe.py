@@ -29,14 +29,14 @@ Before = Callable[[Arguments, Keywords], Any]
 After = Callable[[Any, Any, Arguments, Keywords], None]
 Failed = Callable[[Any, BaseException], None]
 
-# The code objects of all replacements: those of `watch` share one, those of `glance` another.
+# The code objects of all replacements: one shared by those of `watch`, one by those of `glance`.
 _OWN_CODE: set[CodeType] = set()
 
 
 def watch(
     *, before: Before | None = None, after: After | None = None, failed: Failed | None = None
 ) -> Replacement:
-    """A replacement that calls `before`, the original, then `after` or `failed`.
+    """Make a replacement that calls `before`, the original, then `after` or `failed`.
 
     `before` gets the arguments and returns a token, which the other two are given.
     """
@@ -64,10 +64,10 @@ def watch(
 
 
 def instead(function: Callable[[], Callable[..., Any]], *given: Any) -> Replacement:
-    """A replacement that has another function make the call: that gets the original first, then
-    what is `given` here, then the arguments.
+    """Make a replacement that delegates the call to another function, whose parameters are the
+    original, then what is `given` here, then the arguments of the call.
 
-    `function` imports and returns it, because torch is still being imported when hooks are made.
+    `function` imports and returns that function, because hooks are made while torch is imported.
     While nothing is recorded, and in a fork that runs an experiment, the original is called.
     """
 
@@ -84,9 +84,9 @@ def instead(function: Callable[[], Callable[..., Any]], *given: Any) -> Replacem
 
 
 class OverheardLogger:
-    """torch's logger; what it is told at some levels is heard here, too.
+    """A wrapper around torch's logger that also passes messages of some levels to a callback.
 
-    At every level: whether the user sees a line is the logger's own business, and stays so.
+    The callback gets them whatever level the user has set; what the user sees stays the same.
     """
 
     def __init__(
@@ -102,20 +102,20 @@ class OverheardLogger:
         def log(message: Any, *args: Any, **kwargs: Any) -> None:
             if SCOPE.active:
                 SCOPE.guard(self._heard, message, args)
-            # The line is to name its own place in torch.
+            # The log line must name the caller in torch, not this wrapper.
             found(message, *args, **{**kwargs, "stacklevel": kwargs.get("stacklevel", 1) + 1})
 
         return log
 
 
 class _Due(threading.local):
-    """When this thread may be looked at again."""
+    """The time from which the next call on this thread is observed again."""
 
     at = 0.0
 
 
 def glance(seconds: float, before: Callable[[], None]) -> Replacement:
-    """A replacement that calls `before` now and then, for what is called all the time."""
+    """Make a replacement that calls `before` at most every `seconds`, for hot functions."""
 
     def replacement(original: Callable[..., Any]) -> Callable[..., Any]:
         due = _Due()
@@ -144,10 +144,10 @@ def stage(
     failed: Failed | None = None,
     of_graph: bool = False,
 ) -> Replacement:
-    """A replacement that marks a stage: its seconds, and the exceptions that leave it.
+    """Make a replacement that marks a stage: its seconds, and the exceptions that leave it.
 
-    `before` is called inside of the stage, `after` when it is over. `of_graph`: a stage of the
-    graph that Inductor is compiling.
+    `before` is called inside the stage, `after` once the stage has ended. `of_graph` marks a
+    stage of the graph that Inductor is compiling.
     """
 
     def enter(args: Arguments, kwargs: Keywords) -> Any:
@@ -198,15 +198,15 @@ def leave_stage(frame: Any, *, failed: bool = False) -> None:
 
 
 def stage_done(frame: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
-    """The `after` of a hook that only ends its stage."""
+    """End the stage; the `after` of a hook that does nothing else."""
     leave_stage(frame)
 
 
 def fail_stage(frame: Any, error: BaseException) -> None:
     """End a stage that an exception leaves; the outermost one records the exception.
 
-    Usually Dynamo is the outermost, and records it itself. A backward graph that is compiled when
-    it is first needed, and a graph compiled ahead of time, have no Dynamo around them.
+    Usually Dynamo is the outermost stage, and its hook records the exception. A lazily compiled
+    backward graph, and a graph compiled ahead of time, have no Dynamo around them.
     """
     if frame is None:
         return
@@ -224,7 +224,7 @@ def fail_part(token: Any, error: BaseException) -> None:
 
 
 def enter_graph_stage(name: str) -> StageFrame:
-    """Begin a stage of the graph that Inductor is compiling, which may be inside another."""
+    """Begin a stage of the graph that Inductor is compiling, which may be a subgraph."""
     from torch._inductor.virtualized import V
 
     inner = getattr(V.graph, "name", None)
@@ -234,9 +234,9 @@ def enter_graph_stage(name: str) -> StageFrame:
 
 
 def current_compile_id() -> str:
-    """torch's id of the compile under way ('0/0': frame 0, first compile); empty outside one.
+    """Return torch's id of the current compile ('0/0': frame 0, first compile); "" outside one.
 
-    What AOTInductor compiles has an id of ours.
+    Compiles by AOTInductor have an id made by this tool.
     """
     if SCOPE.ahead_of_time:
         return SCOPE.ahead_of_time
@@ -281,7 +281,7 @@ def record_error(error: BaseException, compile_id: str, origin: Mapping[str, Any
             detail=origin.get("detail", ""),
             type=type(error).__name__,
             message=str(error)[:4000],
-            # Those that torch wrapped, outermost first.
+            # The exceptions that torch wrapped, outermost first.
             cause=tuple(map(_one_cause, itertools.islice(causes_of(error), 1, 9))),
             source=_user_line(error),
             raised_in=tuple(_raising_functions(error)),
@@ -292,14 +292,14 @@ def record_error(error: BaseException, compile_id: str, origin: Mapping[str, Any
 
 def _one_cause(error: BaseException) -> str:
     if isinstance(error, subprocess.CalledProcessError):
-        # Its text is the whole command line, which the compiler's event already holds.
+        # This error's text is the whole command line, which the compiler's event already holds.
         program = error.cmd[0] if isinstance(error.cmd, (list, tuple)) else error.cmd
         return f"CalledProcessError: {program} ended with exit status {error.returncode}"
     return f"{type(error).__name__}: {str(error)[:1000]}"
 
 
 def _raising_functions(error: BaseException) -> list[str]:
-    """The functions of the compiler that the exception came through, innermost first."""
+    """Return the compiler's functions on the traceback of an exception, innermost first."""
     inner = getattr(error, "inner_exception", None)
     traced = error if error.__traceback__ is not None else inner
     frames = traceback.extract_tb(traced.__traceback__) if traced is not None else []
@@ -307,7 +307,7 @@ def _raising_functions(error: BaseException) -> list[str]:
 
 
 def _user_line(error: BaseException) -> str:
-    """The line of the user's code that Dynamo was tracing; empty if it does not say."""
+    """Return the line of the user's code that Dynamo was tracing; empty if it is unknown."""
     stack = getattr(error, "real_stack", None) or ()
     frame: Any = innermost_users(stack, lambda frame: frame.filename)
     return f"{frame.filename}:{frame.lineno}" if frame is not None else ""

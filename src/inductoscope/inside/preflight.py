@@ -1,7 +1,7 @@
-"""Runs in the user's process: it is one rank of a job whose other ranks do not exist.
+"""Runs the user's process as one rank of a job whose other ranks do not exist.
 
-torch's fake process group answers every collective at once, without communicating. What is called
-is written down, in order: each collective with its group and the line of the program.
+torch's fake process group completes every collective at once, without communicating. The calls are
+written down in order: each collective with its group and the line of the program.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from inductoscope.torch_facts.printed_graphs import collective_text
 GROUPS_MODULE = "torch.distributed.distributed_c10d"
 
 _FAKE = "fake"
-# Operations of the dispatcher that every collective ends in, called eagerly or by compiled code.
+# Dispatcher operators that every collective ends in, called eagerly or by compiled code.
 _OPERATIONS = (
     "allreduce_",
     "allreduce_coalesced_",
@@ -64,13 +64,13 @@ _NAMES = {
     "alltoall_base_": "alltoall_",
 }
 _MESSAGES = {"send": SEND, "recv_": RECEIVE, "recv_any_source_": RECEIVE}
-# Of which tensors every rank sends as many elements.
+# Arguments that hold tensors of which every rank sends the same number of elements.
 _SENT = ("tensors", "input", "inputs", "input_tensor", "input_tensors")
 _KEPT: list[Any] = []
 
 
 def pretend_group(folder: Path) -> None:
-    """Called right after torch's module of process groups was imported."""
+    """Make process groups fake; called right after torch's module for them was imported."""
     module: Any = sys.modules[GROUPS_MODULE]
     calls = _CalledCollectives(folder / CALLS)
     module.init_process_group = _initialise(module.init_process_group, calls)
@@ -109,7 +109,7 @@ def _new_group(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _listen(calls: _CalledCollectives) -> Any:
-    """See everything that is called on its way through the dispatcher, below all that traces."""
+    """Register dispatcher kernels that note every collective, below all tracing modes."""
     import torch
 
     library = torch.library.Library("c10d", "IMPL")
@@ -135,7 +135,7 @@ def _seen(name: str, operation: Any, after: Any, calls: _CalledCollectives) -> C
 
 
 def _with_result(answer: Any) -> Any:
-    """The fake group's work has no result, which DistributedDataParallel takes for a bug."""
+    """Give the fake group's work a result; without one, DistributedDataParallel reports a bug."""
     try:
         import torch
 
@@ -149,7 +149,7 @@ def _with_result(answer: Any) -> Any:
 
 
 class _CalledCollectives:
-    """Writes calls to a file, a line for each; what cannot be read of a call is left out."""
+    """A writer of calls to a file, one per line; unreadable facts of a call are omitted."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -158,11 +158,11 @@ class _CalledCollectives:
         self._process = os.getpid()
 
     def begin(self, backend: str, asked: int, world: int) -> None:
-        """The program makes its process group."""
+        """Note that the program creates its process group."""
         self._write({"backend": backend, "asked_world": asked, "world": world})
 
     def take(self, about: Callable[..., dict[str, Any]], name: str, arguments: Any) -> None:
-        """Something is called."""
+        """Note a call of a collective or a message."""
         if self._written < MOST_CALLS:
             group, ranks = _group(arguments.get("process_group"))
             said = about(name, arguments, ranks)
@@ -171,7 +171,7 @@ class _CalledCollectives:
             self._write({"more": True})
 
     def take_objects(self, name: str, group: Any, root: int | None) -> None:
-        """A collective of Python objects is called; ranks may send ones of different sizes."""
+        """Note a collective of Python objects, whose sizes may differ between ranks."""
         about = {"process_group": group.boxed(), "root_rank": root}
         self.take(_about_collective, name, about)
 
@@ -191,7 +191,7 @@ def _about_collective(name: str, arguments: dict[str, Any], ranks: list[int]) ->
 
 
 def _about_message(name: str, arguments: dict[str, Any], ranks: list[int]) -> dict[str, Any]:
-    """Both ends are numbered in their group; what is written down is the same for all groups."""
+    """Describe a message; the peer's rank in the group is translated to its global rank."""
     number = int(arguments.get("dst", arguments.get("src", ANY_RANK)))
     return {
         "way": _MESSAGES[name],
@@ -204,14 +204,14 @@ def _about_message(name: str, arguments: dict[str, Any], ranks: list[int]) -> di
 
 
 def _is_blocking() -> bool:
-    """Whether `send` or `recv` calls, not `isend`, `irecv` or `batch_isend_irecv`."""
+    """Check whether the caller is `send` or `recv`, not `isend`, `irecv` or `batch_isend_irecv`."""
     file = sys.modules[GROUPS_MODULE].__file__
     codes = (frame.f_code for frame, _ in walk_stack(sys._getframe()))
     return any(code.co_name in (SEND, RECEIVE) and code.co_filename == file for code in codes)
 
 
 def _group(boxed: Any) -> tuple[str, list[int]]:
-    """The name of a process group, and the ranks in it."""
+    """Return the name of a process group, and the global ranks in it."""
     try:
         from torch._C._distributed_c10d import ProcessGroup
         from torch.distributed.distributed_c10d import _world
@@ -237,7 +237,7 @@ def _sent(arguments: dict[str, Any]) -> list[str]:
 
 
 def _where() -> str:
-    """The user's own line."""
+    """Return the innermost line of the user's program on the stack."""
     for frame, line in walk_stack(sys._getframe()):
         if is_users(frame.f_code.co_filename):
             return f"{Path(frame.f_code.co_filename).name}:{line}"
@@ -246,18 +246,18 @@ def _where() -> str:
 
 # --- Runs in the user's process: collectives of Python objects, answered without other ranks ------
 #
-# torch sends the size of an object first, and makes a buffer of the size that arrives. Nothing
-# arrives, so the call is answered whole. What rank 0 hands out is kept for the other ranks: it runs
-# before them, alone. In all other places a rank gets its own object back.
+# torch sends the size of an object first, and allocates a buffer of the size that arrives. Nothing
+# arrives here, so the whole call is replaced. Objects that rank 0 hands out are kept for the other
+# ranks, because rank 0 runs before them, alone. In all other places a rank gets its own objects.
 
-# Writes down that a collective is called in a group, with the rank that it goes to or comes from.
+# A function that notes a collective: its name, its group, and the root rank.
 Take = Callable[[str, Any, "int | None"], None]
-# Rank 0 keeps no more objects than this.
+# The most bytes of objects that rank 0 keeps.
 MOST_BYTES = 256 << 20
 
 
 def pretend_objects(module: Any, folder: Path, take: Take) -> None:
-    """Replace torch's functions; `folder` is the same for all ranks."""
+    """Replace torch's collectives of Python objects; all ranks share `folder`."""
     kept = _KeptObjects(folder)
     for name, answer in _ANSWERS.items():
         original = getattr(module, name, None)
@@ -319,7 +319,7 @@ class _KeptObjects:
         return self._folder / f"{sha1(name.encode()).hexdigest()[:12]}-{self._turns[name]}"
 
     def keep(self, asked: _ObjectCall, objects: list[Any]) -> None:
-        """Called as the rank that hands them out."""
+        """Keep the objects that this rank, the root of the call, hands out."""
         data = pickle.dumps(objects)
         self._written += len(data)
         if os.environ["RANK"] == "0" and self._written <= MOST_BYTES:
@@ -327,7 +327,7 @@ class _KeptObjects:
             self._path(asked).write_bytes(data)
 
     def read(self, asked: _ObjectCall) -> list[Any] | None:
-        """None if it was another rank than 0, or rank 0 was not run."""
+        """Return the objects of a call; None if the root was not rank 0, or rank 0 was not run."""
         with suppress(OSError):
             found = pickle.loads(self._path(asked).read_bytes())
             return found if asked.root == 0 and isinstance(found, list) else None
@@ -382,7 +382,7 @@ _KEPT_ALIVE: list[Any] = []
 
 
 def pretended_rank(folder: Path) -> InsidePart:
-    """Have the program be one rank of a job. Made before torch is imported."""
+    """Make the part that runs the program as one rank of a job; called before torch is imported."""
     groups = functools.partial(_or_give_up, lambda: pretend_group(folder))
     on_import = {GROUPS_MODULE: groups}
     target = os.environ.get(TARGET_VARIABLE)
@@ -412,7 +412,7 @@ def _device(target: str) -> Callable[[], None]:
 
 
 def _or_give_up(work: Callable[[], None]) -> None:
-    """The program must not run as something else: with a real group it would wait for others."""
+    """Run `work`; end the process if that fails: a real group would wait for other ranks."""
     try:
         work()
     except Exception as error:

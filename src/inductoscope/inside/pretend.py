@@ -42,7 +42,7 @@ _OWN_SETTINGS = ("compile_threads", "shape_padding")
 
 
 def pretend(target: Target, *, machine_code: bool = True) -> None:
-    """Load torch with the device. Called once per process, and only in our own processes."""
+    """Import torch with a pretended device; called once, and only in the tool's own processes."""
     stand_in = prepare(target)
     import torch  # noqa: F401
 
@@ -59,7 +59,7 @@ def prepare(target: Target) -> StandIn:
         )
     architecture(target)
     set_by_the_tool(*(f"torch._inductor.config.{name}" for name in _OWN_SETTINGS))
-    # Workers are other processes, which would not see the device.
+    # Compile workers are other processes, which would not see the device.
     os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
     # torch would time matrix products to see whether padding pays off.
     os.environ["TORCHINDUCTOR_SHAPE_PADDING"] = "0"
@@ -67,7 +67,7 @@ def prepare(target: Target) -> StandIn:
 
 
 def take_over(stand_in: StandIn, target: Target, *, precompiles: bool = True) -> None:
-    """Pretend the device, once torch has been imported. Without Triton, it stops at source."""
+    """Pretend the device once torch is imported. Without Triton, kernels stop at their source."""
 
     stand_in.take_over()
     pretend_in_torch(target)
@@ -79,11 +79,11 @@ def take_over(stand_in: StandIn, target: Target, *, precompiles: bool = True) ->
         write_kernels_only()
 
 
-# --- What torch does otherwise than on a real device, noted in the recording ----------------------
+# --- Notes in the recording on what torch does differently than on a real device ------------------
 
 
 def note_difference(text: str) -> None:
-    """Note it for the graph that is being compiled. Never raises."""
+    """Record a difference from a real device for the graph being compiled. Never raises."""
     SCOPE.guard(_emit, text)
 
 
@@ -98,14 +98,14 @@ def _emit(text: str) -> None:
 
 
 def keep_constants_off_the_device() -> None:
-    """From now on, in this process."""
+    """Patch torch to compute constants of graphs on the CPU, for the rest of this process."""
     for keep in (_fold_on_the_cpu, _propagate_on_the_cpu, _copy_without_memory):
         with contextlib.suppress(ImportError, AttributeError):
             keep()
 
 
 def _fold_on_the_cpu() -> None:
-    """A pass makes small tensors to learn what uniform ones hold."""
+    """Fold uniform constants on the CPU; the joint-graph pass does it with small real tensors."""
     from torch._inductor.fx_passes import joint_graph
 
     folder, on_the_cpu = joint_graph.UniformValueConstantFolder, _on_the_cpu()
@@ -123,7 +123,7 @@ def _inside(function: Any, context: Callable[[], Any]) -> Any:
 
 
 def _propagate_on_the_cpu() -> None:
-    """While it traces, torch follows the values of tensors with one element, for `.item()`."""
+    """Propagate constants on the CPU: tracing tracks one-element tensors for `.item()`."""
     from torch.fx.experimental import proxy_tensor
 
     unset, on_the_cpu = proxy_tensor.unset_fake_temporarily, _on_the_cpu()
@@ -137,7 +137,7 @@ def _propagate_on_the_cpu() -> None:
 
 
 def _on_the_cpu() -> Callable[[], Any]:
-    """A context in which operations on real tensors that name the device stay on the CPU."""
+    """Return a context that runs operations on real tensors on the CPU if they name the device."""
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode
     from torch.utils._pytree import tree_map_only
@@ -160,7 +160,7 @@ def _cpu_instead(device: Any) -> Any:
 
 
 def _copy_without_memory() -> None:
-    """Inductor copies a constant to the device on which a kernel reads it."""
+    """Let Inductor's copies of constants to the device be fake tensors."""
     from torch._inductor.graph import GraphLowering
     from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -186,7 +186,7 @@ _CUDA_VERSION, _HIP_VERSION = "13.0", "7.0"
 
 
 def pretend_in_torch(target: Target) -> None:
-    """Called right after torch has been imported: Inductor's settings depend on the version."""
+    """Patch torch to report the device; called right after the import of torch."""
     import torch
 
     about = architecture(target)
@@ -260,7 +260,7 @@ def _inner_answers() -> dict[str, Any]:
 
 
 def pretend_in_copies(answers: dict[str, Any]) -> None:
-    """Dynamo's interface to devices, if it is loaded already, keeps copies of such functions."""
+    """Patch Dynamo's device interface too: once loaded, it holds copies of these functions."""
     interface = getattr(sys.modules.get("torch._dynamo.device_interface"), "CudaInterface", None)
     for name, answer in answers.items():
         if hasattr(interface, name.lstrip("_")):
@@ -268,7 +268,7 @@ def pretend_in_copies(answers: dict[str, Any]) -> None:
 
 
 def _pretend_in_fake_tensors() -> None:
-    """Fake tensors would initialise the device, and generated wrappers bypass them."""
+    """Keep fake tensors from initializing the device; make generated wrappers respect them."""
     import torch
     import torch._subclasses.fake_tensor as fake_tensor
 
@@ -284,7 +284,7 @@ def _pretend_in_fake_tensors() -> None:
 
 
 def _choose_no_attention_kernel() -> None:
-    """torch asks the device which fused attention kernel to call; without one it decomposes."""
+    """Disable fused attention kernels, which torch chooses by device; attention then decomposes."""
     import torch
 
     for name in ("enable_flash_sdp", "enable_mem_efficient_sdp", "enable_cudnn_sdp"):
@@ -293,7 +293,7 @@ def _choose_no_attention_kernel() -> None:
 
 
 def _capture_no_cuda_graphs() -> None:
-    """mode="reduce-overhead" and "max-autotune": torch leaves CUDA graphs out, and says why."""
+    """Have torch skip CUDA graphs in mode="reduce-overhead" and "max-autotune", with a reason."""
 
     def why_not(device_node_mapping: Any) -> str:
         note_difference("CUDA graphs are left out: there is no GPU to capture them on")
@@ -305,15 +305,15 @@ def _capture_no_cuda_graphs() -> None:
         cudagraph_utils.check_lowering_disable_cudagraph = why_not
 
 
-# --- Several devices that are not there: which of them is the current one, the program says -------
+# --- Several pretended devices, of which the program chooses the current one ----------------------
 
 
-# Exchanged for the current device, it changes nothing.
+# torch's value for "no device": setting it leaves the current device unchanged.
 _NO_DEVICE = -1
 
 
 def pretend_devices(stand_in: StandIn, count: int) -> None:
-    """Called after `take_over`, which pretends one."""
+    """Pretend `count` devices; called after `take_over`, which pretends one."""
     import torch
 
     stand_in.have_devices(count)
@@ -336,7 +336,7 @@ _INNER_NAMES = {
 
 
 def _answers_of_several(stand_in: StandIn, count: int) -> dict[str, Any]:
-    """Each is a function of its own: Dynamo tells them apart by identity."""
+    """Return replacements for functions of torch.cuda; Dynamo distinguishes them by identity."""
     from torch.cuda._utils import _get_device_index
 
     def set_device(device: Any) -> None:
@@ -352,7 +352,7 @@ def _answers_of_several(stand_in: StandIn, count: int) -> dict[str, Any]:
 
 
 def _put_tensors_on_the_current_device(stand_in: StandIn) -> None:
-    """A fake tensor on "cuda" would be on the first one, as long as no device is initialised."""
+    """Put fake tensors on "cuda" on the current device; torch would use the first one."""
     import torch
     from torch._subclasses.fake_tensor import FakeTensor
 
@@ -372,12 +372,12 @@ def _put_tensors_on_the_current_device(stand_in: StandIn) -> None:
 
 _BACKENDS = {"cuda": "nvidia", "hip": "amd"}
 _DISASSEMBLY_SECONDS = 60
-# Triton counts spills in registers of four bytes.
+# Triton counts spills in registers of this many bytes.
 _SPILL = 4
 
 
 def pretend_in_triton(target: Target) -> None:
-    """Triton's driver answers for the target and reports what each kernel uses."""
+    """Replace Triton's driver by one that reports the target and the resources of each kernel."""
     import triton
     from triton.backends.compiler import GPUTarget
     from triton.backends.driver import GPUDriver
@@ -429,7 +429,7 @@ def _made(base: Any, name: str, methods: dict[str, Any]) -> Any:
 
 
 def launch_nothing() -> None:
-    """Compiled kernels get a launcher that does nothing, and know what they use."""
+    """Give compiled kernels a launcher that does nothing, and their register and spill counts."""
     from torch._inductor.runtime import triton_heuristics as heuristics
 
     heuristics.TritonCompileResult.make_launcher = _make_launcher
@@ -463,7 +463,7 @@ def _make_launcher(result: Any) -> Any:
 
 
 def _disassemble_what_is_compiled() -> None:
-    """Triton asks the driver for registers and spills when it loads a kernel; we read its file."""
+    """Read registers and spills from compiled files; Triton would get them by loading a kernel."""
     import triton
     from triton.compiler import CompiledKernel
 
@@ -501,7 +501,7 @@ def _add_machine_code(files: dict[str, Any]) -> None:
 
 
 def _cuobjdump(option: str, cubin: Any) -> str:
-    """Output of NVIDIA's tool, which comes with Triton, for a compiled kernel."""
+    """Return the output of the cuobjdump that comes with Triton for a compiled kernel."""
     import triton
 
     made = subprocess.run(
@@ -526,7 +526,7 @@ def _resources(kernel: Any) -> Resources:
 
 
 def time_nothing(*, precompiles: bool = True) -> None:
-    """Where torch would choose by timing, the first Triton choice wins."""
+    """Replace autotuning benchmarks: the first Triton choice wins."""
     from torch._inductor import select_algorithm
     from torch._inductor.codegen import triton as triton_codegen
 
@@ -535,7 +535,7 @@ def time_nothing(*, precompiles: bool = True) -> None:
     scheduling = triton_codegen.TritonScheduling
     scheduling.benchmark_codegened_module = lambda self, module, *a, **k: (1.0, module.__file__)
     if precompiles:
-        # Python up to 3.11.8 has a bug for which torch compiles no choices ahead of timing them.
+        # Because of a bug in Python up to 3.11.8, torch precompiles no choices there.
         version = type("Version", (tuple,), {"major": 3, "minor": 12, "micro": 0})((3, 12, 0))
         select_algorithm.sys = SimpleNamespace(**{**vars(sys), "version_info": version})
 
@@ -563,10 +563,10 @@ def _made_up_times(cls: type, *args: Any, **kwargs: Any) -> Any:
 
 
 def write_kernels_only() -> None:
-    """From now on Triton kernels are not compiled in this process."""
+    """Stop this process from compiling Triton kernels: only their source is generated."""
     from torch._inductor import async_compile
 
-    # Takes the place of a compiled kernel; a launch does nothing.
+    # The stand-in for a compiled kernel; launching it does nothing.
     written = SimpleNamespace(run=_nothing, precompile=_nothing)
     async_compile.AsyncCompile.triton = lambda *args, **kwargs: written
     if importlib.util.find_spec("triton") is None:
@@ -578,7 +578,7 @@ def _nothing(*args: Any, **kwargs: Any) -> None:
 
 
 def _do_without_triton() -> None:
-    """Inductor writes Triton source by itself; it only checks whether Triton is there."""
+    """Make Inductor's checks for Triton succeed: it generates the source without Triton."""
     import torch.utils._triton as presence
     from torch._inductor import codecache, scheduler, utils
     from torch._inductor.codegen import triton_utils
@@ -589,7 +589,7 @@ def _do_without_triton() -> None:
     triton_helpers.get_backend_options = dict
     presence.triton_hash_with_backend = lambda: ""
     with contextlib.suppress(AttributeError):
-        # As for every Triton since 3.3; without Triton, torch would write an older form.
+        # The form of every Triton since 3.3; without Triton, torch would write an older one.
         newest = utils.TritonAttrsDescriptorVersion.V4_DICT
         utils.get_triton_attrs_descriptor_version = lambda: newest
         triton_utils.AttrsDescriptorWrapper = _descriptor
@@ -605,7 +605,7 @@ def _do_without_triton() -> None:
 def _descriptor(
     divisible_by_16: Any = None, equal_to_1: Any = None, pointer_range_32: Any = None
 ) -> dict[Any, Any]:
-    """Attributes of a kernel's arguments, as Inductor writes them into the kernel."""
+    """Return the attributes of a kernel's arguments in the form that Inductor writes."""
     found: dict[Any, Any] = {(n,): [["tt.divisibility", 16]] for n in divisible_by_16 or ()}
     for number in pointer_range_32 or ():
         found.setdefault((number,), []).append(["tt.pointer_range", 32])
@@ -614,7 +614,7 @@ def _descriptor(
 
 @contextlib.contextmanager
 def _empty_triton() -> Iterator[None]:
-    """Generated wrappers import Triton in their first lines, and use it only to launch."""
+    """Provide empty Triton modules for generated wrappers, which import Triton only to launch."""
     names = ("triton", "triton.language")
     made = {name: ModuleType(name) for name in names}
     for name, module in made.items():
@@ -628,11 +628,11 @@ def _empty_triton() -> Iterator[None]:
             sys.modules.pop(name, None)
 
 
-# --- What a whole program needs besides the device: tensors that are fake from the start ----------
+# --- Fake tensors from the start, for whole programs on a pretended device ------------------------
 
 
 def make_every_tensor_fake() -> Any:
-    """From now on, in this process. Returns what must be kept alive for it."""
+    """Make every tensor of this process fake. Return the modes, which must be kept alive."""
     import torch
     from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -643,7 +643,7 @@ def make_every_tensor_fake() -> Any:
 
 
 def _apply(module: Any, function: Callable[[Any], Any], recurse: bool = True) -> Any:
-    """`model.to("cuda")`. torch would swap the contents of tensors; fake ones do not allow it."""
+    """Apply `model.to("cuda")` by replacing tensors; fake ones cannot be swapped in place."""
     import torch
 
     for child in module.children() if recurse else ():
@@ -667,7 +667,7 @@ _KEPT: list[Any] = []
 
 
 def pretended_device(folder: Path) -> InsidePart:
-    """Have the program see the device. Made before torch is imported."""
+    """Make the part that pretends a device to the program; called before torch is imported."""
     target = parse_target(os.environ[TARGET_VARIABLE])
     try:
         stand_in = prepare(target)
@@ -677,7 +677,7 @@ def pretended_device(folder: Path) -> InsidePart:
 
 
 def _begin(stand_in: StandIn, target: Target) -> None:
-    """torch has been imported: from now on every tensor is fake."""
+    """Pretend the device and make every tensor fake; called once torch has been imported."""
     try:
         take_over(stand_in, target)
         _KEPT.append(make_every_tensor_fake())
@@ -687,7 +687,7 @@ def _begin(stand_in: StandIn, target: Target) -> None:
 
 
 def _give_up(error: Exception) -> NoReturn:
-    """The program must not run without the pretended device: it would do something else."""
+    """End the process: without the pretended device, the program would take other paths."""
     sys.stderr.write(f"inductoscope: cannot pretend that the device exists: {error}\n")
     sys.stderr.flush()
     os._exit(3)

@@ -26,7 +26,7 @@ _BUILDER = "torch._inductor.cpp_builder"
 
 
 def on_import() -> dict[str, Callable[[], None]]:
-    """Work to do in a process with a private cache when it imports modules of torch."""
+    """Return the work to do in a process with a private cache as it imports modules of torch."""
     folder = os.environ.get(CACHE_VARIABLE)
     if not folder:
         return {}
@@ -50,11 +50,11 @@ def _redirect_headers(private: Path) -> None:
     module._HEADER_LOCK_DIR = str(private / "locks")
 
 
-# --- what the C++ compiler can do for the processor -----------------------------------------------
+# --- vector instruction sets that the C++ compiler supports ---------------------------------------
 
 
 def _remember_answers() -> None:
-    """Have torch ask only what is not known."""
+    """Cache the answers of torch's compiler probes for vector instructions between processes."""
     module: Any = sys.modules[_VEC_ISA]
     ask, pick = module.VecISA.check_build, module.pick_vec_isa
     answers: list[bool] = []
@@ -82,15 +82,15 @@ def _remember_answers() -> None:
 
 def _compiler() -> str:
     builder: Any = sys.modules.get(_BUILDER)
-    with contextlib.suppress(Exception):  # There is none, which torch says itself.
+    with contextlib.suppress(Exception):  # There is no compiler, which torch reports.
         return str(builder.get_cpp_compiler())
     return ""
 
 
 def learn_answers() -> None:
-    """Have torch learn the answers in this process, and in all that are forked from it.
+    """Load cached vector-ISA probe results into torch, for this process and its forks.
 
-    Only where they are known, so that no compiler is started.
+    Do nothing unless all results are cached, so that no compiler is started.
     """
     if not all_known(os.environ):
         return
@@ -104,10 +104,10 @@ def learn_answers() -> None:
 
 
 def trust_compiler() -> None:
-    """For a confined process: torch asks the compiler nothing.
+    """Make all vector-ISA probes of torch succeed without a compiler, for a confined process.
 
-    With TORCHINDUCTOR_VEC_ISA_OK it still asks about some instruction sets, and starts Python to
-    load the answer.
+    With TORCHINDUCTOR_VEC_ISA_OK, torch still probes some instruction sets, and starts Python to
+    load the compiled probe.
     """
     module: Any = importlib.import_module(_VEC_ISA)
     module.VecISA.check_build = lambda self, code: True

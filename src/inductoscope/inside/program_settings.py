@@ -21,17 +21,17 @@ _SET_FOR_DYNAMIC = {
     "torch._dynamo.config.assume_static_by_default",
     "torch._dynamo.config.automatic_dynamic_shapes",
 }
-# What inductoscope itself has changed in this process: no setting of the program.
+# Settings that inductoscope itself has changed in this process.
 _OWN: set[str] = set()
 
 
 def set_by_the_tool(*names: str) -> None:
-    """From now on, settings with these full names are not taken for the program's."""
+    """Exclude settings with these full names from those of the program."""
     _OWN.update(names)
 
 
 def changed_settings(module: str) -> dict[str, Any]:
-    """Settings of one of the `CONFIGS` that are not at their defaults, by name."""
+    """Return the settings of one of the `CONFIGS` that differ from their defaults, by name."""
     config: Any = sys.modules.get(module)
     found = {}
     for name in getattr(config, "_config", ()):
@@ -43,26 +43,26 @@ def changed_settings(module: str) -> dict[str, Any]:
 
 
 def _holder(config: Any, name: str) -> tuple[Any, str]:
-    """The module that a setting is kept in: some are other names of settings elsewhere."""
+    """Return the module and the name under which a setting is stored, resolving aliases."""
     place, _, held_as = (getattr(config._config[name], "alias", None) or "").rpartition(".")
     return (sys.modules[place], held_as) if place else (config, name)
 
 
 def config_texts(*, dynamic_given: bool) -> dict[str, str]:
-    """All settings with other values than torch's defaults, under their full names, as text."""
+    """Return all settings that differ from torch's defaults as text, by their full names."""
     not_the_programs = _SET_FOR_DYNAMIC if dynamic_given else set()
     found = {}
     for module in CONFIGS:
         for name, value in changed_settings(module).items():
             full_name, text = f"{module}.{name}", described(value)
-            # torch itself sets some for a while, and then back.
+            # torch itself changes some settings temporarily.
             if full_name not in not_the_programs and text != _default(module, name):
                 found[full_name] = text
     return found
 
 
 def default_texts(names: Iterable[str]) -> dict[str, str]:
-    """The values that torch itself gives settings with these full names, as text."""
+    """Return torch's default values of settings with these full names, as text."""
     return {
         name: _default(module, name.removeprefix(f"{module}."))
         for name in names
@@ -77,7 +77,7 @@ def _default(module: str, name: str) -> str:
 
 
 def described(value: Any) -> str:
-    """A value as a program would write it; objects by name, because addresses change every time."""
+    """Return a value as Python source; objects by name, because addresses differ between runs."""
     if isinstance(value, (bool, int, float, str, type(None))):
         return repr(value)[:_LONGEST]
     if isinstance(value, Mapping):
@@ -95,7 +95,7 @@ def described(value: Any) -> str:
 
 
 def backend_of(output: Any) -> Any:
-    """The backend inside what Dynamo has put around it. `output` is Dynamo's OutputGraph."""
+    """Unwrap the backend from Dynamo's wrappers. `output` is Dynamo's OutputGraph."""
     inner = output.compiler_fn
     for _ in range(4):
         inner = getattr(inner, "_torchdynamo_orig_backend", None) or getattr(
@@ -105,7 +105,7 @@ def backend_of(output: Any) -> Any:
 
 
 def compile_arguments(backend: Any, *, fullgraph: bool) -> dict[str, str]:
-    """Arguments of torch.compile that are not the default. `backend` is what it made of them."""
+    """Return the non-default arguments of torch.compile, from the `backend` made with them."""
     found: dict[str, str] = {}
     name = getattr(backend, "compiler_name", "") or getattr(backend, "__name__", "")
     if name and name != stages.INDUCTOR:
@@ -126,7 +126,7 @@ def compile_arguments(backend: Any, *, fullgraph: bool) -> dict[str, str]:
 
 
 def _mode(options: Mapping[str, Any], dynamic: bool | None) -> str:
-    """torch replaces a mode by its options; the mode with most of those that were given."""
+    """Infer the mode from its options, which torch keeps instead: the one with the most matches."""
     found = [
         (len(own), mode)
         for mode in _MODES
@@ -157,7 +157,7 @@ class MarkedSize:
 
     @property
     def bounds(self) -> dict[str, int]:
-        """The bounds as that function takes them."""
+        """The bounds as keyword arguments of that function."""
         given = {"min": self.least, "max": self.most}
         return {name: bound for name, bound in given.items() if bound is not None}
 
@@ -167,7 +167,7 @@ class MarkedSize:
 
 
 def marks_of(name: str, value: Any) -> Iterator[MarkedSize]:
-    """The sizes of a tensor that the program has marked as dynamic, or as unbacked."""
+    """Yield the sizes of a tensor that the program has marked as dynamic or unbacked."""
     ranges = {item.dim: item for item in getattr(value, "_dynamo_dynamic_range", ())}
     for dimension in sorted(getattr(value, "_dynamo_dynamic_indices", ())):
         least = getattr(ranges.get(dimension), "min", None)
@@ -181,6 +181,6 @@ def marks_of(name: str, value: Any) -> Iterator[MarkedSize]:
 
 
 def static_marks_of(name: str, value: Any) -> Iterator[MarkedSize]:
-    """The sizes that the program wants to be taken as they are."""
+    """Yield the sizes of a tensor that the program has marked as static."""
     for dimension in sorted(getattr(value, "_dynamo_static_indices", ())):
         yield MarkedSize(name, dimension, "mark_static")

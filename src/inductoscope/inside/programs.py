@@ -13,9 +13,9 @@ from inductoscope.processes.limits import adopt_orphans, die_with_parent
 if TYPE_CHECKING:
     from inductoscope.inside.child import Channel
 
-# For those that are to end, before they are killed.
+# Seconds between SIGTERM and SIGKILL.
 _GRACE = 1.0
-# What is started while others end is found the next time.
+# Rounds of ending processes: those started during one round are found in the next.
 _MOST_ROUNDS = 5
 
 
@@ -26,7 +26,7 @@ def become(channel: Channel, command: list[str]) -> NoReturn:
 
 
 def _execute(command: list[str]) -> NoReturn:
-    # Python ignores these two, and so would the program.
+    # Python ignores these two signals, and the program would inherit that.
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     os.execvp(command[0], command)
@@ -46,13 +46,13 @@ def guard(channel: Channel, command: list[str]) -> NoReturn:
     if child == 0:
         _execute(command)
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, signal.SIG_IGN)  # It ends after the program, not before it.
+        signal.signal(number, signal.SIG_IGN)  # This process must outlive the program.
     signal.set_wakeup_fd(waking, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     _give_streams_up()
     while True:
         ended = _reaped(child)
-        # Looked at first: a program may end because its parent is gone, and leave others behind.
+        # Checked before reaping: a program may end because its parent is gone, and leave orphans.
         if select.select([lifeline], [], [], 0)[0]:
             _end_all()
         if ended is not None:
@@ -62,14 +62,14 @@ def guard(channel: Channel, command: list[str]) -> NoReturn:
 
 
 def _give_streams_up() -> None:
-    """Whoever reads what the program writes sees the end of it when the program ends."""
+    """Close the standard streams, so that readers of the program's output see EOF when it ends."""
     nowhere = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(nowhere, stream)
 
 
 def _reaped(child: int) -> int | None:
-    """Take leave of what has ended; the status of the program, if that is among it."""
+    """Reap ended children and return the exit status of the program, if it is among them."""
     found = None
     while True:
         try:

@@ -82,7 +82,7 @@ _OBJECT = re.compile(r"<(?:[\w.<>]*\.)?(\w+) object at 0x[0-9a-f]+>")
 
 @dataclass(eq=False)
 class SuiteGraph:
-    """A graph that Inductor has compiled, and what it was before."""
+    """A graph that Inductor has compiled, with the captured module it was compiled from."""
 
     # Unique in the whole suite.
     name: str
@@ -91,13 +91,13 @@ class SuiteGraph:
     options: dict[str, Any]
     dynamic: bool | None
     compiled: Callable[..., Any] | None = None
-    # Whether its backward graph is compiled too, so that gradients can be compared.
+    # Whether the backward graph is compiled too, so that gradients can be compared.
     has_backward: bool = False
-    # Why none of its calls can be made again.
+    # Why none of the graph's calls can be repeated; empty if they can.
     off: str = ""
 
     def versions(self) -> tuple[int, ...]:
-        """Counts how often the tensors were written to that the graph itself holds."""
+        """Return the version counters of the tensors that the module holds."""
         held = [*self.module.parameters(), *self.module.buffers()]
         held += [value for value in vars(self.module).values() if isinstance(value, torch.Tensor)]
         return tuple(value._version for value in held if not value.is_inference())
@@ -105,7 +105,7 @@ class SuiteGraph:
 
 @dataclass(eq=False)
 class KeptSuiteCall:
-    """One call: copies of its inputs, and the situation that it was made in."""
+    """One call of a graph: copies of its inputs, and the global state in which it was made."""
 
     graph: SuiteGraph
     number: int
@@ -114,13 +114,13 @@ class KeptSuiteCall:
     size: int
     situation: Surroundings
     versions: tuple[int, ...]
-    # What it raised in the test.
+    # The exception that the call raised in the test, in one line; empty if none.
     raised: str = ""
-    # Why it cannot be made again after all.
+    # Why the call cannot be repeated after all; empty if it can.
     spoilt: str = ""
 
     def returned(self) -> None:
-        """The call is over, without an exception."""
+        """Note that the call returned; a graph that wrote to its own tensors cannot be compared."""
         if self.graph.versions() != self.versions:
             self.spoilt = "it writes to tensors that it holds itself"
 
@@ -131,25 +131,25 @@ class SeenInTest:
 
     graphs: list[SuiteGraphData] = field(default_factory=list)
     calls: list[KeptSuiteCall] = field(default_factory=list)
-    # One call of each graph that is not kept is enough.
+    # Calls that are not kept, with the reason; one per graph is enough.
     not_kept: dict[str, CheckedCall] = field(default_factory=dict)
-    # How many calls there were, by graph.
+    # The number of calls of each graph.
     numbers: dict[str, int] = field(default_factory=dict)
 
 
 class GraphWatch:
-    """Keeps calls of compiled graphs by test. One for each process that runs tests."""
+    """Keeps calls of compiled graphs by test; there is one in each process that runs tests."""
 
     def __init__(self, calls: int, prefix: str, on_graph: Callable[[], bool]) -> None:
-        """`on_graph` is called for every graph; it says whether a new recording begins with it."""
+        """`on_graph` is called for each graph; it returns whether a new recording begins."""
         self._most, self._prefix, self._on_graph = calls, prefix, on_graph
         self._pid = os.getpid()
         self._numbers = itertools.count(1)
-        # By torch's id of the compile, which begins anew after a reset.
+        # Keyed by torch's compile id; ids start again after torch._dynamo.reset().
         self._by_id: weakref.WeakValueDictionary[str, SuiteGraph] = weakref.WeakValueDictionary()
-        # The test that is running; None between tests, and where nothing is to be checked.
+        # The running test; None between tests, and for tests that are not checked.
         self.seen: SeenInTest | None = None
-        # Whether the tool itself calls compiled code now.
+        # Whether the tool itself is calling compiled code.
         self.is_busy = False
 
     @property
@@ -159,13 +159,13 @@ class GraphWatch:
     def compile(
         self, original: Callable[..., Any], output: Any, module: GraphModule, examples: Any
     ) -> Callable[..., Any]:
-        """Have a graph compiled as ever, and return what keeps its calls."""
+        """Compile a graph with the original function; wrap the result so that calls are kept."""
         __tracebackhide__ = True
         graph = None
         if not self._is_off:
             if self._on_graph():
                 SCOPE.guard(describe_torch)
-            # Before it is compiled, which may change it.
+            # The module is described before compiling, which may mutate it.
             graph = SCOPE.guard(self._new_graph, output, module)
         compiled: Callable[..., Any] = original(output, module, examples)
         if not isinstance(graph, SuiteGraph) or not isinstance(compiled, types.FunctionType):
@@ -174,14 +174,14 @@ class GraphWatch:
         return self._keeping(graph, compiled)
 
     def _new_graph(self, output: Any, module: GraphModule) -> SuiteGraph | None:
-        """None if another backend compiles it."""
+        """Make an entry for a graph; None if a backend other than Inductor compiles it."""
         compile_id = current_compile_id() or "?"
         name = f"{self._prefix}{next(self._numbers)}"
         options, dynamic, backend = how_compiled(output)
         kept = snapshot(module)
         if self.seen is not None:
             source = next(iter(places_of(kept.graph.nodes)), "")
-            # An object is named by its class, not by where it is in memory.
+            # A backend object is named by its class: its repr holds a memory address.
             named = _OBJECT.sub(r"\1", backend)
             self.seen.graphs.append(SuiteGraphData(name, compile_id, shorten(source), named))
         if backend:
@@ -192,7 +192,7 @@ class GraphWatch:
         return graph
 
     def note_backward(self, compile_id: str) -> None:
-        """The backward graph of a compile is there."""
+        """Note that the backward graph of a compile has been compiled."""
         graph = self._by_id.get(compile_id)
         if graph is not None:
             graph.has_backward = True
@@ -229,7 +229,7 @@ class GraphWatch:
             told = CheckedCall(graph.name, graph.compile_id, number, NOT_CHECKED, why)
             seen.not_kept[graph.name] = told
 
-        note("inductoscope itself failed")  # Unless what follows gets through.
+        note("inductoscope itself failed")  # Replaced below unless the tool fails.
         why = _why_not_kept(graph, arguments, sum(call.size for call in seen.calls))
         if why:
             note(why)
@@ -242,12 +242,12 @@ class GraphWatch:
 
 
 def _said_by(error: BaseException) -> str:
-    """An exception's message in one line; the form of a kept call's `raised`."""
+    """Return an exception as one line, in the form of `KeptSuiteCall.raised`."""
     return f"{type(error).__name__}: {error}".partition("\n")[0][:300]
 
 
 def _why_never_kept(output: Any, graph: SuiteGraph) -> str:
-    """Why no call of a graph can be made again; "" if calls can."""
+    """Return why no call of a graph can be repeated; "" if calls can be."""
     import torch._inductor.config as config
 
     if graph.compile_id.startswith("!"):
@@ -264,7 +264,7 @@ def _why_never_kept(output: Any, graph: SuiteGraph) -> str:
 
 
 def _why_not_kept(graph: SuiteGraph, arguments: Sequence[Any], kept: int) -> str:
-    """Why a call cannot be made again after the test; "" if it can. `kept`: bytes kept so far."""
+    """Return why a call cannot be repeated after the test; "" if it can. `kept`: bytes so far."""
     if graph.off:
         return graph.off
     if torch._C._len_torch_dispatch_stack() or torch._C._len_torch_function_stack():
@@ -293,31 +293,31 @@ def _kind_of(value: Any) -> str:
 
 
 def forget_wrappers() -> None:
-    """Let go of all that was kept for a look at kernels: the test is over."""
+    """Release the wrappers that were kept to inspect kernels; called at the end of a test."""
     KEPT.wrappers.clear()
 
 
 # --- Compares the kept calls of a test with eager, once the test is over --------------------------
 #
-# A call is made again on copies of its inputs, in eager and compiled, in the situation that it
-# was made in. It counts as wrong only if that is beyond rounding, judged against float64, and if
-# it is so each time. One that raised counts only if the test failed with that exception, and if
-# compiled code raises it each time and eager never. Whatever cannot be compared says why, and
-# counts as nothing.
+# A call is repeated on copies of its inputs, in eager and compiled, under the global state in which
+# it was made. It counts as wrong only if the error is beyond rounding, judged against float64, on
+# each repetition. A call that raised counts only if the test failed with that exception, and if
+# compiled code raises it each time and eager never. A call that cannot be compared gets a reason
+# and no verdict.
 
 
 class NotCompared(Exception):
-    """The call cannot be compared; the text says why."""
+    """The error for a call that cannot be compared; the text says why."""
 
 
-# The verdict on a call, a text, and what is wrong with it.
+# The verdict on a call, an explanation, and the finding if the call is wrong.
 Judged = tuple[str, str, SuiteFinding | None]
 
 
 def check_calls(
     calls: Sequence[KeptSuiteCall], failure: BaseException | None
 ) -> tuple[list[CheckedCall], list[SuiteFinding]]:
-    """Compare all calls that a test made; `failure` is what the test itself raised, if it did."""
+    """Compare all calls that a test made; `failure` is the exception of the test, if it failed."""
     end = time.monotonic() + _LONGEST
     checked: list[CheckedCall] = []
     findings: dict[str, SuiteFinding] = {}
@@ -334,7 +334,7 @@ def check_calls(
                     graph.name, graph.compile_id, call.number, verdict, text, with_gradients
                 )
             )
-            # The first wrong call of a graph says it all.
+            # One wrong call of a graph is enough.
             if finding is not None:
                 findings.setdefault(graph.name, finding)
     return checked, list(findings.values())
@@ -342,7 +342,7 @@ def check_calls(
 
 @contextlib.contextmanager
 def _unnoticed() -> Iterator[None]:
-    """Keep what the checks print, warn of and count out of the suite."""
+    """Keep output, warnings and counters of the checks out of the test suite."""
     import torch._dynamo.utils as utils
 
     before = copy.deepcopy(dict(utils.counters))
@@ -351,7 +351,7 @@ def _unnoticed() -> Iterator[None]:
             warnings.simplefilter("ignore")
             yield
     finally:
-        # In place: the suite may hold one of them.
+        # Restored in place, because the suite may hold a reference to a counter.
         for name, counter in list(utils.counters.items()):
             counter.clear()
             counter.update(before.get(name, {}))
@@ -413,11 +413,11 @@ def _after_error(
     compiled: Callable[..., Any],
     failure: BaseException | None,
 ) -> Judged:
-    """A call that raised in the test, and that eager makes without an exception.
+    """Judge a call that raised in the test, and that succeeds in eager.
 
-    A test that goes on after the exception wanted it, however the test ends. And what raised it
-    may be gone: only if it is still there does eager's return say anything. Twice in a row
-    compiled, then in eager: something that takes turns shows, too.
+    An exception that did not fail the test was expected by it. The cause may also be gone by now,
+    and then success in eager means nothing, so the exception must be reproduced: compiled twice in
+    a row, then not in eager, which also excludes a failure of every other call.
     """
     if failure is None or call.raised not in map(_said_by, chain_of(failure)):
         raise NotCompared(f"the test expects that it raises {call.raised}")
@@ -470,7 +470,7 @@ def _wrong(call: KeptSuiteCall, failure: Any, backward: bool) -> SuiteFinding:
 
 
 def _locate(finding: SuiteFinding, call: KeptSuiteCall, backward: bool) -> None:
-    """Name the first kernel whose result is not what its node computes, from one more call."""
+    """Locate the first kernel whose result differs from its node's, with one more call."""
     graph = call.graph
     candidate = Candidate(
         graph.module,
@@ -482,7 +482,7 @@ def _locate(finding: SuiteFinding, call: KeptSuiteCall, backward: bool) -> None:
     lines = source_lines(candidate)
     if len(lines) == 1:
         finding.source = shorten(lines[0])
-    # A wrapper in C++ would have to be compiled again; one out of a cache is not known.
+    # A C++ wrapper would have to be recompiled; a wrapper from a cache was not kept.
     is_cpp = any(hasattr(wrapper.module, "inductor_entry") for wrapper in KEPT.wrappers)
     if not KEPT.wrappers or is_cpp or graph.compiled is None:
         return

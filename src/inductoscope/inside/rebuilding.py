@@ -37,7 +37,7 @@ class Rebuilt:
     module: Any
     inputs: list[Any]
     notes: list[str] = field(default_factory=list)
-    # Operators of the program's own: how their gradients are computed is not in the recording.
+    # Custom operators of the program, whose gradient formulas are not in the recording.
     own_operators: tuple[str, ...] = ()
 
 
@@ -52,7 +52,7 @@ class Rebuilder:
         self._own: dict[str, None] = {}
 
     def build(self, graph: FxGraph) -> Rebuilt:
-        """The graph with its inputs; raises Unbuildable if the recording lacks something."""
+        """Rebuild a graph with its inputs. Raise Unbuildable if the recording lacks something."""
         self._learn_sizes(graph)
         inputs: list[Any] = []
         module = self._module(graph, inputs)
@@ -69,7 +69,7 @@ class Rebuilder:
     # --- nodes ------------------------------------------------------------------------------------
 
     def _module(self, graph: FxGraph, inputs: list[Any] | None) -> Any:
-        """A GraphModule; `inputs`, if given, is filled in order."""
+        """Build a GraphModule; `inputs`, if given, is filled in order."""
         from torch.fx import Graph, GraphModule
         from torch.nn import Module
 
@@ -86,7 +86,7 @@ class Rebuilder:
         return GraphModule(root, built)
 
     def _ordered(self, graph: FxGraph) -> list[FxNode]:
-        """Constants become inputs, and inputs come first."""
+        """Return the nodes to build, inputs first; constants become inputs."""
         nodes = [node for node in graph.nodes if node.target not in COMPUTES_NOTHING]
         return sorted(nodes, key=lambda node: not _is_input(graph, node))
 
@@ -143,7 +143,7 @@ class Rebuilder:
     def _input(self, made: Any, node: FxNode, graph: FxGraph, inputs: list[Any] | None) -> None:
         value = members(node.value) or members(graph.attributes.get(node.target))
         if inputs is None:
-            return  # Inner graphs are called by the outer one.
+            return  # A subgraph gets its inputs from the outer graph.
         if node.op == "get_attr":
             self._note(f"the constant {node.target[:60]} is taken as an input")
         example = self._example(value, node.name)
@@ -180,7 +180,7 @@ class Rebuilder:
 
 
 def _is_input(graph: FxGraph, node: FxNode) -> bool:
-    """An input, or a tensor of the graph's module: the recording has only its shape."""
+    """Check whether a node is an input or a tensor of the module, recorded only by its shape."""
     held = node.op == "get_attr" and "dtype" in members(graph.attributes.get(node.target))
     return held or node.op == "placeholder"
 
@@ -191,7 +191,7 @@ def _check_attribute(target: Any, arguments: tuple[Any, ...]) -> None:
 
 
 def _keep_place(made: Any, node: FxNode) -> None:
-    """The user's lines and modules, as torch writes them. They may end up in generated comments."""
+    """Set the stack trace and module stack as torch does; both may end up in generated comments."""
     if node.stack:
         made.meta["stack_trace"] = "".join(_frame_text(frame) for frame in node.stack)
     if node.modules:
@@ -214,7 +214,7 @@ def _list(value: Any) -> list[Any]:
 
 
 class Unbuildable(Exception):
-    """A graph that cannot be rebuilt from the recording; the message says why."""
+    """The error for a graph that cannot be rebuilt from the recording; the message says why."""
 
 
 # --- Reads the recorded text of a node's arguments: `(l_x_, (16,), 1e-05)` ------------------------
@@ -222,8 +222,8 @@ class Unbuildable(Exception):
 # The text is parsed, never evaluated: it may hold references to nodes that came before, numbers,
 # short plain strings, lists, slices, and the few objects of torch that graphs hold.
 
-# Strings end up in generated code, sometimes without quotes around them: nothing that means
-# something there gets through. It is enough for modes, devices and einsum's equations.
+# Strings end up in generated code, sometimes unquoted, so only characters that are harmless there
+# are allowed. They are enough for modes, devices and einsum's equations.
 _PLAIN = re.compile(r"[\w .,:>\-]{0,200}", re.ASCII)
 _NUMBERS = {"inf": float("inf"), "nan": float("nan"), "Ellipsis": ...}
 
@@ -233,11 +233,11 @@ class Names:
     """Values that a name in the arguments may stand for."""
 
     nodes: Mapping[str, Any]
-    # 'cpu' in the recording → where the graph is to be compiled for.
+    # Maps a recorded device, such as 'cpu', to the device to compile for.
     devices: Mapping[str, str]
 
     def device(self, recorded: str) -> Any:
-        """The device that takes the place of a recorded one."""
+        """Return the device to use in place of a recorded one."""
         import torch
 
         kind = recorded.partition(":")[0]
@@ -255,7 +255,7 @@ def _parsed(text: str, otherwise: str) -> ast.expr:
 
 
 def read_arguments(text: str, names: Names) -> Any:
-    """The value that the text stands for."""
+    """Parse recorded arguments into values."""
     return _value(_parsed(text, _why_unreadable(text)), names) if text else ()
 
 
@@ -310,7 +310,7 @@ def _torch_constants() -> dict[str, Any]:
 
 
 def _key(key: Any) -> Any:
-    """A key that can name an argument; FX writes such names into code as they are."""
+    """Check a dictionary key: FX writes names of arguments into code verbatim."""
     is_name = isinstance(key, str) and key.isidentifier() and not keyword.iskeyword(key)
     if not is_name and not isinstance(key, int):
         raise Unbuildable("an argument is a dictionary with other keys than names")
@@ -318,7 +318,7 @@ def _key(key: Any) -> Any:
 
 
 def _called(function: str, given: list[Any], named: dict[str, Any], names: Names) -> Any:
-    """`device(type='cpu')`, `slice(None, 2, None)` and `torch.Size([2, 3])` print as calls."""
+    """Read objects that print as calls, such as `device(type='cpu')` and `torch.Size([2, 3])`."""
     if function == "slice" and 1 <= len(given) <= 3 and not named:
         return slice(*given)
     if function == "torch.Size" and len(given) == 1 and not named:
@@ -367,7 +367,7 @@ class Sizes:
         return self._shape_env.create_symintnode(symbol, hint=hint, source=source)
 
     def size(self, recorded: Any) -> Any:
-        """A size, a stride, or an input that is a number."""
+        """Return the value of a recorded size, stride or scalar input."""
         if type(recorded) is int and 0 <= recorded < _LARGEST:
             return recorded
         if not isinstance(recorded, str):
@@ -396,8 +396,8 @@ class Sizes:
 
 # --- Calls that name a device, or that make a tensor where torch would by default -----------------
 #
-# A program on the CPU says neither: its graphs go to another device as a whole, and so does what
-# they make on the way.
+# A program for the CPU often does neither. Its graphs move to another device as a whole, including
+# the tensors that they create.
 
 _MAKES_TENSORS = {
     "arange", "bartlett_window", "blackman_window", "empty", "empty_permuted",
@@ -417,7 +417,7 @@ class Call:
 
 
 def move_call(call: Call, names: Names) -> Call:
-    """The same call with recorded devices replaced by others."""
+    """Return the call with recorded devices replaced by the ones to compile for."""
     if not names.devices:
         return call
     name = call.target if isinstance(call.target, str) else getattr(call.target, "__name__", "")
@@ -434,7 +434,7 @@ def move_call(call: Call, names: Names) -> Call:
 
 
 def _with_words_read(call: Call, name: str, names: Names) -> Call:
-    """`x.to("cpu")` and `device="cpu"`: devices given as words."""
+    """Replace devices that are given as strings: `x.to("cpu")` and `device="cpu"`."""
     arguments, keywords = call.arguments, call.keywords
     if name == "to":
         arguments = tuple(_moved(item, names) for item in arguments)
@@ -450,8 +450,8 @@ def _moved(value: Any, names: Names) -> Any:
 
 # --- Which operations a graph may be rebuilt from: tables of what torch computes with -------------
 #
-# A recorded name is looked up here and nowhere else: it is neither imported nor evaluated. What
-# reads or writes files, calls back into Python or hands out memory is in no table.
+# A recorded name is looked up here and nowhere else: it is neither imported nor evaluated. No table
+# has functions that read or write files, call back into Python or expose memory.
 
 _OPERATORS = (
     "abs", "add", "and_", "concat", "contains", "eq", "floordiv", "ge", "getitem", "gt",
@@ -461,7 +461,7 @@ _OPERATORS = (
     "truediv", "truth", "xor", "is_", "is_not",
 )  # fmt: skip
 
-# What torch's own table of functions that tensors can take over leaves out, and graphs hold.
+# Functions that occur in graphs, but not in torch's table of overridable functions.
 _AUTOCAST = ("_enter_autocast", "_exit_autocast")
 _HIGHER_ORDER = (
     "cond",
@@ -477,7 +477,7 @@ _HIGHER_ORDER = (
     "autograd_function_apply",
 )
 
-# They touch files or memory, or call back into Python; and whatever has such a word in its name.
+# Functions that touch files or memory, or call back into Python, and words that exclude a name.
 _REFUSED = {
     "save", "load", "from_numpy", "numpy", "tolist", "new", "map_", "map2_", "apply_",
     "register_hook", "backward", "module_load", "register_post_accumulate_grad_hook",
@@ -488,13 +488,13 @@ ATTRIBUTES = {
     "T", "mT", "H", "mH", "real", "imag", "data", "shape", "dtype", "device", "ndim", "grad",
 }  # fmt: skip
 
-# What Dynamo captures although it computes nothing: torch counts the use of its own classes.
+# Calls that Dynamo captures although they compute nothing: torch's usage counters.
 COMPUTES_NOTHING = ("torch._C._log_api_usage_once",)
 
 
 def resolve_function(name: str, written: str) -> Callable[..., Any]:
-    """The function of a call. `written` is how the printed code calls it, which
-    distinguishes the few that share one name."""
+    """Look up the function of a call. `written` is its name in the printed code, which
+    distinguishes the few functions that share one recorded name."""
     for candidate in (name, written):
         found = _functions().get(candidate) or _library_operation(candidate)
         if found is not None:
@@ -510,7 +510,7 @@ def _why_not(name: str) -> str:
 
 
 def check_method(name: str) -> str:
-    """The name of a method of tensors."""
+    """Return the name if it is an allowed tensor method; else raise Unbuildable."""
     if name not in _methods():
         raise Unbuildable(f"{name[:80]} is not a method that graphs are rebuilt from")
     return name
@@ -529,7 +529,7 @@ def _methods() -> frozenset[str]:
 
 
 def _is_plain_method(name: str) -> bool:
-    """Methods that torch itself defines in C++: arithmetic, views, conversions."""
+    """Check whether torch defines a tensor method in C++: arithmetic, views, conversions."""
     import torch
 
     return type(getattr(torch.Tensor, name, None)).__name__ == "method_descriptor"
@@ -556,9 +556,9 @@ def _functions() -> dict[str, Callable[..., Any]]:
 
 
 def _names_of(function: Any) -> Iterator[str]:
-    """As a recording spells it, and as printed code does."""
+    """Yield a function's name as recordings and as printed code spell it."""
     recorded = target_name(SimpleNamespace(target=function))
-    if "<" not in recorded:  # Several functions made in one place share such a name.
+    if "<" not in recorded:  # All functions made by one closure share such a name.
         yield recorded
     module, name = getattr(function, "__module__", None), getattr(function, "__name__", None)
     if module and name:
@@ -595,7 +595,7 @@ def _is_public(name: str) -> bool:
 
 
 def _library_operation(name: str) -> Any:
-    """`aten.relu.default` or `prims.…`, as the dispatcher knows them."""
+    """Look up an operator such as `aten.relu.default` or `prims.…` in the dispatcher."""
     import torch
 
     parts = name.removeprefix("torch.ops.").split(".")
@@ -613,10 +613,10 @@ def _library_operation(name: str) -> Any:
 
 
 def _is_computed(operation: Any) -> bool:
-    """Whether the dispatcher computes it: no attribute of Python's, nothing of TorchScript's own.
+    """Check whether an attribute of torch.ops is a dispatcher operator that computes on tensors.
 
-    TorchScript's operators on strings would let a graph make text that no check has seen. Nor may
-    it read a file.
+    TorchScript's operators on strings are excluded, because a graph could build unchecked text with
+    them, and so are operators that read files.
     """
     import torch
 
@@ -627,7 +627,7 @@ def _is_computed(operation: Any) -> bool:
 
 
 def written_calls(code: str) -> dict[str, str]:
-    """The call that each name of printed code holds: {'relu': 'torch.nn.functional.relu'}."""
+    """Return the callee of each assigned name in code: {'relu': 'torch.nn.functional.relu'}."""
     try:
         tree = ast.parse(code)
     except (SyntaxError, ValueError, MemoryError, RecursionError):
@@ -641,23 +641,23 @@ def written_calls(code: str) -> dict[str, str]:
     return found
 
 
-# --- Operators that a program, or a library of its, defined itself --------------------------------
+# --- Custom operators of the program or of its libraries ------------------------------------------
 #
-# Their code is not in the recording, and would not be run if it were. What is recorded is the shape
-# of what they return, and that is all a compiler needs: it calls them and never looks inside. So an
-# operator of the same name is declared that has such a result and cannot be run.
+# Their code is not in the recording, and would not be run if it were. The recorded shapes of their
+# results are all that a compiler needs, because it calls custom operators without looking inside.
+# So an operator of the same name and with such results is declared, which cannot be run.
 
 _TORCHS = ("torch", "aten", "prims", "prim", "higher_order", "quantized", "mkldnn")
 
-# Shape, strides, type and device of a result: a value, so that an operator is declared once.
+# Shape, strides, dtype and device of a result; hashable, so that an operator is declared once.
 Result = tuple[tuple[int, ...], tuple[int, ...], str, str]
 
 
 def is_own(written: str) -> bool:
-    """Whether printed code calls an operator that torch does not have.
+    """Check whether printed code calls an operator that torch does not have.
 
-    The code says `torch.ops.mine.twice(…)`. A function that Dynamo was told to leave alone has such
-    a name too, but is called otherwise, and would be traced later on.
+    Such code reads `torch.ops.mine.twice(…)`. A function marked allow_in_graph has such a name too,
+    but is called differently, and would be traced later.
     """
     parts = _parts(written)
     is_operator = written.startswith("torch.ops.") and len(parts) in (2, 3)
@@ -672,7 +672,7 @@ def _parts(name: str) -> list[str]:
 def stand_in(
     name: str, arguments: Iterable[Any], keywords: Mapping[str, Any], value: Any, devices: Any
 ) -> Any:
-    """An operator that takes the same arguments and returns tensors of the recorded shapes."""
+    """Declare an operator with the same arguments that returns tensors of the recorded shapes."""
     namespace, operator = _parts(name)[:2]
     given = [f"{_type_of(item, name)} a{at}" for at, item in enumerate(arguments)]
     named = [f"{_type_of(item, name)} {key}" for key, item in keywords.items()]
@@ -684,7 +684,7 @@ def stand_in(
 
 
 def _type_of(item: Any, name: str) -> str:
-    """The type of an argument, as schemas write it."""
+    """Return the schema type of an argument."""
     import torch
 
     if isinstance(item, (list, tuple)):
@@ -723,7 +723,7 @@ def _result(value: Any, name: str, devices: Any) -> Result:
 
 @functools.cache
 def _declared(namespace: str, operator: str, signature: str, results: tuple[Result, ...]) -> Any:
-    """Declared once per signature and result: each is an overload of its own."""
+    """Declare an overload, once per signature and results."""
     import torch
 
     ours = _OVERLOADS.get((namespace, operator), 0)
@@ -749,6 +749,6 @@ def _declared(namespace: str, operator: str, signature: str, results: tuple[Resu
     return getattr(getattr(getattr(torch.ops, namespace), operator), overload or "default")
 
 
-# A library that nobody holds is taken back.
+# A torch.library.Library that is garbage-collected is deregistered.
 _LIBRARIES: list[Any] = []
 _OVERLOADS: dict[tuple[str, str], int] = {}

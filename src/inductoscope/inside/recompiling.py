@@ -1,7 +1,7 @@
 """Compiles one rebuilt graph, forward and backward, and records it as Dynamo would have.
 
-The graph goes straight to Inductor's entry, so nodes keep the names that they had, and the compile
-keeps its id. Inputs are fake, nothing is run.
+The graph goes straight to Inductor's entry point, so that nodes keep their names, and the compile
+its id. Inputs are fake tensors, and nothing is run.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def compile_graphs(channel: Channel, order: dict[str, Any]) -> None:
-    """Runs in a child process: compile the graphs of an order, and report the outcome of each.
+    """Compile the graphs of an order in a child process, and report the outcome of each.
 
     The scope is inside this process, as in a recorded program, and writes the new recording.
     """
@@ -46,7 +46,7 @@ def compile_graphs(channel: Channel, order: dict[str, Any]) -> None:
 
 
 def _own_folders() -> list[str]:
-    """Where this process may write: its recording, its caches, its temporary files."""
+    """Return the folders that this process may write to: recording, caches, temporary files."""
     names = (RECORDING_VARIABLE, "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "TMPDIR")
     return [os.environ[name] for name in names if os.environ.get(name)]
 
@@ -69,7 +69,7 @@ def _prepare(order: Order) -> dict[str, str]:
 def compile_graph(
     order: GraphOrder, settings: Mapping[str, object], devices: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Compile it and return the outcome."""
+    """Compile the graph of an order and return the outcome."""
     started = time.perf_counter()
 
     def ended(outcome: str, reason: str) -> dict[str, Any]:
@@ -117,7 +117,7 @@ def _own_operators(order: GraphOrder, rebuilt: Rebuilt) -> Iterator[str]:
 
 
 def rebuild(order: GraphOrder, devices: Mapping[str, str]) -> tuple[Any, Rebuilt]:
-    """The graph of an order, and the fake-tensor mode that its inputs belong to."""
+    """Rebuild the graph of an order; return its inputs' fake-tensor mode, too."""
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
@@ -135,7 +135,7 @@ def rebuild(order: GraphOrder, devices: Mapping[str, str]) -> tuple[Any, Rebuilt
 
 @contextlib.contextmanager
 def as_in_dynamo(order: GraphOrder, mode: Any, settings: Mapping[str, object]) -> Iterator[None]:
-    """The contexts that Inductor finds when Dynamo calls it."""
+    """Enter the contexts in which Dynamo calls Inductor."""
     import torch
     from torch._functorch import config as functorch
     from torch._guards import CompileContext, CompileId, TracingContext, compile_context, tracing
@@ -154,7 +154,7 @@ def as_in_dynamo(order: GraphOrder, mode: Any, settings: Mapping[str, object]) -
 
 
 def _functorch_settings(config: Any) -> dict[str, object]:
-    """The backward graph is compiled together with the forward one, not when it is first run."""
+    """Return the settings that compile the backward graph eagerly, together with the forward."""
     wanted = {"force_non_lazy_backward_lowering": True, "enable_autograd_cache": False}
     return {name: value for name, value in wanted.items() if hasattr(config, name)}
 
@@ -188,7 +188,7 @@ def _announce(order: GraphOrder) -> None:
 
 
 def _record_graph(order: GraphOrder, devices: Mapping[str, str]) -> None:
-    """The captured graph as it was recorded, on its new device."""
+    """Record the captured graph again, moved to its new device."""
     digest = SCOPE.json(_moved(order.graph, devices))
     SCOPE.emit(GraphState(stage=stages.DYNAMO, compile=order.compile, payload=digest))
 
@@ -205,20 +205,20 @@ def _moved(data: Any, devices: Mapping[str, str]) -> Any:
     return found
 
 
-# --- C++ kernels are generated and not compiled: enough to see, in seconds, what was scheduled ----
+# --- C++ kernels are generated and not compiled, which shows the scheduling within seconds --------
 #
 # Only for a process that compiles rebuilt graphs and runs none of them.
 
 
 def write_cpp_only() -> None:
-    """From now on this process starts no C++ compiler."""
+    """Stop this process from starting a C++ compiler: kernels are only generated."""
     from torch._inductor import async_compile
 
     compiler = async_compile.AsyncCompile
     for name in ("cpp", "cpp_pybinding"):
         if hasattr(compiler, name):
             setattr(compiler, name, lambda *args, **kwargs: _not_compiled)
-    # Whether the compiler knows an instruction set is found out by compiling something.
+    # torch probes for an instruction set by compiling a test program.
     trust_compiler()
 
 
@@ -227,7 +227,7 @@ def _not_compiled(*args: Any, **kwargs: Any) -> None:
 
 
 def time_nothing() -> None:
-    """Choices that would be timed are taken in the order in which torch lists them."""
+    """Replace benchmarks of choices by their order in torch's list: the first one wins."""
     from torch._inductor import select_algorithm
 
     def make_benchmark_fn(cls: type, *args: Any, **kwargs: Any) -> Any:

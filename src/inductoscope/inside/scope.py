@@ -1,7 +1,7 @@
 """The current state of this process: the open recording and the stage being run.
 
-The hooks ask here whether to record, which compile and graph they are in, and hand over what they
-saw. Time is kept per stage, exclusively: while an inner stage runs, the outer one's clock stops.
+The hooks query whether to record and which compile and graph are current, and emit their events
+here. Time is kept per stage, exclusively: while an inner stage runs, the outer one's clock stops.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ class StageFrame:
 
 @dataclass
 class _ThreadState(threading.local):
-    """Compiles run on several threads: autograd compiles a backward graph on its own."""
+    """The state of one thread; autograd compiles backward graphs on a thread of its own."""
 
     stages: list[StageFrame] = field(default_factory=list)
-    # The compile under way if AOTInductor does it: torch has no id for those.
+    # The id of AOTInductor's current compile, for which torch has no id.
     ahead_of_time: str = ""
     failure: dict[str, Any] | None = None
 
 
-# What `guard` returns when the recording side of a hook failed.
+# The value that `guard` returns when the recording side of a hook failed.
 BROKEN = object()
 
 
@@ -58,9 +58,9 @@ class Scope:
 
     def __init__(self) -> None:
         self.active = False
-        # True in a fork that runs an experiment, where nothing else may interfere.
+        # True in a fork that runs an experiment, where no other experiment may start.
         self.is_redirected = False
-        # True while a compile is only timed: then hooks describe nothing that takes time to print.
+        # True while a compile is only timed: hooks then skip descriptions that are slow to print.
         self.is_timing = False
         self._writer: StreamWriter | None = None
         self._thread = _ThreadState()
@@ -76,11 +76,11 @@ class Scope:
 
     @property
     def writer(self) -> Any:
-        """Where events go; None while nothing is recorded."""
+        """The writer of the event stream; None while nothing is recorded."""
         return self._writer
 
     def redirect(self, writer: Any) -> None:
-        """Send events elsewhere from now on: called in a fork that runs an experiment."""
+        """Send events to another writer; called in a fork that runs an experiment."""
         self._writer = writer
         self._reported.clear()
         self.active = True
@@ -88,7 +88,7 @@ class Scope:
 
     @contextlib.contextmanager
     def redirected(self, writer: Any, *, timing: bool = False) -> Iterator[None]:
-        """The same in this process, inside the block; `timing` is for compiles to be timed."""
+        """Redirect events inside the block only; `timing` marks compiles that are being timed."""
         before = self._writer, self.active, self.is_redirected, self.is_timing
         self.redirect(writer)
         self.is_timing = timing
@@ -98,7 +98,7 @@ class Scope:
             self._writer, self.active, self.is_redirected, self.is_timing = before
 
     def close(self) -> None:
-        """Stop recording, and record that it ended normally."""
+        """Stop recording, and mark the stream as ended normally."""
         self.active = False
         if self._writer is not None:
             self._writer.close()
@@ -110,7 +110,7 @@ class Scope:
             return
         self._writer.emit(event)
         if self._writer.stopped is not None:
-            self.active = False  # Nothing more can be written: the hooks need not run.
+            self.active = False  # The writer has failed for good, so the hooks need not run.
 
     def text(self, content: str) -> str:
         """Store a text and return its digest."""
@@ -120,7 +120,7 @@ class Scope:
         """Store data as JSON and return its digest."""
         return self.text(json.dumps(content, separators=(",", ":"), default=str))
 
-    # --- where we are -------------------------------------------------------------------------
+    # --- current stage and graph --------------------------------------------------------------
 
     @property
     def stages(self) -> list[StageFrame]:
@@ -129,7 +129,7 @@ class Scope:
 
     @property
     def graph(self) -> str:
-        """The key of the graph that is being compiled on this thread; empty if there is none."""
+        """The key of the graph being compiled on this thread; empty if there is none."""
         for frame in reversed(self._thread.stages):
             if frame.graph:
                 return frame.graph
@@ -143,7 +143,7 @@ class Scope:
 
     @property
     def ahead_of_time(self) -> str:
-        """The id of the compile that AOTInductor is doing on this thread; empty if it is none."""
+        """The id of AOTInductor's current compile on this thread; empty if there is none."""
         return self._thread.ahead_of_time
 
     @ahead_of_time.setter
@@ -151,7 +151,7 @@ class Scope:
         self._thread.ahead_of_time = compile_id
 
     def inner_graph(self, name: str | None) -> str:
-        """The key of a graph inside the graph being compiled; empty for the graph itself."""
+        """Return the key of a subgraph of the graph being compiled; empty for the graph itself."""
         outer = next((frame.graph for frame in self._thread.stages if frame.graph), "")
         return f"{outer} {name}" if name and outer else ""
 
@@ -161,13 +161,13 @@ class Scope:
         return self._thread.stages[-1].stage if self._thread.stages else NO_STAGE
 
     def new_graph(self, compile_id: str, phase: str) -> str:
-        """A key for a graph that is about to be compiled, unique within the process."""
+        """Return a new key for a graph about to be compiled, unique within the process."""
         base = f"{compile_id or '?'} {phase}"
         count = self._graphs[base] = self._graphs.get(base, 0) + 1
         return base if count == 1 else f"{base}#{count}"
 
     def enter(self, stage: str, detail: str = "", graph: str = "") -> StageFrame:
-        """Begin a stage; the clock of the one around it stops."""
+        """Begin a stage and stop the clock of the enclosing one."""
         return self._push(StageFrame(stage, detail, graph, time.perf_counter()))
 
     def enter_part(self, stage: str, detail: str) -> StageFrame:
@@ -179,30 +179,30 @@ class Scope:
         return frame
 
     def leave(self, frame: StageFrame, *, failed: bool = False) -> float:
-        """End a stage and return the seconds spent in it and in no inner one.
+        """End a stage and return the seconds spent in it, without those of inner stages.
 
-        A stage that is left normally swallowed whatever was raised inside it.
+        A stage that is left normally has handled any exception raised inside it.
         """
         if not failed:
             self._thread.failure = None
         stages = self._thread.stages
         if any(entered is frame for entered in stages):
             while stages.pop() is not frame:
-                pass  # A stage left by an exception that its hook did not see.
+                pass  # An inner stage was left by an exception that its hook did not see.
         frame.seconds = time.perf_counter() - frame.started
         if stages:
             stages[-1].inner_seconds += frame.inner_seconds if frame.is_part else frame.seconds
         return frame.seconds - frame.inner_seconds
 
     def forget_thread(self) -> None:
-        """Forget the stages of this thread: called in a forked child, which is in none of them."""
+        """Forget the stages of this thread; called in a forked child, which never leaves them."""
         self._thread.stages.clear()
         self._thread.failure = None
 
     # --- failures -----------------------------------------------------------------------------
 
     def note_failure(self, error: BaseException, frame: StageFrame) -> None:
-        """Remember where an exception came from; the innermost stage sees it first and wins.
+        """Remember the stage that an exception came from: the innermost, which sees it first.
 
         Only marks are kept: a reference would keep the user's tensors alive.
         """
@@ -216,7 +216,7 @@ class Scope:
             }
 
     def failure_of(self, error: BaseException, *, forget: bool = True) -> dict[str, Any] | None:
-        """Where `error`, or what it was raised from, was first seen; usually asked only once."""
+        """Return where `error` or one of its causes was first seen; `forget` clears the note."""
         known = self._thread.failure
         self._thread.failure = None if forget else known
         return known if known is not None and known["error"] in _chain_marks(error) else None
@@ -226,8 +226,8 @@ class Scope:
     def guard(self, work: Callable[..., Any], *arguments: Any) -> Any:
         """Run the recording side of a hook: its errors are recorded, never raised.
 
-        Returns `BROKEN` after an error. What the program's signal handlers raise, such as a time
-        limit, is not our error and passes through.
+        Return `BROKEN` after an error. Exceptions from the program's signal handlers, such as for a
+        time limit, are not errors of the hook and pass through.
         """
         try:
             return work(*arguments)
@@ -238,8 +238,9 @@ class Scope:
             return BROKEN
 
     def attempt(self, work: Callable[..., Any], *arguments: Any) -> Any:
-        """The same for what may well fail, such as a question that not every tensor can answer:
-        `BROKEN` then, and nothing is recorded.
+        """Run work that may well fail, such as a query that not every tensor supports.
+
+        Return `BROKEN` after an error, which is not recorded.
         """
         try:
             return work(*arguments)
@@ -256,17 +257,17 @@ class Scope:
 
 
 def _mark(error: BaseException) -> tuple[int, type]:
-    """Identifies an exception. Its text does not, because torch adds to it on the way out."""
+    """Return an identity for an exception; its text is none, because torch appends to it."""
     return id(error), type(error)
 
 
 def _chain_marks(error: BaseException) -> set[tuple[int, type]]:
-    """Marks of an exception and of everything it was raised from or wraps."""
+    """Return the marks of an exception and of all exceptions that it wraps or was raised from."""
     return set(map(_mark, chain_of(error)))
 
 
 def chain_of(error: BaseException) -> Iterator[BaseException]:
-    """An exception, and all that it wraps or was raised from, or while they were handled."""
+    """Yield an exception and all that it wraps, was raised from, or was raised while handling."""
     found: set[int] = set()
     queue: list[Any] = [error]
     while queue:
@@ -278,7 +279,7 @@ def chain_of(error: BaseException) -> Iterator[BaseException]:
 
 
 def _raised_by_signal_handler(error: BaseException) -> bool:
-    """Whether a signal handler that the program installed is on the traceback."""
+    """Check whether a signal handler that the program installed is on the traceback."""
     handlers = [signal.getsignal(number) for number in signal.valid_signals()]
     codes = [getattr(handler, "__code__", None) for handler in handlers]
     frames = traceback.walk_tb(error.__traceback__)
@@ -291,26 +292,26 @@ SCOPE = Scope()
 os.register_at_fork(after_in_child=SCOPE.forget_thread)
 
 
-# --- Whose code raised an exception: the stage of the innermost code that belongs to one stage ----
+# --- The stage that raised an exception: that of the innermost code that belongs to one stage -----
 #
-# The stage that torch had entered says less: index propagation runs while the scheduler makes its
-# nodes, and the wrapper is written while code is generated.
+# The stage that is open can mislead: index propagation runs while the scheduler creates its nodes,
+# and the wrapper is written while code is generated.
 
 
 def raising_stage(error: BaseException, open_stage: str) -> str:
-    """The stage whose code raised `error` while `open_stage` was open."""
+    """Return the stage whose code raised `error` while `open_stage` was open."""
     return stage_that_raised(list(_frames_of(error)), open_stage)
 
 
 def _frames_of(error: BaseException) -> Iterator[tuple[str, str]]:
-    """File and function of every frame, innermost first; what an error was raised from is inner."""
+    """Yield file and function of every frame, innermost first; causes come before effects."""
     for each in reversed(list(causes_of(error))):
         frames = [frame for frame, _ in traceback.walk_tb(each.__traceback__)]
         yield from ((_file(frame), frame.f_code.co_name) for frame in reversed(frames))
 
 
 def causes_of(error: BaseException) -> Iterator[BaseException]:
-    """An exception, and what it wraps or was raised from, outermost first."""
+    """Yield an exception and those that it wraps or was raised from, outermost first."""
     seen: set[int] = set()
     inner: Any = error
     while isinstance(inner, BaseException) and id(inner) not in seen:
@@ -320,7 +321,7 @@ def causes_of(error: BaseException) -> Iterator[BaseException]:
 
 
 def _file(frame: FrameType) -> str:
-    """The file of a frame; for a method that replaces one of the compiler, that of its class."""
+    """Return the file of a frame; for a method that overrides the compiler's, that of its class."""
     code = frame.f_code
     if is_compilers(code.co_filename) or not code.co_argcount:
         return code.co_filename

@@ -1,8 +1,8 @@
-"""The one thing Python cannot pretend: torch's C++ side needs a device guard and hooks.
+"""A library for what Python cannot pretend: the device guard and hooks of torch's C++ side.
 
-A torch without CUDA has neither; one with CUDA has ones that look for a driver. A little library
-brings some that do nothing. It is compiled once, and kept in a folder that only its owner can
-write to: loading it is running it.
+A torch without CUDA has neither; those of a torch with CUDA look for a driver. A small library
+provides ones that do nothing. It is compiled once, and kept in a folder that only its owner can
+write to, because loading the library executes it.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from inductoscope.errors import ToolFailure
 _COMPILERS = ("g++", "clang++", "c++")
 _COMPILE_SECONDS = 300
 
-# A torch with CUDA registers its own guard when it is imported, so this one can do so again.
-# Its hooks are kept out by priority.
+# A torch with CUDA registers its own guard on import, so the stand-in registers its guard again
+# afterwards. The hooks of torch are overridden by priority.
 _SOURCE = r"""
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
@@ -107,15 +107,15 @@ class StandIn:
         self._library = library
 
     def take_over(self) -> None:
-        """Become the guard of the device."""
+        """Register the stand-in as the guard of the device."""
         self._library.use_stand_in()
 
     def have_devices(self, count: int) -> None:
-        """From now on, there are so many; the first one is current."""
+        """Set the number of devices; the first one becomes the current one."""
         self._library.have_devices(count)
 
     def exchange_device(self, device: int) -> int:
-        """Make another device the current one; returns which it was before."""
+        """Make a device the current one and return the previous one."""
         return int(self._library.exchange_device(device))
 
 
@@ -155,7 +155,7 @@ def _compiler() -> list[str]:
 
 
 def _key(root: Path, compiler: list[str]) -> str:
-    """Everything the built library depends on."""
+    """Return a hash of everything that the built library depends on."""
     version = subprocess.run([*compiler, "--version"], capture_output=True, text=True).stdout
     torch = importlib.metadata.version("torch")
     parts = (_SOURCE, torch, str(root), " ".join(compiler), version, platform.machine())
@@ -166,7 +166,7 @@ def _key(root: Path, compiler: list[str]) -> str:
 
 
 def _own_folder() -> Path | None:
-    """Where built libraries are kept; None if no place is safe."""
+    """Return the folder of built libraries; None if no place is safe."""
     cache = os.environ.get("XDG_CACHE_HOME") or str(Path("~/.cache").expanduser())
     folder = Path(cache) / "inductoscope" / "target"
     with contextlib.suppress(OSError):
@@ -185,13 +185,13 @@ def _is_own_file(path: Path) -> bool:
 
 
 def _is_ours(found: os.stat_result) -> bool:
-    """Whether nobody else can have written it."""
+    """Check whether a file or folder is owned by this user and writable by no one else."""
     writable_by_others = found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
     return found.st_uid == os.geteuid() and not writable_by_others
 
 
 def _build(root: Path, compiler: list[str], folder: Path, name: str) -> Path:
-    """Compile it next to its place and rename it, so that no one ever sees half of it."""
+    """Compile the library in a temporary folder, then rename it into place atomically."""
     with tempfile.TemporaryDirectory(prefix="build-", dir=folder) as scratch:
         source, built = Path(scratch, "stand_in.cpp"), Path(scratch, "stand_in.so")
         source.write_text(_SOURCE, "utf-8")

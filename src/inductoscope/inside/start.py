@@ -50,9 +50,9 @@ class InsidePart:
     """Hooks, work and settings that one part of the tool brings into a process."""
 
     hooks: tuple[Hook, ...] = ()
-    # By the name of a module: what to do once it has been imported.
+    # Maps a module's name to the work to do once it has been imported.
     on_import: Mapping[str, Callable[[], None]] = field(default_factory=dict)
-    # Settings of torch's config modules, by their full names.
+    # Values of torch's settings, by their full names.
     settings: Mapping[str, Any] = field(default_factory=dict)
     # Called before the first hook is installed.
     begin: Callable[[], None] = lambda: None
@@ -73,9 +73,9 @@ _started: list[Installer] = []
 
 
 def start(folder: str) -> Installer:
-    """Start the parts that the environment names. Called when torch is about to be imported."""
+    """Start the parts that the environment names; called just before torch is imported."""
     if _started:
-        return _started[0]  # Another of our start-up hooks came first.
+        return _started[0]  # Another start-up hook of the tool came first.
     names: Any = (os.environ.get(PARTS_VARIABLE) or "record").split(",")
     parts = [
         InsidePart(on_import=private_cache.on_import()),
@@ -98,7 +98,7 @@ def _made(name: PartName, folder: Path) -> InsidePart:
 
 
 def _joined_work(parts: Sequence[InsidePart]) -> dict[str, Callable[[], None]]:
-    """For each module, the work of all parts in their order; settings come first."""
+    """Combine the work of all parts for each module, in order; settings come first."""
     work: dict[str, list[Callable[[], None]]] = defaultdict(list)
     for part in parts:
         for name, value in part.settings.items():
@@ -145,7 +145,7 @@ def recorded(
         command, output=output, fresh=fresh, inside=True, compiled_before=before
     )
     installer = Installer((*HOOKS, *(more_hooks(folder) if more_hooks else ())))
-    # From the first hook on, whatever interrupts this takes all of them out again.
+    # Hooks are removed again even if installing them is interrupted.
     try:
         SCOPE.open(folder)
         installer.start()
@@ -161,7 +161,7 @@ def recorded(
 
 
 def _is_cancellation(error: BaseException) -> bool:
-    """Whether the block was left because its result is not wanted any more: nothing failed."""
+    """Check whether the block was cancelled, which is not a failure."""
     asyncio = sys.modules.get("asyncio")
     cancelled = (asyncio.CancelledError,) if asyncio is not None else ()
     return isinstance(error, (GeneratorExit, *cancelled))
@@ -169,7 +169,7 @@ def _is_cancellation(error: BaseException) -> bool:
 
 @contextlib.contextmanager
 def _installed(hooks: tuple[Hook, ...]) -> Iterator[None]:
-    """Hooks beside those of the recording in use, for a while."""
+    """Install hooks inside the block, in addition to those of the recording in use."""
     installer = Installer(hooks)
     installer.start()
     try:
@@ -189,7 +189,7 @@ def _recording_in_use(output: Path | None) -> Path:
 
 
 def _compiled_before() -> int:
-    """How many functions Dynamo has compiled in this process so far: they stay compiled."""
+    """Return how many functions Dynamo has compiled in this process so far; they stay compiled."""
     dynamo = sys.modules.get("torch._dynamo.convert_frame")
     seen = getattr(getattr(dynamo, "output_codes", None), "seen", ())
     return len({reference() for reference in seen} - {None})

@@ -1,4 +1,4 @@
-"""Runs in a child process: what the torch of one Python reports about itself.
+"""Runs in a child process: reports facts about the torch of one Python.
 
 That Python need not have inductoscope. It must also answer if torch is missing or broken, so the
 parts are independent, and a part that fails is named in "notes".
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 
 def describe_torch(channel: Channel, question: dict[str, Any]) -> None:
-    """Report what was asked for."""
+    """Report the answers to a question."""
     channel.say("answer", answer=answer(question))
 
 
 def answer(question: dict[str, Any]) -> dict[str, Any]:
-    """Answers to everything the caller asked, as far as this Python knows."""
+    """Return the answers to the caller's questions, as far as this Python has them."""
     python = {"version": platform.python_version(), "executable": sys.executable}
     try:
         torch: Any = importlib.import_module("torch")
@@ -62,7 +62,7 @@ def _short(error: BaseException) -> str:
 
 
 def _build(torch: Any) -> dict[str, Any]:
-    """Fails for a folder that merely happens to be called torch."""
+    """Describe the build of torch; fail for a folder that merely happens to be called torch."""
     return {
         "version": str(torch.__version__),
         "git": torch.version.git_version,
@@ -105,7 +105,7 @@ def _device(properties: Any, *, amd: bool) -> dict[str, Any]:
 
 
 def _architecture(properties: Any, *, amd: bool) -> str | None:
-    """AMD names its architectures; on NVIDIA's devices that field repeats the device's name."""
+    """Return a device's architecture; the field gcnArchName is meaningful only for AMD."""
     if amd:
         return getattr(properties, "gcnArchName", None)
     if hasattr(properties, "major"):
@@ -114,7 +114,7 @@ def _architecture(properties: Any, *, amd: bool) -> str | None:
 
 
 def _compilers() -> list[str]:
-    """The C++ compilers that Inductor tries, in order; Inductor's own search could install one."""
+    """Return the C++ compilers that Inductor tries, in order; its own search may install one."""
     if sys.platform == "win32":
         return [os.environ.get("CXX", "cl")]
     chosen = importlib.import_module("torch._inductor.config").cpp.cxx
@@ -128,7 +128,7 @@ def _default_cache() -> str:
 
 
 def _name(module: str, attribute: str) -> dict[str, Any]:
-    """Whether a private name exists and, if not, where the path to it breaks off."""
+    """Check whether a private name exists and, if not, which part of its path is missing."""
     try:
         found: Any = importlib.import_module(module)
     except ImportError as error:
@@ -145,14 +145,14 @@ def _name(module: str, attribute: str) -> dict[str, Any]:
 
 
 def _has(place: object, part: str) -> bool:
-    """Like hasattr, but every class has a __call__ and an __init__ from type and object."""
+    """Check for an attribute, ignoring the __call__ and __init__ that each class inherits."""
     if isinstance(place, type):
         return any(part in vars(parent) for parent in place.__mro__ if parent is not object)
     return hasattr(place, part)
 
 
 def _absent_package(module: str) -> str | None:
-    """The package, other than torch, that is not installed at all."""
+    """Return the package of a module if it is not torch and is not installed; else None."""
     package = module.partition(".")[0]
     try:
         importlib.import_module(package)

@@ -19,8 +19,8 @@ _BACKENDS = {"cuda": "nvidia", "hip": "amd", "xpu": "intel"}
 def torch_configs(channel: Channel, module: str) -> None:
     """Report which configurations the installed torch would try.
 
-    The module has the kernel's functions under torch's own heuristic: importing it makes torch
-    choose, and nothing is compiled.
+    The module decorates the kernel with torch's own heuristic: importing it makes torch choose
+    configurations, and compiles nothing.
     """
     import torch
     from torch._inductor.runtime.triton_heuristics import CachingAutotuner, config_to_dict
@@ -32,10 +32,10 @@ def torch_configs(channel: Channel, module: str) -> None:
 
 
 def compile_alone(channel: Channel, script: str, folder: str, device: str) -> None:
-    """Run a kernel's script; `folder` receives what each stage of Triton made.
+    """Run a kernel's script; `folder` receives the output of each stage of Triton.
 
-    A stage is announced before it begins and after it has ended, so that the parent knows the stage
-    even of a process that never answers again.
+    A stage is announced before it begins and after it has ended, so that the parent knows the
+    current stage even of a process that hangs or dies.
     """
     probe = _Probe(channel, Path(folder))
     probe.watch()
@@ -44,21 +44,21 @@ def compile_alone(channel: Channel, script: str, folder: str, device: str) -> No
     if _BACKENDS.get(device, device) not in backends:
         channel.say("no backend")
         return
-    module = runpy.run_path(script)  # Its functions only: the compile is behind a guard.
+    module = runpy.run_path(script)  # Defines functions; `__main__` is not run.
     channel.ready()
     module["compile_alone"]()
     _disassemble(Path(folder))
 
 
 class _Probe:
-    """Reports the stages of Triton, and keeps what they made."""
+    """Reports the stages of Triton, and keeps their output."""
 
     def __init__(self, channel: Channel, folder: Path) -> None:
         self._say = channel.say
         self._folder = folder
 
     def watch(self) -> None:
-        """Have every stage of every backend report when it begins and ends."""
+        """Wrap the stages of all backends so that each reports when it begins and ends."""
         import triton
         from triton.backends import backends
         from triton.compiler import ASTSource
@@ -106,7 +106,7 @@ class _Probe:
 
 
 def _disassemble(folder: Path) -> None:
-    """Machine code as text and its use of registers, with the tools that Triton brings along."""
+    """Disassemble the cubin and dump its register usage, with the tools that come with Triton."""
     cubin = folder / "kernel.cubin"
     if not cubin.exists():
         return

@@ -1,8 +1,8 @@
 """Records the exception that ends the program, one of its threads, or a recorded block.
 
-Python keeps what ended the main thread in `sys.last_value`, so `sys.excepthook` stays the user's:
-whoever replaces it, or looks whether it was replaced, sees no difference. Threads leave no such
-trace, so `threading.excepthook` is replaced by a function that calls the one that was there.
+Python keeps the exception that ended the main thread in `sys.last_value`, so `sys.excepthook` need
+not be replaced, which a program could notice. For other threads there is no such record, so
+`threading.excepthook` is replaced by a function that calls the previous hook.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from inductoscope.inside.scope import SCOPE
 from inductoscope.recording.events import ExceptionUncaught
 from inductoscope.recording.layout import stream_paths
 
-# The outermost frame of a program: its own, or that of `python -m`, which calls it.
+# The outermost frame of a program: its own module, or that of `python -m`.
 _BEGINNINGS = (("__main__", "<module>"), ("runpy", "_run_module_as_main"))
 
 
 def record_until_exit() -> None:
-    """Record what ends this process and its threads, and end the recording when Python ends."""
+    """Record exceptions that end this process or its threads; close the recording at exit."""
     following = threading.excepthook
 
     def excepthook(arguments: Any) -> None:
@@ -45,7 +45,7 @@ def _end() -> None:
 
 
 def record_main_thread() -> None:
-    """Record what ended the main thread, if an exception did."""
+    """Record the exception that ended the main thread, if there was one."""
     error = getattr(sys, "last_value", None)
     entries = getattr(sys, "last_traceback", None)
     if SCOPE.active and isinstance(error, BaseException) and _left_the_program(entries):
@@ -53,10 +53,10 @@ def record_main_thread() -> None:
 
 
 def _left_the_program(entries: Any) -> bool:
-    """Whether a traceback begins where the program does.
+    """Check whether a traceback begins in the outermost frame of the program.
 
-    pytest, IPython and debuggers also keep an exception in `sys.last_value` that they have caught:
-    its traceback begins in a function that they called.
+    pytest, IPython and debuggers also store exceptions that they have caught in `sys.last_value`;
+    such a traceback begins in a function that they called.
     """
     if not isinstance(entries, TracebackType):
         return False
@@ -87,18 +87,18 @@ def record_uncaught(
 def _message(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception:  # The user's own __str__.
+    except Exception:  # The exception's __str__ is the user's code.
         return ""
 
 
 # --- Records the exception that ends the command before it imports torch --------------------------
 #
-# Only that of the command itself: Python processes without torch that it starts are none of ours,
-# and many fail by design, such as those that try whether a module can be imported.
+# Only the command itself is recorded: child Python processes without torch are not of interest, and
+# many fail by design, such as those that try whether a module can be imported.
 
 
 def record_early_failure(folder: str) -> None:
-    """Called when Python ends."""
+    """Record the exception that ended the command; called at exit."""
     if SCOPE.active or not _was_started_by_the_tool(Path(folder)):
         return
     SCOPE.open(Path(folder))
@@ -107,7 +107,7 @@ def record_early_failure(folder: str) -> None:
 
 
 def _was_started_by_the_tool(folder: Path) -> bool:
-    """Whether the process that started this one says so in the stream that it writes."""
+    """Check whether this process was started by the tool, from its parent's event stream."""
     for path in stream_paths(folder):
         if path.name.startswith(f"{os.getppid()}-"):
             with contextlib.suppress(OSError, ValueError, AttributeError), path.open("rb") as file:

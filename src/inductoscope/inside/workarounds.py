@@ -47,7 +47,7 @@ class ProposedWorkaround:
 
     @classmethod
     def of_settings(cls, lines: str, loss: int, text: str = "") -> ProposedWorkaround:
-        """Some settings of Inductor, one in a line."""
+        """Make a workaround from settings of Inductor, one per line."""
         return cls(f"import torch._inductor.config\n{lines}", text or lines, loss)
 
 
@@ -59,7 +59,7 @@ def propose_workarounds(
 ) -> list[ProposedWorkaround]:
     """Workarounds that may help, the least loss first.
 
-    `suppressing` are the axes that suppress the failure, each with the application that matters.
+    `suppressing` are the axes that suppress the failure, each with the decisive application.
     """
     found = [
         *_for_passes(pass_names),
@@ -71,14 +71,14 @@ def propose_workarounds(
     return sorted(unique.values(), key=lambda item: item.loss)
 
 
-# The loss of what does without Inductor.
+# The loss of a workaround that does without Inductor.
 _LAST = 9
 _LAST_RESORT = ProposedWorkaround(
     'import functools\ntorch.compile = functools.partial(torch.compile, backend="aot_eager")',
     "compile without Inductor: torch.compile(…, backend='aot_eager')",
     _LAST,
 )
-# Where an operation that runs with eager's kernel is left out altogether.
+# Stages that skip an operation entirely if it falls back to eager's kernel.
 _OF_OPERATIONS = (
     stages.DECOMPOSITION,
     stages.LOWERING,
@@ -96,7 +96,7 @@ def _for_passes(names: Sequence[str]) -> Iterator[ProposedWorkaround]:
 
 
 def _for_operations(stage: str, operations: Sequence[str]) -> Iterator[ProposedWorkaround]:
-    """Let eager's kernel run one operation."""
+    """Propose falling back to eager's kernel for each of the first operations."""
     for operation in operations[:3]:
         parts = operation.split(".")
         if len(parts) != 3 or parts[0] not in ("aten", "prims"):
@@ -143,7 +143,7 @@ def try_workarounds(
     suppressing: Sequence[tuple[Axis, str]],
     oracle: Oracle,
 ) -> list[GraphWorkaround]:
-    """Workarounds with which the whole graph is right, the least loss first."""
+    """Return the workarounds with which the whole graph is right, the least loss first."""
     operations = [location.operation, *finding.reduction.operations]
     passes = [location.pass_name, *(name for name in location.names if name.isidentifier())]
     passes = passes if location.pass_name else []
@@ -154,7 +154,7 @@ def try_workarounds(
         suppressing,
     )
     if not can_fork():
-        # In this process one would affect the next: they are tried on the program instead.
+        # Workarounds would affect each other in one process; they are tried on the program instead.
         return [GraphWorkaround(each.text, each.code) for each in proposals[:_UNTRIED]]
     working: list[tuple[ProposedWorkaround, float | None]] = []
     forks = oracle.forks
@@ -170,7 +170,7 @@ def try_workarounds(
             break
     ends_without = finding.kind not in (HANG, SIGNAL, ERROR)
     if working and not forks.is_here:
-        # Times of different machines say nothing about each other.
+        # Times from different machines are not comparable.
         least, _ = working[0]
         working[0] = least, forks.ask(_timed(candidate, least.code)).result
     can_compare = ends_without and working and working[0][1]
@@ -183,7 +183,7 @@ def try_workarounds(
 
 @dataclass(frozen=True)
 class TrialWithWorkaround(CandidateTrial):
-    """Whether the candidate is right with a workaround, and if so how fast."""
+    """A trial of the candidate with a workaround: whether its results are right, and its time."""
 
     code: str
     is_timed: bool = True
@@ -199,7 +199,7 @@ class TrialWithWorkaround(CandidateTrial):
 
 
 def _timed(candidate: Candidate, code: str = "") -> Callable[[], float | None]:
-    """Work for a fork: seconds of a compiled call; None if they vary too much."""
+    """Make work for a fork that returns the seconds of a compiled call; None if too noisy."""
 
     def work() -> float | None:
         exec(code, {"torch": torch})
@@ -209,14 +209,14 @@ def _timed(candidate: Candidate, code: str = "") -> Callable[[], float | None]:
             inputs = copy_values(there.inputs)
             function(*inputs)
             halves = [_shortest(lambda: function(*inputs)) for _ in range(2)]
-            # If something else takes the processor or the GPU, no number is better than this one.
+            # On a machine that is busy with other work, no number is better than a wrong one.
             return min(halves) if max(halves) < _STEADY * min(halves) else None
 
     return work
 
 
 def _shortest(call: Callable[[], Any]) -> float:
-    """Seconds of the shortest of many calls."""
+    """Return the seconds of the shortest of many calls."""
     best, begun = float("inf"), time.perf_counter()
     for _ in range(_CALLS):
         _wait_for_gpu()
@@ -235,9 +235,9 @@ def _wait_for_gpu() -> None:
 
 
 # --------------------------------------------------------------------------------------------------
-# What may make a compile faster: settings and parts to do without, tried on the graph itself.
+# Settings, and parts to leave out, that may make a compile faster, tried on the graph itself.
 
-# What is worth to be offered: less than this much of the time is left.
+# A proposal is worth offering if less than this share of the time is left.
 _HELPS = 0.5
 _MOST_TRIED = 5
 
@@ -247,7 +247,7 @@ _SMALLER_KERNELS = (
     {"max_fusion_size": 1},
 )
 
-# Settings of torch._inductor.config that take work from a stage, those that lose least first.
+# Settings of torch._inductor.config that reduce the work of a stage, the least loss first.
 _SETTINGS: Mapping[str, Sequence[Mapping[str, Any]]] = {
     stages.JOINT_PASS: ({"joint_graph_constant_folding": False}, {"pattern_matcher": False}),
     stages.POST_GRAD_PASS: ({"reorder_for_locality": False}, {"pattern_matcher": False}),
@@ -272,10 +272,10 @@ def faster_compiles(
     before: float,
     seconds: float,
 ) -> list[GraphWorkaround]:
-    """The first that makes the slow stage take less than half, measured on a graph.
+    """Return the first proposal with which the slow stage takes less than half of its time.
 
-    `before` is what the stage takes without any of it, in a compile that goes as far as `until`
-    needs; a fork takes at most `seconds` besides.
+    `before` is the time of the stage without proposals, in a compile up to `until`. A fork may
+    take `seconds` in addition.
     """
     for proposal in _proposals(location, operations):
         measured = measure(
@@ -301,7 +301,7 @@ def _proposals(location: Location, operations: Sequence[str]) -> list[ProposedWo
     others = propose_workarounds(location.stage, operations, [location.pass_name], ())
     of_parts = [each for each in others if each.loss < _LAST]
     if location.stage == stages.LOWERING and is_users(file_of(location.function)):
-        # The program replaces the lowering after it has imported torch, so what is done then.
+        # The program replaces the lowering after importing torch; the workaround must come later.
         of_parts = [replace(each, code=at_last(each.code).strip()) for each in of_parts]
     last = [each for each in others if each.loss >= _LAST]
     return [*[*of_parts, *settings][:_MOST_TRIED], *last]
@@ -309,6 +309,6 @@ def _proposals(location: Location, operations: Sequence[str]) -> list[ProposedWo
 
 @contextlib.contextmanager
 def _applied(proposal: ProposedWorkaround) -> Iterator[None]:
-    """In a fork: nothing has to be put back."""
+    """Apply a proposal in a fork, where nothing has to be restored."""
     exec(f"import torch\n{proposal.code}", {})
     yield

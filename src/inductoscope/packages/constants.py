@@ -57,12 +57,12 @@ def broken_demands(
 
 
 def is_about_view(text: str) -> bool:
-    """Whether a tensor is right in itself, and torch takes it wrongly."""
+    """Check whether a tensor is right in itself, and torch takes it wrongly."""
     return ": the new one is a view " in text
 
 
 def overflows(text: str) -> bool:
-    """Whether torch writes past the end of the package's own memory."""
+    """Check whether torch writes past the end of the package's own memory."""
     return is_about_view(text) and ", and the package has room for " in text
 
 

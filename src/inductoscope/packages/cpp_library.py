@@ -41,7 +41,7 @@ _COMPILERS = ("g++", "c++", "clang++")
 
 
 def brings_own(library: SharedLibrary | None) -> bool:
-    """Whether the loader would see a copy of libstdc++ in it."""
+    """Check whether the loader would see a copy of libstdc++ in it."""
     return library is not None and _LOCALE in library.defined
 
 

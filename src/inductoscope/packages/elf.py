@@ -138,7 +138,7 @@ def _text(names: bytes, offset: int) -> str:
 
 
 def is_elf(path: Path) -> bool:
-    """Whether a file begins like a shared library."""
+    """Check whether a file begins like a shared library."""
     with open(path, "rb") as file:
         return file.read(4) == _MAGIC
 

@@ -309,7 +309,7 @@ _BOTH_RUNS = f"two runs in child processes, the second with {cpp_library.NAME} l
 
 
 def may_be_the_copy(first: RunOutcome, model: PackagedModel) -> bool:
-    """Whether the copy may be why the first run did not end well."""
+    """Check whether the copy may be why the first run did not end well."""
     return first.outcome in _BAD and cpp_library.brings_own(model.library)
 
 

@@ -301,7 +301,7 @@ def _first_of(names: Sequence[str], most: int) -> str:
 
 
 def _may_be_elsewhere(name: str, model: PackagedModel) -> bool:
-    """Whether another library than torch's may offer a function."""
+    """Check whether another library than torch's may offer a function."""
     needed = model.library.needed if model.library else ()
     own = ("libtorch", "libc10", "libaoti")
     if any(not n.startswith(own) and not _SYSTEM_LIBRARIES.fullmatch(n) for n in needed):

@@ -288,7 +288,7 @@ def _largest(costs: Sequence[CompileCost]) -> CompileCost:
 
 
 def is_out_of_proportion(found: Explosion) -> bool:
-    """Whether a stage takes so long, beside a plain compile, that something is wrong."""
+    """Check whether a stage takes so long, beside a plain compile, that something is wrong."""
     is_native = found.stage in stages.NATIVE_COMPILES
     return found.times >= (_TIMES_NATIVE if is_native else TIMES_PLAIN)
 

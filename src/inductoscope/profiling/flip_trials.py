@@ -105,7 +105,7 @@ class AgainstEager:
         return max((each.ratio for each in self.functions), default=self.ratio)
 
     def compared(self) -> TimeComparison:
-        """Whether compiled calls are slower than eager, beyond noise."""
+        """Check whether compiled calls are slower than eager, beyond noise."""
         return compare(self.eager, self.compiled)
 
 
@@ -154,7 +154,7 @@ def _pairs_of(process: ProcessTimes) -> list[PairedCalls]:
 
 
 def is_differentiated(runs: Sequence[TimedRun]) -> bool:
-    """Whether there were calls that are not compared because of their backward pass."""
+    """Check whether there were calls that are not compared because of their backward pass."""
     return any(calls.kind == DIFFERENTIATED for run in runs for calls in run.calls)
 
 

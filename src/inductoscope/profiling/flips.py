@@ -281,7 +281,7 @@ def _reset_settings(evidence: RecordedEvidence) -> Iterator[Flip]:
 
 
 def _is_plain(text: str) -> bool:
-    """Whether it is a number, True, False or None: texts and lists are names and places."""
+    """Check whether it is a number, True, False or None: texts and lists are names and places."""
     try:
         return isinstance(ast.literal_eval(text), (bool, int, float, type(None)))
     except (ValueError, SyntaxError):
@@ -366,7 +366,7 @@ def _is_library_product(row: KernelProfile) -> bool:
 
 
 def _is_set(evidence: RecordedEvidence, name: str) -> bool:
-    """Whether the program already does so."""
+    """Check whether the program already does so."""
     given = [c.settings for c in evidence.recording.compiles if c.settings is not None]
     return any(
         each.config.get(f"{_PREFIX}{name}") == "True"
@@ -468,7 +468,7 @@ def _taken_apart(recording: Recording, place: KernelPlace) -> Iterator[str]:
 
 
 def _is_collected(finding: Finding | None, operation: str, aten: str) -> bool:
-    """Whether an operation of a kernel is the one that a finding is about."""
+    """Check whether an operation of a kernel is the one that a finding is about."""
     if finding is None or finding.rule == "threads_restarted":
         return operation in ("var_mean", "sum", "mean", "amax", "prod", "welford")
     return finding.title.startswith(operation) or finding.title.partition(" ")[0] in aten

@@ -382,12 +382,12 @@ def eager_of(graph: GraphProfile, times: Iterable[EagerTimes]) -> Sample | None:
 
 
 def is_slower_than_eager(graph: GraphProfile, eager: Sample) -> bool:
-    """Whether compiled calls are clearly slower than eager."""
+    """Check whether compiled calls are clearly slower than eager."""
     return graph.calls > 0 and _is_clearly_slower([graph.seconds], [eager])
 
 
 def _is_clearly_slower(compiled: Sequence[Sample], eager: Sequence[Sample]) -> bool:
-    """Whether three quarters of the compiled times are longer than three quarters of eager's.
+    """Check whether three quarters of the compiled times are longer than three quarters of eager's.
 
     They ran in different processes, at times when the machine may have been busier.
     """

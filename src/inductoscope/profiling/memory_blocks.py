@@ -52,7 +52,7 @@ class Block:
     number: int = 0
 
     def is_there(self, at: int) -> bool:
-        """Whether it is in use at this time."""
+        """Check whether it is in use at this time."""
         return (self.begin is None or self.begin <= at) and (self.end is None or at < self.end)
 
 

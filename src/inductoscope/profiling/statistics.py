@@ -103,7 +103,7 @@ class TimeComparison:
 
 
 def compare(base: Sample, other: Sample) -> TimeComparison:
-    """Whether `other` is faster or slower than `base`, beyond noise.
+    """Check whether `other` is faster or slower than `base`, beyond noise.
 
     Both hold one value per run, and the runs were made in turns. Of more values than an exact test
     is meant for, the medians of as many blocks are compared: neighbours share their luck anyway.

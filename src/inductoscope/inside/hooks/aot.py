@@ -37,7 +37,7 @@ def _trace_start(args: Arguments, kwargs: Keywords) -> None:
 
 
 def _traced(graph: str) -> Replacement:
-    """Watches a function that traces the user's graph; its first result is the new graph."""
+    """Watch a function that traces the user's graph; its first result is the new graph."""
 
     def after(frame: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
         _emit_graph(graph, result[0] if isinstance(result, tuple) else result)
@@ -49,7 +49,7 @@ def _traced(graph: str) -> Replacement:
 
 
 def _handed_over(graph: str) -> Replacement:
-    """Watches a function that is given a graph to compile as its first argument."""
+    """Watch a function whose first argument is a graph to compile."""
     return watch(before=lambda args, kwargs: _emit_graph(graph, args[0]))
 
 
@@ -75,7 +75,7 @@ def _decomposition_start(args: Arguments, kwargs: Keywords) -> Any:
 
 
 def _decomposed(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
-    """torch asks for every operation; those without a decomposition answer NotImplemented."""
+    """Count an applied decomposition; operations without one return NotImplemented."""
     frame, operation = token
     SCOPE.leave(frame)
     if result is not NotImplemented:

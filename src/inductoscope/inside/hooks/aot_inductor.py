@@ -28,14 +28,14 @@ _known: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
 
 
 def compile_id_of(module: Any) -> str:
-    """The id of the compile of a module, the same for all who ask; torch itself has none."""
+    """Return the id of a module's compile, the same for each call; torch itself has none."""
     if module not in _known:
         _known[module] = f"aoti/{next(_numbers)}"
     return _known[module]
 
 
 def module_to_compile(args: Arguments, kwargs: Keywords) -> Any:
-    """The module that `compile_fx_aot` was given."""
+    """Return the module argument of `compile_fx_aot`."""
     return args[0] if args else kwargs["model_"]
 
 
@@ -57,7 +57,7 @@ def _start(args: Arguments, kwargs: Keywords) -> Any:
 
 
 def _name(module: Any) -> str:
-    """The class of the module that was exported; else the graph's own name."""
+    """Return the class of the exported module; else the graph's own name."""
     for node in module.graph.nodes:
         stack = node.meta.get("nn_module_stack") or {}
         for _, kind in stack.values():
@@ -67,7 +67,7 @@ def _name(module: Any) -> str:
 
 
 def calling_line() -> tuple[str, int]:
-    """The line of the user's program that led here."""
+    """Return the innermost line of the user's program on the stack, as file and line number."""
     frame = sys._getframe()
     found: Any = frame
     while found is not None:
@@ -85,7 +85,7 @@ def _failed(token: Any, error: BaseException) -> None:
     frame, compile_id = token
     SCOPE.note_failure(error, frame)
     _close(token, "raised")
-    # The doctor, which follows the same compile, asks as well.
+    # The origin is not forgotten, because the doctor's hook on the same compile reads it, too.
     record_error(error, compile_id, SCOPE.failure_of(error, forget=False))
 
 

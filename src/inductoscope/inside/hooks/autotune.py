@@ -56,7 +56,7 @@ def _selection_end(frame: Any, result: Any, args: Arguments, kwargs: Keywords) -
 
 
 def _describe_inputs(nodes: Any) -> tuple[str, ...]:
-    """Shape and type of each: what a choice is best at depends on them."""
+    """Describe inputs by shape and dtype, on which the best choice depends."""
     described = SCOPE.guard(lambda: tuple(map(_shape, nodes or ())))
     return () if described is BROKEN else described
 
@@ -159,7 +159,7 @@ LAUNCH_CONFIGS = Hook(
 )
 
 
-# --- what torch says of choices -------------------------------------------------------------------
+# --- facts about choices --------------------------------------------------------------------------
 
 _TEXTS = frozenset(
     pattern.text for pattern in PATTERNS if pattern.module.endswith("select_algorithm.py")

@@ -1,4 +1,4 @@
-"""Caches: what was looked up, and whether it was there."""
+"""Caches: look-ups, and whether each was a hit or a miss."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from inductoscope.recording.events import CacheKeyMade, CacheLookup, LibraryWant
 from inductoscope.torch_facts import private_names as hooked
 from inductoscope.torch_facts.torch_names import Hook, Wrap
 
-# torch announces a look-up as an instant event with the cache and the outcome in its name.
+# torch logs a look-up as an instant event with the cache and the outcome in its name.
 _LOOKUP = re.compile(r"(fx_graph_cache|autograd_cache)_(\w+)")
 _CACHE_NAMES = {"fx_graph_cache": "FX graph", "autograd_cache": "AOTAutograd"}
 
@@ -40,7 +40,7 @@ GRAPH_CACHES = Hook(
 )
 
 
-# Enough of a field to see what it is; its hash decides whether it is the same.
+# Characters of a field that are kept for display; equality is decided by its hash.
 _LONGEST_FIELD = 400
 
 
@@ -75,7 +75,7 @@ LAUNCH_CONFIGS = Hook(
 
 
 def _binary_wanted(args: Arguments, kwargs: Keywords) -> None:
-    """A C++ library is asked for; the compiler's own event follows unless it is in the cache."""
+    """Record a request for a C++ library; a compiler event follows unless it is a cache hit."""
     code = args[1] if len(args) > 1 else kwargs["main_code"]
     SCOPE.emit(LibraryWanted(graph=SCOPE.graph, payload=SCOPE.text(str(code).strip())))
 

@@ -1,4 +1,4 @@
-"""Code generation: kernels with what is inside them, the wrapper, and reuse of buffers."""
+"""Code generation: kernels and the nodes fused into them, the wrapper, and reuse of buffers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from inductoscope.torch_facts.torch_names import Hook, Replacement, Wrap
 
 
 def _defined(language: str) -> Replacement:
-    """Watches `define_kernel(self, source, nodes, …)`, which returns the kernel's name."""
+    """Watch `define_kernel(self, source, nodes, …)`, which returns the kernel's name."""
 
     def after(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
         source, nodes = args[1], list(_scheduler_nodes(args[2]))
@@ -49,7 +49,7 @@ def _defined(language: str) -> Replacement:
 
 
 def _scheduler_nodes(schedule: Any) -> Iterable[Any]:
-    """The scheduler nodes of a schedule, which may hold markers and nested lists besides."""
+    """Yield the scheduler nodes of a schedule, which may also hold markers and nested lists."""
     for item in schedule if isinstance(schedule, Iterable) else (schedule,):
         if hasattr(item, "get_nodes"):
             yield from (node for node in item.get_nodes() if hasattr(node, "read_writes"))
@@ -58,7 +58,7 @@ def _scheduler_nodes(schedule: Any) -> Iterable[Any]:
 
 
 def _final_source(source: str, name: str, language: str) -> str:
-    """The source with torch's placeholders filled in, as the wrapper will hold it."""
+    """Return the source with torch's placeholders filled in, as the wrapper will hold it."""
     from torch._inductor.utils import Placeholder
     from torch._inductor.virtualized import V
 
@@ -85,12 +85,12 @@ TRITON_KERNELS = Hook(
 )
 
 
-# --- kernels that are calls of a library ----------------------------------------------------------
+# --- extern kernels: calls of a library -----------------------------------------------------------
 
 
 def _extern_call(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
     node = args[1]
-    # A user-written kernel that an operation was fused into wraps the node that holds it.
+    # A user-written kernel with a fused operation wraps the node that holds the kernel.
     holder: Any = getattr(node, "kernel_node", node)
     operation = holder.node
     kernel = getattr(operation, "python_kernel_name", None) or type(operation).__name__
@@ -118,7 +118,7 @@ EXTERN_KERNELS = Hook(
 
 
 def _reused(how: str, name_of: Callable[[Any], str]) -> Replacement:
-    """Watches a method that is given the old buffer and the new one."""
+    """Watch a method whose arguments are the old buffer and the new one."""
 
     def after(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
         old, new = map(name_of, args[1:3])
@@ -141,12 +141,12 @@ BUFFER_REUSE = Hook(
 
 
 def _loading(args: Arguments, kwargs: Keywords) -> None:
-    """Before the wrapper is loaded: loading compiles the kernels, and may fail or hang."""
+    """Record the wrapper before loading, which compiles the kernels and may fail or hang."""
     _emit_wrapper(args[0], args[1].value)
 
 
 def _compiling_ahead(args: Arguments, kwargs: Keywords) -> None:
-    """Ahead of time the wrapper is C++, and is compiled together with the kernels."""
+    """Record the C++ wrapper of an ahead-of-time compile, which is compiled with its kernels."""
     _emit_wrapper(args[1], args[2] if len(args) > 2 else kwargs["wrapper_code"])
 
 
@@ -176,7 +176,7 @@ def _loaded(frame: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
 
 
 def _scheduler_codegen_failed(frame: Any, error: BaseException) -> None:
-    """Say which scheduler node code was being generated for."""
+    """Record the scheduler node for which code generation failed."""
     from torch._inductor.virtualized import V
 
     node = getattr(getattr(V.graph, "scheduler", None), "current_node", None)
@@ -223,13 +223,13 @@ AHEAD_OF_TIME = Hook(
 
 
 # --------------------------------------------------------------------------------------------------
-# What is known of memory when kernels are generated: the room of every buffer, and of sizes.
+# Memory at the time of code generation: the extent of every buffer, and facts about sizes.
 #
-# A loop body says where it reads and writes, in symbols. Whether that is inside a buffer depends
-# on the buffer's layout, on the range of each symbol, and on what the guards say of them.
+# A loop body holds its read and write indices as symbolic expressions. Whether an index is in
+# bounds depends on the buffer's layout, the range of each symbol, and the guards on them.
 
 
-# Guards are short. A longer one is not worth its place, and is counted as not understood.
+# The longest guard, in characters, that is recorded; longer ones are counted as not understood.
 _LONGEST = 2000
 _TOO_LONG = "<too long>"
 
@@ -243,7 +243,7 @@ def _listed(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
 
 
 def _buffers(graph: Any) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Inputs, constants and buffers; those that can be described."""
+    """Yield descriptions of inputs, constants and buffers; skip those that cannot be described."""
     values = _input_values(graph)
     for name, given in graph.graph_inputs.items():
         found = SCOPE.guard(_describe_input, given, values.get(name))
@@ -268,7 +268,7 @@ def _describe_input(given: Any, value: Any) -> dict[str, Any] | None:
     if layout is None:
         return None
     found = {"size": _texts(layout.size), "stride": _texts(layout.stride), "input": True}
-    # A kernel may address all of the memory that a view lies in: as_strided does.
+    # A kernel may address the whole storage behind a view, as with as_strided.
     around = SCOPE.guard(_memory_around, value)
     return found if around is BROKEN else {**found, **around}
 
@@ -288,7 +288,7 @@ def _describe_buffer(buffer: Any) -> dict[str, Any] | None:
     if mutated is not None:
         return {"same_as": mutated().get_name()}
     if not all(hasattr(layout, name) for name in ("size", "stride", "offset")):
-        return None  # An operation that only writes to others has no memory.
+        return None  # An operation that only mutates other buffers has no memory.
     found: dict[str, Any] = {"size": _texts(layout.size), "stride": _texts(layout.stride)}
     view = getattr(layout, "view", None)
     if view is not None:
@@ -335,10 +335,10 @@ def _texts(values: Any) -> list[str]:
 
 
 def _text(value: Any) -> str:
-    # A size under tracing prints as its expression too, but asks for its hint on the way.
+    # Printing a SymInt would also give its expression, but evaluates its hint on the way.
     node = getattr(value, "node", None)
     text = str(value if node is None else node.expr)
-    # A part of an expression could be read as another expression.
+    # A truncated expression could be read as another valid one.
     return text if len(text) <= _LONGEST else _TOO_LONG
 
 

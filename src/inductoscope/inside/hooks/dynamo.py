@@ -54,7 +54,7 @@ _RESUMED = re.compile(r"torch_dynamo_resume_in_(\w+)_at_(\d+)")
 _MOST_CALLERS = 12
 _LONGEST_LINE = 400
 
-# The compile whose exception is on its way out on this thread; Dynamo may yet swallow it.
+# The compile whose exception is propagating on this thread; Dynamo may still suppress it.
 _raised = threading.local()
 
 
@@ -134,13 +134,13 @@ GRAPHS = Hook(
 )
 
 
-# --- who calls ------------------------------------------------------------------------------------
+# --- call stacks ----------------------------------------------------------------------------------
 
 
 def _callers(file: str, function: str) -> tuple[str, ...]:
-    """The lines of the program that led to a frame, outermost first.
+    """Return the lines of the program that led to a frame, outermost first.
 
-    After a break, the frame itself is among them: it calls its own rest.
+    After a graph break the frame itself is left out, although it calls its resume function.
     """
     resumed = _RESUMED.match(function)
     itself = (file, resumed[1] if resumed else function)
@@ -161,7 +161,7 @@ def _graph_break(args: Arguments, kwargs: Keywords) -> None:
     reason = kwargs["reason"] if "reason" in kwargs else args[2]
     error = kwargs["exc"] if "exc" in kwargs else args[3]
     if getattr(error, "logged", False):
-        return  # torch calls again for the same break while it unwinds.
+        return  # torch reports the same break again while it unwinds.
     inner = list(getattr(error, "real_stack", None) or ())
     stack = [_place(frame) for frame in inner]
     own = (inner[0].filename, inner[0].name) if inner else ("", "")
@@ -259,7 +259,7 @@ def _conversion_start(args: Arguments, kwargs: Keywords) -> None:
 
 
 def _conversion_end(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
-    """The compile raised and yet this returned: Dynamo swallowed it, the frame runs in eager."""
+    """Record a fallback to eager: the compile raised, but Dynamo suppressed the exception."""
     compile_id = getattr(_raised, "compile_id", None)
     if compile_id is not None:
         SCOPE.emit(
@@ -279,23 +279,23 @@ EAGER_FALLBACKS = Hook(
 )
 
 
-# --- Times the guards of a frame right after they were built, with the values of that call --------
+# --- Timing of a frame's guards right after they were built, with the values of that call ---------
 #
-# torch measures the same, once and with cold caches; here the fastest of several evaluations
-# counts, which is what a loop that calls the frame again and again pays.
+# torch itself measures a single evaluation with cold caches; here the fastest of several counts,
+# which is the cost for a loop that calls the frame repeatedly.
 
 _EVALUATIONS = 20
-# Guards that take longer are not evaluated so often.
+# Guards that take longer are evaluated fewer times.
 _LONGEST_NS = 2_000_000
-# Below this nobody asks which of them take it.
+# Guards that take less in total are not broken down by value.
 _WORTH_A_LOOK = 20.0
-# A value whose guards take less of the whole is not named.
+# A value whose guards take a smaller share of the total is not named.
 _SHARE = 0.1
 _MOST_VALUES = 20
 
 
 def time_guards(built: Any, output: Any) -> tuple[float | None, tuple[tuple[str, float], ...]]:
-    """Microseconds of one evaluation, and the values that take most; None if it cannot be said."""
+    """Return microseconds per evaluation (None if unknown), and the values that take the most."""
     root = getattr(getattr(built, "guard_manager", None), "root", None)
     values = getattr(output, "local_scope", None)
     if root is None or not isinstance(values, dict) or not hasattr(root, "check"):
@@ -324,7 +324,7 @@ def _microseconds(root: Any, values: Any) -> float | None:
 
 
 def _parts(root: Any, values: dict[str, Any]) -> Iterator[tuple[str, float]]:
-    """Each value of the frame with the time of its guards alone."""
+    """Yield each value of the frame with the time of its guards alone."""
     for child in root.get_child_managers()[:_MOST_VALUES]:
         source = str(child.get_source())
 
@@ -337,7 +337,7 @@ def _parts(root: Any, values: dict[str, Any]) -> Iterator[tuple[str, float]]:
             yield source, took
 
 
-# --- What a frame is compiled with: config modules, torch.compile's arguments, marked sizes -------
+# --- Settings of a compile: config modules, torch.compile's arguments, marked sizes ---------------
 
 
 def _settings(args: Arguments, kwargs: Keywords) -> None:
@@ -357,14 +357,14 @@ def _settings(args: Arguments, kwargs: Keywords) -> None:
 
 
 def _marked(output: Any) -> Iterator[str]:
-    """Marks on the inputs of the graph. They are on the program's own tensors, not on fake ones."""
+    """Yield the dynamic and static marks on the program's real input tensors, not the fake ones."""
     for argument in output.graphargs:
         value, name = argument.example, _name(argument)
         yield from map(str, (*marks_of(name, value), *static_marks_of(name, value)))
 
 
 def _name(argument: Any) -> str:
-    """The input as the program knows it: `x` for L['x']."""
+    """Return an input's name in the program: `x` for L['x']."""
     name = argument.source.name
     text = str(name() if callable(name) else name)
     return text.replace("L['", "", 1).replace("']", "", 1) if text.startswith("L['") else text
@@ -379,10 +379,10 @@ SETTINGS = Hook(
 
 
 # --------------------------------------------------------------------------------------------------
-# Signs of life from the stages that record nothing else for long: those that trace a program.
+# Signs of life from tracing, during which nothing else is recorded for long.
 #
-# What is watched calls nothing that is watched, so that no stack becomes deeper: a deep one may
-# reach Python's limit.
+# The watched functions do not call each other, so that the stack grows by one frame at most: deep
+# stacks may reach Python's recursion limit.
 
 _SECONDS = 1.0
 

@@ -1,4 +1,4 @@
-"""Fusion: every pair that was considered, in every round, and what became of it."""
+"""Fusion: every pair that was considered, in every round, and the decision on it."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.fusion_reasons import FUSION_SETTINGS
 from inductoscope.torch_facts.torch_names import Hook, Replacement, TorchName, Wrap
 
-# torch runs eleven rounds at most. A loop that never ends must not fill the disk: from here on
+# torch runs eleven rounds at most. An endless loop must not fill the disk: after this many rounds,
 # pairs are no longer recorded, and rounds only when their number doubles.
 _MOST_ROUNDS = 64
 
 
 @dataclass
 class _Question:
-    """A pair that torch is being asked about, and what it has said so far."""
+    """A pair that the scheduler is considering, and the facts about it so far."""
 
     first: str
     second: str
     reasons: list[str] = field(default_factory=list)
-    # Bytes that torch found the two to share.
+    # Bytes that the two nodes share, by torch's count.
     shared: int | None = None
-    # What a backend looked at before it refused without a word.
+    # The facts that a backend checked before it refused without a reason.
     decided: dict[str, Any] | None = None
 
     def is_about(self, first: str, second: str) -> bool:
@@ -42,9 +42,9 @@ class _Ledger(threading.local):
     def __init__(self) -> None:
         self.graph = ""
         self.round = 0
-        # First all candidates are looked for, then they are tried, the best one first.
+        # A round first collects all candidates, then tries them, the best one first.
         self.trying = False
-        # Innermost last: some pairs are decided by asking about their parts.
+        # A stack, innermost last: decisions on some pairs query those on their parts.
         self.asked: list[_Question] = []
         self.scores: dict[tuple[str, str], dict[str, Any]] = {}
 
@@ -56,7 +56,7 @@ class _Ledger(threading.local):
         self.scores.clear()
 
     def question(self, first: str, second: str) -> _Question | None:
-        """The innermost question about these two."""
+        """Return the innermost open question about two nodes; None if there is none."""
         return next((q for q in reversed(self.asked) if q.is_about(first, second)), None)
 
 
@@ -108,7 +108,7 @@ def _settings(nodes: Any) -> dict[str, Any]:
 
 
 def _device_names(nodes: Any) -> dict[str, str]:
-    """Models of the GPUs in use: their memory bandwidth depends on it."""
+    """Return the models of the GPUs in use, which determine memory bandwidth."""
     import torch
 
     devices = {device for node in nodes if (device := node.get_device()) is not None}
@@ -148,7 +148,7 @@ def _asked(args: Arguments, kwargs: Keywords) -> _Question:
 def _answered(question: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
     _ledger.asked.pop()
     _, first, second = args[:3]
-    # A pair that became one group while it waited for its turn is asked about itself.
+    # Two nodes that have been fused while the pair was queued are the same node.
     if first is not second:
         _emit_pair(
             question.first,
@@ -172,7 +172,7 @@ def _refused(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None
     if question is not None:
         question.reasons.append(text)
         return
-    # Refused outside of can_fuse (it would make a cycle, or not pay off), or part of a group.
+    # Refused outside of can_fuse (for a cycle or lack of benefit), or part of a group.
     _emit_pair(why.name1, why.name2, reasons=(text,))
 
 
@@ -195,7 +195,7 @@ def _emit_pair(first: str, second: str, *, possible: bool = False, **facts: Any)
 
 
 def _speed_judged(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
-    """Only what is not fused at once: slower, or left to a benchmark that has yet to run."""
+    """Record pairs that are not fused at once: slower, or awaiting a benchmark."""
     waits = callable(result) or callable(getattr(result, "callable_fn", None))
     if waits or not getattr(result, "should_fuse", result):
         gate = "benchmark" if waits else "speedup_by_fusion"
@@ -220,13 +220,13 @@ def _fused(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
 
 
 def _fusing(args: Arguments, kwargs: Keywords) -> tuple[str, str, str]:
-    # Asked before, because fusing may change what the two nodes are.
+    # Determined before fusing, which may change the two nodes.
     _, first, second = args[:3]
     return first.get_name(), second.get_name(), _kind(first, second)
 
 
 def _kind(first: Any, second: Any) -> str:
-    """Which sort of fusion a pair is."""
+    """Return the kind of fusion of a pair."""
     if first.is_template():
         return "template epilogue"
     if second.is_template():
@@ -253,11 +253,11 @@ PAIRS = Hook(
 )
 
 
-# --- what decided where torch says nothing --------------------------------------------------------
+# --- decisions for which torch gives no reason ----------------------------------------------------
 
 
 def _shared_data(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
-    # Called with the scheduler, two nodes and the bytes that they share; a method or a function.
+    # A method or a function, whose last arguments are scheduler, two nodes and shared bytes.
     _, first, second, shared = args[-4:]
     question = _ledger.question(first.get_name(), second.get_name())
     if question is not None and isinstance(shared, int):

@@ -1,4 +1,4 @@
-"""Inductor's own boundary: one graph goes in, compiled code comes out."""
+"""Inductor's entry point: takes one graph and returns compiled code."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from inductoscope.torch_facts import private_names as hooked
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.torch_names import Hook, Wrap
 
-# A wrapper says in its first line which graph it was made from.
+# The first line of a wrapper names the graph that it was generated from.
 _PHASE_IN_WRAPPER = re.compile(r"^# AOT ID: \['\d+_(forward|backward|inference)'\]", re.MULTILINE)
 
 
-# Wrappers generated in this process and not used yet; any other that is used was in a cache.
+# Wrappers generated in this process and not used yet; other wrappers come from a cache.
 written_wrappers: set[str] = set()
 
 
@@ -63,9 +63,9 @@ def _compile_end(frame: Any, result: Any, args: Arguments, kwargs: Keywords) -> 
 
 
 def _ready(args: Arguments, kwargs: Keywords) -> None:
-    """Compiled code is about to be used: just compiled, or out of a cache.
+    """Record compiled code before its first use, freshly compiled or from a cache.
 
-    On a cache hit nothing was lowered or generated, but torch kept the wrapper's text.
+    On a cache hit nothing is lowered or generated, but torch has kept the wrapper's text.
     """
     source = getattr(args[0], "source_code", None)
     options = args[3] if len(args) > 3 else kwargs.get("graph_kwargs") or {}
@@ -84,13 +84,13 @@ def _ready(args: Arguments, kwargs: Keywords) -> None:
 
 
 def phase_of_wrapper(source: str) -> str:
-    """Whether a wrapper is that of a forward, backward or inference graph; empty if unknown."""
+    """Return a wrapper's phase: forward, backward or inference; empty if unknown."""
     named = _PHASE_IN_WRAPPER.search(source)
     return named[1] if named else ""
 
 
 def _file_of(function: Any) -> str:
-    """The file of a function or method; empty for what has none."""
+    """Return the file of a function or method; empty if there is none."""
     code = getattr(getattr(function, "__func__", function), "__code__", None)
     return str(getattr(code, "co_filename", ""))
 
@@ -113,10 +113,10 @@ CACHED_GRAPHS = Hook(
 )
 
 
-# --- CUDA graphs: why torch does without them where they were asked for ---------------------------
+# --- CUDA graphs: reasons for skipping them where they were requested -----------------------------
 
 _LONGEST = 2000
-# A warning of the same logger that graphs are recorded, and often.
+# A warning of the same logger about frequent re-recording, which is not a skip.
 _NO_SKIP = "CUDAGraph supports dynamic shapes"
 
 

@@ -1,8 +1,8 @@
-"""Which lines of a kernel each operation of a loop body became, noted while they are written.
+"""Mapping from operations of a loop body to lines of a kernel, noted while lines are written.
 
 An operation writes lines into buffers. torch copies these into other buffers until one of them
-becomes the kernel's text. A note on who wrote a line goes along with every copy, so that its number
-in that text is known. Its words need not be searched for: `{` and `tmp0 = tmp1 * tmp2` recur.
+becomes the kernel's text. A note on the writer of a line is copied with it, which gives its number
+in that text. Searching for the text of a line would not do: `{` and `tmp0 = tmp1 * tmp2` recur.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from inductoscope.torch_facts import private_names as hooked
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.torch_names import Hook, Replacement, TorchName, Wrap
 
-# A scheduler node, and an operation of its loop body. Inside a masked part of the body, the name of
-# that part precedes: 'masked_subblock1.load'.
+# A scheduler node, and an operation of its loop body; in a masked subblock, prefixed with the name
+# of the subblock: 'masked_subblock1.load'.
 Writer = tuple[str, str]
-# Those who wrote a line, in a list that all copies of the line share: an expression that was
-# written once may turn out to be that of a second operation, too.
+# The writers of a line, in a list shared by all copies of the line, because common-subexpression
+# elimination may add a second operation later.
 Writers = list[Writer]
-# By place in a buffer: the line that was there, and who wrote it.
+# Maps an index in a buffer to the line that was there, and its writers.
 Notes = dict[int, tuple[Any, Writers]]
 
 
@@ -34,12 +34,12 @@ class _Writing(threading.local):
 
     def __init__(self) -> None:
         self.notes: WeakKeyDictionary[Any, Notes] = WeakKeyDictionary()
-        # Finished texts: who wrote their lines, counted from 1.
+        # Maps finished texts to the writers of their lines, counted from 1.
         self.texts: dict[str, dict[int, Writers]] = {}
-        # Variables, the method that made them and the lines that compute them; the variable is kept
-        # so that its id is too.
+        # Maps the id of a variable to the variable, the method that made it and the lines that
+        # compute it; keeping the variable alive keeps the id unique.
         self.variables: dict[int, tuple[Any, str, list[Writers]]] = {}
-        # Every line that was written, thrown away or not: (scheduler node, operation, line).
+        # Every line that was written, discarded or not: (scheduler node, operation, line).
         self.lines: dict[tuple[str, str, str], None] = {}
 
 
@@ -47,13 +47,13 @@ _writing = _Writing()
 
 
 def forget_writing() -> None:
-    """All kernels of a graph are generated."""
+    """Forget all notes; called once all kernels of a graph are generated."""
     _writing.texts.clear()
     _writing.variables.clear()
 
 
 def take_lines(nodes: set[str]) -> tuple[tuple[str, str, str], ...]:
-    """Lines written for these scheduler nodes: node, operation, line."""
+    """Remove and return the lines written for scheduler nodes: node, operation, line."""
     taken = [key for key in _writing.lines if key[0] in nodes]
     for key in taken:
         del _writing.lines[key]
@@ -63,7 +63,7 @@ def take_lines(nodes: set[str]) -> tuple[tuple[str, str, str], ...]:
 def numbered_lines(
     source: str, lines: tuple[tuple[str, str, str], ...]
 ) -> tuple[tuple[str, str, int], ...]:
-    """The numbers, from 1, of the lines of a kernel: node, operation, number."""
+    """Return the line numbers of a kernel, from 1: node, operation, number."""
     noted = _writing.texts.get(source)
     if noted is None:
         return _lines_that_occur_once(source, lines)
@@ -73,7 +73,7 @@ def numbered_lines(
 def _lines_that_occur_once(
     source: str, lines: tuple[tuple[str, str, str], ...]
 ) -> tuple[tuple[str, str, int], ...]:
-    """Code that went into a template as a text has lost its notes; some of its lines are unique."""
+    """Find lines by their text where notes are lost, as in templates; only unique lines count."""
     numbers: dict[str, list[int]] = defaultdict(list)
     for number, text in enumerate(source.splitlines(), start=1):
         numbers[text.strip()].append(number)
@@ -87,7 +87,7 @@ def _lines_that_occur_once(
 
 # --- operations write lines -----------------------------------------------------------------------
 
-# Parts of a kernel under construction; C++ and Triton kernels have some of them each.
+# Buffers of a kernel under construction; C++ and Triton kernels have some of them each.
 _CODE_BUFFERS = (
     *("preloads", "loads", "compute", "stores", "poststores", "body"),
     *("reduction_prefix", "reduction_suffix"),
@@ -106,7 +106,7 @@ def _written_so_far(args: Arguments, kwargs: Keywords) -> Any:
 
 
 def _written_by(method: str) -> Replacement:
-    """Watches a method of the handler that every operation of a loop body goes through."""
+    """Watch a method of the ops handler, through which every operation of a loop body goes."""
 
     def after(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
         _operation_written(method, token, result, args)
@@ -140,13 +140,13 @@ def _operation_written(method: str, token: Any, result: Any, args: Arguments) ->
         _share_lines(result, method, writer)
 
 
-# Triton code: the body of a kernel has indices, too, each written when an operation first needs it.
-# All share them.
+# In Triton, the body of a kernel also has index lines, each written when an operation first needs
+# it, and shared by all.
 _VALUES = ("tmp", "_tmp")
 
 
 def _block(scheduler_node: Any, interpreter: Any) -> str:
-    """The name of the part of the loop body that is being interpreted; empty for the main one."""
+    """Return the name of the subblock being interpreted; empty for the root block."""
     blocks = getattr(getattr(scheduler_node, "_body", None), "subblocks", None) or {}
     graph = getattr(interpreter, "graph", None)
     return next((f"{name}." for name, block in blocks.items() if block.graph is graph), "")
@@ -158,7 +158,7 @@ def _text(line: Any) -> str | None:
 
 
 def _sign(buffer: Any, place: int, writer: Writer) -> list[Writers]:
-    """Note who wrote a line, unless an operation inside this one did."""
+    """Note the writer of a line, unless an operation nested in this one wrote it."""
     notes, line = _writing.notes.setdefault(buffer, {}), buffer._lines[place]
     if place in notes and notes[place][0] is line:
         return []
@@ -168,9 +168,9 @@ def _sign(buffer: Any, place: int, writer: Writer) -> list[Writers]:
 
 
 def _share_lines(result: Any, method: str, writer: Writer) -> None:
-    """An operation that writes nothing has the value of an equal one that was written before.
+    """Share lines with an operation that wrote none because of common-subexpression elimination.
 
-    A load may also get what was stored there before it: another operation has computed that.
+    A load may also get a value that was stored there before; another operation computed that.
     """
     _, made_by, lines = _writing.variables.get(id(result), (None, "", ()))
     for writers in lines if made_by == method else ():
@@ -179,7 +179,7 @@ def _share_lines(result: Any, method: str, writer: Writer) -> None:
 
 
 def _is_among(result: Any, arguments: Any) -> bool:
-    """Whether a value only passes through, and so was computed by another operation."""
+    """Check whether a result is one of the arguments, and so was computed by another operation."""
     if isinstance(arguments, (tuple, list)):
         return any(_is_among(result, inner) for inner in arguments)
     return arguments is result
@@ -189,7 +189,7 @@ def _is_among(result: Any, arguments: Any) -> bool:
 
 
 def _noted(buffer: Any) -> Iterator[tuple[int, Writers]]:
-    """Where the lines of a buffer are now that someone has signed."""
+    """Yield the current indices of a buffer's noted lines, with their writers."""
     notes = _writing.notes.get(buffer) if hasattr(buffer, "_lines") else None
     if not notes:
         return
@@ -199,7 +199,7 @@ def _noted(buffer: Any) -> Iterator[tuple[int, Writers]]:
         moved = {id(line): place for place, line in enumerate(lines)}
     for place, (line, writers) in notes.items():
         if place < len(lines) and (lines[place] is line or id(line) not in moved):
-            yield place, writers  # The same line, or one that torch has put in its place.
+            yield place, writers  # The same line, or its replacement by torch.
         elif id(line) in moved:
             yield moved[id(line)], writers
 
@@ -231,7 +231,7 @@ def _added(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
 
 
 def _put_under_loop(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
-    # A line with the loop and one with its brace come first; the other brace is the last.
+    # The lines of the loop and of its opening brace come first; the closing brace is last.
     if len(result._lines) == len(args[0]._lines) + 3:
         _carry(_noted(args[0]), result, 2)
 
@@ -241,7 +241,7 @@ def _cleared(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None
 
 
 def _finished(token: Any, text: Any, args: Arguments, kwargs: Keywords) -> None:
-    """A buffer becomes a text: lines that were taken back are not in it, some are more than one."""
+    """Number the lines of a finished text: some buffer lines are dropped, some span several."""
     notes = dict(_noted(args[0]))
     if not notes:
         return
@@ -259,7 +259,7 @@ def _finished(token: Any, text: Any, args: Arguments, kwargs: Keywords) -> None:
 
 
 _CODEGEN_COMMON = "torch._inductor.codegen.common"
-# Every operation of a loop body is one of these, or goes through the first.
+# Every operation of a loop body is one of these methods, or goes through the first.
 _OPERATIONS = (
     *("_default", "load", "store", "reduction", "store_reduction", "indirect_indexing"),
     *("check_bounds", "device_assert_async", "scan", "sort", "bucketize"),
@@ -290,22 +290,22 @@ LINES = Hook(
 )
 
 
-# --- Which operations each line of a loop body belongs to, noted while torch makes the body -------
+# --- The operations that each line of a loop body belongs to, noted while torch makes the body ----
 #
-# An operation becomes a function that computes one element. It calls the functions of its inputs,
-# except for inputs that are in memory by then. torch makes a loop body by calling the outermost
-# of these functions, so a line belongs to the operation whose function is being called. Lines
-# outside of any function, such as the store, belong to the operation that the buffer was made
+# Lowering turns an operation into an inner function that computes one element. It calls the inner
+# functions of its inputs, except for inputs that are realized. torch makes a loop body by calling
+# the outermost inner function, so a line belongs to the operation whose function is being called.
+# Lines outside of any function, such as the store, belong to the operation that the buffer was made
 # for.
 #
-# torch works out constants and indices before it makes a line of them. Such a line belongs to all
-# operations that went into it.
+# torch evaluates constants and index expressions before it emits a line for them. Such a line
+# belongs to all operations that contributed to it.
 
 
-# The names of operations; mostly one.
+# The operations that own a line, by name; usually one.
 Owners = tuple[str, ...]
 
-# What torch has made carries its owners along, so that copies of it have them, too.
+# An attribute of torch's objects that holds their owners, so that copies have them, too.
 _OWNERS = "_inductoscope_owners"
 
 
@@ -320,9 +320,9 @@ _calling = _Calling()
 
 
 def claim(operation: str, result: Any, made: Iterable[Any]) -> None:
-    """Note what torch has made for an operation; what it made for an earlier one stays that one's.
+    """Mark IR made for an operation as its own, unless an earlier operation owns it.
 
-    `made` are the nodes that it has put into the list of those to be scheduled.
+    `made` are the nodes that the lowering has added to the list of those to be scheduled.
     """
     if SCOPE.is_timing:
         return
@@ -344,7 +344,7 @@ def _claim_function(operation: str, box: Any) -> None:
 
 
 def _called_for(owners: Owners) -> Replacement:
-    """Watches the function of an operation."""
+    """Watch the inner function of an operation."""
 
     def before(args: Arguments, kwargs: Keywords) -> Owners:
         return _call_for(owners)
@@ -370,7 +370,7 @@ def _line_made(token: Any, line: Any, args: Arguments, kwargs: Keywords) -> None
 
 
 def _whose() -> Owners:
-    """Whose is what is being made now; a body can also be made out of another body."""
+    """Return the owners of the line being made; a body can also be made from another body."""
     if _calling.owners:
         return _calling.owners
     from torch._inductor.virtualized import V
@@ -379,7 +379,7 @@ def _whose() -> Owners:
     return copied.meta.get(_OWNERS, ()) if copied is not None else ()
 
 
-# --- what torch works out -------------------------------------------------------------------------
+# --- expressions that torch evaluates -------------------------------------------------------------
 
 
 def _worked_out(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
@@ -392,15 +392,15 @@ def _writing_down(args: Arguments, kwargs: Keywords) -> Owners:
     return _call_for(getattr(args[1], _OWNERS, _calling.owners))
 
 
-# --- what is recorded of it -----------------------------------------------------------------------
+# --- the recorded part ----------------------------------------------------------------------------
 
 _STORES = ("store", "store_reduction")
 
 
 def lines_by_owner(node: Any, body: Any) -> dict[str, list[str]]:
-    """For each operation, the names of its lines in the loop body of a scheduler node.
+    """Return the names of each operation's lines in the loop body of a scheduler node.
 
-    Inside a masked part of the body, the name of that part precedes: 'masked_subblock1.load'.
+    In a masked subblock, the name of the subblock is a prefix: 'masked_subblock1.load'.
     """
     found: dict[str, list[str]] = {}
     around, into = _owners_of(node), _owners_of_target(node)
@@ -416,7 +416,7 @@ def lines_by_owner(node: Any, body: Any) -> dict[str, list[str]]:
 
 
 def _owners_of_indices(body: Any, lines: Iterable[tuple[str, Any]]) -> dict[Any, Owners]:
-    """The operations that compute where a line loads from: a gather loads what its input is."""
+    """Return the owners of indirect indices, such as those that a gather loads from."""
     if not body.indirect_vars:
         return {}
     computed = {
@@ -434,7 +434,7 @@ def _owners_of_indices(body: Any, lines: Iterable[tuple[str, Any]]) -> dict[Any,
 
 
 def _lines(body: Any) -> Iterator[tuple[str, Any]]:
-    """The lines of a body that do something."""
+    """Yield the lines of a body that compute, load or store, with the prefix of their block."""
     for prefix, block in (("", body.root_block), *body.subblocks.items()):
         for line in block.graph.nodes:
             if line.op.startswith("call_") and line.target != "get_index":
@@ -442,7 +442,7 @@ def _lines(body: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _owners_of(node: Any) -> Owners:
-    """The operation that a buffer is computed for, or that it was made for."""
+    """Return the owners of a buffer's computation, or else of the buffer."""
     for found in (getattr(node, "data", None), node):
         if found is not None and _OWNERS in vars(found):
             return vars(found)[_OWNERS]  # type: ignore[no-any-return]
@@ -450,7 +450,7 @@ def _owners_of(node: Any) -> Owners:
 
 
 def _owners_of_target(node: Any) -> Owners:
-    """The operation whose result a buffer is a part of, as of `cat`."""
+    """Return the owners of the buffer that this one is a slice of, as for `cat`."""
     from torch._inductor.virtualized import V
 
     view = getattr(node.layout, "view", None)
@@ -459,9 +459,9 @@ def _owners_of_target(node: Any) -> Owners:
 
 
 def converted_line(line: Any) -> Any:
-    """The line that a conversion is for which torch puts in when it writes code; else the line.
+    """Return the line that an inserted dtype conversion belongs to; other lines as they are.
 
-    What is loaded in half precision is converted behind the load, what is stored before the store.
+    Codegen converts half-precision values after their load and before their store.
     """
     value: Any = line.args[1] if line.target == "to_dtype" and _OWNERS not in line.meta else None
     if not hasattr(value, "meta") or _OWNERS not in value.meta:

@@ -1,4 +1,4 @@
-"""Lowering: for each FX node, the IR that was made of it, or that it fell back to eager."""
+"""Lowering: for each FX node, the IR that it became, or its fallback to eager."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from inductoscope.torch_facts import private_names as hooked
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.torch_names import Hook, Wrap
 
-# Boxes that only hold something: what they hold is what the node became.
+# Boxes around the IR that a node became.
 _BOXES = ("TensorBox", "StorageBox")
 
 
 def _run_start(args: Arguments, kwargs: Keywords) -> None:
-    """A graph inside another has not been recorded by the passes."""
+    """Record a subgraph, which the hooks of the passes have not recorded."""
     if SCOPE.stages[-1].graph:
         payload, compile_id = store_graph(args[0].module), current_compile_id()
         SCOPE.emit(
@@ -65,7 +65,7 @@ def _node_end(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> Non
 
 
 def _computed_by(node: Any) -> str:
-    """The operation that computes a node's result: one of several results is computed by all."""
+    """Return the operation that computes a node's result, looking through getitem."""
     while target_name(node) == "getitem" and hasattr(node.args[0], "name"):
         node = node.args[0]
     return str(node.name)
@@ -94,7 +94,7 @@ def _describe_result(result: Any) -> Any:
 
 
 def describe_ir(node: Any) -> dict[str, Any]:
-    """An IR node as data: its class, ranges and, for loops, the inner function."""
+    """Describe an IR node: its class, ranges and, for loops, the inner function."""
     found: dict[str, Any] = {"class": type(node).__name__}
     name = getattr(node, "name", None)
     if isinstance(name, str):

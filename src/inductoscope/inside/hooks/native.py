@@ -1,4 +1,4 @@
-"""Native compilers: g++ and its kin for C++ kernels, Triton and ptxas for GPU ones."""
+"""Native compilers: g++ and others for C++ kernels, Triton and ptxas for GPU kernels."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from inductoscope.torch_facts.torch_names import Hook, TorchName, Wrap
 
 _SOURCE_SUFFIXES = (".cpp", ".cc", ".cu", ".c", ".h", ".hpp")
 
-# Text forms of a Triton kernel on its way to machine code, as Triton names them.
+# Textual IR of a Triton kernel's compile stages, by Triton's file extensions.
 _READABLE = ("ttir", "ttgir", "llir", "ptx", "sass", "amdgcn")
 
 
@@ -44,7 +44,7 @@ def _cpp_start(args: Arguments, kwargs: Keywords) -> Any:
     source = next((word for word in words if word.endswith(_SOURCE_SUFFIXES)), "")
     begun = NativeEnd(tool="c++", command=command, source=source, output=_output_of(words))
     SCOPE.emit(NativeStart(tool="c++", source=source))
-    # On a thread of the pool there is no stage to interrupt: the waiting thread keeps the time.
+    # A pool thread has no enclosing stage to pause; the waiting thread keeps the time.
     frame = enter_stage(stages.CPP_COMPILE, detail=source) if SCOPE.stages else None
     return begun, time.perf_counter(), frame
 
@@ -77,7 +77,7 @@ def _cpp_done(token: Any, **outcome: Any) -> None:
 
 
 def _source_text(path: str) -> str:
-    """The compiled text, which tells the kernel: the file's name is only a hash."""
+    """Store the compiled source, which identifies the kernel; the file's name is only a hash."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             return SCOPE.text(file.read().strip())
@@ -86,7 +86,7 @@ def _source_text(path: str) -> str:
 
 
 def _wait_start(args: Arguments, kwargs: Keywords) -> Any:
-    """The wrapper waits for its kernels; the device tells which compiler it waits for."""
+    """Begin the wrapper's wait for its kernels; the device implies which compiler runs."""
     from torch._inductor.virtualized import V
 
     devices = getattr(V.graph, "device_types", None) or {"cpu"}
@@ -94,7 +94,7 @@ def _wait_start(args: Arguments, kwargs: Keywords) -> Any:
 
 
 def _wait_failed(frame: Any, error: BaseException) -> None:
-    """The exception tells better than the device which compiler it was."""
+    """Correct the stage by the exception, which identifies the compiler better than the device."""
     inner: BaseException | None = error
     while inner is not None:
         if type(inner).__name__ == "CppCompileError":
@@ -122,7 +122,7 @@ CPP = Hook(
 class _TritonCompile:
     """A compile of one kernel for one configuration, on one thread."""
 
-    # What will be recorded of it, as far as it is known.
+    # The event to record, as far as it is known.
     known: NativeEnd
     started: float
     frame: Any
@@ -140,7 +140,7 @@ _current = _Current()
 def _triton_start(args: Arguments, kwargs: Keywords) -> _TritonCompile:
     tuner, config = args[0], args[1]
     named = str(tuner.inductor_meta.get("kernel_name") or "")
-    # Choices of autotuning are compiled before they have a name of their own.
+    # Autotuning choices are compiled before they have names of their own.
     name = (
         named if named and "Placeholder" not in named else str(getattr(tuner.fn, "__name__", "?"))
     )
@@ -182,7 +182,7 @@ def _triton_done(token: _TritonCompile, **outcome: Any) -> None:
 
 
 def _listen() -> None:
-    """Hear from Triton itself how long each of its passes took, beside whoever listens already."""
+    """Install a listener for Triton's stage times, which chains to the previous listener."""
     settings = getattr(sys.modules.get("triton.knobs"), "compilation", None)
     if settings is None or isinstance(settings.listener, _StageListener):
         return
@@ -190,7 +190,7 @@ def _listen() -> None:
 
 
 class _StageListener:
-    """Triton calls it at the end of each compile, on the thread that compiles."""
+    """A listener that Triton calls at the end of each compile, on the compiling thread."""
 
     def __init__(self, previous: Any) -> None:
         self._previous = previous
@@ -217,12 +217,12 @@ def _passes_reported(report: dict[str, Any]) -> None:
     if _current.compile is not None:
         _current.compile.known = replace(_current.compile.known, **found)
     else:
-        # A kernel that the user wrote, compiled by Triton on its own.
+        # A user-written kernel that Triton compiles outside of Inductor.
         SCOPE.emit(NativeEnd(tool="triton", kernel=metadata.get("name") or "", **found))
 
 
 def _read_forms(files: dict[str, str]) -> dict[str, str]:
-    """The texts of a kernel on its way to machine code, from the files that Triton keeps."""
+    """Read the textual IR of a kernel's compile stages from the files that Triton keeps."""
     forms: dict[str, str] = {}
     for path in files.values():
         form = path.rpartition(".")[2]
@@ -247,8 +247,8 @@ TRITON = Hook(
 # --------------------------------------------------------------------------------------------------
 # Worker processes: torch compiles Triton kernels, and times choices, in processes of its own.
 #
-# It gives them a PYTHONPATH made from `sys.path`, which no longer has the scope's start-up hook;
-# it is put back here, so that each worker writes a stream of its own.
+# torch passes them a PYTHONPATH made from `sys.path`, which lacks the scope's start-up hook. The
+# hook is added back here, so that each worker writes a stream of its own.
 
 
 def _with_scope_for_workers(original: Callable[..., Any]) -> Callable[..., Any]:

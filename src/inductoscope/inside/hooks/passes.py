@@ -1,8 +1,8 @@
-"""FX passes before, on and after the joint graph: each one that changed something.
+"""FX passes before, on and after the joint graph: each pass that changed the graph.
 
-torch runs its passes under `GraphTransformObserver`, which is watched here. What changes between
-two observed passes is recorded too, under a name that says so. Whether a pass changed the graph is
-seen by comparing references, which costs next to nothing; the graph is printed only if it did.
+torch runs its passes under `GraphTransformObserver`, which is watched here. Changes between two
+observed passes are recorded too, under a name that says so. Changes are detected by comparing
+references, which costs next to nothing; the graph is printed only if it changed.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ _SUBSYSTEMS = {
     "post_grad_passes": stages.POST_GRAD_PASS,
 }
 
-# What a graph consists of, by reference: equal lists mean an unchanged graph.
+# The parts of a graph, by reference: equal lists mean an unchanged graph.
 Fingerprint = list[tuple[Any, Any, Any, Any]]
 
 
 @dataclass
 class _Known:
-    """The state of a graph that was last printed."""
+    """The last printed state of a graph."""
 
     fingerprint: Fingerprint
     digest: str
@@ -50,7 +50,7 @@ class _Known:
 
 @dataclass
 class _Running:
-    """A pass that has begun."""
+    """A pass in progress."""
 
     before: Fingerprint
     frame: Any
@@ -60,7 +60,7 @@ class _Running:
 
 @dataclass
 class _Spent:
-    """Time of all runs of one pass so far in its group."""
+    """The time of all runs of one pass in its group so far."""
 
     seconds: float = 0.0
     own_seconds: float = 0.0
@@ -88,7 +88,7 @@ def _fingerprint(graph: Any) -> Fingerprint:
 
 
 def _same(one: Fingerprint, other: Fingerprint) -> bool:
-    # By identity alone: comparing arguments by value could compare symbolic sizes, and add guards.
+    # Compared by identity: comparing arguments by value could add guards on symbolic sizes.
     return len(one) == len(other) and all(
         a[0] is b[0] and a[1] is b[1] and a[2] is b[2] and a[3] is b[3]
         for a, b in zip(one, other, strict=True)
@@ -96,7 +96,7 @@ def _same(one: Fingerprint, other: Fingerprint) -> bool:
 
 
 def _digest_before(graph: Any, stage: str, fingerprint: Fingerprint) -> str:
-    """The printed state of the graph as a pass finds it."""
+    """Return the digest of the graph's printed state before a pass."""
     known = _state.known.get(id(graph))
     if known is not None and _same(known.fingerprint, fingerprint):
         return known.digest
@@ -148,7 +148,7 @@ def _stage_of(observer: Any) -> str:
 
 
 def _exit_pass(args: Arguments, kwargs: Keywords) -> None:
-    """The observer is left: by its pass returning, or by an exception in args[2]."""
+    """End a pass as its observer exits, normally or with an exception in args[2]."""
     observer = args[0]
     while _state.running:
         entered, running = _state.running.pop()
@@ -187,7 +187,7 @@ def _record_change(observer: Any, running: _Running, seconds: float) -> None:
     if known is None:
         return
     if _same(known.fingerprint, now):
-        return  # A pass inside this one made the change, and was recorded.
+        return  # A nested pass made the change, and was recorded.
     digest = store_graph(graph, code=False)
     if digest != known.digest:
         outer = [str(entered.passname) for entered, _ in _state.running]
@@ -216,11 +216,11 @@ PASSES = Hook(
 
 
 def _group(stage: str) -> Replacement:
-    """Watches a function that runs all passes of one group over its first argument."""
+    """Watch a function that runs all passes of one group over its first argument."""
 
     def enter(args: Arguments, kwargs: Keywords) -> Any:
         if SCOPE.stage == stage:
-            return None  # A graph inside the graph: part of the same group.
+            return None  # A subgraph belongs to the same group.
         _state.known.clear()
         _state.spent.clear()
         frame = enter_stage(stage)
@@ -270,7 +270,7 @@ def _record_seconds(stage: str) -> None:
 
 
 def _record_result(stage: str, before: Any, after: Any) -> None:
-    """The graph that comes out, and what changed after the last named pass."""
+    """Record the resulting graph, and any change after the last named pass."""
     known = _state.known.get(id(after)) or _state.known.get(id(before))
     if known is not None and not _same(known.fingerprint, _fingerprint(after)):
         digest = store_graph(after, code=False)

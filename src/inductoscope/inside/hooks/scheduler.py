@@ -20,7 +20,7 @@ def _listed(when: str) -> Replacement:
     def before(args: Arguments, kwargs: Keywords) -> None:
         if SCOPE.is_timing:
             return
-        # One by one: a node that cannot be described must not take the list with it.
+        # Nodes are guarded one by one: a node that cannot be described must not lose the list.
         describe = _measured_node if when == "before" else describe_node
         described = [SCOPE.guard(describe, node) for node in args[0]]
         nodes = [node for node in described if node is not BROKEN]
@@ -32,7 +32,7 @@ def _listed(when: str) -> Replacement:
 
 
 def describe_node(node: Any) -> dict[str, Any]:
-    """A scheduler node as data; a fused one with the nodes inside it."""
+    """Describe a scheduler node; a fused one with the nodes inside it."""
     found: dict[str, Any] = {
         "name": node.get_name(),
         "class": type(node).__name__,
@@ -79,7 +79,7 @@ def _describe_single(node: Any) -> dict[str, Any]:
 
 
 def _indirect_indices(body: Any) -> dict[str, dict[str, Any]]:
-    """For each line that turns a value into an index: the variable, and how it is checked."""
+    """Return the variable and bounds check of each line that turns a value into an index."""
     found = {}
     for name, block in body.submodules.items():
         known = getattr(getattr(block, "clone", None), "keywords", None) or {}
@@ -99,13 +99,13 @@ def _measured_node(node: Any) -> dict[str, Any]:
 
 
 def _bytes_moved(node: Any) -> dict[str, int]:
-    """Bytes that a node reads or writes of each buffer, by torch's own estimate."""
+    """Return the bytes that a node reads or writes of each buffer, by torch's estimate."""
     from torch._inductor.virtualized import V
 
     size_of = getattr(V.graph, "get_dep_size_hint", None)
     found: dict[str, int] = {}
     for dep in (*node.read_writes.reads, *node.read_writes.writes):
-        # A dependency that only keeps the order moves nothing.
+        # A dependency that only enforces order moves no bytes.
         if type(dep).__name__ != "WeakDep":
             size = dep.numbytes_hint() if size_of is None else size_of(dep)
             found[dep.name] = found.get(dep.name, 0) + int(size)
@@ -113,7 +113,7 @@ def _bytes_moved(node: Any) -> dict[str, int]:
 
 
 class _Printed(threading.local):
-    """Loop bodies stored for the graph at hand; most are the same objects after fusion."""
+    """Loop bodies stored for the current graph; most are the same objects after fusion."""
 
     def __init__(self) -> None:
         self.bodies: dict[int, tuple[Any, str]] = {}
@@ -124,13 +124,13 @@ _printed = _Printed()
 
 def _stored_body(body: Any) -> str:
     if id(body) not in _printed.bodies:
-        # The body is kept beside its digest, so that its address stays its own.
+        # The body is kept alive with its digest, so that its id is not reused.
         _printed.bodies[id(body)] = (body, SCOPE.text(body_text(body)))
     return _printed.bodies[id(body)][1]
 
 
 def body_text(body: Any) -> str:
-    """A loop body as text. torch's own printing builds a module for it, which costs far more."""
+    """Print a loop body; torch's own printing builds a module for it, which costs far more."""
     lines = [f"var_ranges = {dict(body.var_ranges)}"]
     lines += [f"{name} = {expression}" for name, expression in body.indexing_exprs.items()]
     for name, block in (("body", body.root_block), *body.subblocks.items()):
@@ -152,7 +152,7 @@ def _body_line(node: Any) -> str:
 
 
 def _arguments(args: Iterable[Any], kwargs: dict[str, Any]) -> str:
-    # FX nodes print as their names, and strings with quotes: the text of a call.
+    # FX nodes print as their names, and strings quoted, which gives the text of a call.
     return ", ".join([*map(repr, args), *(f"{name}={value!r}" for name, value in kwargs.items())])
 
 
@@ -175,10 +175,10 @@ def _describe_buffer(buffer: Any) -> dict[str, Any]:
 
 
 def origin_names(operation: Any) -> list[str]:
-    """FX nodes that an operation was made from, in the order of the graph."""
+    """Return the names of an operation's origin FX nodes, in graph order."""
     origins = list(getattr(operation, "origins", None) or ())
     if len(origins) > 1:
-        origins.sort()  # FX nodes compare by their place in the graph.
+        origins.sort()  # FX nodes compare by position in the graph.
     return [origin.name for origin in origins]
 
 

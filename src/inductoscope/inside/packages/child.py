@@ -19,13 +19,13 @@ Say = Callable[..., None]
 
 
 def run_package(channel: Channel, order: Mapping[str, Any]) -> None:
-    """Do what the order says."""
+    """Run a package as the order says."""
     from inductoscope.inside.packages.trials import InputsRefused
 
     channel.say("stage", stage="torch")
     import torch
 
-    # Says where the native code was, should a signal end this process.
+    # Prints the stack if a signal ends this process.
     torch._C._set_print_stack_traces_on_fatal_signal(True)
     channel.ready()
     try:
@@ -35,7 +35,7 @@ def run_package(channel: Channel, order: Mapping[str, Any]) -> None:
     except BaseException as error:
         channel.say("error", message=f"{type(error).__name__}: {error}"[:20_000])
     channel.say("done")
-    # Ending may crash in libraries that are unloaded in the wrong order: that is not the question.
+    # A normal exit may crash in libraries unloaded in the wrong order, which is irrelevant here.
     sys.stdout.flush()
     os._exit(0)
 
@@ -68,7 +68,7 @@ def _follow(order: Mapping[str, Any], say: Say) -> None:
 
 
 def _admitted(order: Mapping[str, Any], facts: list[Any], say: Say) -> bool:
-    """Whether the inputs meet the package's demands; its own checks are switched on if so."""
+    """Check whether the inputs pass the package's guards; if so, enable its own checks."""
     from inductoscope.packages.package import read_package
     from inductoscope.torch_facts.package_wrappers import broken
 
@@ -80,6 +80,6 @@ def _admitted(order: Mapping[str, Any], facts: list[Any], say: Say) -> bool:
     if any(not item.is_harmless for item in found):
         return False
     if not found:
-        # The package would refuse what is harmless, too.
+        # The package's own checks would also refuse harmless violations.
         os.environ["AOTI_RUNTIME_CHECK_INPUTS"] = "1"
     return True

@@ -20,11 +20,11 @@ HOW_TO_WRITE = (
 
 
 class InputsRefused(Exception):
-    """The file of inputs holds something else than tensors, or not what the model takes."""
+    """The error for a file of inputs with objects other than tensors, or wrong inputs."""
 
 
 def load_operators(files: Sequence[str]) -> None:
-    """Define custom operators: a library is loaded, a Python file is run."""
+    """Define custom operators by loading libraries and running Python files."""
     import runpy
 
     import torch
@@ -37,7 +37,7 @@ def load_operators(files: Sequence[str]) -> None:
 
 
 def load_arguments(path: str) -> tuple[Sequence[Any], Mapping[str, Any]]:
-    """Positional and keyword arguments from a file that may hold tensors only."""
+    """Load positional and keyword arguments from a file that may hold tensors only."""
     import torch
 
     try:
@@ -48,7 +48,7 @@ def load_arguments(path: str) -> tuple[Sequence[Any], Mapping[str, Any]]:
             f"{path} is not loadable with weights_only=True: {reason} Loading it without that "
             f"would execute what is in it. {HOW_TO_WRITE}"
         ) from None
-    except Exception:  # A damaged file can bring about any.
+    except Exception:  # A damaged file can raise any exception.
         raise InputsRefused(
             f"{path} is not a file that torch.save wrote, or is damaged. {HOW_TO_WRITE}"
         ) from None
@@ -56,14 +56,14 @@ def load_arguments(path: str) -> tuple[Sequence[Any], Mapping[str, Any]]:
 
 
 def _map_location() -> str | None:
-    """The CPU where there is no GPU, for tensors that were saved on one."""
+    """Return "cpu" if there is no GPU, for tensors that were saved on one; else None."""
     import torch
 
     return None if torch.cuda.is_available() else "cpu"
 
 
 def _reason(text: str) -> str:
-    """The sentence of torch's long answer that says what is in the file."""
+    """Extract the sentence of torch's long message that says what is in the file."""
     _, _, rest = text.partition("WeightsUnpickler error: ")
     return (rest or text).strip().splitlines()[0].partition(". ")[0] + "."
 
@@ -83,7 +83,7 @@ def _arguments(path: str, found: Any) -> tuple[Sequence[Any], Mapping[str, Any]]
 
 
 def flat_inputs(args: Sequence[Any], kwargs: Mapping[str, Any], in_spec: str) -> list[Any]:
-    """The tensors in the order in which the package takes them."""
+    """Return the tensors in the order in which the package takes them."""
     import torch
     from torch.export._tree_utils import reorder_kwargs
     from torch.utils import _pytree as pytree
@@ -101,7 +101,7 @@ def flat_inputs(args: Sequence[Any], kwargs: Mapping[str, Any], in_spec: str) ->
 
 
 def facts_of(tensor: Any) -> InputFacts:
-    """Facts about an input that guards check."""
+    """Return the facts about an input that guards check."""
     address = tensor.data_ptr()
     aligned = next((size for size in (64, 32, 16, 8, 4, 2) if address % size == 0), 1)
     return InputFacts(
@@ -114,7 +114,7 @@ def facts_of(tensor: Any) -> InputFacts:
 
 
 def output_facts(tensor: Any) -> dict[str, Any]:
-    """Type, shape and range of an output, with its NaN and infinities."""
+    """Describe dtype, shape and range of an output, with counts of NaN and infinities."""
     import torch
 
     facts: dict[str, Any] = {
@@ -137,16 +137,16 @@ def output_facts(tensor: Any) -> dict[str, Any]:
 
 
 class LoadedModel:
-    """A model whose native code is in this process."""
+    """A model whose native code is loaded into this process."""
 
     def __init__(self, order: Mapping[str, Any], runners: int = 1) -> None:
-        """Dies with the process if the package is bad: that is why there is a child."""
+        """Load the model; a bad package may crash the process, hence the child process."""
         self._model = _load(order, runners)
         # A package's loader takes the inputs over, a plain runner does not.
         self._run = getattr(self._model, "boxed_run", self._model.run)
 
     def __call__(self, inputs: Sequence[Any]) -> list[Any]:
-        """Run it once."""
+        """Run the model once."""
         return list(self._run(list(inputs)))
 
 
@@ -156,7 +156,7 @@ def _load(order: Mapping[str, Any], runners: int) -> Any:
     path, name = order["package"], order["model"]
     if order["kind"] == "library":
         if order["device"] == "cuda":
-            # Only a torch that was built for CUDA has it.
+            # Only a torch built for CUDA has this class.
             runner = getattr(torch._C._aoti, "AOTIModelContainerRunnerCuda")  # noqa: B009
             return runner(path, runners, "cuda", "")
         return torch._C._aoti.AOTIModelContainerRunnerCpu(path, runners)
@@ -168,7 +168,7 @@ def _load(order: Mapping[str, Any], runners: int) -> Any:
     return torch._C._aoti.AOTIModelPackageLoader(path, name, False, runners, -1)
 
 
-# --- calls a package again and again and measures what is left behind ----
+# --- repeated calls of a package, with measurements of what they leave behind ----
 
 Say = Callable[..., None]
 
@@ -177,7 +177,7 @@ _RELOADS = 10
 
 
 def repeat(order: Mapping[str, Any], inputs: Sequence[Any], say: Say) -> None:
-    """Repeated calls, repeated loading, and streams on a GPU."""
+    """Call and load a package repeatedly, and call it from several streams on a GPU."""
     import torch
 
     # For the C++ program.
@@ -197,7 +197,7 @@ def _watch_calls(order: Mapping[str, Any], inputs: Sequence[Any], say: Say) -> N
 
 
 def watch(call: Callable[[], Any], calls: int) -> list[dict[str, int]]:
-    """Samples taken between calls, after a warm-up."""
+    """Return samples taken between calls, after a warm-up."""
     window = max(1, calls // _WINDOWS)
     samples = _Samples(_WINDOWS + 1)
     for _ in range(2 * window + 10):
@@ -211,7 +211,7 @@ def watch(call: Callable[[], Any], calls: int) -> list[dict[str, int]]:
 
 
 def _watch_loading(order: Mapping[str, Any], inputs: Sequence[Any], say: Say) -> None:
-    """Load and unload: with a call, what is left behind in files; without one, what else is."""
+    """Load and unload repeatedly: with calls to find files left behind, without for the rest."""
     for _ in range(3):
         LoadedModel(order)(inputs)
     before = _left_behind()
@@ -229,7 +229,7 @@ def _watch_loading(order: Mapping[str, Any], inputs: Sequence[Any], say: Say) ->
 
 
 def _mapped(library: str) -> int:
-    """How often a library of this name is in this process, each from a file of its own."""
+    """Return how many files of this library name are mapped into this process."""
     with open("/proc/self/maps", encoding="utf-8", errors="replace") as file:
         words = (line.split(maxsplit=5) for line in file)
         paths = {w[5].strip().removesuffix(" (deleted)") for w in words if len(w) == 6}
@@ -237,7 +237,7 @@ def _mapped(library: str) -> int:
 
 
 def _left_behind() -> int:
-    """Entries in the folder for temporary files, which is this process's own."""
+    """Return the number of entries in this process's private temporary folder."""
     return len(os.listdir(os.environ["TMPDIR"]))
 
 
@@ -245,14 +245,14 @@ _COLUMNS = ("calls", "resident", "allocated", "files", "threads")
 
 
 class _Samples:
-    """Numbers taken between calls. Taking them keeps no memory that was not there before."""
+    """Numbers sampled between calls, in preallocated memory: sampling itself keeps none."""
 
     def __init__(self, count: int) -> None:
         self._numbers = array.array("q", bytes(8 * len(_COLUMNS) * count))
         self._next = 0
         self._page = os.sysconf("SC_PAGE_SIZE")
         self._ask = _malloc_question()
-        self.take(0)  # What the first one sets up.
+        self.take(0)  # The first sample sets up caches.
         self._next = 0
 
     def take(self, calls: int) -> None:
@@ -283,7 +283,7 @@ class _MallocInfo(ctypes.Structure):
 
 
 def _malloc_question() -> Any:
-    """The function that says what malloc has given out; None where there is none."""
+    """Return the C function mallinfo2; None if the C library has none."""
     try:
         ask = ctypes.CDLL(None).mallinfo2
     except AttributeError:
@@ -293,19 +293,19 @@ def _malloc_question() -> Any:
 
 
 def _allocated(ask: Any) -> int:
-    """Bytes that malloc has given out and not taken back; -1 where it cannot be asked."""
+    """Return the bytes that malloc has in use; -1 if unknown."""
     import torch
 
     if ask is None:
         return -1
     on_gpu = int(torch.cuda.memory_allocated()) if torch.cuda.is_initialized() else 0
     info = ask()
-    # In the order of <malloc.h>: hblkhd is the fifth, uordblks the eighth.
+    # Fields in the order of <malloc.h>: hblkhd is the fifth, uordblks the eighth.
     return int(info.field4) + int(info.field7) + on_gpu
 
 
 def _run_on_streams(order: Mapping[str, Any], inputs: Sequence[Any], say: Say) -> None:
-    """Calls from several streams at once must give what a call on its own gives."""
+    """Compare concurrent calls on several streams with the result of a single call."""
     import torch
 
     alone = LoadedModel(order)(inputs)
@@ -335,12 +335,12 @@ def _same(expected: Sequence[Any], found: Sequence[Any]) -> bool:
 
 # --- parts of a model, to find which of them leaks ------------------------------------------------
 
-# One call of an operator: itself, its arguments and what it returned.
+# One call of an operator: the operator, its arguments and its result.
 OperatorCall = tuple[Any, Any, Any, Any]
 
 
 def call_parts(order: Mapping[str, Any], inputs: Sequence[Any], say: Say) -> None:
-    """Each custom operator alone, and the model without them, reported as `name` empty."""
+    """Call each custom operator alone, then the model without them, reported as `name` empty."""
     model, calls = LoadedModel(order), order["serve"]["calls"]
     recorded = recorded_calls(order["custom_operators"], lambda: model(inputs))
     if recorded and not any(call[0]._schema.is_mutable for call in recorded):
@@ -352,7 +352,7 @@ def call_parts(order: Mapping[str, Any], inputs: Sequence[Any], say: Say) -> Non
 
 
 def recorded_calls(names: Sequence[str], call: Callable[[], Any]) -> list[OperatorCall]:
-    """Every call of these operators while `call` runs, with copies of all tensors."""
+    """Record every call of these operators while `call` runs, with copies of all tensors."""
     from torch.utils._python_dispatch import TorchDispatchMode
 
     found: list[OperatorCall] = []
@@ -374,7 +374,7 @@ def recorded_calls(names: Sequence[str], call: Callable[[], Any]) -> list[Operat
 
 
 def with_answers(recorded: Sequence[OperatorCall], call: Callable[[], Any]) -> None:
-    """Run `call`; operators are not called, but answered with what they returned before."""
+    """Run `call` with operators replaced by their recorded results."""
     from torch.utils._python_dispatch import TorchDispatchMode
 
     names = {one[0]._schema.name for one in recorded}

@@ -1,7 +1,7 @@
 """The profiler inside a process of the user's program.
 
-It times compiled calls, and writes what it measured when the program ends, and now and then before
-that. Other profilers derive from it to measure more.
+It times compiled calls, and writes the measurements when the program ends, and now and then before.
+Other profilers derive from it to measure more.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from inductoscope.torch_facts.torch_names import Hook, Wrap
 
 _CONFIG = "torch._inductor.config"
 
-# Seconds between two times that what was measured is written.
+# Seconds between two writes of the measurements.
 _WRITE_EVERY = 5.0
 _LONGEST_ERROR = 300
 
 
 def call_profiler(folder: Path) -> InsidePart:
-    """Time compiled calls."""
+    """Make the part that times compiled calls."""
     return Agent(orders_from(), folder).part()
 
 
 class Agent:
-    """Measures in one process."""
+    """A profiler of compiled calls in one process."""
 
     def __init__(self, orders: Orders, folder: Path) -> None:
         self.orders, self.folder = orders, folder
@@ -47,21 +47,21 @@ class Agent:
         self.clock = CallClock(after_call=self._write_now_and_then)
         self._written = time.monotonic()
         self.pid = os.getpid()
-        # Why a change of the program could not be made.
+        # Why a requested change could not be applied; empty if it was.
         self.not_applied = ""
 
     def part(self) -> InsidePart:
-        """The part of the tool that it puts into the process."""
+        """Return the part of the tool that installs this profiler in the process."""
         return InsidePart(self.hooks(), self.on_import(), begin=self._write_at_exit)
 
-    # --- what was asked for -----------------------------------------------------------------------
+    # --- requested changes ------------------------------------------------------------------------
 
     def on_import(self) -> dict[str, Callable[[], None]]:
-        """Make the changes that were asked for once torch, and its settings, are there."""
+        """Return the work on imports: the requested changes of torch and its settings."""
         return {"torch": self._noting(self._execute), _CONFIG: self._noting(self._settle)}
 
     def _noting(self, change: Callable[[], None]) -> Callable[[], None]:
-        """A change of the program; that it failed is written down, and the program goes on."""
+        """Wrap a change so that its failure is noted, and the program goes on."""
 
         def make() -> None:
             try:
@@ -90,10 +90,10 @@ class Agent:
             found[name] = repr(getattr(owner, last, None))
         return found
 
-    # --- what is measured -------------------------------------------------------------------------
+    # --- measurements -----------------------------------------------------------------------------
 
     def hooks(self) -> tuple[Hook, ...]:
-        """The hooks around compiled functions, graphs and packages."""
+        """Return the hooks around compiled functions, graphs and packages."""
         return (
             Hook(
                 stage=stages.DYNAMO,
@@ -122,7 +122,7 @@ class Agent:
             if type(context).__name__ != "OptimizeContext" or isinstance(compiled, type):
                 return compiled
             if not isinstance(compiled, type(compile_function)):
-                return compiled  # A module, whose call comes through here by itself.
+                return compiled  # The call of a compiled module passes through here anyway.
             return self.clock.timed(compiled, *_described(function))
 
         return compile_function
@@ -146,11 +146,11 @@ class Agent:
         return load
 
     def graph_loaded(self, module: Any, path: str) -> None:
-        """A wrapper was loaded: its calls are timed."""
+        """Time the calls of a wrapper that was just loaded."""
         module.call = self.clock.timed(module.call, "graph", GRAPH, path)
 
     def around_packages(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """Calls of packages are timed."""
+        """Wrap the call of packages so that it is timed."""
         timed = self.clock.timed(original, "package", PACKAGE)
 
         @functools.wraps(original)
@@ -159,7 +159,7 @@ class Agent:
 
         return call
 
-    # --- what is written --------------------------------------------------------------------------
+    # --- output -----------------------------------------------------------------------------------
 
     def _write_at_exit(self) -> None:
         atexit.register(self._end)
@@ -170,7 +170,7 @@ class Agent:
         self._write()
 
     def ends(self) -> None:
-        """The program ends: the last chance to measure."""
+        """Finish measuring; called when the program ends."""
 
     def _write_now_and_then(self) -> None:
         if time.monotonic() - self._written > _WRITE_EVERY:
@@ -181,7 +181,7 @@ class Agent:
             SCOPE.guard(self.write_files)
 
     def write_files(self) -> None:
-        """Write what was measured so far."""
+        """Write the measurements so far."""
         self._written = time.monotonic()
         found = self.clock.as_data(self.pid, self._settings_now())
         found = replace(found, not_applied=self.not_applied)
@@ -190,7 +190,7 @@ class Agent:
 
 
 def _owner(name: str) -> tuple[Any, str]:
-    """The object that holds a setting, and its name there: `cpp.simdlen` is one of `cpp`."""
+    """Return the object that holds a setting, and its name there: `simdlen` in `cpp`."""
     *path, last = name.split(".")
     owner: Any = sys.modules[_CONFIG]
     for part in path:
@@ -199,7 +199,7 @@ def _owner(name: str) -> tuple[Any, str]:
 
 
 def _described(function: Any) -> tuple[str, str, str]:
-    """The name, kind and place of a compiled function."""
+    """Return the name, kind and source line of a compiled function."""
     holder = getattr(function, "__self__", None)
     if holder is not None and hasattr(type(holder), "forward"):
         code = getattr(getattr(type(holder), "forward", None), "__code__", None)

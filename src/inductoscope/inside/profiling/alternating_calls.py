@@ -1,10 +1,10 @@
-"""Inside the program: compiled functions are called compiled and in eager, in turns.
+"""Times calls of compiled functions in the program, alternating between compiled and eager.
 
-What else a machine does can make a run several times slower than the next. Calls that follow each
-other in one process fare alike, so half of the calls of a warm function are made uncompiled: the
-program goes on with the same values. Which call of two comes first is drawn at random, because a
-program has rhythms of its own. Only calls of one compiled function with arguments of the same kind
-are compared with each other. A call whose result is differentiated ends with its backward pass.
+Other load on a machine can make a run several times slower than the next, but affects consecutive
+calls in one process alike. So half of the calls of a warm function are made in eager, which returns
+the same values. The order within each pair is random, because a program may have periods of its
+own. Only calls of one compiled function with arguments of the same kind are compared with each
+other. A call whose result is differentiated ends with its backward pass.
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ from inductoscope.inside.start import InsidePart
 from inductoscope.profiling.orders import orders_from
 from inductoscope.profiling.timings import DIFFERENTIATED, FUNCTION, IN_EAGER, ProcessTimes
 
-# Kinds of arguments of one function; calls with more than that are made as they are.
+# The most kinds of arguments per function; calls of further kinds are not alternated.
 _MOST_GROUPS = 64
-# How deep results are searched for tensors.
+# The depth to which results are searched for tensors.
 _DEPTH = 4
 _PLAIN = (int, float, complex, bool, str, bytes, type(None))
 
 
-# --- which calls do the same work -----------------------------------------------------------------
+# --- calls that do the same work ------------------------------------------------------------------
 
 
 def kind_of_call(
     function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> tuple[Any, ...] | None:
-    """Equal for calls that do the same work; None for arguments that do not say what they are.
+    """Return a key that is equal for calls that do the same work; None if there is none.
 
-    Calls are alike if their arguments have the same shapes, types and places in memory order, their
-    plain values are equal, and torch is in the same mode. What cannot be looked into counts as
-    different from everything else.
+    Calls are alike if their arguments have the same shapes, dtypes and strides, their plain values
+    are equal, and torch is in the same mode. Objects that cannot be inspected count as different
+    from everything else.
     """
     torch: Any = sys.modules["torch"]
-    with contextlib.suppress(Exception):  # Tensors of other libraries refuse the one or other.
+    with contextlib.suppress(Exception):  # Some tensor subclasses raise.
         original = getattr(function, "_torchdynamo_orig_callable", function)
         training = getattr(getattr(original, "__self__", None), "training", None)
         modes = torch.is_grad_enabled(), torch.is_autocast_enabled(), training
@@ -76,7 +76,7 @@ _TOO_DEEP = object()
 
 
 def requires_grad(result: Any) -> bool:
-    """Whether a result can be differentiated, or may hold something that can."""
+    """Check whether a result requires grad, or may hold a tensor that does."""
     torch: Any = sys.modules["torch"]
     with contextlib.suppress(Exception):
         if not isinstance(result, torch.Tensor) and not torch.is_grad_enabled():
@@ -86,7 +86,7 @@ def requires_grad(result: Any) -> bool:
 
 
 def _tensors(result: Any, depth: int) -> Iterator[Any]:
-    """The tensors of a result; `_TOO_DEEP` stands for what is not searched."""
+    """Yield the tensors of a result; `_TOO_DEEP` stands for parts that are not searched."""
     torch: Any = sys.modules["torch"]
     if isinstance(result, torch.Tensor):
         yield result
@@ -108,9 +108,9 @@ def _tensors(result: Any, depth: int) -> Iterator[Any]:
 class _BackwardPass:
     """The backward pass of one call.
 
-    It begins when autograd reaches the first result of the call, and ends with the whole pass that
-    it belongs to: what comes after it there is the same, compiled or not. Of several calls in one
-    pass it is not known which took how long, so none of them counts.
+    It begins when autograd reaches the first result of the call, and ends with the whole backward
+    pass, the rest of which is the same, compiled or not. If several calls share one pass, their
+    times cannot be separated, so none of them counts.
     """
 
     def __init__(
@@ -119,11 +119,11 @@ class _BackwardPass:
         started: Callable[[], Any],
         ended: Callable[[Any], None],
     ) -> None:
-        """`ended` is called with what `started` returned, and only if the pass is its own.
+        """`ended` is called with the result of `started`, unless another call shares the pass.
 
-        Of work on a GPU, the first stream that is current in `started` and the last one in `ended`
-        are those that the pass uses: autograd sets the one of the forward pass, and at the end
-        waits for all of them.
+        On a GPU, events may be recorded on the streams that are current in `started` and in
+        `ended`: autograd sets the stream of the forward pass, and at the end waits for all
+        streams.
         """
         self._going_on, self._started, self._ended = going_on, started, ended
         self._has_begun = False
@@ -135,14 +135,14 @@ class _BackwardPass:
         from torch._dynamo import config
 
         if config.compiled_autograd:
-            return  # It would compile what is hooked in here.
+            return  # Compiled autograd would trace into these hooks.
         tensors = [part for part in _tensors(result, 0) if part is not _TOO_DEEP]
         for function in dict.fromkeys(tensor.grad_fn for tensor in tensors):
             if function is not None:
                 SCOPE.guard(function.register_prehook, self._reached)
 
     def _reached(self, gradients: Any) -> None:
-        """Autograd is about to differentiate one of the results."""
+        """Begin the pass when autograd reaches the first of the results."""
         if not self._has_begun:
             SCOPE.guard(self._begin)
 
@@ -165,28 +165,28 @@ class _BackwardPass:
 
 # --- calls on a GPU -------------------------------------------------------------------------------
 
-# Cycles for which the GPU is kept idle: about half a millisecond at first. If a call takes longer
-# to enqueue than even the longest, it is taken for one that waits.
+# Cycles for which the GPU is kept idle: about half a millisecond at first. A call that takes longer
+# to enqueue than the maximum is assumed to synchronize with the GPU.
 _SHORTEST, _LONGEST = 1 << 20, 1 << 26
 _GROWTH = 4
-# The time of a call that began to run while it was still being enqueued says nothing.
+# The result for a call whose kernels began to run before all were enqueued.
 NOT_MEASURED = -1
 
 
-# When a call began, and the event that lets the GPU begin; None for a call that is timed from
-# beginning to end.
+# The start time of a call, and the event after the idle kernel; None instead of the event for a
+# call that is timed from beginning to end.
 _StartedCall = tuple[int, Any]
 
 
 class GpuStopwatch:
-    """Times what a call costs a program that does not wait for the GPU.
+    """Times the cost of a call for a program that does not synchronize with the GPU.
 
-    Such a program enqueues work while the GPU is still busy with earlier calls, so that a call
-    costs whatever takes longer: to enqueue its kernels, or to run them. Both are measured in one
-    call: the GPU is given an idle kernel first, and cannot begin before everything is enqueued.
+    Such a program enqueues work while the GPU is still busy with earlier calls, so the cost of a
+    call is the larger of two times: to enqueue its kernels, and to run them. Both are measured in
+    one call: an idle kernel keeps the GPU from starting before everything is enqueued.
 
-    A call that itself waits for the GPU waits for the idle kernel too. Such calls are timed from
-    beginning to end. A call belongs to a thing, which says how to time it.
+    A call that itself synchronizes would wait for the idle kernel, too. Such calls are timed from
+    beginning to end. How to time a call is decided per thing, such as a compiled function.
     """
 
     def __init__(self, clock: Callable[[], int]) -> None:
@@ -194,7 +194,7 @@ class GpuStopwatch:
         self._cycles: dict[Hashable, int] = {}
 
     def start(self, thing: Hashable) -> _StartedCall:
-        """Just before a call."""
+        """Start timing, just before a call."""
         import torch
 
         torch.cuda.synchronize()
@@ -207,7 +207,7 @@ class GpuStopwatch:
         return self._clock(), released
 
     def stop(self, call: _StartedCall, thing: Hashable, *, compiled: bool = False) -> int:
-        """Just after it: nanoseconds that it costs, or `NOT_MEASURED`.
+        """Stop timing, just after a call; return its cost in nanoseconds, or `NOT_MEASURED`.
 
         A call in which something was compiled is timed from beginning to end.
         """
@@ -236,17 +236,17 @@ class GpuStopwatch:
 class _AlikeCalls:
     """Calls of one function with arguments of one kind."""
 
-    # What was measured of them compiled, in eager, and of both with their backward passes.
+    # Times of compiled (True) and eager (False) calls, without and with their backward passes.
     times: dict[bool, TimedCalls]
     steps: dict[bool, TimedCalls]
     compiled: Callable[..., Any]
     eager: Callable[..., Any]
-    # What the next calls are: True for compiled.
+    # The order of the next calls: True for compiled.
     coming: list[bool] = field(default_factory=list)
     is_differentiated: bool = False
 
     def note_differentiated(self) -> None:
-        """Without their backward passes these calls are half."""
+        """Mark the calls as differentiated: their times without backward passes are incomplete."""
         self.is_differentiated = True
         for times in self.times.values():
             times.kind = DIFFERENTIATED
@@ -257,18 +257,18 @@ class AlternatingClock(CallClock):
 
     def __init__(self, clock: Callable[[], int] = time.perf_counter_ns) -> None:
         super().__init__(clock)
-        # Of its own: the program's random numbers stay as they are.
+        # A separate generator, so that the program's random numbers stay the same.
         self._random = random.Random(0)
         self._gpu = GpuStopwatch(clock)
-        # Backward passes that are under way.
+        # The backward passes in progress.
         self._going_on: list[_BackwardPass] = []
-        # Nanoseconds of the call that was timed last.
+        # Nanoseconds of the last timed call.
         self._last = 0
         self._functions = 0
         self._begun: int | None = None
         self._ended = 0
         self._thread: int | None = None
-        # Whether a call is compiled is the same for all threads, so only one can be examined.
+        # Switching between compiled and eager affects all threads, so only one can be measured.
         self._has_threads = False
 
     def timed(
@@ -279,7 +279,7 @@ class AlternatingClock(CallClock):
         place: str = "",
         group: str = "",
     ) -> Callable[..., Any]:
-        """The function; graphs and packages are left alone."""
+        """Wrap a function so that its calls alternate; return graphs and packages unchanged."""
         if kind != FUNCTION:
             return function
         self._functions += 1
@@ -330,12 +330,12 @@ class AlternatingClock(CallClock):
         return result
 
     def _follow(self, result: Any, step: TimedCalls, compiles: int) -> None:
-        """The call that just returned is over with its backward pass."""
+        """Extend the time of the call that just returned to the end of its backward pass."""
         forward = self._last
         thing = step.kind, step.name, step.place, step.group
 
         def ended(started: Any) -> None:
-            # More compiles have begun if one was in it.
+            # A changed count means that something was compiled in the pass.
             compiled = compiles != self.compiles
             backward = self._took(started, thing, compiled=compiled)
             self._ended = self._clock()
@@ -367,7 +367,7 @@ class AlternatingClock(CallClock):
         return group.coming.pop()
 
     def as_data(self, pid: int, settings: Mapping[str, str] | None = None) -> ProcessTimes:
-        """The calls so far; none where threads disturb each other."""
+        """Return the calls so far; none if several threads called compiled functions."""
         found = super().as_data(pid, settings)
         if self._has_threads:
             return replace(found, calls=(), several_threads=True)
@@ -376,7 +376,7 @@ class AlternatingClock(CallClock):
 
 
 def alternating_profiler(folder: Path) -> InsidePart:
-    """Time compiled calls and uncompiled ones in turns."""
+    """Make the part that times compiled and eager calls in turns."""
     agent = Agent(orders_from(), folder)
     agent.clock = AlternatingClock()
     return agent.part()

@@ -21,23 +21,23 @@ from inductoscope.profiling.timings import FUNCTION, GRAPH, CallTimes, ProcessTi
 
 T = TypeVar("T")
 
-# Calls of one thing whose times are kept; of more, as many that are chosen at random.
+# The most times kept per thing; of more calls, a random sample of this size.
 _MOST_KEPT = 4096
 _MOST_APART = 256
 
 
 @dataclass
 class Reservoir(Generic[T]):
-    """So many of a stream of values, each with the same chance to be among them."""
+    """A uniform random sample of fixed size from a stream of values."""
 
     size: int = _MOST_KEPT
     count: int = 0
     kept: list[T] = field(default_factory=list)
-    # Of its own: the program's random numbers stay as they are.
+    # A separate generator, so that the program's random numbers stay the same.
     _random: random.Random = field(default_factory=lambda: random.Random(0))
 
     def add(self, value: T) -> None:
-        """One more value."""
+        """Add a value of the stream."""
         self.count += 1
         if len(self.kept) < self.size:
             self.kept.append(value)
@@ -61,11 +61,11 @@ class TimedCalls:
     warming: list[int] = field(default_factory=list)
     dropped: int = 0
     is_warm: bool = False
-    # The place of its first call among the first calls of all of them; 0 before that.
+    # The rank of the first call among the first calls of all things, from 1; 0 before that.
     order: int = 0
 
     def note(self, duration: int, *, compiled: bool) -> None:
-        """One more call; its time is negative if it could not be measured."""
+        """Note a call; its time is negative if it could not be measured."""
         if duration < 0:
             self.dropped += 1
         elif compiled:
@@ -79,7 +79,7 @@ class TimedCalls:
             self.total += duration
 
     def as_data(self) -> CallTimes:
-        """The calls as they are written."""
+        """Return the calls in the form that is written to a file."""
         return CallTimes(
             self.name,
             self.kind,
@@ -106,25 +106,25 @@ class CallClock:
         clock: Callable[[], int] = time.perf_counter_ns,
         after_call: Callable[[], None] = lambda: None,
     ) -> None:
-        """`after_call` is called after every call, when its time has been taken."""
+        """`after_call` is called after every call, outside of the timed span."""
         self._clock = clock
         self._after_call = after_call
-        # Asked before a warm call of a thing: whether something else measures it, and disturbs its
-        # time. A thing is its kind, name and place.
+        # Returns before a warm call of a thing whether another profiler measures it, which distorts
+        # its time. A thing is a kind, name and place.
         self.disturbs: Callable[[tuple[str, str, str]], bool] = lambda thing: False
         self.disturbed_ended: Callable[[], None] = lambda: None
         self._depth = _CallDepth()
         self._timed: dict[tuple[str, str, str, str], TimedCalls] = {}
-        # Raised whenever a compile begins, on any thread.
+        # Incremented whenever a compile begins, on any thread.
         self.compiles = 0
         self.waited_for_gpu = False
 
     def compile_begins(self) -> None:
-        """Something is about to be compiled."""
+        """Note that a compile is about to begin."""
         self.compiles += 1
 
     def entry(self, kind: str, name: str, place: str, group: str = "") -> TimedCalls:
-        """The calls of one thing so far."""
+        """Return the calls of one thing so far."""
         key = kind, name, place, group
         return self._timed.setdefault(key, TimedCalls(name, kind, place, group))
 
@@ -136,7 +136,7 @@ class CallClock:
         place: str = "",
         group: str = "",
     ) -> Callable[..., Any]:
-        """The function; its outermost calls are timed, those of a group together."""
+        """Wrap a function so that its outermost calls are timed, those of a group together."""
         depth = self._depth
         key = kind, name, place, group
         timed = self.entry(kind, name, place, group)
@@ -168,33 +168,33 @@ class CallClock:
         return call
 
     def called(self, timed: TimedCalls) -> None:
-        """It was called: things are numbered by their first call."""
+        """Number a thing on its first call."""
         if timed.order:
             return
         timed.order = 1 + sum(1 for other in list(self._timed.values()) if other.order)
         if timed.kind == GRAPH:
-            # What torch calls it depends on how it is compiled; its place in the program does not.
+            # torch's name of a graph depends on how it is compiled; its order of calls does not.
             known = [t for t in list(self._timed.values()) if t.kind == GRAPH and t.order]
             timed.name = f"graph {len(known)}"
 
     def _started(self, thing: tuple[str, ...]) -> Any:
-        """The moment before a call, as `_took` needs to know it."""
+        """Return the start of a call, to be passed to `_took`."""
         self._wait_for_gpu()
         return self._clock()
 
     def _took(self, started: Any, thing: tuple[str, ...], *, compiled: bool) -> int:
-        """Nanoseconds that the call took; negative if that could not be measured."""
+        """Return the nanoseconds that a call took; negative if they could not be measured."""
         self._wait_for_gpu()
         return int(self._clock() - started)
 
     def _wait_for_gpu(self) -> None:
-        """On a GPU a call returns before its work is done."""
+        """Synchronize with the GPU, where a call returns before its work is done."""
         if uses_cuda():
             sys.modules["torch.cuda"].synchronize()
             self.waited_for_gpu = True
 
     def as_data(self, pid: int, settings: Mapping[str, str] | None = None) -> ProcessTimes:
-        """The calls so far, of all that was called."""
+        """Return the calls of all things so far."""
         torch: Any = sys.modules.get("torch")
         called = sorted(
             (timed for timed in list(self._timed.values()) if timed.order),
@@ -211,13 +211,13 @@ class CallClock:
 
 
 def is_traced() -> bool:
-    """Whether Dynamo follows the call rather than making it."""
+    """Check whether Dynamo is tracing the call instead of executing it."""
     compiler: Any = sys.modules.get("torch.compiler")
     return bool(compiler is not None and compiler.is_compiling())
 
 
 def in_eager(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A compiled function, called without compiled code."""
+    """Wrap a compiled function so that it runs in eager."""
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:

@@ -14,7 +14,7 @@ from inductoscope.targets.work_list import GraphOrder
 if TYPE_CHECKING:
     from inductoscope.inside.child import Channel
 
-# Calls of a graph, unless they take too long.
+# The number of calls of a graph, unless they take too long.
 _CALLS = 20
 _SECONDS = 2.0
 _WARM_UP = 2
@@ -36,7 +36,7 @@ def time_eager(channel: Channel, graphs: list[dict[str, Any]], threads: int) -> 
 
 
 def _timed(order: Any) -> dict[str, Any]:
-    """Nanoseconds of calls, of backward passes, and of each operation."""
+    """Return nanoseconds of calls, of backward passes, and of each operation."""
     import torch
 
     from inductoscope.inside.recompiling import rebuild
@@ -60,7 +60,7 @@ def _timed(order: Any) -> dict[str, Any]:
 
 
 def call_once(module: Any, inputs: list[Any], on_gpu: bool) -> tuple[int, int]:
-    """Nanoseconds of a call, and of its backward pass; 0 if it has none."""
+    """Return nanoseconds of a call, and of its backward pass; 0 if it has none."""
     import torch
 
     def now() -> int:
@@ -88,7 +88,7 @@ def _by_operation(module: Any, inputs: list[Any]) -> dict[str, list[int]]:
     found: dict[str, list[int]] = {}
 
     class Timing(Interpreter):  # type: ignore[misc]
-        """Takes the time of every operation."""
+        """An interpreter that times every operation."""
 
         def run_node(self, n: Any) -> Any:
             started = time.perf_counter_ns()
@@ -108,7 +108,7 @@ def _by_operation(module: Any, inputs: list[Any]) -> dict[str, list[int]]:
 
 
 def made_up(example: Any) -> Any:
-    """An input like the recorded one: numbers that every function takes, indices in every table."""
+    """Make an input like the recorded one: values valid for any function, and for any index."""
     import torch
 
     if not isinstance(example, torch.Tensor):

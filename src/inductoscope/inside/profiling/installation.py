@@ -1,6 +1,6 @@
 """Runs in a child process: the limits of this machine, and the settings of the torch on it.
 
-Every figure is the best of several rounds, because whatever else runs can only make it worse.
+Every figure is the best of several rounds, because other load can only make it worse.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from inductoscope.inside.child import Channel
 
-# A measurement goes on for so long, and for so many calls, in each of so many rounds.
+# The least seconds and calls of a measurement in each round, and the number of rounds.
 _SECONDS = 0.015
 _LEAST_CALLS = 6
 _PATIENCE = 0.2
@@ -21,15 +21,15 @@ _ROUNDS = 4
 _CPU_SIZES = tuple(1 << power for power in range(15, 29))
 _GPU_SIZES = tuple(1 << power for power in range(20, 32))
 _MATRIX = ("float32", "tf32", "bfloat16", "float16", "float64")
-# A matrix product is made larger until it takes this long.
+# A matrix product is enlarged until it takes this many seconds.
 _LONG_ENOUGH = 0.01
 _LARGEST_MATRIX = 8192
-# Enough for all threads, and little enough for the nearer caches.
+# Enough elements for all threads, and few enough for the nearer caches.
 _ELEMENTS = 1 << 17
 
 
 def measure_machine(channel: Channel, device: str, threads: int, functions: list[str]) -> None:
-    """Measure and report."""
+    """Measure the limits of a device and report them."""
     import torch
 
     if threads:
@@ -66,7 +66,7 @@ def _best(rounds: list[list[dict[str, float]]]) -> list[dict[str, float]]:
 
 
 def _spread(rounds: list[list[dict[str, float]]]) -> float:
-    """How far the rounds of the largest copy are apart, relative to the best."""
+    """Return the spread of the rounds of the largest copy, relative to the best."""
     found = [items[-1]["copy"] for items in rounds]
     best = max(found, default=0.0)
     return (best - min(found)) / best if best else 0.0
@@ -79,7 +79,7 @@ class _Measuring:
         self._torch, self._device = torch, device
         self._on_gpu = device.startswith("cuda")
         one = torch.zeros(1, device=device)
-        # What a call costs that moves nothing.
+        # The seconds of a call that moves no data.
         self._nothing = self._seconds(one.zero_)
 
     def name(self) -> str:
@@ -88,11 +88,11 @@ class _Measuring:
         return ""
 
     def _seconds(self, call: Callable[[], Any]) -> float:
-        """The shortest time of a call."""
+        """Return the shortest time of a call."""
         return self._seconds_on_gpu(call) if self._on_gpu else _shortest(call)
 
     def _seconds_on_gpu(self, call: Callable[[], Any]) -> float:
-        """Ten calls between two events, so that the GPU does not wait for Python."""
+        """Time ten calls between two events, so that the GPU does not wait for Python."""
         cuda, best, ends = self._torch.cuda, float("inf"), time.perf_counter() + _SECONDS
         call()
         while time.perf_counter() < ends or best == float("inf"):
@@ -106,9 +106,9 @@ class _Measuring:
         return best
 
     def bandwidths(self) -> list[dict[str, float]]:
-        """Bytes per second of reading, copying and filling, for each size of the data."""
+        """Measure bytes per second of reading, copying and filling, for each size of the data."""
         sizes = _GPU_SIZES if self._on_gpu else _CPU_SIZES
-        # Written to: memory that never was has one page of zeros behind all of it.
+        # ones() writes to the memory: untouched pages would all map to one page of zeros.
         data = self._torch.ones(sizes[-1] // 4, device=self._device)
         found = []
         for size in sizes:
@@ -124,11 +124,11 @@ class _Measuring:
 
     def _net(self, call: Callable[[], Any]) -> float:
         took = self._seconds(call)
-        # Of a call that takes hardly longer than one that does nothing, nothing can be said.
+        # The bandwidth is unknown if a call takes hardly longer than one that moves nothing.
         return max(took - self._nothing, took / 4)
 
     def matrix(self, name: str) -> float | None:
-        """Operations per second of a square product that is large enough."""
+        """Measure operations per second of a large enough square matrix product."""
         is_tf32 = name == "tf32"
         if is_tf32 and not self._on_gpu:
             return None
@@ -149,7 +149,7 @@ class _Measuring:
         return rate
 
     def function(self, name: str) -> float | None:
-        """Elements per second of a function, on data in the nearest cache."""
+        """Measure elements per second of a function, on data in the nearest cache."""
         call = getattr(self._torch, name, None)
         if call is None or self._on_gpu:
             return None
@@ -175,7 +175,7 @@ def _shortest(call: Callable[[], Any]) -> float:
 
 
 def name_settings(channel: Channel) -> None:
-    """Report all names; a value that JSON has no word for is given as the name of its type."""
+    """Report all settings; a value without a JSON form is given as the name of its type."""
     from torch._inductor import config
 
     found: dict[str, Any] = {}

@@ -1,7 +1,7 @@
 """The kernel profiler inside a process of the user's program.
 
 Times every kernel that a wrapper calls. A Python wrapper for the CPU is rewritten as it is loaded,
-so that it looks at the clock itself; others are traced by torch.profiler for a few calls.
+so that it reads the clock itself; others are traced by torch.profiler for a few calls.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from inductoscope.torch_facts import python_wrappers
 from inductoscope.torch_facts.python_wrappers import TimedWrapper, exchange, timed_wrapper
 from inductoscope.torch_facts.torch_names import Hook
 
-# Calls of a wrapper that are kept with the times of all kernels.
+# The most calls of a wrapper that are kept with the times of all kernels.
 _MOST_KEPT = 128
 
 _Sizes = tuple[tuple[str, int], ...]
@@ -51,7 +51,7 @@ _Sizes = tuple[tuple[str, int], ...]
 
 @dataclass
 class _CallsOfSizes:
-    """The calls of a graph with one set of sizes; the first one is cold, and kept apart."""
+    """The calls of a graph with one set of sizes; the first, cold one is kept apart."""
 
     first: TimedCall
     others: Reservoir[TimedCall] = field(default_factory=lambda: Reservoir(_MOST_KEPT))
@@ -61,17 +61,17 @@ class TimedGraph:
     """A loaded wrapper or package, and the calls of it that were timed."""
 
     def __init__(self, index: int, path: str, wrapper: TimedWrapper | None = None) -> None:
-        """A graph without a rewritten wrapper is C++ code."""
+        """`wrapper` is the rewritten one; None for C++ code."""
         self.index, self.path, self.in_cpp = index, path, wrapper is None
         lines = () if wrapper is None else wrapper.lines
         self.on_gpu = wrapper is not None and wrapper.on_gpu
         self.how = WHOLE if wrapper is None else CLOCK
         self.in_tf32: set[str] = set()
-        # How many calls have begun, and of those that are being traced, their sizes.
+        # The number of calls begun, and the sizes of those that are being traced.
         self.number = 0
         self.sizes_of_calls: dict[int, _Sizes] = {}
         self._sites = [Site(line.kernel, line.line) for line in lines]
-        # Of a C++ wrapper, sites are known when they have been traced.
+        # The sites of a C++ wrapper are known once they have been traced.
         self._numbers: dict[Label, int] = {}
         self._by_sizes: dict[_Sizes, _CallsOfSizes] = {}
         self._threads: set[int] = set()
@@ -79,7 +79,7 @@ class TimedGraph:
         self._lock = threading.Lock()
 
     def note(self, sizes: _Sizes, call: TimedCall) -> None:
-        """One more call was timed."""
+        """Note a timed call."""
         with self._lock:
             self._threads.add(threading.get_ident())
             if sizes in self._by_sizes:
@@ -90,14 +90,14 @@ class TimedGraph:
                 self._other_sizes += 1
 
     def note_traced(self, number: int, call: TracedCall) -> None:
-        """A call was traced. In C++ code that has no ranges around its kernels it shows none."""
+        """Note a traced call, which shows no kernels if C++ code has no ranges around them."""
         sizes = self.sizes_of_calls.pop(number, ())
         if not call.kernels:
             if self.how == WHOLE:
                 self.note(sizes, TimedCall(call.duration))
             return
         if self.how != PROFILER:
-            # What was timed as a whole until now is of another kind.
+            # Calls that were timed as a whole until now are not comparable.
             self.how, self._by_sizes = PROFILER, {}
         self.on_gpu = self.on_gpu or call.on_device
         spans = tuple((self._site(label), at, took) for label, at, took in call.kernels)
@@ -113,7 +113,7 @@ class TimedGraph:
         return self._numbers[label]
 
     def note_replayed(self, trace: Trace) -> None:
-        """A CUDA graph replays kernels without this wrapper: they are known by name alone."""
+        """Note kernels of a CUDA graph replay, which bypasses the wrapper, by their names alone."""
         names = [site.kernel for site in self._sites]
         known = {name: number for number, name in enumerate(names) if names.count(name) == 1}
         if not any(work.name in known for work in trace.loose):
@@ -124,7 +124,7 @@ class TimedGraph:
         self.note((), TimedCall(max(work.end for work in trace.loose) - begin, spans))
 
     def as_data(self) -> Iterator[GraphTimes]:
-        """The calls so far, for each set of sizes."""
+        """Yield the calls so far, for each set of sizes."""
         with self._lock:
             for sizes, calls in self._by_sizes.items():
                 yield GraphTimes(
@@ -143,8 +143,8 @@ class TimedGraph:
 
 
 class _OpenCall(threading.local):
-    """The times of the call that is under way on this thread: when it began, then three numbers
-    for each kernel: its site, when it began and when it ended.
+    """The times of the current call on this thread: its start, then three numbers for each
+    kernel, which are its site, start and end.
     """
 
     def __init__(self) -> None:
@@ -165,11 +165,11 @@ class KernelClock:
 
     @property
     def notes(self) -> list[str]:
-        """Why something could not be measured as it should."""
+        """Reasons why something could not be measured properly."""
         return [*self._rewriting_failed, *filter(None, [self.tracer.note])]
 
     def note_module(self, module: Any, path: str) -> None:
-        """A wrapper was loaded: from now on it takes the time of its kernels."""
+        """Rewrite a wrapper that was just loaded so that it times its kernels."""
         try:
             wrapper = timed_wrapper(path, Path(path).read_text("utf-8"))
         except (OSError, SyntaxError, ValueError) as error:
@@ -190,7 +190,7 @@ class KernelClock:
         return graph
 
     def names_for(self, graph: TimedGraph) -> dict[str, Any]:
-        """The functions that a rewritten wrapper calls."""
+        """Return the functions that a rewritten wrapper calls."""
         mine = self._open
 
         def opened(is_entry: bool) -> list[int]:
@@ -200,7 +200,7 @@ class KernelClock:
 
         def ended(times: Sequence[int], sizes: Mapping[str, Any]) -> None:
             now = self._clock()
-            # Sizes are numbers, or torch's, which compare like numbers.
+            # Sizes are ints or SymInts, which compare like ints.
             self._ended(graph, times, now, tuple((name, int(n)) for name, n in sizes.items()))
 
         return {
@@ -214,9 +214,9 @@ class KernelClock:
         }
 
     def _ended(self, graph: TimedGraph, times: Sequence[int], now: int, sizes: _Sizes) -> None:
-        """A rewritten wrapper is about to return."""
+        """Collect the times of a rewritten wrapper's call, just before it returns."""
         if graph.on_gpu:
-            # The device is not done: what was traced says how long it takes.
+            # The device is still running the kernels, whose times come from the trace.
             if self.tracer.is_on:
                 graph.sizes_of_calls[graph.number] = sizes
                 graph.in_tf32 |= allowed_in_tf32()
@@ -227,7 +227,7 @@ class KernelClock:
         graph.note(sizes, TimedCall(now - begun, spans))
 
     def _in_cpp(self, call: Callable[..., Any], graph: TimedGraph) -> Callable[..., Any]:
-        """A wrapper in C++: traced, or timed as a whole."""
+        """Wrap the call of a C++ wrapper so that it is traced, or timed as a whole."""
 
         def timed(*args: Any, **kwargs: Any) -> Any:
             name, begun = range_name(graph.index, graph.number), self._clock()
@@ -242,7 +242,7 @@ class KernelClock:
         return timed
 
     def package_call(self, package: str, call: Callable[[], Any]) -> Any:
-        """A call of a package of AOTInductor that was loaded from this file."""
+        """Make a call of the AOTInductor package that was loaded from this file, and time it."""
         if package not in self._packages:
             self._packages[package] = self._add(package, None)
         return self._in_cpp(call, self._packages[package])()
@@ -256,12 +256,12 @@ class KernelClock:
                 graph.note_replayed(trace)
 
     def as_data(self) -> tuple[GraphTimes, ...]:
-        """The calls that were timed so far."""
+        """Return the calls that were timed so far."""
         return tuple(times for graph in self.graphs for times in graph.as_data())
 
 
 class KernelAgent(Agent):
-    """Times compiled calls and the kernels in them."""
+    """A profiler of compiled calls and the kernels in them."""
 
     def __init__(self, orders: Orders, folder: Path) -> None:
         super().__init__(orders, folder)
@@ -271,7 +271,7 @@ class KernelAgent(Agent):
         self.clock.disturbed_ended = self._kernels.tracer.call_ended
 
     def hooks(self) -> tuple[Hook, ...]:
-        """Those of every profiler, of C++ wrappers, and of the program's own profilers."""
+        """Return the common hooks, and those of C++ wrappers and of the program's own profilers."""
         return (
             *super().hooks(),
             JIT_WRAPPERS,
@@ -280,7 +280,7 @@ class KernelAgent(Agent):
         )
 
     def around_packages(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """Calls of packages are timed as a whole, and some of them kernel by kernel."""
+        """Wrap the call of packages so that it is timed, sometimes kernel by kernel."""
 
         @functools.wraps(original)
         def call(model: Any, *args: Any, **kwargs: Any) -> Any:
@@ -290,17 +290,17 @@ class KernelAgent(Agent):
         return super().around_packages(call)
 
     def graph_loaded(self, module: Any, path: str) -> None:
-        """A wrapper was loaded: it takes the time of its kernels."""
+        """Time the calls and kernels of a wrapper that was just loaded."""
         self._kernels.note_module(module, path)
         super().graph_loaded(module, path)
 
     def ends(self) -> None:
-        """The program ends."""
+        """Finish tracing and remove copies of packages; called when the program ends."""
         self._kernels.tracer.call_ended()
         self._packages.remove_copies()
 
     def write_files(self) -> None:
-        """Write the times of calls, and of kernels."""
+        """Write the times of calls and of kernels."""
         super().write_files()
         graphs = self._kernels.as_data()
         if graphs or self._kernels.notes:
@@ -308,5 +308,5 @@ class KernelAgent(Agent):
 
 
 def kernel_profiler(folder: Path) -> InsidePart:
-    """Time compiled calls, and every kernel in them."""
+    """Make the part that times compiled calls, and every kernel in them."""
     return KernelAgent(orders_from(), folder).part()

@@ -1,10 +1,10 @@
-"""Times kernels for a few calls by torch.profiler: on a GPU, and in C++ wrappers.
+"""Times kernels in a few calls with torch.profiler: on a GPU, and in C++ wrappers.
 
-A kernel on a GPU runs long after Python has launched it, so the clock says nothing. For some calls
-after the warm-up torch.profiler notes what runs on the device, started and stopped in each of them.
+A kernel on a GPU runs asynchronously, long after its launch, so the host clock cannot time it. For
+some calls after the warm-up, torch.profiler, started and stopped in each, records device activity.
 
-A wrapper in C++ cannot be rewritten, but torch puts ranges around its kernels if it is asked to
-(`cpp.enable_kernel_profile`), which torch.profiler sees, on the CPU too.
+A wrapper in C++ cannot be rewritten, but with `cpp.enable_kernel_profile` torch puts ranges around
+its kernels, which torch.profiler sees on the CPU, too.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ TORCH_NAMES = {
     "torch._C._profiler": ("_RecordFunctionFast",),
 }
 
-# Calls of each thing that are traced besides the first, in which the profiler starts up; as many
-# again when a wrapper was loaded meanwhile, which it may call.
+# Traced calls of each thing, besides the first, in which the profiler starts up. The same number is
+# granted again once another wrapper is loaded, which the thing may call.
 _CALLS = 20
 _MOST = 10 * _CALLS
 
 OWN_PROFILER = "Kernels of calls under the program's own torch.profiler were not timed."
 
-# A compiled function or graph that the program calls: its kind, name and place.
+# The kind, name and place of a compiled function or graph that the program calls.
 Thing = tuple[str, str, str]
 # A call of a graph: the number of the graph, and of the call.
 GraphCall = tuple[int, int]
-# A kernel in a call: the number of its site; in C++ its name, and how many of that came before.
+# A kernel in a call: the number of its site; in C++, its name and occurrence.
 Label = int | tuple[str, int]
 
 
@@ -69,13 +69,13 @@ class TraceEvent:
 
     @property
     def end(self) -> int:
-        """When it is over."""
+        """The end of the event."""
         return self.start + self.duration
 
 
 @dataclass(frozen=True)
 class TracedCall:
-    """One call of a graph: each kernel with when it began after the call, and how long it took."""
+    """One call of a graph: each kernel with its start relative to the call, and its duration."""
 
     duration: int
     kernels: tuple[tuple[Label, int, int], ...] = ()
@@ -87,16 +87,16 @@ class Trace:
     """The calls of graphs in a trace."""
 
     calls: dict[GraphCall, TracedCall]
-    # Work on the device that no kernel of a wrapper launched, in the order of time: a CUDA graph
-    # replays kernels without their wrapper.
+    # Device activity that no wrapper launched, in order of time, such as the kernels of a CUDA
+    # graph replay.
     loose: tuple[TraceEvent, ...]
-    # Whether a wrapper launched kernels, and nothing at all was seen on the device.
+    # Whether a wrapper launched kernels, but no device activity was seen at all.
     is_blind: bool = False
 
 
 @dataclass
 class _KernelRange:
-    """The range that a wrapper opens around a kernel, and the device's work launched in it."""
+    """The range that a wrapper opens around a kernel, and the device activity launched in it."""
 
     event: TraceEvent
     call: GraphCall
@@ -105,14 +105,14 @@ class _KernelRange:
 
 
 def range_name(*numbers: int) -> str:
-    """The name of the range around a call of a graph, or of a kernel in it."""
+    """Return the name of the range around a call of a graph, or around a kernel in it."""
     return _PREFIX + ":".join(map(str, numbers))
 
 
 def read_trace(events: Iterable[TraceEvent]) -> Trace:
-    """Join what ran on the device with the ranges that launched it, by correlation numbers.
+    """Join device activity with the ranges that launched it, by correlation ids.
 
-    Without any, as on the CPU, the range itself is the time of the kernel.
+    Without device activity, as on the CPU, the range itself is the time of the kernel.
     """
     known = sorted(events, key=lambda event: (event.start, -event.duration))
     around: dict[GraphCall, TraceEvent] = {}
@@ -140,8 +140,8 @@ def read_trace(events: Iterable[TraceEvent]) -> Trace:
 def _kernel_ranges(
     events: Sequence[TraceEvent], around: dict[GraphCall, TraceEvent]
 ) -> Iterator[_KernelRange]:
-    """The ranges of kernels in the order of time; notes the ranges around calls in C++."""
-    # By thread: the call in C++ that is under way, when its last kernel ended, and names so far.
+    """Yield the ranges of kernels in order of time; collect ranges of C++ calls in `around`."""
+    # By thread: the open C++ call with its kernel names so far, and the end of its last kernel.
     within: dict[int, tuple[GraphCall, Counter[str]]] = {}
     ended: Counter[int] = Counter()
     for event in events:
@@ -164,21 +164,21 @@ def _kernel_ranges(
 
 
 def _numbers(name: str) -> tuple[int, ...]:
-    """The graph, the call and the site that a range of ours stands for; none for other ranges."""
+    """Parse the graph, call and site from the name of the tool's range; () for other ranges."""
     parts = name.removeprefix(_PREFIX).split(":")
     is_own = name.startswith(_PREFIX) and all(part.isdecimal() for part in parts)
     return tuple(map(int, parts)) if is_own else ()
 
 
 def _works(events: Sequence[TraceEvent]) -> Iterator[tuple[int | None, TraceEvent]]:
-    """Work on the device, with the time at which it was launched; None if that is unknown."""
+    """Yield device activity, with the time of its launch; None if that is unknown."""
     launched = {
         event.correlation: event.start
         for event in events
         if not event.on_device and event.correlation and event.name.startswith(_RUNTIME)
     }
     for event in events:
-        if event.on_device and not event.name.startswith(_PREFIX):  # Ranges are shown there, too.
+        if event.on_device and not event.name.startswith(_PREFIX):  # Ranges appear there, too.
             yield launched.get(event.correlation), event
 
 
@@ -207,11 +207,11 @@ def _on_cpu(ranges: Sequence[_KernelRange], call: TraceEvent | None) -> TracedCa
 
 @dataclass
 class _TracedThing:
-    """How many calls of a thing were traced, and how many still are."""
+    """How many calls of a thing were traced, and how many remain to be."""
 
     calls: int = 0
     left: int = _CALLS + 1
-    # How many wrappers were loaded when calls were last granted.
+    # The number of loaded wrappers when calls were last granted.
     wrappers: int = 0
 
 
@@ -229,11 +229,11 @@ class KernelTracer:
     def __init__(
         self, traced: Callable[[Trace], None], programs: ProgramProfilers | None = None
     ) -> None:
-        """`traced` gets every trace; `programs` are the profilers of the program's own."""
+        """`traced` receives every trace; `programs` tracks the program's own profilers."""
         self._hand_over = traced
         self._programs = programs or ProgramProfilers(self.make_way)
         self.note = ""
-        # Wrappers that were loaded so far, and whether one of them is C++ code.
+        # The number of wrappers loaded so far, and whether one of them is C++ code.
         self.wrappers = 0
         self.has_cpp = False
         self._profiler: Any = None
@@ -252,7 +252,7 @@ class KernelTracer:
         return self._thread == threading.get_ident()
 
     def call_begins(self, thing: Thing) -> bool:
-        """A warm call of a compiled thing begins; True if it is traced."""
+        """Begin a warm call of a compiled thing; return whether it is traced."""
         with self._ended:
             if self._thread is not None or self._has_failed or not self._wants(thing):
                 return False
@@ -268,7 +268,7 @@ class KernelTracer:
         return known.left > 0 and known.calls < _MOST
 
     def call_ended(self) -> None:
-        """A call that was traced has ended."""
+        """End a call, and its trace if there is one."""
         with self._ended:
             if not self.is_on:
                 return
@@ -285,17 +285,17 @@ class KernelTracer:
         self._thread = self._thing = None
 
     def make_way(self) -> None:
-        """The program is about to use torch's profiler: ours ends first."""
+        """End the tool's trace, because the program is about to use torch's profiler."""
         with self._ended:
             profiler = self._profiler
             if self.is_on and profiler is not None:
-                # It begins in the call that is being traced, of which nothing is kept.
+                # The program's profiler begins in the traced call itself, whose trace is discarded.
                 self._profiler = None
                 self._is_over()
                 self.note = OWN_PROFILER
                 _end(profiler)
             elif not self._ended.wait_for(lambda: self._profiler is None, LONGEST_WAIT):
-                self._profiler = None  # It goes on unread: only its own thread can end it.
+                self._profiler = None  # Discarded: only its own thread can end it.
                 self.note = OWN_PROFILER
 
     def _start(self) -> bool:
@@ -311,7 +311,7 @@ class KernelTracer:
         try:
             known = torch.profiler.ProfilerActivity
             activities = [known.CPU, known.CUDA] if on_gpu else [known.CPU]
-            # With acc_events torch does not warn that events of earlier rounds are lost.
+            # With acc_events, torch does not warn that events of earlier cycles are lost.
             profiler = torch.profiler.profile(activities=activities, acc_events=True)
             with used_by_the_tool():
                 profiler.start()
@@ -339,10 +339,10 @@ class KernelTracer:
         if trace.is_blind:
             self._give_up("torch.profiler saw nothing on the GPU (CUPTI may not be permitted")
 
-    # --- in a call that is traced -----------------------------------------------------------------
+    # --- inside a traced call ---------------------------------------------------------------------
 
     def around(self, name: str, call: Callable[[], Any]) -> Any:
-        """A call of a wrapper in C++, in a range of this name."""
+        """Call a C++ wrapper inside a range of this name."""
         if not self.is_on:
             return call()
         import torch
@@ -351,7 +351,7 @@ class KernelTracer:
             return call()
 
     def before(self, graph: int, call: int, site: int) -> None:
-        """A kernel is about to be launched."""
+        """Open a range, just before a kernel is launched."""
         if self.is_on:
             import torch
 
@@ -360,26 +360,26 @@ class KernelTracer:
             self._open.ranges.append(opened)
 
     def after(self) -> None:
-        """A kernel was launched."""
+        """Close the range, just after a kernel was launched."""
         if self._open.ranges:
             self._open.ranges.pop().__exit__(None, None, None)
 
 
 def allowed_in_tf32() -> set[str]:
-    """The operations on float32 that torch may do in TF32 at the moment."""
+    """Return the operations on float32 that torch may currently run in TF32."""
     import torch
 
     try:
         found = {CONVOLUTIONS} if torch.backends.cudnn.allow_tf32 else set()
         if torch.get_float32_matmul_precision() != "highest":
             found.add(PRODUCTS)
-    except RuntimeError:  # Torch refuses to say once a program has used the newer settings.
+    except RuntimeError:  # torch raises once a program has used the newer settings.
         return {PRODUCTS, CONVOLUTIONS}
     return found
 
 
 def _end(profiler: Any) -> None:
-    """End a trace when the device has done its work, or when the program gives up waiting."""
+    """Synchronize with the device, then end a trace, even if waiting is interrupted."""
     import torch
 
     try:

@@ -21,17 +21,17 @@ from inductoscope.torch_facts.torch_names import Hook
 
 
 class MemoryAgent(Agent):
-    """Traces what is allocated and freed from one call of a compiled function to the next."""
+    """A profiler of allocations and frees from one call of a compiled function to the next."""
 
     def __init__(self, orders: Orders, folder: Path) -> None:
         super().__init__(orders, folder)
         self.tracer = StepTracer()
         self.clock: SteppingClock = SteppingClock(self, self._write_now_and_then)
-        # How much had been seen when it was last written.
+        # The amount of data at the last write.
         self._seen_when_written = 0
 
     def on_import(self) -> dict[str, Callable[[], None]]:
-        """The allocator keeps its table from the beginning."""
+        """Return the work on imports; the allocator keeps its table from the import of torch on."""
         others = super().on_import()
         execute = others["torch"]
 
@@ -42,18 +42,18 @@ class MemoryAgent(Agent):
         return {**others, "torch": torch_is_there}
 
     def hooks(self) -> tuple[Hook, ...]:
-        """Those around compiled calls, and around profilers of the program's own."""
+        """Return the hooks around compiled calls, and around the program's own profilers."""
         return (*super().hooks(), self.tracer.profilers.hook)
 
     def calls(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The function as it is called: compiled."""
+        """Return the function to call in place of a compiled one: itself."""
         return function
 
-    # Whether the first call is traced only once its graph has been compiled.
+    # Whether tracing of the first call starts only once its graph has been compiled.
     waits_for_graph = True
 
     def graph_loaded(self, module: Any, path: str) -> None:
-        """A wrapper was loaded: from now on it names its memory."""
+        """Rewrite a wrapper that was just loaded so that it names its buffers."""
         try:
             code = python_wrappers.named_wrapper(path, Path(path).read_text("utf-8"))
         except (OSError, SyntaxError, ValueError) as error:
@@ -66,7 +66,7 @@ class MemoryAgent(Agent):
         super().graph_loaded(module, path)
 
     def _names(self, path: str) -> dict[str, Any]:
-        """The functions that a rewritten wrapper calls."""
+        """Return the functions that a rewritten wrapper calls."""
         told: dict[str, Callable[..., None]] = {
             python_wrappers.ENTERED: self.tracer.graph_entered,
             python_wrappers.NAMED: self.tracer.graph_named,
@@ -75,7 +75,7 @@ class MemoryAgent(Agent):
         return {name: functools.partial(SCOPE.guard, note, path) for name, note in told.items()}
 
     def _around_cpp(self, call: Callable[..., Any], path: str) -> Callable[..., Any]:
-        """A wrapper in C++ does not name its buffers."""
+        """Wrap the call of a C++ wrapper, which does not name its buffers."""
         self.tracer.notes["Buffers of wrappers in C++ have no names here: only their bytes."] = None
         names = self._names(path)
 
@@ -89,30 +89,30 @@ class MemoryAgent(Agent):
         return noted
 
     def ends(self) -> None:
-        """The program ends, and so does the step that is being traced."""
+        """End the step that is being traced; called when the program ends."""
         self.tracer.close(PROGRAM_ENDED)
 
     def write_files(self) -> None:
-        """Write the times of calls, and what was seen of memory."""
+        """Write the times of calls and the traced memory."""
         super().write_files()
         found = self.tracer.as_data(self.pid)
         seen = len(found.peaks) + len(found.results) + len(found.notes)
-        if seen > self._seen_when_written:  # A step may be large: it is not written twice.
+        if seen > self._seen_when_written:  # A step may be large, so it is not written twice.
             self._seen_when_written = seen
             write_measured(found, self.place)
 
 
 class SteppingClock(CallClock):
-    """Tells the tracer of the outermost calls; their times are those of traced calls."""
+    """A clock that reports outermost calls to the tracer; their times include tracing."""
 
     def __init__(self, agent: MemoryAgent, after_call: Callable[[], None]) -> None:
         super().__init__(after_call=after_call)
         self._agent = agent
-        # The graphs that autograd has called.
+        # The wrappers of graphs that autograd has called.
         self._graphs: list[str] = []
 
     def compile_begins(self) -> None:
-        """Something is about to be compiled."""
+        """Note that a compile is about to begin."""
         super().compile_begins()
         self._agent.tracer.compiles += 1
 
@@ -124,7 +124,7 @@ class SteppingClock(CallClock):
         place: str = "",
         group: str = "",
     ) -> Callable[..., Any]:
-        """The function; its outermost calls begin steps."""
+        """Wrap a function so that its outermost calls begin steps."""
         agent, tracer = self._agent, self._agent.tracer
         made = agent.calls(function) if kind == FUNCTION else function
         timed = super().timed(made, name, kind, place, group)
@@ -151,7 +151,7 @@ class SteppingClock(CallClock):
         return call
 
     def _backward_ended(self, path: str, result: Any) -> None:
-        """A graph that no function calls has run: gradients are compared between runs, too."""
+        """Note the result of a backward graph: gradients are compared between runs, too."""
         if path not in self._graphs:
             self._graphs.append(path)
             self._agent.tracer.note_result(f"backward {len(self._graphs)}", 1, result)
@@ -161,20 +161,20 @@ class SteppingClock(CallClock):
 
 
 class EagerMemoryAgent(MemoryAgent):
-    """Calls compiled functions in eager."""
+    """A memory profiler that runs compiled functions in eager."""
 
     waits_for_graph = False
 
     def calls(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The function as it is called: in eager."""
+        """Return the function to call in place of a compiled one: the same in eager."""
         return in_eager(function)
 
 
 def memory_profiler(folder: Path) -> InsidePart:
-    """Trace the memory of compiled calls."""
+    """Make the part that traces the memory of compiled calls."""
     return MemoryAgent(orders_from(), folder).part()
 
 
 def eager_memory_profiler(folder: Path) -> InsidePart:
-    """Trace memory without compiling."""
+    """Make the part that traces memory in eager."""
     return EagerMemoryAgent(orders_from(), folder).part()

@@ -51,17 +51,17 @@ from inductoscope.profiling.memory_trace import (
     WrapperCall,
 )
 
-# The kind, name and place of a function.
+# The kind, name and source line of a function.
 Thing = tuple[str, str, str]
 
-# Calls that are traced: the first only until a later one is, then some of all that follow.
+# The traced calls: the first counts only until a later one is traced, then a selection.
 _EARLY = 4
 _MOST_STEPS = 8
-# Calls whose results are kept to compare them with another run.
+# The number of calls whose results are kept for comparison with another run.
 _COMPARED = 3
-# A step that takes longer is ended.
+# A step that takes more seconds is ended.
 LONGEST = 60.0
-# How deep arguments and states are searched for tensors.
+# The depth to which arguments and states are searched for tensors.
 _DEPTH = 4
 
 NEXT_CALL, PROGRAM_ENDED, TIME_UP = "next call", "end of the program", "time limit"
@@ -79,12 +79,12 @@ NO_TABLE = (
 )
 
 
-# --- looking at tensors ---------------------------------------------------------------------------
+# --- inspecting tensors ---------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
 def unseen() -> Iterator[None]:
-    """Inside, no mode of the program is told of what is done, and autograd keeps nothing of it."""
+    """Disable the program's dispatch modes and autograd inside the block."""
     import torch
     from torch.utils._python_dispatch import _disable_current_modes
 
@@ -93,7 +93,7 @@ def unseen() -> Iterator[None]:
 
 
 def memory_of(tensor: Any) -> tuple[int, int]:
-    """Where the memory of a tensor begins, and its bytes; nothing for what has none of its own."""
+    """Return the address and bytes of a tensor's storage; (0, 0) if it has none of its own."""
     found = SCOPE.attempt(_storage, tensor)
     return (0, 0) if found is BROKEN else found
 
@@ -107,7 +107,7 @@ def _storage(tensor: Any) -> tuple[int, int]:
 
 
 def tensors_in(value: Any, name: str = "", depth: int = _DEPTH) -> Iterator[tuple[str, Any]]:
-    """Tensors in lists, tuples and dictionaries, with the way to each."""
+    """Yield tensors in nested lists, tuples and dictionaries, with the path to each."""
     torch: Any = sys.modules["torch"]
     if isinstance(value, torch.Tensor):
         yield name, value
@@ -123,9 +123,9 @@ def tensors_in(value: Any, name: str = "", depth: int = _DEPTH) -> Iterator[tupl
 
 
 def held_memory(arguments: Mapping[Any, Any] | None = None) -> tuple[HeldMemory, ...]:
-    """Every block of memory that Python can reach, each once, by the most telling holder.
+    """Return every block of memory reachable from Python once, with its most descriptive holder.
 
-    `arguments` are those of a call, by their position or name.
+    `arguments` are those of a call, by position or name.
     """
     found: dict[tuple[str, int], HeldMemory] = {}
     with unseen():
@@ -139,11 +139,11 @@ def held_memory(arguments: Mapping[Any, Any] | None = None) -> tuple[HeldMemory,
 
 def _holders(arguments: Mapping[Any, Any]) -> Iterator[tuple[Any, str, str]]:
     torch: Any = sys.modules["torch"]
-    # By their types alone: what a program's own objects answer when asked is theirs to say.
+    # Compared by type alone: isinstance may run code of the program's objects.
     objects = [(thing, type(thing)) for thing in gc.get_objects()]
     tensors = [thing for thing, cls in objects if cls in (torch.Tensor, torch.nn.Parameter)]
     modules = [thing for thing, cls in objects if issubclass(cls, torch.nn.Module)]
-    # Those of the outermost modules have the longest names, which say most.
+    # Names in the outermost modules are the longest, and the most descriptive.
     for module in sorted(modules, key=lambda module: -len(list(module.modules()))):
         for name, weight in module.named_parameters():
             yield weight, WEIGHT, name
@@ -152,7 +152,7 @@ def _holders(arguments: Mapping[Any, Any]) -> Iterator[tuple[Any, str, str]]:
         for name, constant in module.named_buffers():
             yield constant, CONSTANT, name
     for tensor in tensors:
-        # Learned outside of a module.
+        # Trainable leaf tensors outside of any module.
         if tensor.is_leaf and tensor.requires_grad:
             yield tensor, WEIGHT, ""
             if tensor.grad is not None:
@@ -174,10 +174,10 @@ _MOST_VALUES = 16
 
 
 def summaries_of(result: Any) -> tuple[TensorSummary, ...]:
-    """Every plain tensor of a result; those that cannot be added up are left out."""
+    """Summarize every plain tensor of a result; skip those that cannot be summed."""
     import torch
 
-    # A program's own kind of tensor may answer anything.
+    # A tensor subclass of the program may run code of its own.
     plain = (t for _, t in tensors_in(result) if type(t) in (torch.Tensor, torch.nn.Parameter))
     with unseen():
         found = [SCOPE.attempt(_summary, tensor) for tensor in islice(plain, _MOST_TENSORS)]
@@ -204,14 +204,14 @@ def _summary(tensor: Any) -> TensorSummary:
 # --- the trace ------------------------------------------------------------------------------------
 
 _SWITCH = "FLAGS_caffe2_report_cpu_memory_usage"
-# Moments that both clocks know.
+# Marks whose times are known by both clocks.
 _BEGUN, _ENDED = "inductoscope: trace begun", "inductoscope: trace ended"
 
 
 def keep_table() -> bool:
-    """Have the CPU allocator remember the size of every block; False if it cannot be told to.
+    """Have the CPU allocator track the size of every block; return False if that is impossible.
 
-    It knows the size of a block that is freed only if it was allocated while the table was kept.
+    The size of a freed block is known only if it was allocated while the table was kept.
     """
     import torch
 
@@ -223,10 +223,10 @@ def keep_table() -> bool:
 
 
 class AllocationTrace:
-    """A trace that is under way, on the thread that began it.
+    """A trace in progress, on the thread that began it.
 
-    Its times are those of the monotonic clock. The profiler's follow the system's clock, which may
-    be set meanwhile; two moments that are known by both clocks say how far.
+    Its times are those of the monotonic clock. The profiler uses the system clock, which may be
+    adjusted meanwhile; two marks with times by both clocks give the offset.
     """
 
     def __init__(self) -> None:
@@ -240,12 +240,12 @@ class AllocationTrace:
         self.begun = _mark(_BEGUN)
 
     def end(self) -> None:
-        """End the trace, and read nothing of it."""
+        """End the trace and discard it."""
         with used_by_the_tool():
             self._profiler.stop()
 
     def stop(self) -> tuple[AllocationEvent, ...]:
-        """End the trace; the allocations and frees in the order of time."""
+        """End the trace and return the allocations and frees in order of time."""
         ended = _mark(_ENDED)
         self.end()
         tree = self._profiler.profiler.kineto_results.experimental_event_tree()
@@ -262,7 +262,7 @@ class AllocationTrace:
 
 
 def _mark(name: str) -> int:
-    """Put a mark into the trace; when that was."""
+    """Put a mark into the trace and return its time."""
     from torch._C._profiler import _RecordFunctionFast
 
     with _RecordFunctionFast(name):
@@ -270,11 +270,11 @@ def _mark(name: str) -> int:
 
 
 def _read(tree: Sequence[Any]) -> tuple[list[AllocationEvent], dict[str, int]]:
-    """The allocations and frees, and when the marks were made, by the profiler's clock."""
+    """Return the allocations and frees, and the times of the marks, by the profiler's clock."""
     from torch._C._profiler import _EventType
 
     found, marks = [], {}
-    # Without recursion: a program may nest deeper than Python allows.
+    # Traversed iteratively: the tree may be deeper than Python's recursion limit.
     left = [(event, "") for event in tree]
     while left:
         event, operation = left.pop()
@@ -291,28 +291,28 @@ def _read(tree: Sequence[Any]) -> tuple[list[AllocationEvent], dict[str, int]]:
 
 
 def _is_in_backward() -> bool:
-    """Whether autograd runs on this thread: what is then switched off, it switches on again."""
+    """Check whether autograd runs on this thread; it would re-enable a profiler ended there."""
     import torch
 
     return bool(torch._C._current_graph_task_id() != -1)
 
 
 class _MainThread:
-    """Has the main thread do something soon, whatever it is doing.
+    """Runs work on the main thread soon, whatever that thread is doing.
 
-    A trace ends only on the thread that began it. Python runs the handlers of signals in the main
-    thread, between two steps of the program. A request looks to Python like such a signal, but none
-    is sent: no system call is interrupted.
+    A trace can end only on the thread that began it. Python runs signal handlers in the main
+    thread, between two bytecode instructions. A request only sets Python's flag for a pending
+    signal: no signal is sent, so no system call is interrupted.
     """
 
-    # One that programs hardly ever use; only Linux has them.
+    # A real-time signal that programs hardly ever use; only Linux has these.
     _number: Any = signal.SIGRTMAX - 4 if hasattr(signal, "SIGRTMAX") else None
 
     def __init__(self, work: Callable[[], None]) -> None:
         self._work = work
 
     def prepare(self) -> None:
-        """To be called once in the main thread; a program that uses the signal itself keeps it."""
+        """Install the handler, once and in the main thread, unless the program uses the signal."""
         is_main = threading.get_ident() == threading.main_thread().ident
         if self._number and is_main and signal.getsignal(self._number) == signal.SIG_DFL:
             signal.signal(self._number, self._asked)
@@ -321,7 +321,7 @@ class _MainThread:
         self._work()
 
     def ask_until(self, is_done: Callable[[], bool], seconds: float) -> bool:
-        """Ask again and again until it is done; whether it is, after so many seconds at most."""
+        """Repeat the request until the work is done or `seconds` have passed; return `is_done()`."""
         end = time.monotonic() + seconds
         while not is_done() and time.monotonic() < end:
             if not self._number or signal.getsignal(self._number) != self._asked:
@@ -345,34 +345,34 @@ class _OpenStep:
     compiles: int
     names: list[NamedMemory] = field(default_factory=list)
     calls: list[WrapperCall] = field(default_factory=list)
-    # Times in which the tool itself allocated.
+    # Time spans in which the tool itself allocated.
     own: list[tuple[int, int]] = field(default_factory=list)
-    # Set when it has ended.
+    # Set when the step has ended.
     is_over: threading.Event = field(default_factory=threading.Event)
 
     @property
     def begin(self) -> int:
-        """When it began."""
+        """The start of the step."""
         return self.trace.begun
 
 
 class StepTracer:
-    """Decides which steps are traced, and keeps what was seen."""
+    """Decides which steps are traced, and keeps their events."""
 
     def __init__(self, longest: float = LONGEST) -> None:
-        """`longest` is how many seconds a step may take."""
+        """`longest` is the most seconds that a step may take."""
         self._longest = longest
         self._main_thread = _MainThread(self._end_at_once)
         self.profilers = ProgramProfilers(self._make_way)
         self.has_table = False
-        # Raised whenever something is compiled.
+        # Incremented whenever a compile begins.
         self.compiles = 0
         self._counts: Counter[Thing] = Counter()
         self._traced: Counter[Thing] = Counter()
-        # Functions that are called in steps of others.
+        # Functions that are called in the steps of others.
         self._covered: set[Thing] = set()
         self._open: _OpenStep | None = None
-        # The first call of a function that is under way, and its arguments.
+        # The current first call of a function, and its arguments.
         self._first: tuple[Thing, Mapping[Any, Any]] | None = None
         self._thread: int | None = None
         self._kept: dict[Thing, TracedStep] = {}
@@ -387,9 +387,9 @@ class StepTracer:
 
     @property
     def _open_here(self) -> _OpenStep | None:
-        """The step that is being traced on this thread. It may end at any time.
+        """The step that is being traced on this thread; it may end at any time.
 
-        For a GPU, autograd runs backward passes on a thread of its own, and the trace follows it.
+        For a GPU, autograd runs backward passes on a separate thread, which the trace includes.
         """
         step = self._open
         if step is None or not (is_traced_here() or self._is_own_thread()):
@@ -407,7 +407,7 @@ class StepTracer:
     # --- calls of functions -----------------------------------------------------------------------
 
     def call_begins(self, thing: Thing, arguments: Mapping[Any, Any], *, waits: bool) -> None:
-        """An outermost call begins; the first one `waits` until its graph has been compiled."""
+        """Begin an outermost call; with `waits`, the first is traced once its graph is compiled."""
         if not self._is_own_thread():
             return
         if self._open is not None:
@@ -430,16 +430,16 @@ class StepTracer:
         return number <= _EARLY or number & (number - 1) == 0
 
     def call_left(self) -> None:
-        """A call is over, however it ended: its arguments are not kept."""
+        """Release the arguments of a call that returned or raised."""
         self._first = None
 
     def call_ended(self, thing: Thing, result: Any) -> None:
-        """An outermost call has returned."""
+        """Note the result of an outermost call."""
         if self._is_own_thread() and self._counts[thing] <= _COMPARED:
             self.note_result(f"{thing[0]} {thing[1]}", self._counts[thing], result)
 
     def note_result(self, thing: str, number: int, result: Any) -> None:
-        """Keep what a call returned in a few numbers; not while a CUDA graph is captured."""
+        """Keep a summary of a call's result; do nothing during CUDA graph capture."""
         if is_capturing():
             return
         step, begun = self._open, time.monotonic_ns()
@@ -458,19 +458,19 @@ class StepTracer:
             return
         self._main_thread.prepare()
         self._open = step = _OpenStep(thing, number, AllocationTrace(), before, self.compiles)
-        # None of the threads that the program can count.
+        # A raw thread, so that threading.enumerate() in the program does not show it.
         _thread.start_new_thread(self._watch, (step,))
 
     def _watch(self, step: _OpenStep) -> None:
-        """Have a step ended whose time is up.
+        """Have a step ended once its time is up.
 
-        One that began on another thread than the main one is ended by the next call there.
+        A step that began on a thread other than the main one is ended by the next call there.
         """
         if not step.is_over.wait(self._longest):
             self._main_thread.ask_until(lambda: self._open is not step, math.inf)
 
     def _taken(self) -> _OpenStep | None:
-        """The step that was open until now: nobody else ends it."""
+        """Take the open step, so that nothing else ends it, and return it."""
         step, self._open = self._open, None
         if step is not None:
             step.is_over.set()
@@ -480,7 +480,7 @@ class StepTracer:
         return time.monotonic_ns() - step.begin >= self._longest * 1e9
 
     def _end_at_once(self) -> None:
-        """On the main thread, which may be anywhere in the program."""
+        """End the step; called on the main thread at any point of the program."""
         step = self._open
         if step is None or self._thread != threading.get_ident() or _is_in_backward():
             return
@@ -490,14 +490,14 @@ class StepTracer:
             SCOPE.guard(self.close, TIME_UP)
 
     def _make_way(self) -> None:
-        """The program is about to use torch's profiler: ours ends, and nothing of it is kept."""
+        """Discard the trace, because the program is about to use torch's profiler."""
         if self._open is None:
             return
         self.notes[OWN_PROFILER] = None
         if self._thread == threading.get_ident():
             self._drop()
         elif not self._main_thread.ask_until(lambda: self._open is None, LONGEST_WAIT):
-            self._taken()  # It goes on unread: to end it from here would crash the program.
+            self._taken()  # Discarded: ending it on another thread would crash.
 
     def _drop(self) -> None:
         step = self._taken()
@@ -505,7 +505,7 @@ class StepTracer:
             step.trace.end()
 
     def close(self, ended_by: str) -> None:
-        """The step that is being traced ends."""
+        """End the step that is being traced."""
         step = self._taken()
         if step is None:
             return
@@ -533,7 +533,7 @@ class StepTracer:
             after=held_memory(),
             has_totals=self.has_table,
         )
-        if found.events:  # Without one, nothing is known of its memory.
+        if found.events:  # A step without events says nothing about memory.
             self._peaks.append(StepPeak(name, step.number, found.peaks))
         known = self._kept.get(step.thing)
         if known is None or _rank(found) > _rank(known):
@@ -542,7 +542,7 @@ class StepTracer:
     # --- calls of wrappers ------------------------------------------------------------------------
 
     def graph_entered(self, graph: str) -> None:
-        """A wrapper begins to run."""
+        """Note that a wrapper begins to run."""
         if self._first is not None and self._open is None and self._is_own_thread():
             (thing, arguments), self._first = self._first, None
             self._begin(thing, 1, arguments)
@@ -551,7 +551,7 @@ class StepTracer:
             step.calls.append(WrapperCall(graph, time.monotonic_ns()))
 
     def graph_named(self, graph: str, values: Mapping[str, Any]) -> None:
-        """Variables of a wrapper have these values from now on."""
+        """Note new values of a wrapper's variables."""
         step = self._open_here
         if step is None or not step.calls:
             return
@@ -565,7 +565,7 @@ class StepTracer:
             step.calls[-1] = replace(call, sizes={**call.sizes, **sizes})
 
     def graph_left(self, graph: str, result: Any) -> None:
-        """A wrapper is about to return."""
+        """Note that a wrapper is about to return."""
         step = self._open_here
         if step is None:
             return
@@ -575,10 +575,10 @@ class StepTracer:
                 step.calls[number] = replace(call, end=time.monotonic_ns(), returned=returned)
                 return
 
-    # --- what was seen ----------------------------------------------------------------------------
+    # --- results ----------------------------------------------------------------------------------
 
     def as_data(self, pid: int) -> ProcessMemory:
-        """The steps so far."""
+        """Return the steps so far."""
         if not self.has_table:
             self.notes[NO_TABLE] = None
         steps = tuple(self._kept.values())
@@ -588,8 +588,8 @@ class StepTracer:
 
 
 def _rank(step: TracedStep) -> tuple[bool, bool, int]:
-    """Steps that show memory come first, then those in which nothing was compiled, then those with
-    the highest peak.
+    """Return a sort key: steps with events rank highest, then those without a compile, then
+    those with a higher peak.
     """
     peak = max(step.peaks.values(), default=0)
     return bool(step.events), not step.compiled and step.number > 1, peak

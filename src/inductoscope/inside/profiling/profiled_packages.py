@@ -1,8 +1,8 @@
 """C++ wrappers compiled so that torch.profiler sees their kernels, inside the program.
 
-A graph of torch.compile is compiled with torch's ranges around its kernels: it is the profiled
-run's own. A package of AOTInductor is a file of the user's, so it is written as ever, and a copy
-of it that has the ranges is compiled besides. The copy is what the program loads.
+A graph of torch.compile belongs to the profiled run, so it is compiled with torch's ranges around
+its kernels. A package of AOTInductor is a file of the user's, so it is written unchanged, and a
+copy with the ranges is compiled in addition. The program loads the copy.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ JIT_WRAPPERS = Hook(
 )
 
 
-# A package as it was written: where, when, and its size.
+# A package file: its path, modification time and size.
 _File = tuple[str, int, int]
 
 
@@ -68,7 +68,7 @@ class ProfiledPackages:
         self._paths: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
 
     def hooks(self) -> tuple[Hook, ...]:
-        """The hooks around what compiles and loads packages."""
+        """Return the hooks around the functions that compile and load packages."""
         return (
             Hook(
                 stage=stages.AOT,
@@ -83,11 +83,11 @@ class ProfiledPackages:
         )
 
     def path_of(self, model: Any) -> str:
-        """The file that a loaded package comes from, as the program names it."""
+        """Return the file that a loaded package comes from, as the program names it."""
         return self._paths.get(model, _UNKNOWN)
 
     def remove_copies(self) -> None:
-        """The program ends."""
+        """Remove all copies; called when the program ends."""
         for copy in self._copies.values():
             with contextlib.suppress(OSError):
                 os.unlink(copy)
@@ -101,7 +101,7 @@ class ProfiledPackages:
             copy = self._copy(original, args, kwargs)
             if copy is None:
                 return original(*args, **kwargs)
-            with SCOPE.redirected(None):  # The copy was recorded: it is the same program.
+            with SCOPE.redirected(None):  # Not recorded twice: the copy is the same program.
                 path = original(*args, **kwargs)
             written = _file(path)
             if written is not None:
@@ -111,7 +111,7 @@ class ProfiledPackages:
         return compile_and_package
 
     def _copy(self, original: Callable[..., Any], args: Any, kwargs: Any) -> str | None:
-        """The file of a copy with ranges around its kernels; None if it cannot be compiled."""
+        """Compile a copy with ranges around its kernels; return its file, or None on failure."""
         settings = {**(kwargs.get("inductor_configs") or {}), SETTING: True}
 
         def compile_copy() -> str:
@@ -123,7 +123,7 @@ class ProfiledPackages:
             return str(original(*args, **more))
 
         copy = SCOPE.attempt(compile_copy)
-        # Where that fails, the program's own call says what is wrong.
+        # If the copy fails to compile, the program's own call reports the error.
         return None if copy is BROKEN else str(copy)
 
     def _loading(self, original: Callable[..., Any]) -> Callable[..., Any]:

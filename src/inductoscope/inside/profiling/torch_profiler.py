@@ -1,7 +1,7 @@
-"""torch's profiler inside the program: whether the tool uses it, or the program itself.
+"""Arbitration of torch's profiler between the tool and the program.
 
-Of two profilers the first that ends would end the other one, too, on whatever thread. So the tool
-uses it only while the program does not, and makes way when the program begins to.
+Of two active profilers, the first that stops also stops the other, on any thread. So the tool
+profiles only while the program does not, and stops when the program starts a profiler.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from inductoscope.torch_facts import private_names as hooked
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.torch_names import Hook, TorchName, Wrap
 
-# Seconds that a profiler of the program's waits for another thread to end ours.
+# Seconds that the program's profiler waits for another thread to stop the tool's.
 LONGEST_WAIT = 5.0
 
-# Every profiler of torch's begins and ends by these, whether it was prepared first or not.
+# The functions by which every profiler of torch starts and stops, prepared first or not.
 _BEGINS = tuple(
     TorchName("torch.autograd.profiler", name) for name in ("_prepare_profiler", "_enable_profiler")
 )
@@ -36,7 +36,7 @@ _OWN = _OwnUse()
 
 @contextlib.contextmanager
 def used_by_the_tool() -> Iterator[None]:
-    """A profiler that begins or ends in here is not the program's."""
+    """Mark profilers that start or stop inside the block as the tool's."""
     _OWN.is_used = True
     try:
         yield
@@ -45,19 +45,19 @@ def used_by_the_tool() -> Iterator[None]:
 
 
 def is_traced_here() -> bool:
-    """Whether a profiler, ours or the program's, sees what this thread does."""
+    """Check whether a profiler, the tool's or the program's, is active on this thread."""
     import torch
 
     return bool(torch.autograd._profiler_enabled())
 
 
 class ProgramProfilers:
-    """Follows the profilers of the program's own, on all its threads."""
+    """Tracks the program's own profilers, on all its threads."""
 
     def __init__(self, make_way: Callable[[], None] = lambda: None) -> None:
-        """`make_way` ends the tool's profiler, just before one of the program's begins."""
+        """`make_way` stops the tool's profiler, just before one of the program's starts."""
         self._make_way = make_way
-        # Whether one is prepared or runs, on any thread.
+        # Whether a profiler of the program is prepared or running, on any thread.
         self.are_used = False
 
     @property
@@ -67,7 +67,7 @@ class ProgramProfilers:
 
     @property
     def hook(self) -> Hook:
-        """The hook by which torch says when one begins, and when it ends."""
+        """The hook on the start and stop of profilers."""
         return Hook(
             stage=stages.RUNTIME,
             records="when the program uses torch's profiler, which then is not disturbed",
@@ -78,7 +78,7 @@ class ProgramProfilers:
         @functools.wraps(original)
         def begin(*args: Any, **kwargs: Any) -> Any:
             if not _OWN.is_used:
-                # First the flag: the tool begins none from now on.
+                # The flag is set first, so that the tool starts no profiler from here on.
                 self.are_used = True
                 SCOPE.guard(self._make_way)
             return original(*args, **kwargs)
