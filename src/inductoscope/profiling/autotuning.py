@@ -30,12 +30,12 @@ from inductoscope.torch_facts import stages
 
 @dataclass(frozen=True)
 class TunedOperation:
-    """One search, and the kernels in the program that its winner became."""
+    """One autotuning search, and the kernels in the program that its winner became."""
 
     graph: str
     compile: str
     tuned: Autotune
-    # The user's line; empty if the search cannot be told from others of the same operation.
+    # The user's line; empty if several searches of the same operation cannot be distinguished.
     source: str = ""
     # The winner in the program; empty if it was not timed there.
     in_program: Sample = field(default_factory=lambda: Sample(()))
@@ -69,7 +69,7 @@ class TunedOperation:
 
 @dataclass(frozen=True)
 class Searches:
-    """All searches of a run, and what they took."""
+    """All searches of a run, and their time."""
 
     operations: tuple[TunedOperation, ...]
     # Seconds in which choices were compiled and timed.
@@ -79,12 +79,12 @@ class Searches:
 
     @property
     def were_made(self) -> bool:
-        """Whether there was a choice in any of them."""
+        """Whether any search had more than one choice."""
         return any(len(each.tuned.timed) > 1 for each in self.operations)
 
 
 def searches_of(recording: Recording, profile: Profile | None = None) -> Searches:
-    """The searches of a recorded run, with times in the program if it was profiled."""
+    """Return the searches of a recorded run, with times in the program if it was profiled."""
     kernels = profile.kernels if profile is not None else ()
     found: list[TunedOperation] = []
     seconds, graphs = 0.0, 0
@@ -109,21 +109,21 @@ def _of_graph(
         same = [other for other in searches if other.operation == tuned.operation]
         named = [node for node in nodes if node.operation == tuned.operation]
         found = TunedOperation(graph.key, compile_.id, tuned)
-        # A search is not told which node it is for: searches and nodes are in the same order, and
-        # torch does not search again for the same sizes.
+        # A search does not know its node, but searches and nodes are in the same order, and torch
+        # does not search again for the same sizes.
         if len(same) == len(named):
             node = next(node for node, one in zip(named, same, strict=True) if one is tuned)
             found = replace(found, source=str(node.place or ""))
             rows = [row for row in kernels if node.name in row.nodes and row.calls]
-            # The kernel that computes the node and nothing else that takes long.
+            # The kernel that computes the node and no other expensive operation.
             if row := max(rows, key=lambda row: row.seconds.median, default=None):
                 found = replace(found, in_program=row.seconds, calls=row.calls)
         yield found
 
 
-# --- whether it pays ------------------------------------------------------------------------------
+# --- costs and benefits of tuning -----------------------------------------------------------------
 
-# The same program, with the library's kernel wherever there was a choice.
+# The same program with the library's kernel wherever there was a choice.
 WITHOUT_TUNING = Variant(
     "without autotuning",
     code=overruling(
@@ -134,7 +134,7 @@ WITHOUT_TUNING = Variant(
 
 @dataclass(frozen=True)
 class TuningResult:
-    """The searches, and the worth of what they chose in the program."""
+    """The searches, and the benefit of the chosen kernels in the program."""
 
     searches: Searches
     trials: SettingTrials | None = None
@@ -156,7 +156,7 @@ class TuningResult:
 
     @property
     def pays_after(self) -> int | None:
-        """Calls after which the search has paid; None if it never does, or that is not known."""
+        """Calls after which the search has paid off; None if never or unknown."""
         if self.gain is None or self.gain <= 0:
             return None
         return math.ceil(self.searches.seconds / self.gain)
@@ -171,7 +171,7 @@ def examine_tuning(
     seconds: float,
     say: Say,
 ) -> TuningResult:
-    """Run the program with what was chosen and without tuning, in turns."""
+    """Run the program with the chosen kernels and without tuning, in turns."""
     if not searches.were_made:
         return TuningResult(searches)
     trials = try_settings(command, [WITHOUT_TUNING], folder, turns=turns, seconds=seconds, say=say)

@@ -1,8 +1,8 @@
-"""Whether compile time explodes: judged by how it grows, or against plain graphs, never in seconds.
+"""Detection of exploding compile time: by its growth, or against plain graphs, never in seconds.
 
-A line through the logarithms of sizes and seconds has the exponent as its slope: 1 is linear, 2
-quadratic. What even the smallest graph costs is subtracted first, because it would hide growth in
-small graphs. The interval is that of the slope, at 95 %, by Student's t.
+The slope of a line through the logarithms of sizes and seconds is the exponent: 1 is linear, 2
+quadratic. The fixed cost of even the smallest graph is subtracted first, because it would hide
+growth in small graphs. The confidence interval is that of the slope, at 95 %, by Student's t.
 
 Plain graphs consist of as many pointwise operations, compiled by the same torch on the same machine
 a moment before. A stage that alone takes several times as long as the whole compile of such a graph
@@ -19,17 +19,17 @@ from dataclasses import dataclass, field, replace
 from inductoscope.model.entities import Compile, Recording
 from inductoscope.torch_facts import stages
 
-# What these cost depends on what was asked for, or on another program, not on the graph's size.
+# Stages whose cost depends on settings or on another program, not on the graph's size.
 NOT_COUNTED = (stages.AUTOTUNE, stages.BENCHMARK, stages.RUNTIME)
-# A stage that takes so many times as long as all others, even for plain graphs, is not usual.
+# A stage that takes this many times as long as all others, even for plain graphs, is unusual.
 _UNUSUAL = 3.0
-# Graphs whose sizes differ by less are of one size.
+# Graphs whose sizes differ by less than this factor count as equal in size.
 _ALIKE = 1.2
 
 
 @dataclass(frozen=True)
 class PartCost:
-    """A part of a stage, such as a pass or a node, and what it took."""
+    """A part of a stage, such as a pass or a node, and its time."""
 
     name: str
     seconds: float
@@ -39,23 +39,23 @@ class PartCost:
 class CompileCost:
     """One compile of a graph from scratch."""
 
-    # Operations that were lowered.
+    # Number of lowered operations.
     nodes: int
-    # Seconds in each stage and in no inner one.
+    # Seconds in each stage, without inner stages.
     stages: Mapping[str, float] = field(default_factory=dict)
     # Seconds of each call of a native compiler.
     natives: tuple[float, ...] = ()
     passes: tuple[PartCost, ...] = ()
     lowered: tuple[PartCost, ...] = ()
-    # The stage in which it was ended, if it took too long.
+    # The stage in which the compile was killed, if it took too long.
     ended_in: str = ""
-    # By stage: its seconds without those in which it waited for a processor. Of native compilers,
-    # those of the longest call. Empty where that is not known.
+    # Seconds by stage without the time that it waited for a processor; for native compilers, of
+    # the longest call. Empty if unknown.
     undelayed: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def on_idle_machine(self) -> CompileCost:
-        """The same compile where it never has to wait for a processor."""
+        """The same compile without the time that it waited for a processor."""
         if not self.undelayed:
             return self
         native = self.undelayed.get(stages.CPP_COMPILE, self.slowest_native)
@@ -63,7 +63,7 @@ class CompileCost:
 
     @property
     def in_python(self) -> dict[str, float]:
-        """The stages that torch's own code makes up."""
+        """The stages that consist of torch's own Python code."""
         left_out = (*NOT_COUNTED, *stages.NATIVE_COMPILES)
         return {name: seconds for name, seconds in self.stages.items() if name not in left_out}
 
@@ -74,11 +74,11 @@ class CompileCost:
 
     @property
     def slowest_native(self) -> float:
-        """Seconds of the longest call of a native compiler: others run beside it."""
+        """Seconds of the longest call of a native compiler: calls run in parallel."""
         return max(self.natives, default=0.0)
 
     def seconds_of(self, stage: str) -> float:
-        """Seconds of a stage; of native compilers, the longest single call."""
+        """Return the seconds of a stage; for native compilers, of the longest single call."""
         if stage in stages.NATIVE_COMPILES:
             return self.slowest_native
         return self.stages.get(stage, 0.0)
@@ -92,12 +92,12 @@ class CompileCost:
 
 
 def between(costs: Sequence[CompileCost], nodes: int, stage: str = "") -> tuple[float, float]:
-    """Seconds in torch's own code and in the native compiler that so many nodes would cost.
+    """Return the expected seconds of `nodes` nodes in torch's own code and the native compiler.
 
-    A straight line through the smallest and the largest graph that was measured; never less than
-    a graph took that is no larger. Of graphs that were measured several times, the slowest counts.
-    `stage` is the one that is judged: where it is slow for every graph, even for these, it counts
-    only as much as the slowest of the others. So this is what to expect.
+    They lie on a straight line through the smallest and the largest measured graph, but are never
+    less than those of a measured graph that is no larger. Of several measurements of a graph, the
+    slowest counts. `stage` is the one being judged: where it is slow even for these plain graphs,
+    it counts only as much as the slowest of the others.
     """
     small = min(costs, key=lambda cost: (cost.nodes, -_usual_seconds(cost, stage)))
     large = max(costs, key=lambda cost: (cost.nodes, _usual_seconds(cost, stage)))
@@ -120,9 +120,9 @@ def _usual_seconds(cost: CompileCost, stage: str) -> float:
 
 
 def quickest_of(one: CompileCost, other: CompileCost) -> CompileCost:
-    """The best of two compiles of the same graph; of one that was ended, only the other is known.
+    """Combine two compiles of the same graph into the best times; if one was killed, use the other.
 
-    Two that were both ended took at least as long as the shorter of them.
+    If both were killed, the compile takes at least as long as the shorter of the two.
     """
     if bool(one.ended_in) != bool(other.ended_in):
         return other if one.ended_in else one
@@ -144,15 +144,15 @@ def quickest_of(one: CompileCost, other: CompileCost) -> CompileCost:
 # Student's t for an interval of 95 %, by degrees of freedom.
 _STUDENT = (math.inf, 12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31)
 _FEWEST = 3
-# Less than this cannot be told from what a timer and the scheduler of the machine do.
+# Seconds below this are indistinguishable from timer and scheduler noise.
 _NOISE = 0.004
-# Sizes that are closer together than this factor say little about growth.
+# Growth needs sizes that differ by at least this factor.
 _APART = 1.2
 
 
 @dataclass(frozen=True)
 class Point:
-    """A graph of a size, and the seconds that a stage took for it."""
+    """The size of a graph, and the seconds that a stage took for it."""
 
     nodes: int
     seconds: float
@@ -160,7 +160,7 @@ class Point:
 
 @dataclass(frozen=True)
 class StageGrowth:
-    """How a stage grows."""
+    """The growth of a stage: its exponent, with a confidence interval."""
 
     stage: str
     exponent: float
@@ -170,7 +170,7 @@ class StageGrowth:
 
     @property
     def half_width(self) -> float:
-        """Half of the interval: the exponent is so much more or less."""
+        """Half of the width of the confidence interval."""
         return (self.high - self.low) / 2
 
     @property
@@ -180,9 +180,9 @@ class StageGrowth:
 
 
 def growth_of(stage: str, costs: Sequence[CompileCost], least: float = 0.0) -> StageGrowth | None:
-    """How a stage grows over these compiles; None if there is too little to tell.
+    """Fit the growth of a stage over these compiles; None if there are too few data.
 
-    `least` is what the stage costs for next to nothing.
+    `least` is the fixed cost of the stage, in seconds.
     """
     points = tuple(
         Point(cost.nodes, cost.seconds_of(stage))
@@ -202,7 +202,7 @@ def growth_of(stage: str, costs: Sequence[CompileCost], least: float = 0.0) -> S
 
 
 def growth_of_all(costs: Sequence[CompileCost], least: CompileCost | None) -> list[StageGrowth]:
-    """How each stage grows that can be told, the slowest first."""
+    """Fit the growth of each stage with enough data, the slowest first."""
     if not costs:
         return []
     largest = max(costs, key=lambda cost: cost.nodes)
@@ -213,21 +213,21 @@ def growth_of_all(costs: Sequence[CompileCost], least: CompileCost | None) -> li
 
 
 def _slope(across: Sequence[float], up: Sequence[float]) -> tuple[float, float]:
-    """The slope of the straight line that fits best, and its standard error."""
+    """Return the slope of the least-squares line, and its standard error."""
     slope, start = statistics.linear_regression(across, up)
     off = sum((y - start - slope * x) ** 2 for x, y in zip(across, up, strict=True))
     return slope, math.sqrt(off / (len(across) - 2) / len(across)) / statistics.pstdev(across)
 
 
-# --- whether that explodes ------------------------------------------------------------------------
+# --- detection of an explosion --------------------------------------------------------------------
 
-# How often as long as a whole plain compile a single stage must take; healthy ones take about half
-# of it. A native compiler's time depends more on what is in a kernel: one product of matrices takes
-# it several times as long as pointwise operations.
+# The least time of an exploding stage, as a multiple of a whole plain compile; healthy stages take
+# about half of one. A native compiler's time varies more with the kernel: one matrix product takes
+# several times as long as pointwise operations.
 TIMES_PLAIN, _TIMES_NATIVE = 2.0, 6.0
-# An exponent that is certainly above this is no longer close to linear.
+# An exponent whose confidence interval lies above this is no longer close to linear.
 _STEEP = 1.5
-# A stage that grows steeply matters once it takes most of the time, and as long as a plain compile.
+# A steep stage matters once it takes this share of the time, and as long as a plain compile.
 _MOST = 0.5
 
 
@@ -238,24 +238,24 @@ class Explosion:
     stage: str
     nodes: int
     seconds: float
-    # The whole compile of a plain graph of as many nodes, native compiler included.
+    # Seconds of the whole compile of a plain graph of as many nodes, with the native compiler.
     plain_seconds: float
     growth: StageGrowth | None = None
-    # Whether it was ended before it was done.
+    # Whether the compile was killed before it finished.
     is_at_least: bool = False
 
     @property
     def times(self) -> float:
-        """How often as long as the plain compile."""
+        """The time as a multiple of the plain compile."""
         return self.seconds / max(self.plain_seconds, 1e-3)
 
 
 def certain_explosion(
     costs: Sequence[CompileCost], plain: Sequence[CompileCost]
 ) -> Explosion | None:
-    """An explosion that a busy machine does not explain.
+    """Return an explosion that a busy machine does not explain; None if there is none.
 
-    Both seconds and those without waiting for a processor have to show it.
+    It must show both in elapsed seconds and in seconds without waiting for a processor.
     """
     found = explosion_of(costs, plain)
     if found is None:
@@ -267,7 +267,7 @@ def certain_explosion(
 def explosion_of(
     costs: Sequence[CompileCost], plain: Sequence[CompileCost], stage: str = ""
 ) -> Explosion | None:
-    """The explosion that growing parts of a graph show; None if compile time is in proportion."""
+    """Return the explosion shown by growing parts of a graph; None if time is in proportion."""
     if not costs or not plain:
         return None
     largest = _largest(costs)
@@ -283,20 +283,20 @@ def explosion_of(
 
 
 def _largest(costs: Sequence[CompileCost]) -> CompileCost:
-    """The largest graph; one whose compile was ended was the last, so the largest."""
+    """Return the largest graph; a graph whose compile was killed was the last and largest."""
     return max(costs, key=lambda cost: (bool(cost.ended_in), cost.nodes, cost.python_seconds))
 
 
 def is_out_of_proportion(found: Explosion) -> bool:
-    """Check whether a stage takes so long, beside a plain compile, that something is wrong."""
+    """Check whether a stage takes too long in comparison with a plain compile."""
     is_native = found.stage in stages.NATIVE_COMPILES
     return found.times >= (_TIMES_NATIVE if is_native else TIMES_PLAIN)
 
 
 def against_plain(cost: CompileCost, plain: Sequence[CompileCost], stage: str) -> Explosion:
-    """A stage of one compile beside the whole compile of as many plain nodes."""
+    """Compare a stage of one compile with the whole compile of as many plain nodes."""
     python, native = between(plain, cost.nodes, stage)
-    # A native compiler is only compared with itself: how fast Python is says nothing about it.
+    # A native compiler is only compared with itself: the speed of Python is irrelevant to it.
     whole = native if stage in stages.NATIVE_COMPILES else python + native
     return Explosion(
         stage, cost.nodes, cost.seconds_of(stage), whole, is_at_least=bool(cost.ended_in)
@@ -304,7 +304,7 @@ def against_plain(cost: CompileCost, plain: Sequence[CompileCost], stage: str) -
 
 
 def _least(plain: Sequence[CompileCost], stage: str) -> float:
-    """Seconds of the stage for next to nothing, unless that is out of proportion, too."""
+    """Return the fixed cost of a stage in seconds, capped if that is out of proportion, too."""
     small = min(plain, key=lambda cost: cost.nodes)
     others = [seconds for name, seconds in small.in_python.items() if name != stage]
     return min(small.seconds_of(stage), max(others, default=0.0))
@@ -316,15 +316,15 @@ def _takes_most(found: Explosion, cost: CompileCost) -> bool:
     return found.times >= 1 and found.seconds >= _MOST * whole
 
 
-# --- which compiles to look closer at -------------------------------------------------------------
+# --- suspicious compiles --------------------------------------------------------------------------
 
-# Only what is recorded anyway is read. The yardstick is the import of torch: it is Python code that
-# every run executes on the same machine, just before. This decides nothing by itself.
+# Only events that are recorded anyway are read. The yardstick is the import of torch: Python code
+# that every run executes on the same machine, just before. This decides nothing by itself.
 
-# The first compile of a process loads the compiler, which takes about as long as two imports. Then
-# 30 to 100 nodes take as long as one import, depending on the operations.
+# The first compile of a process loads the compiler, which takes about as long as two imports. After
+# that, 30 to 100 nodes take as long as one import, depending on the operations.
 _TO_BEGIN, _PER_NODE = 4.0, 0.03
-# A stage that takes so much longer than all others together stands out, in any graph.
+# A stage that takes this many times as long as all others together stands out, in any graph.
 _STANDS_OUT = 2.0
 # A native compiler takes about as long for one kernel as torch takes to be imported.
 _NATIVE = 4.0
@@ -345,7 +345,7 @@ class SlowCompile:
 
 
 def slow_compiles(recording: Recording) -> list[SlowCompile]:
-    """The compiles to look closer at, the slowest first."""
+    """Return the suspiciously slow compiles, the slowest first."""
     unit = _import_seconds(recording)
     if unit <= 0:
         return []
@@ -371,21 +371,21 @@ def _suspected(recording: Recording, compile_: Compile, unit: float) -> SlowComp
 
 
 def seconds_in(recording: Recording, compile_: Compile, stage: str) -> float:
-    """Seconds of a compile in one stage; of native compilers, the longest single call."""
+    """Return a compile's seconds in one stage; for native compilers, of the longest call."""
     if stage in stages.NATIVE_COMPILES:
         return _slowest_native(recording, compile_)
     return compile_.stage_seconds.get(stage, 0.0)
 
 
 def _slowest_native(recording: Recording, compile_: Compile) -> float:
-    """Seconds of the slowest C++ library that this compile asked for."""
+    """Return the seconds of the slowest C++ library that this compile requested."""
     wanted = set(compile_.libraries)
     seconds = [n.seconds or 0.0 for n in recording.natives if n.payload and n.payload in wanted]
     return max(seconds, default=0.0)
 
 
 def _import_seconds(recording: Recording) -> float:
-    """How long the quickest import of torch took in the run; 0 if that was not recorded."""
+    """Return the seconds of the quickest import of torch in the run; 0 if not recorded."""
     found = [float(process.torch.get("seconds") or 0.0) for process in recording.processes]
     return min(filter(None, found), default=0.0)
 
@@ -395,16 +395,16 @@ class MeasuredGrowth:
     """A graph compiled at several sizes."""
 
     compile: str
-    # How the copies of the graph are joined.
+    # The way in which copies of the graph are joined.
     joined: str
     costs: tuple[CompileCost, ...] = ()
-    # What next to nothing costs.
+    # The fixed cost of each stage.
     least: CompileCost | None = None
-    # Why it could not be measured.
+    # Why growth could not be measured; empty if it was.
     error: str = ""
 
     @property
     def stages(self) -> list[StageGrowth]:
-        """How each stage grows, the slowest first."""
+        """The growth of each stage, the slowest first."""
         finished = [cost for cost in self.costs if not cost.ended_in]
         return growth_of_all(finished, self.least)

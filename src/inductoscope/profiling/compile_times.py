@@ -1,8 +1,8 @@
 """Where the compile time of a program went: stages, passes, nodes, lines, compilers, caches.
 
-The program is run twice, recorded: cold in a new private cache, then warm. Self time is what a
-stage or a pass spent in itself, total time includes what it called. Compilers and workers run
-beside the program, so their seconds add up to more than the program waited for them.
+The program is recorded twice: cold in a new private cache, then warm. Self time excludes nested
+stages and passes, total time includes them. Compilers and workers run in parallel with the program,
+so their seconds add up to more than the program waited for them.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from inductoscope.recording.location import create_recording
 from inductoscope.recording.reader import open_recording
 from inductoscope.torch_facts import stages
 
-# What took time, as the JSON of `profile --compile` has it.
+# A row of the JSON of `profile --compile`.
 Row = dict[str, Any]
 
 # --- caches ---------------------------------------------------------------------------------------
 
-# '[hash] name: text', and the name of a setting or of an input in brackets.
+# '[hash] name: text'; the name may hold that of a setting or an input in brackets.
 _FIELD = re.compile(r"\[(?P<hash>\w+)\] (?P<name>[^:]+(?:\[[^\]]*\])?): ?(?P<text>.*)", re.DOTALL)
 _MOST_SHOWN = 4
 _LONGEST = 60
@@ -48,7 +48,7 @@ _LONGEST = 60
 
 @dataclass(frozen=True)
 class CacheKey:
-    """A key that was made in a run, and the fields that it is made of."""
+    """A cache key computed in a run, and the fields that it was hashed from."""
 
     compile: str
     key: str
@@ -58,9 +58,9 @@ class CacheKey:
 def _cache_uses(
     recording: Recording, keys: Sequence[CacheKey], stored: Sequence[CacheKey]
 ) -> Iterator[Row]:
-    """All look-ups of a run; for a graph that was not there, what differs from the nearest key.
+    """Yield all cache look-ups of a run; for a miss, the difference from the nearest key.
 
-    `keys` were made in the run, `stored` in the one before it.
+    `keys` were computed in this run, `stored` in the previous one.
     """
     known = {key.key: key for key in keys}
     for compile_ in recording.compiles:
@@ -91,7 +91,7 @@ def _why(key: CacheKey, others: Sequence[CacheKey], stored: Sequence[CacheKey]) 
 
 
 def differing_fields(key: CacheKey, other: CacheKey) -> list[str]:
-    """The fields of which the hashes differ, or that only one key has, with their values."""
+    """Return the fields whose hashes differ, or that only one key has, with their values."""
     own, theirs = ({m["name"]: m for m in map(_FIELD.match, k.fields) if m} for k in (key, other))
     found = []
     for name in dict.fromkeys([*own, *theirs]):
@@ -104,7 +104,7 @@ def differing_fields(key: CacheKey, other: CacheKey) -> list[str]:
 
 
 def _values(mine: str, yours: str) -> str:
-    """Both values, from just before where they begin to differ."""
+    """Return both values, from just before their first difference."""
     mine, yours = " ".join(mine.split()), " ".join(yours.split())
     if mine == yours:
         return ""
@@ -118,9 +118,9 @@ def _values(mine: str, yours: str) -> str:
 
 
 def recorded_costs(recording: Recording, earlier: Recording | None = None) -> dict[str, Any]:
-    """Where the compile time of a recording went; the slowest of everything first.
+    """Break down the compile time of a recording, each part sorted from slowest to fastest.
 
-    `earlier` is the run that has filled the cache, if there was one.
+    `earlier` is the run that filled the cache, if there was one.
     """
     events = _Events(recording)
     stored = _Events(earlier).keys if earlier is not None else []
@@ -158,13 +158,13 @@ def _compile(compile_: Compile) -> Row:
 
 
 class _Events:
-    """The costs that only the events themselves tell."""
+    """The costs that are read from the events themselves."""
 
     def __init__(self, recording: Recording) -> None:
         self._stages: dict[str, Row] = {}
         self.passes: dict[tuple[str, str], Row] = {}
         self.keys: list[CacheKey] = []
-        # By stream: the stages that are being run.
+        # The open stages by stream.
         open_ = defaultdict[str, OpenStages](lambda: OpenStages(names_threads=True))
         for entry in open_recording(Path(recording.path)).entries():
             event = entry.event
@@ -189,7 +189,7 @@ class _Events:
         spent["own_seconds"] += event.seconds
         spent["entered"] += 1
         ended = inside.leave(event)
-        # A stage inside the same stage is part of its total already.
+        # A recursive stage is already part of the outer one's total.
         same = event.stage, event.thread
         again = any((each.event.stage, each.event.thread) == same for each in inside.all)
         if ended and not again:
@@ -208,7 +208,7 @@ class _Events:
 
     @property
     def in_order(self) -> list[Row]:
-        """The stages, as the compiler runs them."""
+        """The stages, in the order in which the compiler runs them."""
         order = {name: number for number, name in enumerate(stages.COMPILER_ORDER)}
         return sorted(self._stages.values(), key=lambda row: order.get(row["stage"], len(order)))
 
@@ -279,7 +279,7 @@ def _natives(recording: Recording) -> Iterator[Row]:
 
 
 def _notes(recording: Recording) -> Iterator[str]:
-    """Notes on what the numbers leave out, or add up."""
+    """Yield notes on what the numbers leave out or add up."""
     compiling = {compile_.process for compile_ in recording.compiles}
     if len(compiling) > 1:
         yield f"{len(compiling)} processes compiled; their seconds are added up"
@@ -304,11 +304,11 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class CompileProfile:
-    """Where compile time goes: each run as JSON has it."""
+    """The compile times of both runs, in the form of the JSON output."""
 
     ending: Ending
     cold: dict[str, Any]
-    # None if the cold run failed, or compiled nothing.
+    # The warm run; None if the cold run failed, or compiled nothing.
     warm: dict[str, Any] | None = None
     growth: MeasuredGrowth | None = None
 
@@ -321,9 +321,9 @@ class CompileProfile:
 def profile_compile(
     command: Sequence[str], folder: Path, *, stdout: int | None, say: Say
 ) -> CompileProfile:
-    """Run the program twice, recorded: with an empty cache, and with what that run left there.
+    """Record the program twice: with an empty cache, and with the cache that the first run filled.
 
-    The second run's output is not shown: it is the same program.
+    The second run's output is not shown, because it repeats the first one's.
     """
     with tempfile.TemporaryDirectory(prefix="inductoscope-cache-") as cache:
         variables = private_cache(Path(cache))

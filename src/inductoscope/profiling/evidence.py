@@ -1,7 +1,7 @@
 """Evidence about a slow program before a trial: a recording, and its profile if it has one.
 
-Besides the work of its kernels a program pays for guards, graph breaks, gaps and fallbacks. Each
-was measured in the profiled run.
+Besides the work of its kernels a program pays for guards, graph breaks, gaps and fallbacks, each of
+which is measured in the profiled run.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from inductoscope.profiling.kernel_profile import NO_PROFILE, Profile
 from inductoscope.profiling.timings import FUNCTION, gaps_text
 from inductoscope.wording import count_of
 
-# What makes compiles slow, not the code that comes of them.
+# Rules about slow compiles, not about slow code.
 _OF_COMPILES = ("compile_threads",)
 
 
@@ -31,53 +31,53 @@ class RecordedEvidence:
 
     @cached_property
     def findings(self) -> Sequence[Finding]:
-        """The findings that may make it slow."""
+        """The findings that may explain why the program is slow."""
         wanted = (*SLOWNESS, *_OF_COMPILES)
         return [finding for finding in diagnose(self.recording) if finding.rule in wanted]
 
     def about(self, *rules: str) -> Iterator[Finding]:
-        """The findings of some rules."""
+        """Yield the findings of some rules."""
         return (finding for finding in self.findings if finding.rule in rules)
 
     @property
     def timed_seconds(self) -> float:
-        """All calls of graphs that were timed kernel by kernel: some of those of a run."""
+        """Seconds of all graph calls that were timed kernel by kernel."""
         return sum(graph.seconds.median * graph.calls for graph in self.profile.graphs)
 
     def left_without(self, seconds: float) -> float | None:
-        """The share of those calls that is left without so many seconds of them."""
+        """Return the share of the timed calls that remains without `seconds` of them."""
         whole = self.timed_seconds
         return max(0.0, 1 - seconds / whole) if whole > 0 else None
 
     def calls_of(self, place: str) -> int:
-        """How often the program calls a compiled function after its warm-up; by its first line."""
+        """Return how often the compiled function at this line is called after its warm-up."""
         return sum(
             f.count for f in self.profile.functions if f.kind == FUNCTION and f.place == place
         )
 
 
-# --- costs beside the kernels ---------------------------------------------------------------------
+# --- costs outside of kernels ---------------------------------------------------------------------
 
-# What is less of the calls than this is left out.
+# Costs below this share of the calls are left out.
 _LEAST_SHARE = 0.01
-# A fallback is the usual way for attention and the like; it is named where it is much of the time.
+# A fallback is normal for attention and similar operations; it is named from this share on.
 _MUCH = 0.2
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Seconds per run, what takes them, where, and how that was measured."""
+    """A cost in seconds per run: its cause, its place, and how it was measured."""
 
     seconds: float
     what: str
     source: str = ""
     how: str = ""
-    # The part of all compiled calls.
+    # The share of all compiled calls.
     share: float = 0.0
 
 
 def costs_of(evidence: RecordedEvidence) -> tuple[Cost, ...]:
-    """The costs that matter, the largest first."""
+    """Return the costs that matter, the largest first."""
     whole = sum(calls.seconds.median * calls.count for calls in evidence.profile.functions)
     if whole <= 0:
         return ()
@@ -110,7 +110,7 @@ def _guards(evidence: RecordedEvidence) -> Iterator[Cost]:
 
 
 def _breaks(evidence: RecordedEvidence) -> Iterator[Cost]:
-    """Functions whose graph breaks: what their calls take outside of their graphs."""
+    """Yield the time of calls outside of their graphs, for functions with graph breaks."""
     lines = broken_lines(evidence.recording)
     for calls in (
         each for each in evidence.profile.functions if each.kind == FUNCTION and each.count
@@ -133,7 +133,7 @@ def _breaks(evidence: RecordedEvidence) -> Iterator[Cost]:
 
 
 def _frames_of(place: str, compiles: Iterable[Compile]) -> set[str]:
-    """The compiles of a function that begins here, and of what is left of it after breaks."""
+    """Return the compiles of the function at this line, and of its resume functions."""
     first = [compile_ for compile_ in compiles if compile_.place == place]
     names = {(compile_.file, compile_.function) for compile_ in first}
     rest = [c for c in compiles if (c.file, c.resumed.partition(" at ")[0]) in names]
@@ -141,7 +141,7 @@ def _frames_of(place: str, compiles: Iterable[Compile]) -> set[str]:
 
 
 def _gaps(evidence: RecordedEvidence) -> Iterator[Cost]:
-    """Graphs whose kernels are so small that what is between them shows."""
+    """Yield the gaps between kernels, for graphs with small kernels."""
     for graph in evidence.profile.graphs:
         rows = [row for row in evidence.profile.kernels if row.of is graph and row.calls]
         if graph.idle < _MUCH or not graph.calls or not rows:
@@ -162,7 +162,7 @@ def _gaps(evidence: RecordedEvidence) -> Iterator[Cost]:
 
 
 def _fallbacks(evidence: RecordedEvidence) -> Iterator[Cost]:
-    """Operations that Inductor leaves to eager's kernels, with which nothing is fused."""
+    """Yield operations that fall back to eager's kernels, which cannot be fused."""
     left = {
         (graph.key, node.node)
         for compile_ in evidence.recording.compiles

@@ -1,14 +1,13 @@
-"""Tries flips in the user's program: compiled again, timed in turns, kept if beyond noise.
+"""Tries flips in the user's program: recompiled, timed in turns, kept if beyond noise.
 
-Every trial is a run of the whole program in a process and a cache of its own, in which half of the
-calls of a compiled function are made in eager. What is compared between runs is the time of
-compiled calls as a multiple of those in eager, because that does not depend on what else the
-machine does. A change that is not faster in its first run is given up.
+Every trial runs the whole program in its own process and cache, with half of the calls of a
+compiled function made in eager. Runs are compared by the time of compiled calls as a multiple of
+that in eager, because this ratio does not depend on other load of the machine. A change that is
+not faster in its first run is given up.
 
-A program is as slow as its calls are together: of each group of calls that do the same work, the
-median in eager and the median compiled are taken as often as the program made such calls, and the
-sums are compared. Each block of neighbouring calls gives one such ratio, so that a difference can
-be told from noise.
+The ratio is that of sums over all calls: for each group of calls that do the same work, the median
+in eager and the median compiled are weighted by the number of such calls. Each block of
+neighbouring calls gives one ratio, so that a difference can be told from noise.
 """
 
 from __future__ import annotations
@@ -36,11 +35,11 @@ from inductoscope.profiling.timings import (
 )
 from inductoscope.profiling.turns import TimedRun, Variant, run_once
 
-# Blocks of one run, and the fewest calls of each side that a group must have in it.
+# Blocks per run, and the fewest calls of each side that a group must have in a block.
 _BLOCKS = 10
 _FEWEST_CALLS = 3
 
-# The name and the place of a function, and which of its calls.
+# The name and place of a function, and the group of its calls.
 Key = tuple[str, str, str]
 
 
@@ -55,64 +54,64 @@ class PairedCalls:
 
     @property
     def seconds(self) -> float:
-        """Seconds that all of them take in eager."""
+        """The seconds that all calls take in eager."""
         return self.eager.median * self.calls
 
     @property
     def function(self) -> Key:
-        """The compiled function, whatever its arguments are."""
+        """The key of the compiled function, for all kinds of arguments."""
         name, place, group = self.key
         return name, place, group.partition(".")[0]
 
 
 @dataclass(frozen=True)
 class AgainstEager:
-    """Calls of compiled functions, as a multiple of the same calls in eager."""
+    """The time of compiled calls as a multiple of the same calls in eager."""
 
     # One value per block of calls, relative to the medians in eager in the same run.
     compiled: Sample
     eager: Sample
-    # Seconds in eager of all these calls, had each been made in eager at its median, per run.
+    # Seconds per run of all these calls, if each took the median in eager.
     seconds: float
     calls: int
-    # The same for each function alone, with its name and place.
+    # The same per function, with its name and place.
     functions: tuple[AgainstEager, ...] = ()
     name: str = ""
     place: str = ""
-    # Seconds per run from the first compiled call to the last, without those that compiled.
+    # Seconds per run from the first compiled call to the last, without calls that compiled.
     span: float = 0.0
-    # Whether each call was waited for until a GPU was done, as the program itself may not do.
+    # Whether the profiler synchronized with a GPU after each call, unlike the program itself.
     waited_for_gpu: bool = False
 
     @property
     def ratio(self) -> float:
-        """How many times as long as in eager."""
+        """The compiled time as a multiple of that in eager."""
         return self.compiled.median
 
     @property
     def per_call(self) -> float:
-        """Seconds of a call in eager, on average."""
+        """The mean seconds of a call in eager."""
         return self.seconds / self.calls if self.calls else 0.0
 
     @property
     def lost(self) -> float:
-        """Seconds per run that are lost against eager; negative if some are won."""
+        """The seconds per run that are lost against eager; negative for a gain."""
         return (self.ratio - 1) * self.seconds
 
     @property
     def slowest(self) -> float:
-        """How many times as long as in eager the slowest function takes."""
+        """The time of the slowest function as a multiple of that in eager."""
         return max((each.ratio for each in self.functions), default=self.ratio)
 
     def compared(self) -> TimeComparison:
-        """Check whether compiled calls are slower than eager, beyond noise."""
+        """Test whether compiled calls are slower than eager, beyond noise."""
         return compare(self.eager, self.compiled)
 
 
 def against_eager(
     runs: Sequence[TimedRun], only: Collection[Key] | None = None
 ) -> AgainstEager | None:
-    """The calls of these runs against eager, or only some; None if there are none."""
+    """Compare the calls of these runs, or only some, with eager; None if there are none."""
     if any(run.exit_code != 0 or run.not_applied for run in runs):
         return None
     pairs = [[p for p in paired_calls(run) if only is None or p.key in only] for run in runs]
@@ -134,7 +133,7 @@ def against_eager(
 
 
 def paired_calls(run: TimedRun) -> list[PairedCalls]:
-    """The groups of calls of a run that were made often enough, compiled and in eager."""
+    """Return the groups of calls of a run with enough compiled and eager calls."""
     return [pair for process in run.processes for pair in _pairs_of(process)]
 
 
@@ -154,7 +153,7 @@ def _pairs_of(process: ProcessTimes) -> list[PairedCalls]:
 
 
 def is_differentiated(runs: Sequence[TimedRun]) -> bool:
-    """Check whether there were calls that are not compared because of their backward pass."""
+    """Check whether some calls are not compared because of their backward passes."""
     return any(calls.kind == DIFFERENTIATED for run in runs for calls in run.calls)
 
 
@@ -186,11 +185,11 @@ Say = Callable[[str], None]
 
 BASE = Variant("as it is")
 
-# After its first run, a change that takes more of the time than this is not worth another.
+# A change with a higher ratio than this after its first run is not tried again.
 _PROMISING = 0.95
-# A change saves at least so much to be worth a line of code.
+# A change with a higher ratio than this is not worth a line of code.
 _WORTHWHILE = 0.95
-# Runs that compile from scratch; how often something is compiled does not vary by chance.
+# Runs that compile from scratch; the number of compiles does not vary by chance.
 COLD_RUNS = 2
 _WITHOUT_RECOMPILES = 0.8
 
@@ -199,26 +198,26 @@ _TIME_UP = "the time for trials was up"
 
 @dataclass(frozen=True)
 class Budget:
-    """How much time trials may take."""
+    """The limits on trials."""
 
-    # Runs of each variant, and the longest that one may take.
+    # Runs of each variant, and the most seconds of one.
     runs: int = 2
     seconds: float = 300.0
-    # After so many seconds no further run is begun.
+    # No further run is begun after this many seconds.
     total: float = 1800.0
-    # How many times as long as in eager it has to take in the first run for more to be made.
+    # The least ratio to eager in the first run for more runs to be made.
     than_eager: float = 0.0
 
 
 @dataclass(frozen=True)
 class FlipTrial:
-    """One change, and what it did to the program's compiled calls."""
+    """One change, and its effect on the program's compiled calls."""
 
     flip: Flip
     # Compiled calls without and with the change. For changes that avoid compiles: seconds per run.
     base: Sample
     changed: Sample
-    # Seconds per run that it saves; negative if it costs some.
+    # Seconds per run that the change saves; negative for a loss.
     saved: float = 0.0
     comparison: TimeComparison | None = None
     # Calls in a run that compiled something, without and with the change; None if not counted.
@@ -227,14 +226,14 @@ class FlipTrial:
 
     @property
     def ratio(self) -> float:
-        """The time with the change as a part of that without; 1 where it was not measured."""
+        """The time with the change relative to that without; 1 if it was not measured."""
         if not self.changed.count or self.base.median <= 0:
             return 1.0
         return self.changed.median / self.base.median
 
     @property
     def helps(self) -> bool:
-        """Whether it is faster beyond noise, and by enough."""
+        """Whether the change helps: faster beyond noise, and by enough."""
         if not self.changed.count or self.error:
             return False
         if self.compiles is not None:
@@ -245,7 +244,7 @@ class FlipTrial:
 
     @property
     def how(self) -> str:
-        """How it was established."""
+        """How the result was established."""
         if self.error or self.comparison is None:
             return self.error or _how_counted(self)
         blocks = f"{self.changed.count} blocks of calls with the change, {self.base.count} without"
@@ -270,13 +269,13 @@ def _certainty(comparison: TimeComparison) -> str:
 
 @dataclass(frozen=True)
 class TrialResults:
-    """The results of all trials; those that help first, by what they save."""
+    """The results of all trials; those that help come first, sorted by savings."""
 
     trials: tuple[FlipTrial, ...]
-    # The program as it is; None where no function was called often enough.
+    # The unchanged program; None if no function was called often enough.
     base: AgainstEager | None
     error: str = ""
-    # How often the program was run for it.
+    # The number of runs of the program.
     runs: int = 0
 
     @property
@@ -286,7 +285,7 @@ class TrialResults:
 
     @property
     def how(self) -> str:
-        """How it compares with eager."""
+        """How the program compares with eager."""
         if self.base is None:
             return self.error
         calls = f"{self.base.calls} calls per run, half of them in eager, in random order"
@@ -303,7 +302,7 @@ def try_flips(
     say: Say,
     stdin: Path | None = None,
 ) -> TrialResults:
-    """Time the program as it is, and with each change."""
+    """Time the program unchanged, and with each change."""
     runs = _TrialRuns(command, folder, budget, say, stdin)
     safe = [flip for flip in flips if not flip.warning]
     results = runs.steady([flip for flip in safe if not flip.is_tried_cold])
@@ -325,7 +324,7 @@ def try_cold(
     say: Say,
     stdin: Path | None = None,
 ) -> TrialResults:
-    """Changes that avoid compiles: each run compiles everything, so that one sees how much."""
+    """Try changes that avoid compiles; each run has an empty cache, so that the savings show."""
     runs = _TrialRuns(command, folder, budget, say, stdin)
     return TrialResults(_ranked(runs.cold(flips)), None, runs=runs.made)
 
@@ -339,7 +338,7 @@ def _ranked(trials: Sequence[FlipTrial]) -> tuple[FlipTrial, ...]:
 
 
 class _TrialRuns:
-    """Runs of one program, until the time for them is up."""
+    """Runs of one program, until the time budget is spent."""
 
     def __init__(
         self, command: Sequence[str], folder: Path, budget: Budget, say: Say, stdin: Path | None
@@ -350,7 +349,7 @@ class _TrialRuns:
         self.made = 0
 
     def steady(self, flips: Sequence[Flip]) -> TrialResults:
-        """Every variant in turns, compiled calls against eager; what does not help is given up."""
+        """Run all variants in turns, compiled calls against eager; drop those that do not help."""
         variants = [BASE, *(flip.variant for flip in flips)]
         runs: list[list[TimedRun]] = [[] for _ in variants]
         given_up: set[int] = set()
@@ -369,7 +368,7 @@ class _TrialRuns:
         return _results(runs, flips)
 
     def cold(self, flips: Sequence[Flip]) -> list[FlipTrial]:
-        """Every variant in turns, each time with an empty cache."""
+        """Run all variants in turns, each time with an empty cache."""
         variants = [BASE, *(flip.variant for flip in flips)]
         runs: list[list[TimedRun]] = [[] for _ in variants]
         for turn in range(COLD_RUNS):
@@ -407,7 +406,7 @@ def _is_promising(base: AgainstEager | None, runs: Sequence[TimedRun], flip: Fli
 
 
 def _compiled_after(base: AgainstEager, changed: AgainstEager, flip: Flip) -> Sample:
-    """The compiled calls with the change, as multiples of eager without it."""
+    """Return the compiled calls with the change, as multiples of eager without it."""
     if not flip.changes_eager:
         return changed.compiled
     # Eager is faster with it, too: then it is no measure, only seconds are.
@@ -415,7 +414,7 @@ def _compiled_after(base: AgainstEager, changed: AgainstEager, flip: Flip) -> Sa
     return Sample(tuple(value * factor for value in changed.compiled.values))
 
 
-# --- what came of them ----------------------------------------------------------------------------
+# --- results of trials ----------------------------------------------------------------------------
 
 
 def _results(runs: Sequence[Sequence[TimedRun]], flips: Sequence[Flip]) -> TrialResults:
@@ -460,7 +459,7 @@ def _trial(base_runs: Sequence[TimedRun], runs: Sequence[TimedRun], flip: Flip) 
 
 
 def _with_seconds(flip: Flip, base: AgainstEager) -> Flip:
-    """With the seconds per run that it should save, by what was known before it was tried."""
+    """Add the predicted savings per run, from facts known before the trial."""
     if flip.left is not None:
         return replace(flip, predicted=(1 - flip.left) * base.ratio * base.seconds)
     if flip.leaves_to_eager:
@@ -498,7 +497,7 @@ def _cold_trial(base: Sequence[TimedRun], changed: Sequence[TimedRun], flip: Fli
 
 
 def _all_seconds(run: TimedRun) -> float:
-    """Seconds in compiled calls, with what was compiled in them."""
+    """Return the seconds in compiled calls, including compiles in them."""
     return sum(call.total + sum(call.compiling) + sum(call.warming) for call in run.calls) / 1e9
 
 

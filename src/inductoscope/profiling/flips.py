@@ -1,9 +1,9 @@
-"""Decisions of the compiler that are worth changing, and what each change should save.
+"""Decisions of the compiler that are worth changing, and the predicted saving of each change.
 
 A flip is one change to the program. A function per kind of decision proposes flips, listed in
 `PROPOSERS`, each for a reason: a rule that found something in the recording, or what the profile
-measured. What a flip should save is computed from the profile, before it is tried; where that does
-not say, the reason is given instead.
+measured. The saving of a flip is predicted from the profile, before it is tried; if that is not
+possible, the reason is given instead.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ from inductoscope.torch_facts.cpp_loops import loop_nests
 from inductoscope.torch_facts.guard_reasons import read_guard
 from inductoscope.wording import count_of
 
-# No one waits for more than this many trials.
+# The most trials that a user would wait for.
 MOST = 6
 _PREFIX = "torch._inductor.config."
 
 
 @dataclass(frozen=True)
 class Flip:
-    """One change, why it may help, and what it should save."""
+    """One change, why it may help, and its predicted saving."""
 
     # The change as a user writes it.
     change: str
-    # Why it is worth trying: what a rule found, or what the graphs show.
+    # Why it is worth trying: the finding of a rule, or a fact about the graphs.
     why: str
-    # The rule that speaks for it, and the user's line; empty where there is none.
+    # The rule that suggests the change, and the user's line; empty if there is none.
     rule: str = ""
     source: str = ""
     # Settings of torch._inductor.config; `overrules` if the program itself sets them.
@@ -57,32 +57,32 @@ class Flip:
     overrules: bool = False
     # Statements to execute once torch is imported.
     code: str = ""
-    # Seconds per run of the program that it should save, and how that was computed.
+    # The predicted saving in seconds per run of the program, and how it was computed.
     predicted: float | None = None
     prediction: str = ""
-    # The share of the time of compiled calls that should be left with it, where that is what is
-    # known: then the seconds follow once the program has been timed.
+    # The predicted share of the compiled calls' time that is left with the change, if only that is
+    # known; the seconds follow once the program has been timed.
     left: float | None = None
-    # Whether it avoids compiles or makes them shorter: only runs that compile can show that.
+    # Whether it avoids or shortens compiles, which only runs with an empty cache can show.
     avoids_compiles: bool = False
     shortens_compiles: bool = False
     # Whether it makes eager faster, too.
     changes_eager: bool = False
-    # Whether it leaves an operation to eager: then it should be as fast as eager.
+    # Whether it leaves an operation to eager, and should therefore be as fast as eager.
     leaves_to_eager: bool = False
-    # What a user writes, where that is not what the trial executes.
+    # The code for the user, if it differs from what the trial executes.
     pasted: str = ""
-    # Torch's own words, if it calls the change unsafe. Then it is shown, and never made.
+    # torch's warning if the change is unsafe; such a change is shown, and never tried.
     warning: str = ""
 
     @property
     def is_tried_cold(self) -> bool:
-        """Whether only runs with empty caches can show what it saves."""
+        """Whether only runs with empty caches can show the saving."""
         return self.avoids_compiles or self.shortens_compiles
 
     @property
     def to_paste(self) -> str:
-        """The code that a user adds to the program; for what it sets itself, in its place."""
+        """The code that a user adds to the program, or with which settings in it are replaced."""
         return self.pasted or self.code.strip() or self.change
 
     @property
@@ -105,7 +105,7 @@ Proposer = Callable[[RecordedEvidence], Iterator[Flip]]
 
 
 def flips_for(recording: Recording, profile: Profile | None = None) -> tuple[Flip, ...]:
-    """The changes that are worth a trial, each once; with a profile, what each should save."""
+    """Return the changes worth a trial, without duplicates; with a profile, predict savings."""
     evidence = RecordedEvidence(recording, profile or NO_PROFILE)
     found: dict[str, Flip] = {}
     for propose in PROPOSERS:
@@ -121,7 +121,7 @@ def _for_finding(finding: Finding, change: str, **more: Any) -> Flip:
 # --- Dynamo ---------------------------------------------------------------------------------------
 
 _SIZE = re.compile(r"size mismatch|\.size\(\)|shape\[")
-# Settings that torch names where a graph breaks for want of them.
+# Settings that torch's messages about graph breaks suggest.
 _CAPTURES = ("capture_scalar_outputs", "capture_dynamic_output_shape_ops")
 
 
@@ -144,15 +144,15 @@ def _fewer_recompiles(evidence: RecordedEvidence) -> Iterator[Flip]:
 
 
 def _remedies(again: Sequence[Compile]) -> Iterator[tuple[str, str, int]]:
-    """Changes that avoid recompiles, as statements, and how many are still made with each."""
+    """Yield changes that avoid recompiles, as statements, and how many recompiles remain."""
     reasons = [text for each in again if each.recompile for text in each.recompile.reasons]
     if any(read_guard(reason).is_of_module for reason in reasons):
         name = "torch._dynamo.config.allow_unspec_int_on_nn_module = True"
-        # The first of them is made once more: that it changes is only seen then.
+        # One recompile remains, in which torch sees that the value changes.
         yield name, f"import torch._dynamo\n{name}", 1
     if any(_SIZE.search(read_guard(reason).condition) for reason in reasons):
         name = "torch._dynamo.config.assume_static_by_default = False"
-        # A program that asks for sizes that are not dynamic does not look at the setting.
+        # torch ignores the setting in a program that requests static sizes.
         is_static = any(
             each.settings is not None and each.settings.arguments.get("dynamic") == "False"
             for each in again
@@ -176,7 +176,7 @@ def _no_break_at_item(evidence: RecordedEvidence) -> Iterator[Flip]:
 
 
 def static_sizes(evidence: RecordedEvidence) -> Iterator[Flip]:
-    """A graph that is compiled for any size, and that is always called with the same."""
+    """Propose static sizes for a dynamic graph that is always called with the same sizes."""
     called = [graph for graph in evidence.profile.graphs if graph.times.sizes and graph.calls]
     rows = Counter(graph.graph for graph in called)
     for graph in called:
@@ -194,7 +194,7 @@ def static_sizes(evidence: RecordedEvidence) -> Iterator[Flip]:
 
 
 def _fewer_guards(evidence: RecordedEvidence) -> Iterator[Flip]:
-    """Guards that are not evaluated again: for a user who knows that nothing changes."""
+    """Propose to skip the evaluation of guards, for a user who knows that nothing changes."""
     change = "torch.compiler.set_stance(skip_guard_eval_unsafe=True)"
     for finding in evidence.about("slow_guards"):
         pasted = f"# torch warns: {SKIPPED_GUARDS}\n{change}"
@@ -204,7 +204,7 @@ def _fewer_guards(evidence: RecordedEvidence) -> Iterator[Flip]:
 # --- Inductor's settings --------------------------------------------------------------------------
 
 
-# A rule, what its finding has to mention, the setting that it speaks for, and its value.
+# A rule, a text that its finding must contain, the setting that it suggests, and its value.
 _BY_RULES: tuple[tuple[str, str, str, Any], ...] = (
     ("scalar_loop", "config.cpp.simdlen", "cpp.simdlen", None),
     ("scalar_loop", "enable_tiling_heuristics", "cpp.enable_tiling_heuristics", False),
@@ -242,22 +242,22 @@ def _limit_lifted(evidence: RecordedEvidence) -> Iterator[Flip]:
                     yield _setting(name, value, finding, overrules=True)
 
 
-# These say where and how to compile or what to write down, not what code comes of it; or a program
-# that sets them has asked for more work, or for other results.
+# Settings that do not affect generated code, or with which a program has requested more work or
+# different results.
 _NOT_ABOUT_CODE = (
     "aot_inductor", "assert", stages.AUTOTUNE, stages.BENCHMARK, "cache", "compile_threads",
     "coordinate_descent", "cpp_wrapper", "cxx", "debug", "deterministic", "emulate",
     "fallback_random", "freezing", "math", "numerics", "profile", "trace.", "worker",
 )  # fmt: skip
-# Each trial takes as long as the program.
+# The most settings that are tried: each trial takes as long as the program.
 _MOST_RESETS = 2
 
 
 def _reset_settings(evidence: RecordedEvidence) -> Iterator[Flip]:
-    """Settings that the program has changed, back at torch's own values.
+    """Propose to reset settings that the program has changed to torch's defaults.
 
-    Someone may have changed them to look for a bug, or for another version of torch. What the
-    change costs is not known to anybody until it is tried.
+    They may have been changed to look for a bug, or for another version of torch. The cost of the
+    changed setting is unknown until the reset is tried.
     """
     found: dict[str, Flip] = {}
     for compile_ in evidence.recording.compiles:
@@ -281,19 +281,19 @@ def _reset_settings(evidence: RecordedEvidence) -> Iterator[Flip]:
 
 
 def _is_plain(text: str) -> bool:
-    """Check whether it is a number, True, False or None: texts and lists are names and places."""
+    """Check whether a value is a number, True, False or None: strings and lists are paths etc."""
     try:
         return isinstance(ast.literal_eval(text), (bool, int, float, type(None)))
     except (ValueError, SyntaxError):
         return False
 
 
-# A graph whose kernels run for less than the rest of its calls is worth another wrapper.
+# A graph is worth a C++ wrapper if gaps between kernels take this share of its calls.
 _MUCH_IDLE = 0.3
 
 
 def wrapper_in_cpp(evidence: RecordedEvidence) -> Iterator[Flip]:
-    """Small kernels on the CPU, called from Python."""
+    """Propose a C++ wrapper for small kernels on the CPU that are called from Python."""
     for graph in evidence.profile.graphs:
         times = graph.times
         if times.device != "cpu" or times.how != CLOCK or graph.idle < _MUCH_IDLE:
@@ -308,7 +308,7 @@ def wrapper_in_cpp(evidence: RecordedEvidence) -> Iterator[Flip]:
 
 
 def more_compile_threads(evidence: RecordedEvidence) -> Iterator[Flip]:
-    """Kernels of one graph, compiled at the same time."""
+    """Propose to compile the kernels of one graph in parallel."""
     threads = min(os.cpu_count() or 1, 32)
     for finding in evidence.about("compile_threads") if threads > 1 else ():
         seconds = [n.seconds or 0.0 for n in evidence.recording.natives if n.payload]
@@ -323,15 +323,15 @@ def more_compile_threads(evidence: RecordedEvidence) -> Iterator[Flip]:
 
 # --- matrix products ------------------------------------------------------------------------------
 
-# Products that lose less of the kernels' time than this are fast enough.
+# Products that lose less than this share of the kernels' time are fast enough.
 _LEAST_SHARE = 0.1
-# A rate that is not higher by this much is the same: the GPU has no tensor cores for it.
+# Without a rate higher by this factor, the GPU has no tensor cores for the type.
 _CLEARLY = 1.2
 _TF32 = 'torch.set_float32_matmul_precision("high")'
 
 
 def _tuned_products(evidence: RecordedEvidence) -> Iterator[Flip]:
-    """Products that go straight to the library, and lose time there."""
+    """Propose autotuning for matrix products that lose time in the library."""
     least = _LEAST_SHARE * sum(row.total for row in evidence.profile.kernels)
     rows = [
         row for row in evidence.profile.kernels if _is_library_product(row) and row.lost > least
@@ -366,7 +366,7 @@ def _is_library_product(row: KernelProfile) -> bool:
 
 
 def _is_set(evidence: RecordedEvidence, name: str) -> bool:
-    """Check whether the program already does so."""
+    """Check whether the program already has this setting or max-autotune."""
     given = [c.settings for c in evidence.recording.compiles if c.settings is not None]
     return any(
         each.config.get(f"{_PREFIX}{name}") == "True"
@@ -381,7 +381,7 @@ def _tensor_cores(evidence: RecordedEvidence) -> Iterator[Flip]:
 
 
 def products_in_tf32(evidence: RecordedEvidence) -> Iterator[Flip]:
-    """Products of float32 that take longer than tensor cores would need for them in TF32."""
+    """Propose TF32 for products of float32 that would be faster on tensor cores."""
     found = [
         (row, saved) for row in evidence.profile.kernels if (saved := _saved_in_tf32(row, evidence))
     ]
@@ -407,7 +407,7 @@ def products_in_tf32(evidence: RecordedEvidence) -> Iterator[Flip]:
 
 
 def _saved_in_tf32(row: KernelProfile, evidence: RecordedEvidence) -> float:
-    """Seconds of the timed calls beyond the floor in TF32; 0 where it is no faster or not known."""
+    """Return the seconds that TF32 would save in the timed calls; 0 if none or unknown."""
     machine = next((m for m in evidence.profile.machines if m.device == row.device), None)
     single = row.work.matrix.get("float32")
     if machine is None or not single or not row.calls:
@@ -433,7 +433,7 @@ for overload in torch.ops.aten.{name}.overloads():
 
 
 def _left_to_eager(evidence: RecordedEvidence) -> Iterator[Flip]:
-    """Operations of a kernel that a rule names, then others that Inductor takes apart."""
+    """Propose eager for operations that a rule names, then for others that are decomposed."""
     named = {finding.compile: finding for finding in evidence.about(*_OPERATION)}
     places = list(kernel_places(evidence.recording, "C++"))
     found: dict[str, Finding | None] = {}
@@ -457,7 +457,7 @@ def _left_to_eager(evidence: RecordedEvidence) -> Iterator[Flip]:
 
 
 def _taken_apart(recording: Recording, place: KernelPlace) -> Iterator[str]:
-    """Operations that eager has a kernel for, and that this kernel computes in several steps."""
+    """Yield operations with an eager kernel that this kernel computes in several steps."""
     nests = loop_nests(recording.payload(place.kernel.payload))
     if max((nest.elements for nest in nests), default=0) < FEWEST:
         return
@@ -468,13 +468,13 @@ def _taken_apart(recording: Recording, place: KernelPlace) -> Iterator[str]:
 
 
 def _is_collected(finding: Finding | None, operation: str, aten: str) -> bool:
-    """Check whether an operation of a kernel is the one that a finding is about."""
+    """Check whether a finding is about this operation."""
     if finding is None or finding.rule == "threads_restarted":
         return operation in ("var_mean", "sum", "mean", "amax", "prod", "welford")
     return finding.title.startswith(operation) or finding.title.partition(" ")[0] in aten
 
 
-# The likeliest to help come first.
+# Ordered by how likely they are to help.
 PROPOSERS: tuple[Proposer, ...] = (
     _fewer_recompiles,
     _no_break_at_item,
@@ -492,18 +492,18 @@ PROPOSERS: tuple[Proposer, ...] = (
 )
 
 
-# --- what a change should save --------------------------------------------------------------------
+# --- predicted savings ----------------------------------------------------------------------------
 
 _BYTES = re.compile(r"([\d,]+) bytes are moved again")
 
-# The share of the compiled calls that is left with a change, and how that was computed.
+# The share of the compiled calls' time that is left with a change, and how it was computed.
 Prediction = tuple[float | None, str] | None
 
 
 def predicted(flip: Flip, evidence: RecordedEvidence) -> Flip:
-    """The change with what it should save; or with why that cannot be said."""
+    """Add the predicted saving to a change, or the reason why there is no prediction."""
     is_known = flip.predicted is not None or flip.left is not None
-    # What is left to eager is predicted when eager has been timed.
+    # A change that leaves operations to eager is predicted once eager has been timed.
     if is_known or flip.leaves_to_eager or evidence.profile.is_empty:
         return flip
     if flip.rule == "slow_guards" and (seconds := _in_guards(flip, evidence)) is not None:
@@ -524,7 +524,7 @@ def _lost_in_kernels(flip: Flip, evidence: RecordedEvidence) -> Prediction:
 
 
 def _whole_kernels(flip: Flip, evidence: RecordedEvidence) -> Prediction:
-    # A kernel that computes something as well as the copy is not gone without the copy.
+    # A kernel that does more than the copy remains without the copy.
     rows = [row for row in _concerned(flip, evidence) if len(row.operations) <= 1]
     if not rows:
         return None
@@ -533,7 +533,7 @@ def _whole_kernels(flip: Flip, evidence: RecordedEvidence) -> Prediction:
 
 
 def _concerned(flip: Flip, evidence: RecordedEvidence) -> Sequence[KernelProfile]:
-    """The kernels that compute the line of the finding."""
+    """Return the kernels that compute the line of the finding."""
     return [row for row in evidence.profile.kernels if flip.source and flip.source in row.places]
 
 
@@ -554,11 +554,11 @@ def _between_kernels(flip: Flip, evidence: RecordedEvidence) -> Prediction:
 
 
 def _at_breaks(flip: Flip, evidence: RecordedEvidence) -> Prediction:
-    """A call costs about as much outside of its graphs for each of them; one graph is left."""
+    """Predict for graph breaks: the overhead of a call is shared evenly by its graphs."""
     called = [function for function in evidence.profile.functions if function.kind == FUNCTION]
     graphs = [graph for graph in evidence.profile.graphs if graph.calls]
     if len(called) != 1 or len(graphs) < 2 or not called[0].count:
-        return None  # It would not be known which graphs are whose.
+        return None  # The graphs could not be attributed to functions.
     whole = called[0].seconds.median
     outside = max(0.0, whole - sum(graph.seconds.median for graph in graphs))
     if not outside:
@@ -568,7 +568,7 @@ def _at_breaks(flip: Flip, evidence: RecordedEvidence) -> Prediction:
 
 
 def _in_guards(flip: Flip, evidence: RecordedEvidence) -> float | None:
-    """Seconds in the guards of a function."""
+    """Return the seconds in the guards of a function."""
     found = [
         (compile_.guard_microseconds or 0.0) * 1e-6 * evidence.calls_of(compile_.place)
         for compile_ in evidence.recording.compiles

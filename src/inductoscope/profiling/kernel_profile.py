@@ -1,7 +1,7 @@
-"""The kernel profile: what was measured, joined with what was recorded and what the machine can do.
+"""The kernel profile: measurements, joined with the recording and the machine's limits.
 
 Kernels are sorted by the time that they lost against their floor, over all calls. The same graphs
-are timed in eager besides, to say where compiled code is slower than that.
+are also timed in eager, to find where compiled code is slower.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ from inductoscope.targets.work_list import captured_graphs
 from inductoscope.torch_facts.stages import AOT_INDUCTOR
 
 Say = Callable[[str], None]
-# The limits of a device with the program's number of threads; None where they cannot be measured.
+# Returns the limits of a device with a number of threads; None if they cannot be measured.
 LimitsOf = Callable[[str], MachineLimits | None]
 
-# Cached graphs have no IR to compute floors from.
+# Graphs from a cache have no recorded IR to compute floors from.
 NO_CACHES = {"TORCHINDUCTOR_FX_GRAPH_CACHE": "0", "TORCHINDUCTOR_AUTOGRAD_CACHE": "0"}
 
 
@@ -50,7 +50,7 @@ class GraphProfile:
     """One compiled graph with one set of sizes."""
 
     times: GraphTimes
-    # Its key in the recording; the file of its wrapper if it was not recorded.
+    # The graph's key in the recording; the file of its wrapper if it was not recorded.
     graph: str
     function: str = ""
     place: str = ""
@@ -58,17 +58,17 @@ class GraphProfile:
     compile: str = ""
     # Whether the sizes are those that the graph was compiled with.
     has_recorded_sizes: bool = True
-    # The places that call kernels, with the names and lines that the recording knows them by.
+    # The call sites of kernels, with their names and lines in the recording.
     sites: tuple[Site, ...] = ()
 
     @property
     def calls(self) -> int:
-        """Calls after the first one; 0 if there was only that, which is then the sample."""
+        """The number of calls after the first; 0 if the first, then the sample, is the only one."""
         return self.times.count
 
     @cached_property
     def seconds(self) -> Sample:
-        """The whole wrapper: kernels, and the gaps between them."""
+        """The time of the whole wrapper: kernels, and the gaps between them."""
         return self.times.seconds
 
     @cached_property
@@ -78,7 +78,7 @@ class GraphProfile:
 
     @property
     def idle(self) -> float:
-        """The part of a call in which none of its kernels runs."""
+        """The share of a call in which none of its kernels runs."""
         whole = self.seconds.median
         return self.between.median / whole if self.between.count and whole > 0 else 0.0
 
@@ -104,30 +104,30 @@ class KernelProfile:
 
     @property
     def device(self) -> str:
-        """Where it runs."""
+        """The device of the graph."""
         return self.of.times.device
 
     @property
     def total(self) -> float:
-        """Seconds of all calls, each as long as the median."""
+        """The median seconds times the number of calls."""
         return self.seconds.median * max(self.calls, 1)
 
     @property
     def lost(self) -> float:
-        """Seconds beyond the floor, in all calls; all of them where there is no floor."""
+        """Seconds beyond the floor in all calls; the total if there is no floor."""
         least = self.floor.seconds * max(self.calls, 1) if self.floor else 0.0
         return max(0.0, self.total - least)
 
     @property
     def share(self) -> float | None:
-        """The floor as a part of the time: 1 is as fast as the machine can."""
+        """The floor relative to the time: 1 is as fast as the machine allows."""
         if self.floor is None or self.seconds.median <= 0:
             return None
         return self.floor.seconds / self.seconds.median
 
     @property
     def beats_limit(self) -> bool:
-        """Whether it is faster than what was measured as the machine's limit."""
+        """Whether the kernel is faster than the measured limit of the machine."""
         return self.share is not None and self.share > TOLERANCE
 
 
@@ -142,7 +142,7 @@ class Profile:
     notes: tuple[str, ...] = ()
     # Processes that called compiled graphs, such as the ranks of a distributed program.
     processes: int = 1
-    # Whether Inductor compiled a graph: what Dynamo gives up on runs in eager.
+    # Whether Inductor compiled any graph; functions that Dynamo skips run in eager.
     has_graphs: bool = True
 
     @property
@@ -160,7 +160,7 @@ def build_profile(
     kernels: Sequence[KernelTimes],
     limits_of: LimitsOf,
 ) -> Profile:
-    """Join what was measured with what was recorded."""
+    """Join the measurements with the recording."""
     loaded = {
         graph.wrapper_path: _LoadedGraph(recording, compile_, graph)
         for compile_ in recording.compiles
@@ -189,7 +189,7 @@ def build_profile(
 
 
 class _LoadedGraph:
-    """A recorded graph, ready to be looked up by the lines of its wrapper."""
+    """A recorded graph, with kernels indexed by the lines of its wrapper."""
 
     def __init__(self, recording: Recording, compile_: Compile, graph: InductorGraph) -> None:
         self.compile, self.graph = compile_, graph
@@ -214,11 +214,11 @@ class _LoadedGraph:
 
     @property
     def has_unknown_sizes(self) -> bool:
-        """Whether its sizes vary, and its wrapper does not say which ones a call has."""
+        """Whether the graph has dynamic sizes that its C++ wrapper does not report per call."""
         return bool(self._by_call) and bool(self.work.hints)
 
     def profile(self, times: GraphTimes) -> GraphProfile:
-        """Its profile with these times."""
+        """Return the profile of this graph with these times."""
         recorded = all(self.work.hints.get(name) == size for name, size in times.sizes.items())
         return GraphProfile(
             times,
@@ -236,7 +236,7 @@ class _LoadedGraph:
         return Site(kernel.name if kernel else site.kernel, line, site.occurrence)
 
     def place_of(self, site: Site) -> tuple[int, Kernel] | None:
-        """The line of the wrapper that calls a kernel, and that kernel."""
+        """Return the line of the wrapper that calls a kernel, and that kernel."""
         if not site.line and self._by_call:
             return self._by_call.get((site.kernel, site.occurrence))
         found = self._by_line.get(site.line)
@@ -246,19 +246,19 @@ class _LoadedGraph:
         return None if found is None else (site.line, found)
 
     def nodes_of(self, kernel: Kernel) -> list[FxNode]:
-        """The FX nodes that a kernel computes."""
+        """Return the FX nodes that a kernel computes."""
         return self._nodes.get(id(kernel), [])
 
     def work_of(self, kernel: Kernel, times: GraphTimes) -> KernelWork:
-        """The least that a kernel has to do in these calls."""
+        """Return the minimum work of a kernel in these calls."""
         if self.has_unknown_sizes:
             return KernelWork(missing="the sizes of its calls are not known in a C++ wrapper")
-        # What torch allows there says nothing about a CPU.
+        # torch's TF32 settings do not apply to a CPU.
         return self.work.of(kernel, times.sizes, () if times.device == "cpu" else times.in_tf32)
 
 
 def _package_of(times: GraphTimes, graphs: Iterable[_LoadedGraph]) -> _LoadedGraph | None:
-    """The graph that a package was compiled from: the only one that calls the same kernels."""
+    """Return the graph that a package was compiled from: the only one with the same kernels."""
     if not times.sites or any(site.line for site in times.sites):
         return None
     packaged = [graph for graph in graphs if graph.compile.flow == AOT_INDUCTOR]
@@ -294,7 +294,7 @@ def _kernels(
 
 
 def floor_for(work: KernelWork, machine: MachineLimits | None) -> Floor | None:
-    """The least time for work on a machine; None where that is not known."""
+    """Return the least time for work on a machine; None if it is unknown."""
     if machine is None:
         return None
     moved = None
@@ -306,9 +306,9 @@ def floor_for(work: KernelWork, machine: MachineLimits | None) -> Floor | None:
 # --- the same graphs in eager ---------------------------------------------------------------------
 
 _EAGER_SECONDS = 120.0
-# Eager and compiled ran in different processes: a smaller difference says nothing.
+# Eager and compiled ran in different processes, so smaller differences are not significant.
 _CLEARLY = 1.1
-# Fewer calls have no quartiles worth the name.
+# Fewer calls than this have no meaningful quartiles.
 _FEWEST = 5
 
 
@@ -319,7 +319,7 @@ class EagerTimes:
     compile: str
     calls: Sample
     backward: Sample
-    # By operation of the captured graph.
+    # Times by operation of the captured graph.
     operations: Mapping[str, Sample] = field(default_factory=dict)
 
 
@@ -327,15 +327,15 @@ class EagerTimes:
 class ComparedRegion:
     """Kernels and operations that do the same work.
 
-    They are many to many: a kernel computes several operations, and an operation may become several
-    kernels. A region is the least set of both that belong together.
+    The relation is many-to-many: a kernel computes several operations, and an operation may become
+    several kernels. A region is a connected component of this relation.
     """
 
     graph: str
     kernels: tuple[str, ...]
     operations: tuple[str, ...]
     places: tuple[str, ...]
-    # Seconds of all its kernels, and of all its operations in eager, each as long as its median.
+    # The sum of the medians of its kernels, and of its operations in eager, in seconds.
     compiled: float
     eager: float
     # Whether eager is clearly faster.
@@ -343,7 +343,7 @@ class ComparedRegion:
 
 
 def _measure_eager(recording: Recording, threads: int, notes: list[str]) -> tuple[EagerTimes, ...]:
-    """Time every captured graph in eager, in a child; adds a note for what could not be timed."""
+    """Time every captured graph in eager in a child process; add notes on failures."""
     orders = [asdict(order) for order in captured_graphs(recording, exported=True)]
     if not orders:
         return ()
@@ -370,9 +370,9 @@ def _measure_eager(recording: Recording, threads: int, notes: list[str]) -> tupl
 
 
 def eager_of(graph: GraphProfile, times: Iterable[EagerTimes]) -> Sample | None:
-    """The time in eager of what a graph computes; None where it is not known.
+    """Return the time of a graph in eager; None if it is unknown.
 
-    A graph with sizes that vary was timed with the sizes that it was compiled with.
+    A graph with dynamic sizes is timed with the sizes that it was compiled with.
     """
     found = next((t for t in times if t.compile == graph.compile), None)
     if found is None or not graph.has_recorded_sizes:
@@ -389,7 +389,7 @@ def is_slower_than_eager(graph: GraphProfile, eager: Sample) -> bool:
 def _is_clearly_slower(compiled: Sequence[Sample], eager: Sequence[Sample]) -> bool:
     """Check whether three quarters of the compiled times are longer than three quarters of eager's.
 
-    They ran in different processes, at times when the machine may have been busier.
+    A strict test, because they ran in different processes, under possibly different load.
     """
     if any(s.count < _FEWEST or s.is_noisy for s in (*compiled, *eager)):
         return False
@@ -401,7 +401,7 @@ def _is_clearly_slower(compiled: Sequence[Sample], eager: Sequence[Sample]) -> b
 def regions_of(
     kernels: Sequence[KernelProfile], times: Iterable[EagerTimes]
 ) -> list[ComparedRegion]:
-    """Regions of forward graphs, those that lose most time against eager first."""
+    """Return the regions of forward graphs; those that lose most time against eager first."""
     found: list[ComparedRegion] = []
     for eager in times:
         for group in _groups([row for row in kernels if _is_timed_in(row.of, eager)]):
@@ -429,7 +429,7 @@ def _is_timed_in(graph: GraphProfile, eager: EagerTimes) -> bool:
 
 
 def _groups(rows: Sequence[KernelProfile]) -> list[list[KernelProfile]]:
-    """Kernels that share an operation of the captured graph, directly or through others."""
+    """Group kernels that share an operation of the captured graph, directly or transitively."""
     groups: list[tuple[set[str], list[KernelProfile]]] = []
     for row in rows:
         names = set(row.captured)
@@ -458,7 +458,7 @@ def run_profiled(command: Sequence[str], folder: Path, *, stdout: int | None = N
 
 
 def profile_of(folder: Path, *, measure_anew: bool, with_eager: bool, say: Say) -> ProfiledRun:
-    """The profile of a run; measures the machine if its limits are not known yet."""
+    """Build the profile of a run; measure the machine if its limits are not known yet."""
     calls = read_measured(ProcessTimes, folder / FOLDER)
     kernels = read_measured(KernelTimes, folder / FOLDER)
     threads = max((process.threads for process in calls), default=0)

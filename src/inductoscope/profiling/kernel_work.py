@@ -1,10 +1,10 @@
-"""The least that a kernel has to do: bytes to read and write, and operations.
+"""The minimum work of a kernel: bytes to read and write, and operations.
 
 Every input is read once and every output written once. A buffer that is only used inside the
-kernel need not exist. Bytes are torch's own count for each scheduler node, which knows that a
-value may be broadcast or only a part of a buffer be read. Operations of matrix products,
-convolutions and attention follow from their shapes, by the formulas of torch.utils.flop_counter: a
-product and a sum count as two.
+kernel need not exist. Bytes are torch's own count for each scheduler node, which accounts for
+broadcast values and partial reads of buffers. Operations of matrix products, convolutions and
+attention follow from their shapes, by the formulas of torch.utils.flop_counter: a multiply-add
+counts as two.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from inductoscope.recording.values import members
 from inductoscope.torch_facts.index_expressions import number_of, type_width
 
 Shape = tuple[int, ...]
-# The number that a recorded size stands for; raises ValueError where it is unknown.
+# Returns the value of a recorded size; raises ValueError if it is unknown.
 SizeOf = Callable[[Any], int]
 
 
 @dataclass(frozen=True)
 class MatrixWork:
-    """Operations of matrix units, and the type that they are on."""
+    """Operations of matrix units, and their dtype."""
 
     flops: int
     dtype: str
 
 
 def matrix_work(graph: FxGraph, node: FxNode, size_of: SizeOf) -> MatrixWork | None:
-    """The matrix work of a node; None if it is no such operation, or sizes are unknown."""
+    """Return the matrix work of a node; None if it has none, or sizes are unknown."""
     arguments = _arguments(graph, node, size_of)
     tensors = [a for a in arguments if isinstance(a, _Operand)]
     if not tensors or node.operation not in FORMULAS:
@@ -55,7 +55,7 @@ def matrix_work(graph: FxGraph, node: FxNode, size_of: SizeOf) -> MatrixWork | N
 
 
 def operand_bytes(graph: FxGraph, node: FxNode, size_of: SizeOf) -> int:
-    """Bytes of the tensors that a node is given, each once: of a view only what it shows."""
+    """Return the bytes of a node's tensor arguments, each once; for a view, only its elements."""
     tensors = {a for a in _arguments(graph, node, size_of) if isinstance(a, _Operand)}
     return sum(math.prod(a.shape) * (type_width(a.dtype) or 0) for a in tensors)
 
@@ -92,7 +92,7 @@ def _argument(graph: FxGraph, item: ast.expr, size_of: SizeOf) -> Any:
 
 
 def _shape(value: Any, size_of: SizeOf) -> Shape | None:
-    """Of several results, the first one's."""
+    """Return the shape of a value, or of the first of several results."""
     if isinstance(value, list):
         value = value[0] if value else None
     try:
@@ -103,13 +103,13 @@ def _shape(value: Any, size_of: SizeOf) -> Shape | None:
 
 # --- formulas -------------------------------------------------------------------------------------
 
-# Given the arguments of an operation and the shape of its result, which may be unknown: what a
-# formula needs and does not find raises one of the errors that `matrix_work` expects.
+# A function of an operation's arguments and the shape of its result, which may be unknown. A
+# missing value raises one of the errors that `matrix_work` expects.
 Formula = Callable[[Sequence[Any], Any], int]
 
 
 def _product(first: int) -> Formula:
-    """A matrix product whose factors begin at this argument, perhaps for a whole batch."""
+    """Return the formula of a (batched) matrix product whose factors begin at this argument."""
     return lambda given, result: 2 * math.prod(given[first].shape) * given[first + 1].shape[-1]
 
 
@@ -123,7 +123,7 @@ def _convolution(given: Sequence[Any], result: Any) -> int:
 
 
 def _convolved(given: Shape, weight: Shape, result: Shape, transposed: bool) -> int:
-    """Each element of the output, or of the input where transposed, meets one filter."""
+    """Count a convolution: one filter per element of the output, or of the input if transposed."""
     return 2 * math.prod(given if transposed else result) * math.prod(weight[1:])
 
 
@@ -134,7 +134,7 @@ def _convolution_backward(given: Sequence[Any], result: Any) -> int:
 
 
 def _attention(products: int, first: int = 0) -> Formula:
-    """So many products of the size of query times key."""
+    """Return the formula of attention with `products` products of the size of query times key."""
 
     def formula(given: Sequence[Any], result: Any) -> int:
         query, key, value = (each.shape for each in given[first : first + 3])
@@ -168,7 +168,7 @@ FORMULAS: Mapping[str, Formula] = {
 
 # --- kernels --------------------------------------------------------------------------------------
 
-# Functions that take many instructions each: the machine's rate for them is measured.
+# Functions of many instructions, for which the machine's rate is measured.
 FUNCTIONS = (
     "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "tanh",
     "sigmoid", "erf", "erfc", "pow", "sqrt", "rsqrt", "lgamma", "atan", "atan2", "asin", "acos",
@@ -179,45 +179,45 @@ _NO_WORK = {
     "load", "store", "constant", "index_expr", "store_reduction", "to_dtype", "to_dtype_bitcast",
     "masked", "indirect_indexing", "get_index", "set_indirect", "check_bounds", "reduction_result",
 }  # fmt: skip
-# The language of a kernel that a library has.
+# The language of extern kernels, which call a library.
 _LIBRARY = "extern"
 _OPERATION = re.compile(r"^    \w+ = ops\.(\w+)\(", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class KernelWork:
-    """The least work of one call of a kernel; None where that is not known."""
+    """The minimum work of one call of a kernel; None for unknown parts."""
 
     read: int | None = None
     written: int | None = None
     # Operations of matrix units, by type.
     matrix: Mapping[str, int] = field(default_factory=dict)
-    # Further operations, and of them functions that take long, by name.
+    # The number of other operations, and the expensive functions among them by name.
     operations: int = 0
     functions: Mapping[str, int] = field(default_factory=dict)
-    # What is not counted, in words.
+    # The parts that are not counted, in words.
     missing: str = ""
 
     @property
     def bytes(self) -> int | None:
-        """Bytes that have to be moved."""
+        """The bytes that have to be read and written."""
         return None if self.read is None or self.written is None else self.read + self.written
 
     @property
     def flops(self) -> int:
-        """All operations; a function that takes long counts as one."""
+        """The number of all operations; an expensive function counts as one."""
         return sum(self.matrix.values()) + self.operations
 
 
 class GraphWork:
-    """The kernels of one graph, and what each of them has to do."""
+    """The kernels of one graph, and the minimum work of each."""
 
     def __init__(self, join: GraphJoin) -> None:
         self.join = join
 
     @cached_property
     def memory(self) -> GraphMemory:
-        """The rooms of buffers, and the symbols of sizes."""
+        """The extents of buffers, and the symbols of sizes."""
         return read_memory(self.join.recording, self.join.compile, self.join.graph)
 
     @cached_property
@@ -227,7 +227,7 @@ class GraphWork:
 
     @cached_property
     def _measured(self) -> dict[str, ScheduledNode]:
-        """Single nodes before fusion, which have their bytes."""
+        """The single nodes before fusion, for which bytes are recorded."""
         return {leaf.name: leaf for node in self.join.before for leaf in node.leaves}
 
     @cached_property
@@ -250,9 +250,9 @@ class GraphWork:
         sizes: Mapping[str, int] | None = None,
         in_tf32: Collection[str] = (),
     ) -> KernelWork:
-        """The work of one call with these sizes; with those it was compiled with, if none.
+        """Return the work of one call with these sizes, by default those it was compiled with.
 
-        `in_tf32` are the operations on float32 that torch may do in TF32.
+        `in_tf32` are the operations on float32 that torch may run in TF32.
         """
         values = {**self.hints, **(sizes or {})}
         read, written = self._bytes(kernel, values)
@@ -266,7 +266,7 @@ class GraphWork:
     # --- bytes ------------------------------------------------------------------------------------
 
     def moved(self, kernel: Kernel) -> int | None:
-        """The bytes that one call has to move, with the sizes that it was compiled with."""
+        """Return the bytes that one call has to move, with the sizes it was compiled with."""
         return KernelWork(*self._bytes(kernel, self.hints)).bytes
 
     def _bytes(self, kernel: Kernel, values: Mapping[str, int]) -> tuple[int | None, int | None]:
@@ -288,7 +288,7 @@ class GraphWork:
             for n, c in moved.items()
             if n in made and not (made[n].users and set(made[n].users) <= inside)
         )
-        # What is changed in place is read and written.
+        # A buffer that is mutated in place is read and written.
         changed = {old for buffer in made.values() for old in buffer.mutates}
         written += sum(self._now(n, moved[n], values) for n in changed if n in moved)
         if kernel.language == _LIBRARY:
@@ -296,9 +296,9 @@ class GraphWork:
         return read, written
 
     def _read_by_library(self, kernel: Kernel, whole: int, values: Mapping[str, int]) -> int | None:
-        """Torch counts whole buffers; a product reads what it is given of them.
+        """Return the bytes that extern kernels read of buffers, which torch counts as a whole.
 
-        What an operation reads that looks up a few rows of a table is known to nobody: None.
+        None for operations such as embedding look-ups, whose reads are data-dependent.
         """
         graph, nodes = self.join.final, self._matrix_nodes(kernel)
         if graph is None or not nodes:
@@ -307,13 +307,13 @@ class GraphWork:
         return min(whole, given)
 
     def _whole_buffers(self, node: ScheduledNode) -> dict[str, int] | None:
-        """For a recording without torch's count: buffers as a whole; None if unknown."""
+        """Count whole buffers, for a recording without torch's count; None if unknown."""
         found = {name: self._whole(name) for name in (*node.reads, *node.writes)}
         known = {name: count for name, count in found.items() if count is not None}
         return known if len(known) == len(found) else None
 
     def _whole(self, buffer: str) -> int | None:
-        """Bytes of the whole buffer; None where they are not known."""
+        """Return the bytes of a whole buffer; None if they are unknown."""
         room, width = self.memory.rooms.get(buffer), self._widths.get(buffer)
         elements = None if room is None else self._elements(room.size, self.hints)
         return None if elements is None or width is None else elements * width
@@ -328,7 +328,7 @@ class GraphWork:
         return {name: width for name, width in found.items() if width}
 
     def _now(self, buffer: str, count: int, values: Mapping[str, int]) -> int:
-        """Torch counted with the sizes of the first call: the same part of the buffer now."""
+        """Scale torch's count, made with the sizes of the first call, to the current sizes."""
         room = self.memory.rooms.get(buffer)
         if room is None or values == self.hints:
             return count
@@ -356,10 +356,10 @@ class GraphWork:
         return dict(found)
 
     def _matrix_nodes(self, kernel: Kernel) -> list[FxNode]:
-        """The matrix operations that the kernel itself does, not those that it reads from."""
+        """Return the matrix operations that the kernel itself computes, not those of its inputs."""
         graph, inside = self.join.final, set(kernel.nodes)
         leaves = [self._leaves[name] for name in kernel.nodes if name in self._leaves]
-        # A loop computes a product element by element: that is in its body.
+        # Operations of a product that is computed in a loop are counted from its body.
         if graph is None or (leaves and all(leaf.body for leaf in leaves)):
             return []
         own = {buffer.origin for leaf in leaves for buffer in leaf.buffers}
@@ -387,7 +387,7 @@ class GraphWork:
 
 
 def _value(size: Any, values: Mapping[str, int]) -> int:
-    """The number that a size stands for; ValueError where that is not known."""
+    """Return the value of a size; raise ValueError if it is unknown."""
     found = number_of(str(size), values)
     if found is None:
         raise ValueError(size)

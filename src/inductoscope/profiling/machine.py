@@ -1,9 +1,8 @@
-"""The machine's limits, and the least time that work takes under them.
+"""The machine's limits, and the least time of work under them.
 
-Bandwidth depends on whether data fits into a cache, so it was measured for several sizes of the
-data that is worked on, and the one for the kernel's own size counts. A kernel that reads as much as
-it writes is held against a copy; what it reads beyond that against reading alone, and what it
-writes beyond that against writing alone.
+Bandwidth depends on whether data fits into a cache, so it is measured for several working-set
+sizes, and interpolated at the kernel's own. The bytes that a kernel both reads and writes are
+compared with a copy, additional reads with pure reading, additional writes with pure writing.
 """
 
 from __future__ import annotations
@@ -25,19 +24,19 @@ from inductoscope.processes.children import ChildCall, ChildLimits, run_child
 from inductoscope.processes.status import own_cores
 from inductoscope.recording.codec import decode, encode
 
-# What a kernel waits for.
+# The limits that can bound a kernel.
 MEMORY, MATRIX, ARITHMETIC, FUNCTIONS = "memory", "matrix units", "arithmetic", "functions"
 
-# The type of products of float32 numbers whose factors are rounded to ten bits, on tensor cores.
+# The dtype of float32 products on tensor cores, whose factors are rounded to ten bits of mantissa.
 TF32 = "tf32"
 
-# A limit that was measured can be beaten by this much before it is worth a word.
+# A kernel that beats a measured limit by more than this factor is mentioned.
 TOLERANCE = 1.05
 
 
 @dataclass(frozen=True)
 class Bandwidths:
-    """Bytes per second while working on so many bytes; of a copy, both directions count."""
+    """Bytes per second for one working-set size; a copy counts both directions."""
 
     working_set: int
     read: float
@@ -47,7 +46,7 @@ class Bandwidths:
 
 @dataclass(frozen=True)
 class MachineLimits:
-    """The limits of one device with so many threads."""
+    """The limits of one device with a number of threads."""
 
     device: str
     name: str
@@ -57,19 +56,21 @@ class MachineLimits:
     # Operations per second of matrix products, by type; elements per second of functions.
     matrix: Mapping[str, float] = field(default_factory=dict)
     functions: Mapping[str, float] = field(default_factory=dict)
-    # When it was measured, and how far apart the rounds were: 0.1 is ten percent.
+    # The time of the measurement, and the spread of its rounds: 0.1 is ten percent.
     when: str = ""
     spread: float = 0.0
 
     @property
     def vector(self) -> float:
-        """Operations per second of simple arithmetic: no faster than products of float32."""
+        """Operations per second of simple arithmetic, bounded by the rate of float32 products."""
         return self.matrix.get("float32", 0.0)
 
     @property
     def steady_bandwidths(self) -> tuple[Bandwidths, ...]:
-        """From the least data to the most. Less data is never slower: a cache is no slower than
-        what is behind it, and where it looks so, the cost of a call or other programs show.
+        """Bandwidths from the smallest working set to the largest, made monotonic.
+
+        A cache is not slower than the memory behind it; if a measurement says so, that is due to
+        the overhead of calls or to other load.
         """
         found: list[Bandwidths] = []
         for item in sorted(self.bandwidths, key=lambda item: -item.working_set):
@@ -77,7 +78,7 @@ class MachineLimits:
         return tuple(reversed(found))
 
     def bandwidth_at(self, working_set: int) -> Bandwidths | None:
-        """Bandwidths for so many bytes, between those that were measured."""
+        """Interpolate the measured bandwidths at a working-set size in bytes."""
         known = self.steady_bandwidths
         for low, high in itertools.pairwise(known):
             if low.working_set < working_set <= high.working_set:
@@ -101,17 +102,17 @@ def _blended(
 
 @dataclass(frozen=True)
 class Floor:
-    """The least time of a kernel, and what takes it."""
+    """The least time of a kernel, and the limit that bounds it."""
 
     seconds: float
     limit: str
-    # Seconds that each limit alone would take.
+    # Seconds under each limit alone.
     parts: Mapping[str, float] = field(default_factory=dict)
     working_set: int = 0
 
 
 def memory_seconds(machine: MachineLimits, read: int, written: int) -> float | None:
-    """The least time to read and write so many bytes."""
+    """Return the least time to read and write so many bytes; None if unknown."""
     bandwidth = machine.bandwidth_at(read + written)
     if bandwidth is None:
         return None
@@ -130,7 +131,7 @@ def floor_of(
     operations: int,
     functions: Mapping[str, int],
 ) -> Floor | None:
-    """The least time for bytes read and written, and operations; None where nothing is known."""
+    """Return the least time for bytes moved and operations; None if nothing is known."""
     at, rates = machine.functions, {dtype: _rate(machine, dtype) for dtype in matrix}
     known = {
         MEMORY: memory_seconds(machine, *moved) if moved is not None else None,
@@ -146,7 +147,7 @@ def floor_of(
 
 
 def _rate(machine: MachineLimits, dtype: str) -> float | None:
-    """The rate for a type. A product of less precision could be done in float32."""
+    """Return the rate for a dtype; at least that of float32 for lower precision."""
     rate = machine.matrix.get(dtype)
     if dtype in (TF32, "bfloat16", "float16"):
         return max(rate or 0.0, machine.vector) or None
@@ -156,12 +157,12 @@ def _rate(machine: MachineLimits, dtype: str) -> float | None:
 # --- measuring ------------------------------------------------------------------------------------
 
 _SECONDS = 180.0
-# Measured anew when what is measured changes.
+# Part of the cache key; incremented when the measurements change.
 _VERSION = 2
 
 
 def limits_folder() -> Path:
-    """Where the limits of machines are kept."""
+    """Return the folder in which the limits of machines are cached."""
     cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     return Path(cache) / "inductoscope" / "machine"
 
@@ -175,10 +176,10 @@ def known_limits(
     anew: bool = False,
     say: Callable[[str], None],
 ) -> tuple[MachineLimits | None, str]:
-    """The limits of a device with so many threads, and a note where something went wrong.
+    """Return the limits of a device with a number of threads, and a note on any failure.
 
-    They are measured in a child process if they are not known yet, or if `anew` asks for it, and
-    kept in the user's cache folder.
+    They are measured in a child process if they are not known yet, or if `anew` is set, and cached
+    in the user's cache folder.
     """
     path = limits_folder() / f"{device.replace(':', '-')}-{_key(device, threads, torch)}.json"
     if not anew:
@@ -200,13 +201,13 @@ def known_limits(
 
 
 def _key(device: str, threads: int, torch: str) -> str:
-    """Other processors, other numbers of threads and other versions of torch have other limits."""
+    """Return the cache key: limits depend on processor, threads and version of torch."""
     parts = (_VERSION, device, processor(), os.cpu_count(), sorted(own_cores()), threads, torch)
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:12]
 
 
 def processor() -> str:
-    """The processor's name, or what the system says instead."""
+    """Return the processor's name; empty if the system does not report it."""
     with contextlib.suppress(OSError):
         about = Path("/proc/cpuinfo").read_text("utf-8", "replace")
         for name in ("model name", "Hardware", "CPU part", "Model"):

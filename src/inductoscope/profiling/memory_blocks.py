@@ -1,7 +1,7 @@
-"""The memory of a step: when each block is allocated and freed, what it is, and who made it.
+"""The memory of a step: the lifetime, label and maker of each block.
 
-Names and times come from the run, the meaning of names from the recording. Beside what was measured
-stands the plan of each wrapper.
+Names and times come from the run, the meaning of names from the recording. The plan of each
+wrapper is shown with the measurements.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from inductoscope.profiling.memory_trace import (
 from inductoscope.torch_facts.index_expressions import number_of, numbers_of, type_width
 from inductoscope.torch_facts.python_wrappers import MissedReuse, extent, plan_of
 
-# The profiler's clock and ours agree within this.
+# The largest difference in ns between the profiler's clock and the tool's.
 _CLOCKS_APART = 50_000
 
 
@@ -39,20 +39,20 @@ class Block:
 
     address: int
     bytes: int
-    # None: it was there before the step began, or is there after it has ended.
+    # None: allocated before the step, or freed after it.
     begin: int | None = None
     end: int | None = None
-    # The operation of torch in which it was allocated.
+    # The torch operation that allocated the block.
     operation: str = ""
-    # What holds it before the step, and after it.
+    # The holders before and after the step.
     before: HeldMemory | None = None
     after: HeldMemory | None = None
-    # Every name that it had in turn: a buffer may take over the memory of another.
+    # All names in order of time: a buffer may reuse the memory of another.
     names: list[NamedMemory] = field(default_factory=list)
     number: int = 0
 
     def is_there(self, at: int) -> bool:
-        """Check whether it is in use at this time."""
+        """Check whether the block is in use at a time."""
         return (self.begin is None or self.begin <= at) and (self.end is None or at < self.end)
 
 
@@ -63,11 +63,11 @@ class DeviceSteps:
     device: str
     step: TracedStep
     blocks: Sequence[Block]
-    # Bytes at the beginning, and of these the bytes of blocks that are not known one by one.
+    # Bytes at the beginning, and the part of them that is not in known blocks.
     base: int
     unknown: int
     peak: int
-    # When the peak is reached, from the beginning of the step.
+    # The time of the peak, from the beginning of the step.
     peak_at: int
 
     @property
@@ -78,7 +78,7 @@ class DeviceSteps:
 
     @property
     def timeline(self) -> list[tuple[int, int, int]]:
-        """Every change in the order of time: when, the number of the block, bytes more or less."""
+        """All changes in order of time: the time, the number of the block, the change in bytes."""
         return sorted(
             (at, block.number, sign * block.bytes)
             for block in self.blocks
@@ -88,7 +88,7 @@ class DeviceSteps:
 
 
 def devices_of(step: TracedStep) -> list[DeviceSteps]:
-    """The memory of each device in a step; that with most named memory comes first."""
+    """Return the memory of each device in a step; the one with most named memory comes first."""
     by_device: dict[str, list[AllocationEvent]] = {}
     for event in step.events:
         by_device.setdefault(event.device, []).append(event)
@@ -112,11 +112,11 @@ def _device(step: TracedStep, device: str, events: Sequence[AllocationEvent]) ->
         now += event.bytes
         block = in_use.pop(event.address, None)
         if block is None and event.bytes <= 0:
-            # What is freed and was never seen was there before the step.
+            # A block that is freed without an allocation existed before the step.
             block = Block(event.address, -event.bytes)
             blocks.append(block)
         if block is not None:
-            block.end = at  # Of a block that is allocated over, the free was not seen.
+            block.end = at  # The free of a block was missed if its address is allocated again.
         if event.bytes > 0:
             block = Block(event.address, event.bytes, at, operation=event.operation)
             in_use[event.address] = block
@@ -144,7 +144,7 @@ def _note_names(blocks: Sequence[Block], step: TracedStep) -> None:
         begins = [-1 if block.begin is None else block.begin for block in same]
         place = bisect_right(begins, at + _CLOCKS_APART) - 1
         if place > 0 and begins[place] > at and (same[place - 1].end or 0) > at:
-            place -= 1  # The one before is still in use, by both clocks.
+            place -= 1  # The previous block is still in use, given the clocks' tolerance.
         if place >= 0:
             same[place].names.append(note)
 
@@ -152,17 +152,17 @@ def _note_names(blocks: Sequence[Block], step: TracedStep) -> None:
 # --- labels ---------------------------------------------------------------------------------------
 
 SAVED, OUTPUT, TEMPORARY = "saved for backward", "output", "temporary"
-# Allocated by a library's kernel for itself, and by an operation that was not compiled.
+# Memory allocated by a library's kernel for itself, and by an operation that was not compiled.
 LIBRARY, EAGER = "library's own", "eager operation"
 BACKWARD = "backward"
 
 
 @dataclass(frozen=True)
 class BlockLabel:
-    """The kind of a block, and who made it."""
+    """The kind and the maker of a block."""
 
     kind: str
-    # A name that the user knows, or the buffer of a graph.
+    # A name from the user's program, or a buffer of a graph.
     name: str = ""
     graph: str = ""
     operation: str = ""
@@ -171,7 +171,7 @@ class BlockLabel:
 
 
 class LabelledGraph:
-    """A recorded graph, looked up by the names in its wrapper."""
+    """A recorded graph, indexed by the names in its wrapper."""
 
     def __init__(self, recording: Recording, compile_: Compile, graph: InductorGraph) -> None:
         self.recording, self.compile, self.graph = recording, compile_, graph
@@ -182,7 +182,7 @@ class LabelledGraph:
 
     @property
     def text(self) -> str:
-        """The wrapper."""
+        """The source of the wrapper."""
         return self.recording.payload(self.graph.wrapper)
 
     @cached_property
@@ -196,7 +196,7 @@ class LabelledGraph:
 
     @cached_property
     def _buffers(self) -> Mapping[str, tuple[str, str]]:
-        """The FX node whose value a buffer holds, and its type."""
+        """The FX node whose value each buffer holds, and its dtype."""
         return {
             buffer.name: (buffer.origin or next(iter(leaf.origins), ""), buffer.dtype)
             for scheduled in (*self._join.before, *self._join.after)
@@ -205,7 +205,7 @@ class LabelledGraph:
         }
 
     def node_of(self, name: str) -> FxNode | None:
-        """The FX node that a variable of the wrapper stands for."""
+        """Return the FX node of a variable of the wrapper; None if there is none."""
         return self._nodes.get(self._buffers.get(name, (name, ""))[0])
 
     def _dtype(self, name: str) -> str:
@@ -216,7 +216,7 @@ class LabelledGraph:
         return str(value.get("dtype", "")) if isinstance(value, dict) else ""
 
     def bytes_of(self, name: str, sizes: Mapping[str, int]) -> int | None:
-        """The bytes of a variable of the wrapper; None where they are not known."""
+        """Return the bytes of a variable of the wrapper; None if they are unknown."""
         room = self._memory.rooms.get(name)
         if room is None:
             return None
@@ -233,7 +233,7 @@ class LabelledGraph:
         return extent(size, stride) * itemsize
 
     def recomputed(self) -> Iterator[dict[str, str]]:
-        """Operations of AOTAutograd's forward graph that are in its backward graph, too."""
+        """Yield operations of AOTAutograd's forward graph that its backward graph repeats."""
         forward, backward = map(self._aot_graph, ("aot-forward", "aot-backward"))
         if forward is None or backward is None:
             return
@@ -252,7 +252,7 @@ def _place(node: FxNode) -> str:
 
 
 def recorded_graphs(recording: Recording) -> dict[str, LabelledGraph]:
-    """Every graph of a recording, by the file of its wrapper."""
+    """Return all graphs of a recording, by the file of the wrapper."""
     return {
         graph.wrapper_path: LabelledGraph(recording, compile_, graph)
         for compile_ in recording.compiles
@@ -262,19 +262,19 @@ def recorded_graphs(recording: Recording) -> dict[str, LabelledGraph]:
 
 
 class BlockLabels:
-    """Says of the blocks of a step what they are."""
+    """Labels the blocks of a step."""
 
     def __init__(self, step: TracedStep, graphs: Mapping[str, LabelledGraph]) -> None:
         self._step, self._graphs = step, graphs
 
     def label(self, block: Block) -> BlockLabel:
-        """The label of a block: by its holder before, its name in a graph, else its operation."""
+        """Label a block by its holder before the step, its name in a graph, or its operation."""
         before, after = block.before, block.after
         if before is not None and before.kind != HELD:
             return BlockLabel(before.kind, before.name, operation=block.operation)
         begin = None if block.begin is None else block.begin + self._step.begin
         maker = self._call_at(block.names[0]) if block.names else None
-        # A graph that began later was given it.
+        # The block is an input of a graph that began later.
         if maker is not None and begin is not None and begin >= maker.begin:
             return self._of_graph(block, maker)
         if after is not None and after.kind not in (HELD, INPUT):
@@ -290,7 +290,7 @@ class BlockLabels:
         return BlockLabel(EAGER, name, operation=block.operation)
 
     def _of_graph(self, block: Block, maker: WrapperCall) -> BlockLabel:
-        """The first name says who made it; the last one what it is now."""
+        """Label a block of a graph: its first name gives the maker, its last name the kind."""
         name, graph = block.names[0].name, self._graphs.get(maker.graph)
         node = graph.node_of(name) if graph else None
         return BlockLabel(
@@ -305,7 +305,7 @@ class BlockLabels:
         if block.address not in maker.returned:
             return TEMPORARY
         if block.end is not None and block.end + self._step.begin < maker.end:
-            return TEMPORARY  # Its address was used again by the one that is returned.
+            return TEMPORARY  # A returned block reuses its address.
         if self._is_backward(maker.graph):
             return GRADIENT
         later = {note.graph for note in block.names} - {maker.graph}
@@ -315,7 +315,7 @@ class BlockLabels:
         return graph in self._graphs and self._graphs[graph].is_backward
 
     def _call_at(self, note: NamedMemory) -> WrapperCall | None:
-        """The call of a wrapper in which a name was noted."""
+        """Return the wrapper call in which a name was noted."""
         found = [
             call
             for call in self._step.calls
@@ -326,29 +326,29 @@ class BlockLabels:
 
 # --- the profile of a run -------------------------------------------------------------------------
 
-# A difference of so many bytes matters to nobody.
+# Differences up to this many bytes are ignored.
 _TINY = 4096
 
 
 @dataclass(frozen=True)
 class PlannedCall:
-    """One call of a graph: the memory that its wrapper plans for, and what was measured."""
+    """One call of a graph: the memory planned by its wrapper, and the measured memory."""
 
     graph: str
     phase: str
     # Seconds from the beginning of the step.
     begin: float
     end: float
-    # Bytes above those at its beginning, at its highest; None where the plan cannot be read.
+    # The peak in bytes above the call's beginning; None if the plan cannot be read.
     predicted: int | None
     measured: int
-    # Bytes at that moment which libraries allocated for themselves: no plan knows of them.
+    # Bytes at the peak that libraries allocated for themselves, which no plan includes.
     of_libraries: int = 0
     missed: tuple[MissedReuse, ...] = ()
 
     @property
     def agrees(self) -> bool:
-        """Whether the plan, and what libraries took, is within 1 % of what was measured."""
+        """Whether the plan plus the libraries' bytes is within 1 % of the measured bytes."""
         if self.predicted is None:
             return False
         found = self.predicted + self.of_libraries
@@ -362,7 +362,7 @@ class StepProfile:
     device: DeviceSteps
     labels: Mapping[int, BlockLabel]
     calls: tuple[PlannedCall, ...]
-    # Operations of the forward pass that the backward pass computes again.
+    # Operations of the forward pass that the backward pass recomputes.
     recomputed: tuple[Mapping[str, str], ...]
     # The peaks of all steps that were traced, by the number of the call.
     peaks: Mapping[int, int]
@@ -374,17 +374,17 @@ class StepProfile:
 
     @property
     def has_backward(self) -> bool:
-        """Whether a backward graph ran in it."""
+        """Whether a backward graph ran in the step."""
         return any(call.phase == BACKWARD for call in self.calls)
 
     @property
     def varies(self) -> bool:
-        """Whether steps of this function differ by more than a hundredth in their peaks."""
+        """Whether the peaks of this function's steps differ by more than 1 %."""
         found = self.peaks.values()
         return bool(found) and max(found) > 1.01 * min(found)
 
     def bytes_at_peak(self, *kinds: str) -> int:
-        """Bytes of these kinds at the peak."""
+        """Return the bytes of blocks of these kinds at the peak."""
         blocks = self.device.at_peak
         return sum(block.bytes for block in blocks if self.labels[block.number].kind in kinds)
 
@@ -392,7 +392,7 @@ class StepProfile:
 def profiles_of(
     processes: Sequence[ProcessMemory], recording: Recording | None = None
 ) -> tuple[StepProfile, ...]:
-    """The steps of a run, one per function, that with the highest peak first."""
+    """Return the steps of a run, one per function, the highest peak first."""
     graphs = recorded_graphs(recording) if recording is not None else {}
     found = [
         _profile(step, process, graphs)
@@ -423,7 +423,7 @@ def _profile(
 
 
 def peaks_of(processes: Sequence[ProcessMemory], function: str, device: str) -> dict[int, int]:
-    """The peaks of the steps of a function on a device, by the number of the call."""
+    """Return the peaks of a function's steps on a device, by the number of the call."""
     return {
         peak.number: peak.peaks[device]
         for process in processes
@@ -452,7 +452,7 @@ def _planned(device: DeviceSteps, call: WrapperCall, graph: LabelledGraph | None
 
 
 def _owned_inputs(device: DeviceSteps, call: WrapperCall) -> Iterator[str]:
-    """Inputs of a call whose memory is free when it ends: nobody but the graph held them."""
+    """Yield inputs of a call that are freed during it: only the graph held them."""
     begin, end = call.begin - device.step.begin, call.end - device.step.begin
     for block in device.blocks:
         is_given = block.begin is None or block.begin < begin
@@ -463,7 +463,7 @@ def _owned_inputs(device: DeviceSteps, call: WrapperCall) -> Iterator[str]:
 
 
 def _measured(device: DeviceSteps, begin: int, end: int) -> tuple[int, int]:
-    """Bytes above those at the beginning of a call, at its highest, and those of libraries."""
+    """Return the peak in bytes above the beginning of a call, and the libraries' part of it."""
     now = peak = libraries = of_libraries = 0
     for at, number, change in device.timeline:
         if not begin <= at < end:

@@ -1,4 +1,4 @@
-"""The memory of a step as a process of the program writes it and the tool reads it.
+"""The format in which the program's processes hand the memory of steps to the tool.
 
 A step lies between one call of a compiled function and its next one. Times are nanoseconds of the
 monotonic clock.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-# Holders of a block of memory that is there before a step begins.
+# Kinds of holders of a block that exists before a step begins.
 WEIGHT, GRADIENT, STATE, CONSTANT, INPUT, HELD = (
     "weight", "gradient", "optimizer state", "buffer of a module", "input", "held",
 )  # fmt: skip
@@ -17,33 +17,33 @@ WEIGHT, GRADIENT, STATE, CONSTANT, INPUT, HELD = (
 
 @dataclass(frozen=True)
 class AllocationEvent:
-    """Memory was allocated (bytes above 0) or freed."""
+    """An allocation (bytes above 0) or a free."""
 
     at: int
     address: int
     bytes: int
-    # Bytes that the allocator has handed out on this device after it.
+    # Bytes allocated on this device after the event.
     total: int
     device: str
-    # The innermost operation of torch in which it happened.
+    # The innermost torch operation around the event.
     operation: str = ""
 
 
 @dataclass(frozen=True)
 class NamedMemory:
-    """At this time, this memory had this name."""
+    """The name of a piece of memory at a time."""
 
     at: int
     address: int
     bytes: int
     name: str
-    # The wrapper whose variable it is.
+    # The wrapper that has the variable.
     graph: str
 
 
 @dataclass(frozen=True)
 class WrapperCall:
-    """One call of a wrapper: when, and the memory that it returned."""
+    """One call of a wrapper: its times, and the memory that it returned."""
 
     graph: str
     begin: int
@@ -65,36 +65,36 @@ class HeldMemory:
 
 @dataclass(frozen=True)
 class TracedStep:
-    """From one call of a compiled function to its next one."""
+    """The span from one call of a compiled function to its next one."""
 
     function: str
     kind: str
     place: str
-    # Which call of the function it begins with, counted from 1.
+    # The number of the function's call that begins the step, from 1.
     number: int
     begin: int
     end: int
-    # Whether something was compiled in it: then it may not be like others.
+    # Whether something was compiled in the step, which makes it atypical.
     compiled: bool = False
-    # How it ended: "next call", "end of the program" or "time limit".
+    # The reason for its end: "next call", "end of the program" or "time limit".
     ended_by: str = ""
     events: tuple[AllocationEvent, ...] = ()
     names: tuple[NamedMemory, ...] = ()
     calls: tuple[WrapperCall, ...] = ()
     before: tuple[HeldMemory, ...] = ()
     after: tuple[HeldMemory, ...] = ()
-    # Whether the allocator's totals say what was there before.
+    # Whether the allocator's totals include memory from before the step.
     has_totals: bool = True
 
     def bytes_before(self, first: AllocationEvent) -> int:
-        """Bytes that were in use on a device before its first event."""
+        """Return the bytes in use on a device before its first event."""
         if self.has_totals or first.device != "cpu":
             return first.total - first.bytes
         return sum(block.bytes for block in self.before if block.device == first.device)
 
     @property
     def peaks(self) -> dict[str, int]:
-        """The most bytes on each device while it ran."""
+        """The peak bytes on each device during the step."""
         found: dict[str, int] = {}
         now: dict[str, int] = {}
         for event in self.events:
@@ -106,7 +106,7 @@ class TracedStep:
 
 @dataclass(frozen=True)
 class StepPeak:
-    """The peak of a step on each device, also of a step that is not kept."""
+    """The peak of a step on each device, also for steps that are not kept."""
 
     function: str
     number: int
@@ -115,7 +115,7 @@ class StepPeak:
 
 @dataclass(frozen=True)
 class TensorSummary:
-    """A tensor in a few numbers, to compare it with another run's."""
+    """A summary of a tensor, for comparison with another run's."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -135,7 +135,7 @@ class CallResult:
 
 @dataclass(frozen=True)
 class ProcessMemory:
-    """The steps that one process of the program was traced for."""
+    """The traced steps of one process of the program."""
 
     pid: int
     steps: tuple[TracedStep, ...] = ()

@@ -1,7 +1,7 @@
-"""Runs a program to see where its memory goes: compiled, in eager, and with what may need less.
+"""Memory profiles of a program: compiled, in eager, and with alternatives that may need less.
 
-Ways that may need less memory are proposed each for a reason. Each is tried in its own process; one
-that lowers the peak and gives the same results is then timed in turns with the program as it is.
+Each alternative is proposed for a reason and tried in its own process. One that lowers the peak
+and gives the same results is then timed in turns with the unchanged program.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ from inductoscope.profiling.turns import (
     run_once,
 )
 
-# From mild to hard: the share of what would be saved without recomputing that may be saved.
+# Activation memory budgets to try, from mild to aggressive recomputation.
 _BUDGETS = (0.75, 0.5, 0.25, 0.0)
-# Less than this, or this part of the peak, is not worth a trial.
+# Savings below this many bytes, or this share of the peak, are not worth a trial.
 _LEAST_BYTES = 1 << 20
 _LEAST_SHARE = 0.03
 _CONFIG = "torch._inductor.config"
@@ -53,14 +53,14 @@ _CONFIG = "torch._inductor.config"
 
 @dataclass(frozen=True)
 class Alternative:
-    """One way, and why it may need less."""
+    """A variant of the program, and why it may need less memory."""
 
     variant: Variant
     why: str
 
 
 def alternatives_for(profile: StepProfile, settings: Mapping[str, str]) -> tuple[Alternative, ...]:
-    """The ways that are worth a trial; `settings` are those that the program itself has set."""
+    """Return the alternatives worth a trial; `settings` are those set by the program itself."""
     return tuple(_alternatives(profile, settings))
 
 
@@ -90,18 +90,18 @@ def _alternatives(profile: StepProfile, settings: Mapping[str, str]) -> Iterator
 
 # --- the results of two runs ----------------------------------------------------------------------
 
-# How far results may lie apart that were computed in another order, by type.
+# Tolerances for results that were computed in a different order, by dtype.
 _TOLERANCES = {"torch.float64": 1e-9, "torch.float32": 1e-4, "torch.float16": 2e-2}
 _BFLOAT16 = 5e-2
 
 
 @dataclass(frozen=True)
 class ResultComparison:
-    """How far the results of two runs lie apart, as a part of each tensor's size."""
+    """The relative distance between the results of two runs."""
 
     tensors: int
     apart: float
-    # The first result that is not the same beyond rounding; empty if all are.
+    # The first result that differs beyond rounding; empty if there is none.
     different: str = ""
 
     @property
@@ -111,7 +111,7 @@ class ResultComparison:
 
 
 def compare_results(base: Sequence[CallResult], other: Sequence[CallResult]) -> ResultComparison:
-    """The results of calls that both runs made."""
+    """Compare the results of calls that both runs made."""
     theirs = {(result.thing, result.number): result for result in other}
     tensors, apart, different = 0, 0.0, ""
     for result in base:
@@ -130,13 +130,13 @@ def compare_results(base: Sequence[CallResult], other: Sequence[CallResult]) -> 
 
 
 def _distance(first: TensorSummary, second: TensorSummary) -> float:
-    """How far apart two tensors are, as a part of their size."""
+    """Return the relative distance of two tensors."""
     if (first.shape, first.dtype) != (second.shape, second.dtype):
         return math.inf
     size = max(1, math.prod(first.shape))
     typical = max(first.norm, second.norm) / math.sqrt(size)
     pairs = [*zip(first.some, second.some, strict=False), (first.norm, second.norm)]
-    # A sum may cancel: what matters is how far it is from the other, beside all that was added.
+    # A sum may cancel, so differences are relative to the sum of magnitudes.
     sums = _apart(first.total, second.total, max(first.norm, second.norm) * math.sqrt(size))
     return max(sums, *(_apart(a, b, max(abs(a), abs(b), typical)) for a, b in pairs))
 
@@ -154,9 +154,9 @@ def _apart(first: float, second: float, scale: float) -> float:
 Say = Callable[[str], None]
 
 BASE = Variant("as it is")
-# A peak that is lower by less than this is none.
+# A peak counts as lower below this ratio.
 _LOWER = 0.98
-# Ways that are timed: each costs several runs.
+# The most alternatives that are timed: each costs several runs.
 _MOST_TIMED = 2
 
 _NONE = Sample(())
@@ -164,7 +164,7 @@ _NONE = Sample(())
 
 @dataclass(frozen=True)
 class TrialLimits:
-    """How often the program is run, and how long a run may take."""
+    """The number of runs per variant, and the time limit of a run."""
 
     turns: int = 5
     seconds: float = 600.0
@@ -172,7 +172,7 @@ class TrialLimits:
 
 @dataclass(frozen=True)
 class MemoryTrial:
-    """One way that was tried: its peak, its results, and its time where the peak is lower."""
+    """One alternative that was tried: its peak, results, and, if the peak is lower, its time."""
 
     alternative: Alternative
     # The peak of the same call of the same function; None if it was not measured.
@@ -181,7 +181,7 @@ class MemoryTrial:
     # The lowest and the highest peak of its steps.
     peaks: tuple[int, ...] = ()
     results: ResultComparison | None = None
-    # Seconds of compiled calls, one number per run, without and with it.
+    # Seconds of compiled calls, one value per run, without and with the alternative.
     base_seconds: Sample = _NONE
     seconds: Sample = _NONE
     time: TimeComparison | None = None
@@ -189,7 +189,7 @@ class MemoryTrial:
 
     @property
     def ratio(self) -> float:
-        """The peak with it as a part of the peak without."""
+        """The peak with the alternative relative to that without."""
         return self.peak / self.base if self.peak and self.base else 1.0
 
     @property
@@ -208,7 +208,7 @@ def try_alternatives(
     limits: TrialLimits,
     say: Say,
 ) -> tuple[MemoryTrial, ...]:
-    """Measure each way, then time those that need less; the lowest peak comes first."""
+    """Measure each alternative, then time those that need less; the lowest peak comes first."""
 
     def run(variant: Variant) -> tuple[TimedRun, tuple[ProcessMemory, ...]]:
         say(f"{variant.name}: measuring memory")
@@ -217,7 +217,7 @@ def try_alternatives(
     trials = [_tried(each, profile, base, *run(each.variant)) for each in alternatives]
     if any(trial.results and trial.results.different for trial in trials):
         why = _why_results_say_nothing(base, *run(BASE))
-        # Results that judge nothing are not shown as if they did.
+        # Comparisons with no significance are not shown.
         unjudged = [replace(t, error=t.error or why, results=None) for t in trials]
         trials = unjudged if why else trials
     chosen = _worth_timing(trials)
@@ -270,9 +270,9 @@ def _tried(
 def _why_results_say_nothing(
     base: Sequence[ProcessMemory], run: TimedRun, seen: Sequence[ProcessMemory]
 ) -> str:
-    """Why the results of the program as it is, run again, cannot judge a way; empty if they can.
+    """Return why results cannot be used to judge alternatives; empty if they can.
 
-    They cannot where they differ from run to run, or where that is not known.
+    They cannot if they vary from run to run of the unchanged program, or if that is unknown.
     """
     noise = compare_results(_results(base), _results(seen))
     if not run.failure and noise.is_same:
@@ -284,7 +284,7 @@ def _why_results_say_nothing(
 
 
 def _worth_timing(trials: Sequence[MemoryTrial]) -> list[MemoryTrial]:
-    """Of ways with about the same peak only the first, which is the mildest."""
+    """Select alternatives to time; of those with about the same peak, only the mildest."""
     chosen: list[MemoryTrial] = []
     for trial in trials:
         is_new = all(abs(trial.ratio - other.ratio) > 1 - _LOWER for other in chosen)
@@ -294,7 +294,7 @@ def _worth_timing(trials: Sequence[MemoryTrial]) -> list[MemoryTrial]:
 
 
 def _timed(trial: MemoryTrial, done: Sequence[VariantRuns]) -> MemoryTrial:
-    """With its time beside that of the program as it is, if it was timed."""
+    """Add the time of an alternative and that of the unchanged program, if it was timed."""
     counts = calls_to_compare(done)
     base = done[0].sample(counts)
     for runs in done[1:]:
@@ -317,17 +317,17 @@ class EagerSteps:
     """The same steps in eager."""
 
     steps: tuple[StepProfile, ...] = ()
-    # Why it was not measured.
+    # Why eager was not measured.
     error: str = ""
 
     def like(self, profile: StepProfile) -> StepProfile | None:
-        """The step of the same function."""
+        """Return the step of the same function."""
         wanted = profile.step.function, profile.device.device
         same = (s for s in self.steps if (s.step.function, s.device.device) == wanted)
         return next(same, None)
 
     def peak_like(self, profile: StepProfile) -> int | None:
-        """The peak of the same call of the same function; of any call, where it was not traced."""
+        """Return the peak of the same call, or of any call of the function if it was not traced."""
         found = self.like(profile)
         if found is None:
             return None
@@ -343,7 +343,7 @@ class MemoryProfile:
     steps: tuple[StepProfile, ...]
     eager: EagerSteps = EagerSteps()
     trials: tuple[MemoryTrial, ...] = ()
-    # Whether no setting of torch can lower the peak by much: then none was tried.
+    # Whether no setting of torch can lower the peak by much, so that none was tried.
     is_at_its_least: bool = False
     notes: tuple[str, ...] = ()
 
@@ -362,7 +362,7 @@ def profile_memory(
     with_eager: bool,
     say: Say,
 ) -> MemoryProfile:
-    """Run the program recorded with its memory traced, then what it is compared with."""
+    """Run the program recorded and with its memory traced, then the runs to compare with."""
     variables = {**NO_CACHES, **QUIET, **Orders(records=True).environment("memory")}
     ending = run_recorded(command, folder, fresh=True, variables=variables, stdout=stdout)
     recording = load(folder)
@@ -393,6 +393,6 @@ def _in_eager(command: Sequence[str], place: Path, limits: TrialLimits, say: Say
 
 
 def _settings_made(recording: Recording) -> dict[str, str]:
-    """Settings that the program itself has made, in any of its compiles."""
+    """Return the settings made by the program itself, in any of its compiles."""
     made = [each.settings.config for each in recording.compiles if each.settings is not None]
     return {name: value for config in made for name, value in config.items()}

@@ -1,4 +1,4 @@
-"""Orders for a run of the program that is measured, handed over through the environment."""
+"""Orders for a measured run of the program, passed through the environment."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from inductoscope.launch.environment import PartName, with_parts
 from inductoscope.recording.codec import decode, encode
 
 VARIABLE = "INDUCTOSCOPE_PROFILE"
-# torch's profiler says on standard error that it starts and stops, unless it is told not to.
+# Stops torch's profiler from logging its start and stop on standard error.
 QUIET = {"KINETO_LOG_LEVEL": "99"}
 
 
 @dataclass(frozen=True)
 class Orders:
-    """How to run the program, and what to measure."""
+    """The options of a measured run."""
 
-    # Whether to record like `run` does.
+    # Whether to also record the run, as `run` does.
     records: bool = False
     # Settings of torch._inductor.config to try, by their names there; values are JSON.
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -29,19 +29,19 @@ class Orders:
     code: str = ""
 
     def environment(self, profiler: PartName = "call-times") -> dict[str, str]:
-        """The variables that carry the orders, and start the profiler that gets them."""
+        """Return the variables that carry the orders and start a profiler."""
         parts = with_parts("record", profiler) if self.records else with_parts(profiler)
         return {VARIABLE: json.dumps(encode(self)), **parts}
 
 
 def orders_from(environment: Mapping[str, str] = os.environ) -> Orders:
-    """The orders for this run."""
+    """Decode the orders for this run."""
     return decode(Orders, json.loads(environment[VARIABLE]))
 
 
-# --- statements for a run of the program, which hold whatever the program itself sets -------------
+# --- statements that override settings of the program itself --------------------------------------
 
-# At the last moment before a graph is compiled, forward or backward, whatever the program has set.
+# Applied just before a graph is compiled, forward or backward, after all settings of the program.
 _STATEMENTS = """
 import torch._inductor.compile_fx
 def overrule(inner):
@@ -75,15 +75,15 @@ torch.compile = compile_otherwise
 
 
 def overruling(settings: Mapping[str, Any]) -> str:
-    """Statements to execute once torch is imported."""
+    """Return statements that override settings, to execute once torch is imported."""
     return _STATEMENTS.format(settings=dict(settings))
 
 
 def at_last(statements: str) -> str:
-    """The same for statements, such as those about an operation that the program lowers itself."""
+    """Return statements that run other statements just before each compile."""
     return _LAST.format(statements=textwrap.indent(statements, " " * 8))
 
 
 def overruling_sizes(*, dynamic: bool) -> str:
-    """The same for how sizes are compiled, whatever the program asks torch.compile for."""
+    """Return statements that override the argument `dynamic` of torch.compile."""
     return _SIZES.format(dynamic=dynamic)

@@ -1,10 +1,10 @@
-"""Samples of times, and whether two of them differ by more than noise.
+"""Samples of times, and a test of whether two of them differ by more than noise.
 
-The sample of a program is one number per run, because calls of one process share its luck: where
-its memory lies, which core it is on. Two programs are told apart by the rank test of Mann and
-Whitney, exactly, without an assumption about how times are distributed. How much faster one is,
-is the median of the ratios of all pairs of runs (Hodges and Lehmann), with the interval that
-belongs to the same test.
+The sample of a program has one value per run, because calls in one process are correlated, for
+instance by memory placement and core. Two programs are compared by the exact rank test of Mann and
+Whitney, which assumes nothing about the distribution of times. The speed-up is the median of the
+ratios of all pairs of runs (Hodges and Lehmann), with the confidence interval that belongs to the
+same test.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-# A difference that chance alone would make in more than one of fifty comparisons is none.
+# Significance level: chance alone exceeds it in one of fifty comparisons.
 SIGNIFICANT = 0.02
-# The fewest runs of each side with which a difference can be that significant.
+# The fewest runs of each side with which a difference can be significant.
 FEWEST_RUNS = 5
-# A ratio that is nearer to 1 matters to nobody.
+# Ratios nearer to 1 than this are ignored.
 LEAST_RATIO = 1.01
-# The exact test is for so many values of each side.
+# The most values of each side in the exact test.
 MOST_VALUES = 20
-# Half of the values further apart than this, relative to their median: a noisy machine.
+# An interquartile range above this, relative to the median, means a noisy machine.
 NOISY = 0.2
 
 FASTER, SLOWER, NO_DIFFERENCE, TOO_FEW = "faster", "slower", "no difference", "too few runs"
@@ -37,22 +37,22 @@ class Sample:
 
     @property
     def count(self) -> int:
-        """How many values there are."""
+        """The number of values."""
         return len(self.values)
 
     @property
     def median(self) -> float:
-        """Half of the values are below it."""
+        """The median."""
         return quantile(self.values, 0.5)
 
     @property
     def quartiles(self) -> tuple[float, float]:
-        """Half of the values lie between these two."""
+        """The lower and the upper quartile."""
         return quantile(self.values, 0.25), quantile(self.values, 0.75)
 
     @property
     def spread(self) -> float:
-        """How far apart the quartiles are, relative to the median: 0.1 is ten percent."""
+        """The interquartile range relative to the median: 0.1 is ten percent."""
         low, high = self.quartiles
         return (high - low) / self.median if self.median > 0 else 0.0
 
@@ -63,7 +63,7 @@ class Sample:
 
 
 def quantile(values: Sequence[float], share: float) -> float:
-    """The value below which this share of the values lies; 0 where there are none."""
+    """Return the quantile of a share of the values; 0 if there are none."""
     ordered = sorted(values)
     if not ordered:
         return 0.0
@@ -77,11 +77,11 @@ def quantile(values: Sequence[float], share: float) -> float:
 class TimeComparison:
     """How one sample compares with a base."""
 
-    # The time of the sample as a multiple of the base's, and the interval of 95 percent.
+    # The time of the sample relative to the base, with its 95 % confidence interval.
     ratio: float
     low: float
     high: float
-    # How likely chance alone makes the two differ as much.
+    # The p-value of the rank test.
     chance: float
     # FASTER, SLOWER, NO_DIFFERENCE or TOO_FEW.
     verdict: str
@@ -103,10 +103,10 @@ class TimeComparison:
 
 
 def compare(base: Sample, other: Sample) -> TimeComparison:
-    """Check whether `other` is faster or slower than `base`, beyond noise.
+    """Test whether `other` is faster or slower than `base`, beyond noise.
 
-    Both hold one value per run, and the runs were made in turns. Of more values than an exact test
-    is meant for, the medians of as many blocks are compared: neighbours share their luck anyway.
+    Both hold one value per run, made in turns. If there are more values than the exact test
+    supports, medians of blocks of neighbours are compared, which are correlated anyway.
     """
     runs = base.count, other.count
     first, second = blocks_of(base.values, MOST_VALUES), blocks_of(other.values, MOST_VALUES)
@@ -121,7 +121,7 @@ def compare(base: Sample, other: Sample) -> TimeComparison:
 
 
 def blocks_of(values: Sequence[float], most: int) -> tuple[float, ...]:
-    """The medians of at most so many blocks of neighbours, all about as long."""
+    """Return the medians of at most `most` blocks of neighbours of about equal length."""
     count = min(most, len(values))
     edges = [len(values) * number // count for number in range(count + 1)] if count else []
     return tuple(quantile(values[start:end], 0.5) for start, end in itertools.pairwise(edges))
@@ -136,7 +136,7 @@ def _verdict(runs: tuple[int, int], ratio: float, chance: float) -> str:
 
 
 def chance_of_ranks(first: Sequence[float], second: Sequence[float]) -> float:
-    """The chance that two samples of one distribution are at least as far apart, both ways."""
+    """Return the two-sided p-value of the exact rank test."""
     wins = sum((a > b) + 0.5 * (a == b) for a in first for b in second)
     total = len(first) * len(second)
     extreme = math.floor(min(wins, total - wins))
@@ -146,7 +146,7 @@ def chance_of_ranks(first: Sequence[float], second: Sequence[float]) -> float:
 
 
 def _interval_edge(first: int, second: int) -> int:
-    """How many of the extreme ratios of all pairs lie outside of the interval of 95 percent."""
+    """Return how many of the sorted pair ratios lie outside the 95 % interval on each side."""
     ways, below = math.comb(first + second, first), 0
     for wins, orders in enumerate(_arrangements(first, second)):
         below += orders
@@ -157,7 +157,7 @@ def _interval_edge(first: int, second: int) -> int:
 
 @functools.lru_cache(maxsize=32)
 def _arrangements(first: int, second: int) -> tuple[int, ...]:
-    """In how many orders of two samples 0, 1, 2, ... pairs have the first one's value above.
+    """Count the orders of two samples in which 0, 1, 2, ... pairs have the first one's value above.
 
     These are the coefficients of the Gaussian binomial: the product of (1 - q^(second + k)) over
     that of (1 - q^k), for k from 1 to `first`.

@@ -1,6 +1,6 @@
-"""Measurements as a process of the program writes them and the tool reads them.
+"""The format in which the program's processes hand time measurements to the tool.
 
-Compiled calls, and kernels in calls of generated wrappers. All times are in nanoseconds.
+It covers compiled calls, and kernels in calls of generated wrappers. Times are in nanoseconds.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from inductoscope.profiling.statistics import Sample
 from inductoscope.recording.codec import decode, encode
 from inductoscope.recording.layout import PROFILE
 
-# In the folder of a run; each process writes files of its own there.
+# A folder inside that of the run; each process writes its own files there.
 FOLDER = PROFILE
 
 # Kinds of calls: of a compiled function, of a graph that no function calls, of a package.
 FUNCTION, GRAPH, PACKAGE = "function", "graph", "package"
-# A compiled function called uncompiled, and one whose result is differentiated: without its
-# backward pass it is half of a call.
+# A compiled function called in eager, and one whose result is differentiated: without the backward
+# pass, its time is incomplete.
 IN_EAGER, DIFFERENTIATED = "function in eager", "function without its backward pass"
 
 # How kernels were timed: by the clock around every kernel call of the wrapper; by torch.profiler,
 # on the GPU itself or in a C++ wrapper; or only the graph as a whole.
 CLOCK, PROFILER, WHOLE = "clock", "profiler", "whole"
 
-# Operations on float32 that torch may do in TF32.
+# Operations on float32 that torch may run in TF32.
 PRODUCTS, CONVOLUTIONS = "products", "convolutions"
 
-# Sets of sizes of one graph that are kept apart.
+# The most sets of sizes of one graph that are kept apart.
 MOST_SIZES = 16
 
 T = TypeVar("T")
@@ -49,22 +49,22 @@ class CallTimes:
     kind: str
     # The user's line where it is defined, or the file of a package.
     place: str = ""
-    # Calls that did no more than run, after one more that warmed up: how many, their sum, and of
-    # these some chosen at random.
+    # Steady calls, which compiled nothing and follow a warm-up call: their number, total time, and
+    # a random sample of times.
     count: int = 0
     total: int = 0
     sample: tuple[int, ...] = ()
-    # Calls in which something was compiled, and the first after each.
+    # Times of calls in which something was compiled, and of the first call after each.
     compiling: tuple[int, ...] = ()
     warming: tuple[int, ...] = ()
     # Calls whose time could not be measured.
     dropped: int = 0
-    # Which calls these are, where the calls of one function are told apart by their arguments.
+    # The group of these calls, if the calls of one function are separated by their arguments.
     group: str = ""
 
     @property
     def seconds(self) -> Sample:
-        """The calls that did no more than run."""
+        """The times of steady calls."""
         return in_seconds(self.sample)
 
 
@@ -74,23 +74,23 @@ class ProcessTimes:
 
     pid: int
     calls: tuple[CallTimes, ...] = ()
-    # Threads that torch used for one operation.
+    # The number of intra-op threads of torch.
     threads: int = 0
     torch: str = ""
-    # Whether calls were timed on a GPU, each until the GPU had done its work.
+    # Whether calls were timed with a synchronization with the GPU at their end.
     waited_for_gpu: bool = False
-    # From the first call to the end of the last, without those that compiled; 0 if not measured.
+    # From the first call to the end of the last, without calls that compiled; 0 if not measured.
     span: int = 0
-    # Why a change that was asked for could not be made; empty if it was made.
+    # Why a requested change could not be applied; empty if it was.
     not_applied: str = ""
-    # Whether several threads called compiled functions, where that keeps calls from being compared.
+    # Whether several threads called compiled functions, so that calls could not be compared.
     several_threads: bool = False
-    # Settings that were tried: the values that they had when the program ended.
+    # The values of the tried settings at the end of the program.
     settings: Mapping[str, str] = field(default_factory=dict)
 
 
 def all_calls(processes: Sequence[ProcessTimes]) -> tuple[CallTimes, ...]:
-    """The calls of all processes, those of the same thing together."""
+    """Merge the calls of all processes by thing."""
     found: dict[tuple[str, str, str, str], CallTimes] = {}
     for calls in (calls for process in processes for calls in process.calls):
         key = calls.kind, calls.name, calls.place, calls.group
@@ -114,7 +114,7 @@ class Site:
     """A place in a wrapper that calls a kernel."""
 
     kernel: str
-    # 0 in a C++ wrapper, where a call is known by how many of the same name come before it.
+    # 0 in a C++ wrapper, where a call is identified by its kernel's name and occurrence.
     line: int = 0
     occurrence: int = 0
 
@@ -124,8 +124,8 @@ class TimedCall:
     """One call of a wrapper, with its kernels in the order in which they ran."""
 
     duration: int
-    # Of each kernel: the number of its site, when it began after the call, how long it took. Work
-    # that belongs to no site has the number -1.
+    # For each kernel: the number of its site (-1 if it belongs to none), its start relative to the
+    # call, and its duration.
     spans: tuple[tuple[int, int, int], ...] = ()
 
 
@@ -139,25 +139,25 @@ class GraphTimes:
     how: str = CLOCK
     device: str = "cpu"
     sites: tuple[Site, ...] = ()
-    # The first call, which is cold; how many came after it, and of these some chosen at random.
+    # The first, cold call; the number of later calls, and a random sample of them.
     first: TimedCall | None = None
     count: int = 0
     kept: tuple[TimedCall, ...] = ()
-    # Threads of the program that called it.
+    # The number of threads of the program that called the wrapper.
     threads: int = 1
-    # Calls with sizes beyond the most that are kept apart.
+    # The number of calls with further sets of sizes, beyond the maximum.
     other_sizes: int = 0
-    # Of PRODUCTS and CONVOLUTIONS, those that torch was allowed to do in TF32.
+    # Those of PRODUCTS and CONVOLUTIONS that torch was allowed to run in TF32.
     in_tf32: tuple[str, ...] = ()
 
     @property
     def calls(self) -> tuple[TimedCall, ...]:
-        """The calls after the first one; that one if there is no other."""
+        """The calls after the first, or the first if there are no others."""
         return self.kept or ((self.first,) if self.first is not None else ())
 
     @property
     def seconds(self) -> Sample:
-        """The whole wrapper: kernels, and the gaps between them."""
+        """The times of the whole wrapper: kernels, and the gaps between them."""
         return in_seconds(call.duration for call in self.calls)
 
     @property
@@ -178,7 +178,7 @@ class GraphTimes:
 
     @property
     def usual(self) -> TimedCall | None:
-        """The call in the middle, by time."""
+        """The call with the median duration."""
         ordered = sorted(self.kept, key=lambda call: call.duration)
         return ordered[len(ordered) // 2] if ordered and self.sites else None
 
@@ -189,20 +189,20 @@ class KernelTimes:
 
     pid: int
     graphs: tuple[GraphTimes, ...] = ()
-    # Why something could not be measured as it should.
+    # Reasons why something could not be measured properly.
     notes: tuple[str, ...] = ()
 
 
 def gaps_text(device: str, how: str) -> str:
-    """A call while none of its kernels runs, in words."""
+    """Describe the part of a call in which none of its kernels runs."""
     if device != "cpu":
         return "gaps on the device"
-    # On the CPU, wrappers in C++ are traced; those in Python look at the clock themselves.
+    # On the CPU, C++ wrappers are traced, and Python wrappers read the clock themselves.
     return f"allocations and {'C++ code' if how == PROFILER else 'Python'}"
 
 
 def in_seconds(times: Iterable[int]) -> Sample:
-    """A sample of times in nanoseconds."""
+    """Convert times in nanoseconds to a sample in seconds."""
     return Sample(tuple(time / 1e9 for time in times))
 
 
@@ -210,7 +210,7 @@ def in_seconds(times: Iterable[int]) -> Sample:
 
 
 def write_measured(found: Any, folder: Path) -> None:
-    """Write what a process measured so that a reader sees the old file or the new one."""
+    """Write the measurements of a process atomically."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{found.pid}.{type(found).__name__}.json"
     unfinished = path.with_suffix(".new")
@@ -219,7 +219,7 @@ def write_measured(found: Any, folder: Path) -> None:
 
 
 def read_measured(kind: type[T], folder: Path) -> tuple[T, ...]:
-    """The measurements of all processes of a run; what is damaged is left out."""
+    """Read the measurements of all processes of a run; skip damaged files."""
     found = []
     for path in sorted(folder.glob(f"*.{kind.__name__}.json")):
         with contextlib.suppress(OSError, ValueError):

@@ -1,8 +1,8 @@
-"""Runs variants of a program in turns, each run in a process of its own.
+"""Runs variants of a program in turns, each run in its own process.
 
-What else the machine does changes over minutes, so variants are never run one after the other but
-in turns, and each turn begins with another one. Each variant has a private cache: its first run
-compiles, and later ones take what it compiled, so that a run costs little more than its calls.
+Other load of the machine changes over minutes, so the runs of variants are interleaved, and each
+turn begins with a different variant. Each variant has a private cache, which its first run fills,
+so that later runs cost little more than their calls.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from inductoscope.profiling.timings import (
 from inductoscope.wording import did_you_mean
 
 Say = Callable[[str], None]
-# The kind and the name of what is called.
+# The kind and the name of a function, graph or package.
 Thing = tuple[str, str]
 
 _OUTPUT = "output.txt"
@@ -50,10 +50,10 @@ _LAST_WORDS = 300
 
 @dataclass(frozen=True)
 class Variant:
-    """One way to run the program: a name, and what is different."""
+    """One way to run the program: a name, and the changes."""
 
     name: str
-    # Settings of torch._inductor.config, statements to execute once torch is imported, variables.
+    # Settings of torch._inductor.config, statements to execute once torch is imported, environment.
     settings: Mapping[str, Any] = field(default_factory=dict)
     code: str = ""
     variables: Mapping[str, str] = field(default_factory=dict)
@@ -63,20 +63,20 @@ class Variant:
 class TimedRun:
     """One run of one variant."""
 
-    exit_code: int | None  # None: it was ended because its time was up
+    exit_code: int | None  # None: killed by the time limit
     seconds: float
     processes: tuple[ProcessTimes, ...]
-    # The end of what a run that failed printed.
+    # The end of the output, if the run failed.
     output: str = ""
 
     @property
     def not_applied(self) -> str:
-        """Why the change of this variant could not be made; empty if it was made."""
+        """Why the change of this variant could not be applied; empty if it was."""
         return next((each.not_applied for each in self.processes if each.not_applied), "")
 
     @property
     def failure(self) -> str:
-        """How it ended, with its last words; empty if it ended well."""
+        """How the run failed, with the end of its output; empty if it succeeded."""
         if self.exit_code == 0:
             return ""
         if self.exit_code is None:
@@ -88,13 +88,13 @@ class TimedRun:
 
     @property
     def calls(self) -> tuple[CallTimes, ...]:
-        """The compiled calls of all its processes."""
+        """The compiled calls of all processes of the run."""
         return all_calls(self.processes)
 
     def seconds_in_calls(self, counts: Mapping[Thing, int]) -> float | None:
-        """Seconds of so many calls of each thing, each as long as the median of this run.
+        """Return the seconds of `counts` calls of each thing, at the median time in this run.
 
-        None if one of them was never called, or only while it was compiled.
+        None if a thing was never called, or only while it was being compiled.
         """
         medians = {(c.kind, c.name): c.seconds.median for c in self.calls if c.sample}
         if not counts or not counts.keys() <= medians.keys():
@@ -111,17 +111,17 @@ class VariantRuns:
 
     @property
     def failed(self) -> tuple[TimedRun, ...]:
-        """Runs that did not end well."""
+        """The runs that failed."""
         return tuple(run for run in self.runs if run.exit_code != 0)
 
     def sample(self, counts: Mapping[Thing, int]) -> Sample:
-        """One number per run: seconds of so many calls of each thing."""
+        """Return one value per run: the seconds of `counts` calls of each thing."""
         found = [run.seconds_in_calls(counts) for run in self.runs if run.exit_code == 0]
         return Sample(tuple(value for value in found if value is not None))
 
 
 def calls_to_compare(variants: Sequence[VariantRuns]) -> dict[Thing, int]:
-    """The things that every variant calls after its warm-up, and how often the first one does."""
+    """Return the things that every variant calls when warm, and their counts in the first."""
     ran = [[run for run in v.runs if run.exit_code == 0] for v in variants]
     ran = [runs for runs in ran if runs]
     if not ran:
@@ -134,7 +134,7 @@ def calls_to_compare(variants: Sequence[VariantRuns]) -> dict[Thing, int]:
 
 
 def cache_of(folder: Path, variant: Variant) -> Path:
-    """The private cache of a variant, which its runs share."""
+    """Return the folder of a variant's private cache, which its runs share."""
     return folder / f"cache-{zlib.crc32(variant.name.encode()):08x}"
 
 
@@ -147,10 +147,11 @@ def run_in_turns(
     seconds: float,
     say: Say,
 ) -> tuple[VariantRuns, ...]:
-    """Run every variant `turns` times; a run may take so many seconds.
+    """Run every variant `turns` times; a run may take `seconds`.
 
-    A variant that fails is not run again. Nothing is if the first one fails: all are compared with
-    it. The first run of each is one more, which compiles, unless its cache is there already.
+    A variant that fails is not run again. If the first variant fails, all runs stop, because the
+    others are compared with it. Each variant gets an additional first run to fill its cache, unless
+    the cache exists already.
     """
     runs: dict[str, list[TimedRun]] = {variant.name: [] for variant in variants}
     going = list(variants)
@@ -183,7 +184,7 @@ def run_once(
 ) -> TimedRun:
     """Run the program once and measure it. Nothing is recorded.
 
-    It reads what `stdin` holds, and nothing without it.
+    Standard input is the file `stdin`, or empty.
     """
     folder.mkdir(parents=True, exist_ok=True)
     orders = Orders(settings=variant.settings, code=variant.code)
@@ -216,34 +217,34 @@ def _last_words(folder: Path, code: int | None) -> str:
     return ""
 
 
-# --- which settings change its speed --------------------------------------------------------------
+# --- trials of settings ---------------------------------------------------------------------------
 
 BASE = "as it is"
 
 
 @dataclass(frozen=True)
 class SettingTrial:
-    """One setting: the time of the program's compiled calls with it, against those without."""
+    """One setting: the time of the program's compiled calls with and without it."""
 
     variant: Variant
-    # Seconds of one compiled call, one number per run: the median of each thing that is called,
-    # weighted by how often the program calls it.
+    # Seconds of one compiled call, one value per run: the medians of all things, weighted by how
+    # often the program calls each.
     seconds: Sample
     comparison: TimeComparison | None
     runs: int
-    # Why nothing can be said, or what to know beside it.
+    # Why there is no result, or a note on the result.
     note: str = ""
 
 
 @dataclass(frozen=True)
 class SettingTrials:
-    """All settings that were tried, and the program as it is."""
+    """All settings that were tried, and the unchanged program."""
 
     base: SettingTrial
     trials: tuple[SettingTrial, ...]
-    # What was timed: kind and name, and how often the program calls it.
+    # The timed things (kind and name), and how often the program calls each.
     calls: tuple[tuple[str, str, int], ...]
-    # The run of the program as it is that failed: then nothing is compared.
+    # The failed run of the unchanged program, without which nothing is compared.
     failed: TimedRun | None = None
 
 
@@ -256,7 +257,7 @@ def try_settings(
     seconds: float,
     say: Say,
 ) -> SettingTrials:
-    """Run the program as it is and with each setting, in turns, and compare."""
+    """Run the program unchanged and with each setting, in turns, and compare."""
     everything = (Variant(BASE), *variants)
     done = run_in_turns(command, everything, folder, turns=turns, seconds=seconds, say=say)
     base, *others = done
@@ -274,7 +275,7 @@ def try_settings(
 def _not_compared(
     base: VariantRuns, others: Sequence[VariantRuns], seconds: float
 ) -> SettingTrials:
-    """The trials of a program that fails as it is."""
+    """Return the trials of a program that fails unchanged."""
     how = f"the program {base.failed[0].failure}"
     if base.failed[0].exit_code is None:
         raise ToolFailure(f"{how}. Give it more than {seconds:g} s: --time-limit.")
@@ -317,7 +318,7 @@ _WHERE = "torch._inductor.config"
 
 
 def known_settings() -> Mapping[str, Mapping[str, Any]]:
-    """Every setting of the installed torch, with its default."""
+    """Return every setting of the installed torch, with its default."""
     call = ChildCall("inductoscope.inside.profiling.installation:name_settings")
     ended = run_child(call, ChildLimits(_SECONDS, _SECONDS))
     answer = ended.find("settings")
@@ -328,7 +329,7 @@ def known_settings() -> Mapping[str, Mapping[str, Any]]:
 
 
 def variants_of(texts: Sequence[str], known: Mapping[str, Mapping[str, Any]]) -> list[Variant]:
-    """One variant for each text; several settings in one are separated by commas."""
+    """Parse one variant from each text; several settings are separated by commas."""
     found: list[Variant] = []
     for text in dict.fromkeys(texts):
         parts = [part.strip() for part in text.split(",") if part.strip()]
@@ -339,7 +340,7 @@ def variants_of(texts: Sequence[str], known: Mapping[str, Mapping[str, Any]]) ->
 
 
 def read_setting(text: str, known: Mapping[str, Mapping[str, Any]]) -> tuple[str, Any]:
-    """The name and value of one setting; refuses what torch does not have."""
+    """Parse the name and value of one setting; reject settings that torch does not have."""
     name, equals, written = (part.strip() for part in text.partition("="))
     name = name.removeprefix(f"{_WHERE}.")
     if name not in known:

@@ -321,7 +321,7 @@ class _MainThread:
         self._work()
 
     def ask_until(self, is_done: Callable[[], bool], seconds: float) -> bool:
-        """Repeat the request until the work is done or `seconds` have passed; return `is_done()`."""
+        """Repeat the request until the work is done, for `seconds` at most; return `is_done()`."""
         end = time.monotonic() + seconds
         while not is_done() and time.monotonic() < end:
             if not self._number or signal.getsignal(self._number) != self._asked:
