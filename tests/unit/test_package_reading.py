@@ -12,7 +12,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from syrupy.assertion import SnapshotAssertion
 
 from inductoscope.errors import UnreadablePackage
 from inductoscope.packages.elf import ElfFile, read_library
@@ -61,10 +60,11 @@ def test_the_command_lists_it_and_executes_nothing() -> None:
     assert "Nothing in the file was executed." in answer.stdout
 
 
-def test_an_exported_program_says_how_to_compile_it(snapshot: SnapshotAssertion) -> None:
+def test_an_exported_program_says_how_to_compile_it() -> None:
     answer = inductoscope("aoti", EXPORTED)
     assert answer.exit_code == 1
-    assert answer.stdout == snapshot
+    assert "exported with torch 2.13" in answer.stdout
+    assert "holds an exported program and no compiled model" in answer.stdout
 
 
 # --- damaged and hostile files --------------------------------------------------------------------
@@ -250,7 +250,7 @@ def test_a_script_is_examined_by_the_doctor(tmp_path: Path) -> None:
     assert "not-checked: Nothing was compiled" in answer.stdout
 
 
-def test_a_package_takes_no_arguments(snapshot: SnapshotAssertion) -> None:
+def test_a_package_takes_no_arguments() -> None:
     answer = inductoscope("aoti", SMALL, "--", "--epochs")
     assert answer.exit_code == 2
-    assert answer.stderr == snapshot
+    assert "is a package, which takes no arguments: --epochs" in answer.stderr
