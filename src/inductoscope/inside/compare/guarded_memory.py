@@ -212,7 +212,7 @@ _MOST_SECONDS = 30.0
 
 @dataclass(frozen=True)
 class MemoryFault:
-    """A result that depends on stale contents of memory."""
+    """A result that depends on arbitrary contents of memory."""
 
     # The kernel whose buffer changes first; "" if only the results are known to change.
     kernel: str

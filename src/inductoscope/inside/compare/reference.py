@@ -71,7 +71,7 @@ class Float64(TorchDispatchMode):
 
 
 def _narrow(func: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Draw random numbers for `*_like` operations in float32, as in most programs."""
+    """Add dtype=float32 to random `*_like` operations, as most programs draw random numbers."""
     takes_type = any(argument.name == "dtype" for argument in func._schema.arguments)
     if takes_type and "like" in _name(func) and kwargs.get("dtype") is None:
         return {**kwargs, "dtype": torch.float32}

@@ -51,14 +51,14 @@ def _fewer_nodes(subject: Subject) -> Proposals:
     kernel = [names for names in _in_graph(recorded, [subject.of_kernel]) if names not in suspects]
     shown_by = yield from _first_that_shows_it(recorded, suspects, kernel)
     if shown_by is None or shown_by in kernel:
-        # No suspicion is enough: it takes several nodes, which may have to read the same value.
+        # No suspicion is enough: the failure takes several nodes, which may have to share an input.
         part = subgraph(recorded, shown_by) if shown_by else None
         candidate = yield from _bypass_nodes(part or subject.candidate, subject.guesses)
         recorded, shown_by = record_values(candidate), None
     kept = yield from smallest_subset_of(
         shown_by or recorded.names, lambda names: subgraph(recorded, names), subject.guesses
     )
-    # Where no node can be left out, inputs that no node reads can, and attributes become inputs.
+    # Even if no node can be removed, unused inputs are dropped, and attributes become inputs.
     yield [subgraph(recorded, kept)]
     return None
 
@@ -74,7 +74,7 @@ def _first_that_shows_it(
 ) -> Generator[Batch, int | None, list[str] | None]:
     """Return the first set of nodes that shows the failure by itself."""
     parts = [subgraph(recorded, names) for names in suspects]
-    # Small shapes are tried along with it: where they show it too, a round of compiles is saved.
+    # Small shapes are tried in the same batch: if they fail too, a round of compiles is saved.
     # Kernels keep their shapes: much of a kernel is left out next, and the rest may need them.
     small = [None if part is None else all_resized(part, _SMALL) for part in parts]
     sets = [names for names in suspects for _ in range(2)] + [*kernel]
@@ -128,7 +128,7 @@ def _bypassed(candidate: Candidate, stand_ins: dict[str, str], keep: Collection[
         if name not in keep:
             new[name].replace_all_uses_with(new[source])
             graph.erase_node(new[name])
-            # Nodes for which it was to stand in are replaced by its own stand-in.
+            # Later nodes that it was to replace are replaced by its own stand-in.
             new[name] = new[source]
     graph.eliminate_dead_code(has_effect)
     return _with_used_inputs(candidate, graph)
@@ -514,7 +514,7 @@ CONSTANTS = ShrinkPass(
     lambda candidate: len(_odd_numbers(candidate)),
     _repeated(_with_simpler_constants),
 )
-# Values can be simplified whatever the graph is like.
+# Values can be simplified for any graph.
 INPUTS = ShrinkPass(
     "inputs",
     "trying simpler input values",

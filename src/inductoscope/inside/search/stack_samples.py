@@ -23,7 +23,7 @@ from inductoscope.torch_facts.frames import (
     shorten,
 )
 
-# Often at first, so that something short is seen; then rarely, so that something long costs little.
+# Samples are frequent at first, to see short compiles, then rare, to keep long ones cheap.
 _OFTEN, _RARELY, _AT_FIRST = 0.02, 0.05, 10.0
 _DEEPEST = 400
 # The share of samples that must contain a function for it to be reported.

@@ -26,7 +26,7 @@ def relevant_axes(candidate: Candidate, failure: Failure, location: Location) ->
     situation = situation_of(candidate, location)
     axes = [axis for axis in AXES if axis.is_relevant(situation)]
     if failure.kind == HANG:
-        # Each one that does not help costs the whole time limit.
+        # Each axis that does not help costs the whole time limit.
         axes = [axis for axis in axes if axis.stage == location.stage]
     return axes
 

@@ -289,7 +289,7 @@ def location_at_pass(found: PassDivergence, how: str) -> Location:
 def location_at_kernel(found: KernelDivergence, in_candidate: InCandidate) -> Location:
     """Return the location of a failure whose cause is a kernel."""
     nodes = {node.name: node for node in found.graph.module.graph.nodes}
-    # In the order of the graph, which is that of the program.
+    # Nodes in graph order, which is the program's order.
     involved = [node for name, node in nodes.items() if name in found.origins]
     in_kernel = [node for name, node in nodes.items() if name in found.kernel_origins]
     origin = nodes.get(found.node)
@@ -453,7 +453,7 @@ def _nodes_wrong_in_kernel(candidate: Candidate, found: KernelDivergence) -> lis
     nodes = {node.name: node for node in graph.module.graph.nodes if is_operation(node)}
     tried = nodes.keys() if len(nodes) <= FEW_NODES else set(found.origins) & nodes.keys()
     if len({nodes[name].target for name in tried}) < 2:
-        return []  # There is nothing to choose from.
+        return []  # With one kind of operation, there is no choice.
     inputs = tuple(inputs_for(graph.module, graph.inputs))
     of_graph = replace(
         candidate, module=graph.module, inputs=inputs, backward=False, earlier=None, recipes=()
@@ -462,7 +462,7 @@ def _nodes_wrong_in_kernel(candidate: Candidate, found: KernelDivergence) -> lis
         recorded = record_values(of_graph)
         names = [name for name in recorded.names if name in tried]
         wrong = _wrong_among(recorded, names, examine)
-    except Exception:  # They are only a hint.
+    except Exception:  # The nodes are only a hint.
         return []
     return [nodes[name] for name in wrong]
 

@@ -133,7 +133,7 @@ _PART_OF_UNIT = 1 / 32
 _UNITS = 64
 
 _EPS = torch.finfo(torch.float32).eps
-# Elements of an error that are compared with those of the next call, and how few are too few.
+# The number of elements of an error to compare with the next call's, and the least that count.
 _SAMPLE, _ENOUGH = 4096, 64
 # A smaller bias does not affect training.
 _LEAST_MARGIN = 1e-9
@@ -179,7 +179,7 @@ def errors_of(value: torch.Tensor, reference: torch.Tensor) -> tuple[float, ...]
 
 def _along(error: torch.Tensor, reference: torch.Tensor, size: float) -> tuple[float, ...]:
     sums = float((error * reference.sign()).sum()), float(error.sum())
-    # NaN or Inf where eager and float64 are finite: as wrong as can be.
+    # NaN or Inf where eager and float64 are finite is an infinite error.
     return tuple(value / size if math.isfinite(value) else math.inf for value in sums)
 
 

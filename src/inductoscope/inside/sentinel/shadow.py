@@ -79,7 +79,7 @@ class ShadowedCall:
         self._generators = generator_states()
         self._drops: Drops | None = None
         self._surroundings = Surroundings.now()
-        # Copied before the call, which may write to its arguments.
+        # The inputs are copied before the call, which may write to them.
         self.inputs = copy_values(arguments)
 
     def dropouts(self) -> list[torch.device]:
@@ -235,7 +235,7 @@ _COMPILED = "CompiledFunctionBackward"
 class Tap:
     """A hook on the backward pass of one call, which fires once and changes nothing."""
 
-    # Outputs by number, and where in the node's arguments their cotangents are; inputs likewise.
+    # The number of each output, and its cotangent's index in the node's arguments; inputs likewise.
     outputs: list[tuple[int, int]]
     inputs: list[tuple[int, int]]
     cotangents: list[tuple[int, torch.Tensor]] = field(default_factory=list)
