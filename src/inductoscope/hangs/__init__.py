@@ -1,1 +1,1 @@
-"""Programs and compiles that do not finish: live, from logs, and by their autotuning choices."""
+"""Detection of hanging programs and compiles: live, from logs, and by autotuning choices."""

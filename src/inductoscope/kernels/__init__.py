@@ -1,1 +1,1 @@
-"""Generated Triton kernels: read from their files, made into scripts, compiled on their own."""
+"""Generated Triton kernels: parsed from their files, turned into scripts, compiled alone."""

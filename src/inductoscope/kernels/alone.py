@@ -58,7 +58,7 @@ _OUT_OF_MEMORY = re.compile(
 
 @dataclass(frozen=True)
 class TritonStage:
-    """One stage of Triton; without seconds if it had not ended."""
+    """A compile stage of Triton; `seconds` is None if it did not end."""
 
     name: str
     seconds: float | None
@@ -66,7 +66,7 @@ class TritonStage:
 
 @dataclass(frozen=True)
 class Attempt:
-    """One compile in one child."""
+    """One compile in one child process."""
 
     outcome: str  # 'compiles', 'does not end' or 'fails'
     seconds: float
@@ -86,7 +86,7 @@ class Attempt:
 
 @dataclass(frozen=True)
 class KernelTrial:
-    """All attempts at one configuration, and what the last one left."""
+    """All attempts at one configuration, and the files of the last one."""
 
     plan: Plan
     limits: ChildLimits
@@ -95,7 +95,7 @@ class KernelTrial:
 
     @property
     def outcome(self) -> str:
-        """The worst that happened."""
+        """The worst outcome of the attempts."""
         return min((attempt.outcome for attempt in self.attempts), key=WORST_FIRST.index)
 
     @property
@@ -104,7 +104,7 @@ class KernelTrial:
 
 
 def check_triton(plan: Plan) -> None:
-    """Raise ToolFailure, with what to install, where the kernel cannot be compiled here."""
+    """Raise ToolFailure, with what to install, if the kernel cannot be compiled here."""
     if importlib.util.find_spec("triton") is None:
         raise ToolFailure(
             "Triton is not installed, so nothing can be compiled. Install it (pip install "
@@ -130,7 +130,7 @@ class KernelRequest:
 
 
 def try_alone(plan: Plan, request: KernelRequest, say: Callable[[str], None]) -> KernelTrial:
-    """Compile as often as asked, each time in a new process with an empty cache."""
+    """Compile as often as requested, each time in a new process with an empty cache."""
     check_triton(plan)
     attempts = []
     files: dict[str, Path] = {}
@@ -184,7 +184,7 @@ def _attempt(plan: Plan, limits: ChildLimits, folder: Path, say: Callable[[str],
 
 
 def _check_start(plan: Plan, limits: ChildLimits, ended: ChildResult) -> None:
-    """Raise if the child never started compiling: that says nothing about the kernel."""
+    """Raise if the child never started compiling: that is no result about the kernel."""
     if ended.find("ready"):
         return
     if ended.find("no backend"):
@@ -228,7 +228,7 @@ def _judged(plan: Plan, ended: ChildResult, folder: Path) -> Attempt:
 
 
 def _stages(ended: ChildResult) -> tuple[tuple[TritonStage, ...], float]:
-    """The stages with their seconds, and when the first began.
+    """Return the stages with their seconds, and when the first began.
 
     What comes before the first stage is preparation: the versions of tools, the cache's key.
     """
@@ -253,7 +253,7 @@ def _resources(plan: Plan, shared: int | None, output: str, folder: Path) -> Res
 
 
 def read_form(folder: Path, form: str) -> str:
-    """One form of the kernel as a stage left it, or nothing."""
+    """Read an intermediate form of the kernel that a stage wrote; empty if there is none."""
     path = folder / f"kernel.{form}"
     return path.read_text("utf-8", "replace") if path.exists() else ""
 
@@ -280,12 +280,12 @@ _SECONDS = 120.0
 
 
 def has_torch() -> bool:
-    """Whether torch is installed, without importing it."""
+    """Check whether torch is installed, without importing it."""
     return importlib.util.find_spec("torch") is not None
 
 
 def ask_torch(kernel: KernelFile, limits: ChildLimits, folder: Path) -> tuple[list[Config], str]:
-    """The configurations torch would try for this kernel, or the reason there are none."""
+    """Return the configurations torch would try for this kernel, or why there are none."""
     if not has_torch():
         return [], "torch is not installed"
     module = folder / "asked.py"
@@ -311,13 +311,13 @@ def _configs_from(kernel: KernelFile, answer: ChildEvent) -> list[Config]:
 
 
 def _ordered(config: Mapping[str, Any], first: tuple[str, ...]) -> dict[str, Any]:
-    """Block sizes before warps and stages; what is left at nothing is left out."""
+    """Order a configuration: block sizes before warps and stages, without empty values."""
     names = dict.fromkeys((*first, *config))
     return {name: config[name] for name in names if config.get(name) is not None}
 
 
 def module_text(kernel: KernelFile) -> str:
-    """The kernel under its heuristic, built from values that were read."""
+    """Write the kernel under its heuristic as a module, from parsed values."""
     keywords = {name: value for name, value in kernel.keywords.items() if is_plain(value)}
     about = {name: value for name, value in kernel.inductor_meta.items() if is_plain(value)}
     keywords["inductor_meta"] = {**about, **_NO_CACHES}
@@ -340,7 +340,7 @@ _PTXAS_SETTINGS = ("TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH")
 
 @dataclass(frozen=True)
 class WaitingProcess:
-    """One process of a compile that did not end."""
+    """A process of a compile that did not end."""
 
     pid: int
     parent: int
@@ -367,7 +367,7 @@ def _described(process: ProcessSample, observed: Observation) -> WaitingProcess:
 
 
 def _blocking_child(group: list[WaitingProcess]) -> WaitingProcess | None:
-    """The program that the leader waits for: the child it started, as busy as all below it."""
+    """Return the leader's child that it waits for, with the CPU time of its descendants."""
     for process in group[1:]:
         # A fork that has become nothing else is the guard of bounded.py.
         if process.parent == group[0].pid and process.words != group[0].words:
@@ -377,7 +377,7 @@ def _blocking_child(group: list[WaitingProcess]) -> WaitingProcess | None:
 
 
 def _tool_name(words: tuple[str, ...]) -> str:
-    """The tool that a command line runs; a stand-in that a setting names counts as the tool."""
+    """Return the tool of a command line; a stand-in set by a variable counts as the tool."""
     stand_ins = {os.environ[name] for name in _PTXAS_SETTINGS if os.environ.get(name)}
     for word in words[:3]:
         if word in stand_ins or "ptxas" in os.path.basename(word):
@@ -389,7 +389,7 @@ def _tool_name(words: tuple[str, ...]) -> str:
 
 
 def choose_target(kernel: KernelFile, asked: str | None) -> Target:
-    """The target that was asked for, or the one that the kernel was generated for."""
+    """Return the requested target, or else the one that the kernel was generated for."""
     if asked:
         return parse_target(asked)
     if kernel.target is None:
@@ -403,7 +403,7 @@ def choose_target(kernel: KernelFile, asked: str | None) -> Target:
 def make_plans(
     kernel: KernelFile, request: KernelRequest, say: Callable[[str], None] = lambda text: None
 ) -> list[Plan]:
-    """Plans to compile: one configuration, or all that would be tried."""
+    """Return plans to compile: one configuration, or all that would be tried."""
     check_settings(kernel, list(request.settings))
     target = choose_target(kernel, request.target)
     configs = _configs_to_try(kernel, request, say)
@@ -432,7 +432,7 @@ def _configs_to_try(
 
 
 def write_script(plan: Plan, path: Path) -> None:
-    """Write the standalone script where the user wants it."""
+    """Write the standalone script to the path that the user gave."""
     try:
         path.write_text(script_text(plan), "utf-8")
     except OSError as error:

@@ -85,7 +85,7 @@ class Assembly:
 
     @property
     def numbered(self) -> str:
-        """The text with the kernel's line before each instruction, where it is known."""
+        """The text with the kernel's line before each instruction, where known."""
         lines = {asm: str(line) for line, found in self.links.items() for asm in found}
         width = max(map(len, lines.values()), default=0)
         return "\n".join(
@@ -95,7 +95,7 @@ class Assembly:
 
 
 def kernel_assembly(recording: Recording, kernel: Kernel, limits: ChildLimits = LIMITS) -> Assembly:
-    """Compile a recorded kernel as it was compiled then, up to assembly."""
+    """Compile a recorded kernel to assembly with its recorded code generation flags."""
     native = _compiled(recording, kernel)
     whole, own = recording.payload(native.payload), recording.payload(kernel.payload)
     first = _first_line(whole, own)
@@ -141,7 +141,7 @@ def _compiled(recording: Recording, kernel: Kernel) -> NativeCompile:
 
 
 def _first_line(whole: str, own: str) -> int:
-    """The line of the compiled file that the kernel's first line would be.
+    """Return the line of the compiled file that corresponds to the kernel's first line.
 
     The two agree from the signature on: the file has another head.
     """
@@ -156,7 +156,7 @@ def _first_line(whole: str, own: str) -> int:
 
 
 def safe_flags(command: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Flags that are taken over, and words that are not."""
+    """Return the flags that are kept, and the words that are not."""
     try:
         words = shlex.split(command)[1:]
     except ValueError as error:
@@ -175,7 +175,7 @@ def safe_flags(command: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def _find_compiler(command: str) -> str:
-    """A compiler on this machine, preferably the one with the recorded name."""
+    """Return a compiler on this machine, preferably the one with the recorded name."""
     names = (os.environ.get("CXX", ""), *_COMPILERS)
     found = [place for place in map(shutil.which, filter(None, names)) if place]
     if not found:
@@ -185,7 +185,7 @@ def _find_compiler(command: str) -> str:
 
 
 def _refuse_unsafe(source: str) -> None:
-    """Only headers of torch and those that a compiler brings: nothing by path, nothing computed."""
+    """Refuse includes other than headers of torch and the compiler, given by name."""
     folders = _include_folders()
     spliced = _SPLICE.sub("", source)
     if unsafe := _UNSAFE.search(spliced):
@@ -202,7 +202,7 @@ def _refuse_unsafe(source: str) -> None:
 
 
 def _include_folders() -> list[Path]:
-    """Headers of the installed torch, found without importing it, and of Python."""
+    """Return the include directories of Python and of torch, which is not imported."""
     spec = importlib.util.find_spec("torch")
     places = list(spec.submodule_search_locations or ()) if spec else []
     if not places:
@@ -219,7 +219,7 @@ def _include_folders() -> list[Path]:
 
 
 def _compiled_and_read(compiler: list[str], source: str, limits: ChildLimits) -> str:
-    """The machine code of a source, as objdump writes it with its lines."""
+    """Compile a source and return its disassembly by objdump, with line numbers."""
     with tempfile.TemporaryDirectory(prefix="inductoscope-assembly-") as name:
         folder = Path(name)
         (folder / _SOURCE).write_text(source, "utf-8", errors="replace")
@@ -234,7 +234,7 @@ def _compiled_and_read(compiler: list[str], source: str, limits: ChildLimits) ->
 
 
 def _refuse_directives(text: str) -> None:
-    """A compiler writes none of these; a name in the source may smuggle one in."""
+    """Refuse assembler directives, which names in the source may smuggle in."""
     if found := _DIRECTIVE.search(text):
         raise UsageError(f"The kernel's assembly contains {found[0]}, which is not assembled.")
 
@@ -270,7 +270,7 @@ _INSTRUCTION = re.compile(r"\s+[0-9a-f]+:\t")
 
 @dataclass(frozen=True)
 class Listing:
-    """Functions and instructions; `links` lead from source lines to lines of `text`."""
+    """Functions and instructions; `links` map source lines to lines of `text`."""
 
     text: str
     links: Mapping[int, tuple[int, ...]]
@@ -283,7 +283,7 @@ _Function = list[tuple[str, int, bool]]
 
 
 def listing(disassembly: str, source: str, wanted: range) -> Listing:
-    """The functions that lines `wanted` of the file `source` became."""
+    """Return the functions compiled from the lines `wanted` of the file `source`."""
     kept = [
         line
         for function in _functions(disassembly, source)

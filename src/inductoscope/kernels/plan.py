@@ -29,7 +29,7 @@ _WORD = re.compile(r"[^\W\d]\w*")
 
 @dataclass(frozen=True)
 class Plan:
-    """One kernel, one configuration, one target: all that `triton.compile` takes."""
+    """A kernel, a configuration and a target: all that `triton.compile` takes."""
 
     kernel: KernelFile
     target: Target
@@ -47,7 +47,7 @@ class Plan:
 
 
 def make_plan(kernel: KernelFile, target: Target, config: Config) -> Plan:
-    """Put together what to compile. Raises UsageError where a value is missing."""
+    """Build a plan. Raises UsageError if a value is missing."""
     if not kernel.signature:
         raise UsageError(f"{kernel.path} does not give the types of {kernel.name}'s arguments.")
     missing = open_arguments(kernel, config.values)
@@ -78,7 +78,7 @@ def _signature(kernel: KernelFile, constants: Mapping[str, Any]) -> Mapping[str,
 
 
 def _descriptors(kernel: KernelFile, constants: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Arguments that the host passes as TMA descriptors carry the block's shape in their type."""
+    """Yield the types of TMA descriptor arguments, which carry the block's shape."""
     described = kernel.inductor_meta.get("host_tma_descriptor_args")
     known = {**kernel.body.constexpr_values, **constants}
     for name, about in described.items() if isinstance(described, Mapping) else ():
@@ -90,7 +90,7 @@ def _descriptors(kernel: KernelFile, constants: Mapping[str, Any]) -> Iterator[t
 
 
 def _options(kernel: KernelFile, target: Target, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Options that torch would pass to `triton.compile` for this kernel."""
+    """Return the options that torch would pass to `triton.compile` for this kernel."""
     meta, about = kernel.triton_meta, kernel.inductor_meta
     debug = bool(about.get("assert_indirect_indexing", True)) and not about.get("is_hip", False)
     options: dict[str, Any] = {"debug": debug, "sanitize_overflow": False}
@@ -108,7 +108,7 @@ def _options(kernel: KernelFile, target: Target, values: Mapping[str, Any]) -> d
 
 
 def _rewritten(kernel: KernelFile, values: Mapping[str, Any]) -> tuple[KernelDefinition, ...]:
-    """The file's statements, with new values for the constants inside the kernel's body."""
+    """Return the file's statements, with new values for constants in the kernel's body."""
     lines = kernel.source.split("\n")
     first = len(lines) - len(_after_decorators(lines))
     for name, place in kernel.body.constexpr_lines.items():
@@ -125,7 +125,7 @@ def _after_decorators(lines: list[str]) -> list[str]:
 
 
 def _written(value: Any) -> str:
-    """A value as a kernel writes it: types such as tl.float32 are names there, not strings."""
+    """Format a value as a kernel writes it: types such as tl.float32 are names, not strings."""
     if isinstance(value, str) and re.fullmatch(r"tl\.\w+", value):
         return value
     return repr(value)
@@ -169,7 +169,7 @@ def _docstring(plan: Plan) -> str:
 
 
 def _imports(definitions: tuple[KernelDefinition, ...]) -> list[str]:
-    """Triton, and of the file's own imports those whose names the functions use."""
+    """Return the import of Triton, and those imports of the file that the functions use."""
     texts = "\n".join(d.source for d in definitions if d.kind != "import")
     used = set(_WORD.findall(texts))
     lines = ["import triton", "import triton.language as tl"]
@@ -234,7 +234,7 @@ _IN_FILE = ("template", "user_autotune", "fixed_config")
 
 @dataclass(frozen=True)
 class Config:
-    """Values of constexpr arguments and options of Triton, and who chose them."""
+    """The values of constexpr arguments and Triton options, and who chose them."""
 
     values: Mapping[str, Any]
     origin: str
@@ -245,7 +245,7 @@ class Config:
 
 
 def parse_config(text: str) -> Mapping[str, Scalar]:
-    """`XBLOCK=64,num_warps=8` as typed on the command line."""
+    """Parse `XBLOCK=64,num_warps=8` from the command line."""
     found: dict[str, Scalar] = {}
     for word in filter(None, (word.strip() for word in text.split(","))):
         name, equals, value = word.partition("=")
@@ -269,7 +269,7 @@ def _scalar(text: str) -> Scalar:
 
 
 def configs_in_file(kernel: KernelFile) -> list[Config]:
-    """The configurations that the file fixes; empty if torch chooses them at run time."""
+    """Return the configurations that the file fixes; empty if torch chooses at run time."""
     if kernel.heuristic not in _IN_FILE:
         return []
     if kernel.configs:
@@ -281,7 +281,7 @@ def configs_in_file(kernel: KernelFile) -> list[Config]:
 
 
 def default_config(kernel: KernelFile) -> Config:
-    """A simple choice for when torch, which would choose better, is not installed."""
+    """Choose a simple configuration for when torch, which would choose better, is missing."""
     values: dict[str, Any] = {}
     room = _LARGEST_BLOCK
     for name in _free_arguments(kernel):
@@ -294,7 +294,7 @@ def default_config(kernel: KernelFile) -> Config:
 
 
 def _free_arguments(kernel: KernelFile) -> list[str]:
-    """The constexpr arguments that the file leaves open."""
+    """Return the constexpr arguments that the file leaves open."""
     return [name for name in kernel.body.constexpr_arguments if name not in kernel.constants]
 
 
@@ -303,7 +303,7 @@ def _power_of_two(number: int) -> int:
 
 
 def with_settings(config: Config, settings: Mapping[str, Scalar]) -> Config:
-    """The configuration with what the user asked for in its place."""
+    """Return the configuration with the user's settings applied."""
     if not settings:
         return config
     origin = "--config" if set(config.values) <= set(settings) else f"--config over {config.origin}"
@@ -311,7 +311,7 @@ def with_settings(config: Config, settings: Mapping[str, Scalar]) -> Config:
 
 
 def open_arguments(kernel: KernelFile, values: Mapping[str, Any]) -> list[str]:
-    """The constexpr arguments that nobody has chosen a value for."""
+    """Return the constexpr arguments without a value."""
     return [name for name in _free_arguments(kernel) if name not in values]
 
 

@@ -1,1 +1,1 @@
-"""A program compiled as every rank of a job, on one machine, before the job is started."""
+"""The preflight check: compiles a program as every rank of a job, on one machine, beforehand."""

@@ -1,4 +1,4 @@
-"""Predicts which calls of collectives will not meet when the ranks are real."""
+"""Predicts which collective calls will not match between real ranks."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ WITH_A_TARGET = (
 
 @dataclass(frozen=True)
 class Preflight:
-    """Everything that was found out about a job."""
+    """The results of the preflight check of a job."""
 
     job: PretendedJob
     runs: tuple[RankRun, ...]
@@ -50,33 +50,33 @@ class Preflight:
 
     @property
     def uses_distributed(self) -> bool:
-        """Whether any rank made a process group."""
+        """Whether any rank created a process group."""
         return any(one.backend is not None for one in self.files)
 
     @property
     def failed(self) -> tuple[RankRun, ...]:
-        """The ranks as which the program did not come to its end."""
+        """The ranks as which the program did not finish."""
         return tuple(run for run in self.runs if not run.ended_well)
 
     @property
     def could_not_check(self) -> bool:
-        """Whether the program failed as every rank: what would come then is not known."""
+        """Whether the program failed as every rank, so that later calls are unknown."""
         return len(self.failed) == len(self.runs)
 
     @property
     def differs(self) -> bool:
-        """Whether ranks compute or call something else than others."""
+        """Whether ranks compute or call different things."""
         return any(one.weight is not Weight.COST for one in self.report.comparison.differences)
 
     @property
     def has_nothing_to_compare(self) -> bool:
-        """Whether no rank compiled anything, called a collective or sent a message."""
+        """Whether no rank compiled a graph, called a collective or sent a message."""
         has_messages = any(one.messages for one in self.files)
         return not (self.report.comparison.decisions or has_messages or self.failed)
 
 
 def examine(job: PretendedJob, runs: Sequence[RankRun]) -> Preflight:
-    """Compare what the ranks left behind."""
+    """Compare the files that the ranks wrote."""
     files = tuple(read_rank(job.folder, run.rank, ended=run.ended_well) for run in runs)
     places = [_place(run) for run in runs]
     # Which rank compiled first, and so missed the cache, is our own doing.
@@ -139,7 +139,7 @@ def _prediction(report: RankReport, difference: RankDifference) -> Prediction:
 
 
 def _showing(side: RankSide, line: str) -> RankSide:
-    """The side with its first collective that others do not have, rather than their number."""
+    """Return the side with its first collective that others lack, instead of the count."""
     if side.decision is None:
         return side
     return replace(side, decision=side.decision._replace(shown=line or NO_MORE))

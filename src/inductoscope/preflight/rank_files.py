@@ -1,4 +1,4 @@
-"""Files of a pretended rank, and faults in its point-to-point messages (send, recv).
+"""The files of a pretended rank, and faults in its point-to-point messages (send, recv).
 
 Each message must be received, with the size it is sent with. Messages from one rank to another meet
 in the order in which both sides call for them. Who waits for whom is played through with what was
@@ -44,7 +44,7 @@ class _Channel(NamedTuple):
 
 @dataclass(frozen=True)
 class Message:
-    """One side of a message, as a rank called for it."""
+    """One side of a message: a send or a receive that a rank called."""
 
     rank: int
     way: str
@@ -71,7 +71,7 @@ HANG, MISMATCH = "hang", "mismatch"
 
 @dataclass(frozen=True)
 class Prediction:
-    """Calls that will not meet, or not as they should."""
+    """A mismatch between calls of different ranks."""
 
     kind: str
     decision: str
@@ -83,7 +83,7 @@ class Prediction:
 
 
 def read_messages(rank: int, lines: Iterable[Mapping[str, Any]], backend: str) -> list[Message]:
-    """The messages among what a rank called. NCCL does not look at tags."""
+    """Return the messages among a rank's calls. NCCL ignores tags."""
     found = []
     for line in lines:
         way, peer = line.get("way"), line.get("peer")
@@ -108,7 +108,7 @@ def read_messages(rank: int, lines: Iterable[Mapping[str, Any]], backend: str) -
 def message_faults(
     of_rank: Mapping[int, Sequence[Message]], ended: Iterable[int], backend: str
 ) -> tuple[list[Prediction], list[str]]:
-    """Faults between ranks that came to their end; and what is only worth a note."""
+    """Return faults between ranks that finished, and notes."""
     known = set(ended)
     vague = {m.rank for messages in of_rank.values() for m in messages if _is_vague(m)}
     notes = ["Ranks that receive from any rank were not matched with senders."] if vague else []
@@ -136,7 +136,7 @@ def _is_vague(message: Message) -> bool:
 def _compare(
     channel: _Channel, sent: list[Message], received: list[Message], backend: str
 ) -> tuple[list[Prediction], list[str]]:
-    """The first fault between two ranks; what follows may be its consequence."""
+    """Return the first fault between two ranks; later ones may be its consequence."""
     notes = []
     for number, (one, other) in enumerate(zip(sent, received, strict=False), 1):
         if one.what == other.what:
@@ -158,7 +158,7 @@ def _compare(
 
 
 def _deadlock(of_rank: Mapping[int, Sequence[Message]]) -> list[Prediction]:
-    """Play it through: whoever is left waits for others that wait."""
+    """Simulate the calls; ranks left at the end wait for each other."""
     waiting = {rank: deque(messages) for rank, messages in of_rank.items()}
     called: Counter[tuple[_Channel, str]] = Counter()
     # Of a rank's first message, once it has called for it: its number on its way.
@@ -186,7 +186,7 @@ def _deadlock(of_rank: Mapping[int, Sequence[Message]]) -> list[Prediction]:
 
 @dataclass(frozen=True)
 class RankFiles:
-    """Files of a rank: its process group, if it made one, and its decisions."""
+    """The files of a rank: its process group, if it created one, and its decisions."""
 
     log: RankLog
     # The backend that the program asked for; None if it made no process group.
@@ -220,7 +220,7 @@ def read_rank(folder: Path, rank: int, *, ended: bool) -> RankFiles:
 
 
 def _trace(own: Path, rank: int) -> RankLog:
-    """The trace of the rank; of several, that of the process that compiled most."""
+    """Return the trace of the rank; of several, that of the process that compiled most."""
     found = [
         log
         for path in sorted((own / TRACE).glob("*.log"))
@@ -245,7 +245,7 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _decisions(lines: list[dict[str, Any]]) -> Iterator[Decision]:
-    """The calls, numbered within their group: only ranks of one group wait for each other."""
+    """Yield the calls, numbered per group: only ranks of one group wait for each other."""
     turns: Counter[str] = Counter()
     for line in lines:
         if "text" not in line or "way" in line:

@@ -1,4 +1,4 @@
-"""Names of and in the files of a pretended rank. Also read in the user's process."""
+"""File names of a pretended rank. Also imported in the user's process."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ class PretendedJob:
 
     @property
     def on_each_host(self) -> int:
-        """How many ranks share a host: all, but no host has more than eight GPUs."""
+        """The number of ranks per host: all, but at most eight, one per GPU."""
         if not self.target:
             return self.world
         return max(n for n in range(1, _GPUS_OF_A_HOST + 1) if self.world % n == 0)
@@ -58,7 +58,7 @@ class PretendedJob:
 
 @dataclass(frozen=True)
 class RankRun:
-    """How one rank ended."""
+    """The outcome of one rank."""
 
     rank: int
     # None if its time was up.
@@ -73,7 +73,7 @@ class RankRun:
 
 
 def run_ranks(job: PretendedJob, say: Callable[[str], None]) -> tuple[RankRun, ...]:
-    """Run all ranks of the job. Whatever happens, none of their processes is left."""
+    """Run all ranks of the job. None of their processes outlives the call."""
     done: list[RankRun] = []
     waiting, running = list(job.ranks), dict[int, _RunningRank]()
     with _ended_by_signal():
@@ -99,7 +99,7 @@ def run_ranks(job: PretendedJob, say: Callable[[str], None]) -> tuple[RankRun, .
 
 @contextlib.contextmanager
 def _ended_by_signal() -> Iterator[None]:
-    """SIGTERM becomes an exception, so that ranks are ended first."""
+    """Turn SIGTERM into an exception, so that ranks are ended first."""
 
     def leave(number: int, frame: object) -> None:
         raise SystemExit(_ENDED_BY_SIGTERM)
@@ -112,7 +112,7 @@ def _ended_by_signal() -> Iterator[None]:
 
 
 class _RunningRank:
-    """A rank that runs, in a process group of its own."""
+    """A running rank, in a process group of its own."""
 
     def __init__(self, job: PretendedJob, rank: int) -> None:
         self._rank = rank
@@ -150,7 +150,7 @@ def _start(
 
 
 def environment_of(job: PretendedJob, rank: int, base: Mapping[str, str]) -> dict[str, str]:
-    """Variables that a launcher sets for a rank, our start-up hook, a trace, and a cache."""
+    """Return a rank's variables: a launcher's, our start-up hook, a trace, and a cache."""
     own = rank_folder(job.folder, rank)
     found = {
         # As torchrun sets it where several ranks share a host; it becomes part of compiled code.

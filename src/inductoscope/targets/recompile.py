@@ -1,4 +1,4 @@
-"""Compiles the graphs of a recording again: with other settings, or for another device.
+"""Recompiles the graphs of a recording: with other settings, or for another device.
 
 What a recording holds is data from a stranger. The graphs are rebuilt from it, never executed as
 code: operations are looked up in tables of what torch computes with, and arguments are parsed.
@@ -50,7 +50,7 @@ _PROPERTIES = re.compile(r"DeviceProperties\(type='(cuda|hip)'[^)]{0,300}?\bcc='
 
 
 def target_of_graphs(recording: Recording) -> Target | None:
-    """None for graphs on the CPU."""
+    """Return the GPU target of the graphs; None for graphs on the CPU."""
     if "cpu" in devices_for_graphs(captured_graphs(recording)):
         return None
     for graph in recording.graphs:
@@ -163,7 +163,7 @@ def _run(
 
 
 def _environment(folder: Path, scratch: Path) -> dict[str, str]:
-    """Recorded, with a private cache that stays with the recording: it holds the binaries."""
+    """Return the recorded environment, with a private cache inside the new recording."""
     return {
         **environment_for(folder, os.environ, fresh=True),
         **with_parts("record"),
@@ -175,7 +175,7 @@ def _environment(folder: Path, scratch: Path) -> dict[str, str]:
 def _left_out(
     order: Order, ended: ChildResult, results: Mapping[int, ChildEvent]
 ) -> dict[str, str]:
-    """The graphs that were not compiled, and why."""
+    """Return the graphs that were not compiled, and why."""
     if ended.find("error") and not ended.find("ready"):
         raise ToolFailure(f"The graphs could not be compiled: {ended.problem[:1000]}")
     left_out = {}
@@ -198,7 +198,7 @@ def _why_not(ended: ChildResult) -> str:
 
 
 def _note(folder: Path, **facts: Any) -> None:
-    """The manifest says what the recording lacks, so that every view can show it."""
+    """Note in the manifest what the recording lacks, so that every view can show it."""
     path = folder / MANIFEST
     manifest = {**json.loads(path.read_text("utf-8")), **facts}
     unfinished = path.with_suffix(".new")
@@ -217,7 +217,7 @@ _MOST_KEPT = 32
 
 
 def recording_for_target(path: Path, target: Target, *, say: Say = lambda text: None) -> Path:
-    """The graphs of the recording in `path`, compiled for `target`: kept, or made now."""
+    """Return the recording in `path` compiled for `target`: a stored one, or a new one."""
     recording = load(path)
     already = recording_target(recording)
     if already == str(target):
@@ -234,7 +234,7 @@ def recording_for_target(path: Path, target: Target, *, say: Say = lambda text: 
 
 
 def _digest(recording: Recording, target: Target) -> str:
-    """A digest of everything the result depends on: graphs, device, versions."""
+    """Hash everything the result depends on: graphs, device, versions."""
     order = Order(tuple(captured_graphs(recording)), {}, str(target), machine_code=True)
     text = json.dumps([asdict(order), versions()], sort_keys=True)
     digest = hashlib.blake2b(text.encode("utf-8", "backslashreplace"), digest_size=16)
@@ -242,7 +242,7 @@ def _digest(recording: Recording, target: Target) -> str:
 
 
 def versions() -> dict[str, str]:
-    """Versions that the result depends on besides the recording."""
+    """Return the versions that the result depends on besides the recording."""
     return {
         "inductoscope": __version__,
         **{name: _version(name) for name in ("torch", "triton")},
@@ -257,7 +257,7 @@ def _version(name: str) -> str:
 
 
 def _is_whole(folder: Path) -> bool:
-    """Whether it finished by itself."""
+    """Check whether the result was completed."""
     try:
         manifest: Any = json.loads((folder / MANIFEST).read_text("utf-8"))
     except (OSError, ValueError):
@@ -267,7 +267,7 @@ def _is_whole(folder: Path) -> bool:
 
 @contextlib.contextmanager
 def _new_folder(place: Path, digest: str) -> Iterator[Path]:
-    """An empty folder to keep the result in, or a temporary one; removed on failure."""
+    """Create an empty folder to keep the result in, or a temporary one; remove it on failure."""
     try:
         place.mkdir(parents=True, exist_ok=True, mode=0o700)
         _make_room(place)

@@ -1,4 +1,4 @@
-"""Graphs that a child is to compile: data that goes to it as JSON."""
+"""The graphs that a child process compiles, sent to it as JSON."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _COMPILE_ID = re.compile(r"(?:\[?!?\d+\]?/)?(\d{1,9})/(\d{1,9})")
 
 @dataclass(frozen=True)
 class GraphOrder:
-    """One graph that Dynamo captured, or that was exported."""
+    """A graph that Dynamo captured, or that was exported."""
 
     compile: str
     function: str
@@ -34,7 +34,7 @@ class GraphOrder:
 
     @property
     def numbers(self) -> tuple[int, int]:
-        """Frame and compile of the frame, as torch numbers them."""
+        """The numbers of the frame and of its compile, as torch counts them."""
         found = _COMPILE_ID.match(self.compile)
         return (int(found[1]), int(found[2])) if found else (0, 0)
 
@@ -51,12 +51,12 @@ class Order:
 
 
 def order_from(data: Mapping[str, Any]) -> Order:
-    """The order that was sent as plain data."""
+    """Build the order from its JSON data."""
     return Order(**{**data, "graphs": tuple(GraphOrder(**item) for item in data["graphs"])})
 
 
 def captured_graphs(recording: Recording, *, exported: bool = False) -> Iterator[GraphOrder]:
-    """The graph of every compile, each once: the ranks of a job compile the same ones.
+    """Yield the graph of every compile without repeats: ranks compile the same graphs.
 
     `exported`: those of programs that AOTInductor compiled, too.
     """
@@ -82,7 +82,7 @@ def captured_graphs(recording: Recording, *, exported: bool = False) -> Iterator
 
 
 def _left_out(settings: Settings | None) -> Iterator[str]:
-    """Settings of the program for AOTAutograd and Inductor; those for Dynamo are in the graph."""
+    """Yield settings for AOTAutograd and Inductor; those for Dynamo are in the graph."""
     if settings is None:
         return
     given = {name: value for name, value in settings.arguments.items() if name in _FOR_BACKEND}
@@ -93,7 +93,7 @@ def _left_out(settings: Settings | None) -> Iterator[str]:
 
 
 def _learns(compile_: Compile, data: dict[str, Any]) -> bool:
-    """AOTAutograd's graphs show it; without them, the captured values do."""
+    """Check whether a graph needs gradients, by AOTAutograd's graphs or else captured values."""
     stages = {graph.stage for graph in compile_.graphs}
     if "aot-joint" in stages:
         return True
@@ -109,7 +109,7 @@ def _learns(compile_: Compile, data: dict[str, Any]) -> bool:
 
 
 def devices_for_graphs(graphs: Iterable[GraphOrder]) -> dict[str, str]:
-    """Where recorded devices go: everything that computed moves to the device that exists.
+    """Map recorded devices to existing ones: what was on the main device goes to the GPU.
 
     Graphs of a program on a GPU keep what they have on the CPU there; graphs of a program on the
     CPU go as a whole.
@@ -133,7 +133,7 @@ def _kinds(data: Any) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class TrialOrder:
-    """For the child: a graph as it was recorded, and with sizes in place of the symbols."""
+    """An order for the child: a graph as recorded, and with concrete sizes for its symbols."""
 
     recorded: GraphOrder
     # Called one after the other, up to the first that shows a fault.
@@ -143,6 +143,6 @@ class TrialOrder:
 
 
 def trial_order_from(data: Mapping[str, Any]) -> TrialOrder:
-    """The order that was sent as plain data."""
+    """Build the order from its JSON data."""
     sized = tuple(GraphOrder(**graph) for graph in data["sized"])
     return TrialOrder(GraphOrder(**data["recorded"]), sized, data["values"])

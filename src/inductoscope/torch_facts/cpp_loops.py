@@ -1,4 +1,4 @@
-"""The loops of a generated C++ kernel, read from its text: how long, how nested, how they run.
+"""The loops of a generated C++ kernel, parsed from its source: trip counts, nesting, threads.
 
 Inductor writes one brace per line and indents by block, so a block ends where its indentation does.
 """
@@ -18,7 +18,7 @@ _THREADS = "#pragma omp parallel"
 
 @dataclass(frozen=True)
 class CppLoop:
-    """A loop of a kernel; None where a number is not known before the program runs."""
+    """A loop of a kernel. Bounds and step are None if they are only known at run time."""
 
     variable: str
     start: int | None
@@ -30,17 +30,17 @@ class CppLoop:
 
     @property
     def elements(self) -> int:
-        """How many places it goes through; 1 if that is not known."""
+        """The number of elements the loop covers; 1 if unknown."""
         return max(self.end - (self.start or 0), 1) if self.end is not None else 1
 
     @property
     def is_vectorized(self) -> bool:
-        """Whether it takes several places at once."""
+        """Whether the loop processes several elements per iteration."""
         return self.step != 1 or any(_VECTOR in line for line in self.own_lines)
 
     @property
     def starts_threads(self) -> bool:
-        """Whether each of its rounds starts threads and waits for them."""
+        """Whether each iteration opens a parallel region, which starts and joins threads."""
         return any(line.startswith(_THREADS) for line in self.own_lines)
 
 
@@ -53,7 +53,7 @@ class LoopNest:
 
     @property
     def elements(self) -> int:
-        """How many places all loops together go through, as far as that is known."""
+        """The number of elements the nest covers; a loop of unknown length counts as 1."""
         product = self.loop.elements
         for loop in self.outer:
             product *= loop.elements
@@ -61,17 +61,17 @@ class LoopNest:
 
     @property
     def is_vectorized(self) -> bool:
-        """Whether any of the loops takes several places at once."""
+        """Whether any loop of the nest processes several elements per iteration."""
         return any(loop.is_vectorized for loop in (*self.outer, self.loop))
 
 
 def read_loops(source: str) -> tuple[CppLoop, ...]:
-    """The outermost loops of a kernel."""
+    """Return the outermost loops of a kernel."""
     return tuple(_loops(source.splitlines()))
 
 
 def loop_nests(source: str) -> Iterator[LoopNest]:
-    """Every innermost loop of a kernel."""
+    """Yield every innermost loop of a kernel, with the loops around it."""
     for loop in read_loops(source):
         yield from _nests((), loop)
 
@@ -95,7 +95,7 @@ def _loops(lines: list[str]) -> Iterator[CppLoop]:
 
 
 def _block(lines: list[str], begin: int) -> list[str]:
-    """The lines of the block that begins here, with its braces."""
+    """Return the lines of the block that starts at `begin`, braces included."""
     first = lines[begin] if begin < len(lines) else ""
     closing = " " * (len(first) - len(first.lstrip())) + "}"
     for place in range(begin, len(lines)):

@@ -147,7 +147,7 @@ _NO_OPERATORS = re.compile(
 
 @dataclass(frozen=True)
 class ReportingWrapper:
-    """The text of a wrapper that reports what it does."""
+    """The source of an instrumented wrapper."""
 
     text: str
     # By which its reports are told from those of others.
@@ -159,7 +159,7 @@ class ReportingWrapper:
 def with_reports(
     text: str, written: Sequence[str] = (), by_proxy: Sequence[str] = ()
 ) -> ReportingWrapper | None:
-    """A wrapper that reports every kernel; None if the text is not as expected.
+    """Instrument a wrapper to report every kernel; None if its text has another form.
 
     Inputs that are `written` are reported like buffers. `by_proxy` names the operators that an
     AOTInductor model calls through its executor.
@@ -179,7 +179,7 @@ def with_reports(
 
 
 def with_allocator(text: str) -> ReportingWrapper | None:
-    """A wrapper that asks for the memory of its buffers; None if the text is not as expected."""
+    """Make a wrapper allocate buffers through us; None if its text has another form."""
     entry = _ENTRY.search(text)
     if entry is None:
         return None
@@ -204,7 +204,7 @@ def _with_preamble(text: str) -> str | None:
 
 
 class _Body:
-    """The statements of a wrapper, one by one, with the reports between them."""
+    """The statements of a wrapper, one by one, with report calls inserted between them."""
 
     def __init__(self, wrapper: str, written: Sequence[str], by_proxy: Sequence[str]) -> None:
         self.lines: list[str] = []
@@ -240,7 +240,7 @@ class _Body:
             self.mentions[name] = self.mentions.get(name, 0) + 1
 
     def _kernel(self, statement: str, *, is_block: bool) -> str:
-        """The kernel or operator that a statement calls."""
+        """Return the kernel or operator that a statement calls."""
         if is_block:
             named = _NAME_IN_CALL.search(statement) if _CALL_BY_NAME.search(statement) else None
             return named[1] if named else ""
@@ -259,7 +259,7 @@ class _Body:
         return ""
 
     def _buffers(self, statement: str) -> dict[str, str]:
-        """The buffers that a statement mentions, each with an expression for its handle."""
+        """Return the buffers that a statement mentions, each with an expression for its handle."""
         found: dict[str, str] = {}
         for match in _BUFFER.finditer(statement):
             handle = match[0] if match[2] == "_handle" else match[1]
@@ -271,8 +271,9 @@ class _Body:
 
 
 def _end_of_statement(lines: Sequence[str], start: int) -> int:
-    """The number of the line after a statement: a line, a block that calls an operator by its
-    name, or a text over several lines."""
+    """Return the index of the line after a statement: one line, a block that calls an operator by
+    name, or a multi-line expression.
+    """
     line = lines[start]
     if _RAW_STRING.search(line):
         ends = (number for number in range(start + 1, len(lines)) if ')"' in lines[number])

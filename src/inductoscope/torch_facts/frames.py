@@ -1,4 +1,4 @@
-"""Whose code a stack frame is in, and how its path is shown.
+"""Classification of stack frames by the code they are in, and short forms of their paths.
 
 Only the standard library is used: this runs in the recorded program too. Paths may come from
 another machine and another system, so folders are recognised by what they are called.
@@ -41,7 +41,7 @@ _FRAME = re.compile(
 
 @dataclass(frozen=True)
 class Frame:
-    """A place in a Python program."""
+    """A frame of a Python stack: file, line and function."""
 
     file: str
     line: int
@@ -53,7 +53,7 @@ class Frame:
 
 
 def frames_in(text: str) -> tuple[Frame, ...]:
-    """The frames of a traceback, as Python writes one, outermost first."""
+    """Return the frames of a traceback in Python's own format, outermost first."""
     return tuple(
         Frame(match["file"], int(match["line"]), match["function"].strip(), match["code"].strip())
         for match in _FRAME.finditer(text)
@@ -61,22 +61,22 @@ def frames_in(text: str) -> tuple[Frame, ...]:
 
 
 def is_generated(file: str) -> bool:
-    """Whether Inductor generated a file."""
+    """Check whether Inductor generated a file."""
     return bool(_GENERATED.search(_slashed(file)))
 
 
 def is_torchs(file: str) -> bool:
-    """Whether a file belongs to torch."""
+    """Check whether a file belongs to torch."""
     return bool(_TORCH.search(_slashed(file)))
 
 
 def is_compilers(file: str) -> bool:
-    """Whether a file belongs to Dynamo, AOTAutograd or Inductor."""
+    """Check whether a file belongs to Dynamo, AOTAutograd or Inductor."""
     return bool(_COMPILER.search(_slashed(file)))
 
 
 def is_own(file: str) -> bool:
-    """Whether a file belongs to inductoscope: installed, or in a checkout."""
+    """Check whether a file belongs to inductoscope: installed, or in a checkout."""
     place = _slashed(file)
     return place.startswith(_OWN_PACKAGE) or bool(
         re.search(r"/(?:src|site-packages|dist-packages)/inductoscope/", place)
@@ -85,7 +85,7 @@ def is_own(file: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def is_users(file: str) -> bool:
-    """Whether a file is the user's: not Python's, not installed, not generated, not ours."""
+    """Check whether a file is the user's: not Python's, not installed, not generated, not ours."""
     place = _slashed(file)
     if not place or place.startswith(("<", *_standard_folders())):
         return False
@@ -94,13 +94,13 @@ def is_users(file: str) -> bool:
 
 
 def innermost_users(frames: Sequence[T], file: Callable[[T], str]) -> T | None:
-    """The innermost frame in the user's code, or else the innermost; frames are outermost first."""
+    """Return the innermost frame in user code, else the innermost; outermost comes first."""
     own = [frame for frame in frames if is_users(file(frame))]
     return next(reversed(own or list(frames)), None)
 
 
 def shorten(file: str) -> str:
-    """A file of an installed package by its path from there; any other path as it is.
+    """Shorten the path of an installed file to start at its package; keep any other path.
 
     >>> shorten("/opt/venv/lib/python3.12/site-packages/torch/_inductor/graph.py")
     'torch/_inductor/graph.py'
@@ -110,7 +110,7 @@ def shorten(file: str) -> str:
 
 
 def arrows(places: Sequence[str]) -> str:
-    """A stack in one line, outermost first, files without their folders.
+    """Format a stack in one line, outermost frame first, files without their folders.
 
     >>> arrows(["/home/me/gpt2.py:12", "/venv/transformers/modeling_gpt2.py:702"])
     'gpt2.py:12 → modeling_gpt2.py:702'
@@ -126,13 +126,13 @@ def _slashed(file: str) -> str:
 
 
 def library_folders() -> tuple[str, ...]:
-    """Folders of this machine whose files are not the user's: Python's own, and this package."""
+    """Return the local folders that hold no user code: Python's own, and this package."""
     return (*_standard_folders(), _OWN_PACKAGE)
 
 
 @lru_cache(maxsize=1)
 def _standard_folders() -> tuple[str, ...]:
-    """Where this Python keeps its standard library."""
+    """Return the folders of this Python's standard library."""
     found = (sysconfig.get_path(name) for name in ("stdlib", "platstdlib"))
     # Each once, in the same order in every process.
     return tuple(dict.fromkeys(_slashed(path).rstrip("/") + "/" for path in found if path))

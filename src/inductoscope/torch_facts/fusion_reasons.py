@@ -316,7 +316,7 @@ _COMPILED = tuple((re.compile(reason.pattern, re.DOTALL), reason) for reason in 
 
 
 def explain_reason(text: str) -> Explanation:
-    """Put torch's words in plain ones; `words` is empty if they are unknown."""
+    """Rephrase torch's reason in plain words; `words` is empty if the reason is unknown."""
     for pattern, reason in _COMPILED if len(text) <= _LONGEST else ():
         match = pattern.fullmatch(text.strip())
         if match is not None:
@@ -340,7 +340,7 @@ _DEFAULT_LIMIT = 16
 
 @dataclass(frozen=True)
 class Loops:
-    """The ranges that a kernel loops over, and those that it reduces."""
+    """The iteration and reduction ranges of a kernel."""
 
     kept: tuple[str, ...]
     reduced: tuple[str, ...]
@@ -354,7 +354,7 @@ class Loops:
 
 
 def read_loops(text: str) -> Loops | None:
-    """Loops from the group of a scheduler node: '((64,), (128,))'."""
+    """Parse the loops from the group of a scheduler node: '((64,), (128,))'."""
     inner = text.strip()
     if not (inner.startswith("((") and inner.endswith("))")):
         return None
@@ -367,7 +367,7 @@ def _ranges(text: str) -> tuple[str, ...]:
 
 
 def explain_silence(decided: Mapping[str, Any], settings: Mapping[str, Any]) -> Explanation:
-    """Which condition decided; empty words if that is unknown."""
+    """Find the condition that decided without a message; `words` is empty if unknown."""
     gate = decided.get("gate")
     if gate == "speedup_by_fusion":
         return Explanation(

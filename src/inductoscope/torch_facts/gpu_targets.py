@@ -15,7 +15,7 @@ _KIB, _MIB, _GIB = 1 << 10, 1 << 20, 1 << 30
 
 @dataclass(frozen=True)
 class Architecture:
-    """The properties of a device that torch reads, by torch's names."""
+    """The device properties that torch reads, under torch's names."""
 
     name: str
     major: int
@@ -105,14 +105,14 @@ TARGET_HELP = ", ".join(ARCHITECTURES)
 
 
 def read_target(text: str) -> Target:
-    """The target that a user names; UsageError, listing those we know, for any other."""
+    """Parse a target given by the user; UsageError, listing the known ones, if unknown."""
     target = parse_target(text)
     architecture(target)
     return target
 
 
 def architecture(target: Target) -> Architecture:
-    """The properties of a target."""
+    """Return the device properties of a target."""
     found = ARCHITECTURES.get(str(target))
     if found is None:
         raise UsageError(f"Unknown target {target}. Known targets: {TARGET_HELP}.")
@@ -137,12 +137,12 @@ class Target:
 
     @property
     def code(self) -> str:
-        """The GPUTarget as Python text."""
+        """The GPUTarget as Python source."""
         return f'GPUTarget("{self.kind}", {self.architecture!r}, {self.warp_size})'
 
 
 def parse_target(text: str) -> Target:
-    """`cuda:90` or `hip:gfx942`."""
+    """Parse `cuda:90` or `hip:gfx942`."""
     match = re.fullmatch(r"cuda:(?:sm_?)?(\d{2,3})a?|hip:(gfx[0-9a-f]{3,5})|xpu(?::(\w+))?", text)
     if match is None:
         raise UsageError(f"{text} is not a target. Use {_EXAMPLES}.")
@@ -155,7 +155,7 @@ def parse_target(text: str) -> Target:
 
 
 def target_of_device(device: Mapping[str, Any]) -> Target | None:
-    """The target that `DeviceProperties(type='cuda', cc=90, ...)` names, if it does."""
+    """Return the target named by `DeviceProperties(type='cuda', cc=90, ...)`, if any."""
     kind, architecture = device.get("type"), device.get("cc")
     try:
         target = parse_target(f"{kind}:{str(architecture).partition(':')[0]}")
@@ -168,5 +168,5 @@ def target_of_device(device: Mapping[str, Any]) -> Target | None:
 
 
 def has_triton() -> bool:
-    """Whether kernels can be compiled, without importing anything."""
+    """Check whether Triton is installed, without importing anything."""
     return importlib.util.find_spec("triton") is not None

@@ -19,7 +19,7 @@ _NUMBER = re.compile(r"-?\d[\d.]*(?:e[-+]?\d+)?")
 
 @dataclass(frozen=True)
 class FailedGuard:
-    """One condition that did not hold any more, and the code that it comes from."""
+    """A condition that no longer held, and the code that it comes from."""
 
     condition: str
     stack: tuple[Frame, ...] = ()
@@ -28,19 +28,19 @@ class FailedGuard:
 
     @property
     def about(self) -> str:
-        """Subject of the guard: its condition without the value that changes from call to call."""
+        """The subject of the guard: its condition without the value that changes between calls."""
         value = _VALUE.match(self.condition)
         return value["name"] if value else _NUMBER.sub("…", self.condition)
 
     @property
     def value(self) -> str:
-        """Expected value, as written in the condition; empty if the condition has none."""
+        """The expected value, as written in the condition; empty if the condition has none."""
         found = _VALUE.match(self.condition)
         return found["value"] if found else ""
 
     @property
     def is_about_a_value(self) -> bool:
-        """Whether a value or a size changed, rather than a type or the number of arguments."""
+        """Whether a value or size changed, rather than a type or the number of arguments."""
         return _SIZE.search(self.condition) is not None or bool(self.value)
 
     @property
@@ -84,7 +84,7 @@ class FailedGuard:
 
 
 def read_guard(reason: str) -> FailedGuard:
-    """Read what torch says about one recompile: the condition, then the stack of its use."""
+    """Parse torch's report on a recompile: the failed condition, then the stack of its use."""
     first = next((line.strip() for line in reason.splitlines() if line.strip()), "")
     condition = _USE.sub("", _COMPILE.sub("", first))
     is_of_module = "integer attributes of the nn.Module" in first

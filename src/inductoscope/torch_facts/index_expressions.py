@@ -24,7 +24,7 @@ _LARGEST = 20_000
 
 
 class NotUnderstood(Exception):
-    """An expression, or a part of a loop body, that has no meaning here; the text says which."""
+    """An expression or a part of a loop body that has no meaning here; the text says which."""
 
 
 # What computing with a damaged recording may raise.
@@ -61,7 +61,7 @@ class Name:
 
 @dataclass(frozen=True)
 class Loaded:
-    """A value that only a run knows: read from a buffer, or computed from one."""
+    """A value known only at run time: loaded from a buffer, or computed from a loaded value."""
 
     buffer: str
     # Read as it is, not computed from what was read.
@@ -73,7 +73,7 @@ class Loaded:
 
 @dataclass(frozen=True)
 class Applied:
-    """An operation on expressions, by its name in Python's own words."""
+    """An operation applied to expressions, under its Python name."""
 
     operation: str
     operands: tuple[Expression, ...]
@@ -153,7 +153,7 @@ OPPOSITES = {"eq": "ne", "ge": "lt", "gt": "le", "le": "gt", "lt": "ge", "ne": "
 
 @lru_cache(maxsize=1 << 14)
 def read_expression(text: str) -> Expression:
-    """The expression that a text stands for."""
+    """Parse an expression."""
     if len(text) > _LONGEST:
         raise NotUnderstood("an expression that is too long")
     try:
@@ -163,7 +163,7 @@ def read_expression(text: str) -> Expression:
 
 
 def from_syntax(node: ast.expr, depth: int = 0) -> Expression:
-    """The expression that a part of a syntax tree stands for."""
+    """Convert a node of a syntax tree to an expression."""
     if depth > _DEEPEST:
         raise NotUnderstood("an expression that is nested too deeply")
     if isinstance(node, ast.Constant) and isinstance(node.value, (int, float)):
@@ -202,14 +202,14 @@ def _binary(node: ast.BinOp, depth: int) -> Expression:
 
 
 def constant(value: int | float) -> Number:
-    """A constant that can be computed with."""
+    """Return a constant; raise NotUnderstood if it is not finite."""
     if isinstance(value, float) and not math.isfinite(value):
         raise NotUnderstood(f"the number {value}")
     return Number(value)
 
 
 def applied(operation: str, operands: tuple[Expression, ...]) -> Applied:
-    """An operation, if it has a meaning with these operands."""
+    """Apply an operation; raise NotUnderstood if it has no meaning with these operands."""
     wanted = _OPERANDS.get(operation)
     if not operands or (wanted is not None and len(operands) != wanted):
         raise NotUnderstood(f"{operation} with {count_of(len(operands), 'operand')}")
@@ -227,24 +227,24 @@ def _named(operation: str | None, node: ast.AST) -> str:
 
 
 def minus(expression: Expression) -> Expression:
-    """Its negation."""
+    """Negate an expression."""
     return Applied("mul", (Number(-1), expression))
 
 
 def add(*terms: Expression) -> Expression:
-    """Their sum."""
+    """Add expressions."""
     return Applied("add", terms)
 
 
 def span(size: tuple[Expression, ...], stride: tuple[Expression, ...]) -> Expression:
-    """How many elements a dense tensor reaches over, if it has any."""
+    """Return the number of elements between a strided tensor's first and last, both included."""
     pairs = zip(size, stride, strict=True)
     return add(ONE, *(Applied("mul", (add(length, Number(-1)), step)) for length, step in pairs))
 
 
 @lru_cache(maxsize=1 << 15)
 def names_in(expression: Expression) -> frozenset[str]:
-    """The names that it depends on."""
+    """Return the names that an expression depends on."""
     if isinstance(expression, Name):
         return frozenset((expression.name,))
     if isinstance(expression, Applied):
@@ -254,7 +254,7 @@ def names_in(expression: Expression) -> frozenset[str]:
 
 @lru_cache(maxsize=1 << 15)
 def has_data(expression: Expression) -> bool:
-    """Whether a value that only a run knows is part of it."""
+    """Check whether any part of an expression is only known at run time."""
     if isinstance(expression, Applied):
         return any(map(has_data, expression.operands))
     return isinstance(expression, Loaded)
@@ -262,7 +262,7 @@ def has_data(expression: Expression) -> bool:
 
 @lru_cache(maxsize=1 << 15)
 def data_in(expression: Expression) -> tuple[str, ...]:
-    """The buffers that it reads values of."""
+    """Return the buffers that an expression loads values from."""
     if isinstance(expression, Loaded):
         return (expression.buffer,) if expression.buffer else ()
     inner = expression.operands if isinstance(expression, Applied) else ()
@@ -271,20 +271,20 @@ def data_in(expression: Expression) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1 << 15)
 def depth_of(expression: Expression) -> int:
-    """How deeply operations are nested in it."""
+    """Return the nesting depth of an expression."""
     inner = expression.operands if isinstance(expression, Applied) else ()
     return 1 + max(map(depth_of, inner), default=0)
 
 
 @lru_cache(maxsize=1 << 15)
 def size_of(expression: Expression) -> int:
-    """How many parts it has, each counted as often as it occurs."""
+    """Return the number of nodes of an expression; repeated ones count every time."""
     inner = expression.operands if isinstance(expression, Applied) else ()
     return 1 + sum(map(size_of, inner))
 
 
 def replaced(expression: Expression, values: Mapping[str, Expression]) -> Expression:
-    """The expression with names replaced, if any of them is in it."""
+    """Substitute names in an expression; unchanged if none of the names occurs."""
     found = values.keys() & names_in(expression)
     if not found:
         return expression
@@ -307,7 +307,7 @@ def _with_values(expression: Expression, values: Mapping[str, Expression]) -> Ex
 
 
 def conjuncts(condition: Expression) -> Iterator[Expression]:
-    """The parts of a conjunction, one by one."""
+    """Yield the operands of a conjunction."""
     if isinstance(condition, Applied) and condition.operation == "and":
         for operand in condition.operands:
             yield from conjuncts(operand)
@@ -342,12 +342,12 @@ _LARGEST_VALUE = 1 << 200
 
 
 class NoValue(Exception):
-    """It depends on data, on rounding, or on what torch leaves undefined."""
+    """An expression depends on data, on rounding, or on behavior that torch leaves undefined."""
 
 
 @lru_cache(maxsize=1 << 14)
 def compiled(expression: Expression) -> Evaluate:
-    """A function from the values of names to the value of the expression."""
+    """Compile an expression to a function from the values of its names to its value."""
     if isinstance(expression, Number):
         value = expression.value
         if isinstance(value, float):
@@ -362,12 +362,12 @@ def compiled(expression: Expression) -> Evaluate:
 
 
 def value_of(expression: Expression, values: Values) -> int:
-    """The integer that it is; raises NoValue where it is none."""
+    """Evaluate an expression to an integer; raise NoValue if the result is not one."""
     return valued(expression)(values)
 
 
 def valued(expression: Expression) -> Callable[[Values], int]:
-    """A function from the values of names to the integer that it is."""
+    """Compile an expression to a function from the values of its names to an integer."""
     evaluate = compiled(expression)
 
     def value(values: Values) -> int:
@@ -384,7 +384,7 @@ def valued(expression: Expression) -> Callable[[Values], int]:
 
 
 def holds(condition: Expression, values: Values) -> bool | None:
-    """Whether it holds; None where only a run can tell."""
+    """Evaluate a condition; None if only a run can decide it."""
     try:
         return bool(compiled(condition)(values))
     except NoValue:
@@ -421,7 +421,7 @@ def _call(expression: Applied) -> Evaluate:
 
 
 def _logical(operands: list[Evaluate], *, is_and: bool) -> Evaluate:
-    """One operand can decide, even where another has no value."""
+    """Evaluate and/or: one operand can decide even if another has no value."""
 
     def logical(values: Values) -> bool:
         is_open = False
@@ -489,7 +489,7 @@ _MEANINGS: dict[str, Callable[..., Any]] = {
 
 
 def number_of(text: str, values: Mapping[str, int]) -> int | None:
-    """The number that an expression is with these sizes; None where that is not known."""
+    """Evaluate the text of an expression for the given sizes; None if the value is unknown."""
     if text.isdecimal():
         return int(text)
     try:
@@ -499,7 +499,7 @@ def number_of(text: str, values: Mapping[str, int]) -> int | None:
 
 
 def numbers_of(texts: Sequence[str], values: Mapping[str, int]) -> list[int] | None:
-    """The same for each of several; None where one of them is not known."""
+    """Evaluate several texts for the given sizes; None if any value is unknown."""
     found = [number_of(text, values) for text in texts]
     known = [number for number in found if number is not None]
     return known if len(known) == len(found) else None
@@ -511,7 +511,7 @@ _TYPE_BITS = re.compile(r"(?:float|int|uint|complex|bfloat|bits)(\d+)")
 
 
 def bytes_of(dtype: str, size: Iterable[str]) -> int | None:
-    """Bytes of a tensor; None if a size is not a number or the type is unknown."""
+    """Return the bytes of a tensor; None if a size is not a number or the type is unknown."""
     sizes = list(size)
     width = type_width(dtype)
     if width is None or not all(part.isdecimal() and len(part) < 19 for part in sizes):
@@ -520,7 +520,7 @@ def bytes_of(dtype: str, size: Iterable[str]) -> int | None:
 
 
 def type_width(dtype: str) -> int | None:
-    """Bytes of one element."""
+    """Return the bytes of one element; None if the type is unknown."""
     name = dtype.removeprefix("torch.")
     if name == "bool":
         return 1

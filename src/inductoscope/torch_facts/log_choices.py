@@ -1,4 +1,4 @@
-"""Autotuning choices as torch prints them, such as TritonTemplateCaller(/a/b.py, BLOCK_M=64).
+"""Parser for autotuning choices as torch prints them: TritonTemplateCaller(/a/b.py, BLOCK_M=64).
 
 Read in general, `Name(first, key=value, …)` with brackets and quotes inside, because every
 backend has its own caller and every release adds new ones.
@@ -25,7 +25,7 @@ _MOST = 16_384
 
 @dataclass(frozen=True)
 class Choice:
-    """A choice: its class, its file or name, its configuration."""
+    """An autotuning choice: its class, its file or name, its configuration."""
 
     kind: str
     name: str
@@ -34,18 +34,18 @@ class Choice:
 
     @property
     def path(self) -> str:
-        """The file with its source, if it has one."""
+        """The source file, if the choice has one."""
         return self.name if "/" in self.name or "\\" in self.name else ""
 
     @property
     def short_name(self) -> str:
-        """The name without its folder."""
+        """The file name or class name, without a folder."""
         return re.split(r"[/\\]", self.name)[-1]
 
 
 @lru_cache(maxsize=2048)
 def parse_choice(text: str) -> Choice:
-    """Read a choice; text of an unknown form is kept as its name."""
+    """Parse a choice; text of an unknown form is kept as its name."""
     text = text.strip()
     thing = _OBJECT.match(text)
     if thing is not None:
@@ -61,7 +61,7 @@ def parse_choice(text: str) -> Choice:
 
 
 def whole_choice(text: str) -> str | None:
-    """The choice that a text begins with; None if the text ends before the choice does.
+    """Return the choice at the start of a text; None if the text ends inside the choice.
 
     Lines get cut, and lines of several processes get joined.
     """
@@ -103,7 +103,7 @@ def _pairs(text: str) -> Iterator[tuple[str, Value]]:
 
 
 def split_arguments(text: str, opening: str = _OPEN, closing: str = _CLOSE) -> Iterator[str]:
-    """The parts between commas, ignoring commas inside brackets or quotes."""
+    """Split text at commas, except inside brackets or quotes."""
     start = 0
     for place, letter, depth in _outside_quotes(text, opening, closing):
         if letter == "," and depth == 0:
@@ -114,7 +114,7 @@ def split_arguments(text: str, opening: str = _OPEN, closing: str = _CLOSE) -> I
 
 
 def _outside_quotes(text: str, opening: str, closing: str) -> Iterator[tuple[int, str, int]]:
-    """Brackets and commas with their places, and how many brackets are open behind each."""
+    """Yield brackets and commas outside quotes with their index and the bracket depth after each."""
     depth, quote = 0, ""
     for mark in _MARKS.finditer(text):
         letter = mark[0]

@@ -1,4 +1,4 @@
-"""Lines of torch's logs: their meanings, and the patterns that recognise them."""
+"""The log lines of torch that we use: their meanings, and the patterns that match them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from functools import cached_property
 
 
 class LineMeaning(str, Enum):
-    """Meaning of a log line."""
+    """The meaning of a log line."""
 
     RUN = "a program begins"
     TRACING = "Dynamo begins to trace"
@@ -85,7 +85,7 @@ _PLACEHOLDER = re.compile(r"%(?:\.\d+)?[sdf]")
 
 @dataclass(frozen=True)
 class LogPattern:
-    """One log line: its text as in torch's source, and where and how it is written."""
+    """A log line: its text as in torch's source, and the module and call that write it."""
 
     text: str
     level: str
@@ -96,7 +96,7 @@ class LogPattern:
     gone: str = ""  # the first torch that no longer writes it
 
     def expected_in(self, version: str) -> bool:
-        """Whether this version of torch should write the line; so should any newer than `last`."""
+        """Check whether this torch version should write the line, even if newer than `last`."""
         if self.gone and release(version) >= release(self.gone):
             return False
         return release(version) >= release(self.first)
@@ -108,7 +108,7 @@ class LogPattern:
 
     @cached_property
     def expression(self) -> re.Pattern[str]:
-        """Matches the line's text; one group per placeholder."""
+        """A regular expression for the line's text, with one group per placeholder."""
         parts = [re.escape(part) for part in _PLACEHOLDER.split(self.text)]
         return re.compile("(.*)".join(parts), re.DOTALL)
 
@@ -124,7 +124,7 @@ class Presence(str, Enum):
 
 @dataclass(frozen=True)
 class PatternCheck:
-    """Result of looking up one pattern in the source of one torch."""
+    """The result of looking up a pattern in the source of one torch version."""
 
     pattern: LogPattern
     presence: Presence
@@ -285,7 +285,7 @@ def _level(match: re.Match[str]) -> str:
 
 
 def _joined(literals: str) -> str:
-    """Adjacent strings as one; what a formatted one fills in is written %s, as logging has it."""
+    """Join adjacent string literals; the fields of an f-string become %s, as in logging."""
     return "".join(
         _FIELD.sub("%s", part["text"]) if part["formatted"] else part["text"]
         for part in _LITERAL.finditer(literals)
@@ -293,6 +293,6 @@ def _joined(literals: str) -> str:
 
 
 def release(version: str) -> tuple[int, ...]:
-    """Release tuple for comparing torch versions: (2, 13) for 2.13.0+cpu."""
+    """Return the release tuple of a torch version: (2, 13) for 2.13.0+cpu."""
     numbers = re.match(r"(\d+)\.(\d+)", version)
     return (int(numbers[1]), int(numbers[2])) if numbers else ()

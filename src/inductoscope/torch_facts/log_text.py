@@ -41,7 +41,7 @@ _COLOUR = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07\n]*\x07")
 
 
 def clean(data: bytes) -> bytes:
-    """The bytes without colours and NULs; line ends stay where they are."""
+    """Remove color codes and NULs from bytes; line ends keep their places."""
     if b"\x1b" in data:
         data = _COLOUR.sub(b"", data)
     return data.replace(b"\0", b"") if b"\0" in data else data
@@ -49,37 +49,37 @@ def clean(data: bytes) -> bytes:
 
 @lru_cache(maxsize=4096)
 def label_of(prefix: bytes) -> str:
-    """The rank or container that a launcher wrote before a line; no times."""
+    """Return the rank or container in a launcher's prefix, without timestamps."""
     match = _LABEL.match(prefix)
     return decode(match[1]).strip() if match else ""
 
 
 def is_prefix(text: bytes) -> bool:
-    """Whether the whole text is a launcher's prefix."""
+    """Check whether the whole text is a launcher's prefix."""
     return _LABEL.fullmatch(text) is not None
 
 
 def has_label(line: bytes) -> bool:
-    """Whether a line with no header surely begins with the name of a rank or container."""
+    """Check whether a line without a header begins with the label of a rank or container."""
     match = _SURE_LABEL.match(line)
     return match is not None and bool(match[1].strip())
 
 
 def prefix_of(data: bytes, start: int, place: int) -> bytes | None:
-    """The text on the line before `place`; None if the line is torch's, or in a record."""
+    """Return the text before `place` on its line; None if the line is torch's, or in a record."""
     prefix = data[max(start, place - _LONGEST_PREFIX - 1) : place].rpartition(b"\r")[2]
     too_long = len(prefix) > _LONGEST_PREFIX
     return None if too_long or prefix[:1] == b"\t" or HEADER.search(prefix) else prefix
 
 
 def text_of_line(data: bytes, start: int) -> str:
-    """From `start` to the end of the line."""
+    """Return the text from `start` to the end of the line."""
     stop = data.find(b"\n", start, start + LONGEST)
     return decode(data[start : stop if stop >= 0 else start + LONGEST]).rstrip("\r")
 
 
 def decode(data: bytes) -> str:
-    """Text, whatever the bytes are."""
+    """Decode bytes to text without ever failing."""
     return data.decode("utf-8", "replace")
 
 
@@ -97,7 +97,7 @@ _SHELL = re.compile(rb"(?:\S+: )*(?:line \d+: )? *\d+ ")
 
 
 def may_stand_before(head: str, prefix: bytes) -> bool:
-    """Whether the text before this head allows that the line is what it seems to be."""
+    """Check whether the text before a head allows the line to be a genuine log line."""
     if head == COLLECTIVE:
         return _CPP_HEADER.search(prefix) is not None
     by_shell = head in CRASHED and _SHELL.fullmatch(prefix) is not None

@@ -73,7 +73,7 @@ _LONGEST_OPERAND = 80
 
 @dataclass(frozen=True)
 class Step:
-    """One line of a loop body: its variable, its text and what it computes.
+    """A line of a loop body: its variable, its text and the value it computes.
 
     In a masked part of the body, the name of that part precedes: 'masked_subblock1.load'.
     """
@@ -89,13 +89,13 @@ class Step:
 
     @property
     def gathers(self) -> bool:
-        """Whether it reads at an index that was computed."""
+        """Whether the line loads at a computed index (gather)."""
         return self.expression.startswith("load_indirect(")
 
 
 @dataclass(frozen=True)
 class _Operation:
-    """Operation of one line, before its names are resolved.
+    """The operation of one line, before its names are resolved.
 
     Operands are operations, names, or literal texts.
     """
@@ -113,7 +113,7 @@ class _Name(str):
 # The same body is asked for once per operation in it.
 @lru_cache(maxsize=4096)
 def steps_of(source: str) -> tuple[Step, ...]:
-    """The computing lines of an IR function or a loop body. Lines that do not parse are passed."""
+    """Return the computing lines of an IR function or loop body; skip lines that do not parse."""
     known: dict[str, str] = {}
     direct: dict[str, str] = {}
     steps: list[Step] = []
@@ -140,7 +140,7 @@ _COMPUTED = re.compile(r"\btmp\d+")
 
 
 class _Indices:
-    """Indices of one source, normalised: their variables are named differently in every source.
+    """Normalized indices of one source: every source names the variables differently.
 
     An index that was computed, as of a gather, is told from one that was not. An index as a value,
     as of an arange, is known again where a source has no other: then it can only be that one.
@@ -154,7 +154,7 @@ class _Indices:
         self.some_computed = any(self._is_computed(one) for _, one in _LOAD.findall(source))
 
     def written_plainly(self, line: str) -> str:
-        """A line of the source, with indices as they are written in every source."""
+        """Rewrite a source line with normalized indices."""
         if self._has_one and "index_expr" in line:
             line = _INDEX_EXPR.sub(r"ops.index_expr('index', \2)", line)
         load = _LOAD.search(line)
@@ -167,7 +167,7 @@ class _Indices:
 
 
 def steps_called(body: str, names: Iterable[str]) -> tuple[Step, ...]:
-    """The lines of a loop body that have these names."""
+    """Return the lines of a loop body with these names."""
     known = _numbers_by_name(body)
     lines = named_lines(body)
     numbers = sorted(number for name in dict.fromkeys(names) for number in known.get(name, ()))
@@ -189,7 +189,7 @@ _BLOCK = re.compile(r"def (\w+)\(")
 
 @lru_cache(maxsize=4096)
 def named_lines(source: str) -> tuple[tuple[str, str], ...]:
-    """The lines of a loop body, each after the name that it gives, with its part of the body."""
+    """Return the lines of a loop body, each after its block and the name it assigns."""
     block = ""
     found = []
     for line in source.split("\n"):
@@ -206,7 +206,7 @@ _NUMBER = re.compile(r"-?\d{1,20}(?:\.\d{0,20})?(?:e[+-]?\d\d)?")
 # Bodies of one model have many lines in common.
 @lru_cache(maxsize=1 << 16)
 def _parse(line: str) -> tuple[str, _Operation] | None:
-    """The name that a line gives and what it does; None for a line that computes nothing."""
+    """Split a line into the name it assigns and its operation; None if it computes nothing."""
     try:
         body = ast.parse(line).body
         statement = body[0] if len(body) == 1 else None
@@ -254,7 +254,7 @@ def _operand(node: ast.expr) -> _Operation | _Name | str:
 
 
 def _expression(operation: _Operation, known: dict[str, str]) -> str | None:
-    """Expression of an operation, with its operands inlined."""
+    """Return the expression of an operation, with its operands inlined."""
     name, operands = operation.name, operation.operands
     if operation.is_infix:
         inner = [_value(operand, known) for operand in operands]
@@ -289,7 +289,7 @@ def _value(operand: _Operation | _Name | str, known: dict[str, str]) -> str:
 
 
 def _plain(operand: _Operation | _Name | str) -> str:
-    """An operand as it is written."""
+    """Format an operand as it is written in the source."""
     if isinstance(operand, _Operation):
         return f"{operand.name}({', '.join(_plain(inner) for inner in operand.operands)})"
     return str(operand)
@@ -303,7 +303,7 @@ def _short(expression: str) -> str:
 
 
 def own_expressions(function: str, inputs: Iterable[str]) -> frozenset[str]:
-    """Expressions that an IR function computes and the functions of its inputs do not.
+    """Return the expressions that an IR function computes and its inputs' functions do not.
 
     What an input computes at an index that was computed is still the input's.
     """
@@ -318,7 +318,7 @@ def own_expressions(function: str, inputs: Iterable[str]) -> frozenset[str]:
 def matching_steps(
     body: str, expressions: frozenset[str], *, stores: Iterable[str] = (), reduces: bool = False
 ) -> tuple[Step, ...]:
-    """Lines of a loop body that compute one of `expressions`, or that store one of `stores`.
+    """Return the lines of a loop body that compute `expressions` or store `stores`.
 
     `reduces`: the node is a reduction that ends in this body, so the reducing line is its own;
     an IR function ends just before it.
@@ -381,7 +381,7 @@ _VALUES = {
 
 @dataclass(frozen=True)
 class MemoryAccess:
-    """One load or store of a loop body."""
+    """A load or store of a loop body."""
 
     operation: str
     # The name that its line gives to the result.
@@ -396,7 +396,7 @@ class MemoryAccess:
 
 @dataclass(frozen=True)
 class IndexFromValue:
-    """A value that became a variable of indices."""
+    """A value that became an index variable (indirect indexing)."""
 
     line: str
     variable: str
@@ -404,13 +404,13 @@ class IndexFromValue:
 
     @property
     def buffers(self) -> tuple[str, ...]:
-        """Where the value comes from."""
+        """The buffers that the value comes from."""
         return data_in(self.value)
 
 
 @dataclass(frozen=True)
 class LoopBody:
-    """The memory accesses of a loop body."""
+    """The loops and memory accesses of a loop body."""
 
     ranges: Mapping[str, Expression]
     accesses: tuple[MemoryAccess, ...]
@@ -418,7 +418,7 @@ class LoopBody:
 
 
 def read_body(text: str) -> LoopBody:
-    """The accesses of a recorded loop body; raises NotUnderstood where it is none."""
+    """Parse the accesses of a recorded loop body; raise NotUnderstood if there is none."""
     if len(text) > _LONGEST:
         raise NotUnderstood("a loop body that is too long")
     try:
@@ -448,7 +448,7 @@ def _ranges(assigned: Mapping[str, ast.expr]) -> dict[str, Expression]:
 
 @dataclass
 class _Reader:
-    """Follows the lines of the blocks in the order in which a kernel runs them."""
+    """Evaluates the lines of the blocks in the order in which a kernel executes them."""
 
     assigned: Mapping[str, ast.expr]
     blocks: Mapping[str, list[ast.stmt]]
@@ -457,7 +457,7 @@ class _Reader:
     lines: int = 0
 
     def read_block(self, name: str, conditions: tuple[Expression, ...], depth: int) -> Expression:
-        """Read one block; returns the value that it gives."""
+        """Evaluate one block; return its value."""
         if depth > _MOST_NESTED:
             raise NotUnderstood("masks that are nested too deeply")
         block = _BlockReader(self, {}, conditions, depth)
@@ -474,7 +474,7 @@ class _Reader:
         return result
 
     def index(self, name: str) -> Expression:
-        """The expression under a name."""
+        """Return the index expression with a name."""
         if name not in self.assigned:
             raise NotUnderstood(f"an index {name[:40]} that is not there")
         return from_syntax(self.assigned[name])
@@ -488,7 +488,7 @@ class _BlockReader:
     depth: int
 
     def read_line(self, line: str, node: ast.expr) -> Expression:
-        """Take note of what a line does; returns its value."""
+        """Evaluate a line; return its value."""
         if not isinstance(node, ast.Call):
             return Loaded("")
         if isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Name):
@@ -554,7 +554,7 @@ class _BlockReader:
         self.reader.accesses.append(found)
 
     def _asserted(self, node: ast.Call) -> Iterator[Expression]:
-        """Bounds that the kernel asserts before it goes on."""
+        """Return the bounds that the kernel asserts before it continues."""
         index, size = self._value(node.args[0]), self._value(node.args[1])
         flags = {keyword.arg: keyword.value for keyword in node.keywords if keyword.arg}
         flags.update(zip(("lower", "upper"), node.args[2:4], strict=False))
@@ -577,7 +577,7 @@ class _BlockReader:
         return Loaded("")
 
     def _typed(self, name: str, node: ast.Call) -> Expression:
-        """A value with a type. One with a fraction is rounded in ways only the kernel knows."""
+        """Cast a value to a type. How a fractional value is rounded is up to the kernel."""
         value = self._value(node.args[0])
         kind = _type(node)
         if name == "to_dtype" and kind in _INTEGERS and _is_rounded(value):
@@ -605,12 +605,12 @@ class _BlockReader:
         return self._kept(found, node)
 
     def _kept(self, found: Expression, node: ast.Call) -> Expression:
-        """The value, unless it is larger than anybody can use."""
+        """Return the value, or an unknown one if the expression has grown too large to use."""
         is_deep = depth_of(found) > (_DEEPEST_DATA if has_data(found) else _DEEPEST)
         return self._unknown(node) if is_deep or size_of(found) > _LARGEST else found
 
     def _unknown(self, node: ast.Call) -> Expression:
-        """Some value, of the buffers that it was computed from."""
+        """Return an unknown value that depends on the buffers of the operands."""
         names = [part.id for part in ast.walk(node) if isinstance(part, ast.Name)]
         known = [self.values[name] for name in names if name in self.values]
         buffers = [buffer for value in known for buffer in data_in(value)]
@@ -618,7 +618,7 @@ class _BlockReader:
 
 
 def _is_logical(operation: str, operands: tuple[Expression, ...]) -> bool:
-    """Whether an operation on bits is one of true and false.
+    """Check whether a bitwise operation combines booleans.
 
     With an unknown value, `and` can only be zero or unknown, and says as much of its operands.
     """
@@ -627,14 +627,14 @@ def _is_logical(operation: str, operands: tuple[Expression, ...]) -> bool:
 
 
 def _is_truth(value: Expression) -> bool:
-    """Whether it is true or false, and nothing else."""
+    """Check whether an expression is a boolean."""
     if isinstance(value, Number):
         return isinstance(value.value, bool)
     return isinstance(value, Applied) and value.operation in _TRUTHS
 
 
 def _may_change(value: Expression, kind: str) -> bool:
-    """Whether a type is so small that a value may not fit."""
+    """Check whether a cast to `kind` may change the value because the type is narrow."""
     limits = _SMALL.get(kind)
     if limits is None or _is_truth(value):
         return False
@@ -643,7 +643,7 @@ def _may_change(value: Expression, kind: str) -> bool:
 
 @lru_cache(maxsize=1 << 14)
 def _is_rounded(value: Expression) -> bool:
-    """Whether it can have a fraction."""
+    """Check whether a value may be fractional."""
     if isinstance(value, Number):
         return isinstance(value.value, float)
     if not isinstance(value, Applied):

@@ -17,7 +17,7 @@ _ASSERTED = re.compile(r"assert not (\w+)\.is(?:nan|inf)\(\)\.any\(\)\.item\(\)"
 
 
 def refused_variable(kind: str, message: str, last_frame: str) -> str:
-    """The variable of the wrapper that holds NaN; "" if an exception says something else.
+    """Return the wrapper's variable that holds NaN; "" if the exception is another one.
 
     `kind` is the exception's type, `last_frame` the line that raised it, as Python prints it.
     """
@@ -58,12 +58,12 @@ _NO_VALUE = ("DataDependentOutputException", "DynamicOutputShapeException")
 
 
 def wants_a_value(type_name: str, message: str) -> bool:
-    """Whether an exception says that a tensor has a shape and no value."""
+    """Check whether an exception says that a tensor has a shape but no value."""
     return type_name in _NO_VALUE or "FakeTensor" in message
 
 
 def asked_in_vain(text: str) -> str:
-    """Attribute, operator or message at which torch failed on a pretended GPU; else empty."""
+    """Return what torch asked a pretended GPU for and did not get; empty if nothing."""
     for pattern in _LIMITS:
         found = pattern.search(text)
         if found is not None:
@@ -84,7 +84,7 @@ _SYSTEM = ("libc.so", "libpthread", "libm.so", "libstdc++", "libgcc_s", "ld-linu
 
 @dataclass(frozen=True)
 class CrashPlace:
-    """Where a process was when a signal ended it."""
+    """The place in a process where a signal ended it."""
 
     function: str  # of the innermost frame; empty if its library has no names
     library: str
@@ -93,7 +93,7 @@ class CrashPlace:
 
     @property
     def text(self) -> str:
-        """As part of a sentence."""
+        """The place as a phrase for use inside a sentence."""
         if self.kernel:
             return f"in the package's kernel {self.kernel}"
         place = f"in {self.function} of {self.library}" if self.function else f"in {self.library}"
@@ -101,7 +101,7 @@ class CrashPlace:
 
 
 def crash_place(printed: str, kernels: Sequence[str]) -> CrashPlace | None:
-    """Where it was; None if no stack was printed."""
+    """Find the place of a crash in a printed native stack; None if no stack was printed."""
     frames = _FRAME.findall(printed)
     restored = (name.startswith(("__kernel_rt", "__restore")) for name, _ in frames)
     start = next((n for n, is_it in enumerate(restored, start=1) if is_it), 0)
@@ -135,7 +135,7 @@ _LONGEST = 20
 
 
 def last_lines(output: str, most: int) -> list[str]:
-    """The last lines that are neither empty nor part of a warning; fewer than `most` if few are."""
+    """Return up to `most` of the last lines that are neither empty nor part of a warning."""
     lines = [line for line in output.splitlines() if line.strip()]
     kept = []
     number = 0
@@ -148,7 +148,7 @@ def last_lines(output: str, most: int) -> list[str]:
 
 
 def _warning_length(lines: list[str], number: int) -> int:
-    """How many lines the warning has that begins there; 0 if none does."""
+    """Return how many lines the warning that starts here spans; 0 if none starts here."""
     if _TORCH_WARNING.match(lines[number]):
         return 1
     warning = _WARNING.match(lines[number])
@@ -170,5 +170,5 @@ _PLACE_IN_KERNEL = re.compile(r"^\w+, \S+\.cpp:\d+, ")
 
 
 def plain_message(message: str) -> str:
-    """An error without what differs between runs and packages: generated file, native stack."""
+    """Strip an error of what varies between runs: generated file, native stack."""
     return _PLACE_IN_KERNEL.sub("", message.partition("\nException raised from ")[0])

@@ -1,4 +1,4 @@
-"""The C++ wrapper of an AOTInductor package, read as text: guards, constants, kernel calls."""
+"""Parser for the C++ wrapper of an AOTInductor package: guards, constants, kernel calls."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MOST_LENGTH = 2_000
 
 
 def value_of(expression: str, values: Mapping[str, int]) -> int | None:
-    """The value of a C++ expression over integers; None if it is not a plain one.
+    """Evaluate a C++ integer expression; None if it is not a plain one.
 
     Names are looked up as they are written, also `arg0_1_size[0]`. Nothing is executed.
     """
@@ -44,13 +44,13 @@ _ANY_SIZE = "any size"
 
 @dataclass(frozen=True)
 class SizeRange:
-    """The sizes that one dimension may have; None where there is no limit."""
+    """The range of sizes that a dimension admits; None where there is no limit."""
 
     least: int | None = None
     most: int | None = None
 
     def admits(self, size: int) -> bool:
-        """Whether a size is inside."""
+        """Check whether a size is within the range."""
         return (self.least is None or size >= self.least) and (
             self.most is None or size <= self.most
         )
@@ -65,7 +65,7 @@ class SizeRange:
 
 @dataclass(frozen=True)
 class InputGuard:
-    """The demands on one input."""
+    """The guards on one input."""
 
     index: int
     name: str
@@ -81,22 +81,22 @@ class InputGuard:
 
     @property
     def label(self) -> str:
-        """How messages call it."""
+        """The name of the input in messages."""
         return f"input {self.index} ({self.name})" if self.name else f"input {self.index}"
 
     @property
     def rank(self) -> int | None:
-        """How many dimensions it has, if the package says so."""
+        """The number of dimensions, if the package states it."""
         return len(self.size_expressions) if self.has_rank else None
 
     @property
     def size_texts(self) -> tuple[str, ...]:
-        """The sizes that each dimension may have: `16`, or `s77: 2 to 64`."""
+        """The admitted sizes of each dimension: `16`, or `s77: 2 to 64`."""
         return tuple(self._size_text(at) for at in range(self._dimensions))
 
     @property
     def stride_texts(self) -> tuple[str, ...]:
-        """The required strides; `?` where none is demanded."""
+        """The required strides; `?` where any stride is accepted."""
         return tuple(
             str(self.strides.get(at, _stated(self.stride_expressions, at)))
             for at in range(self._dimensions)
@@ -104,7 +104,7 @@ class InputGuard:
 
     @property
     def count(self) -> int:
-        """How many demands there are on it."""
+        """The number of guards on this input."""
         sizes = [text for text in self.size_texts if not text.endswith(_ANY_SIZE)]
         strides = [text for text in self.stride_texts if text != "?"]
         others = (self.dtype, self.device, self.aligned_to)
@@ -116,7 +116,7 @@ class InputGuard:
 
     @property
     def least_rank(self) -> int:
-        """How many dimensions it has at least."""
+        """The least number of dimensions that the guards imply."""
         return self.rank if self.rank is not None else max((*self.sizes, *self.strides, -1)) + 1
 
     def _size_text(self, at: int) -> str:
@@ -131,7 +131,7 @@ def _stated(expressions: Sequence[str], at: int) -> str:
 
 @dataclass(frozen=True)
 class Symbol:
-    """A size that is known only when the inputs are: `s77 = arg3_1_size[0]`."""
+    """A size known only once the inputs are: `s77 = arg3_1_size[0]`."""
 
     name: str
     expression: str
@@ -139,20 +139,20 @@ class Symbol:
 
 @dataclass(frozen=True)
 class PackageGuards:
-    """All demands of one model."""
+    """All guards of one model."""
 
     inputs: tuple[InputGuard, ...] = ()
     symbols: tuple[Symbol, ...] = ()  # in the order in which they are computed
 
     @property
     def count(self) -> int:
-        """How many demands there are."""
+        """The number of guards."""
         return sum(guard.count for guard in self.inputs)
 
 
 @dataclass(frozen=True)
 class InputFacts:
-    """Facts about one given input."""
+    """The properties of an input that a user gave."""
 
     dtype: str
     sizes: tuple[int, ...]
@@ -163,7 +163,7 @@ class InputFacts:
 
 @dataclass(frozen=True)
 class BrokenGuard:
-    """One demand that an input does not meet."""
+    """A guard that an input violates."""
 
     input: int  # -1 where it is about their number
     name: str
@@ -177,12 +177,12 @@ class BrokenGuard:
 
     @property
     def is_about_inputs(self) -> bool:
-        """Whether it is about inputs, and not about the result of an operator."""
+        """Whether the guard is on an input rather than on the result of an operator."""
         return self.input >= 0 or self.name in ("", "input")
 
 
 def broken(guards: PackageGuards, inputs: Sequence[InputFacts]) -> tuple[BrokenGuard, ...]:
-    """Every demand that these inputs break, the harmful ones first."""
+    """Return every guard that these inputs violate, the harmful ones first."""
     if len(guards.inputs) != len(inputs):
         return (_wrong_number(guards, inputs),)
     values = symbol_values(guards, inputs)
@@ -200,7 +200,7 @@ def _wrong_number(guards: PackageGuards, inputs: Sequence[InputFacts]) -> Broken
 
 
 def symbol_values(guards: PackageGuards, inputs: Sequence[InputFacts]) -> dict[str, int]:
-    """Values of the symbols for these inputs; one that cannot be computed is left out."""
+    """Compute the symbols from these inputs; leave out those that cannot be computed."""
     values: dict[str, int] = {}
     for guard, given in zip(guards.inputs, inputs, strict=False):
         for name, numbers in (("size", given.sizes), ("stride", given.strides)):
@@ -264,7 +264,7 @@ def _size(
 
 
 def _origin(expression: str, guards: PackageGuards) -> str:
-    """Which other input decides the value of an expression."""
+    """Name the other input that determines an expression."""
     defined = {symbol.name: symbol.expression for symbol in guards.symbols}
     meaning = defined.get(expression, expression)
     seen = {expression}
@@ -325,7 +325,7 @@ _OPERATOR = re.compile(r"Error in op: (?P<operator>\S+)")
 
 
 def translate(text: str, inputs: Sequence[InputGuard] = ()) -> tuple[BrokenGuard, ...]:
-    """The demands that the text says are broken, in our words; none if it says nothing of them.
+    """Translate the guard failures in an error message; empty if it names none.
 
     `inputs` gives the names of the inputs, where they are known.
     """
@@ -353,7 +353,7 @@ def _message_on_input(kind: str, match: re.Match[str], inputs: Sequence[InputGua
 
 
 def _of_tensor(text: str) -> list[BrokenGuard]:
-    """Broken assertions of the wrapper on inputs and on results of operators."""
+    """Yield the failed assertions of the wrapper on inputs and on operator results."""
     operator = _OPERATOR.search(text)
     if operator is None:
         return []
@@ -393,7 +393,7 @@ _END = re.compile(r"^\} // (?:\w+::run_impl|inductor_entry_impl)", re.MULTILINE)
 
 @dataclass(frozen=True)
 class KernelCall:
-    """One call that the model makes, in its order."""
+    """A kernel call of the model, numbered in execution order."""
 
     number: int
     name: str
@@ -405,14 +405,14 @@ class KernelCall:
 
 @dataclass(frozen=True)
 class RunFunction:
-    """The text of the function that runs the graph, and the line of the wrapper it begins on."""
+    """The source of the function that runs the graph, and its first line in the wrapper."""
 
     text: str
     first_line: int
 
 
 def run_function(text: str) -> RunFunction | None:
-    """The function that runs the graph, from its first line to its last; None for Python."""
+    """Extract the function that runs the graph; None for a Python wrapper."""
     start = _BEGIN.search(text) if "void " in text else None
     if start is None:
         return None
@@ -436,7 +436,7 @@ _WRITTEN = re.compile(r"(?<!const )\b[\w:]{1,60}\*\)\((\w+)\.data_ptr\(\)\)")
 
 
 def calls_by_line(body: str) -> Iterator[tuple[int, KernelCall]]:
-    """The calls in the text of the function, with their lines, counted from 0."""
+    """Yield the calls in the function's text, with line numbers counted from 0."""
     aten: tuple[str, ...] = ()
     number = 0
     for at, line in enumerate(body.splitlines()):
@@ -472,7 +472,7 @@ _SHIM = re.compile(r"aoti_torch_(?:(?:cpu|cuda|xpu|mps|aten)_)?(\w+?)(?:_v[0-9]{
 
 
 def scheduler_names(recorded: str) -> frozenset[str]:
-    """Names that `called_names` may return for a scheduler kernel: its own or its operator's."""
+    """Return the possible names of a scheduler kernel: its own or its operator's."""
     namespace, _, rest = recorded.removeprefix("torch.ops.").partition(".")
     operator, _, overload = rest.partition(".")
     if not operator:
@@ -483,7 +483,7 @@ def scheduler_names(recorded: str) -> frozenset[str]:
 
 
 def called_names(reported: str) -> frozenset[str]:
-    """The names under which `scheduler_names` may have what a wrapper calls."""
+    """Return the names that `scheduler_names` may give for a call in a wrapper."""
     shim = _SHIM.fullmatch(reported)
     if shim is None:
         return frozenset({reported, "::".join(reported.split("::")[:2]).partition(".")[0]})
@@ -492,7 +492,7 @@ def called_names(reported: str) -> frozenset[str]:
 
 
 def is_same_operator(recorded: str, reported: str) -> bool:
-    """Whether a wrapper calls a kernel of the scheduler by the name that it reports."""
+    """Check whether a scheduler kernel and a wrapper's call name the same operator."""
     return not scheduler_names(recorded).isdisjoint(called_names(reported))
 
 
@@ -511,7 +511,7 @@ _LONGEST_LIST = 4_000  # characters of the arguments of the model's base class
 
 @dataclass(frozen=True)
 class PackagedConstant:
-    """A weight or buffer."""
+    """A weight, buffer or constant of a package."""
 
     name: str  # as in the model, such as l.weight
     variable: str  # as in the wrapper, such as l_weight
@@ -527,7 +527,7 @@ class PackagedConstant:
 
 @dataclass(frozen=True)
 class WrapperText:
-    """The parts of a wrapper's text."""
+    """The parsed parts of a wrapper."""
 
     guards: PackageGuards
     outputs: tuple[str, ...]
@@ -542,12 +542,12 @@ class WrapperText:
 
     @property
     def compile_flags(self) -> tuple[str, ...]:
-        """The flags of the compiler, without the folders of headers."""
+        """The compiler flags, without include directories."""
         return flags_of(self.compile_command)
 
 
 def read_wrapper(text: str) -> WrapperText:
-    """Everything that the wrapper's text says."""
+    """Parse everything we need from a wrapper."""
     run = run_function(text)
     body = run.text if run else ""
     names = _inputs(text)
@@ -610,14 +610,14 @@ def _guards(text: str, body: str, names: dict[int, str]) -> Iterator[InputGuard]
 
 
 def _listed(text: str) -> tuple[str, ...]:
-    """The items of a C++ list; one with a call in it is left as it is, and means nothing."""
+    """Split the items of a C++ list; an item that contains a call stays whole and unused."""
     return tuple(item.strip() for item in split_arguments(text, "(", ")") if item.strip())
 
 
 def _limits(
     checks: str,
 ) -> tuple[dict[str, dict[int, SizeRange]], dict[str, dict[int, int]]]:
-    """Sizes and strides that are checked, by the input's name and the dimension."""
+    """Parse the checks on sizes and strides, by input name and dimension."""
     sizes: defaultdict[str, dict[int, SizeRange]] = defaultdict(dict)
     strides: defaultdict[str, dict[int, int]] = defaultdict(dict)
     for value, name, kind, dimension in _EXACT.findall(checks):
@@ -635,7 +635,7 @@ def _limits(
 
 
 def _symbols(body: str) -> Iterator[Symbol]:
-    """Symbols are computed from the inputs before the first kernel runs."""
+    """Parse the symbols, which are computed from the inputs before the first kernel runs."""
     head = body.partition("inputs.clear();")[0]
     for name, expression in _SYMBOL.findall(head):
         yield Symbol(name, expression.strip())
@@ -677,7 +677,7 @@ def _integers(text: str) -> tuple[int, ...]:
 
 
 def _has_weights(text: str) -> bool | None:
-    """The last argument of the model's base class, where it has one."""
+    """Read the last argument of the model's base class, if present."""
     start = text.find(": AOTInductorModelBase(")
     listed = text[start : start + _LONGEST_LIST].partition("{")[0] if start >= 0 else ""
     found = re.search(r"std::move\(cubin_dir\),\s*(true|false)\)", listed)
@@ -688,7 +688,7 @@ def _has_weights(text: str) -> bool | None:
 
 
 def _declared(text: str) -> tuple[str, ...]:
-    """Functions of custom operators are declared before the code of the model begins."""
+    """Parse the custom operators, which are declared ahead of the model's code."""
     head = text.partition("namespace torch::aot_inductor {")[0]
     return tuple(dict.fromkeys(re.findall(r"\b(aoti_torch_\w{1,400})\s{0,9}\(", head)))
 
@@ -699,7 +699,7 @@ def _found(pattern: str, text: str) -> str:
 
 
 def flags_of(command: str) -> tuple[str, ...]:
-    """Flags of a compiler's command line that change what it makes."""
+    """Return the flags of a compiler command that affect code generation."""
     try:
         words = shlex.split(command) if len(command) < _LONGEST_COMMAND else command.split()
     except ValueError:

@@ -52,12 +52,12 @@ _MOST_COMPARED = 4096
 
 
 def digest(lines: list[str]) -> str:
-    """A short name for a text."""
+    """Return a short hash of lines of text."""
     return hashlib.sha1("\n".join(lines).encode("utf-8", "replace")).hexdigest()[:16]
 
 
 def compared_once(text: str, read: Callable[[str], list[str]]) -> tuple[str, int]:
-    """The name of what is compared of a text, and how many lines that has.
+    """Return the digest and number of the lines to compare in a text, from a cache if possible.
 
     Ranks have the same texts, and reading one takes longer than recognising it.
     """
@@ -75,7 +75,7 @@ def compared_once(text: str, read: Callable[[str], list[str]]) -> tuple[str, int
 
 
 def graph_lines(text: str) -> list[str]:
-    """A printed graph without comments, device numbers and names of groups."""
+    """Normalize a printed graph: drop comments, device numbers and names of groups."""
     groups: dict[str, str] = {}
     lines = (_COMMENT.sub("", line).rstrip() for line in text.splitlines())
     return [_plain_devices(_without_group(line, groups)) for line in lines if line.strip()]
@@ -86,7 +86,7 @@ def _plain_devices(line: str) -> str:
 
 
 def _without_group(line: str, groups: dict[str, str]) -> str:
-    """Name a process group by its turn: its own name depends on who is in it."""
+    """Number the process groups in order: the names of groups depend on their members."""
     call = _COLLECTIVE.search(line)
     if call is None:
         return line
@@ -102,7 +102,7 @@ def _without_group(line: str, groups: dict[str, str]) -> str:
 
 
 def collectives_in(text: str) -> list[tuple[str, str]]:
-    """The collectives that a graph sends, in order, each with the name of its group."""
+    """Return the collectives that a graph issues, in order, each with its group's name."""
     types: dict[str, str] = {}
     found = []
     for commented in text.splitlines():
@@ -124,12 +124,12 @@ def collectives_in(text: str) -> list[tuple[str, str]]:
 
 
 def collective_lines(found: list[tuple[str, str]]) -> list[str]:
-    """Collectives as text, for comparison between ranks."""
+    """Return the collectives as text, for comparison between ranks."""
     return [text for text, _ in found]
 
 
 def orders_in_groups(found: list[tuple[str, str]]) -> dict[str, str]:
-    """The groups that collectives go to, and for each a word per collective, in order."""
+    """Return, for each process group, one short hash per collective, in order."""
     words: dict[str, list[str]] = {}
     for text, group in found:
         if group:
@@ -138,13 +138,13 @@ def orders_in_groups(found: list[tuple[str, str]]) -> dict[str, str]:
 
 
 def _first_argument(arguments: str) -> list[str]:
-    """The names in the first argument, which may be a list."""
+    """Return the names in the first argument, which may be a list."""
     head = arguments.partition("]")[0] if arguments.startswith("[") else arguments.partition(",")[0]
     return re.findall(r"[A-Za-z_]\w*", head)
 
 
 def _dtype_and_count(text: str) -> str:
-    """'f32[4, 4][4, 1]cpu' sends 16 elements of f32; with an unknown size, as it is written."""
+    """Format 'f32[4, 4][4, 1]cpu' as 'f32 x 16'; symbolic sizes stay as written."""
     found = _TYPE.match(text)
     if found is None:
         return text
@@ -155,14 +155,14 @@ def _dtype_and_count(text: str) -> str:
 
 
 def collective_text(name: str, reduction: str, sent: list[str]) -> str:
-    """One collective, so that two ranks that call the same have the same text."""
+    """Format a collective so that ranks that make the same call get the same text."""
     name = name.rstrip("_").removesuffix("_out")
     what = [] if name.startswith(_UNEVEN) else sent
     return " ".join(filter(None, (name, reduction, ", ".join(what))))
 
 
 def saved_tensors(text: str) -> list[str]:
-    """Return values of a forward graph: the outputs, then the tensors saved for backward."""
+    """Return a forward graph's return values: outputs, then tensors saved for backward."""
     start = text.rfind("return (")
     if start < 0:
         return []
@@ -174,7 +174,7 @@ def saved_tensors(text: str) -> list[str]:
 
 
 def code_lines(text: str) -> list[str]:
-    """Generated code without comments, paths, hashes and device numbers."""
+    """Normalize generated code: drop comments, paths, hashes and device numbers."""
     lines = (_COMMENT.sub("", line).rstrip() for line in text.splitlines())
     return [_plain_code(line) for line in lines if line.strip()]
 
@@ -185,13 +185,13 @@ def _plain_code(line: str) -> str:
 
 
 def guard_lines(text: str) -> list[str]:
-    """The tree of guards without addresses, identities, places and how long it took."""
+    """Normalize a guard tree: drop addresses, object ids, places and timings."""
     kept = (line.partition("  # ")[0].rstrip() for line in text.splitlines())
     return [_plain_code(line) for line in kept if line.strip() and not _LATENCY.match(line)]
 
 
 def tuned_choices(code: str) -> list[str]:
-    """The templates and library calls that autotuning left in generated code."""
+    """Return the templates and library calls that autotuning left in generated code."""
     found = []
     for name, source in _TEMPLATE.findall(code):
         constants = dict(_CONSTANT.findall(source)) | dict(_WARPS.findall(source))
@@ -207,7 +207,7 @@ _SHOWN = re.compile(r"<OpOverload(?:Packet)?\(op='([^'<>]+)'(?:, overload='(\w+)
 
 
 def with_usual_names(text: str) -> str:
-    """`aten.cat.default` in place of `<OpOverload(op='aten.cat', overload='default')>`."""
+    """Replace `<OpOverload(op='aten.cat', overload='default')>` by `aten.cat.default`."""
     if "<OpOverload" not in text:
         return text
     return _SHOWN.sub(lambda shown: ".".join(part for part in shown.groups() if part), text)
@@ -223,19 +223,19 @@ _NAME = re.compile(r"\.(\w+)|\['([^']+)'\]|\[(\d+)\]|, '([^']+)'\)")
 
 @dataclass(frozen=True)
 class Module:
-    """A module by its names from the outermost one on (`h`, `0`, `attn`), and its class."""
+    """A module: its path of names from the root (`h`, `0`, `attn`), and its class."""
 
     names: tuple[str, ...]
     kind: str
 
     @property
     def path(self) -> str:
-        """As a user writes it: h.0.attn; empty for the outermost module."""
+        """The path as a user writes it: h.0.attn; empty for the root module."""
         return ".".join(self.names)
 
 
 def modules_in(recorded: Any) -> tuple[Module, ...]:
-    """The modules around a node, from recorded data; what is damaged is left out."""
+    """Return the modules around a node from recorded data; skip malformed entries."""
     pairs = recorded if isinstance(recorded, list) else []
     return tuple(
         Module(module_names(str(pair[0])), str(pair[1]))
@@ -245,7 +245,7 @@ def modules_in(recorded: Any) -> tuple[Module, ...]:
 
 
 def module_names(path: str) -> tuple[str, ...]:
-    """The names in a path as torch writes it: L['self'].h.0, h.0, L['self']._modules['h']."""
+    """Split a path as torch writes it: L['self'].h.0, h.0, L['self']._modules['h']."""
     root = _ROOT.match(path)
     # An exported program has plain names, without a variable before them.
     below = path[root.end() :] if root else f".{path}"

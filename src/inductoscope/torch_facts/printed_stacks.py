@@ -45,7 +45,7 @@ DUMP = "a dump of the stack"
 
 
 class LoggedStack(NamedTuple):
-    """One stack: how many lines of the log it spans, and its last frames, innermost last."""
+    """A printed stack: the number of log lines it spans, and its last frames, innermost last."""
 
     label: str
     lines: int
@@ -54,29 +54,29 @@ class LoggedStack(NamedTuple):
 
     @property
     def is_dump(self) -> bool:
-        """Whether it shows only where the program was; nothing was raised."""
+        """Whether the stack is only a dump of where the program was, with nothing raised."""
         return self.error == DUMP
 
     @property
     def is_interrupt(self) -> bool:
-        """Whether it came from outside, so that it shows where the program was."""
+        """Whether a signal from outside caused the stack, so it shows where the program was."""
         by_hand = self.error.startswith("KeyboardInterrupt") or self.is_dump
         return by_hand or any(_place(frame) in _BLOCKING for frame in self.frames[-4:])
 
     @property
     def is_of_launcher(self) -> bool:
-        """Whether a launcher reports that its program ended, or that it had to end it."""
+        """Whether a launcher reports that its program ended or had to be ended."""
         innermost = self.frames[-3:]
         return any(_LAUNCHERS.search(frame.file.replace("\\", "/")) for frame in innermost)
 
     @property
     def is_of_thread(self) -> bool:
-        """Whether a thread other than the main one raised it, so it did not end the program."""
+        """Whether a thread other than the main one raised it, so the program continued."""
         return bool(self.frames) and _place(self.frames[0]) in _THREAD_BEGINS
 
     @property
     def is_of_worker(self) -> bool:
-        """Whether it comes from a child process outside torch's compiler."""
+        """Whether it comes from a child process other than torch's compile workers."""
         begins = bool(self.frames) and _place(self.frames[0]) == ("process.py", "_bootstrap")
         return begins and not any("torch/_" in frame.file for frame in self.frames)
 
@@ -86,7 +86,7 @@ def _place(frame: StackFrame) -> tuple[str, str]:
 
 
 def find_stacks(data: bytes, start: int, stop: int) -> Iterator[tuple[int, LoggedStack]]:
-    """Every stack whose first line begins before `stop`, with the place of that line."""
+    """Find every stack that starts before `stop`, with its position."""
     for begin, read in _READERS.items():
         place = data.find(begin, start, stop + len(begin))
         while 0 <= place < stop:
@@ -108,7 +108,7 @@ def _traceback(data: bytes, start: int, place: int) -> LoggedStack | None:
 
 
 def _read(text: bytes, prefix: bytes) -> LoggedStack:
-    """The traceback that begins on the first line of `text`."""
+    """Parse the traceback that starts on the first line of `text`."""
     label, frames = label_of(prefix), list[StackFrame]()
     lines = text.split(b"\n")
     if prefix.strip() and _FRAME.match(lines[1] if len(lines) > 1 else b""):
@@ -140,14 +140,14 @@ def _content(line: bytes, prefix: bytes, further: int) -> bytes | None:
 
 
 def _counted_on(label: str, lines: int) -> str:
-    """The label so many lines further if it begins with the number of its line."""
+    """Advance the label by `lines` if it begins with a line number."""
     number, colon, rest = label.partition(":")
     return f"{int(number) + lines}:{rest}" if colon and number.isdecimal() else label
 
 
 @lru_cache(maxsize=1024)
 def _alike(prefix: bytes) -> re.Pattern[bytes]:
-    """The same prefix, with other numbers where it has some."""
+    """Make a pattern for the same prefix with any other numbers."""
     parts = re.split(rb"\d+", prefix)
     return re.compile(rb"\d+".join(re.escape(part) for part in parts))
 
@@ -168,7 +168,7 @@ def _dump_in(format_: DumpFormat, data: bytes, start: int, place: int) -> Logged
 
 
 def _read_dump(text: bytes, prefix: bytes, format_: DumpFormat) -> LoggedStack | None:
-    """The stack of a thread, if it is the main one."""
+    """Parse the stack of a thread from a dump, if it is the main thread."""
     frames: list[StackFrame] = []
     last = 1
     for number, line in enumerate(text.split(b"\n")[1:], start=2):

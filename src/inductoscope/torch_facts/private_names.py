@@ -245,7 +245,7 @@ triton.runtime: driver.set_active
 
 
 def declared_names() -> list[TorchName]:
-    """All names that code other than hooks needs."""
+    """Return all names that code other than hooks needs."""
     rows = (row.split(":") for row in _DECLARED.replace("\n    ", " ").strip().splitlines())
     return [
         TorchName(module, path.removeprefix("."))

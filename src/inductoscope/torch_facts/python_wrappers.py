@@ -1,4 +1,4 @@
-"""Python wrappers: their kernel calls, rewriting them as they are loaded, their memory plan.
+"""Python wrappers: kernel calls, rewriting at load time, and the memory plan.
 
 A rewritten wrapper calls functions of ours between its own statements: it reports what kernels
 compute, takes the time around them, or says where its variables lie in memory. What it says of
@@ -32,12 +32,12 @@ _NO_KERNELS = (
 
 
 def is_run_by_wrapper(function: ast.FunctionDef) -> bool:
-    """Whether kernels are called in it: the entry, or a part of the graph."""
+    """Check whether a function calls kernels: the entry, or a graph partition."""
     return function.name == "call" or function.name.startswith("partition")
 
 
 def kernel_call(statement: ast.stmt) -> tuple[str, ast.Call] | None:
-    """The kernel that a statement calls, by the name in the wrapper; None if it calls none."""
+    """Return the kernel that a statement calls and the call; None if it calls none."""
     if not isinstance(statement, (ast.Expr, ast.Assign)) or not isinstance(
         statement.value, ast.Call
     ):
@@ -55,7 +55,7 @@ _SOURCE_NODES = re.compile(
 
 
 def nodes_of_kernel(text: str, kernel: str) -> tuple[list[str], list[str]]:
-    """The FX nodes and the ATen operations in a kernel, by the comment above its definition."""
+    """Return a kernel's FX nodes and ATen operations, from the comment above its definition."""
     before, definition, _ = text.partition(f"{kernel} = async_compile") if kernel else ("", "", "")
     comments = list(_SOURCE_NODES.finditer(before))
     if not comments or not definition:
@@ -68,7 +68,7 @@ def nodes_of_kernel(text: str, kernel: str) -> tuple[list[str], list[str]]:
 
 
 class _Rewriter(ast.NodeTransformer):
-    """Changes the statements of every function that runs kernels, those in blocks included."""
+    """A transformer that changes all statements of kernel-calling functions, nested ones too."""
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         if is_run_by_wrapper(node):
@@ -76,11 +76,11 @@ class _Rewriter(ast.NodeTransformer):
         return node
 
     def change(self, function: ast.FunctionDef) -> None:
-        """Change one of these functions."""
+        """Rewrite one kernel-calling function."""
         function.body = self.changed(function.body)
 
     def changed(self, body: list[ast.stmt]) -> list[ast.stmt]:
-        """The statements, each with what stands around it."""
+        """Return the statements with the additions around each."""
         found: list[ast.stmt] = []
         for statement in body:
             if isinstance(statement, (ast.With, ast.If, ast.For)):
@@ -93,7 +93,7 @@ class _Rewriter(ast.NodeTransformer):
         return found
 
     def around(self, statement: ast.stmt) -> list[ast.stmt]:
-        """A statement with what is added before and after it."""
+        """Return a statement with the additions before and after it."""
         raise NotImplementedError
 
 
@@ -102,13 +102,13 @@ def _parsed(text: str) -> list[ast.stmt]:
 
 
 def _by_name(names: Iterable[str]) -> str:
-    """The text of a dictionary of variables."""
+    """Format a dictionary display that maps the names of variables to their values."""
     return f"{{{', '.join(f'{name!r}: {name}' for name in names)}}}"
 
 
 @contextlib.contextmanager
 def exchanged(module: Any, code: types.CodeType, names: dict[str, Any]) -> Iterator[None]:
-    """While this is active, the functions of a loaded wrapper have the code of a rewritten one.
+    """Swap the code of a loaded wrapper's functions for rewritten code, then restore it.
 
     Whoever holds one of the functions then calls the rewritten code.
     """
@@ -121,7 +121,7 @@ def exchanged(module: Any, code: types.CodeType, names: dict[str, Any]) -> Itera
 def exchange(
     module: Any, code: types.CodeType, names: dict[str, Any]
 ) -> list[tuple[types.FunctionType, types.CodeType]]:
-    """Give the functions of a loaded wrapper the code of a rewritten one, which uses `names`.
+    """Swap the code of a loaded wrapper's functions for rewritten code, which uses `names`.
 
     Returns the functions with the code that they had.
     """
@@ -135,7 +135,7 @@ def exchange(
 
 
 def replace_functions(module: Any, path: str, code: types.CodeType, names: dict[str, Any]) -> None:
-    """Execute the rewritten wrapper and let a module that was just loaded call it."""
+    """Execute the rewritten wrapper and make a module that was just loaded call it."""
     fresh = types.ModuleType(module.__name__)
     fresh.__dict__.update(names, __file__=path)
     exec(code, fresh.__dict__)
@@ -146,7 +146,7 @@ def replace_functions(module: Any, path: str, code: types.CodeType, names: dict[
 
 @contextlib.contextmanager
 def exchanged_entry(module: Any, path: str, text: str) -> Iterator[None]:
-    """While this is active, a loaded module calls the C++ code in `text`, which is compiled."""
+    """Compile the C++ code in `text` and make a loaded module call it while active."""
     fresh = types.ModuleType(module.__name__)
     fresh.__dict__["__file__"] = path
     exec(compile(text, path, "exec"), fresh.__dict__)
@@ -162,7 +162,7 @@ def exchanged_entry(module: Any, path: str, text: str) -> Iterator[None]:
 
 
 def _codes_of_functions(code: types.CodeType) -> dict[str, types.CodeType]:
-    """The code of every function of a module, by its qualified name."""
+    """Return the code of every function of a module, by its qualified name."""
     found: dict[str, types.CodeType] = {}
     for item in code.co_consts:
         if isinstance(item, types.CodeType):
@@ -172,7 +172,7 @@ def _codes_of_functions(code: types.CodeType) -> dict[str, types.CodeType]:
 
 
 def _functions_of(module: Any) -> dict[str, types.FunctionType]:
-    """The functions of a wrapper that call kernels."""
+    """Return the functions of a wrapper that call kernels."""
     runner = vars(getattr(module, "Runner", object)).get("call")
     found = {"Runner.call": runner, **vars(module)}
     return {
@@ -195,7 +195,7 @@ BEGIN, BEFORE, AFTER = "inductoscope_begin", "inductoscope_before", "inductoscop
 
 @dataclass(frozen=True)
 class ReportingCode:
-    """A wrapper that reports what it does."""
+    """An instrumented Python wrapper."""
 
     code: types.CodeType
     # How often it reports each buffer, and the buffers that each kernel gets or makes.
@@ -204,14 +204,14 @@ class ReportingCode:
 
 
 def reporting_wrapper(path: str, text: str, written: Sequence[str] = ()) -> ReportingCode:
-    """A wrapper, changed to report. Inputs that are `written` are reported like buffers."""
+    """Instrument a wrapper. Inputs that are `written` are reported like buffers."""
     reporting = _Reporting(written)
     changed = ast.fix_missing_locations(reporting.visit(ast.parse(text)))
     return ReportingCode(compile(changed, path, "exec"), reporting.mentions, reporting.buffers)
 
 
 class _Reporting(_Rewriter):
-    """Announces every kernel call, and hands over every buffer that the kernel got."""
+    """A rewriter that announces every kernel call and passes on the buffers it received."""
 
     def __init__(self, written: Sequence[str]) -> None:
         self.mentions: dict[str, int] = {}
@@ -278,7 +278,7 @@ class KernelLine:
 
 @dataclass(frozen=True)
 class TimedWrapper:
-    """The rewritten code, and where it calls kernels."""
+    """The rewritten code, and the lines on which it calls kernels."""
 
     code: types.CodeType
     lines: tuple[KernelLine, ...]
@@ -286,7 +286,7 @@ class TimedWrapper:
 
 
 def timed_wrapper(path: str, text: str) -> TimedWrapper | None:
-    """The wrapper with the time taken around kernels; None if it calls none from Python.
+    """Insert timing around a wrapper's kernel calls; None if it calls none from Python.
 
     Each function that runs kernels asks `OPENED(is_entry)` for the list to note times in. The entry
     hands it over: `ENDED(times, sizes)`.
@@ -299,7 +299,7 @@ def timed_wrapper(path: str, text: str) -> TimedWrapper | None:
 
 
 class _Timing(_Rewriter):
-    """Adds the clock to every function of the wrapper that runs kernels."""
+    """A rewriter that adds timing to every function that calls kernels."""
 
     def __init__(self, *, on_gpu: bool) -> None:
         self.on_gpu = on_gpu
@@ -343,14 +343,14 @@ _RESULT = "inductoscope_result"
 
 
 def named_wrapper(path: str, text: str) -> types.CodeType | None:
-    """The wrapper that names its memory; None if it runs nothing from Python."""
+    """Make a wrapper report the names of its memory; None if it runs nothing from Python."""
     naming = _Naming()
     changed = ast.fix_missing_locations(naming.visit(ast.parse(text)))
     return compile(changed, path, "exec") if naming.has_entry else None
 
 
 class _Naming(_Rewriter):
-    """Adds a note after every assignment in the functions that run kernels."""
+    """A rewriter that adds a report after every assignment in functions that call kernels."""
 
     def __init__(self) -> None:
         self.has_entry = self._is_entry = False
@@ -371,7 +371,7 @@ class _Naming(_Rewriter):
 
 
 def _assigned_names(statement: ast.stmt) -> list[str]:
-    """Variables that a statement gives a value."""
+    """Return the variables that a statement assigns."""
     if not isinstance(statement, ast.Assign):
         return []
     targets = [
@@ -386,7 +386,7 @@ def _assigned_names(statement: ast.stmt) -> list[str]:
 
 
 def extent(size: Sequence[int], stride: Sequence[int]) -> int:
-    """Elements from the first to the last; none if there is none."""
+    """Return the number of elements between the first and the last, inclusive; 0 if empty."""
     if math.prod(size) == 0:
         return 0
     return 1 + sum((n - 1) * step for n, step in zip(size, stride, strict=False))
@@ -408,7 +408,7 @@ _LIBRARY = ("extern_kernels.", "torch.ops.", "aten.")
 
 @dataclass(frozen=True)
 class PlannedBuffer:
-    """Memory that a wrapper holds: a graph's input, or what it allocates."""
+    """Memory that a wrapper holds: a graph input, or an allocation of its own."""
 
     name: str
     bytes: int
@@ -418,7 +418,7 @@ class PlannedBuffer:
 
 @dataclass(frozen=True)
 class MissedReuse:
-    """A buffer that was allocated while another one, as large, was read for the last time."""
+    """A buffer that was allocated although an equally large one died in the same kernel."""
 
     new: str
     old: str
@@ -429,7 +429,7 @@ class MissedReuse:
 
 @dataclass(frozen=True)
 class GraphPlan:
-    """Memory plan of a wrapper: its peak and what is live then, beyond its inputs."""
+    """The memory plan of a wrapper: its peak and the buffers live then, beyond its inputs."""
 
     # Bytes above those at its beginning.
     peak: int = 0
@@ -464,12 +464,12 @@ class _Held:
     fresh: dict[str, PlannedBuffer] = field(default_factory=dict)
 
     def run(self, kernel: str, touched: frozenset[str]) -> None:
-        """A kernel runs on these variables."""
+        """Record that a kernel runs on these variables."""
         self.last = kernel, touched
         self.filled = {name: self.fresh.pop(name) for name in touched if name in self.fresh}
 
     def allocate(self, name: str, buffer: PlannedBuffer) -> None:
-        """A variable gets memory of its own."""
+        """Give a variable memory of its own."""
         self.release(name)
         self.memory[name] = buffer
         self.fresh[name] = buffer
@@ -479,7 +479,7 @@ class _Held:
             self.at_peak = tuple(dict.fromkeys(b.name for b in self.memory.values() if b.bytes))
 
     def release(self, name: str) -> None:
-        """A variable is let go; its memory is free once no other stands for it."""
+        """Drop a variable; free its memory once no other variable refers to the memory."""
         buffer = self.memory.pop(name, None)
         if buffer is None or any(other is buffer for other in self.memory.values()):
             return
@@ -490,7 +490,7 @@ class _Held:
 def plan_of(
     text: str, values: Mapping[str, int], bytes_of: BytesOf, own: frozenset[str] = frozenset()
 ) -> GraphPlan | None:
-    """The plan of a Python wrapper with these sizes; None where it cannot be read.
+    """Compute the memory plan of a Python wrapper for these sizes; None if it cannot be parsed.
 
     `own` names inputs that nobody but the graph holds.
     """
@@ -589,7 +589,7 @@ def _parts(node: ast.expr) -> list[str]:
 
 
 def _note_missed(held: _Held, old: str) -> None:
-    """A buffer is let go right after a kernel that read it, and that filled one made for it."""
+    """Record a missed reuse: a buffer dies in the kernel that fills a new one of equal size."""
     kernel, touched = held.last
     gone = held.memory.get(old)
     if gone is None or old not in touched or gone.bytes == 0:

@@ -203,7 +203,7 @@ _ENTERED = tuple(
 
 
 def stage_of_module(module: str) -> str:
-    """The stage that a module works for; "user" for what is not torch's."""
+    """Return the stage that a module works for; "user" if it is not torch's."""
     place = module.replace("\\", "/")
     if is_generated(place):
         return stages.RUNTIME
@@ -216,12 +216,12 @@ def stage_of_module(module: str) -> str:
 
 
 def stage_of_phase(name: str) -> str:
-    """The stage of a phase in a trace."""
+    """Return the stage of a trace phase."""
     return _first(_PHASE_STAGES, name, stages.NO_STAGE)
 
 
 def stage_of_frames(frames: list[tuple[str, str]]) -> tuple[str, int]:
-    """The stage that a stack of (file, function) was in, and the frame that says so; -1 if none."""
+    """Return the stage of a stack of (file, function), and the deciding frame, else -1."""
     for number in range(len(frames) - 1, -1, -1):
         named = _FUNCTIONS.get(frames[number][1])
         if named is not None:
@@ -234,7 +234,7 @@ def stage_of_frames(frames: list[tuple[str, str]]) -> tuple[str, int]:
 
 
 def stage_that_raised(frames: Sequence[tuple[str, str]], open_stage: str) -> str:
-    """The stage whose code raised, from the (file, function) of its stack, the innermost first.
+    """Return the stage whose code raised, from a stack of (file, function), innermost first.
 
     `open_stage` is the one that torch had entered, for which the stack may call code of another.
     """
@@ -253,7 +253,7 @@ def stage_that_raised(frames: Sequence[tuple[str, str]], open_stage: str) -> str
 
 
 def entered_stage(file: str, function: str) -> str:
-    """The stage that a frame enters; empty for any other frame."""
+    """Return the stage that a frame enters; empty for any other frame."""
     for stage, end, names in _ENTERED:
         if file.endswith(end) and names.match(function):
             return stage

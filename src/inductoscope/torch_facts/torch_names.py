@@ -1,4 +1,4 @@
-"""A private name inside torch, and the hooks that replace or read such names.
+"""Private names inside torch, and the hooks that replace or read such names.
 
 A hook carries its names; any other file lists them in `TORCH_NAMES` at its top. `inductoscope env`
 looks all of them up in the installed torch. A missing name disables what needs it, nothing else.
@@ -19,7 +19,7 @@ _MISSING = object()
 
 @dataclass(frozen=True)
 class TorchName:
-    """A name inside torch: a module, and a dotted path from there; none for the module itself."""
+    """A name inside torch: a module, and a dotted path from there; empty for the module itself."""
 
     module: str
     attribute: str
@@ -36,7 +36,7 @@ class TorchName:
 
 
 def _lookup(owner: Any, name: str) -> Any:
-    """An attribute that the owner, or a class it derives from, defines itself.
+    """Return an attribute that the owner, or a class it derives from, defines itself.
 
     Plain `getattr` would find `__init__` and `__call__` on every class, by way of `object`.
     """
@@ -50,7 +50,7 @@ def _lookup(owner: Any, name: str) -> Any:
 
 @dataclass(frozen=True)
 class Wrap:
-    """A name to replace, and what makes the replacement out of the original."""
+    """A name to replace, and the function that wraps the original."""
 
     name: TorchName
     replacement: Replacement
@@ -58,7 +58,7 @@ class Wrap:
 
 @dataclass(frozen=True)
 class Hook:
-    """One view: what it records, and the torch names that it cannot do without."""
+    """A view: what it records, and the torch names that it requires."""
 
     stage: str
     records: str
@@ -69,5 +69,5 @@ class Hook:
 
     @property
     def names(self) -> tuple[TorchName, ...]:
-        """All names that the view needs."""
+        """The names that the view needs."""
         return (*(wrap.name for wrap in self.wraps), *self.reads)

@@ -1,4 +1,4 @@
-"""Reads the records of TORCH_TRACE: a header with JSON, and a payload behind tabs.
+"""Reader for the records of TORCH_TRACE: a header with JSON, and a tab-indented payload.
 
     V1115 00:09:37.380000 5966 torch/_dynamo/utils.py:2126] {"chromium_event": {}, "frame_id": 0,
         {
@@ -47,7 +47,7 @@ _KINDS = (
 
 
 class Record(NamedTuple):
-    """One record: `kind` is begin or end of a phase, or the key that torch gave it."""
+    """A trace record: `kind` is begin or end of a phase, or torch's key."""
 
     label: str
     process: int
@@ -60,7 +60,7 @@ class Record(NamedTuple):
 
 
 def end_of_payload(data: bytes, start: int) -> int:
-    """Where the first line ends that begins no line of a payload, from `start` on a line."""
+    """Return where a payload ends: at the first line from `start` on that is not payload."""
     end = _PAYLOAD_END.search(data, start)
     return end.start() if end else len(data)
 
@@ -68,7 +68,7 @@ def end_of_payload(data: bytes, start: int) -> int:
 def read_record(
     data: bytes, header: re.Match[bytes], key: bytes, span: tuple[int, int], label: str
 ) -> Record | None:
-    """The record with this key; None if we do not use its kind.
+    """Parse the record with this key; None if its kind is not used.
 
     `span` is from the value of the key to the end of the payload.
     """
@@ -103,7 +103,7 @@ def read_record(
 
 
 def _event(data: bytes, stop: int, end: int) -> tuple[str, str, float] | None:
-    """Begin or end of a phase, its name, and the time in seconds."""
+    """Parse a chromium event: begin or end, the name of the phase, and the time in seconds."""
     found = _PHASE.search(data, stop, min(end, stop + LONGEST))
     name = _EVENT_NAME.search(data, stop, min(end, stop + 400))
     if found is None or name is None:
@@ -115,7 +115,7 @@ def _event(data: bytes, stop: int, end: int) -> tuple[str, str, float] | None:
 # The events of a compile follow each other, and differ in nothing else on their line.
 @lru_cache(maxsize=64)
 def written_by(json: bytes) -> tuple[str, str | None]:
-    """The rank and the compile id."""
+    """Return the rank and the compile id of a record."""
     found = _RANK.search(json) if b'"rank": ' in json else None
     rank = f"rank {decode(found[1])}" if found else ""
     frame = _FRAME.search(json)

@@ -20,7 +20,7 @@ _LARGEST = 1 << 200
 
 @dataclass(frozen=True)
 class Range:
-    """All values of an integer expression, ends included, and the type it is computed in."""
+    """The range of an integer expression, bounds included, and the type it is computed in."""
 
     low: int
     high: int
@@ -29,7 +29,7 @@ class Range:
 
     @property
     def fits(self) -> bool:
-        """Whether its type can hold all values."""
+        """Whether the type can hold the whole range."""
         lowest = -(1 << (self.bits - 1)) if self.is_signed else 0
         highest = (1 << (self.bits - 1)) - 1 if self.is_signed else (1 << self.bits) - 1
         return lowest <= self.low and self.high <= highest
@@ -37,7 +37,7 @@ class Range:
 
 @dataclass(frozen=True)
 class Wraparound:
-    """A part of a line whose values do not fit into the type that it is computed in."""
+    """A subexpression whose values overflow the type it is computed in."""
 
     text: str
     range: Range
@@ -47,13 +47,13 @@ class Wraparound:
 
 @dataclass
 class KernelIndices:
-    """The indices of one kernel, from its text."""
+    """The value ranges of the indices of one kernel."""
 
     known: dict[str, Range] = field(default_factory=dict)
     _wide: set[str] = field(default_factory=set)
 
     def wraps(self, line: str) -> Iterator[Wraparound]:
-        """The outermost parts of a line that wrap, each only once."""
+        """Yield the outermost subexpressions of a line that wrap around."""
         statement = _parse(line)
         value = getattr(statement, "value", None)
         if value is not None:
@@ -70,7 +70,7 @@ class KernelIndices:
             yield from self._wraps(child)
 
     def learn(self, statement: ast.stmt) -> None:
-        """Take note of what a line assigns."""
+        """Record the range of the variable that a statement assigns."""
         if not isinstance(statement, ast.Assign) or not isinstance(statement.targets[0], ast.Name):
             return
         name, value = statement.targets[0].id, statement.value
@@ -88,7 +88,7 @@ class KernelIndices:
             self.known[name] = found
 
     def range_of(self, node: ast.expr) -> Range | None:
-        """The range of an expression; None where it is not understood."""
+        """Return the range of an expression; None if it is not understood."""
         if isinstance(node, ast.Constant) and type(node.value) is int:
             return _constant(node.value)
         if isinstance(node, ast.Name):
@@ -118,7 +118,7 @@ class KernelIndices:
         return Range(min(ends), max(ends), widest, signed)
 
     def _cast(self, node: ast.Call) -> Range | None:
-        """`(…).to(tl.int64)`, of which the inside is computed first, in its own type."""
+        """Return the range of `(…).to(tl.int64)`, whose operand is computed in its own type."""
         function = node.func
         if not isinstance(function, ast.Attribute) or function.attr != "to" or not node.args:
             return None
@@ -152,7 +152,7 @@ def _parse(line: str) -> ast.stmt | None:
 
 
 def _constant(value: int) -> Range | None:
-    """Triton gives a number the first of these types that holds it."""
+    """Return the range of a literal: Triton gives it the narrowest type that holds it."""
     for bits, is_signed in ((32, True), (32, False), (64, True)):
         found = Range(value, value, bits, is_signed)
         if found.fits:
@@ -210,7 +210,7 @@ _NARROW_LOOP = re.compile(r"\bfor\s*\(\s*(?:int|int32_t|unsigned|uint32_t|short|
 
 @dataclass(frozen=True)
 class IndexTypes:
-    """The widths of a kernel's integers; None where one is not known."""
+    """The bit widths of a kernel's integers; None where one is unknown."""
 
     widths: Mapping[str, int | None] = field(default_factory=dict)
     pointers: Mapping[str, str] = field(default_factory=dict)
@@ -219,7 +219,7 @@ class IndexTypes:
     axes: tuple[str, ...] = ()
 
     def of_access(self, lines: Iterable[str]) -> int | None:
-        """The width of the index in the line that an access became; None where it is not known."""
+        """Return the width of the index in an access that became `lines`; None if unknown."""
         reader = _WidthReader(dict(self.widths), self.pointers)
         for line in lines:
             call = _access_in(line)
@@ -257,7 +257,7 @@ def _types(reader: _WidthReader, signature: Mapping[str, str]) -> IndexTypes | N
 
 
 def _signature(tree: ast.Module) -> dict[str, str]:
-    """Argument to type, from the decorator that Inductor writes."""
+    """Return the types of the arguments, from the decorator that Inductor writes."""
     for node in ast.walk(tree):
         if not isinstance(node, ast.Dict):
             continue
@@ -283,7 +283,7 @@ def _method(node: ast.Call) -> str:
 
 @dataclass
 class _WidthReader:
-    """Follows a kernel's statements. A name that has two widths has none that is known."""
+    """Evaluates the widths of a kernel's variables; None for one with conflicting widths."""
 
     widths: dict[str, int | None]
     pointers: Mapping[str, str]
@@ -305,13 +305,13 @@ class _WidthReader:
         self.widths[name] = width if known in (width, _ANY) else known if width == _ANY else None
 
     def _counter(self, node: ast.expr) -> int | None:
-        """Of a loop over a range: as wide as its ends."""
+        """Return the width of a loop counter: that of the bounds of its range."""
         if not isinstance(node, ast.Call):
             return None
         return self._joined(node.args) or NARROW
 
     def width(self, node: ast.expr, depth: int = 0) -> int | None:
-        """The width of an integer expression; None where it is not known."""
+        """Return the width of an integer expression; None if unknown."""
         if depth > _DEEPEST:
             return None
         if isinstance(node, ast.Constant):

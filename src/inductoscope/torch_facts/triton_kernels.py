@@ -1,4 +1,4 @@
-"""A generated kernel file, read from its syntax tree: it is never imported or executed.
+"""Parser for generated kernel files. It works on the syntax tree; nothing is imported or run.
 
 Two kinds of files are read: one kernel in its own file, as Inductor keeps it in its cache, and a
 whole wrapper (`output_code`), which holds its kernels as strings in `async_compile.triton`.
@@ -38,7 +38,7 @@ _LOGGED = re.compile(r"^.*?\[__output_code\] ?", re.MULTILINE)
 
 @dataclass(frozen=True)
 class KernelFile:
-    """One kernel: its function, how it is called, and how it is to be compiled."""
+    """A generated kernel: its function, its launch arguments and its compile options."""
 
     path: str
     name: str
@@ -51,12 +51,12 @@ class KernelFile:
 
     @property
     def source(self) -> str:
-        """The kernel function."""
+        """The source of the kernel function."""
         return self.kernel.source
 
     @property
     def device_functions(self) -> tuple[KernelDefinition, ...]:
-        """Further functions under `@triton.jit` that the file brings along."""
+        """Other functions under `@triton.jit` in the file."""
         return tuple(d for d in self.definitions if d.kind == "function")
 
     @property
@@ -69,19 +69,19 @@ class KernelFile:
 
     @property
     def signature(self) -> Mapping[str, str]:
-        """Argument to Triton type, such as `*bf16`, `i32` or `constexpr`."""
+        """The Triton type of each argument, such as `*bf16`, `i32` or `constexpr`."""
         found = _mapping(self.triton_meta.get("signature"))
         return {str(name): kind for name, kind in found.items() if isinstance(kind, str)}
 
     @property
     def constants(self) -> Mapping[str, Any]:
-        """Arguments whose value the file fixes."""
+        """The arguments whose value the file fixes."""
         found = _mapping(self.triton_meta.get("constants"))
         return {str(name): value for name, value in found.items() if is_plain(value)}
 
     @property
     def attributes(self) -> Mapping[Any, Any]:
-        """Attributes of arguments, such as that 16 divides them."""
+        """The attributes of arguments, such as divisibility by 16."""
         configs = self.triton_meta.get("configs")
         first = configs[0] if isinstance(configs, list) and configs else {}
         return _mapping(first) if is_plain(first) else {}
@@ -110,7 +110,7 @@ class KernelFile:
 
     @property
     def configs(self) -> tuple[Mapping[str, Any], ...]:
-        """Configurations that stand in the file itself (fixed or given by the user)."""
+        """The configurations in the file itself (fixed or given by the user)."""
         given = self.keywords.get("configs")
         found = given if isinstance(given, list) else [self.keywords.get("config")]
         return tuple(c for c in found if isinstance(c, Mapping) and is_plain(c))
@@ -129,7 +129,7 @@ class KernelFile:
 
     @property
     def configuration(self) -> Mapping[str, Scalar]:
-        """Block sizes, warps, stages and options in one, to compare kernels by."""
+        """Block sizes, warps, stages and options in one mapping, to compare kernels by."""
         merged: dict[str, Any] = dict(_mapping(self.inductor_meta.get("config_args")))
         # Of names only Triton's: `RBLOCK: tl.constexpr = R0_BLOCK` repeats another value.
         merged |= {
@@ -150,7 +150,7 @@ class KernelFile:
 
 
 def read_kernel_file(path: str | Path, name: str | None = None) -> KernelFile:
-    """The kernel in a file; of several, the one that is called `name`.
+    """Parse the kernel in a file; of several, the one that is called `name`.
 
     Raises UnreadableRecording if there is none, UsageError if `name` does not select one.
     """
@@ -173,7 +173,7 @@ def _names(kernels: Sequence[KernelFile]) -> str:
 
 
 def read_kernel_files(path: str | Path) -> tuple[KernelFile, ...]:
-    """Every kernel in a file, at least one. Raises UnreadableRecording if there is none."""
+    """Parse every kernel in a file. Raises UnreadableRecording if there is none."""
     text, problems = _text_of(Path(path))
     problem = ""
     found: list[KernelFile] = []
@@ -216,7 +216,7 @@ def _text_of(path: Path) -> tuple[str, tuple[str, ...]]:
 
 
 def _parts(text: str) -> list[str]:
-    """The file, or, where it is a log, each piece of generated code in it."""
+    """Return the text as a list; for a log, the pieces of generated code in it."""
     if "[__output_code]" not in text:
         return [text]
     lines = [_LOGGED.sub("", line) for line in text.split("\n") if "[__output_code]" in line]
@@ -224,7 +224,7 @@ def _parts(text: str) -> list[str]:
 
 
 class _NoPython(Exception):
-    """A text that Python cannot parse; says why."""
+    """A text that Python cannot parse; the message says why."""
 
 
 def _parse(text: str) -> ast.Module:
@@ -249,7 +249,7 @@ def _kernels(path: str, text: str) -> list[KernelFile]:
 
 
 def _wrapped(path: str, tree: ast.Module) -> Iterator[KernelFile]:
-    """The kernels that a wrapper holds as strings: `name = async_compile.triton(_, text, ...)`."""
+    """Yield the kernels in a wrapper's strings: `name = async_compile.triton(_, text, ...)`."""
     for node in ast.walk(tree):
         if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call):
             continue
@@ -267,7 +267,7 @@ def _wrapped(path: str, tree: ast.Module) -> Iterator[KernelFile]:
 
 
 def _gaps(kernel: KernelFile) -> Iterator[str]:
-    """Parts that a kernel file should have but this one lacks."""
+    """Yield the parts that this kernel file lacks."""
     if not kernel.signature:
         yield "triton_meta has no readable signature"
     missing = [a for a in kernel.signature if a not in kernel.body.arguments]
@@ -316,7 +316,7 @@ class Dotted:
 
 @dataclass(frozen=True)
 class Made:
-    """A call such as `DeviceProperties(type='cuda', cc=90)`, as far as it can be read."""
+    """A call such as `DeviceProperties(type='cuda', cc=90)`, as far as it can be parsed."""
 
     name: str
     positional: tuple[Any, ...] = ()
@@ -328,7 +328,7 @@ class Made:
 
 @dataclass(frozen=True)
 class Opaque:
-    """Something that is not a plain value."""
+    """An expression that is not a plain value."""
 
     what: str
 
@@ -337,7 +337,7 @@ class Opaque:
 
 
 def read_value(node: ast.AST) -> Any:
-    """The value that an expression spells out."""
+    """Evaluate an expression of literals, dotted names and calls without executing it."""
     if isinstance(node, ast.Constant):
         return _constant(node.value)
     if isinstance(node, ast.List):
@@ -382,7 +382,7 @@ def _made(node: ast.Call) -> Any:
 
 
 def dotted_name(node: ast.AST) -> str:
-    """`a.b.c` of an expression that is just that, else nothing."""
+    """Return `a.b.c` if the expression is a dotted name, else an empty string."""
     parts: list[str] = []
     while isinstance(node, ast.Attribute):
         parts.append(node.attr)
@@ -391,7 +391,7 @@ def dotted_name(node: ast.AST) -> str:
 
 
 def is_plain(value: Any) -> bool:
-    """Whether a value was read whole."""
+    """Check whether a value contains nothing opaque."""
     if isinstance(value, Opaque):
         return False
     if isinstance(value, Mapping):
@@ -404,7 +404,7 @@ def is_plain(value: Any) -> bool:
 
 
 def code(value: Any) -> str:
-    """A value as Python text."""
+    """Format a value as Python source."""
     if isinstance(value, float) and not math.isfinite(value):
         return f"float({str(value)!r})"
     if isinstance(value, Made):
@@ -438,7 +438,7 @@ _NOT_NEEDED = ("triton_helpers.set_driver_to_gpu", "triton_helpers.set_driver_to
 
 @dataclass(frozen=True)
 class KernelDefinition:
-    """One statement that is taken over: 'import', 'constant', 'function' or 'kernel'."""
+    """A statement that is kept: 'import', 'constant', 'function' or 'kernel'."""
 
     kind: str
     name: str
@@ -447,7 +447,7 @@ class KernelDefinition:
 
 @dataclass(frozen=True)
 class Body:
-    """Arguments and constants of the kernel function."""
+    """The arguments and constants of the kernel function."""
 
     arguments: tuple[str, ...] = ()
     constexpr_arguments: tuple[str, ...] = ()
@@ -456,7 +456,7 @@ class Body:
 
 
 def _kernel(path: str, name: str, tree: ast.Module, text: str) -> KernelFile | None:
-    """Pick out of a parsed file what the kernel needs; None if it has no kernel."""
+    """Extract a kernel from a parsed file; None if the file has no kernel."""
     lines = text.split("\n")
     found: list[KernelDefinition] = []
     problems: list[str] = []
@@ -490,7 +490,7 @@ def _kernel(path: str, name: str, tree: ast.Module, text: str) -> KernelFile | N
 
 
 class _Refused(Exception):
-    """A statement that is not taken over; the text says why."""
+    """A statement that is not kept; the text says why."""
 
 
 def _definition(node: ast.stmt, lines: list[str]) -> KernelDefinition | None:
@@ -545,7 +545,7 @@ def _function(node: ast.FunctionDef, lines: list[str]) -> KernelDefinition:
 
 
 def _heuristic(node: ast.expr) -> ast.Call | None:
-    """The decorator that says how Inductor chooses a kernel's configuration."""
+    """Return the decorator by which Inductor selects a kernel's configuration."""
     if not isinstance(node, ast.Call):
         return None
     *modules, _ = dotted_name(node.func).split(".")
@@ -565,7 +565,7 @@ def _decorator(node: ast.expr) -> str:
 
 
 def _check_header(node: ast.FunctionDef) -> None:
-    """Defaults and annotations are evaluated when a function is defined, so they must be plain."""
+    """Refuse defaults and annotations that are not plain: Python evaluates both at `def`."""
     arguments = node.args
     everyone = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
     parts = [argument.annotation for argument in everyone]
@@ -591,7 +591,7 @@ def _body(node: ast.FunctionDef) -> Body:
 
 
 def _constexpr_assignments(node: ast.FunctionDef) -> Iterator[tuple[str, Any, int]]:
-    """`BLOCK_M : tl.constexpr = 64`, in the outermost lines of the body, each on one line."""
+    """Yield the one-line `BLOCK_M : tl.constexpr = 64` at the top level of the body."""
     for statement in node.body:
         if (
             isinstance(statement, ast.AnnAssign)
@@ -616,7 +616,7 @@ def _is_constexpr(annotation: ast.expr | None) -> bool:
 
 @dataclass(frozen=True)
 class Resources:
-    """Resources that one kernel uses; None if unknown."""
+    """The resources that a kernel uses; None if unknown."""
 
     registers: int | None = None  # per thread; VGPRs on AMD
     scalar_registers: int | None = None  # AMD only
@@ -627,7 +627,7 @@ class Resources:
 
 
 def nvidia_resources(ptxas_log: str, usage: str, shared: int | None) -> Resources:
-    """From `ptxas -v` and `cuobjdump -res-usage`; either may be missing."""
+    """Parse `ptxas -v` and `cuobjdump -res-usage`; either may be missing."""
     return Resources(
         registers=_first(r"Used (\d+) registers", ptxas_log) or _first(r"REG:(\d+)", usage),
         spills=_first(r"(\d+) bytes spill stores", ptxas_log),
@@ -637,7 +637,7 @@ def nvidia_resources(ptxas_log: str, usage: str, shared: int | None) -> Resource
 
 
 def amd_resources(amdgcn: str, shared: int | None) -> Resources:
-    """From the notes at the end of the assembly text."""
+    """Parse the notes at the end of the assembly."""
     return Resources(
         registers=_first(r"\.vgpr_count:\s*(\d+)", amdgcn),
         scalar_registers=_first(r"\.sgpr_count:\s*(\d+)", amdgcn),
@@ -674,7 +674,7 @@ _LONGEST_CHAIN = 64
 
 
 def source_links(form: str, text: str) -> Links:
-    """Lines of the kernel's file → lines of the text. Empty where the form holds no lines."""
+    """Map the lines of a kernel's file to lines of `text`; empty if it has no line numbers."""
     reader = _READERS.get(form)
     found: defaultdict[int, list[int]] = defaultdict(list)
     for source, line in reader(text.splitlines()) if reader else ():
@@ -683,7 +683,7 @@ def source_links(form: str, text: str) -> Links:
 
 
 def _from_directives(lines: list[str]) -> Iterator[tuple[int, int]]:
-    """`.loc 1 24 28  // kernel.py:24:28`: what follows belongs to it, until the next."""
+    """Read `.loc 1 24 28  // kernel.py:24:28`, which applies up to the next directive."""
     source: int | None = None
     for number, line in enumerate(lines, start=1):
         directive = _DIRECTIVE.match(line)
@@ -709,7 +709,7 @@ def _from_locations(lines: list[str]) -> Iterator[tuple[int, int]]:
 
 
 def _resolve(table: dict[str, str], name: str) -> int | None:
-    """The line of a location; for a call, that of the caller."""
+    """Resolve a location to a line; for a call site, to the caller's line."""
     for _ in range(_LONGEST_CHAIN):
         text = table.get(name, "")
         place = _FILE_PLACE.match(text)

@@ -1,1 +1,1 @@
-"""Whether kernels stay inside their buffers, for all sizes that the guards admit."""
+"""Bounds checks: whether kernels stay inside their buffers for all sizes that guards admit."""

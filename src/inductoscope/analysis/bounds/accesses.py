@@ -60,7 +60,7 @@ Point = Mapping[str, int]
 
 
 class TooManyPoints(Exception):
-    """More than may be looked at."""
+    """The loops have more points than the budget allows."""
 
 
 NO_TIME = "not looked at: the time for the proofs was used up"
@@ -69,7 +69,7 @@ _BETWEEN_LOOKS = 256
 
 
 class OutOfTime(Exception):
-    """The time that was given is over."""
+    """The time for the proofs is used up."""
 
     def __init__(self) -> None:
         super().__init__(NO_TIME)
@@ -77,18 +77,18 @@ class OutOfTime(Exception):
 
 @dataclass
 class PointBudget:
-    """How many points may still be looked at, and until when (of time.monotonic)."""
+    """The number of points that may still be computed, and a time.monotonic deadline."""
 
     points: int
     until: float = math.inf
 
     @property
     def is_late(self) -> bool:
-        """Whether the time is over."""
+        """Whether the deadline has passed."""
         return time.monotonic() > self.until
 
     def spend(self, points: int, most: int = 1 << 16) -> None:
-        """Count points; raises if there are too many, or if it is late."""
+        """Take points from the budget; raise if they are too many or the deadline has passed."""
         if points > min(self.points, most):
             raise TooManyPoints
         if self.is_late:
@@ -98,7 +98,7 @@ class PointBudget:
 
 @dataclass(frozen=True)
 class Extremes:
-    """The smallest and the largest value, and a point for each."""
+    """The smallest and the largest value, and a point at which each occurs."""
 
     low: int
     high: int
@@ -113,7 +113,7 @@ def extremes(
     sizes: Point,
     budget: PointBudget,
 ) -> Extremes | None:
-    """Over all points where the conditions hold, or may; None if there is none.
+    """Compute the extremes over all points that no condition excludes; None if there are none.
 
     `lengths` are those of the loops. Raises TooManyPoints, and NoValue if the index is data.
     """
@@ -159,7 +159,7 @@ def _terms(index: Expression) -> list[Expression]:
 
 
 def _groups(expressions: Sequence[Expression], lengths: Mapping[str, int]) -> list[frozenset[str]]:
-    """The loop variables, those together that occur together."""
+    """Partition the loop variables: variables that share an expression share a group."""
     groups: list[frozenset[str]] = []
     for expression in expressions:
         joined = _loops(expression, lengths)
@@ -229,7 +229,7 @@ _MOST_NAMES = 16
 
 @dataclass(frozen=True)
 class Positions:
-    """From `first` up to, not including, `end`; none if one of `lengths` is zero."""
+    """The half-open range from `first` to `end`; empty if one of `lengths` is zero."""
 
     first: Expression
     end: Expression
@@ -239,11 +239,11 @@ class Positions:
 
     @property
     def names(self) -> frozenset[str]:
-        """The sizes that they depend on."""
+        """The sizes that the positions depend on."""
         return frozenset().union(*map(names_in, (self.first, self.end, *self.lengths)))
 
     def at(self, sizes: Point) -> tuple[int, int]:
-        """First and end for given sizes."""
+        """Return the first and end position for given sizes."""
         first = value_of(self.first, sizes)
         if any(value_of(length, sizes) == 0 for length in self.lengths):
             return first, first
@@ -251,7 +251,7 @@ class Positions:
 
 
 def positions(name: str, sizes: AdmittedSizes) -> Iterator[Positions]:
-    """The positions of a buffer: as a tensor, then as the memory that it is a view of."""
+    """Yield the valid positions of a buffer: of the tensor, then of the memory that it views."""
     room = owner(name, sizes.memory)
     if room is None:
         raise NotUnderstood(f"the size of {name} is not in the recording")
@@ -268,7 +268,7 @@ def positions(name: str, sizes: AdmittedSizes) -> Iterator[Positions]:
 
 
 def widest_at(rooms: Sequence[Positions], sizes: Point) -> tuple[int, int]:
-    """First and end of all that may be addressed, for given sizes.
+    """Return the first and end of all addressable positions for given sizes.
 
     Memory that is smaller than the tensor in it was not measured at these sizes, or is not there
     yet: then the tensor counts alone.
@@ -282,7 +282,7 @@ def widest_at(rooms: Sequence[Positions], sizes: Point) -> tuple[int, int]:
 
 
 def owner(name: str, memory: GraphMemory) -> Room | None:
-    """The room of a buffer, or of the one that it is another name of; None if it is not known."""
+    """Return the room of a buffer, or of the buffer that it aliases; None if unknown."""
     for _ in range(_MOST_NAMES):
         room = memory.rooms.get(name)
         if room is None or not room.same_as:
@@ -302,7 +302,7 @@ _SLACK = 2.0**-18
 
 @dataclass(frozen=True)
 class Ends:
-    """Expressions that a value is nowhere below, and nowhere above; None where there is none."""
+    """Expressions that bound a value from below and from above; None where no bound is known."""
 
     low: Expression | None
     high: Expression | None
@@ -313,7 +313,7 @@ _OPEN = Ends(None, None)
 
 @lru_cache(maxsize=1 << 14)
 def is_exact(value: Expression) -> bool:
-    """Whether it is a whole number that loop variables and sizes decide."""
+    """Check whether a value is an integer determined by loop variables and sizes."""
     if isinstance(value, Loaded):
         return False
     if isinstance(value, Number):
@@ -324,7 +324,7 @@ def is_exact(value: Expression) -> bool:
 
 
 def ends_of(value: Expression, lengths: Mapping[str, int]) -> Ends:
-    """The range of a value. `lengths`: of the loops, as far as they are numbers."""
+    """Return bounds of a value. `lengths` has the loops of known length."""
     if is_exact(value):
         return Ends(value, value)
     if not isinstance(value, Applied):
@@ -355,7 +355,7 @@ def _high(operands: list[Ends]) -> Expression | None:
 
 
 def _clamp(operation: str, ends: list[Expression | None]) -> Expression | None:
-    """By those ends that are known."""
+    """Combine the known bounds; None if none is known."""
     found = tuple(end for end in ends if end is not None)
     return Applied(operation, found) if found else None
 
@@ -425,7 +425,7 @@ BY_POINTS = "every point was computed"
 
 @dataclass(frozen=True)
 class _DataIndex:
-    """A part of an index that only a run knows."""
+    """An index variable whose value is known only at run time."""
 
     name: str
     source: IndexFromValue
@@ -437,19 +437,19 @@ class _DataIndex:
 
     @property
     def is_bounded(self) -> bool:
-        """Whether the computation itself keeps it in a range."""
+        """Whether the computation itself bounds the index on both sides."""
         return self.ends.low is not None and self.ends.high is not None
 
     @property
     def range(self) -> Ends:
-        """All values that it can have where the access is made."""
+        """The bounds of the index where the access is made."""
         if self.is_checked and not self.is_bounded:
             return Ends(ZERO, add(self.size, Number(-1)))
         return self.ends
 
     @property
     def span(self) -> NameRange:
-        """The same as polynomials."""
+        """The same bounds as polynomials."""
         low, high = self.range.low, self.range.high
         return NameRange(
             None if low is None else polynomial(low), None if high is None else polynomial(high)
@@ -458,7 +458,7 @@ class _DataIndex:
 
 @dataclass
 class BodyJudge:
-    """Judges the accesses of one loop body."""
+    """The judge of the accesses of one loop body."""
 
     body: LoopBody
     sizes: AdmittedSizes
@@ -476,7 +476,7 @@ class BodyJudge:
             self._learn(source)
 
     def judge(self, access: MemoryAccess) -> Verdict:
-        """The verdict on one access."""
+        """Return the verdict on an access."""
         if self.budget.is_late:
             return OutOfReach(NO_TIME)
         if access.is_search:
@@ -497,7 +497,7 @@ class BodyJudge:
     # --- what is known ----------------------------------------------------------------------------
 
     def _learn(self, source: IndexFromValue) -> None:
-        """An index from a value: an expression like others, or a name with a range."""
+        """Record an index from a value: an expression if exact, else a name with a range."""
         how = self.indirect.get(source.line)
         if how is None:
             # Whether a negative value counts from the end was not recorded: it may be any place.
@@ -522,7 +522,7 @@ class BodyJudge:
 
     @cached_property
     def lengths(self) -> dict[str, Expression]:
-        """Of each loop."""
+        """The length of each loop."""
         return {name: self.sizes.resolved(size) for name, size in self.body.ranges.items()}
 
     @property
@@ -547,7 +547,7 @@ class BodyJudge:
         return known.assuming((*self.sizes.assumed, *runs))
 
     def prepared(self, access: MemoryAccess) -> MemoryAccess:
-        """The access in terms of loop variables and sizes, with all that holds when it is made."""
+        """Rewrite an access in loop variables and sizes, under all conditions that apply to it."""
         conditions = (*access.conditions, *self._asserted)
         return replace(
             access,
@@ -558,7 +558,7 @@ class BodyJudge:
     # --- judging ----------------------------------------------------------------------------------
 
     def _judge_once(self, access: MemoryAccess) -> Verdict:
-        """Layers of a model repeat: what was judged in another loop body need not be again."""
+        """Judge an access; reuse the verdict of an equal one, since layers of a model repeat."""
         room = self.sizes.memory.rooms.get(access.buffer)
         if self._data or room is None or room.same_as:
             return self._judge(access)
@@ -590,7 +590,7 @@ class BodyJudge:
         )
 
     def prover(self, conditions: tuple[Expression, ...] = ()) -> Prover:
-        """Answers questions about points where the conditions hold."""
+        """Return the prover for points that satisfy the conditions."""
         if conditions not in self._provers:
             self._provers[conditions] = Prover(
                 self._context.assuming(conditions), self.budget.until
@@ -604,7 +604,7 @@ class BodyJudge:
         data: list[_DataIndex],
         free: list[_DataIndex],
     ) -> Verdict:
-        """Compute the index at every point, for the sizes of the run and for others."""
+        """Judge by computing the index at every point, for the sizes of the run and others."""
         names = self._names(access, rooms)
         unknown = self.sizes.unknown(names)
         if unknown:
@@ -626,7 +626,7 @@ class BodyJudge:
         return DataDependent(_buffers(free), True, is_inside=True) if free else Proven(BY_POINTS)
 
     def _names(self, access: MemoryAccess, rooms: list[Positions]) -> frozenset[str]:
-        """The sizes that it depends on."""
+        """Return the sizes that the access and its positions depend on."""
         parts = (access.index, *access.conditions, *self.lengths.values())
         named = (room.names for room in rooms)
         found = frozenset[str]().union(*named, *map(names_in, parts))
@@ -649,7 +649,7 @@ class BodyJudge:
         point: Point,
         room: tuple[int, int],
     ) -> Verdict:
-        """A point outside the buffer: broken, if the point is sure to be reached."""
+        """Judge a point outside the buffer: broken only if the kernel certainly reaches it."""
         values = {**sizes, **dict.fromkeys(self.lengths, 0), **point}
         if any(holds(condition, values) is not True for condition in access.conditions):
             return OutOfReach("whether the access is made depends on data")
@@ -664,7 +664,7 @@ class BodyJudge:
         return Broken(sizes, loops, position, *room, given)
 
     def _is_free(self, found: _DataIndex) -> bool:
-        """Whether the user can give it any value that passes the check."""
+        """Check whether the user can set the index to any value that passes the check."""
         value = found.source.value
         if not isinstance(value, Loaded) or not value.is_plain:
             return False
@@ -673,13 +673,13 @@ class BodyJudge:
 
 
 def _wrapped(ends: Ends, how: IndirectIndex) -> Ends:
-    """A negative index counts from the end, so it stands for another place."""
+    """Drop the bounds of an index that may be negative: it counts from the end of the buffer."""
     is_positive = isinstance(ends.low, Number) and ends.low.value >= 0
     return ends if is_positive or not how.wraps else _OPEN
 
 
 def _places(found: _DataIndex, sizes: Point) -> int:
-    """How many places it can stand for, from 0 on."""
+    """Return the number of values the index can take, counted from 0."""
     low, high = found.range.low, found.range.high
     if low is None or high is None or value_of(low, sizes) != 0:
         raise NoValue
@@ -693,7 +693,7 @@ def _buffers(data: list[_DataIndex]) -> tuple[str, ...]:
 def judge_parts(
     sizes: AdmittedSizes, budget: PointBudget
 ) -> Iterator[tuple[MemoryAccess, Verdict]]:
-    """Buffers that are a part of another one: the first and the last position of each."""
+    """Judge the buffers that are part of another one, by the first and last position of each."""
     for name, room in sizes.memory.rooms.items():
         if not room.inside:
             continue

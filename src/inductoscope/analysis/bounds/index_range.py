@@ -1,4 +1,4 @@
-"""Whether the indices of a kernel fit into the type that it computes them with.
+"""Checks whether the indices of a kernel fit into the type that it computes them with.
 
 Inductor gives a Triton kernel 32-bit indices if the sizes of the run allow it, and guards on that.
 A package has no guards: where the export gave a size no upper end, nothing checks it.
@@ -43,7 +43,7 @@ _FARTHEST = 1 << 42
 
 @dataclass(frozen=True)
 class Overflows:
-    """At these sizes, which the guards admit, an index is larger than its type can hold."""
+    """A verdict: at these sizes, which the guards admit, an index overflows its type."""
 
     sizes: Mapping[str, int]
     # What is too large, and how large it is.
@@ -53,7 +53,7 @@ class Overflows:
 
 @dataclass(frozen=True)
 class Limited:
-    """It fits as long as something holds that torch assumed and that nothing checks."""
+    """A verdict: indices fit only under an assumption of torch's that nothing checks."""
 
     assumed: tuple[str, ...]
     # The first sizes past it; empty where none were found.
@@ -72,7 +72,7 @@ INDEX_VERDICTS: dict[type, str] = {
 
 @dataclass(frozen=True)
 class JudgedIndexType:
-    """A kernel that indexes with fewer than 64 bits, and whether they suffice."""
+    """A kernel with indices narrower than 64 bits, and the verdict on them."""
 
     kernel: str
     bits: int
@@ -81,13 +81,13 @@ class JudgedIndexType:
 
     @property
     def kind(self) -> str:
-        """The verdict's name."""
+        """The name of the verdict."""
         return INDEX_VERDICTS[type(self.verdict)]
 
 
 @dataclass(frozen=True)
 class IndexedBody:
-    """A loop body of a kernel: how often it runs along each axis, and what its accesses became."""
+    """A loop body of a kernel: its iteration counts and the kernel lines of its accesses."""
 
     judge: BodyJudge
     # Pointwise and reduction.
@@ -102,7 +102,7 @@ class IndexedBody:
 
 @dataclass(frozen=True)
 class _Need:
-    """Something that must not be larger than the type can hold."""
+    """A value that must fit into the index type."""
 
     what: str
     value: Expression
@@ -112,7 +112,7 @@ class _Need:
     is_sure: bool = False
 
     def at_ends(self) -> Iterator[_Need]:
-        """The same at the ends of the loops, where only sizes are left in it."""
+        """Yield the value at the ends of the loops, as an expression of sizes alone."""
         lengths = self.body.lengths
         loops = [name for name in lengths if name in names_in(self.value)]
         if len(loops) > _MOST_LOOPS:
@@ -127,7 +127,7 @@ class _Need:
 
 
 def unchecked(memory: GraphMemory) -> GraphMemory:
-    """Without what torch assumed in order to use 32 bits: sizes as the export was told."""
+    """Drop the assumptions under which torch chose 32 bits, so sizes are as exported."""
     chosen = [text for text in memory.assumed if text.endswith(_ASSUMED_END)]
     symbols = {
         name: replace(symbol, upper=_ENDLESS) if f"{name}{_ASSUMED_END}" in chosen else symbol
@@ -144,7 +144,7 @@ def judge_indices(
     *,
     guards_are_checked: bool,
 ) -> IndexVerdict:
-    """Whether a kernel's narrow indices suffice. `bodies_for`: its loop bodies, for such sizes."""
+    """Judge a kernel's narrow indices. `bodies_for` returns its loop bodies for given sizes."""
     demanded = memory if guards_are_checked else unchecked(memory)
     try:
         found = _judged(types, bodies_for(AdmittedSizes(demanded)))
@@ -195,7 +195,7 @@ def _needs(types: IndexTypes, body: IndexedBody) -> Iterator[_Need]:
 
 
 def _counts(types: IndexTypes, body: IndexedBody) -> Iterator[_Need]:
-    """How often the body runs: along each axis, and in all, which is what torch itself looks at."""
+    """Yield the iteration counts: per axis, and the product of all, which is what torch checks."""
     is_flat = types.axes == ("x",) or (body.reduces and types.axes == ("x", "r0_"))
     for axis, count in zip(("x", "r0_"), body.counts, strict=True):
         if is_flat and axis in types.narrow_axes:
@@ -210,7 +210,7 @@ def _last(length: Expression) -> Expression:
 
 
 def _fits(need: _Need, limit: int) -> bool:
-    """Whether that is proven, for all sizes."""
+    """Check whether the value provably fits for all sizes."""
     prover = need.body.prover(need.conditions)
     goal = number(limit) - polynomial(need.value)
     # A guard on a product of sizes bounds neither of them: what is left without it is tried, too.
@@ -241,7 +241,7 @@ def _overflow(need: _Need, limit: int) -> Overflows | None:
 def _beyond(
     sizes: AdmittedSizes, value: Expression, usual: dict[str, int], limit: int
 ) -> Iterator[dict[str, int]]:
-    """Admitted sizes at which a value is past the limit: one size grows, or all are largest."""
+    """Yield admitted sizes at which a value exceeds the limit: one size grown, or all largest."""
     names = names_in(value)
     if not names:
         if value_of(value, {}) > limit:
@@ -275,7 +275,7 @@ def _usual(sizes: AdmittedSizes, name: str) -> int:
 
 
 def _first_past(value: Expression, usual: Mapping[str, int], name: str, limit: int) -> int | None:
-    """The smallest size of one name that is past the limit, if the value grows with it."""
+    """Return the smallest size at which the value exceeds the limit, if the value is monotonic."""
     low, high = usual[name], max(usual[name], 1)
     while value_of(value, {**usual, name: high}) <= limit:
         low, high = high, 2 * high

@@ -58,7 +58,7 @@ _ANY_ACCESS = (
 
 @dataclass(frozen=True)
 class PlainBody:
-    """How often a body runs, and the largest position that it uses of each buffer."""
+    """The iteration count of a loop body, and the largest position it uses of each buffer."""
 
     points: int
     largest: Mapping[str, int]
@@ -67,7 +67,7 @@ class PlainBody:
 # Several rules look at the bodies of a whole recording, one after the other.
 @lru_cache(maxsize=1 << 16)
 def read_plain_body(text: str) -> PlainBody | None:
-    """The largest positions that a loop body uses; None where that takes a proof."""
+    """Return the largest positions that a loop body uses; None if that takes a proof."""
     ranges = _RANGES.findall(text)
     accesses = _ACCESS.findall(text)
     if (
@@ -91,7 +91,7 @@ def read_plain_body(text: str) -> PlainBody | None:
 
 
 def _largest(written: str, lengths: Mapping[str, int]) -> int | None:
-    """The value of a sum at the ends of the loops; None where it is no sum of loop variables."""
+    """Evaluate a sum at the ends of the loops; None if it is not a sum of loop variables."""
     total = 0
     for term in written.split(" + "):
         found = _TERM.fullmatch(term)
@@ -109,13 +109,13 @@ def _largest(written: str, lengths: Mapping[str, int]) -> int | None:
 
 @dataclass(frozen=True)
 class PlainBuffers:
-    """The buffers of a graph, each looked at once."""
+    """The buffers of a graph; the size of each is computed once."""
 
     memory: GraphMemory
     _elements: dict[str, int] = field(default_factory=dict)
 
     def hold(self, text: str) -> bool:
-        """Whether a look tells that a loop body stays in them."""
+        """Check without a proof that a loop body stays inside the buffers."""
         body = read_plain_body(text)
         return body is not None and all(
             position < self._elements_of(name) for name, position in body.largest.items()
@@ -128,7 +128,7 @@ class PlainBuffers:
 
 
 def _elements(room: Room | None) -> int:
-    """The positions of a buffer; 0 where a look does not tell."""
+    """Return the number of positions of a buffer; 0 if sizes or strides are symbolic."""
     if room is None or len(room.size) != len(room.stride) or "0" in room.size:
         return 0
     if not all(text.isdecimal() and len(text) < 16 for text in (*room.size, *room.stride)):
@@ -138,7 +138,7 @@ def _elements(room: Room | None) -> int:
 
 
 def fits_plainly(leaves: Iterable[ScheduledNode], texts: Iterable[str], limit: int) -> bool:
-    """Whether a look tells that no index and no count of these loop bodies is beyond a limit."""
+    """Check without a proof that no index and no count of these bodies exceeds a limit."""
     bodies = [read_plain_body(text) for text in texts]
     sizes = [size for leaf in leaves for lengths in leaf.sizes for size in lengths]
     if not all(size.isdecimal() and len(size) < 16 for size in sizes):
@@ -160,7 +160,7 @@ MOST_SECONDS = 300.0
 
 @dataclass(frozen=True)
 class JudgedGraph:
-    """The accesses of one graph that Inductor compiled."""
+    """The verdicts on the accesses of one graph that Inductor compiled."""
 
     compile: Compile
     graph: InductorGraph
@@ -179,7 +179,7 @@ def judge_recording(
     seconds: float = MOST_SECONDS,
     only_accesses_in_doubt: bool = False,
 ) -> Iterator[JudgedGraph]:
-    """Every graph that was compiled, in order. One that came from a cache has no loop bodies.
+    """Judge every compiled graph, in order. Graphs from a cache have no loop bodies.
 
     `only_accesses_in_doubt` leaves out bodies that plainly stay in their buffers, and index types.
     """
@@ -197,7 +197,7 @@ def judge_recording(
 def judge_graph(
     recording: Recording, compile_: Compile, graph: InductorGraph, *, points: int, until: float
 ) -> JudgedGraph:
-    """The accesses of one graph, without its types of indices."""
+    """Judge the accesses of one graph, without its index types."""
     judge = _GraphJudge(recording, compile_, graph, PointBudget(points, until))
     return judge.judged(judge.accesses())
 
@@ -205,7 +205,7 @@ def judge_graph(
 def judge_index_types(
     recording: Recording, *, seconds: float = MOST_SECONDS
 ) -> Iterator[tuple[JudgedGraph, JudgedIndexType]]:
-    """Every kernel whose indices of fewer than 64 bits are in doubt; accesses are not judged."""
+    """Judge the narrow indices of every kernel where they are in doubt; skip accesses."""
     until = time.monotonic() + seconds
     for compile_, graph in compiled_graphs(recording):
         judge = _GraphJudge(recording, compile_, graph, PointBudget(0, until))
@@ -215,7 +215,7 @@ def judge_index_types(
 
 
 def judged_indices(recording: Recording, graph: InductorGraph) -> Iterator[Expression]:
-    """Every index in the loop bodies of a graph."""
+    """Yield every index and loop length in the loop bodies of a graph."""
     for leaf in _leaves(recording, graph):
         try:
             body = read_body(recording.payload(leaf.body))
@@ -226,14 +226,14 @@ def judged_indices(recording: Recording, graph: InductorGraph) -> Iterator[Expre
 
 
 def _leaves(recording: Recording, graph: InductorGraph) -> list[ScheduledNode]:
-    """The scheduler's nodes that have a loop body."""
+    """Return the scheduler nodes that have a loop body."""
     scheduled = read_schedule(recording, graph.scheduled_after or graph.scheduled_before)
     return [leaf for node in scheduled for leaf in node.leaves if leaf.body]
 
 
 @dataclass
 class _GraphJudge:
-    """Judges the kernels of one graph."""
+    """The judge of the kernels of one graph."""
 
     recording: Recording
     compile: Compile
@@ -267,7 +267,7 @@ class _GraphJudge:
     # --- accesses ---------------------------------------------------------------------------------
 
     def accesses(self, *, only_in_doubt: bool = False) -> Iterator[JudgedAccess]:
-        """Every access; those that plainly stay in their buffers may be left out."""
+        """Yield verdicts on every access; those that plainly fit may be left out."""
         sizes, buffers = AdmittedSizes(self.memory), PlainBuffers(self.memory)
         for leaf in self.leaves:
             text = self.recording.payload(leaf.body)
@@ -308,7 +308,7 @@ class _GraphJudge:
     # --- types of indices -------------------------------------------------------------------------
 
     def index_types(self, *, only_in_doubt: bool = False) -> Iterator[JudgedIndexType]:
-        """Kernels whose text has indices of 32 bits; those that plainly fit may be left out."""
+        """Yield verdicts on kernels with 32-bit indices; those that plainly fit may be left out."""
         places = {leaf.name: place for place, leaf in enumerate(self.leaves)}
         for kernel in self.graph.kernels:
             own = sorted(places[node] for node in kernel.nodes if node in places)
@@ -341,7 +341,7 @@ class _GraphJudge:
 
 
 def _counts(leaf: ScheduledNode, sizes: AdmittedSizes) -> tuple[Expression, Expression]:
-    """How often a loop body runs: outside a reduction, and in one."""
+    """Return the iteration counts of a loop body: pointwise, and reduction."""
     pointwise, reduction = (
         written(polynomial(Applied("mul", (ONE, *map(sizes.read, lengths)))))
         for lengths in (*leaf.sizes, (), ())[:2]
@@ -350,7 +350,7 @@ def _counts(leaf: ScheduledNode, sizes: AdmittedSizes) -> tuple[Expression, Expr
 
 
 def _printed_indices(text: str) -> dict[tuple[str, str], str]:
-    """The index of each line as torch printed it."""
+    """Return the index of each line as torch printed it."""
     indices: dict[str, str] = {}
     names: dict[str, str] = {}
     found: dict[tuple[str, str], str] = {}

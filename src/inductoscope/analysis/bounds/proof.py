@@ -1,4 +1,4 @@
-"""Prover for index bounds: polynomials, the facts known of their names, and proofs over them."""
+"""Prover for index bounds: polynomials, the known facts about their names, and proofs."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ _MOST_BITS = 256
 
 @dataclass(frozen=True)
 class Polynomial:
-    """A sum of terms: each a coefficient and what it multiplies."""
+    """A polynomial over atoms: the coefficient of each monomial."""
 
     terms: Mapping[Monomial, Coefficient]
 
     @cached_property
     def key(self) -> frozenset[tuple[Monomial, Coefficient]]:
-        """Equal for equal polynomials."""
+        """A hashable form, equal for equal polynomials."""
         return frozenset(self.terms.items())
 
     def __hash__(self) -> int:
@@ -55,12 +55,12 @@ class Polynomial:
 
     @cached_property
     def atoms(self) -> frozenset[Atom]:
-        """Everything that it depends on."""
+        """The atoms that the polynomial depends on."""
         return frozenset(atom for monomial in self.terms for atom, _ in monomial)
 
     @property
     def constant(self) -> Coefficient | None:
-        """Its value, if it is the same everywhere."""
+        """The value, if the polynomial is constant."""
         return self.terms.get(CONSTANT, 0) if not self.atoms else None
 
     def __add__(self, other: Polynomial) -> Polynomial:
@@ -79,17 +79,17 @@ class Polynomial:
         )
 
     def times(self, factor: Coefficient) -> Polynomial:
-        """A multiple of it."""
+        """Multiply by a number."""
         return Polynomial(
             {monomial: _bounded(value * factor) for monomial, value in self.terms.items()}
         )
 
     def degree(self, atom: Atom) -> int:
-        """The highest power of an atom."""
+        """Return the highest power of an atom."""
         return max((dict(monomial).get(atom, 0) for monomial in self.terms), default=0)
 
     def split(self, atom: Atom) -> tuple[Polynomial, Polynomial]:
-        """The atom's coefficient, and the rest. The atom must be linear in it."""
+        """Return the atom's coefficient and the rest. The polynomial must be linear in the atom."""
         slope, rest = {}, {}
         for monomial, value in self.terms.items():
             if (atom, 1) in monomial:
@@ -99,7 +99,7 @@ class Polynomial:
         return Polynomial(slope), Polynomial(rest)
 
     def put(self, atom: Atom, value: Polynomial) -> Polynomial:
-        """The polynomial with an atom replaced."""
+        """Substitute a polynomial for an atom."""
         if atom not in self.atoms:
             return self
         powers = [number(1), value]
@@ -119,7 +119,7 @@ class Polynomial:
         return _collect(terms)
 
     def divided(self, divisor: Polynomial) -> tuple[Polynomial, Polynomial]:
-        """Quotient and remainder: self = quotient * divisor + remainder."""
+        """Return quotient and remainder: self = quotient * divisor + remainder."""
         lead, value = max(divisor.terms.items(), key=_rank)
         quotient, remainder = number(0), self
         for _ in range(_MOST_TERMS):
@@ -137,7 +137,7 @@ class Polynomial:
 
 
 def number(value: Coefficient) -> Polynomial:
-    """A constant."""
+    """Return a constant polynomial."""
     return Polynomial({CONSTANT: value} if value else {})
 
 
@@ -146,13 +146,13 @@ def _whole_if_possible(value: Fraction) -> Coefficient:
 
 
 def one(atom: Atom) -> Polynomial:
-    """The atom itself."""
+    """Return the polynomial that consists of one atom."""
     return Polynomial({frozenset(((atom, 1),)): 1})
 
 
 @lru_cache(maxsize=1 << 14)
 def polynomial(expression: Expression) -> Polynomial:
-    """An expression as a polynomial."""
+    """Convert an expression to a polynomial."""
     if isinstance(expression, Number):
         return number(_bounded(_whole_if_possible(Fraction(expression.value))))
     if not isinstance(expression, Applied):
@@ -171,7 +171,7 @@ def polynomial(expression: Expression) -> Polynomial:
 
 
 def _whole(expression: Applied) -> Polynomial:
-    """An operation as an atom, in one way of writing it."""
+    """Return an operation as an atom in canonical form."""
     operands = tuple(written(polynomial(operand)) for operand in expression.operands)
     if expression.operation == "truediv" and isinstance(operands[1], Number):
         if operands[1].value == 0:
@@ -187,7 +187,7 @@ def _whole(expression: Applied) -> Polynomial:
 
 
 def _floor(value: Polynomial) -> Polynomial:
-    """`floor(p0/2)` is `p0//2`, which is how torch mostly writes it."""
+    """Rewrite `floor(p0/2)` as `p0//2`, the form that torch mostly prints."""
     divisor = math.lcm(*(factor.denominator for factor in value.terms.values()))
     if divisor == 1 and all(isinstance(atom, Name) for atom in value.atoms):
         return value
@@ -208,7 +208,7 @@ def _power(expression: Applied) -> Polynomial:
 
 @lru_cache(maxsize=1 << 14)
 def written(found: Polynomial) -> Expression:
-    """A polynomial as an expression: equal polynomials give the same one."""
+    """Convert a polynomial to an expression; equal polynomials give equal expressions."""
     terms = [_term(monomial, found.terms[monomial]) for monomial in sorted(found.terms, key=_text)]
     if not terms:
         return Number(0)
@@ -272,7 +272,7 @@ def _text(monomial: Monomial) -> str:
 
 @dataclass(frozen=True)
 class NameRange:
-    """All values of a name, ends included; None where there is no end."""
+    """The range of a name, bounds included; None where it is unbounded."""
 
     low: Polynomial | None
     high: Polynomial | None
@@ -280,7 +280,7 @@ class NameRange:
 
 @dataclass(frozen=True)
 class Context:
-    """Facts about the names: their ranges, and polynomials that are not negative."""
+    """The known facts about names: their ranges, and polynomials that are not negative."""
 
     spans: Mapping[str, NameRange]
     facts: tuple[Polynomial, ...] = ()
@@ -289,7 +289,7 @@ class Context:
     zeros: frozenset[Atom] = frozenset()
 
     def assuming(self, conditions: Iterable[Expression]) -> Context:
-        """The context where all of the conditions hold."""
+        """Return the context in which all of the conditions hold too."""
         conditions = list(conditions)
         facts = [fact for condition in conditions for fact in facts_of(condition)]
         zeros = {atom for condition in conditions for atom in _zeros(condition)}
@@ -297,7 +297,7 @@ class Context:
 
 
 def facts_of(condition: Expression) -> Iterator[Polynomial]:
-    """Polynomials that are not negative where a comparison of integers holds."""
+    """Yield polynomials that are nonnegative if an integer comparison holds."""
     if not isinstance(condition, Applied) or len(condition.operands) != 2:
         return
     try:
@@ -311,7 +311,7 @@ def facts_of(condition: Expression) -> Iterator[Polynomial]:
 
 
 def _zeros(condition: Expression) -> Iterator[Atom]:
-    """`Eq(Mod(s0, 8), 0)`: the remainder, which is zero."""
+    """Yield atoms that a condition sets to zero, such as the remainder in `Eq(Mod(s0, 8), 0)`."""
     if isinstance(condition, Applied) and condition.operation == "eq":
         left, right = map(polynomial, condition.operands)
         difference = left - right
@@ -336,19 +336,19 @@ _FRACTIONS = ("truediv", "pow", "float", "rounded")
 
 @dataclass
 class Effort:
-    """How many steps are left for one question."""
+    """The number of steps left for one question."""
 
     steps: int = 500
 
     def take(self) -> bool:
-        """Use one; False if there is none left."""
+        """Use one step; False if none is left."""
         self.steps -= 1
         return self.steps > 0
 
 
 @dataclass
 class Prover:
-    """Answers questions about one context, and remembers the answers."""
+    """A prover for one context, which remembers its answers."""
 
     context: Context
     # Of time.monotonic: from then on, no proof is found.
@@ -359,7 +359,7 @@ class Prover:
     _bounds: dict[tuple[Atom, bool], list[Polynomial]] = field(default_factory=dict)
 
     def never_negative(self, found: Polynomial) -> bool:
-        """Whether that is proven; False if no proof was found."""
+        """Prove that a polynomial is never negative; False if no proof was found."""
         goals = [found]
         if _is_whole(found):
             # Bounds of quotients are fractions; a whole number above -1 is not negative.
@@ -374,7 +374,9 @@ class Prover:
         return self.proves(goal, frozenset(), 0)
 
     def proves(self, goal: Polynomial, gone: frozenset[Atom], depth: int) -> bool:
-        """`gone`: atoms that were replaced; a bound that holds one of them leads in a circle."""
+        """Prove a goal. Bounds with atoms in `gone`, which were replaced already, would be
+        circular.
+        """
         key = (goal, gone)
         if key not in self._known:
             self._known[key] = False  # Met again on the way, it would prove itself.
@@ -394,7 +396,7 @@ class Prover:
         return any(self._without(goal, atom, gone, depth) for atom in self._candidates(goal, gone))
 
     def _is_plainly_positive(self, goal: Polynomial) -> bool:
-        """With each atom counted from its lowest value, no coefficient is negative."""
+        """Check that no coefficient is negative once atoms count from their lower bounds."""
         if all(value < 0 for value in goal.terms.values()):
             return False
         for atom in goal.atoms:
@@ -410,7 +412,7 @@ class Prover:
         return max((low.constant for low in lows if low.constant is not None), default=None)
 
     def _candidates(self, goal: Polynomial, gone: frozenset[Atom]) -> list[Atom]:
-        """Atoms to replace, those that depend on others first: one way is mostly enough."""
+        """Return atoms to replace, those that depend on others first; one is mostly enough."""
         linear = [atom for atom in goal.atoms if goal.degree(atom) == 1 and atom not in gone]
         inner = [atom for atom in linear if not self._is_size(atom)]
         return sorted(inner or linear, key=lambda atom: (isinstance(atom, Name), str(atom)))[:4]
@@ -453,7 +455,7 @@ class Prover:
     def bounds(
         self, atom: Atom, *, is_upper: bool, gone: frozenset[Atom] = frozenset()
     ) -> list[Polynomial]:
-        """Polynomials that the atom is nowhere above, or below; those by constants first.
+        """Return upper or lower bounds of an atom, those with the fewest atoms first.
 
         One that contains the atom itself leads nowhere, nor does one by what was replaced already.
         """
@@ -507,7 +509,7 @@ class Prover:
     def _rounded(
         self, end: Polynomial, divisor: Polynomial, *, is_upper: bool
     ) -> Iterator[Polynomial]:
-        """The quotient of an end, if it is plain what rounding makes of it."""
+        """Yield the quotient of a bound, if the effect of rounding is known."""
         quotient, rest = _whole_quotient(end, divisor)
         if quotient is None:
             return
@@ -532,7 +534,7 @@ class Prover:
             yield value
 
     def _ends(self, value: Polynomial, *, is_upper: bool) -> Iterator[Polynomial]:
-        """The value with everything but sizes replaced by an end of its range."""
+        """Yield the value with every atom except sizes replaced by a bound."""
         found = value
         for _ in range(8):
             inner = [a for a in _ordered(found.atoms) if not self._is_size(a) and not _is_case(a)]
@@ -585,7 +587,7 @@ def _is_case(atom: Atom) -> bool:
 
 
 def _cases(choice: Applied) -> Iterator[tuple[Expression, list[Expression]]]:
-    """The values of a choice between operands, each with the conditions under which it is taken."""
+    """Yield the values of min, max, abs or where, each with the conditions that select it."""
     if choice.operation == "where":
         condition, first, second = choice.operands
         yield first, list(conjuncts(condition))
@@ -623,7 +625,7 @@ def _parts(expression: Expression) -> frozenset[Atom]:
 
 
 def _whole_quotient(value: Polynomial, divisor: Polynomial) -> tuple[Polynomial | None, Polynomial]:
-    """Quotient and remainder in whole numbers; no quotient where it is a fraction."""
+    """Divide in integers: quotient and remainder; no quotient if it would be fractional."""
     if divisor.constant is not None:
         terms = {m: v // divisor.constant for m, v in value.terms.items()}
         quotient = Polynomial({monomial: factor for monomial, factor in terms.items() if factor})
@@ -638,5 +640,5 @@ def _whole_quotient(value: Polynomial, divisor: Polynomial) -> tuple[Polynomial 
 
 
 def difference(left: Expression, right: Expression) -> Polynomial:
-    """left - right."""
+    """Return left - right."""
     return polynomial(add(left, minus(right)))

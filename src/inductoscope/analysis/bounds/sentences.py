@@ -1,4 +1,4 @@
-"""Sentences about accesses and index types."""
+"""Sentences about verdicts on accesses and index types."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _DONE = {"load": "reads", "load_seed": "reads", "part": "has a part"}
 
 
 def sentence(judged: JudgedGraph, access: JudgedAccess) -> str:
-    """One sentence about an access."""
+    """Describe an access in one sentence."""
     verdict = access.verdict
     if isinstance(verdict, Broken):
         return broken_sentence(access, verdict)
@@ -36,7 +36,7 @@ def sentence(judged: JudgedGraph, access: JudgedAccess) -> str:
 
 
 def broken_sentence(access: JudgedAccess, found: Broken) -> str:
-    """The position outside, and the sizes that lead there."""
+    """Describe the position outside the buffer, and the sizes that lead there."""
     positions = (
         f"has the positions {found.first} to {found.end - 1}"
         if found.end > found.first
@@ -54,14 +54,14 @@ def broken_sentence(access: JudgedAccess, found: Broken) -> str:
 
 
 def sizes_sentence(judged: JudgedGraph, found: Mapping[str, int]) -> str:
-    """The sizes of a counterexample by where they come from: L['x'].size()[0] = 7."""
+    """Name the sizes of a counterexample by their sources: L['x'].size()[0] = 7."""
     symbols = judged.memory.symbols
     named = ((symbols[name], name, value) for name, value in found.items() if name in symbols)
     return ", ".join(f"{symbol.source or name} = {value}" for symbol, name, value in named)
 
 
 def index_sentence(judged: JudgedGraph, found: JudgedIndexType) -> str:
-    """Whether a kernel's indices fit into their type."""
+    """Describe whether a kernel's indices fit into their type."""
     verdict, own = found.verdict, f"{found.kernel} indexes with {found.bits} bits"
     largest = (1 << (found.bits - 1)) - 1
     if isinstance(verdict, Overflows):
@@ -81,12 +81,12 @@ def index_sentence(judged: JudgedGraph, found: JudgedIndexType) -> str:
 
 
 def who(access: JudgedAccess) -> str:
-    """The kernel or node that makes the access; a part of a buffer is placed by the graph."""
+    """Name the kernel or node that makes the access; the graph places a part of a buffer."""
     return access.kernel or access.node or "the graph"
 
 
 def does(access: JudgedAccess) -> str:
-    """The verb for the access."""
+    """Return the verb for the access."""
     return _DONE.get(access.operation, "searches" if access.operation == "bucketize" else "writes")
 
 

@@ -1,4 +1,4 @@
-"""Sizes that the guards admit: their ranges, and some to try."""
+"""The sizes that guards admit: their ranges, and edge cases to try."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ _MOST_REPLACED = 8
 
 @dataclass(frozen=True)
 class AdmittedSizes:
-    """The symbols of a graph, and what its guards say of them."""
+    """The symbols of a graph, and the guards on them."""
 
     memory: GraphMemory
 
     def read(self, text: str) -> Expression:
-        """An expression with symbols that torch replaced put in."""
+        """Parse an expression and apply torch's replacements of symbols."""
         return self.resolved(read_expression(text))
 
     def resolved(self, expression: Expression) -> Expression:
-        """The expression with symbols that torch replaced put in."""
+        """Apply torch's replacements of symbols to an expression."""
         for _ in range(_MOST_REPLACED):
             if self._replaced.keys().isdisjoint(names_in(expression)):
                 break
@@ -54,12 +54,12 @@ class AdmittedSizes:
 
     @cached_property
     def _replacements(self) -> dict[str, Expression | None]:
-        """Replacements of symbols by torch; None where one is not understood."""
+        """Torch's replacements of symbols; None where one is not understood."""
         return {name: _understood(text) for name, text in self.memory.replaced.items()}
 
     @cached_property
     def assumed(self) -> tuple[Expression, ...]:
-        """Guards on the symbols, as far as they are understood."""
+        """The guards on the symbols, as far as they are understood."""
         return tuple(found for found in self._guards if found is not None)
 
     @cached_property
@@ -74,7 +74,7 @@ class AdmittedSizes:
 
     @property
     def has_unknown_guards(self) -> bool:
-        """Whether a guard or a replacement is not understood: then no size is surely admitted."""
+        """Whether some guard or replacement is not understood, so no size is surely admitted."""
         return None in self._guards or None in self._replacements.values()
 
     @cached_property
@@ -83,21 +83,21 @@ class AdmittedSizes:
         return {name: _span(symbol) for name, symbol in self.memory.symbols.items()}
 
     def ends(self, name: str) -> tuple[int | None, int | None]:
-        """The smallest and the largest value of a symbol; None where there is no such end."""
+        """Return the smallest and the largest value of a symbol; None where unbounded."""
         symbol = self.memory.symbols[name]
         return _end(symbol.lower), _end(symbol.upper)
 
     def unknown(self, names: Iterable[str]) -> list[str]:
-        """Those of the names of which no range is known."""
+        """Return the names whose range is unknown."""
         return sorted(name for name in names if name not in self.memory.symbols)
 
     def is_data(self, name: str) -> bool:
-        """Whether a size is only known while the program runs."""
+        """Check whether a size is only known at run time."""
         symbol = self.memory.symbols.get(name)
         return symbol is None or not symbol.value
 
     def tried(self, names: frozenset[str]) -> Iterator[dict[str, int]]:
-        """Sizes that satisfy every guard: first those of the run, then unusual ones."""
+        """Yield sizes that satisfy every guard: those of the run first, then edge cases."""
         wanted = sorted(self.with_neighbours(names))
         if not wanted:
             yield {}
@@ -110,7 +110,7 @@ class AdmittedSizes:
                 yield sizes
 
     def with_neighbours(self, names: frozenset[str]) -> frozenset[str]:
-        """Sizes, with those that a guard relates them to."""
+        """Return the sizes and those that a guard relates to them."""
         found = names & self.memory.symbols.keys()
         for _ in range(len(self.assumed)):
             related = [names_in(guard) for guard in self.assumed if names_in(guard) & found]
@@ -151,7 +151,7 @@ class AdmittedSizes:
         return list(dict.fromkeys(admitted)) or [lowest]
 
     def admits(self, sizes: Mapping[str, int]) -> bool:
-        """Whether every guard holds.
+        """Check whether every guard holds.
 
         A guard on one of the sizes that cannot be computed from them admits none of them.
         """
@@ -172,7 +172,7 @@ def _span(symbol: SizeSymbol) -> NameRange:
 
 
 def _end(text: str) -> int | None:
-    """An end of a range; None where there is none."""
+    """Parse a bound of a range; None if it is infinite."""
     digits = text.removeprefix("-")
     if not digits.isdecimal() or len(digits) > 20:
         return None
@@ -196,7 +196,7 @@ _MOST_FOR_ONE = 14
 
 @dataclass(frozen=True)
 class EdgeSize:
-    """Sizes to try: `symbol` has an unusual one, for the reason `why`."""
+    """A set of sizes to try: `symbol` has an unusual value, for the reason `why`."""
 
     symbol: str
     value: int
@@ -205,7 +205,7 @@ class EdgeSize:
 
 
 def edge_sizes(sizes: AdmittedSizes, indices: Iterable[Expression]) -> Iterator[EdgeSize]:
-    """All of them, admitted by every guard, the same never twice."""
+    """Yield edge cases that every guard admits, without duplicates."""
     symbols = sizes.memory.symbols
     usual = {n: int(s.value) for n, s in symbols.items() if s.value.isdecimal()}
     parts = [*indices, *_sizes_and_guards(sizes)]
@@ -221,7 +221,7 @@ def edge_sizes(sizes: AdmittedSizes, indices: Iterable[Expression]) -> Iterator[
 def _choices(
     sizes: AdmittedSizes, name: str, usual: int, parts: list[Expression]
 ) -> dict[int, str]:
-    """Values of one size, and what is special about each; the first reason counts."""
+    """Return unusual values of a size, each with its reason; the first reason counts."""
     low, high = sizes.ends(name)
     lowest = 0 if low is None else max(low, 0)
     found = {lowest: "the smallest that is admitted"}
@@ -256,7 +256,7 @@ def _sizes_and_guards(sizes: AdmittedSizes) -> Iterator[Expression]:
 
 
 def _divisors(expression: Expression, name: str) -> Iterator[int]:
-    """Numbers that something with this size in it is divided by."""
+    """Yield the numbers by which expressions with this size are divided."""
     if not isinstance(expression, Applied):
         return
     if expression.operation in _DIVISIONS and name in names_in(expression.operands[0]):

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Proven:
-    """It is inside its buffer, for all sizes that the guards admit. `how`: by what."""
+    """A verdict: inside the buffer for all sizes that the guards admit. `how` names the proof."""
 
     how: str
 
 
 @dataclass(frozen=True)
 class Broken:
-    """It leaves its buffer: at these sizes, at this point of the loops.
+    """A verdict: outside the buffer, at these sizes and at this point of the loops.
 
     Everything here was computed with whole numbers, and satisfies the guards and the masks.
     """
@@ -32,7 +32,7 @@ class Broken:
 
 @dataclass(frozen=True)
 class DataDependent:
-    """The index is data. `is_asserted`: the kernel checks it; None where that is not known."""
+    """A verdict: the index is data. `is_asserted`: the kernel checks it; None if unknown."""
 
     buffers: tuple[str, ...]
     is_asserted: bool | None
@@ -42,7 +42,7 @@ class DataDependent:
 
 @dataclass(frozen=True)
 class OutOfReach:
-    """Neither was established, and why."""
+    """A verdict: neither proven nor refuted, and the reason."""
 
     why: str
     # Sizes at which every point was computed, and is inside.
@@ -62,7 +62,7 @@ NAMES: dict[type, str] = {
 
 @dataclass(frozen=True)
 class JudgedAccess:
-    """One load or store of a kernel, and what can be said of it."""
+    """A load or store of a kernel, and the verdict on it."""
 
     kernel: str
     # Scheduler node, and the line of its loop body.
@@ -77,5 +77,5 @@ class JudgedAccess:
 
     @property
     def kind(self) -> str:
-        """The verdict's name."""
+        """The name of the verdict."""
         return NAMES[type(self.verdict)]

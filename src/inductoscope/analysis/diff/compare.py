@@ -52,7 +52,7 @@ Seconds = Mapping[str, tuple[float, float]]
 
 
 def compare(first: Recording, second: Recording) -> Difference:
-    """Everything that differs, and what could not be compared."""
+    """Return everything that differs, and what could not be compared."""
     compiles = match_compiles(first, second)
     runs = (first, NativeIndex(first)), (second, NativeIndex(second))
     found = Difference(
@@ -91,7 +91,7 @@ def _compare_compile(runs: Runs, one: Compile, other: Compile) -> Iterator[Graph
 
 
 def _compare_graph(first: Side, second: Side, *, of_compile: bool) -> GraphDifference:
-    """Passes that belong to several graphs are listed with the compile's first graph."""
+    """Compare one graph; passes that belong to several go to the compile's first graph."""
     return GraphDifference(
         function=first.compile.function,
         place=first.compile.place,
@@ -110,7 +110,7 @@ def _key(side: Side) -> str:
 
 
 def _passes(first: Side, second: Side, *, of_compile: bool) -> Iterator[PassCount]:
-    """Passes that changed the graph more often in one run than in the other."""
+    """Return the passes that changed the graph more often in one run than in the other."""
     if any(side.graph is None or side.graph.cached for side in (first, second)):
         return
     ours, theirs = _counted_passes(first, of_compile), _counted_passes(second, of_compile)
@@ -136,7 +136,7 @@ def _only(found: Matched[Compile]) -> Iterator[OnlyIn]:
 
 
 def _outcomes(found: Matched[Compile]) -> Iterator[Fact]:
-    """Compiles that ended differently, or broke in other places."""
+    """Return the compiles that ended differently, or broke in other places."""
     for one, other in found.pairs:
         name = f"{one.function or one.id} ({one.place or 'unknown place'})"
         if _outcome(one) != _outcome(other):
@@ -174,7 +174,7 @@ Key = Callable[[Item], Hashable]
 
 @dataclass(frozen=True)
 class Matched(Generic[Item]):
-    """Pairs in the order of the first run, and what has no counterpart."""
+    """Matched pairs in the order of the first run, and the items without a counterpart."""
 
     pairs: tuple[tuple[Item, Item], ...]
     only_first: tuple[Item, ...]
@@ -184,7 +184,7 @@ class Matched(Generic[Item]):
 def match(
     first: Sequence[Item], second: Sequence[Item], *keys: tuple[Key[Item], Key[Item]]
 ) -> Matched[Item]:
-    """Pair what has the same key, in order; what is left over is tried with the next key.
+    """Pair items with equal keys, in order; try the next key on the items left over.
 
     Each key is one function per side; a key of None never matches.
     """
@@ -207,7 +207,7 @@ def match(
 
 
 def match_compiles(first: Recording, second: Recording) -> Matched[Compile]:
-    """By function and place, in the order in which they were compiled, then by content."""
+    """Match compiles by function and place, in compile order, then by content."""
     keys = zip(_keys_of_compiles(first), _keys_of_compiles(second), strict=True)
     return match(first.compiles, second.compiles, *keys)
 
@@ -223,7 +223,7 @@ def _keys_of_compiles(recording: Recording) -> list[Key[Compile]]:
 
 
 def _frame(compile_: Compile) -> tuple[str, str]:
-    """Folders are those of a machine; the file's own name is not."""
+    """Return a frame's key, with the name of its file but not its folders, which are local."""
     return compile_.function, PurePosixPath(compile_.file).name
 
 
@@ -232,7 +232,7 @@ def _lines(graph: FxGraph | None) -> Hashable:
 
 
 def _ranks(recording: Recording) -> dict[str, str]:
-    """Names for the processes that compile: their rank, or their order."""
+    """Name the compiling processes by rank, or else by order."""
     compiling = dict.fromkeys(compile_.process for compile_ in recording.compiles)
     known = {process.stream: process.rank for process in recording.processes}
     return {name: known.get(name) or f"#{n}" for n, name in enumerate(compiling)}
@@ -244,7 +244,7 @@ def _ranks(recording: Recording) -> dict[str, str]:
 def match_graphs(
     sides: tuple[Recording, Recording], first: Compile, second: Compile
 ) -> Matched[InductorGraph]:
-    """By phase (forward, backward, inference), then by what the final graph computes."""
+    """Match graphs by phase (forward, backward, inference), then by the final graph's content."""
 
     def content(recording: Recording, compile_: Compile) -> Key[InductorGraph]:
         return lambda graph: _lines(read_graph(recording, final_graph(compile_, graph)))
@@ -254,7 +254,7 @@ def match_graphs(
 
 
 def _phase(graph: InductorGraph) -> Hashable:
-    """The key without the number of the compile: 'forward', 'forward#2'."""
+    """Return the graph's key without the compile's number: 'forward', 'forward#2'."""
     return graph.key.partition(" ")[2] or graph.phase or None
 
 
@@ -267,7 +267,7 @@ Change = tuple[str, int, int, int, int]
 
 
 def compare_stages(first: Side, second: Side) -> Iterator[StageComparison]:
-    """Every stage that at least one of the runs went through, in the compiler's order."""
+    """Compare every stage that a run went through, in the compiler's order."""
     for stage, extract in STAGES.items():
         one, other = extract(first), extract(second)
         unnamed = why_unnamed(first, second) if stage in NAMED_BY_OTHERS else ""
@@ -280,7 +280,7 @@ def compare_stages(first: Side, second: Side) -> Iterator[StageComparison]:
 
 
 def _compared(stage: str, one: Material, other: Material, unnamed: str) -> StageComparison:
-    """`unnamed`: why names cannot be told from each other, so that a difference may be theirs."""
+    """Compare a stage. `unnamed`: why names cannot be matched, so a difference may be theirs."""
     if one.canonical == other.canonical:
         same = one.lines == other.lines
         return StageComparison(stage, "same" if same else "renamed")
@@ -296,7 +296,7 @@ def _compared(stage: str, one: Material, other: Material, unnamed: str) -> Stage
 
 
 def _changed_operations(one: Material, other: Material) -> str:
-    """Operations that only one of two graphs has."""
+    """Describe the operations that only one of two graphs has."""
     ours, theirs = Counter(one.operations), Counter(other.operations)
     only = [("only in the first", ours - theirs), ("only in the second", theirs - ours)]
     return "; ".join(f"{where}: {_counted(names)}" for where, names in only if names)
@@ -308,7 +308,7 @@ def _counted(names: Counter[str]) -> str:
 
 
 def _first_line(one: Material, other: Material) -> str:
-    """The first line that is not the same, as both runs wrote it."""
+    """Return the first differing line, as both runs wrote it."""
     number = _first_change(one.canonical, other.canonical)
     return f"{_line(one, number)} became {_line(other, number)}"
 
@@ -325,7 +325,7 @@ def _line(material: Material, number: int) -> str:
 
 
 def unified(one: Material, other: Material) -> str:
-    """The lines that changed under canonical names, as each run wrote them.
+    """Diff under canonical names, and show the changed lines as each run wrote them.
 
     Comparing canonical lines keeps a renumbering from marking everything that follows.
     """
@@ -347,7 +347,7 @@ def unified(one: Material, other: Material) -> str:
 
 
 def _changes(one: Sequence[str], other: Sequence[str]) -> Iterator[list[Change]]:
-    """Groups of changes with two lines around each.
+    """Yield groups of changes with two lines of context.
 
     Matching takes time with the product of both lengths, so what both begin with is left out, and
     of what follows only so much is looked at as can be shown.
@@ -367,7 +367,7 @@ Parts = list[list[ScheduledNode]]
 
 
 def identities(first: Side, second: Side) -> tuple[Identities, Identities, str]:
-    """Identities of the scheduler nodes of both runs, and how sure they are.
+    """Identify the scheduler nodes of both runs, and say how sure the match is.
 
     Where both runs scheduled the same, a node is told by its place; otherwise by the operations in
     it and which of those it is.
@@ -393,7 +393,7 @@ def _by_operations(side: Side) -> Identities:
 
 
 def fusion_changes(first: Side, second: Side) -> Iterator[FusionChange]:
-    """Lost ones first; nothing where one of the runs has no schedule."""
+    """Yield fusions that changed, lost ones first; none if a run has no schedule."""
     if not (first.before and first.after and second.before and second.after):
         return
     ours, theirs, confidence = identities(first, second)
@@ -407,7 +407,7 @@ def _torn(
     torn: tuple[Side, Identities],
     confidence: str,
 ) -> Iterator[FusionChange]:
-    """Groups of the `fused` run whose nodes lie in several groups of the `torn` run."""
+    """Yield changes for groups of `fused` whose nodes are in several groups of `torn`."""
     side, names = fused
     other, other_names = torn
     nodes = {other_names[leaf.name]: leaf for leaf in other.before}
@@ -428,7 +428,7 @@ def _torn(
 
 
 def _neighbours(parts: Parts) -> Iterator[tuple[list[ScheduledNode], list[ScheduledNode]]]:
-    """Parts between which data flows; those that only share an input are told once each."""
+    """Yield parts connected by data flow; parts that only share an input occur once each."""
     flowing = [(a, b) for a, b in combinations(parts, 2) if _flows(a, b) or _flows(b, a)]
     linked = {id(part) for pair in flowing for part in pair}
     yield from flowing
@@ -467,7 +467,7 @@ def _operations_of_leaves(side: Side, leaves: list[ScheduledNode]) -> tuple[str,
 
 
 def refusal(side: Side, one: set[str], two: set[str]) -> tuple[str, bool]:
-    """Why torch did not fuse two sets of nodes, and whether it said so itself."""
+    """Return why torch did not fuse two sets of nodes, and whether the words are torch's."""
     possible = False
     for pair in reversed(side.graph.pairs if side.graph else ()):
         first, second = set(pair.first.split("_")), set(pair.second.split("_"))
@@ -485,7 +485,7 @@ def refusal(side: Side, one: set[str], two: set[str]) -> tuple[str, bool]:
 
 
 def kernel_changes(first: Side, second: Side) -> Iterator[KernelChange]:
-    """Changed kernels, then those that are in one run alone."""
+    """Yield changed kernels, then those that only one run has."""
     if not (first.graph and second.graph and first.graph.kernels and second.graph.kernels):
         return
     ours, theirs, _ = identities(first, second)
@@ -535,7 +535,7 @@ def _kernel_change(
 
 
 def _doing(item: Kernel, names: Identities, other: Side, others: Identities) -> tuple[str, ...]:
-    """The kernels of the other run that hold nodes of this one."""
+    """Return the kernels of the other run that contain nodes of this one."""
     inside = {names[node] for node in item.nodes if node in names}
     kernels = other.graph.kernels if other.graph else ()
     return tuple(k.name for k in kernels if inside & {others.get(node) for node in k.nodes})
@@ -551,13 +551,13 @@ Pairs = Iterable[tuple[Compile, Compile]]
 
 
 def different_settings(pairs: Pairs) -> tuple[Fact, ...]:
-    """Settings that differ between compiles of the same functions; each fact once."""
+    """Return the settings in which compiles of the same functions differ, without repeats."""
     found = (fact for one, other in pairs for fact in _facts(one, other))
     return tuple(dict.fromkeys(found))
 
 
 def are_recorded(compiles: Iterable[Compile]) -> bool:
-    """Whether a run says what it was compiled with; earlier versions did not record it."""
+    """Check whether a run recorded its settings, which earlier versions did not."""
     return any(compile_.settings is not None for compile_ in compiles)
 
 
@@ -593,7 +593,7 @@ _PLACES = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "TORCH_TRACE", "TMPDIR
 
 
 def surroundings(first: Recording, second: Recording) -> tuple[Fact, ...]:
-    """Facts that are not the same in both runs."""
+    """Return the facts about the runs (versions, devices, environment) that differ."""
     one, other = dict(_facts_of_run(first)), dict(_facts_of_run(second))
     names = dict.fromkeys((*one, *other))
     found = (Fact(name, one.get(name, "not set"), other.get(name, "not set")) for name in names)
@@ -623,7 +623,7 @@ def _program(recording: Recording) -> Process | None:
 
 
 def _target(recording: Recording) -> str:
-    """A GPU that was compiled for without being there."""
+    """Return the GPU that the run compiled for without having it."""
     target = recording.manifest.get("target")
     name = members(target).get("name") if isinstance(target, dict) else target
     return str(name or "the machine's own")
@@ -635,7 +635,7 @@ def _devices(recording: Recording) -> list[str]:
 
 
 def notes(recording: Recording, run: str) -> Iterator[str]:
-    """Parts of a recording that cannot be compared, and why."""
+    """Yield the parts of a recording that cannot be compared, and why."""
     if recording.damage:
         where, what = recording.damage[0]
         parts = count_of(len(recording.damage), "part")

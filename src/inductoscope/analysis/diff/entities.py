@@ -1,4 +1,4 @@
-"""The difference between two recordings, as data."""
+"""The difference between two recordings, as dataclasses."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Status = Literal["same", "renamed", "different", "not compared"]
 
 @dataclass(frozen=True)
 class StageComparison:
-    """One stage of one graph in both runs. `why` says what kept it from being compared."""
+    """A stage of a graph in both runs. `why` says what kept it from being compared."""
 
     stage: str
     status: Status
@@ -23,7 +23,7 @@ class StageComparison:
 
 @dataclass(frozen=True)
 class PassCount:
-    """How often a pass changed the graph in each run."""
+    """The number of times that a pass changed the graph in each run."""
 
     stage: str
     name: str
@@ -33,7 +33,7 @@ class PassCount:
 
 @dataclass(frozen=True)
 class FusionChange:
-    """Operations that one run put into one loop and the other did not."""
+    """Operations that one run fused into one loop and the other did not."""
 
     what: Literal["lost", "gained"]
     operations: tuple[str, ...]
@@ -50,7 +50,7 @@ class FusionChange:
 
 @dataclass(frozen=True)
 class KernelChange:
-    """A kernel that is in one run alone, or whose code differs."""
+    """A kernel that only one run has, or whose code differs."""
 
     what: Literal["added", "removed", "changed"]
     name: str
@@ -63,7 +63,7 @@ class KernelChange:
 
 @dataclass(frozen=True)
 class GraphDifference:
-    """One graph of the program in both runs."""
+    """A graph of the program, compared between both runs."""
 
     function: str
     place: str
@@ -78,12 +78,12 @@ class GraphDifference:
 
     @property
     def first_different(self) -> StageComparison | None:
-        """Where the two runs part."""
+        """The first stage in which the runs differ."""
         return next((stage for stage in self.stages if stage.status == "different"), None)
 
     @property
     def differs(self) -> bool:
-        """Whether anything in it differs."""
+        """Whether anything in the graph differs."""
         return bool(self.first_different or self.passes or self.fusions or self.kernels)
 
     @property
@@ -96,7 +96,7 @@ class GraphDifference:
 
 @dataclass(frozen=True)
 class OnlyIn:
-    """A compile that has no counterpart."""
+    """A compile without a counterpart."""
 
     run: Literal["first", "second"]
     compile: str
@@ -107,7 +107,7 @@ class OnlyIn:
 
 @dataclass(frozen=True)
 class Fact:
-    """Something about the run itself that differs: a version, a setting, a target."""
+    """A property of the run itself that differs: a version, a setting, a target."""
 
     name: str
     first: str
@@ -132,5 +132,5 @@ class Difference:
 
     @property
     def differs(self) -> bool:
-        """Whether the compiler did something else; versions and seconds alone do not count."""
+        """Whether compiler output differs; versions and timings alone do not count."""
         return bool(self.only or self.outcomes or any(graph.differs for graph in self.graphs))

@@ -1,4 +1,4 @@
-"""The output of each stage for a graph: its lines as they are, and under canonical names.
+"""The output of each stage for a graph: original lines, and lines under canonical names.
 
 One function per stage in `STAGES`; None means that a run has nothing of that stage. A new
 stage is one function and one line.
@@ -37,7 +37,7 @@ _PATHS = re.compile(r"(?:/[\w.@+-]+){2,}")
 
 @dataclass(frozen=True)
 class Material:
-    """The output of a stage: lines to show, the same lines to compare, and its operations."""
+    """The output of a stage: lines to show, lines to compare, and its operations."""
 
     lines: tuple[str, ...]
     canonical: tuple[str, ...]
@@ -65,7 +65,7 @@ def _node_text(node: FxNode) -> str:
 
 
 def _recorded(side: Side, *stages: str) -> Material | None:
-    """The graphs that the compile's stages left, of the last attempt."""
+    """Return the graphs that the compile's stages recorded in the last attempt."""
     last = {graph.stage: graph for graph in side.compile.graphs if graph.stage in stages}
     graphs = [read_graph(side.recording, graph.payload) for graph in last.values()]
     # A part of them would look like another graph.
@@ -88,7 +88,7 @@ def _renamed(lines: Iterable[str], renaming: Renaming) -> Material | None:
 
 
 def ir(side: Side) -> Material | None:
-    """The IR of each node. Nodes are told apart by their order, which is that of the graph."""
+    """Return the IR of each node. Nodes are identified by their order in the graph."""
     lowered = side.graph.lowered if side.graph else ()
     if not lowered:
         return None
@@ -109,7 +109,7 @@ def ir(side: Side) -> Material | None:
 
 
 def autotune(side: Side) -> Material | None:
-    """Winners by what they are: their names only number the choices."""
+    """Return the winning choices by content: their names only number the choices."""
     lines = []
     for search in side.graph.autotunes if side.graph else ():
         won = next((c for c in search.choices if c.name == search.winner), None)
@@ -129,7 +129,7 @@ def scheduler(side: Side) -> Material | None:
 
 
 def _scheduled(leaf: ScheduledNode, renamed: Callable[[str], str]) -> str:
-    """Reads are a set, so they are put into the order of their canonical names."""
+    """Format a node with its reads, an unordered set, sorted by canonical name."""
     buffers = [f"{b.name} {b.dtype}{list(b.size)} {list(b.stride)}" for b in leaf.buffers]
     text = (
         f"{leaf.name} {leaf.kind} {leaf.ir} {leaf.loops} {leaf.device} {leaf.group} "
@@ -139,7 +139,7 @@ def _scheduled(leaf: ScheduledNode, renamed: Callable[[str], str]) -> str:
 
 
 def fusion(side: Side) -> Material | None:
-    """Which nodes share a loop, whatever the order of the groups."""
+    """Return which nodes share a loop, regardless of the order of the groups."""
     if not side.after:
         return None
     renaming = side.renaming()
@@ -173,7 +173,7 @@ def kernel(side: Side) -> Material | None:
 
 
 def kernel_material(side: Side, item: Kernel) -> Material | None:
-    """One kernel's source; of a library's, its name."""
+    """Return a kernel's source; for a library kernel, its name."""
     if item.language == "extern":
         return Material((item.name,), (item.name,))
     source = side.recording.payload(item.payload)
@@ -186,12 +186,12 @@ def kernel_material(side: Side, item: Kernel) -> Material | None:
 
 
 def _bare(line: str) -> str:
-    """Without hashes and the places of a machine."""
+    """Strip hashes and local paths."""
     return _PATHS.sub("/…", _HASHES.sub("#", line))
 
 
 def wrapper(side: Side) -> Material | None:
-    """The function that calls the kernels; their sources are compared as kernels.
+    """Return the function that calls the kernels; kernel sources are compared as kernels.
 
     A graph out of a cache has a wrapper and nothing else, so names are known by the wrapper alone.
     """
@@ -212,7 +212,7 @@ def wrapper(side: Side) -> Material | None:
 
 
 def native(side: Side) -> Material | None:
-    """How the kernels were compiled to machine code, and what came out."""
+    """Return how the kernels were compiled to machine code, and the results."""
     kernels = side.graph.kernels if side.graph else ()
     lines = [
         f"{item.name}: {line}"
@@ -258,12 +258,12 @@ STAGES: dict[str, Extract] = {
 
 
 def why_missing(side: Side, stage: str, *, run: str) -> str:
-    """A sentence about the run called `run`."""
+    """Explain in a sentence why the run called `run` lacks a stage."""
     return f"the {run} run has none: {_reason(side, stage)}"
 
 
 def why_unnamed(first: Side, second: Side) -> str:
-    """Why the names of the two runs cannot be matched; empty if they can."""
+    """Explain why the names of the two runs cannot be matched; empty if they can."""
     for side, other, run in ((first, second, "first"), (second, first, "second")):
         lacking = [what for what in side.unnamed if what not in other.unnamed]
         if lacking:

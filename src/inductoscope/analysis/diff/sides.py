@@ -1,4 +1,4 @@
-"""One side of a diff: a graph of one run, and canonical names that depend only on order."""
+"""One side of a diff: a graph of a run, and canonical names that depend only on order."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _NUMBERED = re.compile(
 
 @dataclass
 class Renaming:
-    """Gives every name a number when it is first seen; the same name always has the same.
+    """Canonical names: every name gets a number at first sight and keeps it.
 
     An input of a backward graph may be called like an operation: as `rsqrt` in `ops.rsqrt(rsqrt)`.
     So what follows a dot or is called is an operation, unless it is a kernel.
@@ -39,7 +39,7 @@ class Renaming:
     _counts: Counter[str] = field(default_factory=Counter)
 
     def text(self, text: str) -> str:
-        """The text with all known and all numbered names replaced."""
+        """Return the text with canonical names."""
         return _QUOTED_OR_NAME.sub(self._word, text)
 
     def _word(self, found: re.Match[str]) -> str:
@@ -68,7 +68,7 @@ def _is_operation(found: re.Match[str]) -> bool:
 
 
 def graph_lines(graph: FxGraph) -> tuple[str, ...]:
-    """One line per node: operation, arguments by position, and what the value is like."""
+    """Return one line per node: operation, arguments by position, metadata of the value."""
     names = {node.name: f"%{number}" for number, node in enumerate(graph.nodes)}
     symbols = Renaming()
     return tuple(_node_line(graph, node, names, symbols) for node in graph.nodes)
@@ -81,7 +81,7 @@ def _node_line(graph: FxGraph, node: FxNode, names: Mapping[str, str], symbols: 
 
 
 def _target(graph: FxGraph, node: FxNode) -> str:
-    """The called target. Inputs and constants are identified by their position and content."""
+    """Return the call target. Inputs and constants go by their position and content."""
     if node.op in ("placeholder", "output"):
         return node.op
     if node.op != "get_attr":
@@ -108,7 +108,7 @@ def _replaced(text: str, names: Mapping[str, str], symbols: Renaming) -> str:
 
 
 def without_comments(lines: Iterable[str]) -> list[str]:
-    """Lines of Python without those that only say where something came from."""
+    """Drop lines of Python that are only comments on the origin of code."""
     return [line.rstrip() for line in lines if line.strip() and not line.strip().startswith("#")]
 
 
@@ -117,7 +117,7 @@ def without_comments(lines: Iterable[str]) -> list[str]:
 
 @dataclass(frozen=True)
 class Side:
-    """A graph that Inductor compiled; None where the compile has none."""
+    """A graph that Inductor compiled; None if the compile has none."""
 
     recording: Recording
     compile: Compile
@@ -147,19 +147,19 @@ class Side:
 
     @cached_property
     def before(self) -> tuple[ScheduledNode, ...]:
-        """Single scheduler nodes, before any fusion."""
+        """The single scheduler nodes, before any fusion."""
         digest = self.graph.scheduled_before if self.graph else ""
         nodes = read_schedule(self.recording, digest)
         return tuple(leaf for node in nodes for leaf in node.leaves)
 
     @cached_property
     def after(self) -> tuple[ScheduledNode, ...]:
-        """Scheduler nodes after fusion, in the order of the generated program."""
+        """The scheduler nodes after fusion, in the order of the generated program."""
         digest = self.graph.scheduled_after if self.graph else ""
         return read_schedule(self.recording, digest)
 
     def renaming(self) -> Renaming:
-        """Knows inputs and buffers by their place in the graph and the schedule."""
+        """Return a renaming that knows inputs and buffers by position in graph and schedule."""
         renaming = Renaming()
         nodes = self.final.nodes if self.final else ()
         renaming.know((n.name for n in nodes if n.op in ("placeholder", "get_attr")), "node")
@@ -171,18 +171,18 @@ class Side:
 
     @property
     def unnamed(self) -> tuple[str, ...]:
-        """Inputs of `renaming` that the recording lacks."""
+        """The inputs of `renaming` that the recording lacks."""
         known = {"the final graph": self.final, "the scheduler's nodes": self.before}
         return tuple(what for what, found in known.items() if not found)
 
     @property
     def process(self) -> Process | None:
-        """The process that compiled it."""
+        """The process that compiled the graph."""
         wanted = self.compile.process
         return next((p for p in self.recording.processes if p.stream == wanted), None)
 
     def operations(self, leaf: ScheduledNode) -> tuple[str, ...]:
-        """The user's operations inside a scheduler node, as far back as they are known."""
+        """Return the user's operations in a scheduler node, as far back as they are known."""
         if self.final is None:
             return leaf.origins
         nodes = [self._final_nodes[name] for name in leaf.origins if name in self._final_nodes]

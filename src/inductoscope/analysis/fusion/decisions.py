@@ -1,4 +1,4 @@
-"""torch's decisions about a pair, each time it considered the pair.
+"""torch's decisions about a pair, one for each time the scheduler considered the pair.
 
 torch decides about groups: 'op0_op1 with op2' in round 2 is a decision about op0 with op2 and about
 op1 with op2. This module traces every decision back to single nodes.
@@ -34,7 +34,7 @@ _MOST_PARTS = 2000
 
 @dataclass(frozen=True)
 class Consideration:
-    """One time that torch considered a pair, as single nodes or as parts of two groups."""
+    """One decision on a pair, as single nodes or as parts of two groups."""
 
     round: int
     first: str
@@ -68,13 +68,13 @@ class Groups:
                 self._known[fusion.result] = tuple(dict.fromkeys(both))
 
     def leaves(self, name: str) -> tuple[str, ...]:
-        """The nodes inside a group; the name itself if the group is unknown."""
+        """Return the nodes inside a group; the name itself if the group is unknown."""
         if name not in self._known:
             self._known[name] = self._split(name) or (name,)
         return self._known[name]
 
     def _split(self, name: str) -> tuple[str, ...]:
-        """A group is named after its nodes, joined with '_'; a node's name may contain '_'."""
+        """Split a group's name, which joins node names with '_'; they may contain '_' too."""
         parts, found = name.split("_"), []
         while parts and len(parts) <= _MOST_PARTS:
             sizes = range(len(parts), 0, -1)
@@ -89,7 +89,7 @@ class Groups:
 def considered(
     graph: InductorGraph, nodes: Mapping[str, ScheduledNode], pairs: dict[Key, Pair]
 ) -> dict[Key, list[Consideration]]:
-    """The decisions about each pair, in order. Adds pairs without shared data to `pairs`."""
+    """Return the decisions on each pair, in order. Adds pairs without shared data to `pairs`."""
     groups = Groups(nodes.values(), graph.fusions)
     partners = _partners(pairs)
     position = {name: number for number, name in enumerate(nodes)}
@@ -108,7 +108,7 @@ def considered(
 
 
 def decisions_of(graph: InductorGraph, nodes: Mapping[str, ScheduledNode]) -> list[Consideration]:
-    """Every decision of a graph, about single nodes and groups, in order."""
+    """Yield every decision of a graph, on single nodes and on groups, in order."""
     settings = fusion_settings(graph)
     inner = _reasons_inside(graph.pairs)
     done = {(fusion.round, fusion.first, fusion.second) for fusion in graph.fusions}
@@ -124,7 +124,7 @@ def decisions_of(graph: InductorGraph, nodes: Mapping[str, ScheduledNode]) -> li
 
 
 def fusion_settings(graph: InductorGraph) -> Mapping[str, Any]:
-    """torch's settings for fusion during the run; empty if not recorded."""
+    """Return torch's settings for fusion during the run; empty if not recorded."""
     return next((round_.settings for round_ in graph.rounds if round_.settings), {})
 
 
@@ -161,7 +161,7 @@ def _fused(fusion: Fusion) -> Consideration:
 
 
 def _reasons_inside(pairs: Iterable[FusionPair]) -> dict[Any, tuple[str, ...]]:
-    """Reasons about the parts of two groups, given while torch decided about the groups."""
+    """Return the reasons logged for the parts while torch decided about their groups."""
     found: dict[Any, tuple[str, ...]] = {}
     for pair in pairs:
         if pair.within and not pair.possible:
@@ -205,7 +205,7 @@ def _decision(
 
 
 def _guessed(pair: FusionPair, nodes: Mapping[str, ScheduledNode]) -> Mapping[str, Any]:
-    """Inputs of the C++ backend's decision, if not recorded; for single nodes only."""
+    """Infer unrecorded inputs of the C++ backend's decision; for single nodes only."""
     both = [nodes[name] for name in (pair.first, pair.second) if name in nodes]
     if len(both) != 2 or any(node.device != "cpu" or not node.group for node in both):
         return {}

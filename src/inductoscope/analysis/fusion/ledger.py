@@ -1,4 +1,4 @@
-"""The fusion ledger: a row per pair, its cost, and sums that count nothing twice."""
+"""The fusion ledger: a row per pair, its cost, and totals without double counting."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Judgement:
 
 @dataclass(frozen=True, kw_only=True)
 class LedgerRow(Judgement):
-    """One pair of scheduler nodes and its outcome."""
+    """A pair of scheduler nodes and its outcome."""
 
     graph: str
     first: str
@@ -90,7 +90,7 @@ class LedgerRow(Judgement):
 
 
 def _node_label(name: str, operations: Sequence[str]) -> str:
-    """A node's name with its last operation, which names its result."""
+    """Return a node's name with its last operation, after which its result is named."""
     return f"{name} {operations[-1]}" if operations else name
 
 
@@ -103,7 +103,7 @@ ESTABLISHED = "bytes / bandwidth, not measured"
 
 @dataclass(frozen=True)
 class Bandwidth:
-    """Gigabytes (10^9) per second between a device and its memory, and the source.
+    """The memory bandwidth of a device in GB/s (10^9 bytes), and its source.
 
     The device is found by a pattern of its name, or by the target that stands for it.
     """
@@ -114,7 +114,7 @@ class Bandwidth:
     target: str = ""
 
     def microseconds(self, count: int | None) -> float | None:
-        """Time to move this many bytes."""
+        """Return the time to move this many bytes."""
         return None if count is None else round(count / (self.gigabytes * 1000), 3)
 
 
@@ -143,7 +143,7 @@ BANDWIDTHS: tuple[Bandwidth, ...] = (
 def bandwidth_for(
     recording: Recording, device: str, *, given: float | None = None
 ) -> Bandwidth | None:
-    """The bandwidth of a device in a recording; None if unknown."""
+    """Return the bandwidth of a device in a recording; None if unknown."""
     if given is not None:
         return Bandwidth("", given, "given with --bandwidth")
     if device.startswith("cpu"):
@@ -170,13 +170,13 @@ _ACCESS = re.compile(r"^\s*\w+ = ops\.(load|store|store_reduction)\('([^']*)', (
 
 @dataclass(frozen=True)
 class Accesses:
-    """Index expressions with which a node reads and writes each buffer, and their ranges."""
+    """The index expressions with which a node reads and writes each buffer, and their ranges."""
 
     ranges: str
     places: Mapping[tuple[str, str], tuple[str, ...]]
 
     def of(self, buffer: str) -> str:
-        """How the buffer is used, in a few words; empty if it is not."""
+        """Describe how the node uses a buffer in a few words; empty if it does not."""
         found = [
             f"{verb} {buffer}[{', '.join(indices)}]"
             for (verb, name), indices in self.places.items()
@@ -186,7 +186,7 @@ class Accesses:
 
 
 def read_accesses(body: str) -> Accesses:
-    """The index expressions of a recorded loop body."""
+    """Parse the index expressions of a recorded loop body."""
     ranges = _RANGES.search(body)
     expressions = dict(_INDEX.findall(body))
     taken = {name: expressions.get(index, "?") for name, index in _GET.findall(body)}
@@ -207,7 +207,7 @@ _PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "convolution", "_int_mm", "bias_ad
 
 
 def unfusable(node: ScheduledNode) -> Explanation | None:
-    """Why a node cannot be fused with anything; None if it can."""
+    """Explain why a node cannot be fused with any other; None if it can."""
     if "Template" in node.ir:
         return None
     if node.kind == "NopKernelSchedulerNode":
@@ -266,7 +266,7 @@ _MOST_NAMED = 6
 
 @dataclass(frozen=True)
 class GraphSchedule:
-    """One graph before and after fusion: judges its pairs, with the values that decided."""
+    """A graph before and after fusion: judges pairs, with the values behind the decisions."""
 
     recording: Recording
     compile: Compile
@@ -277,7 +277,7 @@ class GraphSchedule:
 
     @cached_property
     def nodes(self) -> dict[str, ScheduledNode]:
-        """The scheduler's nodes by name; none if it did not come to fusion."""
+        """The scheduler's nodes by name; empty if the graph did not reach fusion."""
         graph = self.graph
         before = read_schedule(self.recording, graph.scheduled_before) if graph.rounds else ()
         return {leaf.name: leaf for node in before for leaf in node.leaves}
@@ -313,7 +313,7 @@ class GraphSchedule:
         }
 
     def input_bytes(self) -> dict[str, int]:
-        """Sizes of the graph's inputs, by name."""
+        """The sizes of the graph's inputs, by name."""
         final = read_graph(self.recording, final_graph(self.compile, self.graph))
         found = {}
         for node in final.nodes if final else ():
@@ -326,7 +326,7 @@ class GraphSchedule:
     # --- rows -------------------------------------------------------------------------------------
 
     def row(self, pair: Pair, items: tuple[Consideration, ...]) -> LedgerRow:
-        """The pair's line in the ledger."""
+        """Return the pair's row in the ledger."""
         first, second = self.nodes[pair.first], self.nodes[pair.second]
         outcome = self.outcome(pair, items)
         if pair.relation == SHARED and outcome != FUSED:
@@ -354,7 +354,7 @@ class GraphSchedule:
         )
 
     def outcome(self, pair: Pair, items: Iterable[Consideration]) -> Outcome:
-        """How the pair ended: in one kernel, refused, or never considered on its own."""
+        """Return the pair's outcome: in one kernel, refused, or never considered on its own."""
         if self.finals[pair.first][0] == self.finals[pair.second][0]:
             return FUSED
         return REFUSED if any(not item.within for item in items) else NEVER
@@ -385,7 +385,7 @@ class GraphSchedule:
         )
 
     def _refused(self, pair: Pair, items: Sequence[Consideration]) -> Judgement:
-        """The last refusal decides: later rounds try the remaining pairs again."""
+        """Judge by the last refusal, since later rounds try the remaining pairs again."""
         last = next((item for item in reversed(items) if item.outcome == REFUSED), items[-1])
         if last.outcome != REFUSED or items[-1].round > last.round:
             last = items[-1]
@@ -405,7 +405,9 @@ class GraphSchedule:
         return judgement
 
     def _never_tried(self, pair: Pair) -> Judgement:
-        """torch pairs nodes that use the same buffer, each with the next 64."""
+        """Explain a pair that was never tried: torch pairs a node with the next 64 that share a
+        buffer.
+        """
         for name in (pair.first, pair.second):
             found = unfusable(self.nodes[name])
             if found is not None:
@@ -424,7 +426,7 @@ class GraphSchedule:
 
     @cached_property
     def _users(self) -> dict[str, dict[str, int]]:
-        """Fusable nodes that use each buffer, numbered in order."""
+        """The fusable nodes that use each buffer, numbered in order."""
         found: dict[str, dict[str, int]] = defaultdict(dict)
         for node in self.nodes.values():
             if unfusable(node) is None:
@@ -433,7 +435,7 @@ class GraphSchedule:
         return found
 
     def _distance(self, pair: Pair) -> int | None:
-        """How far apart the two are among a buffer's users, where they are closest."""
+        """Return the least distance of the two nodes among the users of a shared buffer."""
         users = [self._users.get(moved.buffer, {}) for moved in pair.moved]
         both = [places for places in users if pair.first in places and pair.second in places]
         found = [abs(places[pair.first] - places[pair.second]) for places in both]
@@ -442,7 +444,7 @@ class GraphSchedule:
     # --- values that decided ----------------------------------------------------------------------
 
     def _values(self, pair: Pair, last: Consideration) -> Iterator[str]:
-        """Index expressions, loops, limits and nodes in between, by torch's reason."""
+        """Yield index expressions, loops, limits or nodes in between, by torch's reason."""
         text = last.torch
         if text.startswith(("no shared data", "memory deps", "score_fusion")):
             for moved in pair.moved:
@@ -472,7 +474,7 @@ class GraphSchedule:
         return self._bodies[name]
 
     def _read_by_both(self, pair: Pair, moved: Moved) -> Moved:
-        """The data that both nodes read, as far as their index expressions show."""
+        """Narrow to the data that both nodes read, as far as index expressions show."""
         first, second = self._accesses(pair.first), self._accesses(pair.second)
         key = ("reads", moved.buffer)
         if moved.read_bytes is None or key not in first.places or key not in second.places:
@@ -494,7 +496,7 @@ class GraphSchedule:
 
     @cached_property
     def _edges(self) -> dict[tuple[str, bool], set[str]]:
-        """Final groups that need a final group (forwards), and those that it needs."""
+        """The final groups that depend on a final group (forwards), and its dependencies."""
         writers = {b.name: node.name for node in self.nodes.values() for b in node.buffers}
         found: dict[tuple[str, bool], set[str]] = defaultdict(set)
         for name, node in self.nodes.items():
@@ -506,7 +508,7 @@ class GraphSchedule:
         return found
 
     def _reach(self, start: str, *, forwards: bool) -> set[str]:
-        """Every final group after one, or before it. A damaged graph may contain a cycle."""
+        """Return all final groups after or before one. A damaged graph may contain a cycle."""
         if (start, forwards) not in self._reached:
             found, waiting = set[str](), [start]
             while waiting:
@@ -546,7 +548,7 @@ _OTHER_ORDER: dict[str, Any] = {
 
 
 def ledger(recording: Recording, *, bandwidth: float | None = None) -> tuple[LedgerRow, ...]:
-    """Every pair of every graph, in the order of the schedule.
+    """Yield every pair of every graph, in the order of the schedule.
 
     `bandwidth` in GB/s overrides the device's published one.
     """
@@ -564,7 +566,7 @@ def graph_ledger(
     *,
     bandwidth: float | None = None,
 ) -> Iterator[LedgerRow]:
-    """Every pair of one graph."""
+    """Yield every pair of one graph."""
     schedule = GraphSchedule(recording, compile_, graph, bandwidth)
     nodes = schedule.nodes
     if not nodes:
@@ -577,7 +579,7 @@ def graph_ledger(
 
 
 def count_outcomes(recording: Recording) -> Counter[Outcome]:
-    """How many pairs the ledger has of each outcome, without why: that takes far longer."""
+    """Count the pairs of each outcome, without the reasons, which take far longer."""
     found: Counter[Outcome] = Counter()
     for compile_, graph in compiled_graphs(recording):
         schedule = GraphSchedule(recording, compile_, graph)
@@ -595,8 +597,7 @@ def count_outcomes(recording: Recording) -> Counter[Outcome]:
 
 @dataclass(frozen=True, kw_only=True)
 class Loss:
-    """Rows between the same two kernels that one condition decided; the costliest represents
-    them."""
+    """The rows between two kernels that one condition decided, represented by the costliest."""
 
     graph: str
     first: str
@@ -630,7 +631,7 @@ class Condition:
 
 
 def bytes_moved(rows: Iterable[LedgerRow]) -> int | None:
-    """Bytes that would not be moved if all these pairs were fused; None if all are unknown."""
+    """Return the bytes saved if all these pairs were fused; None if all are unknown."""
     reads: dict[tuple[str, str, str], int] = {}
     writes: dict[tuple[str, str], int] = {}
     for row in rows:
@@ -646,7 +647,7 @@ def bytes_moved(rows: Iterable[LedgerRow]) -> int | None:
 
 
 def losses(rows: Iterable[LedgerRow]) -> list[Loss]:
-    """Rows grouped by their two kernels, the costliest first."""
+    """Group rows by their two kernels, the costliest first."""
     found = _grouped(rows, lambda row: (row.graph, *row.groups, row.outcome, row.condition))
     return sorted(map(_loss, found), key=lambda loss: -(loss.bytes or 0))
 
@@ -669,7 +670,7 @@ def _loss(rows: Sequence[LedgerRow]) -> Loss:
 
 
 def conditions(rows: Iterable[LedgerRow], outcome: Outcome) -> list[Condition]:
-    """Rows of one outcome grouped by the deciding condition, the costliest first."""
+    """Group the rows of an outcome by the deciding condition, the costliest first."""
     chosen = [row for row in rows if row.outcome == outcome]
     found = _grouped(chosen, lambda row: (row.condition,))
     summed = sorted(

@@ -26,7 +26,7 @@ _UNRELATED = (
 
 @dataclass(frozen=True)
 class Meaning:
-    """The scheduler nodes that a name stands for in one graph, and how it was understood."""
+    """The scheduler nodes that a name stands for in one graph, and how it was resolved."""
 
     graph: str
     nodes: tuple[str, ...]
@@ -38,7 +38,7 @@ class Meaning:
 
 @dataclass(frozen=True)
 class FoundPair:
-    """The requested pair; `words` say what else is known, or why there is no pair."""
+    """The requested pair; `words` adds what is known, or says why there is no pair."""
 
     graph: str
     row: LedgerRow | None
@@ -55,7 +55,7 @@ def find_pair(
     graph: str = "",
     bandwidth: float | None = None,
 ) -> FoundPair:
-    """The pair called `first` and `second`; UsageError if it is unknown or ambiguous."""
+    """Find the pair called `first` and `second`; UsageError if it is unknown or ambiguous."""
     joins = [GraphJoin(recording, *item) for item in _graphs(recording, graph)]
     if not joins:
         _refuse_graph(recording, graph)
@@ -145,7 +145,7 @@ def _meaning(join: GraphJoin, name: str) -> Meaning | None:
 
 
 def _fx_nodes(join: GraphJoin, nodes: Iterable[ScheduledNode], name: str) -> Set[str]:
-    """The FX node with this name, or else those of an operation, in order."""
+    """Return the FX node with this name, or else the nodes of an operation, in order."""
     if any(name in node.origins for node in nodes):
         return {name: None}.keys()
     select = by_operation(name)
@@ -154,7 +154,7 @@ def _fx_nodes(join: GraphJoin, nodes: Iterable[ScheduledNode], name: str) -> Set
 
 
 def _computing(join: GraphJoin, nodes: Iterable[ScheduledNode], name: str) -> list[str]:
-    """Nodes that end in an FX node, or else those whose loop bodies contain it."""
+    """Return the nodes that end in an FX node, or else those whose loop bodies contain it."""
     holding = [node for node in nodes if name in node.origins]
     ending = [
         node.name

@@ -25,7 +25,7 @@ MOST_READERS = 80
 
 @dataclass(frozen=True)
 class Moved:
-    """Bytes of one buffer that a pair costs because it is not one kernel."""
+    """The bytes of a buffer that a pair costs because it is not one kernel."""
 
     buffer: str
     read_bytes: int | None
@@ -36,7 +36,7 @@ class Moved:
 
     @property
     def bytes(self) -> int | None:
-        """Both together; None if the size is unknown."""
+        """The bytes of reads and writes together; None if the size is unknown."""
         return None if self.read_bytes is None else self.read_bytes + (self.written_bytes or 0)
 
 
@@ -51,7 +51,7 @@ class Pair:
 
     @property
     def bytes(self) -> int | None:
-        """Bytes that one kernel would not have to move; None if unknown."""
+        """The bytes that a single kernel would not have to move; None if unknown."""
         known = [moved.bytes for moved in self.moved if moved.bytes is not None]
         return sum(known) if known else None
 
@@ -64,7 +64,7 @@ class Pair:
 def related_pairs(
     nodes: Iterable[ScheduledNode], input_bytes: Mapping[str, int]
 ) -> dict[tuple[str, str], Pair]:
-    """All pairs of nodes that share data, by their names in the order of the schedule."""
+    """Return all pairs of nodes that share data, by their names in schedule order."""
     schedule = _Schedule(tuple(nodes), input_bytes)
     found: dict[tuple[str, str], Pair] = {}
     for first, second, buffer in schedule.producers():
@@ -86,7 +86,7 @@ def _add(
 
 
 class _Schedule:
-    """Who writes and who reads each buffer."""
+    """The readers and writers of each buffer."""
 
     def __init__(self, nodes: tuple[ScheduledNode, ...], input_bytes: Mapping[str, int]) -> None:
         self.position = {node.name: number for number, node in enumerate(nodes)}
@@ -123,7 +123,7 @@ class _Schedule:
         return Moved(name, min(known) if known else None, certain=False)
 
     def _moved(self, node: ScheduledNode, name: str) -> int | None:
-        """Bytes of a buffer that a node reads or writes; all of it if that was not recorded."""
+        """Return the bytes of a buffer that a node reads or writes; all of it if not recorded."""
         if node.kind == "NopKernelSchedulerNode":
             return 0
         if name in node.bytes:
@@ -146,7 +146,7 @@ _RANGE = re.compile(r"(\w+): (\d{1,18})")
 
 @dataclass(frozen=True)
 class Region:
-    """The places offset + sum of step * (0 .. count - 1), with steps that grow and never collide.
+    """The positions offset + sum of step * (0 .. count - 1); steps increase, no two sums collide.
 
     Steps that continue each other are one: rows of 64 elements, 64 apart, are one long row.
     """
@@ -156,22 +156,22 @@ class Region:
 
     @property
     def elements(self) -> int:
-        """How many places there are."""
+        """The number of positions."""
         return math.prod(count for _, count in self.steps)
 
     @property
     def end(self) -> int:
-        """The place after the last."""
+        """The position after the last."""
         return self.offset + sum(step * (count - 1) for step, count in self.steps) + 1
 
     @property
     def is_whole(self) -> bool:
-        """Whether it has no gaps."""
+        """Whether the region is contiguous."""
         return self.end - self.offset == self.elements
 
 
 def read_region(index: str, ranges: Mapping[str, int]) -> Region | None:
-    """The places that an index runs through; None if it is too complex."""
+    """Return the positions that an index covers; None if it is too complex."""
     offset, steps = 0, []
     signed = index.replace(" - ", " + -").split(" + ")
     for part in signed:
@@ -204,12 +204,12 @@ def _normal(offset: int, steps: list[tuple[int, int]]) -> Region | None:
 
 
 def read_ranges(text: str) -> dict[str, int]:
-    """Loop variables and how far each runs: 'p0: 64, p1: 128'."""
+    """Parse the loop variables and their lengths: 'p0: 64, p1: 128'."""
     return {name: int(count) for name, count in _RANGE.findall(text)}
 
 
 def common_elements(first: Region, second: Region) -> int | None:
-    """How many places both have; None if unknown."""
+    """Return the number of positions in both regions; None if unknown."""
     if first.end <= second.offset or second.end <= first.offset:
         return 0
     if first.steps == second.steps:
@@ -221,7 +221,7 @@ def common_elements(first: Region, second: Region) -> int | None:
 
 
 def _shifted(steps: tuple[tuple[int, int], ...], distance: int) -> int:
-    """Places that a region has in common with itself, moved by a distance."""
+    """Return how many positions a region shares with itself shifted by a distance."""
     if not steps:
         return 1 if distance == 0 else 0
     step, count = steps[-1]
@@ -238,7 +238,7 @@ def _shifted(steps: tuple[tuple[int, int], ...], distance: int) -> int:
 def common_share(
     first: Iterable[str], first_ranges: str, second: Iterable[str], second_ranges: str
 ) -> float | None:
-    """The share of the smaller read that the other reads too; None if unknown."""
+    """Return the fraction of the smaller read that the other reads too; None if unknown."""
     regions = [
         [read_region(index, read_ranges(ranges)) for index in indices]
         for indices, ranges in ((first, first_ranges), (second, second_ranges))

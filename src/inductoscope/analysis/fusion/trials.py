@@ -30,7 +30,7 @@ _KEPT = tuple(name for name in FUSION_SETTINGS if name != "benchmark_fusion")
 
 @dataclass(frozen=True)
 class Trial:
-    """One compile with changed settings, and the pair's outcome."""
+    """A compile with changed settings, and the pair's outcome."""
 
     settings: Mapping[str, Any]
     # fused, refused, never tried, or empty if the pair was not found again.
@@ -66,7 +66,7 @@ def try_settings(
 
 
 def settings_text(settings: Mapping[str, Any]) -> str:
-    """Settings as they are written in Python."""
+    """Format settings as they are written in Python."""
     return ", ".join(f"{name}={value!r}" for name, value in settings.items()) or "no change"
 
 
@@ -100,13 +100,13 @@ def _trial(
 
 
 def _kept(recording: Recording, key: str) -> dict[str, Any]:
-    """The recorded run's settings that affect fusion."""
+    """Return the recorded run's settings that affect fusion."""
     found = next((fusion_settings(g) for g in recording.graphs if g.key == key), {})
     return {name: found[name] for name in _KEPT if isinstance(found.get(name), (bool, int, float))}
 
 
 def _judge(again: Recording, row: LedgerRow, settings: Mapping[str, Any]) -> Trial:
-    """The pair's outcome in the new recording; the pair is found by what its nodes compute."""
+    """Return the pair's outcome in the new recording; nodes are matched by what they compute."""
     for compile_ in again.compiles:
         for graph in compile_.inductor:
             if graph.phase != row.graph.partition(" ")[2] and graph.key != row.graph:

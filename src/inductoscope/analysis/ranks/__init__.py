@@ -1,1 +1,1 @@
-"""Ranks of one job side by side: which one decided otherwise, which is stuck, which is slow."""
+"""Comparison of the ranks of a job: which one decided differently, is stuck, or is slow."""

@@ -39,7 +39,7 @@ _NUMBERED = ("post-grad graph", "schedule")
 
 
 class _Stand(NamedTuple):
-    """Collectives of a rank's graph, and the fields that identify the call it was compiled for."""
+    """The collectives of a rank's graph, and the fields that identify the call behind it."""
 
     # None if it has no such graph.
     sent: tuple[tuple[str, str], ...] | None
@@ -49,7 +49,7 @@ class _Stand(NamedTuple):
 
 
 class RankWaits:
-    """Says of two sides why it is not proven that they will wait for each other."""
+    """Explains for two sides why a mutual wait (deadlock) is not proven."""
 
     def __init__(self, logs: Sequence[RankLog]) -> None:
         self._taken = {log.rank: {(d.kind, d.key): d for d in log.decisions} for log in logs}
@@ -60,7 +60,7 @@ class RankWaits:
     def why_unproven(
         self, key: tuple[str, str], ranks: Collection[int], others: Collection[int]
     ) -> str:
-        """Empty if two ranks, one of each side, will wait for each other."""
+        """Return why a deadlock of two ranks, one per side, is unproven; empty if it is proven."""
         if key[0] == "collective":
             calls = (self._taken[rank].get(key) for rank in (*ranks, *others))
             return "" if any(call.among for call in calls if call) else UNKNOWN_GROUP
@@ -75,7 +75,7 @@ class RankWaits:
         return next((reason for reason in _CLOSEST_FIRST if reason in reasons), NOT_COMPILED)
 
     def _stands(self, key: tuple[str, str], ranks: Iterable[int]) -> set[_Stand]:
-        """Most ranks have the same."""
+        """Return the distinct stands of these ranks; most ranks have the same."""
         return {_stand(self._taken[rank], key) for rank in ranks}
 
 
@@ -119,7 +119,7 @@ def _why_waiting_is_unproven(key: str, one: _Stand, other: _Stand) -> str:
 
 
 def _clash(one: str, other: str) -> bool:
-    """Whether two orders differ at a turn that both have."""
+    """Check whether two orders differ at a position that both have."""
     return any(a != b for a, b in zip(one.split(), other.split(), strict=False))
 
 
@@ -141,7 +141,7 @@ NONE = "none"
 
 @dataclass(frozen=True)
 class RankSide:
-    """The ranks that decided the same, and what."""
+    """The ranks that made the same decision, and the decision."""
 
     ranks: tuple[int, ...]
     # None where they took no such decision.
@@ -170,13 +170,13 @@ class RankDifference:
 
     @property
     def is_deadly(self) -> bool:
-        """Whether ranks that belong to one process group call different collectives."""
+        """Whether ranks of one process group call different collectives."""
         return self.weight in DEADLY and not self.unproven
 
 
 @dataclass(frozen=True)
 class OddRanks(RankDifference):
-    """Ranks that leave the majority with the same decision."""
+    """The ranks that leave the majority with the same decision."""
 
     # Decisions after this one in which these ranks differ as well, by kind.
     later: tuple[tuple[str, int], ...] = ()
@@ -202,13 +202,13 @@ class RankSplit(RankDifference):
 
     @property
     def is_by_rank(self) -> bool:
-        """Whether every rank has a value of its own, as with a number that is made of the rank."""
+        """Whether every rank has its own value, as with a number derived from the rank."""
         return len(self.sides) > 2 and all(len(side.ranks) == 1 for side in self.sides)
 
 
 @dataclass(frozen=True)
 class BehindRanks:
-    """Ranks that have not come as far as most have."""
+    """The ranks that have not come as far as the majority."""
 
     ranks: tuple[int, ...]
     # The first decision that they have not taken.
@@ -219,7 +219,7 @@ class BehindRanks:
 
 @dataclass(frozen=True)
 class RankComparison:
-    """Who differs, and where."""
+    """The differences between the ranks of a job."""
 
     ranks: int
     decisions: int
@@ -234,7 +234,7 @@ class RankComparison:
 
 @dataclass
 class _Position:
-    """One decision, and what each rank has for it."""
+    """A decision, and the value of each rank."""
 
     key: _Key
     values: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
@@ -256,7 +256,7 @@ class _Position:
 def compare_ranks(
     logs: Sequence[RankLog], ignored: Collection[str] = (), *, ends_tell: bool = True
 ) -> RankComparison:
-    """Compare ranks that were read from the same form of log; not these kinds of decisions.
+    """Compare ranks read from the same form of log, except in the `ignored` kinds of decisions.
 
     `ends_tell`: ranks that came to their end made all their calls, and all that differ are known.
     """
@@ -302,7 +302,7 @@ def _positions(logs: Sequence[RankLog], order: list[_Key]) -> list[_Position]:
 
 
 def _groups(logs: Sequence[RankLog]) -> dict[_Key, set[int]]:
-    """The ranks that a decision is for, where it is not for all of them."""
+    """Return the ranks that make a decision, for each decision that not all ranks make."""
     found: dict[_Key, set[int]] = {}
     for log in logs:
         for decision in log.decisions:
@@ -312,7 +312,7 @@ def _groups(logs: Sequence[RankLog]) -> dict[_Key, set[int]]:
 
 
 def _take_absence(position: _Position, log: RankLog, is_last: bool, hits: set[str]) -> None:
-    """A rank has no such decision: it left it out, has not come to it, or nothing is known."""
+    """Note a rank without this decision: it skipped it, has not reached it, or is unknown."""
     kind, key = position.key
     if KINDS[kind].skipped_on_hit and key.partition(" ")[0] in hits:
         return
@@ -327,7 +327,7 @@ def _take_absence(position: _Position, log: RankLog, is_last: bool, hits: set[st
 
 
 def _why_unproven(position: _Position, values: Collection[str], waits: RankWaits) -> str:
-    """Why it is not proven that ranks with two of these values will wait; empty if it is."""
+    """Explain why it is unproven that ranks with two of these values deadlock; empty if proven."""
     if KINDS[position.key[0]].weight not in DEADLY:
         return ""
     pairs = [(position.values[a], position.values[b]) for a, b in combinations(values, 2)]
@@ -339,7 +339,7 @@ def _why_unproven(position: _Position, values: Collection[str], waits: RankWaits
 
 
 def _odd(positions: list[_Position], waits: RankWaits) -> Iterator[OddRanks]:
-    """For each rank the first decision of each weight with which it leaves the majority.
+    """Yield for each rank the first decision of each weight with which it leaves the majority.
 
     One that ranks will wait for is told even if a harmless one came before it.
     """
@@ -381,7 +381,7 @@ def _odd(positions: list[_Position], waits: RankWaits) -> Iterator[OddRanks]:
 
 
 def _causes(weight: Weight, proven: bool) -> Iterator[_Grave]:
-    """Weights of earlier decisions that can explain a difference of this weight."""
+    """Yield weights of earlier decisions that can explain a difference of this weight."""
     yield weight, True
     if not proven:
         yield weight, False
@@ -390,7 +390,7 @@ def _causes(weight: Weight, proven: bool) -> Iterator[_Grave]:
 
 
 def _minority(position: _Position) -> Iterator[tuple[int, str]]:
-    """The ranks that have another value than the majority, and are not merely behind."""
+    """Yield the ranks whose value differs from the majority's and that are not just behind."""
     majority = position.majority()
     if majority is None:
         return
@@ -404,7 +404,7 @@ def _minority(position: _Position) -> Iterator[tuple[int, str]]:
 
 
 def _splits(positions: list[_Position], waits: RankWaits) -> Iterator[RankSplit]:
-    """The first decision of each weight without a majority; that ranks will wait for, as well."""
+    """Yield the first decision of each weight without a majority, and the first proven deadlock."""
     seen: set[_Grave] = set()
     for position in positions:
         kind, key = position.key

@@ -1,4 +1,4 @@
-"""Compile decisions of one rank, in order, in one form for traces, logs and recordings."""
+"""The compile decisions of a rank, in order; one form for traces, logs and recordings."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from inductoscope.wording import count_of
 
 
 class Weight(str, Enum):
-    """Severity of a difference in a decision."""
+    """The severity of a difference in a decision."""
 
     # What was called tells more than what is in a graph: each is looked at on its own.
     CALLS = "calls"
@@ -43,7 +43,7 @@ DEADLY = (Weight.CALLS, Weight.COLLECTIVES)
 
 
 class DecisionKind(NamedTuple):
-    """A kind of decision: its weight, what it is called.
+    """A kind of decision: its weight and its title.
 
     `skipped_on_hit`: a compile that is in the cache on some ranks may have it there only.
     """
@@ -84,7 +84,7 @@ class RankProgress(str, Enum):
 
 
 class Decision(NamedTuple):
-    """One decision. `key` names it, and is the same on every rank that takes it.
+    """A decision. `key` identifies it, and is the same on every rank that makes it.
 
     `value` is what is compared, often a digest; `shown` is for people. `among` are the ranks that
     take it, where not all do; `groups` are the process groups that collectives go to, and `orders`
@@ -107,7 +107,7 @@ class Decision(NamedTuple):
 
 @dataclass(frozen=True)
 class RankLog:
-    """Everything that is compared of one rank."""
+    """The data of one rank that is compared."""
 
     rank: int
     decisions: tuple[Decision, ...] = ()
@@ -126,7 +126,7 @@ Key = TypeVar("Key", bound=tuple[str, ...])
 
 
 def merged_order(lists: Sequence[Sequence[Key]]) -> list[Key]:
-    """Every key once: what only some lists have follows what it follows there."""
+    """Merge lists of keys: every key occurs once, after the key that it follows in its list."""
     following: dict[Key | None, Key | None] = {None: None}
     seen: set[tuple[Key, ...]] = set()
     for keys in lists:
@@ -162,7 +162,7 @@ _WAITS = re.compile(r"async_compile|PyCodeCache")
 
 
 class StageClock:
-    """Adds up what each stage took, without the phases inside it."""
+    """A sum of the seconds in each stage, excluding nested phases."""
 
     def __init__(self) -> None:
         self._open: dict[str, list[_OpenPhase]] = {}
@@ -181,7 +181,7 @@ class StageClock:
         return tuple((stage, round(seconds, 6)) for stage, seconds in found if seconds > 0)
 
     def take_event(self, compile_id: str, payload: str) -> None:
-        """Take a chromium event as torch writes it."""
+        """Add a chromium event as torch writes it."""
         name, time, phase = _NAME.search(payload), _TIME.search(payload), _PHASE.search(payload)
         if name is None or time is None or phase is None:
             return
@@ -192,7 +192,7 @@ class StageClock:
             self._end(phases, name[1], seconds)
 
     def _end(self, phases: list[_OpenPhase], name: str, time: float) -> None:
-        """A phase ends, and with it what was left open inside it."""
+        """End a phase, and all phases left open inside it."""
         if all(phase.name != name for phase in phases):
             return  # It began before the log does.
         while (phase := phases.pop()).name != name:
@@ -204,13 +204,13 @@ class StageClock:
             phases[-1].inside += took
 
     def add(self, stage: str, seconds: float) -> None:
-        """Add what is known otherwise."""
+        """Add seconds that were measured otherwise."""
         self._seconds[stage] += seconds
 
 
 @dataclass
 class _OpenPhase:
-    """A phase that has begun, and the seconds of what ended inside it."""
+    """A phase that has not ended, and the seconds of the phases that ended inside it."""
 
     name: str
     began: float
@@ -247,7 +247,7 @@ _MOST_SHOWN = 160
 
 
 class DecisionFold:
-    """Takes the records of one rank in turn."""
+    """A fold of the records of one rank, taken in order, into decisions."""
 
     def __init__(self) -> None:
         self._decisions: dict[tuple[str, str], Decision] = {}
@@ -260,16 +260,16 @@ class DecisionFold:
 
     @property
     def decisions(self) -> tuple[Decision, ...]:
-        """In the order in which they were taken."""
+        """The decisions, in order."""
         return tuple(self._decisions.values())
 
     @property
     def progress(self) -> RankProgress:
-        """Whether it was inside a compile with its last record."""
+        """Whether the rank was inside a compile at its last record."""
         return RankProgress.BUSY if self.clock.is_open else RankProgress.AT_REST
 
     def take(self, name: str, compile_id: str, head: str, payload: str) -> None:
-        """Take a record: its name, or that of an artifact; its line of JSON; its payload."""
+        """Add a record: its name, or that of an artifact; its line of JSON; its payload."""
         compile_id = _ATTEMPT.sub("", compile_id)
         reader = _READERS.get(name)
         if reader is not None:
@@ -282,13 +282,13 @@ class DecisionFold:
     # --- one kind of record each ------------------------------------------------------------------
 
     def take_file_name(self, _compile: str, head: str, _payload: str) -> None:
-        """torch writes the name of a file once, and its number later."""
+        """Note the number of a file name, which torch writes once and then refers to."""
         found = re.search(r'\{"str": \["((?:[^"\\]|\\.)*)", (\d{1,9})\]', head)
         if found:
             self._files[int(found[2])] = found[1].replace("\\", "/").rpartition("/")[2]
 
     def take_start(self, compile_id: str, head: str, _payload: str) -> None:
-        """Dynamo begins with a frame, or begins anew with it: then the first attempt is void."""
+        """Begin a frame. Dynamo may restart its analysis, which voids the first attempt."""
         frames = re.findall(r'\{"line": (\d{1,9}), "name": "([^"]*)", "filename": (\d{1,9})', head)
         shown = "?"
         if frames:
@@ -297,7 +297,7 @@ class DecisionFold:
         self.begin(compile_id, shown)
 
     def begin(self, compile_id: str, function: str) -> None:
-        """A frame is compiled; a second attempt at it takes the place of the first."""
+        """Begin the compile of a frame; a second attempt replaces the first."""
         self._forget(compile_id)
         self._add(Decision("compile", compile_id, function, function, compile_id))
 
@@ -310,7 +310,7 @@ class DecisionFold:
             del self._turns[turn]
 
     def take_guard(self, compile_id: str, _head: str, payload: str) -> None:
-        """A guard failed, so that the frame is compiled again."""
+        """Add a failed guard, which caused a recompile."""
         reasons = _loaded(payload)
         texts = [str(item) for item in reasons] if isinstance(reasons, list) else [str(reasons)]
         conditions = [read_guard(text).condition for text in texts] or [payload[:_MOST_SHOWN]]
@@ -321,19 +321,19 @@ class DecisionFold:
         self._add_read(stages.GUARDS, compile_id, compile_id, payload, guard_lines)
 
     def take_code(self, compile_id: str, _head: str, payload: str) -> None:
-        """Generated code, and in it what autotuning chose."""
+        """Add generated code, and the autotuning choices in it."""
         self.take_choices(compile_id, tuned_choices(payload))
         self._add_read("code", self._key(compile_id, "code"), compile_id, payload, code_lines)
 
     def take_choices(self, compile_id: str, choices: list[str]) -> None:
-        """Record the choices of autotuning for the operations of one graph."""
+        """Add the choices of autotuning for the operations of one graph."""
         if choices:
             shown = choices[0] if len(choices) == 1 else count_of(len(choices), "choice")
             key = self._key(compile_id, "autotuning")
             self._add_text(stages.AUTOTUNE, key, compile_id, choices, shown)
 
     def take_schedule(self, compile_id: str, _head: str, payload: str) -> None:
-        """The collectives in the order that the scheduler left them in."""
+        """Add the collectives in the order in which the scheduler left them."""
         names = _loaded(payload)
         lines = [str(name) for name in names] if isinstance(names, list) else []
         if lines:
@@ -374,7 +374,7 @@ class DecisionFold:
     # --- adding -----------------------------------------------------------------------------------
 
     def _key(self, compile_id: str, what: str) -> str:
-        """A compile may have several of one kind: forward and backward, or inner graphs."""
+        """Number repeated decisions of a compile: forward and backward, or inner graphs."""
         turn = self._turns[compile_id, what]
         self._turns[compile_id, what] += 1
         again = f" {turn + 1}" if turn else ""
@@ -386,7 +386,7 @@ class DecisionFold:
     def _add_read(
         self, kind: str, key: str, compile_id: str, payload: str, read: Callable[[str], list[str]]
     ) -> None:
-        """Add a long text; most ranks have the same, which is read once."""
+        """Add a long text; a text that other ranks share is parsed only once."""
         value, lines = compared_once(payload, read)
         self._add(Decision(kind, key, value, count_of(lines, "line"), compile_id))
         if self.keeps_lines:
@@ -427,5 +427,5 @@ RECORDS = frozenset(name.encode() for name in ("artifact", *GRAPHS, *_READERS))
 
 
 def reads_artifact(name: str) -> bool:
-    """Whether an artifact tells a decision."""
+    """Check whether an artifact holds a decision."""
     return name in GRAPHS or name in _READERS or _CACHE.match(name) is not None

@@ -46,7 +46,7 @@ _ROW = re.compile(
 
 
 class TextDecisions(DecisionFold):
-    """Takes lines of text, which tell fewer decisions than records do."""
+    """A fold of log text into decisions; text holds fewer of them than trace records."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -56,13 +56,13 @@ class TextDecisions(DecisionFold):
 
     @property
     def decisions(self) -> tuple[Decision, ...]:
-        """In the order in which they were taken."""
+        """The decisions, in order."""
         for compile_id in list(self._graphs):
             self._close_graph(compile_id)
         return super().decisions
 
     def take_line(self, text: str, *, in_torch: bool) -> None:
-        """Take what follows the header of a line, or a line without one."""
+        """Add a line without its header, or a line that has none."""
         if not in_torch:
             self._take_printed(text)
             return
@@ -87,7 +87,7 @@ class TextDecisions(DecisionFold):
             self._take_collectives(key, compile_id, "\n".join(lines))
 
     def _take_printed(self, text: str) -> None:
-        """Autotuning prints a table without a header; its first row is the winner."""
+        """Parse autotuning's table, which has no header; its first row is the winner."""
         table = _TABLE.match(text)
         if table:
             self._operation = self._key("autotuning of", table["operation"])
@@ -114,14 +114,14 @@ _Key = tuple[str, str]
 
 
 def read_rank_log(log: Log) -> tuple[RankLog, ...]:
-    """The ranks that wrote a log; none if it names none."""
+    """Return the ranks that wrote a log; empty if it names none."""
     reader = _LogReader()
     reader.read(log)
     return tuple(_rank_logs(reader, log))
 
 
 def compared_lines(log: Log, rank: int, key: _Key) -> list[str]:
-    """The lines of which a decision of a rank is the digest; empty if it has none."""
+    """Return the lines behind the digest of a rank's decision; empty if there are none."""
     reader = _LogReader(keeps_lines=True)
     reader.read(log)
     found = dict(reader.ranks(log)).get(rank)
@@ -147,7 +147,7 @@ def _rank_logs(reader: _LogReader, log: Log) -> Iterator[RankLog]:
 
 
 class _WrittenByRank:
-    """Output of one rank in a log: its trace and its text."""
+    """The output of one rank in a log: its trace and its text."""
 
     def __init__(self, *, keeps_lines: bool) -> None:
         self.trace = DecisionFold()
@@ -158,7 +158,7 @@ class _WrittenByRank:
 
 
 class _LogReader:
-    """Divides the lines of a log among ranks. Lines that name none are kept under None."""
+    """A reader that divides a log among ranks. Lines that name no rank are kept under None."""
 
     def __init__(self, *, keeps_lines: bool = False) -> None:
         self._keeps_lines = keeps_lines
@@ -168,7 +168,7 @@ class _LogReader:
         self._alone: _WrittenByRank | None = None
 
     def ranks(self, log: Log) -> Iterator[tuple[int, _WrittenByRank]]:
-        """Every rank, with what it wrote."""
+        """Every rank, with its output."""
         if self._alone is not None:
             # One process: before it knew its rank, it wrote without it.
             known = next(iter(self._named)) if len(self._named) == 1 else None
@@ -179,7 +179,7 @@ class _LogReader:
         yield from ((rank, one) for rank, one in self._written.items() if rank is not None)
 
     def read(self, log: Log) -> None:
-        """Read all parts; what cannot be read is left out, and the reader of logs says so."""
+        """Read all parts; unreadable ones are skipped, and the reader of logs reports them."""
         parts = [path for path in log.parts if path != STDIN]
         # Of a rotated log, one part may have lines of one rank only, such as of a stuck one.
         if not _are_several(sum(map(_named_ranks, parts), Counter())):
@@ -231,7 +231,7 @@ class _LogReader:
 
 @dataclass
 class _OpenRecord:
-    """A record that is being read."""
+    """A record that is still being read."""
 
     name: str
     rank: int | None
@@ -247,7 +247,7 @@ class _OpenRecord:
 
 
 def _begun(line: bytes) -> _OpenRecord | None:
-    """The record that begins on this line; None if it is none that tells a decision."""
+    """Begin the record on this line; None if it holds no decision."""
     head = RECORD.search(line, 0, _HEADER_REACH + 200)
     if head is None or head[6] not in RECORDS:
         return None
@@ -270,7 +270,7 @@ def _begun(line: bytes) -> _OpenRecord | None:
 
 
 def _lines(file: IO[bytes]) -> Iterator[bytes]:
-    """Lines, the rest of an over-long one left out."""
+    """Yield lines; an over-long line is cut."""
     buffered = io.BufferedReader(file, 1 << 20) if isinstance(file, io.RawIOBase) else file
     is_rest = False
     while line := buffered.readline(LONGEST * 16):
@@ -281,7 +281,7 @@ def _lines(file: IO[bytes]) -> Iterator[bytes]:
 
 
 def _are_several(lines: Counter[int]) -> bool:
-    """Whether lines are of more than one rank.
+    """Check whether the labels of lines are those of several ranks.
 
     Line numbers, as `grep -n` adds them, look like ranks; but ranks repeat.
     """
@@ -289,7 +289,7 @@ def _are_several(lines: Counter[int]) -> bool:
 
 
 def _named_ranks(path: str) -> Counter[int]:
-    """How many lines at the beginning of a file are of each rank."""
+    """Count the lines of each rank at the beginning of a file."""
     found: Counter[int] = Counter()
     head = b""
     with suppress(*_UNREADABLE), open_log(path) as file:

@@ -1,4 +1,4 @@
-"""Reads the logs of many ranks at once: each is reduced to its decisions where it is read."""
+"""Reads the logs of many ranks at once: each is reduced to its decisions by a worker."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _AT_ONCE = 4
 
 @dataclass(frozen=True)
 class ReducedLog:
-    """One log, reduced to its answers, files and ranks."""
+    """A log, reduced to its answers, files and ranks."""
 
     log: Log
     answers: tuple[Answer, ...]
@@ -62,7 +62,7 @@ class ReducedLogs:
 
 
 def are_many(logs: Sequence[Log]) -> bool:
-    """Whether it is faster to read several logs at once than one with several processes."""
+    """Check whether reading several logs in parallel beats splitting each among processes."""
     if len(logs) < 2 or any(STDIN in log.parts for log in logs):
         return False
     sizes = [os.stat(path).st_size for log in logs for path in log.parts if os.path.exists(path)]
@@ -70,18 +70,18 @@ def are_many(logs: Sequence[Log]) -> bool:
 
 
 def reduce_log(log: Log) -> ReducedLog:
-    """Read one log. Runs in a worker, which keeps nothing of it."""
+    """Read and reduce one log. Runs in a worker, which keeps no state."""
     reading = read_log(log)
     return ReducedLog(log, tuple(judge(reading)), tuple(reading.files), read_rank_log(log))
 
 
 def reduce_logs(logs: Sequence[Log], map_: Map, *, world: int | None = None) -> ReducedLogs:
-    """Read logs with a `map` that may use several processes."""
+    """Reduce logs with a `map` that may use several processes."""
     return joined(list(map_(reduce_log, logs)), lines_of_file, world)
 
 
 def joined(reduced: Sequence[ReducedLog], lines_of: LinesOf, world: int | None) -> ReducedLogs:
-    """All that was kept; `lines_of` reads a rank's log again."""
+    """Join reduced logs; `lines_of` reads a rank's log again."""
     files = [file for one in reduced for file in one.files]
     answers = _most_telling_first(reduced)
     return ReducedLogs(answers, LogReading([], files), _report(reduced, lines_of, world))
@@ -90,7 +90,7 @@ def joined(reduced: Sequence[ReducedLog], lines_of: LinesOf, world: int | None) 
 def ranks_in(
     logs: Sequence[Log], answers: Sequence[Answer], world: int | None
 ) -> RankReport | None:
-    """The ranks in logs whose answers are known; they are read once more if they name several."""
+    """Report on the ranks in logs with known answers; logs of several ranks are read once more."""
     ranks = {_rank(answer) for answer in answers} - {None}
     if len(ranks) < _fewest(world):
         return None
@@ -125,7 +125,7 @@ def _most_telling_first(reduced: Sequence[ReducedLog]) -> list[Answer]:
 def _report(
     reduced: Sequence[ReducedLog], lines_of: LinesOf, world: int | None
 ) -> RankReport | None:
-    """None where too few ranks are known."""
+    """Report on the ranks; None if too few are known."""
     logs = [rank for one in reduced for rank in one.ranks]
     places = list(_places(reduced))
     known = {log.rank for log in logs} | {place.rank for place in places}
@@ -136,12 +136,12 @@ def _report(
 
 
 def _fewest(world: int | None) -> int:
-    """One rank is compared with none, but others may be missing where more are expected."""
+    """Return the least number of ranks to report on; one is enough if `world` is given."""
     return 2 if world is None else 1
 
 
 def _places(reduced: Sequence[ReducedLog]) -> Iterator[RankPlace]:
-    """Where each rank is: of several answers about one, the most telling."""
+    """Yield where each rank is, by the most telling answer about it."""
     best: dict[int, Answer] = {}
     for one in reduced:
         for answer in one.answers:
@@ -168,7 +168,7 @@ def _rank(answer: Answer) -> int | None:
 
 
 def lines_of_file(log: RankLog, key: tuple[str, str]) -> list[str]:
-    """Read a rank's log again, for the lines that differ; none if no log was read."""
+    """Read a rank's log again for the lines that differ; empty if no log was read."""
     if not log.files:
         return []
     return compared_lines(Log(log.files[0], log.files), log.rank, key)
@@ -192,7 +192,7 @@ class PlacedLog:
 
 
 def list_logs(paths: Sequence[str]) -> list[tuple[Log, _Mark]]:
-    """The logs that this machine has at these paths; called on a worker."""
+    """Return the logs at these paths on this machine; called on a worker."""
     found = []
     for path in paths:
         with contextlib.suppress(UsageError, OSError):  # Another worker may have it.
@@ -201,7 +201,7 @@ def list_logs(paths: Sequence[str]) -> list[tuple[Log, _Mark]]:
 
 
 def _mark(path: str) -> tuple[int, str]:
-    """The number of the file, and its first line: machines set up alike number files alike."""
+    """Return inode and digest of the first line: inodes alone may coincide between machines."""
     with open(path, "rb") as file:
         first = file.readline(_LONGEST_FIRST_LINE)
     return os.stat(path).st_ino, sha1(first).hexdigest()
@@ -210,7 +210,7 @@ def _mark(path: str) -> tuple[int, str]:
 def reduce_where_they_lie(
     paths: Sequence[str], cluster: Cluster, *, world: int | None = None
 ) -> ReducedLogs:
-    """Read the logs at these paths, each on a worker that sees it."""
+    """Reduce the logs at these paths, each on a worker that sees it."""
     seen = cluster.on_every_worker(list_logs, [os.path.abspath(path) for path in paths])
     placed = place_logs(cluster.workers, seen)
     if not placed:
@@ -239,7 +239,7 @@ def reduce_where_they_lie(
 
 
 def place_logs(workers: Sequence[ClusterWorker], seen: Mapping[str, Any]) -> list[PlacedLog]:
-    """Which workers see each log; of two files with one name, the machine is part of the name."""
+    """Find the workers that see each log; logs that share a name get their host as a prefix."""
     found: dict[tuple[Log, _Mark], list[ClusterWorker]] = {}
     for worker in workers:
         answer = seen.get(worker.address, ())
@@ -258,7 +258,7 @@ def place_logs(workers: Sequence[ClusterWorker], seen: Mapping[str, Any]) -> lis
 
 
 def _result(future: Future[ReducedLog], placed: PlacedLog) -> ReducedLog:
-    """Result of a worker; a log whose workers are gone counts as unreadable."""
+    """Return a worker's result; a log whose workers are gone counts as unreadable."""
     try:
         return future.result()
     except CancelledError:

@@ -1,4 +1,4 @@
-"""The ranks of a recording: the decisions of each process that says which rank it is."""
+"""The ranks of a recording: the decisions of each process that has a rank."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _Texts = Callable[[str], str]
 
 
 def ranks_of(recording: Recording) -> RankReport | None:
-    """The report on a recording's ranks, made once; None if it has fewer than two."""
+    """Return the report on a recording's ranks, made once; None if it has fewer than two."""
     return recording.once("ranks", (), lambda: _ranks_of(recording))
 
 
@@ -82,7 +82,7 @@ def _rank_log(rank: int, process: Process, fold: DecisionFold) -> RankLog:
 
 
 def _take(fold: DecisionFold, compile_: Compile, recording: Recording, texts: _Texts) -> None:
-    """Hand a compile over in the order in which a trace has it."""
+    """Pass a compile to the fold in the order in which a trace has it."""
     if compile_.recompile is not None:
         fold.take("recompile_reasons", compile_.id, "", json.dumps(compile_.recompile.reasons))
     fold.begin(compile_.id.partition("_")[0], f"{compile_.function} {_place(compile_)}")
@@ -123,7 +123,7 @@ def _guards(recording: Recording, compile_: Compile) -> str:
 
 
 def _texts(recording: Recording) -> _Texts:
-    """The text of a graph; ranks share most of them, so that each is made once."""
+    """Return the text of a graph from a cache: ranks share most of their graphs."""
 
     @lru_cache(maxsize=_MOST_TEXTS)
     def text(digest: str) -> str:
@@ -174,5 +174,5 @@ def _places(processes: dict[int, Process]) -> Iterator[RankPlace]:
 
 
 def _fatal(process: Process) -> list[UncaughtException]:
-    """Exceptions that ended the process, not a thread of it."""
+    """Return exceptions that ended the process, not just a thread of it."""
     return [one for one in process.uncaught if not one.thread]

@@ -27,14 +27,14 @@ _IN_LABEL = (re.compile(r"rank ?(\d{1,7})"), re.compile(r"default(\d{1,7})|^(\d{
 
 
 def ranks_text(ranks: Iterable[int]) -> str:
-    """'rank 3', 'ranks 0-2, 7'; of many, the first ones."""
+    """Format ranks: 'rank 3', 'ranks 0-2, 7'; of many, only the first ones."""
     numbers = sorted(set(ranks))
     word = "rank" if len(numbers) == 1 else "ranks"
     return f"{word} {numbers_text(numbers)}"
 
 
 def numbers_text(ranks: Iterable[int]) -> str:
-    """'0-2, 7'; of many, the first ones, and how many more there are."""
+    """Format numbers: '0-2, 7'; of many, the first ones and how many more there are."""
     ranges = _ranges(sorted(set(ranks)))
     shown = [f"{first}" if first == last else f"{first}-{last}" for first, last in ranges]
     if len(shown) <= _MOST_RANGES:
@@ -54,7 +54,7 @@ def _ranges(numbers: list[int]) -> list[tuple[int, int]]:
 
 
 def rank_of_path(path: str) -> int | None:
-    """The rank that a file's name tells; None if it tells none."""
+    """Return the rank in a file's name; None if the name has none."""
     place = path.replace("\\", "/")
     for pattern in (_IN_NAME, _OF_TORCHRUN, _AT_END):
         found = pattern.search(place)
@@ -64,7 +64,7 @@ def rank_of_path(path: str) -> int | None:
 
 
 def rank_of_label(label: str) -> int | None:
-    """The rank in what torch or a launcher writes before a line: '[rank3]:', 'rank 3', '3:'."""
+    """Return the rank in torch's or a launcher's prefix of a line: '[rank3]:', 'rank 3', '3:'."""
     for pattern in _IN_LABEL:
         found = pattern.search(label)
         if found:
@@ -87,7 +87,7 @@ _SPREADS = 6.0
 
 @dataclass(frozen=True)
 class StageTimes:
-    """Median and slowest time of a stage over all ranks."""
+    """The median and the slowest time of a stage over all ranks."""
 
     stage: str
     ranks: int
@@ -107,7 +107,7 @@ class Straggler:
 
 
 def stage_times(logs: Sequence[RankLog]) -> tuple[StageTimes, ...]:
-    """Every stage that several ranks have timed, in the order of the compiler."""
+    """Return every stage that several ranks timed, in the order of the compiler."""
     return tuple(
         StageTimes(stage, len(times), round(median(times.values()), 3), *_slowest(times))
         for stage, times in _by_stage(logs).items()
@@ -116,7 +116,7 @@ def stage_times(logs: Sequence[RankLog]) -> tuple[StageTimes, ...]:
 
 
 def find_stragglers(logs: Sequence[RankLog]) -> tuple[Straggler, ...]:
-    """Slow ranks, the slowest first."""
+    """Return the slow ranks, the slowest first."""
     found = []
     for stage, times in _by_stage(logs).items():
         if len(times) < _FEWEST:
@@ -165,7 +165,7 @@ _MOST_MISSING, _MOST_MISSING_EACH = 1000, 5
 
 @dataclass(frozen=True)
 class RankPlace:
-    """Where a rank is, and how that is known."""
+    """Where a rank is, and how that was established."""
 
     rank: int
     what: str
@@ -178,7 +178,7 @@ class RankPlace:
 
 @dataclass(frozen=True)
 class FirstLine:
-    """The first line in which two texts differ; empty where one has ended."""
+    """The first line in which two texts differ; empty for the text that has ended."""
 
     number: int
     here: str
@@ -187,7 +187,7 @@ class FirstLine:
 
 @dataclass(frozen=True)
 class RankReport:
-    """Everything that is said about the ranks of a job."""
+    """The report on the ranks of a job."""
 
     ranks: tuple[int, ...]
     form: str
@@ -204,12 +204,12 @@ class RankReport:
 
     @property
     def stuck(self) -> tuple[RankPlace, ...]:
-        """The ranks that something is wrong with, where they are."""
+        """The places of the ranks that have a problem."""
         return tuple(place for place in self.places if place.is_problem)
 
     @property
     def is_problem(self) -> bool:
-        """Whether ranks wait for each other, or will: they call different collectives."""
+        """Whether ranks deadlock or will: they call different collectives."""
         return any(one.is_deadly for one in self.comparison.differences)
 
 
@@ -250,7 +250,7 @@ def report_on(
 
 
 def _as_many_as_known(known: Sequence[int]) -> tuple[Iterable[int], list[str]]:
-    """All ranks up to the highest; none where a log only has a high number in it."""
+    """Return all ranks up to the highest; none if that is implausibly high."""
     last = max(known, default=-1)
     if last < max(_MOST_MISSING, _MOST_MISSING_EACH * len(known)):
         return range(last + 1), []
@@ -261,7 +261,7 @@ def _as_many_as_known(known: Sequence[int]) -> tuple[Iterable[int], list[str]]:
 
 
 def _one_log_each(logs: Sequence[RankLog]) -> tuple[list[RankLog], list[str]]:
-    """The last log of each rank: a rank that was started again wrote several."""
+    """Return the last log of each rank: a restarted rank wrote several."""
     of_rank: dict[int, list[RankLog]] = defaultdict(list)
     for log in logs:
         of_rank[log.rank].append(log)
@@ -292,7 +292,7 @@ def _first_lines(
 
 
 def first_difference(odd: Sequence[str], majority: Sequence[str]) -> FirstLine | None:
-    """The first line that differs; None if there is none, or nothing to compare."""
+    """Return the first line that differs; None if none does, or nothing can be compared."""
     for number, (here, there) in enumerate(zip_longest(odd, majority, fillvalue=""), 1):
         if here != there:
             return FirstLine(number, *_cut(here.strip(), there.strip()))
@@ -300,7 +300,7 @@ def first_difference(odd: Sequence[str], majority: Sequence[str]) -> FirstLine |
 
 
 def _cut(one: str, other: str) -> tuple[str, str]:
-    """Both lines, as much of them as can be shown, with the place where they begin to differ."""
+    """Cut both lines to a length that can be shown, around their first difference."""
     pairs = enumerate(zip(one, other, strict=False))
     same = next((place for place, (a, b) in pairs if a != b), min(len(one), len(other)))
     begin = max(0, same - _SHOWN_BEFORE) if same > _LONGEST_LINE - _SHOWN_BEFORE else 0
@@ -314,7 +314,7 @@ def _part(line: str, begin: int) -> str:
 
 
 def headline(report: RankReport) -> str:
-    """The most important thing, in one sentence."""
+    """Sum up the most important result in one sentence."""
     count = len(report.ranks)
     deadly = next((odd for odd in report.comparison.odd if odd.is_deadly), None)
     if deadly is not None:

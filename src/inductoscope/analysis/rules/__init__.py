@@ -123,11 +123,11 @@ UNCOMPILED = ("ran_in_eager",)
 
 
 def findings_of(rule: Rule, recording: Recording) -> list[Finding]:
-    """The findings of one rule."""
+    """Return the findings of one rule."""
     return [replace(finding, rule=rule.__name__) for finding in rule(recording)]
 
 
 def diagnose(recording: Recording) -> list[Finding]:
-    """All findings, problems first."""
+    """Return all findings, problems first."""
     found = [finding for rule in RULES for finding in findings_of(rule, recording)]
     return sorted(found, key=lambda finding: not finding.is_problem)

@@ -19,7 +19,7 @@ FEWEST = 1 << 16
 
 
 def _long_nests(recording: Recording) -> Iterator[tuple[KernelPlace, str, list[LoopNest]]]:
-    """Every C++ kernel with its source and its loops over many elements."""
+    """Yield every C++ kernel with its source and its loops over many elements."""
     for place in kernel_places(recording, "C++"):
         source = recording.payload(place.kernel.payload)
         yield place, source, [nest for nest in loop_nests(source) if nest.elements >= FEWEST]
@@ -117,7 +117,7 @@ def _why_scalar(
 
 
 def _scalar_types(source: str, nest: LoopNest) -> list[str]:
-    """Types in the loop that Inductor cannot vectorize."""
+    """Return the types in the loop that Inductor cannot vectorize."""
     text = "\n".join(nest.loop.own_lines)
     used = {kind for kind, name in _POINTER.findall(source) if f"{name}[" in text}
     used |= set(_CONVERTED.findall(text))
@@ -125,7 +125,7 @@ def _scalar_types(source: str, nest: LoopNest) -> list[str]:
 
 
 def _strided_buffer(nest: LoopNest) -> str:
-    """A buffer that the inner loop walks through in steps."""
+    """Return a buffer that the inner loop accesses with a stride."""
     factor = re.compile(rf"\d+L\*{nest.loop.variable}\b|\b{nest.loop.variable}\*\d+L")
     accesses = (found for line in nest.loop.own_lines for found in _ACCESS.findall(line))
     return next((str(name) for name, index in accesses if factor.search(index)), "")
@@ -254,7 +254,7 @@ def recomputed(recording: Recording) -> Iterator[Finding]:
 
 
 def _main_part(loop: CppLoop) -> str:
-    """Its body without the form for the elements that do not fill a vector."""
+    """Return the body without the code for the tail elements."""
     return "\n".join(loop.own_lines).partition("C10_UNLIKELY")[0]
 
 
@@ -295,7 +295,7 @@ def threads_restarted(recording: Recording) -> Iterator[Finding]:
 
 
 def _starts(outer: tuple[CppLoop, ...], loop: CppLoop) -> Iterator[int]:
-    """How often each parallel region inside of a loop is entered per call."""
+    """Return how often each parallel region inside a loop is entered per call."""
     around = (*outer, loop)
     if loop.starts_threads:
         yield math.prod(one.elements for one in around)

@@ -1,4 +1,4 @@
-"""Rules about what Dynamo did with the program: graph breaks, recompiles, guards, ranks."""
+"""Rules about Dynamo: graph breaks, recompiles, guards, ranks."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ class BrokenLine:
 
     @property
     def times(self) -> str:
-        """How often, in brackets; empty for once."""
+        """The count in brackets; empty for one."""
         return f" ({len(self.compiles)} times)" if len(self.compiles) > 1 else ""
 
     def finding(self, title: str, advice: str) -> Finding:
-        """A finding on this line, with all that is known about it."""
+        """Return a finding on this line, with the known details."""
         return Finding(
             title=f"{title}: {short_reason(self.reason)}",
             is_problem=True,
@@ -98,7 +98,7 @@ def ran_in_eager(recording: Recording) -> Iterator[Finding]:
 
 
 def broken_lines(recording: Recording) -> list[BrokenLine]:
-    """Breaks of all compiles: the same line and reason once, with all compiles it broke."""
+    """Merge the breaks of all compiles: one entry per line and reason."""
     places: dict[tuple[str, str, str], BrokenLine] = {}
     for compile_ in recording.compiles:
         for found in _places_of(compile_):
@@ -111,7 +111,7 @@ def broken_lines(recording: Recording) -> list[BrokenLine]:
 
 
 def _places_of(compile_: Compile) -> Iterator[BrokenLine]:
-    """Breaks of one compile; a break that Dynamo gave up at is the reason why it did."""
+    """Yield the breaks of a compile, or the error at which Dynamo gave up without a break."""
     given_up = [
         error
         for error in compile_.errors
@@ -128,7 +128,7 @@ def _places_of(compile_: Compile) -> Iterator[BrokenLine]:
 
 
 def short_reason(text: str) -> str:
-    """The sentence in torch's explanation that says why."""
+    """Return the sentence of torch's explanation that gives the reason."""
     explanation = _EXPLANATION.search(text)
     if explanation is not None:
         return explanation[1].strip()
@@ -136,7 +136,7 @@ def short_reason(text: str) -> str:
 
 
 def first_hint(reason: str) -> str:
-    """The first of torch's hints that says what to change in the program."""
+    """Return the first of torch's hints that says what to change in the program."""
     hints = [hint.strip() for hint in _HINT.findall(reason) if not _EMPTY_HINT.search(hint)]
     return hints[0] if hints else "Move this line out of the compiled function."
 
@@ -184,19 +184,19 @@ def recompiles(recording: Recording) -> Iterator[Finding]:
 
 
 def limit_of(compiles: Sequence[Compile]) -> str:
-    """The limit of torch that they reached; empty if none."""
+    """Return the limit of torch that the compiles reached; empty if none."""
     return next((c.recompile.limit for c in compiles if c.recompile and c.recompile.limit), "")
 
 
 def main_guard(compiles: Sequence[Compile]) -> FailedGuard:
-    """The guard that failed most often: the one to do something about."""
+    """Return the guard that failed most often, which is the one to fix."""
     guards = [read_guard(reason) for reason in _reasons(compiles)]
     often = Counter(guard.about for guard in guards)
     return max(guards, key=lambda guard: often[guard.about], default=FailedGuard(""))
 
 
 def _reasons(compiles: Sequence[Compile]) -> Iterator[str]:
-    """The guard that failed first, of each recompile."""
+    """Yield the first failed guard of each recompile."""
     for compile_ in compiles:
         for reason in compile_.recompile.reasons[:1] if compile_.recompile else ():
             if reason.strip():
@@ -229,7 +229,7 @@ def _recompiled(compiles: list[Compile], processes: int) -> Finding:
 
 
 def _failed_guards(compiles: Sequence[Compile]) -> Iterator[str]:
-    """Guards on the same thing together: its values are what changes."""
+    """Group guards by subject: only its values change."""
     alike: dict[str, list[FailedGuard]] = {}
     for guard in map(read_guard, _reasons(compiles)):
         alike.setdefault(guard.about, []).append(guard)

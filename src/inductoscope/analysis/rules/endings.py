@@ -28,7 +28,7 @@ INTERRUPTIONS = ("KeyboardInterrupt", "SystemExit")
 
 
 def was_interrupted(compile_: Compile) -> bool:
-    """Whether somebody ended it from outside, most often with Ctrl-C."""
+    """Check whether the program was interrupted, most often with Ctrl-C."""
     return any(error.type in INTERRUPTIONS for error in compile_.errors)
 
 
@@ -37,7 +37,7 @@ def was_interrupted(compile_: Compile) -> bool:
 
 @dataclass(frozen=True)
 class UncaughtFailure:
-    """An exception that nobody caught, and the process in which it was raised."""
+    """An uncaught exception, and the process in which it was raised."""
 
     process: Process
     error: UncaughtException
@@ -45,7 +45,7 @@ class UncaughtFailure:
 
     @property
     def ended_part(self) -> bool:
-        """Whether it ended a thread, or a process other than the program's own."""
+        """Whether the exception ended a thread or a process other than the program's own."""
         return bool(self.error.thread) or not self.is_programs
 
 
@@ -86,7 +86,7 @@ def part_failed(recording: Recording) -> Iterator[Finding]:
 
 
 def _failures_of(recording: Recording) -> list[UncaughtFailure]:
-    """All of them, the first first: what fails in one rank makes others fail later."""
+    """Return uncaught exceptions, earliest first: a failing rank makes others fail later."""
     inside = bool(recording.manifest.get("inside"))
     every = [
         UncaughtFailure(process, error, inside or process.pid == recording.command_pid)
@@ -98,7 +98,7 @@ def _failures_of(recording: Recording) -> list[UncaughtFailure]:
 
 
 def _was_survived(recording: Recording, failure: UncaughtFailure) -> bool:
-    """Whether the program went on.
+    """Check whether the program continued after an exception.
 
     What ends a child may be why a program exits with a code, but rarely why a signal kills it. What
     ends a thread ends no process. Interactive tools print exceptions as Python does, and go on.
@@ -112,7 +112,7 @@ def _was_survived(recording: Recording, failure: UncaughtFailure) -> bool:
 
 
 def _findings_on(recording: Recording, failures: list[UncaughtFailure]) -> Iterator[Finding]:
-    """One finding per exception; the same one in several processes is one finding."""
+    """Return one finding per exception, even if several processes raised it."""
     names: dict[tuple[str, str], list[str]] = {}
     findings: dict[tuple[str, str], Finding] = {}
     for failure in failures:
@@ -194,7 +194,7 @@ def _on_exception(error: UncaughtException, raising: Raising, target: str) -> Fi
 
 
 def _limit_of_target(error: UncaughtException, target: str) -> str:
-    """Advice on something that only a real GPU has: the program is not to blame for asking."""
+    """Return advice on what only a real GPU has: asking for it is no fault of the program."""
     asked = asked_in_vain(error.message)
     if wants_a_value(error.type, error.message):
         asked = "the value of a tensor"
@@ -309,7 +309,7 @@ def _innermost(error: CompileError) -> str:
 
 
 def _compiler_complaint(recording: Recording, error: CompileError) -> str:
-    """The native compiler's message, if it was the one that failed."""
+    """Return the native compiler's message if that compiler failed."""
     if error.stage not in (stages.CPP_COMPILE, stages.WRAPPER, stages.TRITON_COMPILE):
         return ""
     failed = [native for native in recording.natives if native.exit_code or native.error]
@@ -400,7 +400,7 @@ def _killed(recording: Recording, number: int, victims: list[Process]) -> Findin
 
 
 def _elsewhere(recording: Recording, compiled: int) -> str:
-    """Where a program was that was not inside a stage."""
+    """Describe where a program was when it was outside all stages."""
     if any(process.stopped for process in recording.processes):
         return "but it is not known where: the recording had stopped before"
     if any(was_interrupted(compile_) for compile_ in recording.compiles):
@@ -411,7 +411,7 @@ def _elsewhere(recording: Recording, compiled: int) -> str:
 
 
 def _last_steps(recording: Recording) -> Iterator[str]:
-    """How far an unfinished graph got."""
+    """Describe how far an unfinished graph got."""
     for graph in recording.graphs:
         last = None if graph.finished or graph.kernels else next(reversed(graph.lowered), None)
         if last is not None:
@@ -428,7 +428,7 @@ def _unfinished_stage(process: Process) -> str:
 
 
 def _vanished(process: Process, *, is_over: bool) -> Finding:
-    """`is_over`: the command has ended, so that this process has, too."""
+    """Report a process without an end. `is_over`: the command, and so the process, has ended."""
     last, where = process.unfinished[-1], _unfinished_stage(process)
     rank = f"rank {process.rank}" if process.rank else f"process {process.pid}"
     if is_over:
@@ -504,7 +504,7 @@ _CONFIDENCES: dict[Any, Confidence] = {"proven": "proven", "likely": "likely"}
 
 
 def _stalled(kept: dict[str, Any], moved: dict[str, Any], folder: Path) -> Finding:
-    """A stall that resolved by itself is a note."""
+    """Report a stall; one that resolved by itself is a note."""
     from inductoscope.hangs.choices.analysis import analyse
     from inductoscope.hangs.choices.stuck_choices import stuck_choices
 

@@ -30,5 +30,5 @@ class Finding:
     code: str = ""
 
     def at(self, compile_id: str, source: str, code: str = "") -> Finding:
-        """The same, about a line of the program."""
+        """Return the same finding with a line of the program."""
         return replace(self, compile=compile_id, source=source, code=code)

@@ -75,7 +75,7 @@ def cudagraphs_off(recording: Recording) -> Iterator[Finding]:
 
 
 def cudagraphs_reason(text: str) -> str:
-    """Why torch did without CUDA graphs, without the stack and the words that are always there."""
+    """Return torch's reason against CUDA graphs, without the stack and fixed words."""
     first = next((line.strip() for line in text.splitlines() if line.strip()), "")
     for beginning in _BEGINNINGS:
         first = first.removeprefix(beginning)
@@ -249,7 +249,7 @@ def split_reductions(recording: Recording) -> Iterator[Finding]:
 def split_in_two(
     nodes: tuple[ScheduledNode, ...],
 ) -> Iterator[tuple[ScheduledNode, ScheduledNode]]:
-    """Kernels on a GPU of which the second only finishes the reduction of the first."""
+    """Yield pairs of GPU kernels of which the second finishes the first one's reduction."""
     on_gpu = [n for n in nodes if all(leaf.device.startswith("cuda") for leaf in n.leaves)]
     makers: dict[str, dict[int, ScheduledNode]] = defaultdict(dict)
     for node in on_gpu:
@@ -310,7 +310,7 @@ def unsplit_reductions(recording: Recording) -> Iterator[Finding]:
 
 
 def is_unsplit(leaf: ScheduledNode) -> bool:
-    """Whether few blocks compute a large reduction; sizes that are not numbers are not judged."""
+    """Check whether few blocks compute a large reduction; False if sizes are symbolic."""
     if leaf.loops != "Reduction" or not leaf.device.startswith("cuda") or len(leaf.sizes) < 2:
         return False
     if not all(size.isdigit() for sizes in leaf.sizes for size in sizes):

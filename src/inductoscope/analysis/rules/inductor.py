@@ -1,4 +1,4 @@
-"""Rules about what Inductor's lowering, scheduling and autotuning decided."""
+"""Rules about Inductor's lowering, scheduling and autotuning."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def repeated_expressions(recording: Recording) -> Iterator[Finding]:
 
 
 def _operations(recording: Recording, leaf: ScheduledNode) -> int:
-    """How many operations a large loop body has, besides those on memory; -1 of a small one."""
+    """Count the non-memory operations of a large loop body; -1 for a small one."""
     body = recording.payload(leaf.body) if leaf.body and leaf.origins else ""
     count = body.count("= ops.") - sum(body.count(f"= ops.{name}(") for name in _MEMORY)
     return count if count >= _FEWEST_OPERATIONS else -1

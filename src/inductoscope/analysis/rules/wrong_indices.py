@@ -1,4 +1,4 @@
-"""Rules about indices that are wrong: past a buffer's end, or too large for their type."""
+"""Rules about wrong indices: past a buffer's end, or too large for their type."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def out_of_bounds(recording: Recording) -> Iterator[Finding]:
 
 
 def _last_place(nodes: list[FxNode]) -> str:
-    """The line of the program that the last node with one came from."""
+    """Return the program line of the last node that has one."""
     return next((str(node.place) for node in reversed(nodes) if node.place), "")
 
 
@@ -130,7 +130,7 @@ _ADDRESS = "an address"
 
 @dataclass(frozen=True)
 class _KernelNode:
-    """A scheduler node, as it is in one kernel of one graph."""
+    """A scheduler node in one kernel of one graph."""
 
     compile: Compile
     kernel: Kernel
@@ -139,7 +139,7 @@ class _KernelNode:
 
     @cached_property
     def is_wide(self) -> bool:
-        """Whether all integers that the graph computes here have 64 bits."""
+        """Whether all integers of the graph's operations here have 64 bits."""
         values = (node.value for node in self.origins)
         kinds = {str(v.get("dtype")) for v in values if isinstance(v, dict) and "dtype" in v}
         return {kind for kind in kinds if "int" in kind} == {"torch.int64"}
@@ -188,7 +188,7 @@ def narrow_value(recording: Recording) -> Iterator[Finding]:
 def _may_be_wide(
     recording: Recording, compile_: Compile, graph: InductorGraph, kernels: list[Kernel]
 ) -> bool:
-    """Most graphs have floats only: seen from their text, in a fraction of the time."""
+    """Check cheaply, by text, whether a graph may use 64-bit values; most have floats only."""
     operations = {operation for kernel in kernels for _, operation, _ in kernel.lines}
     if any(map(_VALUE.fullmatch, operations)):
         return True
@@ -216,7 +216,7 @@ def _narrow_lines(
 
 
 def _asked_wide(recording: Recording, place: _KernelNode, operation: str) -> str:
-    """The 64-bit type that an operation asks for; empty where it asks for less."""
+    """Return the 64-bit type that an operation asks for; empty if it asks for less."""
     if _MEMORY.fullmatch(operation):
         return _ADDRESS if place.is_wide else ""
     if not _VALUE.fullmatch(operation):

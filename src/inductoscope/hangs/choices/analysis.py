@@ -30,7 +30,7 @@ _MOST_NAMES = 8
 
 @dataclass(frozen=True)
 class Analysis:
-    """Everything known about the stuck choices."""
+    """The results on stuck choices: condition, causes, workarounds."""
 
     choices: StuckChoices
     # The choices with what their kernel files add, in the same order.
@@ -48,13 +48,13 @@ class Analysis:
     filter: ChoiceFilter | None = None
 
     def filter_for(self, condition: ChoiceCondition) -> ChoiceFilter:
-        """The filter that leaves out the choices a condition holds for."""
+        """Return the filter that excludes the choices for which a condition holds."""
         device = next((suspect.device for suspect in self.stuck if suspect.device), "")
         return filter_for(condition, [s.configuration for s in self.stuck], device=device)
 
     @property
     def lines(self) -> list[str]:
-        """Summarise the stuck choices and their common conditions in a few lines of text."""
+        """Summarize the stuck choices and their common conditions in a few lines."""
         choices = self.choices
         of = f" of {choices.operation}" if choices.operation else ""
         waiting = f", {len(choices.waiting)} waiting for a thread" if choices.waiting else ""
@@ -69,7 +69,7 @@ class Analysis:
 
 
 class Analyst:
-    """Analyses one set of choices after another; reads and compares nothing twice.
+    """Analyzes sets of choices one by one; nothing is read or compared twice.
 
     Many ranks mostly have the same choices, and comparing them takes most of the time.
     """
@@ -79,7 +79,7 @@ class Analyst:
         self._known: dict[tuple[tuple[Choice, ...], tuple[Choice, ...]], Analysis] = {}
 
     def analyse(self, choices: StuckChoices) -> Analysis:
-        """Analyse one set of choices, or reuse an earlier analysis."""
+        """Analyze a set of choices, or return the earlier analysis of it."""
         key = (choices.stuck, choices.finished)
         if key not in self._known:
             self._known[key] = self._analysed(choices)
@@ -111,19 +111,19 @@ def analyse(choices: StuckChoices) -> Analysis:
 
 @dataclass(frozen=True)
 class AnalysedAnswer:
-    """The answer of a log for one program, with an analysis of each of its groups of choices."""
+    """The answer of a log for one program, with an analysis of each group of choices."""
 
     answer: Answer
     analyses: tuple[Analysis, ...]
 
     @property
     def filter(self) -> ChoiceFilter | None:
-        """The filter for the first group with a known condition."""
+        """Return the filter for the first group with a known condition."""
         return next(filter(None, (analysis.filter for analysis in self.analyses)), None)
 
 
 def analyse_answers(answers: Sequence[Answer]) -> list[AnalysedAnswer]:
-    """The answers with their choices analysed."""
+    """Analyze the choices of every answer."""
     analyst = Analyst()
     return [
         AnalysedAnswer(answer, tuple(analyst.analyse(choices_of(g)) for g in answer.groups))

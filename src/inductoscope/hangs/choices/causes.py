@@ -1,4 +1,4 @@
-"""Why a configuration may be too much for a compiler: rules over configuration and kernel.
+"""Possible reasons why a configuration overloads a compiler: rules on configuration and kernel.
 
 A rule is a guess with a reason. It is offered only where it fits what was seen: it holds for stuck
 configurations, and for few that finished. What fits best comes first.
@@ -22,7 +22,7 @@ _LEAST_FIT = 0.25
 
 @dataclass(frozen=True)
 class Rule:
-    """A possible cause. `find_evidence` says what it found in a suspect with certain numbers."""
+    """A possible cause. `find_evidence` returns its evidence in a suspect with certain numbers."""
 
     name: str
     title: str
@@ -39,7 +39,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class Cause:
-    """A rule that fits, how well, and what it saw."""
+    """A rule that fits, how well, and its evidence."""
 
     rule: Rule
     evidence: str
@@ -55,7 +55,7 @@ def likely_causes(
     finished: Sequence[Suspect],
     conditions: Sequence[ChoiceCondition] = (),
 ) -> list[Cause]:
-    """The causes that fit what is stuck, the best first."""
+    """Return the causes that fit the stuck choices, the best first."""
     found = [cause for rule in RULES if (cause := _judge(rule, stuck, finished, conditions))]
     return sorted(found, key=lambda cause: -cause.fit)
 

@@ -1,4 +1,4 @@
-"""Contrast of stuck and finished configurations by their values and derived sizes."""
+"""Comparison of stuck and finished configurations by their values and derived sizes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Quantity:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All values of the configuration that it is made of."""
+        """The configuration values that the quantity is computed from."""
         return (*self.summed, *self.factors, *((self.divisor,) if self.divisor else ()))
 
     @property
@@ -43,7 +43,7 @@ class Quantity:
         return len(self.names) == 1
 
     def of(self, configuration: Configuration) -> Value | None:
-        """Its value; None where the configuration lacks a part of it."""
+        """Compute the quantity; None if the configuration lacks one of its values."""
         values = [configuration.get(name) for name in self.names]
         if any(value is None for value in values):
             return None
@@ -61,7 +61,7 @@ class Quantity:
         return result / divisor if divisor else math.inf
 
     def python(self, configuration: str) -> str:
-        """An expression for it, given the name of a dictionary."""
+        """Return a Python expression for it, given the name of a dictionary."""
         parts = [f'{configuration}["{name}"]' for name in self.factors]
         if self.summed:
             sum_ = " + ".join(f'{configuration}["{name}"]' for name in self.summed)
@@ -71,12 +71,12 @@ class Quantity:
 
 
 def is_number(value: object) -> TypeGuard[int | float]:
-    """Whether a value can be compared by size."""
+    """Check whether a value can be compared by size."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def quantities_of(configurations: Sequence[Configuration]) -> list[Quantity]:
-    """Every quantity that all of these have, plain values first."""
+    """Return every quantity that all of these configurations have, plain values first."""
     if not configurations:
         return []
     names = set(configurations[0]).intersection(*configurations[1:])
@@ -150,25 +150,25 @@ class Part:
 
     @property
     def negation(self) -> str:
-        """The opposite of the part, as people write it."""
+        """The negation of the part, in mathematical notation."""
         sign = {"==": "≠", ">=": "<", "<=": ">"}[self.relation]
         return f"{self.quantity.text}{sign}{_number(self.value)}"
 
     @property
     def cost(self) -> float:
-        """Less is simpler: an equality, a bound, a product, a product of many."""
+        """The complexity: an equality is simplest, then a bound, then products by length."""
         size = 0.25 * (len(self.quantity.names) - 1)
         return 1.0 + (0.1 if self.relation != "==" else 0.0) + size
 
     def python(self, configuration: str) -> str:
-        """An expression that is true where it holds, given the name of a dictionary."""
+        """Return a Python expression for the condition, given the name of a dictionary."""
         value = repr(int(self.value) if _is_whole(self.value) else self.value)
         return f"{self.quantity.python(configuration)} {self.relation} {value}"
 
 
 @dataclass(frozen=True)
 class ChoiceCondition:
-    """Parts that hold together, with how many stuck and finished configurations they hold for."""
+    """A conjunction of parts, with the stuck and finished configurations it holds for."""
 
     parts: tuple[Part, ...]
     stuck: int
@@ -184,33 +184,33 @@ class ChoiceCondition:
 
     @property
     def counts(self) -> str:
-        """How well it separates."""
+        """The counts that show how well the condition separates."""
         return (
             f"{self.stuck} of {self.of_stuck} stuck, {self.finished} of {self.of_finished} finished"
         )
 
     @property
     def separates(self) -> bool:
-        """Whether it holds for all stuck ones and for no finished one."""
+        """Whether the condition holds for all stuck choices and no finished one."""
         return self.stuck == self.of_stuck and self.finished == 0
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The values of a configuration that it looks at."""
+        """The configuration values that the condition depends on."""
         return tuple(dict.fromkeys(n for part in self.parts for n in part.quantity.names))
 
     def holds(self, configuration: Configuration) -> bool:
         return all(part.holds(configuration) for part in self.parts)
 
     def python(self, configuration: str) -> str:
-        """An expression that is true where it holds, given the name of a dictionary."""
+        """Return a Python expression for the condition, given the name of a dictionary."""
         return " and ".join(part.python(configuration) for part in self.parts)
 
 
 def contrast(
     stuck: Sequence[Configuration], finished: Sequence[Configuration]
 ) -> list[ChoiceCondition]:
-    """Conditions that separate, the simplest first; where none does, the one that comes closest.
+    """Find conditions that separate, simplest first; if there are none, the closest one.
 
     Empty if there is nothing to compare: no stuck or no finished configuration.
     """
@@ -225,7 +225,7 @@ def contrast(
 
 
 def _parts(stuck: Sequence[Configuration], finished: Sequence[Configuration]) -> Iterator[Part]:
-    """Every part that holds for all stuck ones and rules out some finished one."""
+    """Yield every part that holds for all stuck configurations but not for all finished ones."""
     for quantity in quantities_of(stuck):
         values = [value for value in map(quantity.of, stuck) if value is not None]
         if len(values) < len(stuck):
@@ -246,7 +246,7 @@ def _around(quantity: Quantity, values: Sequence[Value]) -> Iterator[Part]:
 
 
 def _cheapest(parts: Sequence[Part], finished: Sequence[Configuration]) -> list[tuple[Part, ...]]:
-    """Sets of parts that together rule out all finished ones, none of which holds another."""
+    """Return the cheapest minimal sets of parts that exclude all finished configurations."""
     ruled_out = {
         part: frozenset(n for n, config in enumerate(finished) if not part.holds(config))
         for part in parts
@@ -265,7 +265,7 @@ def _cheapest(parts: Sequence[Part], finished: Sequence[Configuration]) -> list[
 
 
 def _distinct(found: Sequence[tuple[Part, ...]]) -> Iterator[tuple[Part, ...]]:
-    """Without a product whose own factor is named already: it says the same at greater length."""
+    """Drop sets with a product whose factor already occurs in a simpler set."""
     named: set[str] = set()
     for chosen in found:
         names = {name for part in chosen for name in part.quantity.names}
@@ -290,7 +290,7 @@ def _counted(
 
 
 def _with_decision(condition: ChoiceCondition, all_: Sequence[ChoiceCondition]) -> ChoiceCondition:
-    """Add the configuration that would decide between this condition and the others."""
+    """Add the configuration that would decide between this condition and another."""
     other = next((one for one in all_ if one is not condition), None)
     if other is None:
         return condition
@@ -302,7 +302,7 @@ def _with_decision(condition: ChoiceCondition, all_: Sequence[ChoiceCondition]) 
 def _closest(
     stuck: Sequence[Configuration], finished: Sequence[Configuration]
 ) -> list[ChoiceCondition]:
-    """Where nothing separates: the one value that comes closest, if it comes close."""
+    """Return the single value that separates best, if it separates well enough."""
     values = dict.fromkeys(item for configuration in stuck for item in configuration.items())
     parts = (Part(Quantity((name,)), "==", value) for name, value in values)
     counted = [_counted((part,), stuck, finished) for part in parts]
@@ -311,7 +311,7 @@ def _closest(
 
 
 def _accuracy(condition: ChoiceCondition) -> float:
-    """The mean of how many stuck ones it finds and how many finished ones it leaves alone."""
+    """Return the mean of the shares of stuck choices found and of finished choices spared."""
     found = condition.stuck / condition.of_stuck
     spared = 1 - condition.finished / condition.of_finished
     return (found + spared) / 2 if found > 0.5 else 0.0

@@ -50,7 +50,7 @@ torch._inductor.select_algorithm.add_preprocessing_fn(leave_out_stuck_choices)
 
 
 def snippet_for(condition: ChoiceCondition) -> str:
-    """Code to put into the program before its first compile."""
+    """Return code to add to the program before its first compile."""
     return _SNIPPET.format(
         text=condition.text,
         counts=condition.counts,
@@ -60,7 +60,7 @@ def snippet_for(condition: ChoiceCondition) -> str:
 
 
 def pattern_for(condition: ChoiceCondition, stuck: Sequence[Configuration]) -> str:
-    """A pattern that the descriptions of all other choices match, for VARIABLE.
+    """Return a pattern for VARIABLE that matches the descriptions of all other choices.
 
     A pattern cannot express a bound, so it lists the values that were seen.
     """
@@ -72,7 +72,7 @@ def pattern_for(condition: ChoiceCondition, stuck: Sequence[Configuration]) -> s
 
 
 def assignment_for(condition: ChoiceCondition, stuck: Sequence[Configuration]) -> str:
-    """The variable and its value, quoted for a shell."""
+    """Return the variable assignment, quoted for a shell."""
     return f"{VARIABLE}={shlex.quote(pattern_for(condition, stuck))}"
 
 
@@ -95,7 +95,7 @@ _OF_AMD = ("matrix_instr_nonkdim", "waves_per_eu", "kpack")
 
 
 def patch_for(condition: ChoiceCondition, source: str, *, device: str = "cuda") -> str:
-    """A patch against PATCHED, whose text is `source`; "" if the source has no place for it."""
+    """Return a patch against PATCHED, whose text is `source`; "" if no place in it fits."""
     loop = _loop_of(source, "ROCmConfigHeuristic" if device == "hip" else "BaseConfigHeuristic")
     if loop is None:
         return ""
@@ -116,7 +116,7 @@ def patch_for(condition: ChoiceCondition, source: str, *, device: str = "cuda") 
 
 
 def _names_in(loop: ast.For) -> dict[str, str]:
-    """The name of each configuration value inside the loop."""
+    """Return the name that each configuration value has inside the loop."""
     local = {_assigned(item) for item in loop.body}
     known = dict(_IN_TORCH)
     if "num_warps" not in local:
@@ -142,7 +142,7 @@ def _above_comment(lines: Sequence[str], number: int) -> int:
 
 
 def _loop_of(source: str, owner: str) -> ast.For | None:
-    """The loop in which torch turns configurations into choices."""
+    """Return the loop in which torch turns configurations into choices."""
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError):
@@ -160,7 +160,7 @@ def _is_over_configurations(loop: ast.For) -> bool:
 
 
 def _assigned(node: ast.stmt) -> str:
-    """The name that a statement gives a value to."""
+    """Return the name that a statement assigns."""
     targets: list[ast.expr] = []
     if isinstance(node, ast.Assign):
         targets = node.targets
@@ -176,7 +176,7 @@ SNIPPET_FILE, PATCH_FILE = "filter.py", "filter.patch"
 
 @dataclass(frozen=True)
 class ChoiceFilter:
-    """Leaves out the choices that a condition holds for."""
+    """A workaround that excludes the choices for which a condition holds."""
 
     condition: str
     variable: str
@@ -188,7 +188,7 @@ class ChoiceFilter:
 def filter_for(
     condition: ChoiceCondition, stuck: Sequence[Configuration], *, device: str = "cuda"
 ) -> ChoiceFilter:
-    """The filter for a condition; the patch is for the torch that is installed here."""
+    """Return the filter for a condition; the patch fits the locally installed torch."""
     return ChoiceFilter(
         condition.text,
         assignment_for(condition, stuck),
@@ -198,7 +198,7 @@ def filter_for(
 
 
 def _installed_source() -> str:
-    """The text of torch's file, without importing it; empty if it does not exist."""
+    """Return the text of torch's file without importing it; empty if there is none."""
     try:
         spec = importlib.util.find_spec("torch")
         assert spec is not None
@@ -209,7 +209,7 @@ def _installed_source() -> str:
 
 
 def write_filter(choice_filter: ChoiceFilter, folder: Path) -> list[Path]:
-    """Write snippet and patch; returns what was written."""
+    """Write snippet and patch; return the paths written."""
     texts = {SNIPPET_FILE: choice_filter.snippet, PATCH_FILE: choice_filter.patch}
     written = []
     try:

@@ -1,4 +1,4 @@
-"""Autotuning choices that a program waits for, from its recording."""
+"""The autotuning choices that a program waits for, from its recording."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ABOUT_CHOICES = (AutotuneStart, BenchmarkStart, BenchmarkEnd, TorchLogged)
 
 
 def stuck_choices(folder: Path) -> StuckChoices | None:
-    """The choices a recorded program was waiting for; None if it waited for none."""
+    """Return the choices a recorded program was waiting for; None if it waited for none."""
     streams: dict[str, list[Entry[Event]]] = {}
     for entry in open_recording(folder).entries():
         if isinstance(entry.event, _ABOUT_CHOICES):
@@ -38,7 +38,7 @@ def stuck_choices(folder: Path) -> StuckChoices | None:
 
 
 def compiled_choices(folder: Path) -> list[Choice]:
-    """The choices that a recorded program finished compiling."""
+    """Return the choices that a recorded program finished compiling."""
     groups = _groups(open_recording(folder).entries())
     return [state.choice for group in groups for state in group.finished]
 
@@ -53,7 +53,7 @@ def _groups(entries: Iterable[Entry[Event]]) -> list[Group]:
 
 
 def _timed(entries: list[Entry[Event]]) -> StuckChoices | None:
-    """Where nothing is compiled ahead, as with Python up to 3.11.8, one choice after the other."""
+    """Return the choice being benchmarked: Python up to 3.11.8 compiles and times one by one."""
     begun: BenchmarkStart | None = None
     since = 0.0
     finished: dict[str, float] = {}

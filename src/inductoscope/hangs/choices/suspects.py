@@ -1,4 +1,4 @@
-"""Autotuning choices of one operation, sorted by how far they got, with their kernel files."""
+"""The autotuning choices of one operation, sorted by how far they got, with their kernel files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ELEMENT_BYTES = {"fp64": 8, "i64": 8, "fp32": 4, "i32": 4, "bf16": 2, "fp16": 2
 
 @dataclass(frozen=True)
 class Suspect:
-    """One choice. Unknown values are empty, and no rule uses them."""
+    """An autotuning choice. Unknown values are empty, and no rule uses them."""
 
     configuration: Configuration
     # cuda, hip or xpu.
@@ -43,26 +43,26 @@ class Suspect:
 
     @property
     def compute_capability(self) -> int | None:
-        """Of an NVIDIA device: 90 for sm_90."""
+        """The compute capability of an NVIDIA device: 90 for sm_90."""
         digits = re.sub(r"\D", "", self.architecture)
         return int(digits) if self.device == "cuda" and digits else None
 
     @property
     def shared_limit(self) -> int | None:
-        """Bytes of shared memory that a block of it may have."""
+        """The most shared memory per block, in bytes."""
         if self.device == "hip":
             return _SHARED_BYTES_OF_AMD
         return _SHARED_BYTES.get(self.compute_capability or 0)
 
     @property
     def element_bytes(self) -> int:
-        """Of what it reads; two where that is not known, as matrix products mostly have."""
+        """The size of the elements the kernel reads; 2 if unknown, as in most matrix products."""
         sizes = [_ELEMENT_BYTES.get(pointer.lstrip("*"), 0) for pointer in self.pointers]
         return max(sizes, default=0) or 2
 
     @property
     def lanes(self) -> int:
-        """Threads that run in step."""
+        """The number of threads in a warp or wavefront."""
         return 64 if self.device == "hip" else 32
 
 
@@ -100,13 +100,13 @@ class StuckChoices:
 
 
 def _key(choice: Choice) -> tuple[str, str]:
-    """Identifies a choice in every run; the name of its file may be another one."""
+    """Return a key of the choice that is equal in every run; its file's name may not be."""
     settings = repr(sorted(choice.configuration.items())) if choice.configuration else choice.name
     return choice.kind, settings
 
 
 def choices_of(group: Group) -> StuckChoices:
-    """The choices of a group; before torch waits for it, unfinished ones count as stuck."""
+    """Return the choices of a group; until torch waits for it, unfinished ones count as stuck."""
     return StuckChoices(
         group.origin.compile_id,
         group.operation,
@@ -126,20 +126,20 @@ _LARGEST = 1 << 20
 
 
 class KernelFiles:
-    """Reads each file once."""
+    """A cache of kernel files; each is read once."""
 
     def __init__(self) -> None:
         self._read: dict[str, KernelFile | None] = {}
 
     def kernel(self, choice: Choice) -> KernelFile | None:
-        """The file of a choice; None if it has none, or it cannot be read."""
+        """Return the kernel file of a choice; None if there is none or it cannot be read."""
         path = choice.path
         if path not in self._read:
             self._read[path] = _try(path) if path.endswith(".py") and _is_plain(path) else None
         return self._read[path]
 
     def suspect(self, choice: Choice) -> Suspect:
-        """A choice with what its file adds. What the log says takes precedence."""
+        """Return a choice with data from its file. Data from the log takes precedence."""
         file = self.kernel(choice)
         if file is None:
             return Suspect(dict(choice.configuration))
@@ -153,7 +153,7 @@ class KernelFiles:
         )
 
     def missing(self, choices: Sequence[Choice]) -> tuple[str, ...]:
-        """The files of these choices that are not on this machine."""
+        """Return the files of these choices that are not on this machine."""
         paths = dict.fromkeys(choice.path for choice in choices if choice.path)
         return tuple(path for path in paths if not _is_plain(path))
 

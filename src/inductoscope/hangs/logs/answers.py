@@ -37,7 +37,7 @@ _LONGEST_EVIDENCE = 300
 
 
 class Kind(str, Enum):
-    """Outcome of a program."""
+    """The outcome of a program."""
 
     COMPILE_HANG = "kernel compile hang"
     BENCHMARK_HANG = "benchmark hang"
@@ -55,7 +55,7 @@ class Kind(str, Enum):
 
 @dataclass(frozen=True)
 class LogLine:
-    """A line of a log."""
+    """A line of a log, as evidence."""
 
     place: str
     text: str
@@ -63,7 +63,7 @@ class LogLine:
 
 @dataclass(frozen=True)
 class Answer:
-    """Outcome of one program, with evidence and advice."""
+    """The outcome of one program, with evidence and advice."""
 
     kind: Kind
     title: str
@@ -85,13 +85,13 @@ _FIRST = (Kind.COMPILE_HANG, Kind.BENCHMARK_HANG, Kind.KERNELS, Kind.ERROR)
 
 
 def urgency(answer: Answer) -> tuple[bool, int]:
-    """To sort by: problems first, and of those the most telling ones."""
+    """Return a sort key: problems first, and of those the most telling ones."""
     kind = answer.kind
     return not answer.is_problem, _FIRST.index(kind) if kind in _FIRST else len(_FIRST)
 
 
 def judge(reading: LogReading) -> list[Answer]:
-    """An answer for every program, the most telling ones first."""
+    """Return an answer for every program, the most telling ones first."""
     judged = [(judge_program(program), program) for program in reading.programs]
     one_file = len({p.last_error.origin.file for _, p in judged if p.last_error is not None}) == 1
 
@@ -106,7 +106,7 @@ def judge(reading: LogReading) -> list[Answer]:
 
 
 def judge_program(program: ProgramFold) -> Answer:
-    """The first answer that applies, with what else was logged: it may have caused the hang."""
+    """Return the first answer that applies, with logged errors that may have caused it."""
     answer = next(found for rule in _RULES if (found := rule(program)) is not None)
     notes = [*answer.notes]
     by_interrupt = program.last_interrupt is not None and program.assemblers_killed
@@ -131,7 +131,7 @@ def _shortened(text: str) -> str:
 
 
 def _at(origin: Origin, text: str) -> LogLine:
-    """A line, quoted or in our words."""
+    """Return a line as evidence, quoted or in our words."""
     return LogLine(origin.place, _shortened(text))
 
 
@@ -140,17 +140,17 @@ def _line(seen: Seen) -> LogLine:
 
 
 def _lines(found: Iterable[Seen | None]) -> tuple[LogLine, ...]:
-    """Those that exist, each once."""
+    """Return the lines that exist as evidence, without duplicates."""
     return tuple(_line(seen) for seen in dict.fromkeys(found) if seen is not None)
 
 
 def _choice(state: ChoiceState, words: str) -> LogLine:
-    """The last line about a choice."""
+    """Return the last line about a choice as evidence."""
     return _at(state.origins[-1], f"{words} {state.choice.short_name or state.choice.text}")
 
 
 def _failure(seen: SeenFailure) -> tuple[LogLine, ...]:
-    """The traceback, with the frame that shows where it was."""
+    """Return a traceback as evidence, with the frame that determined its stage."""
     failure, origin = seen.failure, seen.origin
     last_line = f"{origin.file}:{origin.line + failure.lines - 1}"
     error = LogLine(last_line, _shortened(failure.error or "(cut)"))
@@ -221,7 +221,7 @@ def _waiting(
 
 
 def _left_out(groups: list[Group]) -> tuple[str, ...]:
-    """Notes on lines of these groups that are missing from the log or cut off."""
+    """Return notes on lines of these groups that are missing from the log or cut off."""
     notes = []
     if any(group.announced is None for group in groups):
         notes.append(
@@ -239,7 +239,7 @@ def _is_stuck(program: ProgramFold, group: Group) -> bool:
 
 
 def _went_on(program: ProgramFold, group: Group) -> bool:
-    """Whether a later line of the same compile shows that the wait is over."""
+    """Check whether a later line of the same compile shows that the wait is over."""
     for compile_ in program.compiles:
         if compile_.compile_id == group.origin.compile_id and group.last is not None:
             last = compile_.last
@@ -268,7 +268,7 @@ def _stuck_title(groups: list[Group]) -> str:
 def _waiting_proof(
     program: ProgramFold, groups: list[Group]
 ) -> tuple[Confidence, tuple[LogLine, ...]]:
-    """Whether something shows that the program was still waiting, and for how long."""
+    """Return whether it is proven that the program was still waiting, with the evidence."""
     interrupt = program.last_interrupt
     timed_out = [s for group in groups for s in group.timed_out]
     if interrupt is None:
@@ -288,7 +288,7 @@ def _waiting_proof(
 
 
 def _alone(groups: list[Group]) -> str:
-    """The command that compiles one of them alone."""
+    """Return the command that compiles one of the choices alone."""
     states = [state for group in groups for state in (*group.stuck, *group.pending)]
     paths = [s.choice.path for s in states if s.choice.path.endswith(".py")]
     return f"inductoscope kernel {shlex.quote(paths[0])} --timeout 60" if paths else ""
@@ -366,7 +366,7 @@ def _error(program: ProgramFold) -> Answer | None:
 
 
 def _exit(program: ProgramFold) -> Answer:
-    """Only the launcher says that it failed."""
+    """Report a failure that only the launcher logged."""
     last = program.compiles[-1].last if program.compiles else program.last
     return Answer(
         kind=Kind.ERROR,
@@ -416,7 +416,7 @@ def _interrupted(program: ProgramFold) -> Answer | None:
 
 
 def _shows_compile(program: ProgramFold) -> bool:
-    """AOTInductor compiles under no id, but begins and ends as any other compile does."""
+    """Check whether the log shows a compile; those of AOTInductor have no id."""
     seen = {*program.last_seen} - {LineMeaning.RUN, LineMeaning.ENDING}
     return bool(program.compiles or program.phases.records or seen)
 
@@ -441,7 +441,7 @@ _OF_INDUCTOR = (
 
 
 def _recompile_limit(program: ProgramFold) -> Answer | None:
-    """Dynamo gave up on a function; nothing else is known to be wrong."""
+    """Report that Dynamo gave up on a function; nothing else is known to be wrong."""
     seen = program.last_seen.get(LineMeaning.RECOMPILE_LIMIT)
     if seen is None or program.unfinished is not None:
         return None
@@ -504,7 +504,7 @@ def _in_a_stage(program: ProgramFold) -> Answer | None:
 
 
 def _submitted(program: ProgramFold) -> Answer | None:
-    """Its last step was to submit choices to the compilers; it does not wait for them yet."""
+    """Report a compile whose last step was to submit choices, without waiting for them yet."""
     compile_ = program.compiles[-1] if program.compiles else None
     if compile_ is None or next(reversed(compile_.last_seen), None) not in _SUBMISSIONS:
         return None
@@ -532,7 +532,7 @@ def _submitted(program: ProgramFold) -> Answer | None:
 
 
 def _stage_of(compile_: CompileProgress) -> str:
-    """The stage of its last line's module, or, if every stage uses that module, what began last."""
+    """Return the stage of the last line's module, or for shared modules, of the last step begun."""
     stage = stage_of_module(compile_.last.module)
     last = next((_BEGINNINGS[s] for s in reversed(compile_.last_seen) if s in _BEGINNINGS), "")
     # What comes next writes nothing so far; or Dynamo cleans up after it was interrupted.
@@ -559,7 +559,7 @@ def _kernels(program: ProgramFold, compile_: CompileProgress) -> Answer:
 
 
 def _compiled(program: ProgramFold) -> Answer | None:
-    """Every compile that the log holds is done, but no line says that the program ended."""
+    """Report that all compiles finished, though no line shows that the program ended."""
     told = any(meaning in program.last_seen for meaning in _OF_INDUCTOR)
     if not program.compiles or not program.compiles[-1].done or not told:
         return None

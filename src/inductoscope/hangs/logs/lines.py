@@ -1,4 +1,4 @@
-"""Finds what a log holds: torch's lines, records of a trace, stacks, and other telling lines.
+"""Finds the relevant content of a log: torch's lines, trace records, stacks, other telling lines.
 
 A log may have many gigabytes and any origin. It is read in blocks of whole lines, each with some of
 what follows it, so that a record or traceback that begins on its last line is read to its end. So
@@ -68,7 +68,7 @@ AFTERWARDS = ("gc",)
 
 
 class Line(NamedTuple):
-    """One line of torch's. `pattern` is the head of the pattern that it fits, or empty."""
+    """A line of torch's. `pattern` is the head of the matching pattern, or empty."""
 
     label: str
     process: int
@@ -84,7 +84,7 @@ class Line(NamedTuple):
 
 @dataclass(frozen=True)
 class Program:
-    """A process that wrote into a log; `run` counts programs of the same number in one log."""
+    """A process that wrote into a log; `run` counts programs with the same pid in one log."""
 
     log: str
     label: str = ""
@@ -100,7 +100,7 @@ class Program:
 
 
 class Origin(NamedTuple):
-    """One line: its place, who wrote it, when, and for which compile."""
+    """The origin of a line: its place, who wrote it, when, and for which compile."""
 
     program: Program
     file: str = ""
@@ -118,7 +118,7 @@ Event = Line | Record | LoggedStack
 
 @dataclass(frozen=True)
 class FoundEvents:
-    """Events of a block of a log, each with its line number, and the block's number of lines."""
+    """The events in a block of a log, with line numbers, and the block's number of lines."""
 
     events: list[tuple[int, Event]]
     lines: int
@@ -130,7 +130,7 @@ def pattern_of(head: str) -> LogPattern | None:
 
 
 def recognise(text: str) -> LogPattern | None:
-    """The pattern that a message fits, if any."""
+    """Return the pattern that a message matches, if any."""
     match = _TEXT.match(text.encode("utf-8", "replace"))
     return _HEADS.get(match[1].decode()) if match else None
 
@@ -141,7 +141,7 @@ def recognise(text: str) -> LogPattern | None:
 def read_events(
     read: Callable[[int], bytes], damage: list[str], following: bytes = b""
 ) -> Iterator[FoundEvents]:
-    """The events of what `read` gives, block by block; `following` is what comes after all of it.
+    """Yield the events of the data from `read`, block by block; `following` comes after it all.
 
     Memory does not grow with the log.
     """
@@ -167,7 +167,7 @@ def _blocks(read: Callable[[int], bytes], damage: list[str]) -> Iterator[bytes]:
 
 
 def _without_long_lines(blocks: Iterable[bytes]) -> Iterator[bytes]:
-    """The same without the later blocks of a line that is longer than we read."""
+    """Drop the later blocks of a line that exceeds the length limit."""
     length = 0
     for block in blocks:
         start = max(0, block.find(b"\n")) if length > LONGEST else 0
@@ -197,7 +197,7 @@ def find_events(data: bytes, end: int) -> FoundEvents:
 
 
 def without_passed_phases(found: list[tuple[int, Event]]) -> list[tuple[int, Event]]:
-    """The same without records that tell nothing more, so that few are sent and folded.
+    """Drop records that add no information, so that few are sent and folded.
 
     Of records of one compile that follow each other, the fold remembers what is open, the last
     phase that held no other, and the last record. So a phase goes once such another one has ended
@@ -229,7 +229,7 @@ def without_passed_phases(found: list[tuple[int, Event]]) -> list[tuple[int, Eve
 
 
 def _names_choice(data: bytes, place: int) -> bool:
-    """Whether the rest of a line names a choice that failed: so ends a message of several lines."""
+    """Check whether the line names a failed choice, as the last line of such a message does."""
     return data.find(FAILED_CHOICE.encode(), place, data.find(b"\n", place)) >= 0
 
 
@@ -238,7 +238,7 @@ _Key = tuple[str, bytes, bytes | None, bytes | None]
 
 
 class _Block:
-    """The lines of a block; every event is given with its place."""
+    """The lines of a block; every event is yielded with its position."""
 
     def __init__(self, data: bytes, end: int) -> None:
         self._data = data
@@ -250,7 +250,7 @@ class _Block:
         self._outside: list[tuple[int, int]] = []
 
     def torch_lines(self) -> Iterator[tuple[int, Event]]:
-        """Lines with a pattern, records, and errors.
+        """Yield lines that match a pattern, records, and errors.
 
         Of all other lines, the last message of every process and compile id is kept: it says how
         far a stage got.
@@ -288,7 +288,7 @@ class _Block:
         self._outside.append((outside, self._end))
 
     def last_lines(self) -> Iterator[tuple[int, Event]]:
-        """The lines that were kept."""
+        """Yield the last messages that `torch_lines` kept."""
         for start, match, header in self._last.values():
             yield start, self._line(match, header, self._label(start, header))
 
@@ -320,7 +320,7 @@ class _Block:
         return (FAILED_CHOICE if FAILED_CHOICE in text else ""), text
 
     def other_lines(self) -> Iterator[tuple[int, Event]]:
-        """Stacks, and telling lines without a header; `torch_lines` is asked first."""
+        """Yield stacks and telling lines without a header; call `torch_lines` first."""
         for start, stop in self._outside:
             yield from find_stacks(self._data, start, stop)
             for head in (TABLE, *PRINTED):

@@ -1,4 +1,4 @@
-"""The files that make up a log: one, the parts of a rotated one, or all in a folder."""
+"""The files that make up a log: one file, the parts of a rotated log, or all in a folder."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ _OPENERS: tuple[tuple[bytes, Callable[..., Any]], ...] = (
 
 @dataclass(frozen=True)
 class Log:
-    """One log: its name, and its files from the oldest part to the newest."""
+    """A log: its name, and its files from the oldest part to the newest."""
 
     name: str
     parts: tuple[str, ...]
 
 
 def find_logs(paths: Sequence[str]) -> list[Log]:
-    """The logs at these paths; folders are searched."""
+    """Find the logs at these paths; folders are searched."""
     files: list[str] = []
     for path in paths:
         if path == STDIN:
@@ -91,7 +91,7 @@ def _split(path: str) -> tuple[str, int]:
 
 
 def decompressor(path: str) -> Callable[..., Any] | None:
-    """The function that opens a file whose first bytes show that it is compressed."""
+    """Return the function that opens a file whose first bytes show that it is compressed."""
     if path == STDIN or not _is_file(path):
         return None
     with open(path, "rb") as file:

@@ -1,4 +1,4 @@
-"""The log of one program, folded line by line: progress of its choices, compiles and phases."""
+"""The log of one program, folded line by line: the progress of choices, compiles and phases."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _UNFINISHED = (Progress.SUBMITTED, Progress.STARTED)
 
 @dataclass
 class ChoiceState:
-    """One choice in one group, and the lines that show its state."""
+    """The state of a choice in one group, and the lines that show it."""
 
     text: str
     progress: Progress = Progress.SUBMITTED
@@ -63,7 +63,7 @@ class ChoiceState:
 
 
 class GroupState(str, Enum):
-    """State of a group of choices."""
+    """The state of a group of choices."""
 
     SUBMITTED = "submitted"
     AWAITED = "awaited"
@@ -106,24 +106,24 @@ class Group:
 
     @property
     def submitted(self) -> list[ChoiceState]:
-        """All that were submitted to a compiler, in any state."""
+        """The choices that were submitted to a compiler, in any state."""
         return [s for s in self.choices.values() if s.progress is not Progress.SKIPPED]
 
     @property
     def pending(self) -> list[ChoiceState]:
-        """Not finished, and torch does not wait for them."""
+        """The unfinished choices while torch does not wait for them."""
         return self._in(*_UNFINISHED) if self.stage is GroupState.SUBMITTED else []
 
     @property
     def queued(self) -> list[ChoiceState]:
-        """Waiting for a thread: they have not started, so they do not hang."""
+        """The choices that wait for a thread: they have not started, so they do not hang."""
         if self.stage is not GroupState.AWAITED or not self.starts:
             return []
         return [state for state in self._in(Progress.SUBMITTED) if not state.to_pool]
 
     @property
     def stuck(self) -> list[ChoiceState]:
-        """Not finished while the program waits for them.
+        """The choices that are unfinished while the program waits for them.
 
         After a timeout the program still waits for the threads that hang, though no longer for
         the worker processes.
@@ -136,7 +136,7 @@ class Group:
 
     @property
     def unnamed(self) -> int:
-        """At least so many are missing whose names the log does not hold (its level is INFO)."""
+        """The least number of unfinished choices without a name in the log (at level INFO)."""
         is_awaited = self.stage is GroupState.AWAITED
         if not is_awaited or self.announced is None or self.submitted_seen or self.cut:
             return 0
@@ -144,12 +144,12 @@ class Group:
 
     @property
     def is_illegible(self) -> bool:
-        """Whether torch waits for it, and every line that names one of its choices is cut."""
+        """Whether torch waits for the group and every line that names its choices is cut."""
         return self.stage is GroupState.AWAITED and bool(self.cut) and not self.choices
 
     @property
     def submitted_seen(self) -> bool:
-        """Whether the log says what was submitted."""
+        """Whether the log shows the submissions."""
         return any(s.progress in _UNFINISHED or len(s.origins) > 1 for s in self.choices.values())
 
 
@@ -164,7 +164,7 @@ _MOST_OVER = 64
 
 
 class AutotuneFold:
-    """Builds groups from log lines, of one program."""
+    """A fold of one program's log lines into groups of choices."""
 
     def __init__(self) -> None:
         self._open: list[Group] = []
@@ -176,7 +176,7 @@ class AutotuneFold:
 
     @property
     def groups(self) -> list[Group]:
-        """All that are kept, in the order in which they began."""
+        """The groups that are kept, in the order in which they began."""
         found = [*self._over, *self._open]
         return sorted(found, key=lambda group: group.origin.line)
 
@@ -188,7 +188,7 @@ class AutotuneFold:
             self._failed(text, origin)
 
     def take_line(self, head: str, text: str, origin: Origin) -> None:
-        """Take a message whose pattern is known."""
+        """Add a message whose pattern is known."""
         if head == FAILED_CHOICE:
             self._failed(text, origin)
             return
@@ -206,7 +206,7 @@ class AutotuneFold:
         handler(self, values, origin)
 
     def _named(self, text: str, origin: Origin) -> str | None:
-        """The choice that a line names; for a cut line, the only one that it can be."""
+        """Return the choice that a line names; for a cut line, the only one that matches."""
         choice = whole_choice(text)
         if choice is not None:
             return choice
@@ -226,14 +226,14 @@ class AutotuneFold:
         return group
 
     def _latest(self, origin: Origin) -> Group:
-        """The group that a submission belongs to: the last one of its compile."""
+        """Return the group of a submission: the last one of its compile."""
         for group in reversed(self._open):
             if group.origin.compile_id == origin.compile_id and group.stage is GroupState.SUBMITTED:
                 return group
         return self._begin(origin)
 
     def _holding(self, text: str, origin: Origin) -> Group:
-        """The group that a result belongs to. Threads write no compile id."""
+        """Return the group of a result. Threads write no compile id."""
         waiting = self._awaited.get(origin.compile_id)
         if waiting is not None and text in waiting.choices:
             return waiting
@@ -297,7 +297,7 @@ class AutotuneFold:
             self._fail(choice, values[0], origin)
 
     def _failed(self, text: str, origin: Origin) -> None:
-        """The last line of a message of several: 'rest of it for benchmark choice X'."""
+        """Parse the last line of a multi-line message: 'rest of it for benchmark choice X'."""
         message, _, rest = text.rpartition(FAILED_CHOICE)
         first = self._error.pop(origin.compile_id, "")
         choice = self._named(rest, origin)
@@ -323,7 +323,7 @@ class AutotuneFold:
         self._operation[origin.compile_id] = (values[0], shapes)
 
     def _wait(self, values: tuple[str, ...], origin: Origin) -> None:
-        """torch waits for one of the groups; the line does not say which."""
+        """Note that torch waits for a group; the line does not say for which."""
         self._benchmarked(values, origin)
         self._waiting[origin.compile_id] = origin
         candidates = self._candidates(origin)
@@ -344,7 +344,7 @@ class AutotuneFold:
         self._awaited[origin.compile_id] = group
 
     def _confirm(self, text: str, origin: Origin) -> Group:
-        """The group of a result: results come only while torch waits for it."""
+        """Return the group of a result, marked as awaited: results arrive only during a wait."""
         group = self._holding(text, origin)
         if group.stage is GroupState.SUBMITTED:
             current = self._awaited.get(group.origin.compile_id)
@@ -388,27 +388,27 @@ class AutotuneFold:
             self._over = [*self._over, group][-_MOST_OVER:]
 
     def compile_is_over(self, compile_id: str) -> None:
-        """The compile finished, so torch waits for none of its groups."""
+        """Finish the groups of a compile that has ended."""
         for group in [g for g in self._open if g.origin.compile_id == compile_id]:
             self._finish(group)
         self._waiting.pop(compile_id, None)
 
     def printed_table(self) -> None:
-        """The table of results: printed by no compile in particular, after a benchmark."""
+        """Finish the group whose results were printed; the table names no compile."""
         measured = [g for g in self._open if g.stage is GroupState.BENCHMARKING]
         measured = measured or [g for g in self._open if g.stage is GroupState.AWAITED]
         if len(measured) == 1:
             self._finish(measured[0])
 
     def is_busy(self, *, benchmarking: bool) -> bool:
-        """Whether torch waits for a group or benchmarks it."""
+        """Check whether torch waits for a group or benchmarks it."""
         waits = {GroupState.BENCHMARKING}
         if not benchmarking:
             waits = {GroupState.AWAITED, GroupState.COMPILED}
         return any(group.stage in waits for group in self._open)
 
     def unclear_waits(self) -> Iterator[tuple[Origin, list[Group]]]:
-        """Waits for which the log does not name the group."""
+        """Yield waits for which the log does not identify the group."""
         for origin in self._waiting.values():
             candidates = self._candidates(origin)
             if candidates:
@@ -463,7 +463,7 @@ _MOST_COMPILES = 64
 
 
 class Phase(NamedTuple):
-    """A phase: when it began, and its end if it has one."""
+    """A phase of a trace, and whether it has ended."""
 
     name: str
     began: Origin
@@ -478,7 +478,7 @@ class Phase(NamedTuple):
 
 @dataclass
 class TracedCompile:
-    """Phases, outputs and metrics that the trace has for one compile id."""
+    """The phases, outputs and metrics of one compile id in the trace."""
 
     compile_id: str
     open: list[Phase] = field(default_factory=list)
@@ -492,19 +492,19 @@ class TracedCompile:
 
     @property
     def failure(self) -> str:
-        """The exception that ended it, as its metrics have it."""
+        """The exception that ended the compile, from its metrics."""
         kind = self.metrics.get("fail_type", "null")
         return "" if kind in ("null", "None", "") else kind
 
     @property
     def cut_short(self) -> bool:
-        """Whether it ended with neither code nor an exception that the metrics name."""
+        """Whether the compile ended with neither code nor an exception in its metrics."""
         has_code = self.metrics.get("has_guarded_code")
         return self.metrics_at is not None and has_code == "false" and not self.failure
 
 
 class PhaseFold:
-    """Builds compiles from the records of one program."""
+    """A fold of one program's trace records into compiles."""
 
     def __init__(self) -> None:
         self._compiles: dict[str, TracedCompile] = {}
@@ -513,7 +513,7 @@ class PhaseFold:
 
     @property
     def compiles(self) -> list[TracedCompile]:
-        """Those that are not done, and some that are."""
+        """The unfinished compiles, and some finished ones."""
         return list(self._compiles.values())
 
     def take(self, record: Record, origin: Origin) -> None:
@@ -576,7 +576,7 @@ class Seen:
 
 @dataclass(frozen=True)
 class SeenFailure:
-    """A traceback, where it is, and whether this program surely wrote it."""
+    """A traceback, its place, and whether this program surely wrote it."""
 
     failure: LoggedStack
     origin: Origin
@@ -584,18 +584,18 @@ class SeenFailure:
 
     @property
     def is_crash(self) -> bool:
-        """Whether the system ended it, not an exception."""
+        """Whether a signal ended the program rather than an exception."""
         return self.failure.error.startswith(CRASHED)
 
     @property
     def stage(self) -> tuple[str, int]:
-        """The stage that it was in, and the frame that says so."""
+        """The stage of the stack, and the index of the frame that determines it."""
         return stage_of_frames([(frame.file, frame.function) for frame in self.failure.frames])
 
 
 @dataclass
 class CompileProgress:
-    """How far the compile of one id got, by its last line and what was seen of it."""
+    """How far the compile of one id got, by its last line and its earlier steps."""
 
     compile_id: str
     last: Seen
@@ -630,7 +630,7 @@ _ALONE = "torch/_inductor/select_algorithm.py"
 
 
 class ProgramFold:
-    """Everything the answers need to know about one program."""
+    """A fold of one program's log into everything that the answers need."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -658,12 +658,12 @@ class ProgramFold:
 
     @property
     def compiles(self) -> list[CompileProgress]:
-        """Compiles, the one with the last line at the end."""
+        """The compiles, ordered by last line."""
         return sorted(self._compiles.values(), key=lambda c: c.last.origin.line)
 
     @property
     def unfinished(self) -> CompileProgress | None:
-        """The compile that the program was in with its last line, unless it was done.
+        """The compile to which the program's last line belongs, unless it is done.
 
         Unknown for a compile whose end the log would not show.
         """
@@ -672,13 +672,13 @@ class ProgramFold:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it wrote nothing about a compile."""
+        """Whether the program logged nothing about a compile."""
         found = self._compiles or self.phases.records or self.failures or self.last_seen
         return not found and self.collective is None
 
     @property
     def last_interrupt(self) -> SeenFailure | None:
-        """The traceback of Ctrl-C, if that is what ended it.
+        """The traceback of Ctrl-C, if that ended the program.
 
         Of several, the last one that was in torch: at the end Python waits for its threads, and
         that wait is often interrupted as well.
@@ -691,14 +691,14 @@ class ProgramFold:
 
     @property
     def last_error(self) -> SeenFailure | None:
-        """The exception that ended it, unless that was Ctrl-C."""
+        """The exception that ended the program, unless that was Ctrl-C."""
         if not self.failures or self._went_on or self.failures[-1].failure.is_interrupt:
             return None
         return self.failures[-1]
 
     @property
     def has_failed(self) -> bool:
-        """Whether it ended by itself, with a failure."""
+        """Whether the program failed by itself rather than by interruption."""
         by_itself = self.exit_code is not None and (
             self.exit_code > 0 or -self.exit_code in _FAULTS
         )
@@ -707,7 +707,7 @@ class ProgramFold:
     # --- lines ------------------------------------------------------------------------------------
 
     def take_line(self, line: Line, origin: Origin) -> None:
-        """Take a line that torch wrote."""
+        """Add a line that torch wrote."""
         pattern = pattern_of(line.pattern) if line.pattern else None
         meaning = pattern.meaning if pattern is not None else None
         seen = Seen(origin, line.module, line.text, meaning)
@@ -743,7 +743,7 @@ class ProgramFold:
             self.autotune.take_line(line.pattern, line.text, seen.origin)
 
     def _take_function_at_limit(self, seen: Seen) -> None:
-        """The line after the one that says that a limit is reached."""
+        """Parse the line that follows the message on a reached limit."""
         limit = self.last_seen.get(LineMeaning.RECOMPILE_LIMIT)
         found = _AT_LIMIT.fullmatch(seen.text.strip())
         is_next = limit is not None and limit.origin.time == seen.origin.time
@@ -775,14 +775,14 @@ class ProgramFold:
     # --- which program it is ----------------------------------------------------------------------
 
     def was_over_before(self, other: ProgramFold) -> bool:
-        """Whether its last line comes before the first line of another program."""
+        """Check whether the last line comes before the first line of another program."""
         if self is other or self.last is None or other.first is None:
             return False
         last, first = self.last.origin, other.first.origin
         return last.file != first.file or last.line < first.line
 
     def may_be_in(self, stage: str) -> bool:
-        """Whether its own lines allow that it is in this stage now."""
+        """Check whether the program's own lines allow that it is in this stage now."""
         if stage in (stages.AUTOTUNE, stages.BENCHMARK):
             return self.autotune.is_busy(benchmarking=stage == stages.BENCHMARK)
         compiles = self.compiles
@@ -792,7 +792,7 @@ class ProgramFold:
     # --- others -----------------------------------------------------------------------------------
 
     def take_failure(self, seen: SeenFailure, *, aside: bool = False) -> None:
-        """Take a stack that Python printed; `aside` if it does not end the program."""
+        """Add a stack that Python printed; `aside` if it does not end the program."""
         if aside:
             self.aside = seen
             return
@@ -806,7 +806,7 @@ class ProgramFold:
             del self.failures[1]
 
     def take_printed(self, line: Line, origin: Origin, *, sure: bool) -> None:
-        """Take a line without a header."""
+        """Add a line without a header."""
         seen = Seen(origin, "", line.text)
         if line.pattern == COLLECTIVE:
             self.collective = self.collective or seen
@@ -821,7 +821,7 @@ class ProgramFold:
 
     @property
     def last_crash(self) -> SeenFailure | None:
-        """The crash that ended it."""
+        """The crash that ended the program."""
         error = self.last_error
         return error if error is not None and error.is_crash else None
 
@@ -832,6 +832,6 @@ def _is_telling(line: Line) -> bool:
 
 
 def _same_message(before: Seen, now: Seen) -> bool:
-    """Whether a line continues the message of the line before."""
+    """Check whether a line continues the message of the line before."""
     same = before.origin.time == now.origin.time and before.module == now.module
     return same and before.meaning is None and now.meaning is None

@@ -1,4 +1,4 @@
-"""Reads logs: divides what they hold among the programs that wrote it, a large file among cores."""
+"""Reads logs: divides their events among programs, and a large file among CPU cores."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _POLL_SECONDS = 0.25
 
 @dataclass
 class ReadFile:
-    """One file that was read."""
+    """A file that was read."""
 
     path: str
     lines: int = 0
@@ -52,30 +52,30 @@ class ReadFile:
 
 @dataclass(frozen=True)
 class LogReading:
-    """Logs that were read: the programs that wrote them, and the files."""
+    """The programs found in logs, and the files read."""
 
     programs: list[ProgramFold]
     files: list[ReadFile]
 
     @property
     def torch_lines(self) -> int:
-        """How many lines torch wrote."""
+        """The number of lines that torch wrote."""
         return sum(file.torch_lines for file in self.files)
 
 
 def read_logs(paths: Sequence[str], *, cores: int | None = None) -> LogReading:
-    """Read the logs at these paths; `cores` processes at most, all that there are by default."""
+    """Read the logs at these paths with at most `cores` processes, by default one per core."""
     cores = cores or len(own_cores())
     return fold_logs(find_logs(paths), lambda file: _read_file(file, cores))
 
 
 def read_log(log: Log) -> LogReading:
-    """Read one log, in this process alone."""
+    """Read one log in this process alone."""
     return fold_logs([log], lambda file: _read_file(file, 1))
 
 
 def wait_until_quiet(paths: Sequence[str], *, seconds: float | None) -> None:
-    """Wait until Ctrl-C, or until no file at these paths has grown for so many seconds."""
+    """Wait until no file at these paths has grown for some seconds, or until Ctrl-C."""
     sizes, since = _sizes(paths), time.monotonic()
     try:
         while seconds is None or time.monotonic() - since < seconds:
@@ -96,7 +96,7 @@ def _sizes(paths: Sequence[str]) -> dict[str, int]:
 
 
 def fold_logs(logs: Sequence[Log], read: Callable[[ReadFile], Iterable[FoundEvents]]) -> LogReading:
-    """The programs of logs, from the events that `read` gives of each of their files."""
+    """Return the programs of logs, from the events that `read` yields for each file."""
     programs: list[ProgramFold] = []
     files: list[ReadFile] = []
     for log in logs:
@@ -141,7 +141,7 @@ def _read_in_pieces(file: ReadFile, size: int, cores: int) -> Iterator[FoundEven
 
 
 def read_piece(path: str, piece: tuple[int, int]) -> tuple[list[FoundEvents], list[str]]:
-    """The events of a piece of a file that begins and ends at the start of a line."""
+    """Yield the events in a piece of a file; both ends are line starts."""
     damage: list[str] = []
     start, stop = piece
     with open(path, "rb", buffering=0) as file:
@@ -156,7 +156,7 @@ def read_piece(path: str, piece: tuple[int, int]) -> tuple[list[FoundEvents], li
 
 
 def _bounds(path: str, size: int) -> list[int]:
-    """Where pieces begin, and the end of the file. Each is the start of a line."""
+    """Return the start of each piece, and the end of the file. Pieces start at line starts."""
     found = [0]
     with open(path, "rb") as file:
         while found[-1] + PIECE < size:
@@ -178,7 +178,7 @@ _MANY_NUMBERS, _FEW_NUMBERS = 40, 4
 
 
 class LogFold:
-    """Divides the events of one log among the programs that wrote it."""
+    """A fold that divides the events of one log among the programs that wrote it."""
 
     def __init__(self, log: str) -> None:
         self.log = log
@@ -193,11 +193,11 @@ class LogFold:
 
     @property
     def programs(self) -> list[ProgramFold]:
-        """In the order of their first lines."""
+        """The programs in the order of their first lines."""
         return [program for program in self._all if not program.is_empty]
 
     def take_all(self, found: FoundEvents, file: ReadFile) -> None:
-        """Take the next events of a file."""
+        """Add the next events of a file."""
         if self._is_numbered is None and found.events:
             self._is_numbered = has_line_numbers([event for _, event in found.events])
         for line, event in found.events:
@@ -223,7 +223,7 @@ class LogFold:
                 self._take_exit(event, origin)
 
     def _take_unmarked(self, event: LoggedStack | Line, file: str, line: int) -> None:
-        """Take what has no header, and so names no process."""
+        """Add an event without a header, which names no process."""
         if isinstance(event, Line) and event.pattern == ASIDE:
             self._aside[event.label] = (file, line)
             return
@@ -245,14 +245,14 @@ class LogFold:
         return announced or failure.is_of_thread or failure.is_of_worker
 
     def _writers(self, label: str) -> list[ProgramFold]:
-        """The programs that may have written a line with this label and no header."""
+        """Return the programs that may have written a line with this label and no header."""
         latest = self._owner(label)
         same = [p for (name, _), p in self._current.items() if name == latest.program.label]
         running = [p for p in same if p.ending is None and not p.was_over_before(latest)]
         return running or [latest]
 
     def _fitting(self, event: LoggedStack | Line, writers: list[ProgramFold]) -> ProgramFold:
-        """The program whose lines fit; otherwise one that represents all of them."""
+        """Return the program whose state fits the event, or one that represents all writers."""
         if isinstance(event, LoggedStack):
             stage = stage_of_frames([(frame.file, frame.function) for frame in event.frames])[0]
         else:
@@ -314,7 +314,7 @@ class LogFold:
         return program
 
     def _owner(self, label: str) -> ProgramFold:
-        """Lines with no header name no process: they go to the last one of their label.
+        """Return the last program with a label, for a line that names no process.
 
         A launcher marks every line, torch marks only its own with the rank, so a program may be
         known by a longer label than its other lines have.
@@ -330,7 +330,7 @@ class LogFold:
 
 
 def has_line_numbers(events: Sequence[Event]) -> bool:
-    """Whether the numbers before lines are those that `grep -n` adds, not ranks of a job system.
+    """Check whether prefixes are line numbers, as `grep -n` adds, rather than ranks.
 
     Both look like `17: `. But ranks repeat, and line numbers only grow.
     """

@@ -41,7 +41,7 @@ _TIME_TO_END = 1.0
 
 @dataclass(frozen=True)
 class EndedProcesses:
-    """Processes that were ended, and the reason if one was not."""
+    """The processes that were ended, and the reason if one was not."""
 
     pids: tuple[int, ...]
     names: tuple[str, ...]
@@ -70,7 +70,7 @@ _FEWEST_PAUSES = 2
 
 @dataclass(frozen=True)
 class Attached:
-    """Observations on an attached process."""
+    """The observations on an attached process."""
 
     pid: int
     name: str
@@ -88,7 +88,7 @@ class Attached:
 def attach(
     pid: int, *, seconds: float = 5.0, native: bool = False, say: Callable[[str], None] = print
 ) -> Attached:
-    """Observe a process for some seconds and diagnose what it is doing."""
+    """Observe a process for some seconds and diagnose it."""
     process = _python_process(pid)
     stream = recorded_stream(pid)
     first = sample_tree(pid)
@@ -141,7 +141,7 @@ def _python_process(pid: int) -> ProcessSample:
 
 
 def _has_python_inside(pid: int) -> bool:
-    """A program with another name may have Python in it."""
+    """Check whether a program with another name embeds Python."""
     try:
         if "python" in os.path.basename(os.readlink(PROC / str(pid) / "exe")):
             return True
@@ -170,7 +170,7 @@ def _refuse_what_is_closed(scene: Scene) -> None:
 
 
 def recorded_stream(pid: int) -> FollowedStream | None:
-    """The stream of a process that runs under `inductoscope run`."""
+    """Return the stream of a process that runs under `inductoscope run`."""
     folder = environment_of(pid).get(RECORDING_VARIABLE)
     if not folder or not Path(folder).is_dir():
         return None
@@ -179,7 +179,7 @@ def recorded_stream(pid: int) -> FollowedStream | None:
 
 
 def _look_on(pid: int, first: Tree, seconds: float) -> tuple[list[Mark], list[Tree], list[int]]:
-    """Marks of the stack and samples of the tree over a time.
+    """Sample the stack and the process tree over some time.
 
     Besides, how often the process woke up between two looks: looking itself may wake it.
     """
@@ -203,7 +203,7 @@ def _new_switches(before: ProcessSample | None, after: ProcessSample | None) -> 
 
 
 def _is_woken(wakes: list[int], seconds: float) -> str:
-    """A call that returns too quickly to be seen leaves nothing but the pauses between the calls.
+    """Report repeated wake-ups: calls too short to be sampled are seen only by the sleeps between.
 
     A process that waits for one thing sleeps all the time.
     """
@@ -213,7 +213,7 @@ def _is_woken(wakes: list[int], seconds: float) -> str:
 
 
 def what_moves(scene: Scene, marks: list[Mark], trees: list[Tree], recorded: bool) -> str:
-    """The progress that was seen; empty if there was none."""
+    """Describe the progress that was observed; empty if there was none."""
     if recorded:
         return "it is still recording events"
     seen = [{(p.pid, p.started) for p in tree.compilers} for tree in trees]
@@ -229,7 +229,7 @@ def what_moves(scene: Scene, marks: list[Mark], trees: list[Tree], recorded: boo
 
 
 def _quiet(scene: Scene, judgement: StallDiagnosis, seconds: float) -> float:
-    """The least time it has been stuck: a compiler's age says more than our few seconds."""
+    """Return the least time it has been stuck: a compiler's age can exceed the observation."""
     stuck = scene.tree.get(judgement.pid)
     is_child = stuck is not None and stuck.pid != scene.root.pid and bool(stuck.compiler)
     return stuck.age if stuck is not None and is_child else seconds

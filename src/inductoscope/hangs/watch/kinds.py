@@ -35,7 +35,7 @@ _OF_INDUCTOR = (
 
 @dataclass(frozen=True)
 class StallKind:
-    """A kind of stall: the names that a diagnosis gives it, what it is, and how it is found."""
+    """A kind of stall: the names that a diagnosis gives it, its meaning, and its detection."""
 
     names: tuple[str, ...]
     summary: str
@@ -43,12 +43,12 @@ class StallKind:
 
 
 def classify(scene: Scene) -> StallDiagnosis:
-    """The kind of stall that a scene shows: the first in `KINDS` that is found."""
+    """Return the kind of stall in a scene: the first in `KINDS` that is detected."""
     return next(found for kind in KINDS if (found := kind.find(scene)) is not None)
 
 
 def endable(scene: Scene, processes: Sequence[ProcessSample]) -> tuple[int, ...]:
-    """Compilers and workers among the processes, and what they started; never the user's own."""
+    """Return which processes may be ended: compilers, workers and their children."""
     found: list[int] = []
     for process in processes:
         if process.pid == scene.root.pid or not (process.compiler or process.is_torch_worker):
@@ -59,7 +59,7 @@ def endable(scene: Scene, processes: Sequence[ProcessSample]) -> tuple[int, ...]
 
 
 def _file_name(path: str) -> str:
-    """The last two parts of a path, which is what torch names a generated file by."""
+    """Return the last two parts of a path, by which torch names a generated file."""
     return "/".join(path.split("/")[-2:])
 
 
@@ -113,7 +113,7 @@ def _file_lock(scene: Scene) -> StallDiagnosis | None:
 
 
 def _lock_in_the_way(scene: Scene) -> FileLock | None:
-    """The lock that a thread waits for: one that a stack names, or one with signs of a waiter."""
+    """Return the lock that a thread waits for: named in a stack, or with signs of a waiter."""
     if scene.wanted_lock:
         return next((lock for lock in scene.locks if lock.path == scene.wanted_lock), None)
     pids = {process.pid for process in scene.tree.processes}
@@ -224,7 +224,7 @@ def _compiler(scene: Scene, tools: Sequence[str], **said: Any) -> StallDiagnosis
 
 
 def _signs_of_work(scene: Scene, process: ProcessSample) -> str:
-    """A compiler that makes progress allocates memory; one that spins in a loop does not.
+    """Describe a compiler's progress: one that works allocates memory, one in a loop does not.
 
     Up to the longest time that a compile may take, it is slow; after that, it is stuck.
     """
@@ -284,7 +284,7 @@ def _death_title(victim: ProcessSample, strays: list[ProcessSample]) -> str:
 
 
 def _waits_for_pool(scene: Scene) -> str:
-    """The evidence that the program waits for a worker; empty if there is none."""
+    """Return the evidence that the program waits for a worker; empty if there is none."""
     waiting = scene.at(stages.WAITING, stages.AUTOTUNE)
     if waiting is not None and waiting.pid == scene.root.pid:
         return f"a thread waits in {waiting.entry.function} ({_file_name(waiting.entry.file)})"
@@ -303,7 +303,7 @@ def _is_result(function: str, file: str) -> bool:
 
 
 def _is_compiling(scene: Scene) -> bool:
-    """Whether any thread of the program is inside the compiler."""
+    """Check whether any thread of the program is inside the compiler."""
     stacks = scene.stacks.get(scene.root.pid)
     threads = stacks.threads if stacks is not None else ()
     return bool(scene.recorded_stage) or any(has_stage(one, stages.DYNAMO) for one in threads)
@@ -370,7 +370,7 @@ def _is_in_a_job(scene: Scene, worker: ProcessSample) -> bool:
 
 @dataclass(frozen=True)
 class _Found:
-    """A thread in a stage. Without stacks, the stage that is open in the recording: less sure."""
+    """A thread in a stage. Without stacks, the stage is the recorded one and less certain."""
 
     scene: Scene
     position: Position | None
@@ -385,7 +385,7 @@ class _Found:
         return (own[0] if own else self.position.entry).text
 
     def stall(self, *evidence: str, **said: Any) -> StallDiagnosis:
-        """The diagnosis, with the evidence that every stage has."""
+        """Return a diagnosis, with the evidence common to all stages."""
         position = self.position
         pid = position.pid if position is not None else self.scene.root.pid
         shown = f"the recording says stage {self.stage}; no stack could be read"
@@ -403,7 +403,7 @@ class _Found:
 
 
 def _in(scene: Scene, *wanted: str) -> _Found | None:
-    """A thread in one of the stages; None if there is none."""
+    """Find a thread in one of the stages; None if there is none."""
     position = scene.at(*wanted)
     if position is not None:
         return _Found(scene, position, position.stage)

@@ -1,4 +1,4 @@
-"""The watch of `inductoscope run`: a thread of the tool, beside the program that it started."""
+"""The watcher of `inductoscope run`: a thread of the tool that observes the started program."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Say = Callable[["Event | Killed"], None]
 
 @dataclass(frozen=True)
 class Watch:
-    """How a run is watched."""
+    """The settings of a watched run."""
 
     folder: Path
     say: Say
@@ -90,7 +90,7 @@ class Watch:
 
 
 def read_stall(path: Path) -> dict[str, Any]:
-    """A stall that was written down; empty if it cannot be read."""
+    """Read a stored stall; empty if it cannot be read."""
     with contextlib.suppress(OSError, ValueError):
         data = json.loads(path.read_text("utf-8", "replace"))
         return data if isinstance(data, dict) else {}
@@ -98,6 +98,6 @@ def read_stall(path: Path) -> dict[str, Any]:
 
 
 def kept_stalls(folder: Path) -> list[dict[str, Any]]:
-    """The stalls of a recording, in order."""
+    """Return the stalls of a recording, in order."""
     found = [read_stall(path) for path in folder.glob("stall-*.json")]
     return sorted((data for data in found if data), key=lambda data: str(data.get("number")))

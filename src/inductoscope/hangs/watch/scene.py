@@ -1,4 +1,4 @@
-"""Everything known about a stalled program: its processes, stacks and locks, and the diagnosis."""
+"""The observations on a stalled program (processes, stacks, locks), and the diagnosis."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from inductoscope.torch_facts.stages import GENERATED, LOWERING, PASSES
 
 @dataclass(frozen=True)
 class StallDiagnosis:
-    """The kind of a stall, and how it was established."""
+    """The kind of a stall, and the evidence for it."""
 
     kind: str
     title: str
@@ -55,7 +55,7 @@ _GROUPS = ("post_grad_passes", "joint_graph_passes", "pre_grad_passes")
 
 @dataclass(frozen=True)
 class Position:
-    """Where one thread is."""
+    """The position of one thread in the compiler."""
 
     pid: int
     thread: str
@@ -67,17 +67,17 @@ class Position:
 
 
 def is_users_frame(frame: StackFrame) -> bool:
-    """Whether a frame is at a line of the user's code."""
+    """Check whether a frame is at a line of the user's code."""
     return bool(frame.line) and is_users(frame.file)
 
 
 def stage_of(frame: StackFrame) -> str:
-    """The stage that a frame enters; empty for any other frame."""
+    """Return the stage that a frame enters; empty for any other frame."""
     return entered_stage(frame.file, frame.name)
 
 
 def position_of(pid: int, thread: ThreadStack) -> Position | None:
-    """The stage that a thread is in; None if it is in none."""
+    """Return the stage that a thread is in; None if it is in none."""
     for number, frame in enumerate(thread.frames):
         stage = stage_of(frame)
         if stage:
@@ -87,19 +87,19 @@ def position_of(pid: int, thread: ThreadStack) -> Position | None:
 
 
 def has_stage(thread: ThreadStack, stage: str) -> bool:
-    """Whether a stage is anywhere on the stack."""
+    """Check whether a stage is anywhere on the stack."""
     return any(stage_of(frame) == stage for frame in thread.frames)
 
 
 def user_frame(stacks: Stacks) -> StackFrame | None:
-    """The innermost frame of the user's own files, on the main thread before all others."""
+    """Return the innermost user frame, preferably of the main thread."""
     threads = sorted(stacks.threads, key=lambda thread: thread.name != "MainThread")
     frames = (frame for thread in threads for frame in thread.frames)
     return next(filter(is_users_frame, frames), None)
 
 
 def pass_function(position: Position) -> StackFrame | None:
-    """The function of the pass that is under way in a group of passes."""
+    """Return the function of the running pass within a group of passes."""
     for frame in position.inside:
         is_group = frame.name.endswith(_GROUPS) and "torch/_inductor" in frame.file
         if not is_group and not frame.file.endswith(_PASS_PLUMBING):
@@ -108,7 +108,7 @@ def pass_function(position: Position) -> StackFrame | None:
 
 
 def lowering_function(position: Position) -> StackFrame | None:
-    """The function that lowers the operation under way."""
+    """Return the function that lowers the current operation."""
     plumbing = ("torch/_inductor/graph.py", "torch/fx/interpreter.py", *_PASS_PLUMBING)
     for frame in position.inside:
         if not frame.file.endswith(plumbing) and frame.name not in ("wrapped", "watched"):
@@ -117,13 +117,13 @@ def lowering_function(position: Position) -> StackFrame | None:
 
 
 def main_thread(stacks: Stacks) -> ThreadStack | None:
-    """The thread that began the program."""
+    """Return the thread that began the program."""
     named = [thread for thread in stacks.threads if thread.name == "MainThread"]
     return next(iter(named or stacks.threads), None)
 
 
 def mark(stacks: Stacks) -> tuple[str, ...]:
-    """Where the main thread is, so that two marks are equal if it has made no progress.
+    """Return the main thread's position; it stays equal while the thread makes no progress.
 
     Inside a stage the calls change all the time, in an endless loop too: only the stages count,
     with the pass or the lowering that is under way. Elsewhere all calls count.
@@ -170,18 +170,18 @@ class Scene:
 
     @property
     def positions(self) -> list[Position]:
-        """Where each thread is that is in a stage, the user's own process first."""
+        """The positions of all threads that are in a stage, the user's own process first."""
         ordered = sorted(self.stacks.values(), key=lambda stacks: stacks.pid != self.root.pid)
         threads = ((stacks.pid, thread) for stacks in ordered for thread in stacks.threads)
         return [found for pid, thread in threads if (found := position_of(pid, thread))]
 
     def at(self, *stages: str) -> Position | None:
-        """The first thread that is in one of the stages."""
+        """Return the first thread that is in one of the stages."""
         return next((position for position in self.positions if position.stage in stages), None)
 
     @property
     def recorded_stage(self) -> str:
-        """The innermost stage that the user's own process has entered, by its stream."""
+        """The innermost stage that the user's own process has entered, from its stream."""
         entered = self.stages.get(self.root.pid)
         return entered.stage if entered else ""
 
@@ -192,6 +192,6 @@ class Scene:
         return main_thread(stacks) if stacks is not None and stacks.has_python else None
 
     def doing(self, pid: int) -> str:
-        """Activity of a process while it was observed, in words."""
+        """Describe the activity of a process while it was observed."""
         found = self.activity.get(pid)
         return found.text if found is not None else "seen once only"

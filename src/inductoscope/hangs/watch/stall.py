@@ -58,7 +58,7 @@ _BY_STAGE = {CPP_COMPILE: 180.0, TRITON_COMPILE: 180.0, AUTOTUNE: 300.0, SCHEDUL
 
 @dataclass(frozen=True)
 class Patience:
-    """Seconds without progress, by where a process is; None where it is not watched."""
+    """Time limits without progress in seconds, by position; None if not watched."""
 
     # In any stage of the compiler that is not in `by_stage`.
     in_stage: float = 90.0
@@ -79,11 +79,11 @@ class Patience:
 
     @property
     def most_signs(self) -> float:
-        """For how many seconds a process may trace a program and record nothing else."""
+        """The most seconds that a process may spend tracing with nothing else recorded."""
         return (self.when_large - 1) * self.in_stage
 
     def limit(self, position: ProcessPosition) -> float | None:
-        """How long a process may stay where it is."""
+        """Return how long a process may stay at its position."""
         usual = self.usual_limit(position)
         if usual is None or not position.stages:
             return usual
@@ -93,7 +93,7 @@ class Patience:
         return max(usual, min(position.seconds_inside, most))
 
     def usual_limit(self, position: ProcessPosition) -> float | None:
-        """The same for a small compile."""
+        """Return the limit for a small compile."""
         innermost = position.stages.innermost
         if innermost is not None:
             return self.by_stage.get(innermost.stage, self.in_stage)
@@ -105,14 +105,14 @@ class Patience:
 
 
 def patience_of_run(seconds: float | None) -> Patience:
-    """For `run`, which reports a stall and continues; `seconds`, if given, apply everywhere."""
+    """Return the limits for `run`, which reports stalls; `seconds`, if given, apply everywhere."""
     if seconds is None:
         return Patience(by_stage=_BY_STAGE, outside=600.0)
     return Patience(in_stage=seconds, outside=seconds, when_large=1.0)
 
 
 def patience_of_doctor(seconds: float) -> Patience:
-    """For the doctor, which ends a program that stalls in the compiler or in compiled code."""
+    """Return the limits for the doctor, which ends programs that stall."""
     return Patience(in_stage=seconds, in_call=5 * seconds, idle=seconds / 3, when_starved=4.0)
 
 
@@ -134,7 +134,7 @@ _MAY_MOVE = ("file-lock", "stopped", "worker-stopped", "collective", "workers", 
 
 @dataclass
 class Stillness:
-    """Since when no process of a tree has done anything."""
+    """The time since which no process of a tree has been active."""
 
     since: float | None = None
     last: Tree | None = None
@@ -146,7 +146,7 @@ class Stillness:
         self.last = tree
 
     def starts_again(self) -> None:
-        """Nothing is known of the time until now."""
+        """Reset; nothing is known of the time before."""
         self.since = self.last = None
 
 
@@ -160,7 +160,7 @@ def _is_still(before: Tree, now: Tree) -> bool:
 
 
 def sooner(limit: float, position: ProcessPosition, still: Stillness, patience: Patience) -> float:
-    """The limit, or less of it where something shows that the process is stuck."""
+    """Return the limit, or less of it if there is evidence that the process is stuck."""
     if position.rounds > MOST_ROUNDS:
         return min(limit, _AFTER_ROUNDS)
     if not waits_for_compiler(position) or still.since is None or still.last is None:
@@ -172,13 +172,13 @@ def sooner(limit: float, position: ProcessPosition, still: Stillness, patience: 
 
 
 def waits_for_compiler(position: ProcessPosition) -> bool:
-    """Whether a native compiler is at work, or should be."""
+    """Check whether a native compiler is running, or should be."""
     innermost = position.stages.innermost
     return innermost is not None and innermost.stage in (*NATIVE_COMPILES, WRAPPER)
 
 
 def is_stuck_by_itself(judgement: StallDiagnosis) -> bool:
-    """Whether what sleeps does not wait for something that may move."""
+    """Check whether a sleeping process waits for nothing that may still move."""
     return judgement.kind not in _MAY_MOVE
 
 
@@ -187,7 +187,7 @@ def is_stuck_by_itself(judgement: StallDiagnosis) -> bool:
 
 @dataclass
 class FollowedStream:
-    """How far one process has come, read from its stream bit by bit."""
+    """The progress of one process, read from its stream as it grows."""
 
     reader: StreamReader
     position: ProcessPosition = field(default_factory=ProcessPosition)
@@ -198,11 +198,11 @@ class FollowedStream:
 
     @property
     def pid(self) -> int:
-        """The process that writes it; 0 where the name does not say."""
+        """The process that writes the stream; 0 if the file name lacks a pid."""
         return self.reader.pid
 
     def catch_up(self) -> None:
-        """Read what was written since."""
+        """Read the new entries of the stream."""
         for entry in self.reader.read_new():
             self.position.take(entry)
             if entry.event.is_progress:
@@ -211,7 +211,7 @@ class FollowedStream:
                 self.traced = time.monotonic()
 
     def last_sign(self, most: float) -> float:
-        """When it was last seen to get anywhere; `most`: how often tracing is enough."""
+        """Return the time of the last progress; up to `most` seconds of tracing count as some."""
         return self.traced if 0 < self.position.signs <= most else self.moved
 
 
@@ -223,7 +223,7 @@ class Streams:
         self._known: dict[Path, FollowedStream] = {}
 
     def catch_up(self) -> list[FollowedStream]:
-        """Every stream of the program, read to its end as of now."""
+        """Return every stream of the program, read to its current end."""
         for path in stream_paths(self._folder):
             self._known.setdefault(path, FollowedStream(StreamReader(path))).catch_up()
         return [stream for stream in self._known.values() if stream.position.role != "launcher"]
@@ -242,7 +242,7 @@ Stages = Mapping[int, StageStart | None]
 def look(
     root: int, before: Tree, *, stages: Stages | None = None, native: bool = False
 ) -> Scene | None:
-    """The scene at a process now, against an earlier sample of it; None if it is gone."""
+    """Observe the process against an earlier sample; None if it is gone."""
     now = sample_tree(root)
     if now.root is None:
         return None
@@ -265,7 +265,7 @@ def look(
 
 
 def _with_locks(scene: Scene) -> Scene:
-    """The scene with the lock that is waited for, if a lock may be waited for at all."""
+    """Return the scene with the awaited lock, if the process may be waiting for one."""
     waiting = scene.at(FILE_LOCK)
     if waiting is None and scene.main_thread is not None:
         return scene
@@ -277,7 +277,7 @@ def _with_locks(scene: Scene) -> Scene:
 
 
 def _lock_named(found: Mapping[str, str]) -> str:
-    """The path of a lock file among local variables."""
+    """Return the path of a lock file among local variables."""
     for name in ("lock_filename", "lock_path", "lock_file", "lockfile"):
         if os.path.isabs(found.get(name, "")):
             return found[name]
@@ -286,7 +286,7 @@ def _lock_named(found: Mapping[str, str]) -> str:
 
 
 def _with_tries(locks: list[FileLock], folders: list[str]) -> list[FileLock]:
-    """How often each lock of the caches is tried. Locks of other caches are of other programs."""
+    """Return the locks, and how often each lock in this program's cache folders is tried."""
     prefixes = tuple(folder.rstrip("/") + "/" for folder in folders)
     near = [lock for lock in locks if lock.path.startswith(prefixes)]
     tries = count_tries([lock.path for lock in near], _LOOK_FOR_TRIES) if near else {}
@@ -295,7 +295,7 @@ def _with_tries(locks: list[FileLock], folders: list[str]) -> list[FileLock]:
 
 
 def _cache_folders(pid: int) -> list[str]:
-    """Where a process keeps compiled code, going by its environment."""
+    """Return the cache folders of a process, from its environment."""
     environment = environment_of(pid)
     given = environment.get("TORCHINDUCTOR_CACHE_DIR")
     temporary = environment.get("TMPDIR") or tempfile.gettempdir()
@@ -319,7 +319,7 @@ _WORKER_FILES = ("_inductor/compile_worker/__main__.py", "_inductor/autotune_pro
 
 @dataclass(frozen=True)
 class Stall:
-    """A program that makes no progress: where, since when, and why."""
+    """A program without progress: its position, since when, and why."""
 
     number: int
     pid: int
@@ -345,7 +345,7 @@ class Stall:
 
 @dataclass
 class _Group:
-    """One of the user's processes with its workers and compilers."""
+    """A user process with its workers and compilers."""
 
     stream: FollowedStream
     moved: float
@@ -367,17 +367,17 @@ class _Group:
         return self.stream.pid
 
     def is_due(self) -> bool:
-        """Whether to look closely: a reported stall is examined again from time to time."""
+        """Check whether to look closely; a reported stall is examined again, ever less often."""
         pause = min(_LOOK_AGAIN * 2**self.looks, _LONGEST_PAUSE) if self.stall is not None else 0.0
         return time.monotonic() - self.judged >= pause
 
     @property
     def is_inside(self) -> bool:
-        """Whether it is in the compiler, or in a call of a compiled graph that is checked."""
+        """Whether the process is in the compiler, or in a checked call of a compiled graph."""
         return bool(self.stream.position.stages) or self.stream.position.call is not None
 
     def starts_again(self) -> None:
-        """Note that it has just made progress."""
+        """Note that the process has just made progress."""
         self.samples.clear()
         self.still.starts_again()
         self.moved, self.used = time.monotonic(), cpu_seconds(self.pid)
@@ -386,7 +386,7 @@ class _Group:
 
 @dataclass(frozen=True)
 class Resumed:
-    """A stalled program that continues."""
+    """The event that a stalled program continues."""
 
     stall: Stall
     after: float
@@ -397,7 +397,7 @@ Event = Stall | Resumed
 
 
 class StallWatcher:
-    """Looks at a recording and its processes each time it is asked."""
+    """A detector of stalls that checks a recording and its processes on each call."""
 
     def __init__(self, folder: Path, patience: Patience) -> None:
         self._streams = Streams(folder)
@@ -416,7 +416,7 @@ class StallWatcher:
         yield from self._forget({stream.reader.path for stream in alive})
 
     def _forget(self, alive: set[Path]) -> Iterator[Resumed]:
-        """Processes that have ended; one that had stalled may have gone on before that."""
+        """Drop ended processes; a stalled one may have resumed before its end."""
         for path in [path for path in self._groups if path not in alive]:
             group = self._groups.pop(path)
             if group.stall is not None and group.stream.moved > group.moved:
@@ -458,12 +458,12 @@ class StallWatcher:
             yield stall
 
     def _limit_when_starved(self, group: _Group, limit: float) -> float:
-        """Not several times what a large compile gets: several times the usual limit."""
+        """Return the limit for a starved process: a multiple of the limit for small compiles."""
         usual = self._patience.usual_limit(group.stream.position) or limit
         return max(limit, self._patience.when_starved * min(limit, usual))
 
     def _movement(self, group: _Group, streams: list[FollowedStream], limit: float | None) -> str:
-        """The progress since the last look; empty if there was none."""
+        """Describe the progress since the last look; empty if there was none."""
         most = self._patience.most_signs
         signs = (s.last_sign(most) for s in streams if _belongs(s, group))
         latest = max(signs, default=group.moved)
@@ -486,13 +486,13 @@ class StallWatcher:
         return "a new compiler started" if new else ""
 
     def _look_from(self, group: _Group, limit: float) -> float:
-        """After how many seconds without progress to look at the processes."""
+        """Return how many seconds without progress to allow before sampling processes."""
         if self._patience.idle is None or not waits_for_compiler(group.stream.position):
             return limit / 2
         return min(limit / 2, self._patience.idle / 5)
 
     def _is_elsewhere(self, group: _Group, streams: list[FollowedStream]) -> bool:
-        """Whether the process only waits for other processes that are followed themselves.
+        """Check whether the process only waits for other processes that are followed themselves.
 
         A launcher of ranks does, as does a program whose training runs in a child.
         """
@@ -504,7 +504,7 @@ class StallWatcher:
         )
 
     def _judge(self, group: _Group, quiet: float, limit: float) -> Stall | None:
-        """The stall; None if a close look shows that the program moves after all."""
+        """Return the stall; None if a close look shows that the program moves after all."""
         before = group.samples[0] if group.samples else sample_tree(group.pid)
         if time.monotonic() - before.time < min(_SMALLEST_SPAN, limit):
             return None
@@ -522,7 +522,7 @@ class StallWatcher:
 
 
 def _is_news(known: Stall | None, found: Stall) -> bool:
-    """Whether this stall differs from the one that was reported."""
+    """Check whether this stall differs from the one that was reported."""
     if known is None:
         return True
     before, now = known.judgement, found.judgement
@@ -532,7 +532,7 @@ def _is_news(known: Stall | None, found: Stall) -> bool:
 
 
 def _is_starved(group: _Group, limit: float) -> bool:
-    """Whether others keep it, or the compiler it waits for, from the processor.
+    """Check whether other programs keep the process, or its compiler, from the processor.
 
     Such a process is ready to run but hardly runs.
     """
@@ -546,19 +546,19 @@ def _is_starved(group: _Group, limit: float) -> bool:
 
 
 def _is_worker(stream: FollowedStream) -> bool:
-    """Whether a stream is of a process that works for another one of the program."""
+    """Check whether the writer of a stream is a worker of another process of the program."""
     return any(word.endswith(_WORKER_FILES) for word in command_of(stream.pid))
 
 
 def _belongs(stream: FollowedStream, group: _Group) -> bool:
-    """Whether a stream is the group's own, or that of one of its workers."""
+    """Check whether a stream belongs to the group's process or one of its workers."""
     return stream is group.stream or stream.pid in {
         process.pid for sample in group.samples for process in sample.processes
     }
 
 
 def _runs_elsewhere_now(early: Stacks | None, scene: Scene) -> bool:
-    """Whether it moves outside the compiler: nothing is recorded there, so stacks decide."""
+    """Check by stacks whether the program moves outside the compiler, unrecorded."""
     now = scene.stacks.get(scene.root.pid)
     if early is None or now is None or not (early.has_python and now.has_python):
         doing = scene.activity.get(scene.root.pid)
@@ -575,7 +575,7 @@ def describe(
     limit: float,
     late: float = 0.0,
 ) -> Stall:
-    """Everything known about a stall, ready to show and to write."""
+    """Return everything known about a stall, ready to show and to write."""
     position = stream.position if stream is not None else ProcessPosition()
     innermost = position.stages.innermost
     own = scene.stacks.get(scene.root.pid)
