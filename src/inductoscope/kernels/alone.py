@@ -72,7 +72,7 @@ class Attempt:
     seconds: float
     stages: tuple[TritonStage, ...]
     message: str = ""
-    # The child process that it waited for when its time was up.
+    # The child process that the compile waited for at the timeout.
     waits_for: WaitingProcess | None = None
     itself: WaitingProcess | None = None
     resources: Resources = field(default_factory=Resources)
@@ -230,7 +230,7 @@ def _judged(plan: Plan, ended: ChildResult, folder: Path) -> Attempt:
 def _stages(ended: ChildResult) -> tuple[tuple[TritonStage, ...], float]:
     """Return the stages with their seconds, and when the first began.
 
-    What comes before the first stage is preparation: the versions of tools, the cache's key.
+    Time before the first stage counts as preparation: the versions of tools, the cache key.
     """
     started: dict[str, float] = {}
     seconds: dict[str, float | None] = {}
@@ -269,7 +269,7 @@ from torch._inductor.runtime.hints import (
     AutotuneHint, DeviceProperties, ReductionHint, TileHint,
 )
 """
-# No cache may answer for torch: neither the user's nor one on the network.
+# No cache may answer instead of torch: neither the user's nor one on the network.
 _NO_CACHES = {
     "autotune_local_cache": False,
     "autotune_remote_cache": False,
@@ -333,7 +333,7 @@ def module_text(kernel: KernelFile) -> str:
 
 # --- What a kernel's compile was doing when its time was up: the compiler itself, or its child ----
 
-# A process that had the processor for less than this share of the time was not computing.
+# A process with less than this share of CPU time was not computing.
 _SPINNING = 0.2
 _PTXAS_SETTINGS = ("TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH")
 
@@ -369,7 +369,7 @@ def _described(process: ProcessSample, observed: Observation) -> WaitingProcess:
 def _blocking_child(group: list[WaitingProcess]) -> WaitingProcess | None:
     """Return the leader's child that it waits for, with the CPU time of its descendants."""
     for process in group[1:]:
-        # A fork that has become nothing else is the guard of bounded.py.
+        # A fork with the leader's command line is the guard process of bounded.py.
         if process.parent == group[0].pid and process.words != group[0].words:
             below = sum(p.busy for p in group if p.parent == process.pid)
             return replace(process, busy=process.busy + below)

@@ -29,11 +29,11 @@ from inductoscope.recording.events import Kernel
 
 _SOURCE, _TEXT, _OBJECT = "kernel.cpp", "kernel.s", "kernel.o"
 _OBJDUMP = ("objdump", "-d", "-l", "--inlines", "--no-show-raw-insn")
-# Those that read files, and those from which others can be made.
+# Directives that read files, and those that can define other directives.
 _DIRECTIVE = re.compile(r"\.(?:incbin|include|macro|altmacro|irpc?|rept)\b")
 _COMPILERS = ("g++", "c++", "clang++")
 
-# Flags that only choose how code is made. None of them names a file, a plugin or a program.
+# Flags that only affect code generation. None of them names a file, a plugin or a program.
 _SAFE_FLAG = re.compile(
     r"-O(?:[0-3sgz]|fast)?"
     r"|-std=(?:c|gnu)\+\+(?:17|1z|20|2a|23|2b|26)"
@@ -48,7 +48,7 @@ _SAFE_FLAG = re.compile(
     r"|-f(?:fp-contract|excess-precision)=[a-z-]+"
     r"|-f(?:PIC|pic|PIE|pie)"
 )
-# Flags that have the next word as their value.
+# Flags whose value is the next word.
 _WITH_VALUE = ("-o", "-I", "-L", "-l", "-include", "-isystem", "-iquote", "-idirafter", "-x")
 
 _SPLICE = re.compile(r"\\[ \t]*\r?\n")
@@ -143,7 +143,7 @@ def _compiled(recording: Recording, kernel: Kernel) -> NativeCompile:
 def _first_line(whole: str, own: str) -> int:
     """Return the line of the compiled file that corresponds to the kernel's first line.
 
-    The two agree from the signature on: the file has another head.
+    Both texts agree from the signature on; only what precedes it differs.
     """
     start = own.find("void ")
     place = whole.find(own[start:].strip()) if start >= 0 else -1
@@ -304,8 +304,8 @@ def listing(disassembly: str, source: str, wanted: range) -> Listing:
 
 
 def _functions(disassembly: str, source: str) -> Iterator[_Function]:
-    """The line of an instruction is its own, or the innermost of the source that it came to by
-    inlining: objdump writes each before the first instruction that it holds for.
+    """Yield each function with a source line per instruction: its own, or the innermost line of the
+    source that inlined it. objdump prints a location before the instructions it applies to.
     """
     function: _Function | None = None
     own = called = 0
@@ -320,7 +320,7 @@ def _functions(disassembly: str, source: str) -> Iterator[_Function]:
             has_begun = True
         elif place := _PLACE.fullmatch(text):
             line = int(place[3]) if os.path.basename(place[2]) == source else 0
-            # Other calls may lead to the same line of a header.
+            # Other calls may have inlined the same line of a header.
             called = 0 if has_begun else called
             has_begun = False
             if place[1]:

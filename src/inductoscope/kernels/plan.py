@@ -18,7 +18,7 @@ from inductoscope.torch_facts.triton_kernels import (
     is_plain,
 )
 
-# Where a name that torch's own import gives to a kernel comes from without torch.
+# Imports without torch for names that a kernel gets from torch's own import.
 _WITHOUT_TORCH = {
     "tl_math": "from triton.language import math as tl_math",
     "libdevice": "from triton.language.extra import libdevice",
@@ -216,7 +216,7 @@ if __name__ == "__main__":
 
 # --- The configurations that a kernel is compiled with, and where each comes from -----------------
 
-# What Triton's backends take besides the kernel's own arguments.
+# Options of Triton's backends, besides the kernel's own arguments.
 OPTIONS = (
     "num_warps", "num_stages", "num_ctas", "maxnreg", "waves_per_eu", "matrix_instr_nonkdim",
     "kpack", "schedule_hint", "enable_fp_fusion", "enable_reflect_ftz", "launch_cooperative_grid",
@@ -224,7 +224,7 @@ OPTIONS = (
     "debug", "sanitize_overflow",
 )  # fmt: skip
 
-# triton.Config's own, for a kernel of the user's that says nothing.
+# The defaults of triton.Config, for a user's kernel that sets none.
 _TRITON_DEFAULTS = {"num_warps": 4, "num_stages": 3}
 
 _BLOCKS = {"XBLOCK": "x", "YBLOCK": "y", "ZBLOCK": "z", "R0_BLOCK": "r0_", "R1_BLOCK": "r1_"}

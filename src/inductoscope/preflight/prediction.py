@@ -79,8 +79,8 @@ def examine(job: PretendedJob, runs: Sequence[RankRun]) -> Preflight:
     """Compare the files that the ranks wrote."""
     files = tuple(read_rank(job.folder, run.rank, ended=run.ended_well) for run in runs)
     places = [_place(run) for run in runs]
-    # Which rank compiled first, and so missed the cache, is our own doing.
-    # All calls were seen, unless there were too many or their compiled code cannot run here.
+    # The order of compiles, and so the cache misses, are made by this check itself.
+    # All calls are recorded, unless there are too many or compiled code cannot run here.
     report = report_on(
         [one.log for one in files],
         places,
@@ -122,7 +122,7 @@ def _place(run: RankRun) -> RankPlace:
 def _predictions(report: RankReport) -> list[Prediction]:
     deadly = (one for one in report.comparison.differences if one.is_deadly)
     found = [_prediction(report, one) for one in deadly]
-    # What the program called tells more than what one of its graphs has.
+    # A call of the program is more telling than the collectives in a graph.
     return sorted(found, key=lambda one: not one.was_called)
 
 

@@ -1,8 +1,8 @@
 """The files of a pretended rank, and faults in its point-to-point messages (send, recv).
 
-Each message must be received, with the size it is sent with. Messages from one rank to another meet
-in the order in which both sides call for them. Who waits for whom is played through with what was
-called: a blocking call goes on once its counterpart is there.
+Each message must be received, with the size it is sent with. Sends and receives between two ranks
+match in call order. Deadlocks are found by simulating the recorded calls: a blocking call returns
+once its counterpart has been called.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Message:
     rank: int
     way: str
     channel: _Channel
-    # Type and number of elements; bytes.
+    # The type and number of elements, and the size in bytes.
     what: str
     size: int
     where: str
@@ -76,9 +76,9 @@ class Prediction:
     kind: str
     decision: str
     sides: tuple[RankSide, ...]
-    # Whether the program called them, or only has them in a compiled graph.
+    # Whether the program made the calls, or only has them in a compiled graph.
     was_called: bool = True
-    # Whether it is about send and recv, not about collectives.
+    # Whether the calls are send and recv rather than collectives.
     is_message: bool = True
 
 
@@ -125,7 +125,7 @@ def message_faults(
         found, note = _compare(channel, sent[channel], received[channel], backend)
         faults += found
         notes += note
-    # A message that never comes is a reason to wait, and is shown already.
+    # A missing message also causes waits, and is reported already.
     return faults or _deadlock(played), notes
 
 
@@ -141,7 +141,7 @@ def _compare(
     for number, (one, other) in enumerate(zip(sent, received, strict=False), 1):
         if one.what == other.what:
             continue
-        # Gloo delivers fewer bytes than there is room for; NCCL wants the same on both sides.
+        # Gloo accepts a receive buffer larger than the message; NCCL requires equal sizes.
         if one.size > other.size or "nccl" in backend:
             name = f"message {number} {channel.name}"
             return [Prediction(MISMATCH, name, (one.side, other.side))], []
@@ -161,7 +161,7 @@ def _deadlock(of_rank: Mapping[int, Sequence[Message]]) -> list[Prediction]:
     """Simulate the calls; ranks left at the end wait for each other."""
     waiting = {rank: deque(messages) for rank, messages in of_rank.items()}
     called: Counter[tuple[_Channel, str]] = Counter()
-    # Of a rank's first message, once it has called for it: its number on its way.
+    # The number of each rank's first pending message in its channel, once it is called.
     turn: dict[int, int] = {}
     has_moved = True
     while has_moved:
@@ -189,9 +189,9 @@ class RankFiles:
     """The files of a rank: its process group, if it created one, and its decisions."""
 
     log: RankLog
-    # The backend that the program asked for; None if it made no process group.
+    # The backend that the program requested; None if it created no process group.
     backend: str | None
-    # How many ranks the program asked for; -1 if it left that to its environment.
+    # The world size that the program requested; -1 if it left that to its environment.
     asked_world: int
     calls: int
     messages: tuple[Message, ...]

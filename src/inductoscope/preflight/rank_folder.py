@@ -5,10 +5,10 @@ from __future__ import annotations
 CALLS = "collectives.jsonl"
 TRACE = "trace"
 OUTPUT = "output.txt"
-# Below the folder of the job: what rank 0 hands out.
+# Objects that rank 0 broadcasts, in a folder of the job.
 OBJECTS = "objects"
 # More calls of collectives than this are not compared.
 MOST_CALLS = 20_000
-# Which way a message goes, and the sender of one that may come from anybody.
+# The directions of a message, and the sender of one received from any rank.
 SEND, RECEIVE = "send", "recv"
 ANY_RANK = -1

@@ -1,7 +1,7 @@
 """Runs the program as every rank, several at a time, and leaves no process behind.
 
-The first rank runs alone: what it compiles is in a private cache for the others, which then only
-look whether they need the same. Ranks are started by the main thread, since they die with it.
+The first rank runs alone and fills a private cache, so the others mostly have cache hits. Ranks are
+started by the main thread, since they die with it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class PretendedJob:
     ranks: tuple[int, ...]
     folder: Path
     target: str = ""
-    # Seconds that one rank may take.
+    # The time limit of one rank, in seconds.
     seconds: float = 600.0
     at_once: int = 1
 
@@ -61,10 +61,10 @@ class RankRun:
     """The outcome of one rank."""
 
     rank: int
-    # None if its time was up.
+    # None if the rank timed out.
     exit_code: int | None
     seconds: float
-    # The last lines of what it printed.
+    # The last lines of its output.
     output: str
 
     @property
@@ -153,7 +153,7 @@ def environment_of(job: PretendedJob, rank: int, base: Mapping[str, str]) -> dic
     """Return a rank's variables: a launcher's, our start-up hook, a trace, and a cache."""
     own = rank_folder(job.folder, rank)
     found = {
-        # As torchrun sets it where several ranks share a host; it becomes part of compiled code.
+        # torchrun sets this when several ranks share a host; the value enters compiled code.
         "OMP_NUM_THREADS": "1",
         **with_scope(dict(base)),
         **private_cache(job.folder / "cache"),
@@ -165,7 +165,7 @@ def environment_of(job: PretendedJob, rank: int, base: Mapping[str, str]) -> dic
         "GROUP_RANK": str(rank // job.on_each_host),
         "WORLD_SIZE": str(job.world),
         "LOCAL_WORLD_SIZE": str(job.on_each_host),
-        # The store that ranks would meet in does not exist.
+        # The ranks' rendezvous store does not exist.
         "TORCH_DIST_INIT_BARRIER": "0",
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": "29500",

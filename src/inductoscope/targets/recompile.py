@@ -1,8 +1,8 @@
 """Recompiles the graphs of a recording: with other settings, or for another device.
 
-What a recording holds is data from a stranger. The graphs are rebuilt from it, never executed as
-code: operations are looked up in tables of what torch computes with, and arguments are parsed.
-All of it happens in a child process under limits, with a cache of its own.
+A recording is untrusted data. Its graphs are rebuilt, never executed as code: operations are looked
+up in tables of torch's operators, and arguments are parsed. All of it happens in a child process
+under limits, with a cache of its own.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from inductoscope.version import __version__
 
 # --- The device that a recording was made on, if its graphs ran on a GPU --------------------------
 
-# As Inductor writes it into each kernel.
+# Device properties as Inductor writes them into each kernel.
 _PROPERTIES = re.compile(r"DeviceProperties\(type='(cuda|hip)'[^)]{0,300}?\bcc='?(gfx\w+|\d+)")
 
 
@@ -73,7 +73,7 @@ def target_of_graphs(recording: Recording) -> Target | None:
 _SETTING = re.compile(r"[A-Za-z_][\w.]{0,100}")
 
 
-# A model of diffusers has some hundred kernels, and each is compiled in every configuration.
+# A diffusers model has some hundred kernels, each compiled in every configuration.
 _SECONDS = 1800.0
 
 Say = Callable[[str], None]
@@ -111,7 +111,7 @@ def recompile(
     }
     if order.target:
         details.update(target=order.target, ran_on_gpu=False, machine_code=order.machine_code)
-    # The command that the graphs come from, not the one that compiled them.
+    # The command that produced the graphs, not the one that recompiles them.
     command = list(texts(recording.manifest.get("command"))) or ["recording"]
     folder = create_recording(command, output=into, **details)
     ended, results = _run(order, folder, seconds, say)
@@ -208,11 +208,11 @@ def _note(folder: Path, **facts: Any) -> None:
 
 # --- The recording for a target that belongs to a recording: made once, then kept -----------------
 #
-# It is kept in a folder of the user's own, under a digest of everything that it depends on: what is
-# inside of a recording may be a stranger's, and a recording may be read-only, or grow.
+# It is stored in the user's own folder, under a digest of all inputs: the content of a recording is
+# untrusted, and a recording may be read-only, or grow.
 
 FOLDER = ".targets"
-# Results that are kept; the oldest make room.
+# The most results to keep; the oldest are removed.
 _MOST_KEPT = 32
 
 

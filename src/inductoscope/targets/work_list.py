@@ -26,10 +26,10 @@ class GraphOrder:
     resumed: str
     file: str
     line: int
-    # Whether gradients were wanted: then it has a backward graph as well.
+    # Whether gradients are needed, so that there is a backward graph as well.
     learns: bool
     graph: Mapping[str, Any]
-    # Settings of the program that are not those of the new compile, as the program wrote them.
+    # Settings of the program that the new compile lacks, as the program wrote them.
     left_out: tuple[str, ...] = ()
 
     @property
@@ -58,7 +58,7 @@ def order_from(data: Mapping[str, Any]) -> Order:
 def captured_graphs(recording: Recording, *, exported: bool = False) -> Iterator[GraphOrder]:
     """Yield the graph of every compile without repeats: ranks compile the same graphs.
 
-    `exported`: those of programs that AOTInductor compiled, too.
+    With `exported`, the graphs that AOTInductor compiled are included.
     """
     seen: set[tuple[str, str]] = set()
     for compile_ in recording.compiles:
@@ -111,8 +111,8 @@ def _learns(compile_: Compile, data: dict[str, Any]) -> bool:
 def devices_for_graphs(graphs: Iterable[GraphOrder]) -> dict[str, str]:
     """Map recorded devices to existing ones: what was on the main device goes to the GPU.
 
-    Graphs of a program on a GPU keep what they have on the CPU there; graphs of a program on the
-    CPU go as a whole.
+    Graphs of a GPU program keep their CPU tensors on the CPU; graphs of a CPU program move as a
+    whole.
     """
     kinds = {kind for graph in graphs for kind in _kinds(graph.graph)}
     accelerators = kinds - {"cpu", "meta"}
@@ -136,7 +136,7 @@ class TrialOrder:
     """An order for the child: a graph as recorded, and with concrete sizes for its symbols."""
 
     recorded: GraphOrder
-    # Called one after the other, up to the first that shows a fault.
+    # The graphs are called one after the other, up to the first fault.
     sized: tuple[GraphOrder, ...]
     # Values that inputs must hold somewhere, by the input's name.
     values: Mapping[str, int]

@@ -24,7 +24,7 @@ class CppLoop:
     start: int | None
     end: int | None
     step: int | None
-    # The lines of its body that no inner loop has.
+    # The lines of the body outside inner loops.
     own_lines: tuple[str, ...]
     inner: tuple[CppLoop, ...]
 

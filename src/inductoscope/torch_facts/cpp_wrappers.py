@@ -1,8 +1,8 @@
 """The C++ wrapper of a compiled graph, rewritten so that it reports what it does.
 
-AOTInductor and `cpp_wrapper=True` generate C++ that calls the kernels. Its text is changed before
-it is compiled: it announces every kernel call, hands over every buffer that the kernel got, and
-asks for memory. `cpp_reports` is the other end.
+AOTInductor and `cpp_wrapper=True` generate C++ that calls the kernels. The source is changed before
+it is compiled, to announce every kernel call, to report every buffer of the call, and to allocate
+buffers through us. `cpp_reports` is the receiving end.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-# Where the other end is found: a capsule with this name, in the module of this name.
+# The receiver: a capsule with this name, in the module of this name.
 CAPSULE = "inductoscope.inside.compare.cpp_reports.CALLS"
 
 # No Python, or no inductoscope in it: then the wrapper does what it always did.
@@ -150,9 +150,9 @@ class ReportingWrapper:
     """The source of an instrumented wrapper."""
 
     text: str
-    # By which its reports are told from those of others.
+    # Distinguishes its reports from those of other wrappers.
     name: str
-    # How often each buffer is reported.
+    # The number of reports of each buffer.
     mentions: dict[str, int] = field(default_factory=dict)
 
 

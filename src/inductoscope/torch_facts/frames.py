@@ -33,7 +33,7 @@ _STANDARD_LIBRARY = re.compile(r"/lib(?:64)?/python3[\d.]*t?/|/[Pp]ython3?[\d.]+
 _OWN_PACKAGE = Path(__file__).resolve().parents[1].as_posix() + "/"
 
 
-# As tracebacks and the stacks that torch keeps for a node have them.
+# The frame format of tracebacks and of the stacks that torch stores with a node.
 _FRAME = re.compile(
     r'File "(?P<file>[^"]*)", line (?P<line>\d{1,9}), in (?P<function>[^\n]*)\n?(?P<code>[^\n]*)'
 )
@@ -134,5 +134,5 @@ def library_folders() -> tuple[str, ...]:
 def _standard_folders() -> tuple[str, ...]:
     """Return the folders of this Python's standard library."""
     found = (sysconfig.get_path(name) for name in ("stdlib", "platstdlib"))
-    # Each once, in the same order in every process.
+    # Without duplicates, in the same order in every process.
     return tuple(dict.fromkeys(_slashed(path).rstrip("/") + "/" for path in found if path))

@@ -52,7 +52,7 @@ def _nvidia(name: str, major: int, processors: int, **figures: Any) -> Architect
         multi_processor_count=processors,
         shared_memory_per_block=48 * _KIB,
         shared_memory_per_block_optin=optin,
-        # Each block takes one KiB for the system.
+        # The system reserves one KiB per block.
         shared_memory_per_multiprocessor=optin + _KIB,
         **figures,
     )
@@ -149,7 +149,7 @@ def parse_target(text: str) -> Target:
     if text.startswith("cuda"):
         return Target("cuda", int(match[1]), 32)
     if text.startswith("hip"):
-        # CDNA (gfx9) runs 64 lanes in step, RDNA 32.
+        # A wavefront has 64 lanes on CDNA (gfx9), 32 on RDNA.
         return Target("hip", match[2], 64 if match[2].startswith("gfx9") else 32)
     return Target("xpu", match[3] or "", 32)
 

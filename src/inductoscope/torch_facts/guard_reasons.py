@@ -23,7 +23,7 @@ class FailedGuard:
 
     condition: str
     stack: tuple[Frame, ...] = ()
-    # Whether it is on a number that a module has for an attribute, which torch takes as constant.
+    # Whether it guards a number in a module's attribute, which torch specializes on.
     is_of_module: bool = False
 
     @property

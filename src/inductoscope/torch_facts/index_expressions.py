@@ -1,7 +1,7 @@
 """Index expressions, read from the text that torch prints for them.
 
-The text comes from a recording: it is parsed, never evaluated. What is not understood raises, and
-whoever asked says so instead of guessing.
+The text comes from a recording: it is parsed, never evaluated. An expression that is not understood
+raises an exception, and the caller reports it instead of guessing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from inductoscope.wording import count_of
 
 _LONGEST = 20_000
 _DEEPEST = 60
-# A value that is used twice doubles what it is part of: past this, nothing can be done with it.
+# A value that is used twice doubles the expression: beyond this size it is useless.
 _LARGEST = 20_000
 
 
@@ -27,7 +27,7 @@ class NotUnderstood(Exception):
     """An expression or a part of a loop body that has no meaning here; the text says which."""
 
 
-# What computing with a damaged recording may raise.
+# Exceptions that computing with a damaged recording may raise.
 FAILURES = (
     ArithmeticError,
     AssertionError,
@@ -64,7 +64,7 @@ class Loaded:
     """A value known only at run time: loaded from a buffer, or computed from a loaded value."""
 
     buffer: str
-    # Read as it is, not computed from what was read.
+    # Whether it is the loaded value itself, not computed from one.
     is_plain: bool = False
 
     def __str__(self) -> str:
@@ -79,7 +79,7 @@ class Applied:
     operands: tuple[Expression, ...]
 
     def __post_init__(self) -> None:
-        # Expressions are looked up all the time, and hashing one takes as long as it is large.
+        # Expressions are looked up often, and hashing takes time proportional to their size.
         object.__setattr__(self, "_hash", hash((self.operation, self.operands)))
 
     def __hash__(self) -> int:
@@ -101,7 +101,7 @@ Expression = Number | Name | Loaded | Applied
 
 ZERO, ONE = Number(0), Number(1)
 
-# As torch, sympy and Python print them.
+# Names as torch, sympy and Python print them.
 _FUNCTIONS = {
     **{name: name.lower() for name in ("Abs", "Max", "Min", "Mod", "Where")},
     **{name: name.lower() for name in ("Eq", "Ge", "Gt", "Le", "Lt", "Ne")},
@@ -120,7 +120,7 @@ _FUNCTIONS = {
     "ceiling": "ceil",
     "div_floor_integer": "floordiv",
 }
-# These give their operand as it is, in sympy and in C++.
+# These return their operand unchanged, in sympy and in C++.
 _UNCHANGED = ("Identity", "int64_t", "long")
 _BINARY: dict[type[ast.operator], str] = {
     ast.Add: "add",
@@ -140,7 +140,7 @@ _COMPARISONS: dict[type[ast.cmpop], str] = {
     ast.LtE: "le",
     ast.NotEq: "ne",
 }
-# How many operands an operation has; the others have one or more.
+# The number of operands of an operation; those not listed take one or more.
 _OPERANDS = {
     **dict.fromkeys(("abs", "ceil", "float", "floor", "not", "trunc"), 1),
     **dict.fromkeys(("eq", "ge", "gt", "le", "lt", "ne"), 2),
@@ -445,7 +445,7 @@ def _divide(left: Any, right: Any) -> Any:
 
 
 def _floor_divide(left: Any, right: Any) -> Any:
-    # Below zero, torch's own definitions and generated code need not agree.
+    # For negative numbers, torch's definitions and generated code may differ.
     if right <= 0:
         raise NoValue
     return left // right
@@ -525,5 +525,5 @@ def type_width(dtype: str) -> int | None:
     if name == "bool":
         return 1
     match = _TYPE_BITS.match(name)
-    # Of less than eight bits, several are in one.
+    # Types of fewer than eight bits are packed.
     return max(1, int(match[1]) // 8) if match and len(match[1]) < 4 else None

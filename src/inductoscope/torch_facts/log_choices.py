@@ -1,7 +1,7 @@
 """Parser for autotuning choices as torch prints them: TritonTemplateCaller(/a/b.py, BLOCK_M=64).
 
-Read in general, `Name(first, key=value, …)` with brackets and quotes inside, because every
-backend has its own caller and every release adds new ones.
+The grammar is generic, `Name(first, key=value, …)` with nested brackets and quotes, because every
+backend has its own caller class and every release adds new ones.
 """
 
 from __future__ import annotations

@@ -67,8 +67,8 @@ _CALLS = {
     "exception": "ERROR",
 }
 
-# The strings that a call begins with; a comment may precede them. Steps of the compiler are
-# written through their own logger, and tables directly to stderr.
+# The string literals at the start of a call; a comment may precede them. Compiler steps have
+# their own logger, and tables go directly to stderr.
 _LOG_CALL = re.compile(
     r"""(?:log\.(?P<call>\w+)\(|_step_logger\(\)\(\s*logging\.(?P<step>[A-Z]+),
         |sys\.(?P<stream>stderr)\.write\()
@@ -137,7 +137,7 @@ class PatternCheck:
         return self.presence in (Presence.FOUND, Presence.NOT_EXPECTED)
 
 
-# Of each module: level, meaning and text.
+# Level, meaning and text of each line, by module.
 _LINES = {
     "torch/_inductor/select_algorithm.py": (
         (
@@ -229,7 +229,7 @@ _LINES = {
     ),
     "torch/_inductor/remote_cache.py": (("INFO", LineMeaning.ENDING, "Cache Metrics:%s"),),
 }
-# Lines that not every release writes: since which, until which.
+# Lines that not every release writes: the first release, and the one that dropped them.
 _ONLY_IN = {
     "Submitted nvgemm subprocess precompile for choice: %s": {"first": "2.14"},
     "FX graph cache hash details for key %s:\\n%s": {"gone": "2.15"},

@@ -17,7 +17,7 @@ _LONGEST_PREFIX = 200
 # Level, time, process, module, line.
 HEADER = re.compile(rb"([VIWEC])(\d{4} \d\d:\d\d:\d\d\.\d+) (\d+) ([^\s\]:]+\.py):(\d+)\]")
 
-# Put before a line by a job system: a time, a stream, and the name of a rank or container.
+# The prefix of a job system: a time, a stream, and the name of a rank or container.
 _CLOCK = rb"\d\d:\d\d:\d\d(?:[.,]\d+)?"
 _TIME = (
     rb"(?:\[? *(?:\d{4}[-/]\d\d[-/]\d\d[T ]" + _CLOCK + rb"(?:Z|[+-]\d\d:?\d\d)?"
@@ -29,7 +29,7 @@ _NAME = (
     rb"|\[\d+,\d+\](?:<\w+>)?: ?|\d{1,6}: ?|[\w./-]+ *\| ?|\([\w .=,:/-]+\) ?"
     rb"|[\w.-]+ [\w./-]+\[\d+\]: "
 )
-# In front of what is known to be a line of a program, more may be a name.
+# Before text that is known to be a program's line, more forms count as a name.
 _ANY_NAME = rb"\[[\w .:/=-]{1,60}\]:? ?|[A-Za-z][\w.-]*: ?"
 # torch's C++ code writes its own header.
 _NO_NAME = rb"(?!" + _TIME + rb"|\[?[IWEF]\d{4} \d\d:)"

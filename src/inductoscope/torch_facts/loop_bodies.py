@@ -75,16 +75,16 @@ _LONGEST_OPERAND = 80
 class Step:
     """A line of a loop body: its variable, its text and the value it computes.
 
-    In a masked part of the body, the name of that part precedes: 'masked_subblock1.load'.
+    The name of a variable in a masked block is qualified: 'masked_subblock1.load'.
     """
 
     name: str
     text: str
-    # Empty where it need not be known: the recording says whose the line is.
+    # Empty if not needed: the recording tells whose line it is.
     expression: str = ""
-    # The same, as if no index in it had been computed.
+    # The same expression with computed indices treated like plain ones.
     direct: str = ""
-    # Its place among the lines, from 0.
+    # The line number, from 0.
     number: int = 0
 
     @property
@@ -102,7 +102,7 @@ class _Operation:
 
     name: str
     operands: tuple[_Operation | _Name | str, ...]
-    # Infix operators are of values and of indices; only the first compute something.
+    # Infix operators occur on values and on indices; only values count as computing.
     is_infix: bool = False
 
 
@@ -110,7 +110,7 @@ class _Name(str):
     """A name whose value an earlier line may have computed."""
 
 
-# The same body is asked for once per operation in it.
+# The same body is requested once per operation in it.
 @lru_cache(maxsize=4096)
 def steps_of(source: str) -> tuple[Step, ...]:
     """Return the computing lines of an IR function or loop body; skip lines that do not parse."""
@@ -142,8 +142,8 @@ _COMPUTED = re.compile(r"\btmp\d+")
 class _Indices:
     """Normalized indices of one source: every source names the variables differently.
 
-    An index that was computed, as of a gather, is told from one that was not. An index as a value,
-    as of an arange, is known again where a source has no other: then it can only be that one.
+    Computed indices, as in a gather, are distinguished from plain ones. An index used as a value,
+    as in an arange, is identified only if it is the single one in its source.
     """
 
     def __init__(self, source: str) -> None:
@@ -258,7 +258,7 @@ def _expression(operation: _Operation, known: dict[str, str]) -> str | None:
     name, operands = operation.name, operation.operands
     if operation.is_infix:
         inner = [_value(operand, known) for operand in operands]
-        # Index arithmetic combines names that are not values.
+        # Index arithmetic only combines names that are not values.
         return _computed(name, inner) if set(inner) & set(known.values()) else None
     if name == "index_expr" and operands and _NUMBER.fullmatch(str(operands[0])):
         name = "constant"  # The scheduler writes an index that is a number as one.
@@ -305,7 +305,7 @@ def _short(expression: str) -> str:
 def own_expressions(function: str, inputs: Iterable[str]) -> frozenset[str]:
     """Return the expressions that an IR function computes and its inputs' functions do not.
 
-    What an input computes at an index that was computed is still the input's.
+    Expressions of an input at a computed index still belong to the input.
     """
     below = {step.expression for source in inputs for step in steps_of(source)}
     return frozenset(
@@ -346,14 +346,14 @@ def matching_steps(
 
 _LONGEST = 2_000_000
 _MOST_NESTED = 12
-# A clamp around data is worth knowing; past that, values only become more and more.
+# A clamp around data is useful; deeper expressions only grow.
 _DEEPEST_DATA = 8
 _DEEPEST = 40
 _LARGEST = 2000
 # A masked block is read once for each call of it.
 _MOST_LINES = 50_000
 _INTEGERS = ("int64", "int32", "int16", "int8", "uint16", "uint8", "bool")
-# What fits into the types that indices of ordinary tensors do not fit into.
+# The ranges of types too narrow for the indices of ordinary tensors.
 _SMALL = {
     "bool": (0, 1),
     "int16": (-(1 << 15), (1 << 15) - 1),
@@ -362,10 +362,10 @@ _SMALL = {
     "uint8": (0, 255),
 }
 _TRUTHS = ("and", "eq", "ge", "gt", "le", "lt", "ne", "not", "or")
-# Of integers, these are no questions of true and false.
+# On integers, these operations are bitwise, not logical.
 _BITWISE = ("and_", "bitwise_and", "bitwise_or", "or_")
 
-# What an operation on values means for an index that is computed from them.
+# The meaning of value operations for an index that is computed from values.
 _VALUES = {
     **{name: name for name in ("abs", "add", "mul", "sub", "floordiv", "mod", "where")},
     **{name: name for name in ("ceil", "floor", "trunc")},
@@ -384,13 +384,13 @@ class MemoryAccess:
     """A load or store of a loop body."""
 
     operation: str
-    # The name that its line gives to the result.
+    # The name of the result in its line.
     line: str
     buffer: str
     index: Expression
-    # All of these hold when it is made.
+    # Conditions that hold whenever the access is made.
     conditions: tuple[Expression, ...]
-    # It addresses more than the index says, as a search does.
+    # Whether it addresses more than the index, as a search does.
     is_search: bool = False
 
 
@@ -569,7 +569,7 @@ class _BlockReader:
         if isinstance(node, ast.Name):
             return self.values.get(node.id, Loaded(""))
         if isinstance(node, ast.Constant) and isinstance(node.value, (bool, int, float)):
-            # Minus infinity pads a maximum: a value like others, but none to compute with.
+            # Minus infinity pads a maximum: a legal value, but not one to compute with.
             return Number(node.value) if math.isfinite(node.value) else Loaded("")
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
             inner = self._value(node.operand)
@@ -620,7 +620,8 @@ class _BlockReader:
 def _is_logical(operation: str, operands: tuple[Expression, ...]) -> bool:
     """Check whether a bitwise operation combines booleans.
 
-    With an unknown value, `and` can only be zero or unknown, and says as much of its operands.
+    For `and`, an operand of unknown value is allowed as well: a nonzero result still implies that
+    the other operands are true.
     """
     is_and = operation == "and"
     return all(_is_truth(one) or (is_and and isinstance(one, Loaded)) for one in operands)

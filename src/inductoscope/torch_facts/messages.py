@@ -1,7 +1,7 @@
 """Messages that torch and a program print: NaN asserts, GPU errors, native stacks, last lines.
 
-For `nan_asserts`, a wrapper in Python raises a bare AssertionError, in a line that names a variable
-of its own; one in C++ names the variable in its message.
+With `nan_asserts`, a Python wrapper raises a bare AssertionError from a line that names one of its
+variables; a C++ wrapper names the variable in the message.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def refused_variable(kind: str, message: str, last_frame: str) -> str:
 # An exception with such a text says nothing about the program: on a real GPU it would not be
 # raised.
 
-# Names of what stands in for the device's own objects; Python writes them into its exceptions.
+# Class names of the stand-ins for the device's objects; Python writes them into exceptions.
 PROPERTIES_NAME = "PretendedProperties"
 DRIVER_NAME = "PretendedDriver"
 
@@ -76,9 +76,9 @@ def asked_in_vain(text: str) -> str:
 _FRAME = re.compile(r"frame #\d+: (.+) \+ (?:0x)?[0-9a-f]+ \(0x[0-9a-f]+ in ([^)]+)\)")
 _KERNEL = re.compile(r"\b((?:cpp|triton|cuda|cutlass)_\w+)")
 _OPERATOR = "aoti_torch_proxy_executor_call_function"
-# What stands above the function in which the signal came.
+# Frames above the function that received the signal.
 _OF_THE_SIGNAL = ("FatalSignalHandler", "sigreturn", "restore_rt")
-# Libraries that do what others ask them to: whoever asked is of interest.
+# System libraries: the caller is of interest, not the library.
 _SYSTEM = ("libc.so", "libpthread", "libm.so", "libstdc++", "libgcc_s", "ld-linux", "linux-vdso")
 
 
@@ -125,9 +125,9 @@ def _name(library: str) -> str:
 
 # --- What a program printed last: its own words, not Python's warnings ----------------------------
 
-# As Python prints them; beneath comes the line of the source that warns, where there is one.
+# Python's format; the source line that warns follows, if there is one.
 _WARNING = re.compile(r"(?P<file>\S.*?):(?P<line>\d+): \w*Warning: ")
-# As torch's C++ code and its logs print them.
+# The format of torch's C++ code and of its logs.
 _TORCH_WARNING = re.compile(r"\[?W\d{4} \d\d:\d\d:\d\d|\[W \S+:\d+\] ")
 
 # The most lines that a warning may have.
@@ -154,7 +154,7 @@ def _warning_length(lines: list[str], number: int) -> int:
     warning = _WARNING.match(lines[number])
     if warning is None:
         return 0
-    # A pipe that a program names is not waited for.
+    # A program may name a pipe; reading it would block.
     is_file = os.path.isfile(warning["file"])
     source = linecache.getline(warning["file"], int(warning["line"])).strip() if is_file else ""
     beneath = lines[number + 1 : number + _LONGEST]
@@ -165,7 +165,7 @@ def _warning_length(lines: list[str], number: int) -> int:
 
 # --- errors of kernels and of native code ---------------------------------------------------------
 
-# A C++ kernel that torch.compile calls puts this before its complaint; in a package it does not.
+# Prefix of an error from a C++ kernel under torch.compile; errors in packages have none.
 _PLACE_IN_KERNEL = re.compile(r"^\w+, \S+\.cpp:\d+, ")
 
 

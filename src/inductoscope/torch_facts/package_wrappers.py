@@ -172,7 +172,7 @@ class BrokenGuard:
     expected: str
     found: str
     text: str
-    # A stride of a dimension with one element, or a copy that costs time: nothing goes wrong.
+    # Harmless: the stride of a one-element dimension, or a copy that only costs time.
     is_harmless: bool = False
 
     @property
@@ -235,7 +235,7 @@ def _of_input(
         if wanted_stride is None and guard.has_rank:
             wanted_stride = value_of(guard.stride_expressions[at], values)
         if wanted_stride is not None and wanted_stride != stride:
-            # Nothing is read with the stride of a dimension that has one element.
+            # The stride of a dimension with one element is never used.
             harmless = 0 in given.sizes or given.sizes[at] == 1
             more = ", which makes no difference with one element or none" if harmless else ""
             found = _break(guard, "stride", wanted_stride, stride, f"stride {at} is {stride}", at)
@@ -294,7 +294,7 @@ def _break(
 
 # --- Translates what the checks inside a package print with AOTI_RUNTIME_CHECK_INPUTS=1 -----------
 
-# c10::ScalarType and c10::DeviceType: numbers that torch never gives to another.
+# c10::ScalarType and c10::DeviceType: torch never reuses these numbers.
 _IN_ORDER = (
     "uint8 int8 int16 int32 int64 float16 float32 float64 complex32 complex64 complex128 bool "
     "qint8 quint8 qint32 bfloat16 quint4x2 quint2x4 bits1x8 bits2x4 bits4x2 bits8 bits16 "
@@ -421,7 +421,7 @@ def run_function(text: str) -> RunFunction | None:
     return RunFunction(body, text.count("\n", 0, start.start()) + 1)
 
 
-# The only one that has a place in the list of custom operators, and no name.
+# The only call that gives an index into the list of custom operators instead of a name.
 _BY_PLACE = re.compile(r"aoti_torch_proxy_executor_call_function\(proxy_executor, ([0-9]{1,9})")
 _CALLS = (
     ("operator", _BY_PLACE),
@@ -460,7 +460,7 @@ def _call(line: str, number: int, aten: tuple[str, ...]) -> KernelCall | None:
             if pattern is _BY_PLACE:
                 return KernelCall(number, "", kind, aten, int(which))
             return KernelCall(number, which, kind, aten)
-        # Only generated C++ kernels say by their types what they write to.
+        # Only the signatures of generated C++ kernels tell which arguments are written.
         writes = _WRITTEN.findall(line) if found.group(1).startswith("cpp_") else []
         return KernelCall(number, found.group(1), kind, aten, writes=tuple(dict.fromkeys(writes)))
     return None

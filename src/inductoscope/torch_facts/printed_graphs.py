@@ -1,7 +1,7 @@
 """Printed graphs and generated code, normalised for comparison; names of operators and modules.
 
-Devices are numbered by rank, process groups by who is in them, and files lie elsewhere on another
-host. None of that is a difference.
+Device numbers depend on the rank, names of process groups on their members, and paths on the host.
+None of these counts as a difference.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _COLLECTIVE = re.compile(
     r"torch\.ops\.(?:_c10d_functional|c10d_functional|_c10d_functional_autograd|symm_mem|_dtensor)"
     r"\.(?P<name>\w+)(?:\.\w+)?\((?P<arguments>.*)"
 )
-# Ranks that send to each other call different ones of the last three, by design.
+# The last three differ between sender and receiver by design.
 _NOT_SENT = ("wait_tensor", "isend", "irecv", "batch_p2p_ops")
 _REDUCTIONS = ("sum", "avg", "product", "min", "max", "band", "bor", "bxor", "premulsum")
 _QUOTED = re.compile(r"'([^']*)'")
@@ -59,7 +59,7 @@ def digest(lines: list[str]) -> str:
 def compared_once(text: str, read: Callable[[str], list[str]]) -> tuple[str, int]:
     """Return the digest and number of the lines to compare in a text, from a cache if possible.
 
-    Ranks have the same texts, and reading one takes longer than recognising it.
+    Ranks share most texts, and parsing a text takes longer than hashing it.
     """
     key = (read.__name__, hashlib.sha1(text.encode("utf-8", "replace")).digest())
     found = _COMPARED.get(key)
@@ -202,7 +202,7 @@ def tuned_choices(code: str) -> list[str]:
 
 # --- Operators by the name that graphs and documentation give them --------------------------------
 
-# How Python shows an operator inside a tuple, a list or an exception.
+# The repr of an operator inside a tuple, a list or an exception.
 _SHOWN = re.compile(r"<OpOverload(?:Packet)?\(op='([^'<>]+)'(?:, overload='(\w+)')?\)>")
 
 

@@ -1,8 +1,8 @@
 """Finds the stacks that Python itself printed into a log: an exception, Ctrl-C, or a dump.
 
 Stacks that torch logs follow torch's header and belong to the lines they explain.
-What a launcher put before the first line of a traceback, it put before every line of it, with
-other numbers where it counts or tells the time: so no list of launchers is needed.
+A launcher prefixes every line of a traceback alike, except for numbers such as counters and times.
+So the prefix is found without a list of launchers.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from inductoscope.torch_facts.log_text import (
 
 _BEGIN = b"Traceback (most recent call last):"
 _FRAME = re.compile(rb'\s+File "([^"\n]+)", line (\d+), in ([^\r\n]+)')
-# How many bytes of a traceback are read.
+# The most bytes of a traceback that are read.
 _REACH = 1 << 17
 _LONGEST_HEAD = 400
 _MOST_FRAMES = 60
 _TAB = 9
 
-# These raise nothing themselves: an exception out of one of them is a signal that was handled.
+# These functions raise nothing themselves: an exception from one comes from a signal handler.
 _BLOCKING = {
     ("threading.py", "wait"),
     ("threading.py", "join"),
@@ -159,7 +159,7 @@ _OUTERMOST = ("<module>", "_run_module_as_main", "_run_code", "_start")
 
 
 def _dump_in(format_: DumpFormat, data: bytes, start: int, place: int) -> LoggedStack | None:
-    # One character per byte, so that its length is known whatever the bytes are.
+    # Latin-1 has one character per byte, so lengths agree for any bytes.
     before = data[max(start, place - _LONGEST_HEAD) : place].decode("latin-1")
     head = format_.thread.search(before)
     if head is None or data[start] == _TAB:
@@ -185,7 +185,7 @@ def _read_dump(text: bytes, prefix: bytes, format_: DumpFormat) -> LoggedStack |
     return LoggedStack(label_of(prefix), last, DUMP, tuple(reversed(frames[:_MOST_FRAMES])))
 
 
-# What a stack begins with, and how it is read from there.
+# The first words of each kind of stack, and its parser.
 _READERS: dict[bytes, Callable[[bytes, int, int], LoggedStack | None]] = {
     _BEGIN: _traceback,
     **{format_.begin.encode(): partial(_dump_in, format_) for format_ in FORMATS},

@@ -1,8 +1,8 @@
 """Python wrappers: kernel calls, rewriting at load time, and the memory plan.
 
-A rewritten wrapper calls functions of ours between its own statements: it reports what kernels
-compute, takes the time around them, or says where its variables lie in memory. What it says of
-memory before it runs is read from its text alone.
+A rewritten wrapper calls our functions between its own statements, to report the results of
+kernels, to time them, or to report the memory of its variables. The memory plan is derived from the
+text alone.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def _by_name(names: Iterable[str]) -> str:
 def exchanged(module: Any, code: types.CodeType, names: dict[str, Any]) -> Iterator[None]:
     """Swap the code of a loaded wrapper's functions for rewritten code, then restore it.
 
-    Whoever holds one of the functions then calls the rewritten code.
+    All existing references to the functions then call the rewritten code.
     """
     with contextlib.ExitStack() as stack:
         for function, before in exchange(module, code, names):
@@ -123,7 +123,7 @@ def exchange(
 ) -> list[tuple[types.FunctionType, types.CodeType]]:
     """Swap the code of a loaded wrapper's functions for rewritten code, which uses `names`.
 
-    Returns the functions with the code that they had.
+    Returns the functions with their previous code.
     """
     vars(module).update(names)
     codes, found = _codes_of_functions(code), []
@@ -189,7 +189,7 @@ def _functions_of(module: Any) -> dict[str, types.FunctionType]:
 #     cpp_fused_0(arg0_1, buf0)
 #     inductoscope_after('cpp_fused_0', {'buf0': buf0})
 
-# Names that a rewritten wrapper uses; no generated wrapper has them.
+# Names that a rewritten wrapper uses; generated wrappers never contain them.
 BEGIN, BEFORE, AFTER = "inductoscope_begin", "inductoscope_before", "inductoscope_after"
 
 
@@ -198,7 +198,7 @@ class ReportingCode:
     """An instrumented Python wrapper."""
 
     code: types.CodeType
-    # How often it reports each buffer, and the buffers that each kernel gets or makes.
+    # The number of reports of each buffer, and the buffers that each kernel takes or makes.
     mentions: dict[str, int]
     buffers: dict[str, list[str]]
 
@@ -257,13 +257,13 @@ class _Reporting(_Rewriter):
 #     cpp_fused_0(arg0_1, buf0)
 #     inductoscope_times += (1, inductoscope_from, inductoscope_clock())
 #
-# Nothing else is done between kernels: what was noted is handed over when the wrapper returns.
+# Nothing else is done between kernels: the times are handed over when the wrapper returns.
 
 CLOCK, OPENED, ENDED = "inductoscope_clock", "inductoscope_opened", "inductoscope_ended"
 _TIMES, _FROM = "inductoscope_times", "inductoscope_from"
 
 _SIZE = re.compile(r"[su]\d+")
-# Parts of a graph, which take the time of their kernels themselves.
+# Graph partitions, which time their kernels themselves.
 _PARTS = ("self.partitions", "partition")
 _ON_GPU = re.compile(r"\bget_raw_stream\b|\btorch\.cuda\._DeviceGuard\b")
 
@@ -308,7 +308,7 @@ class _Timing(_Rewriter):
 
     def change(self, function: ast.FunctionDef) -> None:
         is_entry = function.name == "call"
-        # On the function's own level, where they always have a value.
+        # At the top level of the function, so that they always have a value.
         names = {name for statement in function.body for name in _assigned_names(statement)}
         sizes = sorted(name for name in names if _SIZE.fullmatch(name))
         self._ended = f"{ENDED}({_TIMES}, {_by_name(sizes)})" if is_entry else ""
@@ -336,7 +336,7 @@ class _Timing(_Rewriter):
 #     buf0 = empty_strided_cpu((1024, 256), (256, 1), torch.float32)
 #     inductoscope_named({'buf0': buf0})
 #
-# What it allocates, in which order, and when it lets go of it stays as it was.
+# Allocations, their order and their lifetimes stay unchanged.
 
 ENTERED, NAMED, LEFT = "inductoscope_entered", "inductoscope_named", "inductoscope_left"
 _RESULT = "inductoscope_result"
@@ -393,12 +393,12 @@ def extent(size: Sequence[int], stride: Sequence[int]) -> int:
 
 
 # --------------------------------------------------------------------------------------------------
-# What a wrapper says of memory before it runs: which buffers it holds at once, by its text alone.
+# The memory plan of a wrapper, from its text alone: which buffers are live at the same time.
 #
-# Every statement allocates, takes over, lets go or runs something; the sum of what is held is the
-# memory plan. Measured beside it, the plan says whether this model of memory is right.
+# Every statement allocates, takes over or frees a buffer, or runs a kernel. Comparing the plan with
+# a measurement tells whether this model of memory is right.
 
-# The bytes of a buffer that no statement gives the size of; None where that is not known.
+# Returns the bytes of a buffer whose size no statement gives; None if unknown.
 BytesOf = Callable[[str], int | None]
 
 _ALLOCATES = re.compile(r"empty_strided(?:_\w+)?")
@@ -431,10 +431,10 @@ class MissedReuse:
 class GraphPlan:
     """The memory plan of a wrapper: its peak and the buffers live then, beyond its inputs."""
 
-    # Bytes above those at its beginning.
+    # Bytes above those live at the start.
     peak: int = 0
     inputs: tuple[str, ...] = ()
-    # The names of what is held at the peak, its inputs included.
+    # The names of the buffers live at the peak, inputs included.
     at_peak: tuple[str, ...] = ()
     missed: tuple[MissedReuse, ...] = ()
     # Buffers whose size the text does not give.
@@ -447,9 +447,9 @@ class _Held:
 
     values: Mapping[str, int]
     bytes_of: BytesOf
-    # Inputs that nobody else holds: letting go of them frees their memory.
+    # Inputs without other references: deleting them frees their memory.
     own: frozenset[str]
-    # By variable: the memory that it stands for.
+    # The memory that each variable refers to.
     memory: dict[str, PlannedBuffer] = field(default_factory=dict)
     now: int = 0
     peak: int = 0
@@ -457,10 +457,10 @@ class _Held:
     inputs: list[str] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
     missed: list[MissedReuse] = field(default_factory=list)
-    # What the last kernel read and wrote, until the next one runs.
+    # The last kernel, and the variables that it read or wrote.
     last: tuple[str, frozenset[str]] = ("", frozenset())
     filled: dict[str, PlannedBuffer] = field(default_factory=dict)
-    # Allocated, and not yet seen by any kernel.
+    # Allocated, but not yet used by any kernel.
     fresh: dict[str, PlannedBuffer] = field(default_factory=dict)
 
     def run(self, kernel: str, touched: frozenset[str]) -> None:
@@ -492,7 +492,7 @@ def plan_of(
 ) -> GraphPlan | None:
     """Compute the memory plan of a Python wrapper for these sizes; None if it cannot be parsed.
 
-    `own` names inputs that nobody but the graph holds.
+    `own` names inputs that only the graph holds a reference to.
     """
     try:
         module = ast.parse(text)
@@ -548,7 +548,7 @@ def _assign(statement: ast.Assign, held: _Held) -> None:
         _known(held, name, size, ast.unparse(value.args[0]) if value.args else "")
         return
     taken = next((n for n in _names(value) if n in held.memory), None)
-    # A library's call makes new memory out of its arguments.
+    # A library call returns new memory.
     is_call = isinstance(value, ast.Call)
     if taken is not None and not (is_call and not ast.unparse(value).startswith(_VIEWS)):
         held.memory[name] = held.memory[taken]

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.frames import is_generated
 
-# The first that fits. Modules are as torch writes them into a header.
+# The first match counts. Modules are spelled as in torch's log headers.
 _MODULES = (
     # Called from every stage, or by the compiled function itself.
     (r"torch/_dynamo/(utils|repro/|backends/|eval_frame|callback|logging)", stages.USER),
@@ -24,7 +24,7 @@ _MODULES = (
     (r"torch/_functorch/|torch/fx/experimental/proxy_tensor", stages.AOT),
     (r"triton/", stages.TRITON_COMPILE),
 )
-# The same below torch/_inductor.
+# Modules below torch/_inductor.
 _INDUCTOR_MODULES = (
     (
         r"output_code|cudagraph_|aoti_eager|stream_|runtime/static_triton_launcher",
@@ -64,7 +64,7 @@ _INDUCTOR_MODULES = (
     (r"compile_fx|standalone_compile", stages.POST_GRAD_PASS),
     (r"", stages.INDUCTOR),
 )
-# Of these modules, several stages call code for their own ends, or keep it for a later stage.
+# Several stages use code of these modules, or keep it for a later stage.
 _SHARED = re.compile(
     r"torch/_inductor/(compile_fx|standalone_compile|graph|ir|mkldnn_ir|choices|dependencies"
     r"|sizevars|tiling_utils|invert_expr_analysis)\.py"
@@ -81,10 +81,10 @@ _MAY_RAISE_INSIDE: dict[str, tuple[str, ...]] = {
     ),
     stages.LOWERING: (stages.LOOP_BODY, stages.CODEGEN, stages.AUTOTUNE),
     stages.SCHEDULER: (stages.LOWERING, stages.LOOP_BODY, stages.CODEGEN),
-    # Not loop bodies: code generation asks them, and may ask for what they do not have.
+    # Not loop bodies: code generation queries them, and may query what they lack.
     stages.CODEGEN: (stages.LOWERING, stages.WRAPPER),
 }
-# By these functions, and those it calls itself, a backend for codegen answers the scheduler.
+# The functions by which a codegen backend answers the scheduler, besides those it calls itself.
 _FOR_SCHEDULER = re.compile(r"_?can_fuse|fuse$|group_fn|\w*fusion")
 _MODULE_STAGES = tuple(
     (re.compile(expression), stage)
@@ -118,7 +118,7 @@ _PHASES = (
 )
 _PHASE_STAGES = tuple((re.compile(expression), stage) for expression, stage in _PHASES)
 
-# A function of torch that says more than the module that it is in; innermost frame first.
+# Functions of torch that are more specific than their module; innermost frame first.
 _FUNCTIONS = {
     "wait_on_futures": stages.AUTOTUNE,
     "benchmark_choice": stages.BENCHMARK,
@@ -136,7 +136,7 @@ _FUNCTIONS = {
     "synchronize": stages.RUNTIME,
 }
 
-# By the end of a file's path: the functions by which stages are entered; the first that fits.
+# The functions that enter stages, by the end of their file's path; the first match counts.
 _ENTRIES: dict[str, tuple[tuple[str, str], ...]] = {
     "torch/_dynamo/convert_frame.py": (
         (stages.DYNAMO, "_compile|_compile_inner|compile_inner|transform"),
@@ -236,7 +236,7 @@ def stage_of_frames(frames: list[tuple[str, str]]) -> tuple[str, int]:
 def stage_that_raised(frames: Sequence[tuple[str, str]], open_stage: str) -> str:
     """Return the stage whose code raised, from a stack of (file, function), innermost first.
 
-    `open_stage` is the one that torch had entered, for which the stack may call code of another.
+    `open_stage` is the stage that torch had entered; its stack may include code of other stages.
     """
     others = _MAY_RAISE_INSIDE.get(open_stage, ())
     for number, (file, function) in enumerate(frames):

@@ -27,7 +27,7 @@ NO_STAGE = "none"
 INDUCTOR = "inductor"
 BENCHMARK = "benchmark"
 
-# Where a thread can be that is more precise than a stage, or outside all stages.
+# Positions of a thread that are more precise than a stage, or outside all stages.
 GUARDS = "guards"
 BACKEND = "backend"
 PARTITIONER = "partitioner"
@@ -38,7 +38,7 @@ FILE_LOCK = "file-lock"
 COLLECTIVE = "collective"
 GENERATED = "generated"
 
-# What a verdict may name.
+# The names that a verdict may use.
 VERDICT_STAGES = (
     USER, DYNAMO, AOT, DECOMPOSITION, PRE_GRAD_PASS, JOINT_PASS, POST_GRAD_PASS, LOWERING,
     SCHEDULER, LOOP_BODY, CODEGEN, CPP_COMPILE, TRITON_COMPILE, AUTOTUNE, WRAPPER, RUNTIME,
@@ -55,7 +55,7 @@ PASSES = (PRE_GRAD_PASS, JOINT_PASS, POST_GRAD_PASS)
 NATIVE_COMPILES = (CPP_COMPILE, TRITON_COMPILE)
 BEFORE_INDUCTOR = (DYNAMO, AOT)
 
-# What `show` and `diff` have views of, in the order in which the compiler runs them.
+# The stages that `show` and `diff` display, in the order in which the compiler runs them.
 SHOWN = (
     DYNAMO, "breaks", GUARDS, "recompiles", AOT, "passes", "ir", SCHEDULER, FUSION, LOOP_BODY,
     "kernel", "memory", WRAPPER, "native", AUTOTUNE, "cache", "errors",
@@ -102,11 +102,11 @@ WORDS = {
 
 # --- The ways in which a graph reaches Inductor ---------------------------------------------------
 
-# Through torch.compile, with Dynamo in front. What is recorded then is no name at all.
+# torch.compile, with Dynamo in front. A recording contains no name for this case.
 JUST_IN_TIME = ""
 # Exported, compiled into a package, loaded and called.
 AOT_INDUCTOR = "AOTInductor"
-# Through torch.compile, with a wrapper in C++ around the kernels.
+# torch.compile, with a C++ wrapper around the kernels.
 CPP_WRAPPER = "the C++ wrapper"
-# What is plainer than each: a failure that shows there too is not peculiar to it.
+# Simpler ways for each: a failure that also occurs there is not specific to the way itself.
 PLAIN = {AOT_INDUCTOR: "torch.compile", CPP_WRAPPER: "torch.compile with a Python wrapper"}

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-# Makes what stands in for a function, or for another object, out of the original.
+# Builds the replacement of a function or other object from the original.
 Replacement = Callable[[Any], Any]
 
 _MISSING = object()
@@ -64,7 +64,7 @@ class Hook:
     records: str
     wraps: tuple[Wrap, ...]
     reads: tuple[TorchName, ...] = ()
-    # Not every build of torch has its names: nothing is missing where it does not.
+    # Some builds of torch lack these names by design; that is not reported as missing.
     is_optional: bool = False
 
     @property

@@ -4,8 +4,8 @@
         {
         "name": "mm_template_precompiling",
 
-Only the few records that tell how far a compile got are read, and of those only a few values, so
-a record that is damaged loses no more than itself.
+Only the few records that show the progress of a compile are parsed, and only a few values of each,
+so a damaged record affects nothing else.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from inductoscope.torch_facts.log_text import HEADER, LONGEST, decode
 
-# The groups of a header, then the key.
+# The groups of a header, followed by the key of the record.
 RECORD = re.compile(
     HEADER.pattern + rb'(?: \[[^\]\s]*\d/\d[^\]\s]*\])?(?: \[__\w+\])? ?\{"(\w+)": '
 )
@@ -40,7 +40,7 @@ _KINDS = (
     b"compilation_metrics",
     b"bwd_compilation_metrics",
     b"inductor_output_code",
-    # Of these, only that they are there: the compile is known from here on.
+    # Only the existence of these records matters: it makes the compile known.
     b"artifact",
     b"dynamo_start",
 )

@@ -1,8 +1,8 @@
 """Index arithmetic of generated kernels: the type, width and range of each part.
 
-A kernel's text says it all: `xnumel = 11` bounds `xindex`, a cast makes a value wider, and Triton's
-rules give the type of everything else. A part whose exact range does not fit into its type wraps.
-What is not understood has no range, and nothing is said of it.
+A kernel's source suffices: `xnumel = 11` bounds `xindex`, a cast widens a value, and Triton's type
+promotion gives all other types. A subexpression whose exact range exceeds its type wraps around.
+Nothing is reported about expressions that are not understood.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class KernelIndices:
         combine = _OPERATIONS.get(type(node.op))
         if combine is None or left is None or right is None:
             return None
-        # What wraps below has another value than the range says.
+        # If a subexpression wraps around, the range does not hold.
         if not left.fits or not right.fits:
             return None
         ends = combine(left, right)
@@ -193,7 +193,7 @@ _OPERATIONS: dict[type[ast.operator], _Ends] = {
 # computed with one of 64 has 64. C++ loops count in `int64_t`.
 
 NARROW, WIDE = 32, 64
-# A number in the text itself takes on the width of what it is computed with.
+# A literal takes on the width of the other operand.
 _ANY = 0
 LARGEST_NARROW = (1 << 31) - 1
 _LONGEST = 2_000_000
@@ -301,7 +301,7 @@ class _WidthReader:
 
     def _learn(self, name: str, width: int | None) -> None:
         known = self.widths.get(name, width)
-        # A size that is fixed is given to its argument again: `xnumel = 4096`.
+        # A fixed size is assigned to its own argument: `xnumel = 4096`.
         self.widths[name] = width if known in (width, _ANY) else known if width == _ANY else None
 
     def _counter(self, node: ast.expr) -> int | None:

@@ -24,7 +24,7 @@ Scalar = int | float | bool | str
 
 _LARGEST = 32 * 2**20
 
-# What Inductor leaves in triton_meta for Triton's backends, and in inductor_meta about them.
+# The options for Triton's backends that Inductor stores in triton_meta and inductor_meta.
 _META_OPTIONS = (
     "waves_per_eu", "matrix_instr_nonkdim", "kpack", "launch_cooperative_grid", "launch_pdl",
     "enable_fp_fusion", "disable_ftz", "generate_native_code", "native_matmul", "num_ctas",
@@ -131,7 +131,7 @@ class KernelFile:
     def configuration(self) -> Mapping[str, Scalar]:
         """Block sizes, warps, stages and options in one mapping, to compare kernels by."""
         merged: dict[str, Any] = dict(_mapping(self.inductor_meta.get("config_args")))
-        # Of names only Triton's: `RBLOCK: tl.constexpr = R0_BLOCK` repeats another value.
+        # Only names of Triton's own: `RBLOCK: tl.constexpr = R0_BLOCK` repeats another value.
         merged |= {
             name: value
             for name, value in self.body.constexpr_values.items()
@@ -298,7 +298,7 @@ def _number(*values: Any) -> int | None:
 # the last back as Python.
 
 _CONSTEXPR = ("tl.constexpr", "triton.language.constexpr", "constexpr")
-# What torch writes into generated files. Any other call is not read: `code` must never write one.
+# Calls that torch writes into generated files. `code` must never write any other call.
 _MAKERS = ("DeviceProperties", *_CONSTEXPR)
 
 _MOST_BITS = 256  # Longer numbers are not sizes; Python refuses to print the longest ones.
@@ -349,7 +349,7 @@ def read_value(node: ast.AST) -> Any:
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         value = read_value(node.operand)
         return -value if isinstance(value, (int, float)) else Opaque("UnaryOp")
-    # A list, or what holds one, can be neither in a set nor a key.
+    # A list, or a value that contains one, is not hashable.
     with contextlib.suppress(TypeError):
         if isinstance(node, ast.Set):
             return set(map(read_value, node.elts))
@@ -669,7 +669,7 @@ _FILE_PLACE = re.compile(r'^"([^"]*)":(\d+):\d+$')
 _REFERENCE = re.compile(r"#loc\d*")
 _DEBUG_USE = re.compile(r"!dbg !(\d+)")
 _DEBUG = re.compile(r"^!(\d+) = (?:distinct )?!DILocation\(line: (\d+),.*?(?:inlinedAt: !(\d+))?\)")
-# References that lead to references: deeper than any that a compiler makes.
+# The longest chain of references; compilers never nest them so deeply.
 _LONGEST_CHAIN = 64
 
 
@@ -688,7 +688,7 @@ def _from_directives(lines: list[str]) -> Iterator[tuple[int, int]]:
     for number, line in enumerate(lines, start=1):
         directive = _DIRECTIVE.match(line)
         if directive:
-            # The outermost place of the chain that was inlined is the last; the kernel's own.
+            # The last location of an inlining chain is the outermost, in the kernel itself.
             chain = _PLACE.findall(line)
             is_own = directive[1] == "1" or bool(chain)
             source = int(chain[-1][1]) if chain else int(directive[2]) if is_own else None

@@ -1,8 +1,8 @@
 """Bounds of memory accesses: index ranges, positions in buffers, and a verdict per access.
 
-For given sizes, the extremes of an index are computed. An index is a sum. Terms and conditions that
-share no variable are looked at apart from each other, so a few hundred points are mostly enough
-where the loop itself has millions.
+For given sizes, the extremes of an index are computed. An index is a sum, so terms and conditions
+that share no variable are evaluated separately: a few hundred points mostly suffice for loops with
+millions of iterations.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class TooManyPoints(Exception):
 
 
 NO_TIME = "not looked at: the time for the proofs was used up"
-# Looking at the clock takes as long as computing a point.
+# Reading the clock takes as long as computing a point.
 _BETWEEN_LOOKS = 256
 
 
@@ -115,13 +115,13 @@ def extremes(
 ) -> Extremes | None:
     """Compute the extremes over all points that no condition excludes; None if there are none.
 
-    `lengths` are those of the loops. Raises TooManyPoints, and NoValue if the index is data.
+    `lengths` has the length of each loop. Raises TooManyPoints, and NoValue if the index is data.
     """
     if any(length <= 0 for length in lengths.values()):
         return None
     terms = _terms(index)
     found = Extremes(0, 0, {}, {})
-    # Last what depends on sizes alone.
+    # The last group has the terms that depend on sizes alone.
     for names in (*_groups([*terms, *conditions], lengths), frozenset[str]()):
         group = _VariableGroup(
             names,
@@ -202,7 +202,7 @@ def _points(
 ) -> Iterator[dict[str, int]]:
     names = sorted(group.names)
     if len(names) == 1 and not group.conditions and _is_linear(group):
-        # A linear function is smallest and largest at an end.
+        # A linear function has its extremes at the ends.
         yield from ({names[0]: 0}, {names[0]: lengths[names[0]] - 1})
         return
     budget.spend(math.prod(lengths[name] for name in names) or 1)
@@ -234,7 +234,7 @@ class Positions:
     first: Expression
     end: Expression
     lengths: tuple[Expression, ...]
-    # What they are the positions of, for a sentence.
+    # The owner of the positions, for use in a sentence.
     what: str
 
     @property
@@ -270,8 +270,8 @@ def positions(name: str, sizes: AdmittedSizes) -> Iterator[Positions]:
 def widest_at(rooms: Sequence[Positions], sizes: Point) -> tuple[int, int]:
     """Return the first and end of all addressable positions for given sizes.
 
-    Memory that is smaller than the tensor in it was not measured at these sizes, or is not there
-    yet: then the tensor counts alone.
+    Memory that is smaller than its tensor was not measured at these sizes, or is not allocated yet:
+    then only the tensor counts.
     """
     first, end = rooms[0].at(sizes)
     for room in rooms[1:]:
@@ -296,7 +296,7 @@ def owner(name: str, memory: GraphMemory) -> Room | None:
 # A kernel may turn any value into an index. Where the value is a minimum, or comes from loop
 # variables by way of floating-point numbers, its range is known although its value is not.
 
-# More than all roundings of float32 on the way to an index together.
+# Exceeds the sum of all float32 rounding errors on the way to an index.
 _SLACK = 2.0**-18
 
 
@@ -334,7 +334,7 @@ def ends_of(value: Expression, lengths: Mapping[str, int]) -> Ends:
     operands = [ends_of(operand, lengths) for operand in value.operands]
     if value.operation == "rounded":
         return operands[0]
-    # A minimum is above nothing that one of its operands is above; below all must be known.
+    # One known upper bound of an operand bounds a minimum; its lower bound needs those of all.
     if value.operation == "min":
         return Ends(_low(operands), _clamp("min", [end.high for end in operands]))
     if value.operation == "max":
@@ -375,14 +375,14 @@ _ROUNDING: dict[str, Callable[[float], int]] = {
 def _rounded(value: Applied, lengths: Mapping[str, int]) -> Ends:
     inner = _numeric(value.operands[0], lengths)
     if inner is None:
-        # Rounding keeps a clamp at whole numbers.
+        # Rounding preserves a clamp to integers.
         clamped = ends_of(value.operands[0], lengths)
         known = (end for end in (clamped.low, clamped.high) if end is not None)
         return clamped if all(map(is_exact, known)) else _OPEN
     low, high = inner
     slack = _SLACK * max(1.0, abs(low), abs(high))
     function = _ROUNDING[value.operation]
-    # Rounding takes nothing that is positive below zero.
+    # Rounding never makes a nonnegative value negative.
     below = max(low - slack, 0.0) if low >= 0 else low - slack
     return Ends(Number(function(below)), Number(function(high + slack)))
 
@@ -429,7 +429,7 @@ class _DataIndex:
 
     name: str
     source: IndexFromValue
-    # The range that its computation keeps it in.
+    # The bounds that follow from its computation.
     ends: Ends
     # Whether the kernel asserts that it is below `size`; None where that was not recorded.
     is_checked: bool | None
@@ -500,7 +500,7 @@ class BodyJudge:
         """Record an index from a value: an expression if exact, else a name with a range."""
         how = self.indirect.get(source.line)
         if how is None:
-            # Whether a negative value counts from the end was not recorded: it may be any place.
+            # Whether negative values count from the end was not recorded: any position is possible.
             name = source.variable
             self._data[name] = _DataIndex(name, source, _OPEN, None, ZERO)
             return

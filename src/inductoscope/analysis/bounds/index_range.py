@@ -1,7 +1,7 @@
 """Checks whether the indices of a kernel fit into the type that it computes them with.
 
 Inductor gives a Triton kernel 32-bit indices if the sizes of the run allow it, and guards on that.
-A package has no guards: where the export gave a size no upper end, nothing checks it.
+A package has no guards: a size that the export left unbounded is never checked.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from inductoscope.torch_facts.index_expressions import (
 )
 from inductoscope.torch_facts.triton_indices import LARGEST_NARROW, WIDE, IndexTypes
 
-# What torch assumes when it chooses 32 bits ends in this.
+# The end of the assumption that torch makes when it chooses 32 bits.
 _ASSUMED_END = " <= 2147483647"
 _ENDLESS = "int_oo"
-# Every combination of both ends of so many loops is looked at.
+# The most loops for which all combinations of both ends are tried.
 _MOST_LOOPS = 5
-# A size may have to be a multiple of something: so many after the first are tried.
+# A size may have to be a multiple, so this many after the first are tried.
 _NEAR = 130
 _FARTHEST = 1 << 42
 
@@ -46,7 +46,7 @@ class Overflows:
     """A verdict: at these sizes, which the guards admit, an index overflows its type."""
 
     sizes: Mapping[str, int]
-    # What is too large, and how large it is.
+    # The name and the size of the value that is too large.
     what: str
     value: int
 
@@ -56,7 +56,7 @@ class Limited:
     """A verdict: indices fit only under an assumption of torch's that nothing checks."""
 
     assumed: tuple[str, ...]
-    # The first sizes past it; empty where none were found.
+    # The first sizes that violate the assumption; empty if none were found.
     sizes: Mapping[str, int]
 
 
@@ -90,7 +90,7 @@ class IndexedBody:
     """A loop body of a kernel: its iteration counts and the kernel lines of its accesses."""
 
     judge: BodyJudge
-    # Pointwise and reduction.
+    # The pointwise and the reduction count.
     counts: tuple[Expression, Expression]
     # Lines of the kernel, by the line of the loop body.
     lines: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -213,7 +213,7 @@ def _fits(need: _Need, limit: int) -> bool:
     """Check whether the value provably fits for all sizes."""
     prover = need.body.prover(need.conditions)
     goal = number(limit) - polynomial(need.value)
-    # A guard on a product of sizes bounds neither of them: what is left without it is tried, too.
+    # A guard on a product of sizes bounds no single size: the goal is also tried minus each fact.
     return prover.never_negative(goal) or any(
         prover.never_negative(goal - fact) for fact in prover.context.facts
     )

@@ -42,14 +42,14 @@ from inductoscope.torch_facts.triton_indices import LARGEST_NARROW, NARROW, read
 # takes a few searches of the text, where a proof takes a syntax tree and polynomials: a rule that
 # looks for what is broken passes over them.
 
-# Each begins with plain text, which is found far faster than the beginning of a line.
+# Each pattern begins with plain text, which is found far faster than the start of a line.
 _RANGES = re.compile(r"var_ranges = \{([^{}\n]*)\}\n")
 _LENGTH = re.compile(r"(\w+): ([1-9]\d{0,14})")
 _INDEX = re.compile(r"\n(index\d+) = (.+)")
 _TERM = re.compile(r"(?:(\d{1,15})\*)?([A-Za-z_]\w*)|(\d{1,15})")
 _NAMED = re.compile(r"\n    (\w+) = self\.get_index\('(\w+)'\)(?=\n|$)")
 _ACCESS = re.compile(r"ops\.(?:load|store|store_reduction)\('(\w+)', (\w+)[,)]")
-# An access, or what makes one at an index that is computed, or only where a mask holds.
+# Words of any access, also at a computed index or under a mask.
 _ANY_ACCESS = (
     *("ops.load", "ops.store", "ops.bucketize", "ops.masked", "ops.check_bounds"),
     "set_indirect",
@@ -64,7 +64,7 @@ class PlainBody:
     largest: Mapping[str, int]
 
 
-# Several rules look at the bodies of a whole recording, one after the other.
+# Several rules read the bodies of a whole recording, one after the other.
 @lru_cache(maxsize=1 << 16)
 def read_plain_body(text: str) -> PlainBody | None:
     """Return the largest positions that a loop body uses; None if that takes a proof."""
@@ -152,9 +152,9 @@ def fits_plainly(leaves: Iterable[ScheduledNode], texts: Iterable[str], limit: i
 
 # --- all memory accesses of a recording's kernels -------------------------------------------------
 
-# Points of loops that are computed for one graph where a proof is not found; a few seconds.
+# The most loop points to compute for one graph where no proof is found; a few seconds.
 MOST_POINTS = 2_000_000
-# For a whole recording.
+# The limit for a whole recording.
 MOST_SECONDS = 300.0
 
 

@@ -22,17 +22,17 @@ from inductoscope.torch_facts.index_expressions import (
     names_in,
 )
 
-# A part that is taken as a whole: a name, or an operation that is neither sum nor product.
+# An indivisible part: a name, or an operation that is neither a sum nor a product.
 Atom = Expression
 Monomial = frozenset[tuple[Atom, int]]
 CONSTANT: Monomial = frozenset()
-# Whole numbers are several times faster than fractions, and nearly all of them are whole.
+# Integers are several times faster than fractions, and nearly all coefficients are integers.
 Coefficient = int | Fraction
 
-# Products of sums grow quickly; past this nobody can use them.
+# Products of sums grow quickly; beyond this size they are useless.
 _MOST_TERMS = 400
 _HIGHEST_POWER = 8
-# No size is that large; computing with such numbers takes ever longer.
+# No size is that large, and arithmetic on such numbers is slow.
 _MOST_BITS = 256
 
 
@@ -284,7 +284,7 @@ class Context:
 
     spans: Mapping[str, NameRange]
     facts: tuple[Polynomial, ...] = ()
-    # Sizes come last: the others are bounded by them.
+    # Sizes are replaced last: other names are bounded by sizes.
     sizes: frozenset[str] = frozenset()
     zeros: frozenset[Atom] = frozenset()
 
@@ -330,7 +330,7 @@ def _zeros(condition: Expression) -> Iterator[Atom]:
 _CASES = ("abs", "min", "max", "where")
 _DEEPEST = 24
 _ALMOST_ONE = Fraction(4095, 4096)
-# What these give need not be a whole number.
+# The results of these operations need not be integers.
 _FRACTIONS = ("truediv", "pow", "float", "rounded")
 
 
@@ -351,7 +351,7 @@ class Prover:
     """A prover for one context, which remembers its answers."""
 
     context: Context
-    # Of time.monotonic: from then on, no proof is found.
+    # A time.monotonic deadline, after which every proof fails.
     until: float = math.inf
     effort: Effort = field(default_factory=Effort)
     _known: dict[tuple[Polynomial, frozenset[Atom]], bool] = field(default_factory=dict)
@@ -457,7 +457,7 @@ class Prover:
     ) -> list[Polynomial]:
         """Return upper or lower bounds of an atom, those with the fewest atoms first.
 
-        One that contains the atom itself leads nowhere, nor does one by what was replaced already.
+        Bounds that contain the atom itself or atoms that were replaced already are useless.
         """
         key = (atom, is_upper)
         if key not in self._bounds:
@@ -520,7 +520,7 @@ class Prover:
 
     def _remainder(self, atom: Applied, *, is_upper: bool) -> Iterator[Polynomial]:
         value, modulus = polynomial(atom.operands[0]), polynomial(atom.operands[-1])
-        # Of a number below zero, C++ and Python have different remainders.
+        # C++ and Python differ in the remainder of a negative number.
         if not self._at_least_one(modulus) or not self._holds(value):
             return
         if not is_upper:

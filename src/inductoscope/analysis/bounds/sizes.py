@@ -21,10 +21,10 @@ from inductoscope.torch_facts.index_expressions import (
     replaced,
 )
 
-# Close to the smallest, where vectors end, and around powers of two.
+# Sizes near the smallest, at the ends of vectors, and around powers of two.
 _STEPS = (0, 1, 2, 3, 5, 6)
 _VALUES = (4, 7, 8, 9, 15, 16, 17, 31, 32, 33, 64, 65)
-# Past this a size means nothing: torch writes the largest integer for 'no end'.
+# Larger bounds mean none: torch writes the largest integer for an unbounded range.
 _ENDLESS = 1 << 40
 _MOST_TRIED = 160
 _MOST_REPLACED = 8
@@ -123,7 +123,7 @@ class AdmittedSizes:
     def _combinations(self, names: list[str]) -> Iterator[tuple[int, ...]]:
         choices = [self._choices(name) for name in names]
         yield tuple(choice[0] for choice in choices)
-        # One size after the other leaves its usual value, then all together.
+        # One size after the other takes an unusual value, then all of them together.
         for place, choice in enumerate(choices):
             for value in choice[1:]:
                 yield (
@@ -153,7 +153,7 @@ class AdmittedSizes:
     def admits(self, sizes: Mapping[str, int]) -> bool:
         """Check whether every guard holds.
 
-        A guard on one of the sizes that cannot be computed from them admits none of them.
+        A guard on one of these sizes that cannot be evaluated counts as violated.
         """
         concerning = [g for g in self.assumed if not names_in(g) or names_in(g) & sizes.keys()]
         return all(holds(guard, sizes) is True for guard in concerning)
@@ -186,10 +186,10 @@ def _end(text: str) -> int | None:
 # One size at a time leaves its usual value: to the ends of the range that the guards or the export
 # admit, to multiples of what the code divides it by, and to where vectors and tiles end.
 
-# Where vectors of a CPU and small tiles end.
+# The widths of CPU vectors and of small tiles.
 _WIDTHS = (8, 16, 32)
 _DIVISIONS = ("floordiv", "mod", "modular")
-# A larger tensor takes long to compute, and shows nothing else.
+# Larger tensors take long to compute, and show nothing new.
 _LARGEST = 4096
 _MOST_FOR_ONE = 14
 

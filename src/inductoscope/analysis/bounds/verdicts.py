@@ -17,7 +17,7 @@ class Proven:
 class Broken:
     """A verdict: outside the buffer, at these sizes and at this point of the loops.
 
-    Everything here was computed with whole numbers, and satisfies the guards and the masks.
+    All values were computed exactly, in integers, and satisfy the guards and the masks.
     """
 
     sizes: Mapping[str, int]
@@ -26,7 +26,7 @@ class Broken:
     # The buffer has the positions from `first` up to, not including, `end`.
     first: int
     end: int
-    # Values of inputs that are part of the index.
+    # The values of inputs on which the index depends.
     values: Mapping[str, int]
 
 
@@ -36,7 +36,7 @@ class DataDependent:
 
     buffers: tuple[str, ...]
     is_asserted: bool | None
-    # Inside of the buffer for every value that passes the check.
+    # Whether it is inside the buffer for every value that passes the check.
     is_inside: bool
 
 
@@ -45,13 +45,13 @@ class OutOfReach:
     """A verdict: neither proven nor refuted, and the reason."""
 
     why: str
-    # Sizes at which every point was computed, and is inside.
+    # The number of sizes at which every point was computed and is inside.
     sizes_tried: int = 0
 
 
 Verdict = Proven | Broken | DataDependent | OutOfReach
 
-# As they are called in JSON, in the order in which they are listed.
+# The names in JSON, in the order in which verdicts are listed.
 NAMES: dict[type, str] = {
     Broken: "broken",
     OutOfReach: "out-of-reach",

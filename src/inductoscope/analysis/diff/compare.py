@@ -262,7 +262,7 @@ def _phase(graph: InductorGraph) -> Hashable:
 
 _LONGEST_DIFF = 1000  # lines
 
-# What to do, and the ranges of lines in both that it is done with.
+# The edit operation, and the range of lines in each text that it applies to.
 Change = tuple[str, int, int, int, int]
 
 
@@ -349,8 +349,8 @@ def unified(one: Material, other: Material) -> str:
 def _changes(one: Sequence[str], other: Sequence[str]) -> Iterator[list[Change]]:
     """Yield groups of changes with two lines of context.
 
-    Matching takes time with the product of both lengths, so what both begin with is left out, and
-    of what follows only so much is looked at as can be shown.
+    Matching takes time proportional to the product of both lengths, so the common prefix is
+    skipped, and only as many lines are compared as can be shown.
     """
     start = max(0, _first_change(one, other) - 2)
     ends = min(len(one), start + _LONGEST_DIFF), min(len(other), start + _LONGEST_DIFF)
@@ -369,8 +369,8 @@ Parts = list[list[ScheduledNode]]
 def identities(first: Side, second: Side) -> tuple[Identities, Identities, str]:
     """Identify the scheduler nodes of both runs, and say how sure the match is.
 
-    Where both runs scheduled the same, a node is told by its place; otherwise by the operations in
-    it and which of those it is.
+    If both runs have the same schedule, a node is identified by its position; otherwise by its
+    operations, and its number among nodes with the same ones.
     """
     one, other = scheduler(first), scheduler(second)
     if one is not None and other is not None and one.canonical == other.canonical:
@@ -588,7 +588,7 @@ def _place(what: str, compile_: Compile) -> str:
 
 # --- What differs about the runs themselves: versions, settings, targets, what each lacks ---------
 
-# Where things lie says nothing about what the compiler does.
+# Locations of files do not affect the compiler's output.
 _PLACES = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "TORCH_TRACE", "TMPDIR")
 
 

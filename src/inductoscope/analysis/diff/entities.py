@@ -40,11 +40,11 @@ class FusionChange:
     others: tuple[str, ...]
     nodes: tuple[str, ...]
     other_nodes: tuple[str, ...]
-    # Of the run that did not fuse.
+    # The reason in the run that did not fuse.
     reason: str
     # Whether torch gave the reason itself.
     in_torchs_words: bool
-    # 'proven' where both runs scheduled the same nodes, 'likely' where names had to tell.
+    # 'proven' if both runs scheduled the same nodes, 'likely' if nodes were matched by operations.
     confidence: str
 
 
@@ -56,7 +56,7 @@ class KernelChange:
     name: str
     language: str
     operations: tuple[str, ...]
-    # Its name in the other run, or the kernels there that do its work.
+    # The kernel's name in the other run, or the kernels there that contain its nodes.
     others: tuple[str, ...] = ()
     diff: str = ""
 
@@ -121,7 +121,7 @@ class Difference:
     first: str
     second: str
     surroundings: tuple[Fact, ...]
-    # Settings of the compiler that are not the same in both runs.
+    # Compiler settings in which the runs differ.
     settings: tuple[Fact, ...]
     graphs: tuple[GraphDifference, ...]
     only: tuple[OnlyIn, ...]

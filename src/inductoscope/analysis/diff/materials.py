@@ -68,7 +68,7 @@ def _recorded(side: Side, *stages: str) -> Material | None:
     """Return the graphs that the compile's stages recorded in the last attempt."""
     last = {graph.stage: graph for graph in side.compile.graphs if graph.stage in stages}
     graphs = [read_graph(side.recording, graph.payload) for graph in last.values()]
-    # A part of them would look like another graph.
+    # A subset of the graphs would look like a different graph.
     return _graph_material(*graphs) if all(graphs) else None
 
 
@@ -100,7 +100,7 @@ def ir(side: Side) -> Material | None:
     ]
     return Material(
         lines=tuple(f"{i.node} = {part}" for i, part in zip(lowered, parts, strict=True)),
-        # Without its quotes: names lie inside of longer texts.
+        # Quotes are removed: names occur inside longer strings.
         canonical=tuple(
             renaming.text(part.replace("\\n", "\n").replace('"', " ")) for part in parts
         ),
@@ -201,7 +201,7 @@ def wrapper(side: Side) -> Material | None:
     end = body.find("\ndef benchmark_compiled_module")
     lines = without_comments((body[:end] if end >= 0 else body).splitlines())
     renaming = Renaming()
-    # The names that the wrapper takes its arguments by: `primals_1, rsqrt = args`.
+    # The names to which the wrapper unpacks its arguments: `primals_1, rsqrt = args`.
     taken = ",".join(match[1] for line in lines if (match := _ARGUMENTS.match(line)))
     renaming.know(filter(None, map(str.strip, taken.split(","))), "node")
     renaming.know(_KERNEL_NAMES.findall("\n".join(lines)), "kernel")
@@ -236,7 +236,7 @@ Extract = Callable[[Side], Material | None]
 # Stages whose canonical names are those of the final graph and of the schedule.
 NAMED_BY_OTHERS = ("ir", AUTOTUNE, SCHEDULER, "fusion", LOOP_BODY, "native")
 
-# In the order of the compiler, so the first that differs is where the runs part.
+# The compiler's order, so the first stage that differs is where the runs diverge.
 STAGES: dict[str, Extract] = {
     DYNAMO: lambda side: _graph_material(side.captured),
     PRE_GRAD_PASS: lambda side: _recorded(side, "pre-grad"),

@@ -20,7 +20,7 @@ _QUOTED = r"'(?:[^'\\\n]|\\.)*'|\"(?:[^\"\\\n]|\\.)*\""
 _QUOTED_OR_NAME = re.compile(rf"{_QUOTED}|[A-Za-z_]\w*")
 _ADDRESS = re.compile(r"\b0x[0-9a-f]{6,}\b")
 _SYMBOL = re.compile(r"\b[su]\d+\b")
-# Names that Inductor makes up: their numbers say only which came first.
+# Names that Inductor generates: their numbers only reflect the order.
 _NUMBERED = re.compile(
     r"(buf|op|arg|primals|tangents|tmp|in_ptr|out_ptr|in_out_ptr|ks|ws|s|u|constant|get_index|index)"
     r"_?\d+(?:_\d+)*"

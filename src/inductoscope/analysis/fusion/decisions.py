@@ -45,12 +45,12 @@ class Consideration:
     outcome: str
     kind: str
     torch: str = ""
-    # In plain words, and how sure they are.
+    # The reason in plain words, and the confidence in it.
     reason: str = ""
     confidence: Confidence = "proven"
     shared_bytes: int | None = None
     score: Mapping[str, Any] | None = None
-    # What torch looked at, if it gave no reason.
+    # The values that torch checked, if it gave no reason.
     looked_at: Mapping[str, Any] | None = None
     # The two groups to decide about, if this was only a step of that decision.
     within: tuple[str, ...] = ()

@@ -43,14 +43,14 @@ class Judgement:
     kind: str = ""
     # torch's score of the fusion; None if it was not fused, or not recorded.
     score: float | None = None
-    # In plain words; in torch's; how sure the plain words are.
+    # The reason in plain words and in torch's, and the confidence in the plain words.
     reason: str = ""
     torch: str = ""
     confidence: Confidence = "proven"
     what_to_change: str = ""
     # The condition that decided, in two or three words.
     condition: str = ""
-    # What the decision depended on: index expressions, loops, limits, nodes in between.
+    # The values behind the decision: index expressions, loops, limits, nodes in between.
     values: tuple[str, ...] = ()
     tries: tuple[Settings, ...] = field(default=(), metadata=NOT_IN_JSON)
 
@@ -74,7 +74,7 @@ class LedgerRow(Judgement):
     # The fusion rounds that considered the pair.
     rounds: tuple[int, ...]
     buffers: tuple[str, ...]
-    # The final group of each node, and the kernels that these became.
+    # The final group of each node, and the kernels generated from both groups.
     groups: tuple[str, str]
     kernels: tuple[str, str]
     device: str = field(metadata=NOT_IN_JSON)
@@ -202,7 +202,7 @@ def read_accesses(body: str) -> Accesses:
 _ATTEMPTS = "max_fusion_buffer_group_pairwise_attempts"
 _DEFAULT_ATTEMPTS = 64
 _AUTOTUNE = ({"max_autotune": True, "max_autotune_gemm_backends": "CPP,TRITON"},)
-# Library functions for which torch has templates.
+# Library functions that torch has templates for.
 _PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "convolution", "_int_mm", "bias_addmm")
 
 
@@ -370,7 +370,7 @@ class GraphSchedule:
         joined = next((item for item in items if item.outcome == FUSED), None)
         final, kind = self.finals[pair.first]
         if joined is None:
-            # Joined outside the fusion rounds, or each with a third node.
+            # Fused outside the fusion rounds, or each with a third node.
             words = f"fused (through the group {final})"
             return Judgement(outcome=FUSED, kind=_OTHER_GROUPS.get(kind, ""), reason=words)
         own = (pair.first, pair.second)
@@ -637,7 +637,7 @@ def bytes_moved(rows: Iterable[LedgerRow]) -> int | None:
     for row in rows:
         for moved in row.moved:
             if moved.read_bytes is not None:
-                # A kernel reads a buffer once; when fused, all nodes but the first get it free.
+                # A kernel reads a buffer once; if fused, all nodes but the first read it for free.
                 reader = row.second if row.outcome == FUSED else row.groups[1]
                 key = (row.graph, moved.buffer, reader)
                 reads[key] = max(reads.get(key, 0), moved.read_bytes)

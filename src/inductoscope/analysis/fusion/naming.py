@@ -43,7 +43,7 @@ class FoundPair:
     graph: str
     row: LedgerRow | None
     words: str = ""
-    # Further pairs between the same two kernels.
+    # The number of further pairs between the same two kernels.
     others: int = 0
 
 

@@ -148,7 +148,7 @@ _RANGE = re.compile(r"(\w+): (\d{1,18})")
 class Region:
     """The positions offset + sum of step * (0 .. count - 1); steps increase, no two sums collide.
 
-    Steps that continue each other are one: rows of 64 elements, 64 apart, are one long row.
+    Contiguous steps are merged: rows of 64 elements with a stride of 64 are one long row.
     """
 
     offset: int
@@ -185,7 +185,7 @@ def read_region(index: str, ranges: Mapping[str, int]) -> Region | None:
         count, step = ranges.get(match[2]), int(match[1] or 1)
         if not count or not step:
             return None
-        # Backwards through the same places.
+        # A negative step covers the same positions backwards.
         offset -= step * (count - 1) if sign < 0 else 0
         steps.append((step, count))
     return _normal(offset, steps)
@@ -227,7 +227,7 @@ def _shifted(steps: tuple[tuple[int, int], ...], distance: int) -> int:
     step, count = steps[-1]
     quotient = distance // step
     found = 0
-    # The smaller steps must make up the rest, forwards or backwards.
+    # The smaller steps must cover the rest, forwards or backwards.
     for times in (quotient, quotient + 1):
         if times < count:
             rest = abs(distance - times * step)

@@ -41,7 +41,7 @@ _NUMBERED = ("post-grad graph", "schedule")
 class _Stand(NamedTuple):
     """The collectives of a rank's graph, and the fields that identify the call behind it."""
 
-    # None if it has no such graph.
+    # The collectives; None if the rank has no such graph.
     sent: tuple[tuple[str, str], ...] | None
     function: str
     reason: str
@@ -54,7 +54,7 @@ class RankWaits:
     def __init__(self, logs: Sequence[RankLog]) -> None:
         self._taken = {log.rank: {(d.kind, d.key): d for d in log.decisions} for log in logs}
         self.all_ended = all(log.progress is RankProgress.ENDED for log in logs)
-        # False where what was called tells enough, so that no graph needs to be looked at.
+        # False if the calls themselves are conclusive, so that graphs need not be compared.
         self.graphs_tell = True
 
     def why_unproven(
@@ -71,7 +71,7 @@ class RankWaits:
             for one in self._stands(key, ranks)
             for other in self._stands(key, others)
         }
-        # Of several reasons, the one that comes closest.
+        # The reason closest to a proof counts.
         return next((reason for reason in _CLOSEST_FIRST if reason in reasons), NOT_COMPILED)
 
     def _stands(self, key: tuple[str, str], ranks: Iterable[int]) -> set[_Stand]:
@@ -110,7 +110,7 @@ def _why_waiting_is_unproven(key: str, one: _Stand, other: _Stand) -> str:
         return OTHER_CALL
     mine, theirs = dict(one.sent), dict(other.sent)
     if not mine or not theirs:
-        # No collective at all, or one whose group a log does not tell.
+        # There is no collective at all, or the log does not name its group.
         return UNKNOWN_GROUP if mine == theirs else REST_ELSEWHERE
     shared = mine.keys() & theirs.keys()
     if not shared:
@@ -131,11 +131,11 @@ def _clash(one: str, other: str) -> bool:
 # value has a majority, nobody is accused.
 
 _Key = tuple[str, str]
-# A weight, and whether it is proven that ranks will wait.
+# A weight, and whether a deadlock is proven.
 _Grave = tuple[Weight, bool]
-# Enough, also where every rank has its own value.
+# The most pairs of values to compare; enough even if every rank has its own value.
 _MOST_PAIRS = 2_000
-# A rank that has taken a later decision has left this one out.
+# A rank that has made a later decision has skipped this one.
 NONE = "none"
 
 
@@ -144,7 +144,7 @@ class RankSide:
     """The ranks that made the same decision, and the decision."""
 
     ranks: tuple[int, ...]
-    # None where they took no such decision.
+    # None if the ranks made no such decision.
     decision: Decision | None
 
     @property
@@ -161,7 +161,7 @@ class RankDifference:
     key: str
     # The largest side first: the majority, where there is one.
     sides: tuple[RankSide, ...]
-    # Why it is not proven that two of the sides wait for each other forever; empty if it is.
+    # The reason why a deadlock of two sides is unproven; empty if it is proven.
     unproven: str
 
     @property
@@ -180,7 +180,7 @@ class OddRanks(RankDifference):
 
     # Decisions after this one in which these ranks differ as well, by kind.
     later: tuple[tuple[str, int], ...] = ()
-    # Most ranks have not decided it so far, and took no later decision either.
+    # Whether most ranks have not reached this decision yet, nor any later one.
     others_may_follow: bool = False
 
     @property
@@ -211,7 +211,7 @@ class BehindRanks:
     """The ranks that have not come as far as the majority."""
 
     ranks: tuple[int, ...]
-    # The first decision that they have not taken.
+    # The first decision that these ranks have not made.
     kind: str
     key: str
     inside_a_compile: bool
@@ -258,7 +258,7 @@ def compare_ranks(
 ) -> RankComparison:
     """Compare ranks read from the same form of log, except in the `ignored` kinds of decisions.
 
-    `ends_tell`: ranks that came to their end made all their calls, and all that differ are known.
+    `ends_tell`: ranks that finished made all their calls, so all differences in calls are known.
     """
     order = merged_order([[(d.kind, d.key) for d in log.decisions] for log in logs])
     positions = [p for p in _positions(logs, order) if p.voters > 1 and p.key[0] not in ignored]
@@ -285,7 +285,7 @@ def _positions(logs: Sequence[RankLog], order: list[_Key]) -> list[_Position]:
     positions = [_Position(key) for key in order]
     groups = _groups(logs)
     everybody = {log.rank for log in logs}
-    # What a compile writes depends on whether it is in the cache, backward graphs above all.
+    # The records of a compile depend on cache hits, backward graphs above all.
     decisions = (decision for log in logs for decision in log.decisions)
     hits = {d.compile for d in decisions if d.kind == "cache" and d.value == "hit"}
     for log in logs:
@@ -316,7 +316,7 @@ def _take_absence(position: _Position, log: RankLog, is_last: bool, hits: set[st
     kind, key = position.key
     if KINDS[kind].skipped_on_hit and key.partition(" ")[0] in hits:
         return
-    # A call that is missing on a rank that failed may only not have been made so far.
+    # A rank that failed may just not have reached the missing call.
     went_on = not is_last and kind != "collective"
     if went_on or log.progress is RankProgress.ENDED:
         position.values[""].append(log.rank)
@@ -341,7 +341,7 @@ def _why_unproven(position: _Position, values: Collection[str], waits: RankWaits
 def _odd(positions: list[_Position], waits: RankWaits) -> Iterator[OddRanks]:
     """Yield for each rank the first decision of each weight with which it leaves the majority.
 
-    One that ranks will wait for is told even if a harmless one came before it.
+    A decision that leads to a deadlock is reported even after a harmless difference.
     """
     first: dict[tuple[int, _Grave], tuple[int, str]] = {}
     later: dict[tuple[int, _Grave], Counter[str]] = defaultdict(Counter)

@@ -31,21 +31,21 @@ from inductoscope.wording import count_of
 class Weight(str, Enum):
     """The severity of a difference in a decision."""
 
-    # What was called tells more than what is in a graph: each is looked at on its own.
+    # Actual calls say more than the collectives in a graph, so each has its own weight.
     CALLS = "calls"
     COLLECTIVES = "collectives"
     PROGRAM = "program"
     COST = "cost"
 
 
-# Ranks that differ in these wait for each other.
+# Ranks that differ in decisions of these weights deadlock.
 DEADLY = (Weight.CALLS, Weight.COLLECTIVES)
 
 
 class DecisionKind(NamedTuple):
     """A kind of decision: its weight and its title.
 
-    `skipped_on_hit`: a compile that is in the cache on some ranks may have it there only.
+    `skipped_on_hit`: ranks with a cache hit may lack the decision.
     """
 
     weight: Weight
@@ -53,7 +53,7 @@ class DecisionKind(NamedTuple):
     skipped_on_hit: bool = False
 
 
-# In the words of the output. A new kind is one line here, and one in each source that knows it.
+# Titles as in the output. A new kind needs one line here, and one in each source that records it.
 KINDS: dict[str, DecisionKind] = {
     "compile": DecisionKind(Weight.PROGRAM, "the function that is compiled"),
     "guard": DecisionKind(Weight.PROGRAM, "a guard that failed"),
@@ -77,7 +77,7 @@ class RankProgress(str, Enum):
     """How far a rank has come, as far as its log tells."""
 
     ENDED = "ended"
-    # Between compiles: what it has not decided, it has not decided so far.
+    # Between compiles: missing decisions may still come.
     AT_REST = "at rest"
     # Inside a compile when its log ends.
     BUSY = "busy"
@@ -86,9 +86,9 @@ class RankProgress(str, Enum):
 class Decision(NamedTuple):
     """A decision. `key` identifies it, and is the same on every rank that makes it.
 
-    `value` is what is compared, often a digest; `shown` is for people. `among` are the ranks that
-    take it, where not all do; `groups` are the process groups that collectives go to, and `orders`
-    has for each of them a word for every collective, in order.
+    `value` is compared, often a digest; `shown` is displayed. `among` has the ranks that make the
+    decision, if not all do; `groups` has the process groups of collectives, and `orders` has for
+    each group one short hash per collective, in order.
     """
 
     kind: str
@@ -114,7 +114,7 @@ class RankLog:
     # Seconds of each stage, measured by the rank's own clock.
     stage_seconds: tuple[tuple[str, float], ...] = ()
     progress: RankProgress = RankProgress.AT_REST
-    # What it was read from: ranks are compared with ranks that were read from the same.
+    # The form of the log: only ranks read from the same form are compared.
     form: str = "trace"
     files: tuple[str, ...] = ()
     began: str = ""
@@ -254,7 +254,7 @@ class DecisionFold:
         self._files: dict[int, str] = {}
         self._turns: Counter[tuple[str, str]] = Counter()
         self.clock = StageClock()
-        # Of the decisions that are asked for, the lines that were compared.
+        # The compared lines of the decisions that were requested.
         self.lines: dict[tuple[str, str], list[str]] = {}
         self.keeps_lines = False
 
@@ -358,7 +358,7 @@ class DecisionFold:
         lines, orders = collective_lines(found), orders_in_groups(found)
         self._add_text("collectives", key, compile_id, lines, count_of(len(lines), "collective"))
         made = self._decisions["collectives", key]
-        # Graphs that send to different groups do not wait for each other.
+        # Graphs with collectives in different groups cannot deadlock.
         self._add(made._replace(groups=tuple(orders), orders=tuple(orders.values())))
 
     def _take_cache(self, name: str, compile_id: str, payload: str) -> None:
@@ -422,7 +422,7 @@ _READERS: dict[str, _Reader] = {
     "chromium_event": lambda fold, id_, _head, payload: fold.clock.take_event(id_, payload),
 }
 
-# The records that are looked at, by key; of artifacts, by name as well.
+# The keys of the records that are read; for artifacts, their names as well.
 RECORDS = frozenset(name.encode() for name in ("artifact", *GRAPHS, *_READERS))
 
 

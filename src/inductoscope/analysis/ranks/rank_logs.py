@@ -51,7 +51,7 @@ class TextDecisions(DecisionFold):
     def __init__(self) -> None:
         super().__init__()
         self._operation = ""
-        # Lines of graphs, by compile, as far as collectives need them.
+        # The lines of graphs that collectives are read from, by compile.
         self._graphs: dict[str, list[str]] = {}
 
     @property
@@ -70,7 +70,7 @@ class TextDecisions(DecisionFold):
             file = found["file"].replace("\\", "/").rpartition("/")[2]
             self.begin(found["compile"], f"{found['name']} {file}:{found['line']}")
         elif found := _FAILED.match(text):
-            # Only the first guard that failed.
+            # Only the first failed guard counts.
             if ("guard", found["compile"]) not in self._decisions:
                 self.take_guard(found["compile"], "", found["reason"])
         elif found := _CACHE.match(text):
@@ -164,13 +164,13 @@ class _LogReader:
         self._keeps_lines = keeps_lines
         self._written: dict[int | None, _WrittenByRank] = {}
         self._named: set[int] = set()
-        # All of a log that one process wrote; None where several did.
+        # The output of a log that one process wrote; None if several did.
         self._alone: _WrittenByRank | None = None
 
     def ranks(self, log: Log) -> Iterator[tuple[int, _WrittenByRank]]:
         """Every rank, with its output."""
         if self._alone is not None:
-            # One process: before it knew its rank, it wrote without it.
+            # A single process logs without a rank until it knows its rank.
             known = next(iter(self._named)) if len(self._named) == 1 else None
             rank = known if known is not None else rank_of_path(log.name)
             if rank is not None:
@@ -275,7 +275,7 @@ def _lines(file: IO[bytes]) -> Iterator[bytes]:
     is_rest = False
     while line := buffered.readline(LONGEST * 16):
         if not is_rest:
-            # What is in a payload is compared as it is.
+            # Payloads are compared unchanged.
             yield line if line[:1] == _TAB else clean(line)
         is_rest = not line.endswith(b"\n")
 
@@ -283,7 +283,7 @@ def _lines(file: IO[bytes]) -> Iterator[bytes]:
 def _are_several(lines: Counter[int]) -> bool:
     """Check whether the labels of lines are those of several ranks.
 
-    Line numbers, as `grep -n` adds them, look like ranks; but ranks repeat.
+    Line numbers, as `grep -n` adds them, look like ranks, but only ranks repeat.
     """
     return len(lines) > 1 and lines.total() >= 2 * len(lines)
 

@@ -178,7 +178,7 @@ def lines_of_file(log: RankLog, key: tuple[str, str]) -> list[str]:
 #
 # Every worker says which logs it sees. What several see, on a disk that they share, is read once.
 
-# What tells files of one name on different disks apart, and stays as it is while a log grows.
+# Identifies a file among files of one name on other disks, and is stable while a log grows.
 _Mark = tuple[tuple[int, str], ...]
 _LONGEST_FIRST_LINE = 4096
 
@@ -234,7 +234,7 @@ def reduce_where_they_lie(
                 return future.result()
         return []
 
-    # In the order in which they were found, whichever was read first.
+    # The results keep the order in which the logs were found.
     return joined([reduced[each] for each in placed], lines_of, world)
 
 

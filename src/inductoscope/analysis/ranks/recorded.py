@@ -14,7 +14,7 @@ from inductoscope.model.entities import Compile, Process, Recording, UncaughtExc
 from inductoscope.model.fx import FxNode, describe_value, read_graph
 from inductoscope.torch_facts import stages
 
-# The records of a trace that hold the same.
+# The trace records with the same content.
 _GRAPHS = {
     stages.DYNAMO: "dynamo_output_graph",
     "aot-joint": "aot_joint_graph",
@@ -41,7 +41,7 @@ def _ranks_of(recording: Recording) -> RankReport | None:
     for process in recording.processes:
         if process.rank.isdecimal() and process.torch:
             known = processes.get(int(process.rank))
-            # Workers of a rank, such as those that compile for it, say the same rank.
+            # Workers of a rank, such as compile workers, report the same rank.
             if known is None or len(by_process[process.stream]) > len(by_process[known.stream]):
                 processes[int(process.rank)] = process
     if len(processes) < 2:

@@ -22,7 +22,7 @@ _IN_NAME = re.compile(
 )
 _OF_TORCHRUN = re.compile(r"attempt_\d+/(\d{1,7})/std(?:out|err)\.log")
 _AT_END = re.compile(r"\.(\d{1,7})(?:\.(?:gz|bz2|xz))?$")
-# What torch writes itself is the rank; a launcher may only know the rank on its host.
+# Torch's own prefix has the global rank; a launcher's may only have the local rank.
 _IN_LABEL = (re.compile(r"rank ?(\d{1,7})"), re.compile(r"default(\d{1,7})|^(\d{1,7})(?=:|$)"))
 
 
@@ -77,11 +77,11 @@ def rank_of_label(label: str) -> int | None:
 # A rank's seconds come from its own clock. Clocks of hosts differ, so no time of one rank is
 # compared with a time of another: only how long something took.
 
-# Fewer ranks have no typical one.
+# With fewer ranks, none is typical.
 _FEWEST = 4
-# A straggler takes so many times the median, and so many seconds more.
+# A straggler takes this many times the median, and this many seconds longer.
 _TIMES, _SECONDS = 2.0, 1.0
-# And lies so many times further from the median than a rank usually does.
+# Its distance from the median exceeds the usual one by this factor.
 _SPREADS = 6.0
 
 
@@ -153,11 +153,11 @@ ABOUT_CLOCKS = (
     "Clocks of hosts differ: durations and the order within each rank are compared, never the time "
     "of one rank with that of another."
 )
-# The lines that a decision of a rank is the digest of.
+# Returns the lines behind the digest of a rank's decision.
 LinesOf = Callable[[RankLog, tuple[str, str]], list[str]]
 _MOST_LINES_READ = 12
 _LONGEST_LINE = 200
-# Characters before the first one that differs, where a line is too long.
+# Characters shown before the first difference in an over-long line.
 _SHOWN_BEFORE = 60
 # A job has more ranks without a log than this only if it has many with one.
 _MOST_MISSING, _MOST_MISSING_EACH = 1000, 5
@@ -192,11 +192,11 @@ class RankReport:
     ranks: tuple[int, ...]
     form: str
     missing: tuple[int, ...]
-    # Ranks that are known from another form of log, and so are not compared.
+    # Ranks that are known only from another form of log, so not compared.
     not_compared: tuple[int, ...]
     places: tuple[RankPlace, ...]
     comparison: RankComparison
-    # By kind and key of a difference.
+    # The first differing lines, by kind and key of a difference.
     first_lines: dict[tuple[str, str], FirstLine]
     stage_times: tuple[StageTimes, ...]
     stragglers: tuple[Straggler, ...]
@@ -224,8 +224,8 @@ def report_on(
 ) -> RankReport:
     """Compare the ranks.
 
-    `expected` are those that there should be, if that is known; `ignored` are kinds of decisions
-    that are not compared. `ends_tell`: ranks that ended made all calls that they will make.
+    `expected` has the ranks that should exist, if known; `ignored` has kinds of decisions that are
+    not compared. `ends_tell`: ranks that ended will make no further calls.
     """
     chosen, notes = _one_log_each(logs)
     form = Counter(log.form for log in chosen).most_common(1)[0][0] if chosen else ""
@@ -267,7 +267,7 @@ def _one_log_each(logs: Sequence[RankLog]) -> tuple[list[RankLog], list[str]]:
         of_rank[log.rank].append(log)
     again = []
     for rank, found in of_rank.items():
-        # All of one rank, so that its clock is the same, unless it moved to another host.
+        # All logs are of one rank, so they share a clock, unless the rank moved to another host.
         found.sort(key=lambda log: (log.form == "trace", log.began, len(log.decisions)))
         if sum(bool(log.decisions) and log.form == found[-1].form for log in found) > 1:
             again.append(rank)

@@ -14,7 +14,7 @@ from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.cpp_loops import CppLoop, LoopNest, loop_nests, read_loops
 from inductoscope.verdicts import Confidence
 
-# Fewer elements take less time than a call of the kernel from Python.
+# A loop over fewer elements takes less time than calling the kernel from Python.
 FEWEST = 1 << 16
 
 
@@ -28,7 +28,7 @@ def _long_nests(recording: Recording) -> Iterator[tuple[KernelPlace, str, list[L
 # --- loops without vectors ------------------------------------------------------------------------
 
 SIMDLEN = "torch._inductor.config.cpp.simdlen"
-# As Inductor spells the types that it has no vector form for.
+# Types without a vector form, as Inductor spells them.
 _SCALAR_TYPES = {
     "int16_t": "int16",
     "uint16_t": "uint16",
@@ -40,7 +40,7 @@ _SCALAR_TYPES = {
 _POINTER = re.compile(r"(?:const )?([\w:<>]+)\* (\w+_ptr\d+)")
 _CONVERTED = re.compile(r"(?:c10::convert|static_cast)<([\w:<>]+?)>\(")
 _ACCESS = re.compile(r"(\w+_ptr\d+)\[static_cast<int64_t>\((.+?)\)\]")
-# What the call of a C++ compiler has if the machine has vector instructions.
+# A macro in the compiler's command if the machine has vector instructions.
 _INSTRUCTIONS = "CPU_CAPABILITY_"
 
 
@@ -60,7 +60,7 @@ def scalar_loop(recording: Recording) -> Iterator[Finding]:
     out.
     """
     for place, source, nests in _long_nests(recording):
-        # A loop that does not begin at 0 is what is left over from a vectorized one.
+        # A loop that does not begin at 0 is the tail of a vectorized one.
         slow = [nest for nest in nests if not nest.is_vectorized and nest.loop.start == 0]
         if not slow:
             continue
@@ -135,7 +135,7 @@ def _strided_buffer(nest: LoopNest) -> str:
 
 _UNPACKED = re.compile(r"tmpbuf_out\[i\] = ([\w:]+?)(?:<[^>]*>)?\(")
 _ATOMIC = "atomic_add"
-# Operations that become atomic additions, as they are called in the graph.
+# The graph's names of operations that become atomic additions.
 _COLLECTING = ("index_add", "scatter", "index_put", "embedding_dense_backward")
 # Functions that take tens of instructions for each element.
 COSTLY = (

@@ -147,7 +147,7 @@ def first_hint(reason: str) -> str:
 RECOMPILE_LIMIT = 4
 _VALUES_SHOWN = 4
 FEWEST_MICROSECONDS = 100.0
-# Torch's own words about skip_guard_eval_unsafe.
+# Taken from torch's documentation of skip_guard_eval_unsafe.
 SKIPPED_GUARDS = (
     "This flag is unsafe [...] If this assumption [that no further recompilations will be "
     "necessary] fails, there is a risk of silently producing incorrect results"

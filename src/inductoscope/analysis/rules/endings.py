@@ -23,7 +23,7 @@ from inductoscope.torch_facts.messages import asked_in_vain, wants_a_value
 from inductoscope.verdicts import Confidence
 from inductoscope.wording import count_of
 
-# Raised by whoever wants to stop the program, not by the compiler.
+# Raised to stop the program, not by the compiler.
 INTERRUPTIONS = ("KeyboardInterrupt", "SystemExit")
 
 
@@ -80,7 +80,7 @@ def part_failed(recording: Recording) -> Iterator[Finding]:
 
     What to do: catch the exception there, or make the program fail with it.
     """
-    # What an interactive tool printed in the program's own main thread was shown there.
+    # An interactive tool has already shown exceptions of the program's main thread.
     survived = [one for one in _failures_of(recording) if _was_survived(recording, one)]
     return _findings_on(recording, [failure for failure in survived if failure.ended_part])
 
@@ -100,8 +100,9 @@ def _failures_of(recording: Recording) -> list[UncaughtFailure]:
 def _was_survived(recording: Recording, failure: UncaughtFailure) -> bool:
     """Check whether the program continued after an exception.
 
-    What ends a child may be why a program exits with a code, but rarely why a signal kills it. What
-    ends a thread ends no process. Interactive tools print exceptions as Python does, and go on.
+    An exception that ends a child may cause the program's exit code, but rarely the signal that
+    kills it. An exception in a thread ends no process. Interactive tools print exceptions and
+    continue.
     """
     if failure.error.thread:
         return True
@@ -315,7 +316,7 @@ def _compiler_complaint(recording: Recording, error: CompileError) -> str:
     failed = [native for native in recording.natives if native.exit_code or native.error]
     if not failed:
         return ""
-    # The last one: torch first tries out what the compiler can do, and some of that may fail.
+    # The last message counts: torch first probes the compiler, and some probes may fail.
     native = failed[-1]
     lines = recording.payload(native.messages).splitlines()
     complaint = next((line for line in lines if "error:" in line.lower()), native.error)
@@ -343,7 +344,7 @@ _TIMERS = {
     **dict.fromkeys((signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF), _TIMER),
     signal.SIGXCPU: "the program used up the CPU time that it may use (ulimit -t)",
 }
-# What a processor or C code does to a program: a wrong kernel can be the cause.
+# Signals of hardware faults and of C code: a wrong kernel can be the cause.
 _FAULTS = {
     getattr(signal, f"SIG{name}") for name in ("SEGV", "BUS", "FPE", "ILL", "ABRT", "TRAP", "SYS")
 }
@@ -490,7 +491,7 @@ def stall(recording: Recording) -> Iterator[Finding]:
     folder = Path(recording.path)
     if not any(folder.glob("stall-*.json")):
         return
-    # Most runs do not stall, and importing what watches them takes longer than all other rules.
+    # Most runs do not stall, and importing the watcher takes longer than all other rules.
     from inductoscope.hangs.watch.live import kept_stalls
 
     interrupted = {c.id for c in recording.compiles if was_interrupted(c)}

@@ -25,7 +25,7 @@ class Finding:
     stage: str = stages.NO_STAGE
     source: str = ""
     compile: str = ""
-    # How the program got there, outermost first, and the text of the line itself.
+    # The stack of the line, outermost frame first, and the source text of the line.
     stack: tuple[str, ...] = ()
     code: str = ""
 

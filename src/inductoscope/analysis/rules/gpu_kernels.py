@@ -17,13 +17,13 @@ from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.frames import frames_in
 from inductoscope.wording import count_of
 
-# A kernel that reads and writes less takes less time than its launch.
+# A kernel that moves fewer bytes takes less time than its launch.
 SMALL = 1 << 20
 
 # --- launches -------------------------------------------------------------------------------------
 
 _BEGINNINGS = ("skipping cudagraphs due to ", "disabling cudagraphs due to ")
-# What torch says, and what to do about it; the first that fits.
+# Words in torch's reason, and the remedy; the first match counts.
 _REMEDIES = (
     ("cpu device", "Create that tensor on the GPU (device=...), or move it there before the call."),
     ("mutat", "Write the result to a new tensor, or clone the input before the compiled function."),
@@ -148,7 +148,7 @@ def register_spills(recording: Recording) -> Iterator[Finding]:
             compiled[native.kernel].append(native)
     for place in kernel_places(recording, "Triton"):
         tried = compiled.get(place.kernel.name, [])
-        # Which one was chosen is not always recorded; the best bound is what it spills at least.
+        # The choice is not always recorded; the least number of spills is a lower bound.
         least = min(tried, key=lambda native: native.spills or 0, default=None)
         if least is None or (least.spills or 0) < _FEWEST_SPILLS:
             continue
@@ -261,7 +261,7 @@ def split_in_two(
         (order[id(first)], order[id(second)])
         for second in on_gpu
         for last in _reductions(second)
-        # What it finishes has written all that it reads.
+        # The first kernel must have written everything that the second reads.
         for first in makers.get(last.reads[0] if last.reads else "", {}).values()
         if first is not second and any(_finishes(part, last) for part in _reductions(first))
     }

@@ -19,7 +19,7 @@ FEWEST_BYTES = 1 << 20
 
 # --- fusion ---------------------------------------------------------------------------------------
 
-# Refusals that a setting decides, as torch words them. Others say something about the program.
+# Torch's reasons that depend on a setting. Other reasons depend on the program.
 LIMITS = (
     "exceeds max fusion",
     "fusion_prevent_too_many_reads_and_writes",
@@ -72,9 +72,9 @@ def kept_apart(recording: Recording) -> Iterator[Finding]:
 
 _OPERATION = re.compile(r"= ops\.(\w+)\(")
 _INDEX = re.compile(r"^index\d+ = (.+)$", re.MULTILINE)
-# The program's own copies, however they are written.
+# Operations by which a program itself copies.
 _ASKED = ("clone", "copy", "contiguous", "cat", "stack", "pad", "repeat", "expand", "slice_scatter")
-# What reads and writes memory; the rest computes.
+# Memory operations; all others compute.
 _MEMORY = ("load", "store", "store_reduction", "index_expr", "constant")
 _FEWEST_OPERATIONS = 1_000
 _FACTOR = 20
@@ -188,7 +188,7 @@ def _operations(recording: Recording, leaf: ScheduledNode) -> int:
 
 COMPILE_THREADS = "torch._inductor.config.compile_threads"
 FEWEST_SECONDS = 5.0
-# Timings of the same kernel vary by as much.
+# Timings of one kernel vary by this much.
 CLEARLY = 1.05
 
 

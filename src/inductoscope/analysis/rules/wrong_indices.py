@@ -26,7 +26,7 @@ from inductoscope.recording.events import Kernel
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.triton_indices import Wraparound, kernel_indices
 
-# A summary must not keep anybody waiting: proofs are quick, computing points is not.
+# A summary must be fast: proofs are quick, computing points is not.
 _POINTS = 20_000
 _SECONDS = 5.0
 
@@ -200,7 +200,7 @@ def _may_be_wide(
 def _narrow_lines(
     recording: Recording, kernel: Kernel, places: Mapping[str, _KernelNode]
 ) -> Iterator[Finding]:
-    # Most kernels ask for nothing wide; only the others are read.
+    # Most kernels need no 64-bit values; only the others are parsed.
     lines = {
         line: (places[owner], asked)
         for owner, operation, line in reversed(kernel.lines)
@@ -232,7 +232,7 @@ def _narrow(place: _KernelNode, line: str, asked: str, wrap: Wraparound) -> Find
     return Finding(
         title=f"{nodes}: computed in 32 bits, but the values range from {span}",
         is_problem=True,
-        # What comes of the value afterwards may hide that it has wrapped: only a value is proven.
+        # Later operations may hide the wraparound: only the wrong value itself is proven.
         confidence="proven" if wrap.is_exact and asked == "int64" else "likely",
         evidence=(
             f"kernel {place.kernel.name}: {line}",

@@ -33,18 +33,18 @@ class Analysis:
     """The results on stuck choices: condition, causes, workarounds."""
 
     choices: StuckChoices
-    # The choices with what their kernel files add, in the same order.
+    # The choices with data from their kernel files, in the same order.
     stuck: tuple[Suspect, ...]
     finished: tuple[Suspect, ...]
-    # Conditions that separate them, the simplest first; else the one that comes closest.
+    # Conditions that separate the choices, the simplest first; else the closest one.
     conditions: tuple[ChoiceCondition, ...]
-    # The best fitting first.
+    # Possible causes, the best fit first.
     causes: tuple[Cause, ...]
     # The file of a stuck kernel; None if no file is readable here.
     kernel: KernelFile | None
     # Files of stuck kernels that are not on this machine.
     missing_files: tuple[str, ...]
-    # Leaves out what the first condition holds for; None unless it separates.
+    # Excludes the choices that the first condition holds for; None unless it separates.
     filter: ChoiceFilter | None = None
 
     def filter_for(self, condition: ChoiceCondition) -> ChoiceFilter:
@@ -71,7 +71,7 @@ class Analysis:
 class Analyst:
     """Analyzes sets of choices one by one; nothing is read or compared twice.
 
-    Many ranks mostly have the same choices, and comparing them takes most of the time.
+    Ranks mostly share their choices, and comparing choices takes most of the time.
     """
 
     def __init__(self) -> None:

@@ -1,7 +1,7 @@
 """Possible reasons why a configuration overloads a compiler: rules on configuration and kernel.
 
-A rule is a guess with a reason. It is offered only where it fits what was seen: it holds for stuck
-configurations, and for few that finished. What fits best comes first.
+A rule is a guess with a reason. It is reported only if it fits the observations: it holds for stuck
+configurations, and for few that finished. The best fit comes first.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from inductoscope.hangs.choices.contrast import ChoiceCondition
 from inductoscope.hangs.choices.suspects import Suspect
 
-# An accumulator of this many registers leaves a thread none for anything else.
+# An accumulator of this many registers leaves a thread no others.
 _REGISTERS = {"cuda": 255, "hip": 512, "xpu": 128}
 _MANY_LINES = 400
 _LARGE_TILE = 256 * 128
@@ -33,7 +33,7 @@ class Rule:
     find_evidence: Callable[..., str]
     # The kind of device it applies to; "" for any.
     device: str = ""
-    # Numbers of the configuration without which it says nothing.
+    # Numbers of the configuration that the rule requires.
     needs: tuple[str, ...] = ()
 
 
@@ -85,7 +85,7 @@ def _evidence(rule: Rule, suspect: Suspect) -> str:
     if rule.device and not suspect.device and not rule.name.startswith("amd"):
         return ""  # AMD options are recognizable by name.
     numbers = [suspect.number(name) for name in rule.needs]
-    # Nothing is divided by a value that is zero.
+    # The rule must not divide by zero.
     return rule.find_evidence(suspect, *numbers) if all(numbers) else ""
 
 

@@ -11,7 +11,7 @@ from typing import Literal, TypeGuard
 Value = int | float | bool | str
 Configuration = Mapping[str, Value]
 
-# The best known first; the rest follows alphabetically.
+# The best-known names come first; the rest follows alphabetically.
 _KNOWN_FIRST = ("num_warps", "num_stages", "waves_per_eu", "matrix_instr_nonkdim", "kpack")
 
 
@@ -118,10 +118,10 @@ def _derived(names: Iterable[str], configurations: Sequence[Configuration]) -> l
 Relation = Literal["==", ">=", "<="]
 
 _MOST_PARTS = 3
-# What a condition may cost beyond the cheapest, to be named beside it.
+# The extra cost up to which a condition is named beside the cheapest.
 _ALTERNATIVES_COST = 1.0
 _MOST_CONDITIONS = 4
-# A condition that separates in part is worth naming if it is right this often.
+# A condition that separates partially is named from this accuracy on.
 _LEAST_ACCURACY = 0.75
 
 

@@ -82,7 +82,7 @@ def _ahead(name: str, value: object) -> str:
 
 # --- the patch ------------------------------------------------------------------------------------
 
-# How torch's own code calls what a choice prints, while it goes through configurations.
+# The names that torch's loop over configurations has for the values that a choice prints.
 _IN_TORCH = {
     "BLOCK_M": "conf.block_m",
     "BLOCK_N": "conf.block_n",
@@ -181,7 +181,7 @@ class ChoiceFilter:
     condition: str
     variable: str
     snippet: str
-    # Empty if torch is not installed, or has no place for it.
+    # Empty if torch is not installed, or its source has no place for the patch.
     patch: str = ""
 
 

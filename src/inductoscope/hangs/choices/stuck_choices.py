@@ -29,7 +29,7 @@ def stuck_choices(folder: Path) -> StuckChoices | None:
         if isinstance(entry.event, _ABOUT_CHOICES):
             streams.setdefault(entry.stream, []).append(entry)
     for entries in streams.values():
-        # Compiled ahead of the benchmark, or by it.
+        # Choices are precompiled, or else compiled by the benchmark.
         groups = [group for group in _groups(entries) if group.stuck]
         found = choices_of(groups[-1]) if groups else _timed(entries)
         if found is not None:

@@ -31,9 +31,9 @@ class Suspect:
     configuration: Configuration
     # cuda, hip or xpu.
     device: str = ""
-    # 90 of an H100, gfx942 of an MI300.
+    # The architecture: 90 for an H100, gfx942 for an MI300.
     architecture: str = ""
-    # The types of the pointers in its signature, as Triton writes them: *bf16.
+    # The pointer types in the kernel's signature, in Triton's notation: *bf16.
     pointers: tuple[str, ...] = ()
     source: str = ""
 
@@ -77,12 +77,12 @@ class StuckChoices:
     operation: str
     stuck: tuple[Choice, ...]
     finished: tuple[Choice, ...]
-    # Not begun, because the stuck ones occupy all threads: nothing is known about them.
+    # Choices not started because the stuck ones occupy all threads: nothing is known about them.
     waiting: tuple[Choice, ...] = ()
     failed: tuple[Choice, ...] = ()
-    # Seconds that the slowest finished one took.
+    # Seconds of the slowest finished choice.
     longest: float = 0.0
-    # Whether they were being benchmarked, rather than compiled ahead of that.
+    # Whether the choices were being benchmarked, rather than precompiled.
     while_timed: bool = False
 
     def joined_with(self, other: StuckChoices) -> StuckChoices:

@@ -73,11 +73,11 @@ class Answer:
     is_problem: bool = True
     evidence: tuple[LogLine, ...] = ()
     advice: tuple[str, ...] = ()
-    # The command to type.
+    # The command to run.
     command: str = ""
     notes: tuple[str, ...] = ()
     groups: tuple[Group, ...] = field(default=(), compare=False)
-    # The rules leave it to `judge_program`.
+    # Set by `judge_program`, not by the rules.
     program: Program = field(default_factory=lambda: Program(""))
 
 
@@ -535,7 +535,7 @@ def _stage_of(compile_: CompileProgress) -> str:
     """Return the stage of the last line's module, or for shared modules, of the last step begun."""
     stage = stage_of_module(compile_.last.module)
     last = next((_BEGINNINGS[s] for s in reversed(compile_.last_seen) if s in _BEGINNINGS), "")
-    # What comes next writes nothing so far; or Dynamo cleans up after it was interrupted.
+    # The next stage has logged nothing yet, or Dynamo cleans up after an interrupt.
     handed_over = stage == stages.DYNAMO and last in (stages.AOT, stages.INDUCTOR)
     return last if last and (stage == stages.USER or handed_over) else stage
 
@@ -547,7 +547,7 @@ def _kernels(program: ProgramFold, compile_: CompileProgress) -> Answer:
         kind=Kind.KERNELS,
         title=f"the generated kernels are being compiled{'' if on else '; autotuning is off'}",
         confidence="likely",
-        # A kernel for the C++ compiler is generated without a line that says so.
+        # No line announces a kernel for the C++ compiler.
         stage=stages.TRITON_COMPILE if kernel is not None else stages.CPP_COMPILE,
         compile_id=compile_.compile_id,
         evidence=_lines((kernel, compile_.last_seen[LineMeaning.CODE], compile_.last)),

@@ -44,7 +44,7 @@ TABLE = next(pattern.head for pattern in PATTERNS if pattern.meaning is LineMean
 _ALTERNATIVES = b"|".join(
     re.escape(head.encode()) for head in sorted(_HEADS, key=len, reverse=True)
 )
-# Begins with rare letters, which makes it fast; the rest of the header is before them.
+# The pattern begins with rare letters, which makes it fast; the rest of the header precedes them.
 _TORCH_LINE = re.compile(
     rb"\.py:\d+\]"
     rb"(?: \[([^\]\s]*\d/\d[^\]\s]*)\])?(?: \[__(\w+)\])? ?"
@@ -53,7 +53,7 @@ _TORCH_LINE = re.compile(
     rb"|\[\w+\] inductor_config\[(max_autotune\w*)\]: ([TF])"
     rb"|)"
 )
-# Groups up to this one are on every line.
+# Every line has the groups up to this one.
 _UNMARKED = 2
 _TEXT = re.compile(rb"(?:Step \d+: )?(" + _ALTERNATIVES + rb")")
 _LONGEST_LABEL = 300
@@ -63,7 +63,7 @@ _TAB = 9
 # a message of several lines.
 SETTING = "inductor_config"
 FAILED_CHOICE = " for benchmark choice "
-# Phases that are not where a compile was cut short.
+# Phases in which no compile is cut short.
 AFTERWARDS = ("gc",)
 
 
@@ -78,7 +78,7 @@ class Line(NamedTuple):
     compile_id: str
     pattern: str
     text: str
-    # Whether it was asked for by name, like [__output_code]: then others may have been left out.
+    # Whether it is an artifact logged by name, like [__output_code]: other lines may be disabled.
     artifact: bool = False
 
 
@@ -143,7 +143,7 @@ def read_events(
 ) -> Iterator[FoundEvents]:
     """Yield the events of the data from `read`, block by block; `following` comes after it all.
 
-    Memory does not grow with the log.
+    Memory use does not grow with the log.
     """
     data = b""
     for block in _without_long_lines(_blocks(read, damage)):
@@ -199,9 +199,9 @@ def find_events(data: bytes, end: int) -> FoundEvents:
 def without_passed_phases(found: list[tuple[int, Event]]) -> list[tuple[int, Event]]:
     """Drop records that add no information, so that few are sent and folded.
 
-    Of records of one compile that follow each other, the fold remembers what is open, the last
-    phase that held no other, and the last record. So a phase goes once such another one has ended
-    after it. The first record stays: it makes the compile known in its turn.
+    For consecutive records of one compile, the fold only keeps open phases, the last phase without
+    a nested one, and the last record. So a phase is dropped once a later phase without a nested one
+    has ended. The first record stays, since it determines the order of compiles.
     """
     key, opened, passed, dropped = None, list[tuple[int, str]](), list[int](), set[int]()
     is_leaf = False
@@ -244,9 +244,9 @@ class _Block:
         self._data = data
         self._end = end
         self.number = 0  # Of torch's lines.
-        # The last messages without a pattern: where they are, and what was found there.
+        # The last messages without a pattern: their positions and matches.
         self._last: dict[_Key, tuple[int, re.Match[bytes], re.Match[bytes]]] = {}
-        # Where something else than records and their payloads is.
+        # The spans outside records and their payloads.
         self._outside: list[tuple[int, int]] = []
 
     def torch_lines(self) -> Iterator[tuple[int, Event]]:
@@ -283,7 +283,7 @@ class _Block:
             elif is_marked or header[1] in b"EC":
                 yield start, self._line(match, header, label)
             else:
-                # The last message of each compile is kept by its first line, which says most.
+                # A message is represented by its first line, which is the most telling.
                 self._last[label, header[3], match[1], match[2]] = start, match, header
         self._outside.append((outside, self._end))
 

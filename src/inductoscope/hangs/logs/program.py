@@ -159,7 +159,7 @@ class Group:
 # later. So an unfinished choice is stuck only if torch waits for its group and nothing later in
 # the log shows that the wait is over; until torch waits for the group, it is pending.
 
-# Groups that are over are kept so that a reader can look at them, but not all of a long log.
+# Finished groups are kept for display, but not all of them in a long log.
 _MOST_OVER = 64
 
 
@@ -267,7 +267,7 @@ class AutotuneFold:
 
     def _started(self, values: tuple[str, ...], origin: Origin) -> None:
         holding = [group for group in self._open if values[0] in group.choices]
-        # The thread may be faster than the one that submits.
+        # A worker thread may log before the thread that submits.
         group = next(reversed(holding or self._open), None) or self._begin(origin)
         state = self._state(group, values[0], origin)
         group.starts += 1
@@ -357,7 +357,7 @@ class AutotuneFold:
         self._waiting.pop(origin.compile_id, None)
         group = self._awaited.get(origin.compile_id)
         if group is None:
-            # Choices that were not precompiled, or a truncated log.
+            # The choices were not precompiled, or the log is truncated.
             candidates = self._candidates(origin)
             group = candidates[0] if len(candidates) == 1 else None
         if group is not None and group.stage in (GroupState.SUBMITTED, GroupState.AWAITED):
@@ -482,7 +482,7 @@ class TracedCompile:
 
     compile_id: str
     open: list[Phase] = field(default_factory=list)
-    # The last phase that held no other.
+    # The last phase without a nested one.
     innermost: Phase | None = None
     # Whether the last record began a phase.
     has_begun: bool = False
@@ -559,7 +559,7 @@ def _forget_one(compiles: dict[str, _Compile], is_done: Callable[[_Compile], boo
 
 # --- What one program wrote, folded line by line: how far each compile got, and how it ended ------
 
-# Signals that a program gets for what it did; others are sent to it.
+# Signals caused by the program itself; others are sent by someone else.
 _FAULTS = (signal.SIGILL, signal.SIGBUS, signal.SIGFPE, signal.SIGSEGV)
 _MOST_FAILURES = 8
 
@@ -600,7 +600,7 @@ class CompileProgress:
     compile_id: str
     last: Seen
     last_seen: dict[LineMeaning, Seen] = field(default_factory=dict)
-    # Whether the log would show its end.
+    # Whether the log would show the end of the compile.
     telling: bool = False
 
     @property
@@ -623,8 +623,8 @@ _BOUNDS = (
     LineMeaning.BACKEND,
     LineMeaning.INDUCTOR,
 )
-# Their loggers tell when a compile is done, so a log with their lines would show that. One of
-# these is often asked for alone.
+# These loggers report the end of a compile, so a log with their lines would show it. _ALONE is
+# excepted, since it is often enabled alone.
 _TELLING = ("torch/_inductor/", "torch/_dynamo/")
 _ALONE = "torch/_inductor/select_algorithm.py"
 
@@ -649,7 +649,7 @@ class ProgramFold:
         self._went_on = False
         self.collective: Seen | None = None
         self.assemblers_killed: list[Seen] = []
-        # What a launcher says about its end: the code, and the line.
+        # The exit code reported by a launcher, and the line that reports it.
         self.exit_code: int | None = None
         self.exit: Seen | None = None
         self.aside: SeenFailure | None = None
@@ -665,7 +665,7 @@ class ProgramFold:
     def unfinished(self) -> CompileProgress | None:
         """The compile to which the program's last line belongs, unless it is done.
 
-        Unknown for a compile whose end the log would not show.
+        None also for a compile whose end the log would not show.
         """
         last = self.compiles[-1] if self.compiles else None
         return last if last is not None and last.telling and not last.done else None
@@ -734,7 +734,7 @@ class ProgramFold:
             self.last_seen[meaning] = seen
         if meaning is LineMeaning.ENDING:
             self.ending = seen
-            # After a stack that is only dumped, a program goes on.
+            # A program continues after a mere stack dump.
             was_dumped = bool(self.failures) and self.failures[-1].failure.is_dump
             self._went_on = self._went_on or was_dumped
         elif meaning is LineMeaning.INDUCTOR_DONE:

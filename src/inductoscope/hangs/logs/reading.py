@@ -125,7 +125,7 @@ def _read_file(file: ReadFile, cores: int) -> Iterator[FoundEvents]:
             yield from _read_in_pieces(file, size, cores)
             return
         with open_log(path) as stream:
-            # Of a compressed file that is cut, a large read would give nothing.
+            # A large read of a truncated compressed file would return nothing.
             read = getattr(stream, "read1", stream.read)
             yield from read_events(read, file.damage)
     except OSError as error:
@@ -169,7 +169,7 @@ def _bounds(path: str, size: int) -> list[int]:
 
 # --- one log --------------------------------------------------------------------------------------
 
-# What torchrun says about a program that it started.
+# A message of torchrun about a program that it started.
 _LAUNCHER = "torch/distributed/elastic/"
 _EXIT = re.compile(r"\(exitcode: (-?\d{1,3})\) .*\(pid: (\d{1,18})\)")
 _LINE_NUMBER = re.compile(r"(\d{1,6}):\s*")
@@ -185,9 +185,9 @@ class LogFold:
         self._current: dict[tuple[str, int], ProgramFold] = {}
         self._by_label: dict[str, ProgramFold] = {}
         self._all: list[ProgramFold] = []
-        # What one of several programs wrote, by label.
+        # Folds for events that one of several programs wrote, by label.
         self._shared: dict[str, ProgramFold] = {}
-        # Where Python last said that the next traceback does not end a program.
+        # The last place where Python announced a traceback that does not end the program.
         self._aside: dict[str, tuple[str, int]] = {}
         self._is_numbered: bool | None = None
 
@@ -284,7 +284,7 @@ class LogFold:
         program = self._current.get(key)
         if program is not None:
             return program
-        # What was printed under this label before torch's first line is of the same program.
+        # Output with this label before torch's first line belongs to the same program.
         program = self._by_label.get(event.label)
         if program is None or program.program.process:
             # A process that writes a trace knows its rank only once its process group is made.
@@ -316,8 +316,8 @@ class LogFold:
     def _owner(self, label: str) -> ProgramFold:
         """Return the last program with a label, for a line that names no process.
 
-        A launcher marks every line, torch marks only its own with the rank, so a program may be
-        known by a longer label than its other lines have.
+        A launcher labels every line, torch adds the rank only to its own, so the label of a program
+        may be longer than that of its other lines.
         """
         if label in self._by_label:
             return self._by_label[label]
@@ -332,7 +332,7 @@ class LogFold:
 def has_line_numbers(events: Sequence[Event]) -> bool:
     """Check whether prefixes are line numbers, as `grep -n` adds, rather than ranks.
 
-    Both look like `17: `. But ranks repeat, and line numbers only grow.
+    Both look like `17: `, but ranks repeat, and line numbers only grow.
     """
     matches = [_LINE_NUMBER.match(event.label) for event in events]
     numbers = [int(match[1]) for match in matches if match]

@@ -50,7 +50,7 @@ class EndedProcesses:
 
 def end_stuck(judgement: StallDiagnosis) -> EndedProcesses:
     """End the processes that the diagnosis permits: SIGTERM first, then SIGKILL."""
-    # Only what is still the same: a compiler, a worker, or a child of one.
+    # Only processes that are still the same: compilers, workers and their children.
     names = {pid: process.name for pid in judgement.can_end if (process := read_process(pid))}
     if not names:
         return EndedProcesses((), (), "nothing was ended: the program itself is stuck")
@@ -181,7 +181,7 @@ def recorded_stream(pid: int) -> FollowedStream | None:
 def _look_on(pid: int, first: Tree, seconds: float) -> tuple[list[Mark], list[Tree], list[int]]:
     """Sample the stack and the process tree over some time.
 
-    Besides, how often the process woke up between two looks: looking itself may wake it.
+    Returns also how often the process woke up between samples, since sampling itself may wake it.
     """
     marks: list[Mark] = []
     trees, wakes = [first], []

@@ -23,7 +23,7 @@ from inductoscope.processes.locks import FileLock
 from inductoscope.processes.tree import ProcessSample
 from inductoscope.torch_facts import stages
 
-# Page faults per second of a compiler that makes progress, and how long we believe that it does.
+# Page faults per second that show progress, and the age up to which a compiler counts as working.
 _FAULTS_OF_WORK = 50
 _LONGEST_COMPILE = 1800.0
 _CPP_TOOLS = ("C++ compiler", "linker", "assembler")
@@ -118,7 +118,7 @@ def _lock_in_the_way(scene: Scene) -> FileLock | None:
         return next((lock for lock in scene.locks if lock.path == scene.wanted_lock), None)
     pids = {process.pid for process in scene.tree.processes}
     mine = [lock for lock in scene.locks if pids & set(lock.waiters)]
-    # If the kernel knows the waiter of a lock, that process is the one that waits.
+    # If the kernel lists a waiter of the lock, that process is the one that waits.
     tried = [lock for lock in scene.locks if not lock.waiters and lock.is_wanted]
     return next((lock for lock in (*mine, *tried) if lock.holder != scene.root.pid), None)
 
@@ -226,7 +226,7 @@ def _compiler(scene: Scene, tools: Sequence[str], **said: Any) -> StallDiagnosis
 def _signs_of_work(scene: Scene, process: ProcessSample) -> str:
     """Describe a compiler's progress: one that works allocates memory, one in a loop does not.
 
-    Up to the longest time that a compile may take, it is slow; after that, it is stuck.
+    Up to the longest time that a compile may take, it counts as slow; after that, as stuck.
     """
     doing = scene.activity.get(process.pid)
     if doing is None or doing.is_asleep or process.age > _LONGEST_COMPILE:
@@ -642,8 +642,8 @@ def _unknown(scene: Scene) -> StallDiagnosis:
     )
 
 
-# The first match wins: causes come before what they hold up. A process waits for its lock or its
-# compiler inside a stage that would match as well. The last one always matches.
+# The first match wins, so causes precede their effects: a process that waits for a lock or compiler
+# is inside a stage that would match as well. The last kind always matches.
 KINDS: tuple[StallKind, ...] = (
     StallKind(
         ("stopped", "worker-stopped"),

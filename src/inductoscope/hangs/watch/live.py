@@ -59,7 +59,7 @@ class Watch:
         watcher = StallWatcher(self.folder, self.patience)
         is_last = False
         while not is_last:
-            # The last look, at a program that has ended, shows what became of a stall.
+            # The last look, after the program has ended, shows how a stall was resolved.
             is_last = stop.wait(_TICK)
             # A mistake in watching must not end the watch, let alone the program.
             with contextlib.suppress(Exception):

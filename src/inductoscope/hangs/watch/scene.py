@@ -31,7 +31,7 @@ class StallDiagnosis:
     culprit: str = ""
     # Processes that may be ended to get past it; never the user's own.
     can_end: tuple[int, ...] = ()
-    # What moves, where it is slow rather than stuck; empty for a stall.
+    # The observed progress if it is slow rather than stuck; empty for a stall.
     moves: str = ""
 
 
@@ -40,7 +40,7 @@ class StallDiagnosis:
 # A stage is known by the function that torch enters it with. Of several on one stack the innermost
 # counts: Inductor runs inside AOTAutograd, which runs inside Dynamo.
 
-# Between a group of passes and the pass itself there is only this.
+# Files of the frames between a group of passes and the pass itself.
 _PASS_PLUMBING = (
     "graph_transform_observer.py",
     "contextlib.py",
@@ -125,8 +125,8 @@ def main_thread(stacks: Stacks) -> ThreadStack | None:
 def mark(stacks: Stacks) -> tuple[str, ...]:
     """Return the main thread's position; it stays equal while the thread makes no progress.
 
-    Inside a stage the calls change all the time, in an endless loop too: only the stages count,
-    with the pass or the lowering that is under way. Elsewhere all calls count.
+    Inside a stage, frames change all the time, even in an endless loop: only the stages count, with
+    the current pass or lowering. Outside stages, all frames count.
     """
     thread = main_thread(stacks) if stacks.has_python else None
     if thread is None:
@@ -153,13 +153,13 @@ class Scene:
     tree: Tree
     activity: Mapping[int, Activity] = field(default_factory=dict)
     stacks: Mapping[int, Stacks] = field(default_factory=dict)
-    # The innermost stage that each process has entered, as its stream says.
+    # The innermost stage that each process has entered, from its stream.
     stages: Mapping[int, StageStart | None] = field(default_factory=dict)
     locks: Sequence[FileLock] = ()
     # The lock file that a stack names, and who has it open.
     wanted_lock: str = ""
     lock_openers: Sequence[int] = ()
-    # Workers that were there before and are not now.
+    # Workers that have disappeared since the first sample.
     lost: Sequence[ProcessSample] = ()
 
     @property

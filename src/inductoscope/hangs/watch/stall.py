@@ -60,21 +60,21 @@ _BY_STAGE = {CPP_COMPILE: 180.0, TRITON_COMPILE: 180.0, AUTOTUNE: 300.0, SCHEDUL
 class Patience:
     """Time limits without progress in seconds, by position; None if not watched."""
 
-    # In any stage of the compiler that is not in `by_stage`.
+    # Limit in any compiler stage that is not in `by_stage`.
     in_stage: float = 90.0
     by_stage: Mapping[str, float] = field(default_factory=dict)
-    # Outside of the compiler, where no progress is recorded.
+    # Limit outside the compiler, where no progress is recorded.
     outside: float | None = None
-    # In a call of a compiled graph that is also made in eager, and in float64.
+    # Limit in a call of a compiled graph that also runs in eager and in float64.
     in_call: float | None = None
-    # Once eager has returned from that call: this many times what it took, at least `in_stage`.
+    # Factor on the time of eager, once that has returned from the call; at least `in_stage`.
     times_eager: float = 20.0
-    # Where a native compiler is at work: seconds in which no process uses the processor at all.
+    # Limit while a native compiler should run and no process uses the processor at all.
     idle: float | None = None
-    # How many times as long a process gets that others keep from the processor.
+    # Factor for a process that others keep from the processor.
     when_starved: float = 5.0
-    # How many times as long a large compile gets: where it is seen to trace on, or took long to get
-    # where it is.
+    # The largest factor for a large compile: one that is still tracing, or that took long to get to
+    # its current stage.
     when_large: float = 5.0
 
     @property
@@ -87,8 +87,8 @@ class Patience:
         usual = self.usual_limit(position)
         if usual is None or not position.stages:
             return usual
-        # What a compile has taken so far shows how large it is: it may be silent for as long. What
-        # it was given while it traced is not given again.
+        # The time so far shows how large a compile is: it may be silent for as long again. Extra
+        # time that was granted for tracing is subtracted.
         most = self.when_large * usual - position.signs
         return max(usual, min(position.seconds_inside, most))
 
@@ -118,17 +118,16 @@ def patience_of_doctor(seconds: float) -> Patience:
 
 # --- Evidence that a process is stuck which is better than the time that has passed ---------------
 #
-# A compile that is only slow shows none of it: it uses the processor, and its rounds come to an
-# end.
+# A compile that is merely slow shows no such evidence: it uses the processor, and its rounds end.
 
 # The most rounds of fusion that torch makes for a graph, with some to spare.
 MOST_ROUNDS = 20
-# Seconds without any other progress after which more rounds than that are a loop.
+# Seconds without other progress after which more rounds than MOST_ROUNDS count as a loop.
 _AFTER_ROUNDS = 2.0
-# Processor time that a sleeping process may use from one look to the next: a thread of it may look
-# whether something has happened.
+# Processor time that a sleeping process may use from one look to the next: one of its threads may
+# poll.
 _ASLEEP = 0.02
-# A sleeping process waits for something else here, which may well move.
+# Kinds in which a sleeping process waits for something else, which may still move.
 _MAY_MOVE = ("file-lock", "stopped", "worker-stopped", "collective", "workers", "unknown")
 
 
@@ -191,9 +190,9 @@ class FollowedStream:
 
     reader: StreamReader
     position: ProcessPosition = field(default_factory=ProcessPosition)
-    # When it was last seen to get anywhere.
+    # The time of the last progress.
     moved: float = field(default_factory=time.monotonic)
-    # When it was last seen to trace on: that may go on for ever.
+    # The time of the last sign of tracing, which may go on forever.
     traced: float = 0.0
 
     @property
@@ -231,7 +230,7 @@ class Streams:
 
 # --- Looks at a process tree closely: stacks, locks and what moved since an earlier sample --------
 
-# Locals of the functions that wait for a lock, in torch and in the library that it uses.
+# Locals of functions that wait for a lock, in torch and in the filelock library.
 _LOCK_NAMES = frozenset({"lock_filename", "lock_path", "lock_file", "lockfile", "build_directory"})
 _MOST_STACKS = 8
 _LOOK_FOR_TRIES = 0.5
@@ -246,7 +245,7 @@ def look(
     now = sample_tree(root)
     if now.root is None:
         return None
-    # Of the root, and of the Python processes below it.
+    # Stacks of the root, and of the Python processes below it.
     others = [p for p in now.processes[1:] if p.is_python and not p.is_zombie]
     stacks = {
         p.pid: read_stacks(p.pid, native=native, is_stopped=p.is_stopped)
@@ -324,7 +323,7 @@ class Stall:
     number: int
     pid: int
     rank: str
-    # According to the recording: the stage that was entered last, and what it is about.
+    # From the recording: the innermost open stage, and its subject.
     stage: str
     detail: str
     compile: str
@@ -349,17 +348,17 @@ class _Group:
 
     stream: FollowedStream
     moved: float
-    # The processor time that it had used by then.
+    # The processor time that the process had used at `moved`.
     used: float
     compilers: frozenset[tuple[int, float]] = frozenset()
     samples: list[Tree] = field(default_factory=list)
     still: Stillness = field(default_factory=Stillness)
     early: Stacks | None = None
     stall: Stall | None = None
-    # When others were last seen to keep it from the processor.
+    # The time when others were last seen to keep it from the processor.
     starved: float = 0.0
     judged: float = 0.0
-    # How often it was examined again after the stall was reported.
+    # The number of examinations since the stall was reported.
     looks: int = 0
 
     @property
