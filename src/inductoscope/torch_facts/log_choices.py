@@ -114,7 +114,7 @@ def split_arguments(text: str, opening: str = _OPEN, closing: str = _CLOSE) -> I
 
 
 def _outside_quotes(text: str, opening: str, closing: str) -> Iterator[tuple[int, str, int]]:
-    """Yield brackets and commas outside quotes with their index and the bracket depth after each."""
+    """Yield brackets and commas outside quotes, each with its index and the depth after it."""
     depth, quote = 0, ""
     for mark in _MARKS.finditer(text):
         letter = mark[0]
