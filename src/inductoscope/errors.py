@@ -1,4 +1,4 @@
-"""Everything that inductoscope raises on purpose.
+"""The exceptions that inductoscope raises on purpose.
 
     InductoscopeError            exit code
     ├── UsageError               2: the command line asks for something impossible
@@ -27,7 +27,7 @@ _ABOUT_THE_PLACE = (
 
 
 class InductoscopeError(Exception):
-    """Base class of every error that the tool raises on purpose."""
+    """The base class of every error that the tool raises on purpose."""
 
     exit_code = 3
 
@@ -39,13 +39,13 @@ class UsageError(InductoscopeError):
 
 
 class UnreadableRecording(InductoscopeError):
-    """Not a recording, or one that a newer version wrote."""
+    """The input is not a recording, or a newer version wrote it."""
 
     exit_code = 2
 
 
 class UnreadablePackage(InductoscopeError):
-    """Not a package of AOTInductor, or a damaged or hostile one."""
+    """The input is not a package of AOTInductor, or a damaged or hostile one."""
 
     exit_code = 2
 

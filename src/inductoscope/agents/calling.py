@@ -69,7 +69,7 @@ _LOOK_EVERY = 0.1
 _TELL_EVERY = 0.5
 _MOST_KEPT = 16_384  # bytes of what was printed last
 _AT_ONCE = 65_536
-_MOST_READS = 64  # of what is in a pipe at the end: more than it holds
+_MOST_READS = 64  # of the rest of a pipe: more than its capacity
 _LONGEST_MESSAGE = 1_000
 _LARGEST_JSON = 64 << 20
 

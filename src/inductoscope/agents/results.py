@@ -114,7 +114,7 @@ def _what_there_is(value: Any) -> str:
     return " It has no parts."
 
 
-# --- what was cut is kept -------------------------------------------------------------------------
+# --- stored results -------------------------------------------------------------------------------
 
 # The limit over all calls of a server; the oldest results are deleted.
 _MOST_RESULTS = 20

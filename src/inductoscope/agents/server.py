@@ -267,7 +267,7 @@ class AgentServer:
         return ended.data
 
 
-# --- as the protocol has it -----------------------------------------------------------------------
+# --- conversion to protocol types -----------------------------------------------------------------
 
 
 def _described(tool: CommandTool) -> Any:

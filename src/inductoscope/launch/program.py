@@ -125,7 +125,7 @@ def _refuse_missing_script_of_python(words: Sequence[str]) -> None:
         if option in OPTIONS_WITH_VALUE:
             del rest[:1]
         elif option in ("-", "--") or (is_short and set(option) & set("mc")):
-            return  # Standard input, a module or code.
+            return  # Not a script: standard input, a module or code.
     if rest:
         _existing_script(rest[0], rest)
 
@@ -277,5 +277,5 @@ def _is_missing(module: str) -> bool:
             name = f"{name}.{part}"
             spec = PathFinder.find_spec(name, spec.submodule_search_locations)
         return spec is None
-    except Exception:  # A finder of the user's environment, or a package in no plain folder.
+    except Exception:  # A custom finder failed, or a package is not a plain folder.
         return False

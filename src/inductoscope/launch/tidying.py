@@ -49,7 +49,7 @@ def tidy_run(folder: Path) -> None:
         elif stream.name.endswith(RESERVE_SUFFIX):
             stream.unlink(missing_ok=True)
     if alive:
-        remove_headers(folder)  # The program goes on in the background, and needs its cache.
+        remove_headers(folder)  # A background process still needs its cache.
     else:
         _keep_sources(folder)
 
@@ -90,7 +90,7 @@ def _keep_sources(folder: Path) -> None:
                 with contextlib.suppress(OSError):
                     path.unlink()
         for inner in folders:
-            with contextlib.suppress(OSError):  # It is not empty, or a link.
+            with contextlib.suppress(OSError):  # The folder is not empty, or a link.
                 os.rmdir(os.path.join(place, inner))
     with contextlib.suppress(OSError):
         cache.rmdir()

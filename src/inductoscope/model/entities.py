@@ -125,7 +125,7 @@ class TimedChoice:
 
     @property
     def state(self) -> str:
-        """Outcome of the choice: its time, failed, still compiling, or not timed."""
+        """The outcome of the choice: its time, failed, still compiling, or not timed."""
         if self.failed or self.error:
             return "failed"
         if self.milliseconds is not None:
@@ -163,7 +163,7 @@ class Autotune:
 
     @property
     def gain(self) -> float | None:
-        """Speedup of the winner over the fastest library call; None unless both were timed."""
+        """The speedup of the winner over the fastest library call; None unless both were timed."""
         library, chosen = self.library, self.chosen
         if library is None or chosen is None or not chosen.milliseconds:
             return None
@@ -229,7 +229,7 @@ class Compile(CompileStart):
 
     @property
     def place(self) -> str:
-        """File and line where the frame begins; empty if unknown."""
+        """The file and line where the frame begins; empty if unknown."""
         return f"{self.file}:{self.line}" if self.file else ""
 
 

@@ -152,7 +152,7 @@ class _Graph:
             name = waiting.popleft()
             for reader in self._readers.get(name, ()):
                 if guilty.overwrites and self._call_of(reader) <= call:
-                    continue  # It has read the buffer before it was overwritten.
+                    continue  # This kernel read the buffer before the overwrite.
                 for buffer in reader.buffers:
                     if buffer.name not in before:
                         before[buffer.name] = name

@@ -1,4 +1,4 @@
-"""Folds the events of a recording into the model. Streams are independent until the very end.
+"""The fold of a recording's events into the model. Streams are independent until the end.
 
 Each class of event is about a process, a compile or a graph; the tables say which. Events that only
 other modules read are in none of the tables.
@@ -191,7 +191,7 @@ class _ProcessFold:
 
     def _take_of_compile(self, event: Any) -> None:
         if isinstance(event, E.CacheLookup) and not self.compiles and not event.compile:
-            return  # A worker looks things up for a compile of another process.
+            return  # A worker's lookups are for a compile of another process.
         self._compile_of(event).take(event)
         if isinstance(event, E.StageEnd) and event.graph:
             self._graph_of(event).seconds[event.stage] += event.seconds
@@ -233,7 +233,7 @@ def _once(items: Iterable[Item]) -> tuple[Item, ...]:
     return tuple(dict.fromkeys(items))
 
 
-# --- what became of it ----------------------------------------------------------------------------
+# --- outcome --------------------------------------------------------------------------------------
 
 
 def _process(stream: _ProcessFold) -> Process:

@@ -196,7 +196,7 @@ _TELLING: frozenset[type[Event]] = frozenset(
 )
 
 
-# --- What a Python process runs, for people: its script, its module, or that it is code -----------
+# --- The short name of a Python process: its script, its module, or inline code -------------------
 
 # Python's options that take the next word as value.
 OPTIONS_WITH_VALUE = ("-W", "-X", "--check-hash-based-pycs")

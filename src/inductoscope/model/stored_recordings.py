@@ -118,7 +118,7 @@ def describe(path: Path) -> StoredRecording:
     )
 
 
-# --- what it says of itself -----------------------------------------------------------------------
+# --- the manifest ---------------------------------------------------------------------------------
 
 
 def _manifest(path: Path) -> tuple[dict[str, Any], str]:
@@ -162,7 +162,7 @@ def _modified(path: Path) -> float:
     return 0.0
 
 
-# --- what it takes --------------------------------------------------------------------------------
+# --- disk usage -----------------------------------------------------------------------------------
 
 
 def size_on_disk(path: Path) -> int:
@@ -186,7 +186,7 @@ def _everything_in(path: Path) -> Iterator[str]:
             yield from (os.path.join(folder, name) for name in (*folders, *files))
 
 
-# --- what writes to it ----------------------------------------------------------------------------
+# --- streams and their processes ------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -337,7 +337,7 @@ def _read(written: str, units: dict[str, int], option: str, what: str, examples:
     return float(found[1]) * unit
 
 
-# --- Deletes a recording so that it is there whole or not at all, whatever interrupts -------------
+# --- Atomic deletion of a recording, whatever interrupts ------------------------------------------
 #
 # The folder is renamed first, which happens at once or not at all: from then on nobody takes it
 # for a recording. Its manifest goes last, so that what an interruption leaves can still be told
@@ -410,7 +410,7 @@ def finish_deletion(gone: Path) -> None:
                 inside.unlink(missing_ok=True)
         gone.rmdir()
     except FileNotFoundError:
-        return  # Somebody else removes it at the same time.
+        return  # Another process removes the folder concurrently.
     except OSError as error:
         raise ToolFailure(
             f"{gone} cannot be deleted completely: {error.strerror} ({error.filename}). "

@@ -39,7 +39,7 @@ def left_out(recording: Recording) -> tuple[tuple[str, str], ...]:
 
 def target_notes(recording: Recording) -> tuple[tuple[str, str], ...]:
     """Return the deviations from a real device, as pairs of compile and note."""
-    earlier = _listed(recording, "notes", "note")  # Where earlier versions kept them.
+    earlier = _listed(recording, "notes", "note")  # Notes of recordings from earlier versions.
     return tuple(dict.fromkeys((*earlier, *recording.target_notes)))
 
 

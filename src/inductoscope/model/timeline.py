@@ -92,7 +92,7 @@ def timeline(recording: Recording) -> Timeline:
     return Timeline(begun, round(end, 6), tuple(lanes), tuple(spans), notes)
 
 
-# --- What begins, and what ends it ----------------------------------------------------------------
+# --- Pairs of begin and end events ----------------------------------------------------------------
 
 
 def _words(*words: str) -> str:

@@ -149,7 +149,7 @@ class _Places:
         names = called_names(call.name) if call.name else words
         found = sorted({place for name in names for place in _from(begin, known, name)})
         if call.kind == "operator" and call.name:
-            return found[0] if found else None  # Its buffers are on other lines.
+            return found[0] if found else None  # The call's buffers are on other lines.
         best = max(found, key=lambda place: self._agreement(place, words), default=None)
         return best if best is not None and self._agreement(best, words) else None
 

@@ -199,7 +199,7 @@ def _read(path: Path, *, without: str) -> Verdict | None:
     return None
 
 
-# --- The cell magic: what is typed after it, and what happens then --------------------------------
+# --- The cell magic: its arguments and its actions ------------------------------------------------
 
 NAME = "inductoscope"
 _RUN, _DOCTOR = "run", "doctor"

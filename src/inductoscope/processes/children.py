@@ -49,10 +49,10 @@ class ChildLimits:
     """The limits of one child."""
 
     seconds: float = 60.0
-    start_seconds: float = 300.0  # until it says that it is ready
+    start_seconds: float = 300.0  # until the child reports that it is ready
     memory_gib: float = 16.0
     file_bytes: int = 4 << 30
-    cores: int = 1  # that a program may keep busy all the time
+    cores: int = 1  # that a program may keep busy throughout
 
     @property
     def resources(self) -> dict[str, int]:
@@ -172,7 +172,7 @@ class ChildResult:
 
     events: tuple[ChildEvent, ...]
     output: str
-    exit_code: int | None  # None: it was stopped because its time was up
+    exit_code: int | None  # None: the child was stopped at its time limit
     # The activity of the child and its descendants at the timeout.
     observed: Observation | None = None
     stopped_at: float = 0.0

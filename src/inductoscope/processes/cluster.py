@@ -152,7 +152,7 @@ def _known_workers(client: Any) -> Mapping[str, Any]:
     """Return the scheduler's information about its workers, by address."""
     try:
         found: Mapping[str, Any] = client.scheduler_info(n_workers=-1)["workers"]
-    except Exception as error:  # Whatever it is, nobody answers.
+    except Exception as error:  # Any failure means that the scheduler is unreachable.
         raise ToolFailure(f"The Dask scheduler does not answer any more: {error}") from error
     return found
 

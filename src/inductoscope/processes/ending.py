@@ -34,7 +34,7 @@ def end_child(child: subprocess.Popen[Any], *, grace: float = 0.0) -> int:
 def end_fork(pid: int, *, grace: float = 0.0) -> int:
     """End the process group of a forked child; return the status from os.waitpid."""
     _end_group(pid, grace)
-    _send(pid, signal.SIGKILL)  # It may not have got as far as making a group of its own.
+    _send(pid, signal.SIGKILL)  # The fork may not have made its own group yet.
     try:
         return os.waitpid(pid, 0)[1]
     except ChildProcessError:

@@ -25,7 +25,7 @@ def adopt_orphans() -> None:
 
 
 def _control(option: int, value: int) -> None:
-    with contextlib.suppress(OSError, AttributeError):  # Only Linux has it.
+    with contextlib.suppress(OSError, AttributeError):  # Only Linux has prctl.
         ctypes.CDLL(None).prctl(option, value)
 
 
@@ -41,7 +41,7 @@ def limit_resources(
     }
     for which, most in limits.items():
         if most is not None:
-            with contextlib.suppress(OSError, ValueError):  # A lower limit is set already.
+            with contextlib.suppress(OSError, ValueError):  # A lower hard limit is already set.
                 resource.setrlimit(which, (most, most))
 
 

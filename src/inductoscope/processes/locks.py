@@ -94,7 +94,7 @@ def count_tries(paths: Iterable[str], seconds: float) -> dict[str, int]:
     library = ctypes.CDLL(None, use_errno=True)
     try:
         descriptor = library.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
-    except AttributeError:  # Only Linux has it.
+    except AttributeError:  # Only Linux has inotify.
         return {}
     if descriptor < 0:
         return {}

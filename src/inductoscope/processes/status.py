@@ -135,5 +135,5 @@ def own_cores() -> set[int]:
     """Return the CPU numbers this process may run on; never empty."""
     try:
         return os.sched_getaffinity(0)
-    except AttributeError:  # Not on every system.
+    except AttributeError:  # Not every system has sched_getaffinity.
         return set(range(os.cpu_count() or 1))

@@ -1,4 +1,4 @@
-"""Check results of one test or a whole suite, as plain data and as pytest shows them.
+"""The results of checking one test or a whole suite, as plain data and in pytest's output.
 
 A pytest-xdist worker sends a test's results with its report, so they can be rebuilt from JSON.
 """

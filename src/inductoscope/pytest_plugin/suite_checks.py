@@ -87,7 +87,7 @@ def options_of(config: pytest.Config) -> SuiteOptions:
     )
 
 
-# --- Time limits that pytest-timeout sets on tests: checking what they called does not count ------
+# --- Time limits of pytest-timeout, which are suspended while calls are checked -------------------
 
 
 class TimeLimits:
@@ -123,7 +123,7 @@ class TimeLimits:
         try:
             yield
         finally:
-            if left > 0:  # Else it has run out, once and for all.
+            if left > 0:  # Otherwise the time limit has expired for good.
                 rest = settings._replace(timeout=left)
                 hooks.pytest_timeout_set_timer(item=item, settings=rest)
 
@@ -151,7 +151,7 @@ class SuiteRecordings:
         try:
             self._current = create_recording(command, output=folder, inside=True)
         except ToolFailure:
-            return  # A full disk: calls are checked all the same.
+            return  # The disk is full; calls are checked anyway.
         SCOPE.open(self._current)
 
     def note_use(self) -> bool:

@@ -34,7 +34,7 @@ def parse_line(stream: str, line: bytes) -> Entry[Event] | None:
         try:
             return Entry(stream, int(head["number"]), float(head["time"]), decode(line))
         except (msgspec.MsgspecError, UnicodeDecodeError):
-            pass  # A field of it has another type, or it is not JSON.
+            pass  # A field has another type, or the line is not JSON.
     return _parse_by_field(stream, line)
 
 

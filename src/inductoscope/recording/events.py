@@ -23,7 +23,7 @@ from inductoscope.recording.values import real
 
 if TYPE_CHECKING:
     from typing_extensions import dataclass_transform
-else:  # typing has it from Python 3.11 on, and only type checkers read it.
+else:  # In typing since Python 3.11; read by type checkers only.
 
     def dataclass_transform(**_):
         return lambda cls: cls

@@ -110,7 +110,7 @@ class StreamWriter:
         return self._pid == os.getpid() and self.stopped is None
 
     def _begin(self) -> None:
-        if self._pid != _NO_PROCESS:  # A forked child.
+        if self._pid != _NO_PROCESS:  # This process is a forked child.
             self._pid, self._dropped, self.stopped = _NO_PROCESS, 0, None
         self._numbers = itertools.count()
         self._zero = time.time() - time.monotonic()
@@ -124,7 +124,7 @@ class StreamWriter:
         except OSError as error:
             self._give_up(error)
             if self.stopped is None:
-                return  # The next event tries again.
+                return  # The next event retries.
         else:
             self._append(self._first_event())
         # Set the pid last: from then on, other threads write.

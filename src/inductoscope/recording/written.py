@@ -18,7 +18,7 @@ def written_events(folders: Iterable[Path], kind: str) -> list[dict[str, Any]]:
     for path in (path for each in folders for path in (each / STREAMS).glob("*" + STREAM_SUFFIX)):
         with contextlib.suppress(OSError):
             for line in path.read_bytes().splitlines():
-                with contextlib.suppress(ValueError):  # The last line may be half a line.
+                with contextlib.suppress(ValueError):  # The last line may be incomplete.
                     if mark in line[:100]:
                         found.append(json.loads(line))
     return sorted(found, key=lambda fields: float(fields.get("t", 0.0)))

@@ -157,7 +157,7 @@ def command(
         _hand_over(known, json_path)
     to_run = resolve_command(words) if words or not resume else command_of(resume)
     if kept:
-        read_alarm(kept)  # Refuses a folder that holds no call.
+        read_alarm(kept)  # Raises if the folder holds no call.
     folder = (resume or create_recording(to_run, output=output, fresh=True)).absolute()
     limits = RunLimits(stall, time_limit)
     request = Request(

@@ -64,12 +64,12 @@ def command(
     from inductoscope.views.page.contents import Contents
     from inductoscope.views.page.document import write_page
 
-    gc.disable()  # A short life, and much that lives as long: nothing to collect.
+    gc.disable()  # Objects live as long as this short process.
     found = Contents(read_recording(recording, target), assembly=assembly)
     size = write_page(found, output)
     view = {"path": str(output.absolute()), "bytes": size, "index": found.index}
     print_view(view, json_path, _print_page)
-    gc.freeze()  # Python looks for garbage once more when it ends: a tenth of all the time.
+    gc.freeze()  # Skips the final collection: a tenth of the run time.
 
 
 def _print_page(printer: Printer, view: dict[str, Any]) -> None:

@@ -119,7 +119,7 @@ def command(
     end_as(ending.exit_code, ending.signal)
 
 
-# --- a GPU that is not there ----------------------------------------------------------------------
+# --- an absent GPU --------------------------------------------------------------------------------
 
 
 def _wanted_target(target: str | None, pretend: bool) -> Target | None:
@@ -185,7 +185,7 @@ def _print_values(folder: Path, kernels: str) -> None:
     print_values(Printer(sys.stderr), folder, kernels, list(read_values(folder)))
 
 
-# --- while it runs, and afterwards ----------------------------------------------------------------
+# --- during and after the run ---------------------------------------------------------------------
 
 
 def _watch(folder: Path, stall: float | None, kill_stuck: bool) -> Observer:
@@ -261,7 +261,7 @@ def end_as(exit_code: int, number: int | None) -> NoReturn:
 def _die_of(number: int) -> None:
     from inductoscope.processes.limits import limit_resources
 
-    limit_resources()  # The program itself has dumped its core already, if it was to.
+    limit_resources()  # The program has already dumped its own core.
     with contextlib.suppress(OSError, ValueError):  # SIGKILL has no handler to reset.
         signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)

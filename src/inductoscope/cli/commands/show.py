@@ -79,7 +79,7 @@ def command(
     inductoscope show --op softmax --target cuda:90
     inductoscope show --runnable "0/0 post-grad" --to graph.py
     """
-    gc.disable()  # A short life, and much that lives as long: nothing to collect.
+    gc.disable()  # Objects live as long as this short process.
     if list_all:
         view, render = _list_recordings()
     else:

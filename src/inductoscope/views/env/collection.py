@@ -45,7 +45,7 @@ class Tool:
     """A program that Inductor or Triton starts."""
 
     path: str
-    version: str | None  # None where it does not start
+    version: str | None  # None if the tool does not start
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ def _holds(library: Path, name: str) -> bool:
         return data.find(b"\0" + name.encode() + b"\0") >= 0
 
 
-# --- Asks the torch of another Python, in a process with a time limit -----------------------------
+# --- Questions to the torch of another Python, in a process with a time limit ---------------------
 #
 # torch is never imported here: the installed version may crash or hang on import, and the Python
 # that runs the user's script is often not the one that runs inductoscope.
@@ -208,7 +208,7 @@ def ask(python: str, question: Question, *, seconds: float = SECONDS) -> dict[st
     }
 
 
-# --- Collects what `inductoscope env` reports, as data --------------------------------------------
+# --- The data of `inductoscope env` ---------------------------------------------------------------
 
 OLDEST_TORCH, NEWEST_TORCH = "2.11", "2.15"
 
@@ -255,7 +255,7 @@ class NameCheck:
     stage: str
     name: str
     found: bool
-    reason: str | None  # why it was not found
+    reason: str | None  # the reason why the name was not found
     absent: str | None  # the optional package, such as Triton, that is not installed
 
     @property
@@ -269,9 +269,9 @@ class FlagCheck:
 
     flag: Flag
     known: bool
-    how: str  # how this was established
-    value: str | None  # now; None where it is not set or not known
-    config_value: str | None = None  # of a variable: the value of its config key now
+    how: str  # the evidence for the answer
+    value: str | None  # the current value; None if unset or unknown
+    config_value: str | None = None  # of a variable: the current value of its config key
 
     @property
     def ok(self) -> bool:
@@ -294,7 +294,7 @@ class Environment:
     names: tuple[NameCheck, ...] = ()
     patterns: tuple[PatternCheck, ...] = ()
     flags: tuple[FlagCheck, ...] = ()
-    notes: tuple[str, ...] = ()  # what could not be determined, and why
+    notes: tuple[str, ...] = ()  # gaps in the result, with their reasons
 
     @property
     def missing(self) -> tuple[NameCheck | PatternCheck | FlagCheck, ...]:

@@ -44,13 +44,13 @@ class Flag:
     kind: FlagKind
     acts: FlagPhase
     purpose: str
-    example: str | None = None  # of a variable: a value that changes something
-    config_key: str | None = None  # of a variable: the config key that it gives its first value
-    replaced_by: str | None = None  # the flag to use instead where torch does not know this one
-    set_by: tuple[str, ...] = ()  # our commands that set it
-    since: str | None = None  # the first torch that has it, where a supported one lacks it
-    needs: str | None = None  # the build of torch outside of which it does not exist
-    note: str | None = None  # what common advice gets wrong, or a trap
+    example: str | None = None  # of a variable: a value with an effect
+    config_key: str | None = None  # of a variable: the config key that it initializes
+    replaced_by: str | None = None  # the replacement if torch lacks this flag
+    set_by: tuple[str, ...] = ()  # the inductoscope commands that set the flag
+    since: str | None = None  # the first torch with the flag, if a supported one lacks it
+    needs: str | None = None  # the only build of torch with the flag
+    note: str | None = None  # a mistake in common advice, or a pitfall
 
     @property
     def setting(self) -> tuple[str, str] | None:

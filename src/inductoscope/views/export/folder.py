@@ -140,7 +140,7 @@ def _remove(folder: Path, paths: set[str]) -> None:
     for path in paths:
         (folder / path).unlink()
         for parent in Path(path).parents[:-1]:
-            with contextlib.suppress(OSError):  # Something else is in it.
+            with contextlib.suppress(OSError):  # The folder is not empty.
                 (folder / parent).rmdir()
 
 

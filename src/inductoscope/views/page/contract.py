@@ -235,7 +235,7 @@ class ModulesHead:
     chunk: str
 
 
-# --- What the chunks of a page hold: the parts that are unpacked when they are shown --------------
+# --- The chunks of a page, which are unpacked when they are shown ---------------------------------
 
 # A line of a text, counted from 1.
 LineNumber = NewType("LineNumber", int)
@@ -361,7 +361,7 @@ class ScheduleEdge:
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class ScheduleGroup:
-    """Nodes that were fused."""
+    """The nodes of one fused node."""
 
     id: str
     kind: str
@@ -429,7 +429,7 @@ class PageChoice:
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Search:
-    """Autotuning of one operation: its choices and the winner."""
+    """The autotuning of one operation: its choices and the winner."""
 
     graph: str
     operation: str
@@ -634,7 +634,7 @@ class AliveBlock:
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class MemoryPoint:
-    """Bytes in use after an allocation or a free."""
+    """The bytes in use after an allocation or a free."""
 
     seconds: float
     total: int
@@ -768,7 +768,7 @@ class PageCosts:
 # The last one means unknown.
 Severity = Literal["error", "warning", "note"]
 
-# --- the index: what loads at once ----------------------------------------------------------------
+# --- the index, which loads at once ---------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)

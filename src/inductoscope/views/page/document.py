@@ -121,21 +121,21 @@ def packed_chunks(contents: Contents) -> dict[str, str]:
         with ThreadPoolExecutor(min(_MOST_COMPILERS, len(own_cores()))) as compilers:
             try:
                 compiled = {name: compilers.submit(chunks[name]) for name in slow}
-                contents.find_out()  # While the others are at work.
+                contents.find_out()  # Runs while workers compress the chunks.
                 packed: dict[str, str] = {}
                 for number, (of_graph, summary) in zip(graphs, by_graph, strict=True):
                     packed |= of_graph
                     contents.keep_summary(number, summary)
                 packed |= {name: pack(found.result()) for name, found in compiled.items()}
             except BaseException:
-                compilers.shutdown(cancel_futures=True)  # Ctrl-C: starts nothing new.
+                compilers.shutdown(cancel_futures=True)  # Ctrl-C cancels queued compiles.
                 raise
     # Keep the chunks' order. All other chunks use data collected from all graphs.
     return {name: packed.get(name) or pack(make()) for name, make in chunks.items()}
 
 
 def _use(contents: Contents) -> None:
-    global _contents  # A process that makes chunks has the page as a copy.
+    global _contents  # Forked workers inherit the page.
     _contents = contents
 
 

@@ -516,7 +516,7 @@ def kernel_id(kernel: Kernel) -> str:
     return f"{kernel.name} → {kernel.writes[0]}"
 
 
-# --- The buffers of one graph: who makes and reads each, and whose memory it takes over -----------
+# --- The buffers of one graph: their writers, readers and memory reuse ----------------------------
 
 
 def buffer_rows(join: GraphJoin) -> Iterator[BufferRow]:

@@ -128,7 +128,7 @@ def costliest(joins: Iterable[GraphJoin], count: int) -> list[Kernel]:
     for join in joins:
         kernels = [kernel for kernel in join.graph.kernels if kernel.language == "C++"]
         if not kernels:
-            continue  # Finding out what is moved means reading the graph.
+            continue  # Counting bytes would decode the graph.
         work = GraphWork(join)
         for kernel in kernels:
             before, first = found.get(kernel.payload, (0, kernel))
@@ -300,7 +300,7 @@ class GrowingTree:
         node = root
         for module in modules:
             if module.path == node.path:
-                continue  # The outermost module is what was compiled.
+                continue  # The outermost module is the compiled one.
             known = node.parts.get(module.path)
             if known is None:
                 label = module.path.removeprefix(f"{node.path}." if node.path else "")

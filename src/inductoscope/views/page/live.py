@@ -57,7 +57,7 @@ class ServedRecording:
 def _sizes(path: Path) -> tuple[tuple[str, int], ...]:
     found = []
     for file in stream_paths(path):
-        with contextlib.suppress(OSError):  # It has been deleted.
+        with contextlib.suppress(OSError):  # The recording has been deleted.
             found.append((file.name, file.lstat().st_size))
     return tuple(found)
 

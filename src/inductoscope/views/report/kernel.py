@@ -290,7 +290,7 @@ def shown_text(view: View, form: str) -> str:
     return Path(path).read_text("utf-8", "replace") if path else ""
 
 
-# --- Prints what kernels left in their buffers ----------------------------------------------------
+# --- The saved values of kernel buffers -----------------------------------------------------------
 
 _MOST_LINES = 24
 

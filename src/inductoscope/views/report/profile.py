@@ -129,7 +129,7 @@ def _machine_view(machine: MachineLimits) -> dict[str, Any]:
     }
 
 
-# --- what can and cannot be said ------------------------------------------------------------------
+# --- conclusions and their limits -----------------------------------------------------------------
 
 
 def headline(profile: Profile) -> str:

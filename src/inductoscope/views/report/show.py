@@ -17,7 +17,7 @@ Render = Callable[[Printer, View], None]
 
 @dataclass(frozen=True)
 class ShowSelection:
-    """Selection of `inductoscope show`; empty fields select everything."""
+    """The selection of `inductoscope show`; empty fields select everything."""
 
     stage: str = ""
     operation: str = ""

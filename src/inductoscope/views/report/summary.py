@@ -123,7 +123,7 @@ def _totals(recording: Recording) -> View:
         lookups["C++ binary hit"] = from_cache
     triton = Counter(native.cache_hit for native in recording.natives if native.tool == "triton")
     lookups.update({"Triton hit": triton[True], "Triton miss": triton[False]})
-    lookups = +lookups  # Without the zeros.
+    lookups = +lookups  # Zero counts are omitted.
     return {
         "compiles": len(recording.compiles),
         "graphs": len(graphs),

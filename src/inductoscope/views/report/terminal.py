@@ -190,7 +190,7 @@ def paged(*, wanted: bool = True) -> Iterator[Printer]:
     try:
         yield Printer(page, is_terminal=True)
     except BaseException:
-        sys.stdout.write(page.getvalue())  # As far as it got.
+        sys.stdout.write(page.getvalue())  # Show the output so far.
         raise
     _show(page.getvalue())
 
@@ -215,7 +215,7 @@ def _show(text: str) -> None:
     with _environment(LESS=os.environ.get("LESS", _LESS), **({"PAGER": pager} if pager else {})):
         try:
             click.echo_via_pager(text, color=True)
-        except ValueError:  # A quote in PAGER that is not closed.
+        except ValueError:  # PAGER has an unclosed quote.
             sys.stdout.write(text)
 
 

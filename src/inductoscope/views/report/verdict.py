@@ -115,7 +115,7 @@ def _workaround(verdict: Verdict) -> Iterator[Line]:
     yield f"{found.text} ({'; '.join(said)})", 2, ""
 
 
-# --- in a few lines, among what else a recording holds --------------------------------------------
+# --- the short form, in the summary of a recording ------------------------------------------------
 
 
 def stored_verdict_view(recording: Recording) -> dict[str, Any] | None:
@@ -141,7 +141,7 @@ def print_stored_verdict(printer: Printer, folder: str) -> None:
     printer.pair(how, f"inductoscope doctor --resume {quote(folder)}")
 
 
-# --- from the fault back to the kernel that is to blame -------------------------------------------
+# --- the trail from the fault back to the culprit kernel ------------------------------------------
 
 # The number of steps shown at each end of a long trail.
 _MOST_AT_EACH_END = 6
