@@ -266,3 +266,10 @@ def test_a_library_must_hold_the_whole_string(tmp_path: Path) -> None:
     (tmp_path / "lib" / "libc10.so").write_bytes(b"\0WHOLE\0rerun with PART=1\0")
     found = find_variables(tmp_path, ["WHOLE", "PART"])
     assert found == {"WHOLE": "string in libc10.so"}
+
+
+def test_a_library_that_is_empty_or_gone_holds_nothing(tmp_path: Path) -> None:
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "libc10.so").touch()
+    (tmp_path / "lib" / "libtorch_cpu.so").symlink_to(tmp_path / "gone")
+    assert find_variables(tmp_path, ["WHOLE"]) == {}

@@ -8,15 +8,19 @@ import re
 import shlex
 import subprocess
 import sys
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import anyio
 import click
 import pytest
+from mcp.shared.exceptions import MCPError
 
 from inductoscope.agents.calling import CallEnd
 from inductoscope.agents.command_tools import OFFERED, CommandTool
-from inductoscope.agents.results import at_pointer, cut, size_of
-from inductoscope.agents.server import listed, read_address
+from inductoscope.agents.results import KeptResults, at_pointer, cut, size_of
+from inductoscope.agents.server import AgentServer, listed, read_address
 from inductoscope.agents.skill import procedures
 from inductoscope.analysis.rules import RULES
 from inductoscope.cli import COMMANDS
@@ -231,7 +235,26 @@ def test_a_pointer_to_nothing(pointer: str, said: str) -> None:
         at_pointer({"rows": ["x"]}, pointer)
 
 
+def test_a_part_is_asked_for_by_known_parameters(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="more has no parameter 'strat'"):
+        KeptResults(tmp_path).more({"result": 1, "strat": 50})
+
+
 # --- recordings as resources ----------------------------------------------------------------------
+
+
+def test_a_name_that_may_be_meant_is_told_in_plain_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def answer(name: str, given: Any) -> dict[str, Any]:
+        return {"recordings": [{"path": "/r/20260101-train\udce9"}]}
+
+    server = AgentServer([], tmp_path, "", tmp_path)
+    monkeypatch.setattr(server, "_answer_of", answer)
+    asked = SimpleNamespace(uri="inductoscope://recordings/20260101-train")
+    with pytest.raises(MCPError) as raised:
+        anyio.run(server._read_resource, None, asked)
+    assert "Did you mean '20260101-train\\udce9'?" in str(raised.value)
 
 
 def test_a_name_with_anything_in_it_gets_an_address_and_back() -> None:

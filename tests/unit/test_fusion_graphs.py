@@ -105,6 +105,14 @@ def test_a_decision_about_groups_is_one_about_the_nodes_in_them(tmp_path: Path) 
     assert [len(loss.rows) for loss in lost] == [2]
 
 
+def test_a_node_of_no_operation_lies_between_two_others(tmp_path: Path) -> None:
+    nodes = [node("op0", "x"), node("op1", "buf0", origins=[]), node("op2", "buf0 buf1")]
+    reason = "intermediate nodes between node1 & node2"
+    rows = ledger(load(graph(tmp_path / "r", nodes, refused("op0", "op2", reason))))
+    (between,) = (row for row in rows if (row.first, row.second) == ("op0", "op2"))
+    assert between.values == ("between them: op1",)
+
+
 def test_a_group_is_found_by_its_name_even_where_names_hold_an_underscore() -> None:
     names = ["true_graph_0_op1", "op1", "true_graph_0_op12"]
     nodes = [ScheduledNode(name) for name in names]

@@ -311,6 +311,29 @@ def test_a_search_is_announced_then_timed_then_decided(tmp_path: Path) -> None:
     assert (library.milliseconds, library.failed, search.winner) == (0.5, False, "mm")
 
 
+def test_of_a_search_that_is_timed_twice_the_last_times_and_their_winner_count(
+    tmp_path: Path,
+) -> None:
+    of_graph = {"graph": "0/0 forward", "operation": "mm"}
+    times = ({"mm": 0.5, "tuned": 0.9}, {"mm": 0.9, "tuned": 0.5})
+    recording = load(
+        write_recording(
+            tmp_path / "r",
+            {"kind": "autotune", **of_graph, "choices": [{"name": "mm"}, {"name": "tuned"}]},
+            *(
+                {"kind": "autotune-timed", **of_graph, "milliseconds": each, "winner": winner}
+                for each, winner in zip(times, ("mm", "tuned"), strict=True)
+            ),
+            {"kind": "autotune-chosen", **of_graph, "choice": "mm"},
+        )
+    )
+    (search,) = recording.graphs[0].autotunes
+    assert ([choice.milliseconds for choice in search.choices], search.winner) == (
+        [0.9, 0.5],
+        "tuned",
+    )
+
+
 def test_a_native_compile_without_an_end_is_still_running(tmp_path: Path) -> None:
     recording = load(
         write_recording(

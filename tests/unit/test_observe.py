@@ -5,11 +5,15 @@ from __future__ import annotations
 import signal
 import traceback
 from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from inductoscope.inside.observe import glance, watch
+from inductoscope.inside import observe
+from inductoscope.inside.observe import glance, stage, watch
 from inductoscope.inside.scope import BROKEN, SCOPE
+from inductoscope.recording.events import Event, HookError
 from inductoscope.torch_facts.torch_names import Replacement
 
 
@@ -68,3 +72,19 @@ def test_an_error_of_ours_stays_ours_whatever_handlers_of_signals_are_made_of() 
         assert SCOPE.guard(divide, 1, 0) is BROKEN
     finally:
         signal.signal(signal.SIGUSR1, before)
+
+
+def test_what_fails_when_a_stage_is_over_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def first(frame: Any, result: Any, args: Any, kwargs: Any) -> None:
+        raise KeyError("first")
+
+    def second(frame: Any, result: Any, args: Any, kwargs: Any) -> None:
+        raise KeyError("second")
+
+    written: list[Event] = []
+    monkeypatch.setattr(observe, "current_compile_id", lambda: "0/0")
+    with SCOPE.redirected(SimpleNamespace(emit=written.append, stopped=None)):
+        for after in (first, second):
+            assert stage("lowering", after=after)(divide)(6, by=3) == 2.0
+    failed = [event.hook for event in written if isinstance(event, HookError)]
+    assert [name.rpartition(".")[2] for name in failed] == ["first", "second"]

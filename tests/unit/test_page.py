@@ -255,6 +255,8 @@ def test_no_text_can_end_the_element_that_it_is_in(tmp_path: Path) -> None:
     folder = write_recording(
         tmp_path / "recording",
         {"kind": "compile-start", "compile": "0/0", "function": evil, "file": evil, "line": 1},
+        {"kind": "inductor-start", "compile": "0/0", "graph": "0/0 forward", "phase": "forward"},
+        {"kind": "graph", "stage": "dynamo", "compile": "0/0", "payload": f'"{evil}'},
         manifest={"command": ["python", f"{evil}.py"]},
     )
     write_page(Contents(load(folder)), tmp_path / "page.html")

@@ -419,6 +419,14 @@ def test_a_stall_that_moved_on_is_a_note(tmp_path: Path) -> None:
     assert [finding.is_problem for finding in findings] == [True, False]
 
 
+def test_a_stall_that_says_odd_things_is_still_one(tmp_path: Path) -> None:
+    folder = write_recording(tmp_path / "recording")
+    odd = {"number": [1], "seconds": 5.0, "compile": ["0/0"], "judgement": {"confidence": ["?"]}}
+    (folder / "stall-1.json").write_text(json.dumps(odd))
+    (finding,) = stall(load(folder))
+    assert (finding.is_problem, finding.confidence) == (True, "unknown")
+
+
 def test_a_stall_that_ctrl_c_ended_is_a_problem(tmp_path: Path) -> None:
     begun = {"kind": "compile-start", "compile": "0/0", "function": "step"}
     interrupted = {"kind": "error", "stage": "codegen", "type": "KeyboardInterrupt", "message": ""}

@@ -171,6 +171,9 @@ class KeptResults:
 
     def more(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return a part of a stored result; `left_out` counts from the part shown."""
+        unknown = sorted(set(given) - set(MORE_SCHEMA["properties"]))
+        if unknown:
+            raise UsageError(f"{MORE} has no parameter {unknown[0]!r}.")
         number, start = _whole(given, "result"), _whole(given, "start")
         pointer = str(given.get("pointer") or "")
         try:

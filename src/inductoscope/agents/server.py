@@ -253,7 +253,8 @@ class AgentServer:
                 for path in listed(await self._answer_of("recordings", {}))
             }
             if name not in known:
-                raise UsageError(f"There is no recording {name!r}.{did_you_mean(name, known)}")
+                meant = did_you_mean(name, map(visible, known))
+                raise UsageError(f"There is no recording {name!r}.{meant}")
             shown = await self._answer_of("show", {"recording": known[name]})
         except InductoscopeError as error:
             raise MCPError(types.INVALID_PARAMS, str(error)) from error

@@ -159,7 +159,7 @@ def stage(
     def leave(frame: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
         leave_stage(frame)
         if after is not None:
-            after(frame, result, args, kwargs)
+            SCOPE.guard(after, frame, result, args, kwargs)
 
     return watch(before=enter, after=leave, failed=failed or fail_stage)
 

@@ -372,6 +372,7 @@ def _autotunes(events: Iterable[Any], choices: _Choices) -> Iterator[Autotune]:
         for _, timed, winners in own:
             if isinstance(event, E.AutotuneTimed):
                 timed.append(event)
+                winners.clear()  # The times that are kept are the last ones.
             winners.append(event.winner if isinstance(event, E.AutotuneTimed) else event.choice)
     for start, timed, winners in searches:
         yield Autotune(

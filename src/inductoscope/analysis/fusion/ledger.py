@@ -490,7 +490,7 @@ class GraphSchedule:
         names = [name for name, (final, _) in self.finals.items() if final in middle - {start, end}]
         if names:
             nodes = [self.nodes[name] for name in names[:_MOST_NAMED]]
-            shown = ", ".join(n.name + f" ({n.origins[-1]})" * bool(n.origins) for n in nodes)
+            shown = ", ".join(n.name + "".join(f" ({o})" for o in n.origins[-1:]) for n in nodes)
             more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
             yield f"between them: {shown}{more}"
 

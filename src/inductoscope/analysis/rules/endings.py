@@ -497,11 +497,12 @@ def stall(recording: Recording) -> Iterator[Finding]:
     interrupted = {c.id for c in recording.compiles if was_interrupted(c)}
     for kept in kept_stalls(folder):
         # Ctrl-C makes a program move, but resolves nothing.
-        moved = {} if kept.get("compile") in interrupted else values.members(kept.get("moved"))
+        is_cut = str(kept.get("compile")) in interrupted
+        moved = {} if is_cut else values.members(kept.get("moved"))
         yield _stalled(kept, moved, folder)
 
 
-_CONFIDENCES: dict[Any, Confidence] = {"proven": "proven", "likely": "likely"}
+_CONFIDENCES: dict[str, Confidence] = {"proven": "proven", "likely": "likely"}
 
 
 def _stalled(kept: dict[str, Any], moved: dict[str, Any], folder: Path) -> Finding:
@@ -517,7 +518,7 @@ def _stalled(kept: dict[str, Any], moved: dict[str, Any], folder: Path) -> Findi
     return Finding(
         title=f"No progress for {seconds:.0f} s{or_more}: {judgement.get('title')}",
         is_problem=not moved and not judgement.get("moves"),
-        confidence=_CONFIDENCES.get(judgement.get("confidence"), "unknown"),
+        confidence=_CONFIDENCES.get(str(judgement.get("confidence")), "unknown"),
         evidence=(
             *values.texts(judgement.get("evidence")),
             *(analyse(choices).lines if choices is not None else []),

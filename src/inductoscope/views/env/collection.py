@@ -144,8 +144,10 @@ def find_variables(root: Path, names: Iterable[str]) -> dict[str, str]:
                 found.setdefault(match[1].decode(), place)
     for stem in _LIBRARIES:
         for library in (root / "lib").glob(f"*{stem}.*"):
-            for name in names - found.keys():
-                if library.suffix in (".so", ".dylib", ".dll") and _holds(library, name):
+            is_library = library.suffix in (".so", ".dylib", ".dll") and library.is_file()
+            # An empty file cannot be mapped.
+            for name in names - found.keys() if is_library and library.stat().st_size else ():
+                if _holds(library, name):
                     found[name] = f"string in {library.name}"
     return found
 
