@@ -121,6 +121,9 @@ def test_outputs_are_known_by_their_place() -> None:
     view = "reinterpret_tensor(buf5, (4, s77), (1, 4), 0)"
     python = f"def call(args):\n    return (s77, buf3, None, {view}, buf3, )\n"
     assert output_buffers(wrapper_lines(python, ())) == {1: "buf3", 3: "buf5", 4: "buf3"}
+    for compared in ("(1 if s77 < 2 else s77)", "4 * (s77 > 2)"):
+        found = wrapper_lines(python.replace("(4, s77)", f"({compared}, 4)"), ())
+        assert output_buffers(found) == {1: "buf3", 3: "buf5", 4: "buf3"}
     cpp = """void inductor_entry_impl(
     auto var_0 = wrap_with_raii_handle_if_needed(reinterpret_tensor_wrapper(buf5, 2, int_array_0));
     aoti_torch_clone(weight, &output_handles[0]);

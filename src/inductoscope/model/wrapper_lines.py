@@ -180,7 +180,8 @@ def output_buffers(found: WrapperLines) -> Mapping[int, str]:
     if found.language == "cpp":
         return dict(_outputs_in_cpp(found.lines))
     returned = next(filter(None, map(_PYTHON_OUTPUTS.match, found.lines)), None)
-    entries = split_arguments(returned[1]) if returned else ()
+    # A size may hold a comparison, whose sign is no bracket.
+    entries = split_arguments(re.sub("[<>]", " ", returned[1])) if returned else ()
     names = ((place, _NAME.search(entry)) for place, entry in enumerate(entries))
     return {place: name[0] for place, name in names if name}
 
