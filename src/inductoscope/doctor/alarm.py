@@ -1,4 +1,4 @@
-"""An alarm, and the call that is kept with it for the doctor to examine."""
+"""An alarm, and the call that is stored with it for the doctor to examine."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ GRAPH = "graph.txt"
 
 @dataclass(frozen=True)
 class Alarm:
-    """A value of a compiled graph whose error always points the same way."""
+    """A value of a compiled graph with a biased error."""
 
     compile: str
     value: str
@@ -28,21 +28,21 @@ class Alarm:
     # Relative to the value's size, averaged over the shadowed calls.
     bias: float
     eager_bias: float
-    # The standard deviation of the average error of the last calls under other roundings.
+    # The standard deviation of the last calls' mean error under other roundings.
     rounding: float
-    # Calls of the graph until now, and how many of them were shadowed.
+    # The number of calls of the graph so far, and of shadowed calls among them.
     calls: int
     shadowed: int
-    # The probability that a run without a fault raises any alarm.
+    # The probability of any alarm in a run without a fault.
     false_alarms: float
-    # The folder of the call.
+    # The folder of the stored call.
     kept: str = ""
     # The user's lines that the graph was made from.
     sources: list[str] = field(default_factory=list)
 
     @property
     def text(self) -> str:
-        """The bias in a sentence."""
+        """The bias, as a sentence."""
         if not math.isfinite(self.bias):
             what = "is NaN or Inf where eager and float64 are finite"
         elif self.direction == "scale":
@@ -58,7 +58,7 @@ class Alarm:
 
     @property
     def bound(self) -> str:
-        """How likely it is that there is no fault."""
+        """The bound on the probability of a false alarm, as a clause."""
         return (
             f"a run without a fault raises an alarm with a probability of at most "
             f"{self.false_alarms:.0e}"
@@ -66,12 +66,12 @@ class Alarm:
 
 
 def write_alarm(alarm: Alarm, folder: Path) -> None:
-    """Write the alarm last, so that a folder that has one has everything else."""
+    """Write the alarm; called last, so that a folder with an alarm is complete."""
     (folder / ALARM).write_text(json.dumps(encode(alarm), indent=1), "utf-8")
 
 
 def read_alarm(folder: Path) -> Alarm:
-    """The alarm in the folder of a kept call; UsageError if there is none."""
+    """Read the alarm in the folder of a stored call; raise UsageError if there is none."""
     try:
         return decode(Alarm, json.loads((folder / ALARM).read_text("utf-8")))
     except (OSError, ValueError) as error:
@@ -81,7 +81,7 @@ def read_alarm(folder: Path) -> Alarm:
 
 
 def read_alarms(place: Path) -> list[tuple[Path, Alarm]]:
-    """The folders of kept calls, oldest first, with their alarms."""
+    """Return the folders of stored calls, oldest first, with their alarms."""
     found = []
     for path in sorted(place.glob(f"{KEPT}-*/{ALARM}"), key=lambda path: path.stat().st_mtime):
         with contextlib.suppress(UsageError):

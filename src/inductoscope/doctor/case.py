@@ -1,4 +1,4 @@
-"""One program under examination: what its first run showed, and what was found since."""
+"""One program under examination: the facts from its first run, and later findings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from inductoscope.model.fx import read_graph
 from inductoscope.recording.events import FROM_ELSEWHERE, CallableCheck, Check, NotedDifference
 
 Say = Callable[[str], None]
-# A program that takes longer is not run again only to confirm that it ends well without the tool.
+# A program that takes longer is not run again just to confirm that it succeeds without the tool.
 _SHORT_RUN = 600.0
 
 
@@ -26,25 +26,25 @@ _SHORT_RUN = 600.0
 class ProgramCase:
     """The facts that hypotheses are tested against. A hypothesis may add to `finding`."""
 
-    # How the program was run first, and what came of it.
+    # The instructions of the first run, and its outcome.
     instructions: Instructions
     first: ProgramRun
     runs: Runs
     proof: Proof
     say: Say
-    # The failure that was found inside the program; None if none was yet.
+    # The failure found inside the program; None if there is none yet.
     finding: FailureFinding | None = None
-    # Results that the program needs to lie in memory as in eager.
+    # Results for which the program needs eager's memory layout.
     needed_layout: Sequence[NotedDifference] = ()
 
     @cached_property
     def recording(self) -> Recording:
-        """The first run, as it was recorded."""
+        """The recording of the first run."""
         return load(self.first.folder)
 
     @property
     def takes_long(self) -> bool:
-        """Whether it takes too long to be run again where nothing was found."""
+        """Whether the program takes too long to be run again if nothing was found."""
         return self.first.ending.seconds >= _SHORT_RUN
 
     @property
@@ -53,18 +53,18 @@ class ProgramCase:
         return self.recording.checks
 
     def checks_that_are(self, *verdicts: str) -> list[Check]:
-        """The checks with one of these verdicts."""
+        """Return the checks with one of these verdicts."""
         return [check for check in self.checks if check.verdict in verdicts]
 
     @cached_property
     def packages_from_elsewhere(self) -> list[str]:
-        """Packages that the program calls and that none of its processes has made."""
+        """Packages that the program calls, but did not compile itself."""
         called = dict.fromkeys(check.compile for check in self.checks)
         return [name for name in called if name.startswith(FROM_ELSEWHERE)]
 
     @property
     def noted(self) -> Sequence[NotedDifference]:
-        """Differences from eager that are not failures, each once, however often it showed."""
+        """Differences from eager that are not failures, without duplicates."""
         every = dict.fromkeys(replace(note, call=0) for note in self.recording.noted)
         return [note for note in every if note not in self.needed_layout]
 
@@ -75,7 +75,7 @@ class ProgramCase:
 
     @property
     def is_seen_wrong(self) -> bool:
-        """Whether anything in the first run was seen to differ from eager."""
+        """Whether any result in the first run differed from eager."""
         return bool(self.functions_that_differ or self.checks_that_are("wrong", "error"))
 
     @cached_property
@@ -85,27 +85,27 @@ class ProgramCase:
 
     @property
     def last_compiled(self) -> str | None:
-        """The line of the function that was compiled last."""
+        """The line of the last compiled function."""
         return self.recording.compiles[-1].place if self.recording.compiles else None
 
     def prove_and_help(self) -> None:
-        """Prove the reproducer of what was found, and try workarounds on the program."""
+        """Prove the reproducer of the finding, and try workarounds on the program."""
         if self.finding is not None:
             calls = self.instructions.calls
             self.finding = self.proof.prove_and_help(self.finding, self.runs, calls=calls)
 
     @property
     def fails_unexplained(self) -> bool:
-        """Whether the program fails although nothing is known to be wrong with a graph."""
+        """Whether the program fails although no graph is known to be wrong."""
         return self.finding is None and self.first.failed
 
     @property
     def ends_well(self) -> bool:
-        """Whether the program went through, and nothing was found."""
+        """Whether the program succeeded, and nothing was found."""
         return self.finding is None and self.first.ending.exit_code == 0
 
 
-# --- Which operations of a program draw random numbers --------------------------------------------
+# --- Operations that draw random numbers ----------------------------------------------------------
 
 _RANDOM = re.compile(
     r"(inductor_)?rand.*|\w*dropout\w*|bernoulli_?|(log_)?normal_?|multinomial|poisson|exponential_?"
@@ -120,7 +120,7 @@ def random_operations(recording: Recording) -> list[str]:
         for graph in compile_.graphs:
             read = read_graph(recording, graph.payload)
             for node in read.nodes if read is not None else ():
-                # As in aten.normal.Tensor_Tensor and torch.nn.functional.dropout.
+                # Splits names such as aten.normal.Tensor_Tensor and torch.nn.functional.dropout.
                 parts = node.target.split(".")
                 if any(_RANDOM.fullmatch(part) for part in parts):
                     found.append(node.target)

@@ -1,4 +1,4 @@
-"""Verdicts that several hypotheses come to."""
+"""Verdicts shared by several hypotheses."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from inductoscope.wording import count_of
 
 
 def not_a_bug(summary: str, checks: Sequence[Check], confidence: Confidence = "proven") -> Verdict:
-    """These checks show that nothing is wrong with what was compiled."""
+    """Make the verdict that checks show compiled code to be right."""
     result = Verdict(v.NOT_A_BUG, stages.NO_STAGE, summary, confidence)
     for check in checks[:4]:
         how = "eager" if check.verdict == "right" else "eager and float64"
@@ -38,7 +38,7 @@ def not_a_bug(summary: str, checks: Sequence[Check], confidence: Confidence = "p
 
 
 def also_fails_in_eager(case: ProgramCase, eager: ProgramRun) -> Verdict:
-    """The program fails without torch.compile too."""
+    """Make the verdict that the program also fails without torch.compile."""
     last = last_lines(eager.output, 3)
     said = _how_it_ended(eager, last)
     why = "The program fails without torch.compile too, so the compiler is not to blame"
@@ -61,7 +61,7 @@ def also_fails_in_eager(case: ProgramCase, eager: ProgramRun) -> Verdict:
 
 
 def _how_it_ended(run: ProgramRun, last_lines: list[str]) -> str:
-    """The exception, the signal or the exit code, to follow what failed."""
+    """Describe the exception, signal or exit code of a run, to be appended to a sentence."""
     if exception := _exception_in(run.output):
         return f": {exception[:200]}"
     if run.ending.signal:
@@ -74,14 +74,14 @@ _EXCEPTION = re.compile(
     r"^(?:\[rank(?P<rank>\d+)\]: )?(?P<text>[\w.]*(?:Error|Exception|Interrupt|Exit): .*)",
     re.MULTILINE,
 )
-# What a launcher says after one of its ranks has failed.
+# The error of a launcher after one of its ranks has failed.
 _OF_LAUNCHER = "torch.distributed.elastic."
 
 
 def _exception_in(output: str) -> str:
-    """The line that names the exception; torch adds advice after it.
+    """Return the line that names the exception, without torch's advice after it.
 
-    Of several ranks, the one that failed first: the others fail because it is gone.
+    With several ranks, take the first that failed, because the others fail as a consequence.
     """
     every = list(_EXCEPTION.finditer(output))
     found = [match for match in every if not match["text"].startswith(_OF_LAUNCHER)] or every
@@ -92,7 +92,7 @@ def _exception_in(output: str) -> str:
 
 
 def ends_well_without_tool(said: str) -> Verdict:
-    """The program ends well on its own."""
+    """Make the verdict that the program succeeds without the tool."""
     text = (
         "The program fails only under inductoscope. It ends well on its own, so nothing is known "
         "to be wrong with it."
@@ -101,12 +101,12 @@ def ends_well_without_tool(said: str) -> Verdict:
 
 
 def not_always(failed: ProgramRun, other: ProgramRun, how: str) -> Verdict:
-    """The program does not end the same way in every run."""
+    """Make the verdict that the program does not end the same way in every run."""
     why = (
         "The program does not end the same way in every run: it fails intermittently, or only "
         "under inductoscope."
     )
-    if failed.ending.signal == signal.SIGKILL:  # No program gets it for what it did.
+    if failed.ending.signal == signal.SIGKILL:  # SIGKILL always comes from outside.
         why = (
             "SIGKILL ended the program in one run and not in another: somebody sent it, or the "
             "machine ran out of memory."
@@ -119,7 +119,7 @@ def not_always(failed: ProgramRun, other: ProgramRun, how: str) -> Verdict:
 
 
 def other_random_numbers(case: ProgramCase, *, is_shown: bool) -> Verdict:
-    """Compiled code has its own generator and draws in its own order."""
+    """Make the verdict that compiled code draws random numbers in a different order."""
     operations = case.random_operations
     result = not_a_bug(
         f"Unseeded randomness{'' if is_shown else ', most likely'}: compiled and eager draw "
@@ -133,14 +133,14 @@ def other_random_numbers(case: ProgramCase, *, is_shown: bool) -> Verdict:
 
 
 def verdict_at_limit(case: ProgramCase) -> Verdict:
-    """The program was ended by a limit that the user has set."""
+    """Make the verdict on a program that was ended by a limit set by the user."""
     seconds = f"{case.first.ending.seconds:.0f} s"
     if case.first.calls_done:
         result = known_so_far(case, f"Stopped after {seconds}, as asked")
         option = "--stop"
     else:
         result = known_so_far(case, f"The time limit was reached after {seconds}")
-        result.partial = True  # With a longer limit it can go on.
+        result.partial = True  # It can be resumed with a longer limit.
         option = "--time-limit allows more"
     result.not_checked.append(f"what the program does after the first {seconds} ({option})")
     return result
@@ -152,7 +152,7 @@ _AND_ENDED, _AND_RUNNING = ", and the program has ended well", "; the program wa
 
 
 def known_so_far(case: ProgramCase, why: str) -> Verdict:
-    """The program, or its examination, was ended before its time; `why` begins the summary."""
+    """Make the verdict on a program or examination that was cut short; `why` is the reason."""
     right = case.checks_that_are("right", "within-rounding")
     agree, uncompared = len(right), len(case.checks) - len(right)
     run = case.first
@@ -191,7 +191,7 @@ def _cause_not_known(case: ProgramCase, why: str) -> Verdict:
 
 
 def nothing_found(case: ProgramCase) -> Verdict:
-    """Every call that was compared matches eager."""
+    """Make the verdict that every compared call matches eager."""
     compiles = case.recording.compiles
     with_graphs = [each for each in compiles if each.graphs]
     if not compiles:
@@ -205,7 +205,7 @@ def nothing_found(case: ProgramCase) -> Verdict:
         return Verdict(v.NOT_CHECKED, stages.NO_STAGE, text, "proven")
     has_mistakes = any(process.hook_errors for process in case.recording.processes)
     if not with_graphs and not case.checks and not has_mistakes:
-        # As under DDP, whose own code Dynamo passes over, around modules of torch's.
+        # This happens with DDP around torch's own modules: Dynamo skips the code of DDP.
         text = f"Nothing was checked: {why_in_eager(case.recording)}."
         result = Verdict(v.NOT_CHECKED, stages.NO_STAGE, text, "proven")
         result.culprit.source = case.last_compiled
@@ -236,7 +236,7 @@ def nothing_found(case: ProgramCase) -> Verdict:
 
 
 def why_in_eager(recording: Recording) -> str:
-    """Why functions that Dynamo captured no graph of ran in eager, as a clause."""
+    """Return a clause on why functions without a captured graph ran in eager."""
     titles = [finding.title for finding in ran_in_eager(recording)]
     if titles:
         return f"{titles[0][0].lower()}{titles[0][1:].rstrip('.')}"
@@ -271,15 +271,15 @@ def _add_uncompared(result: Verdict, case: ProgramCase) -> None:
 
 
 def add_own_mistakes(result: Verdict, case: ProgramCase) -> None:
-    """Add the errors in the tool itself during the first run."""
+    """Add the tool's own errors during the first run as evidence."""
     for process in case.recording.processes:
         for mistake in process.hook_errors[:4]:
             result.add(mistake, "an error in inductoscope")
 
 
-# --- What this machine computes with: a verdict holds for it, and perhaps for no other ------------
+# --- The hardware of this machine, to which a verdict may be specific -----------------------------
 
-# What torch says to a program that asks for a GPU where none is.
+# torch's messages to a program that requests a GPU where there is none.
 _NO_GPU = (
     "Torch not compiled with CUDA enabled",
     "No CUDA GPUs are available",
@@ -294,7 +294,7 @@ ELSEWHERE = "a failure that was seen elsewhere may need that processor or GPU"
 
 
 def this_machine(root: Path = Path("/")) -> str:
-    """The processor and the GPUs: 'aarch64, no GPU'."""
+    """Return the processor and the GPUs: 'aarch64, no GPU'."""
     return f"{platform.machine()}, {_gpus(root) or 'no GPU'}"
 
 
@@ -316,14 +316,14 @@ def asks_for_missing_gpu(output: str) -> bool:
     return any(sign in output for sign in _NO_GPU)
 
 
-# --- gaps in the checks of a program in which nothing was found -----------------------------------
+# --- gaps in the checks of a program without findings ---------------------------------------------
 
-# All of them would be no help to a reader.
+# The most gaps of a kind that are listed.
 _MOST = 4
 
 
 def what_was_not_checked(case: ProgramCase) -> Iterator[str]:
-    """One line for each gap in the checks of the first run."""
+    """Yield one line for each gap in the checks of the first run."""
     recording, seconds = case.recording, case.first.ending.seconds
     if recording.unchecked:
         graphs = _graphs(recording.unchecked)
@@ -340,7 +340,7 @@ def what_was_not_checked(case: ProgramCase) -> Iterator[str]:
     if never := [name for name in compiled if name not in checked]:
         yield f"{_graphs(never)}: compiled, but no call was compared"
     yield from _code_and_memory(recording)
-    # Dynamo's graphs also have dropouts that are switched off.
+    # Dynamo's graphs also hold dropouts that are disabled.
     drawn = [name for name in case.random_operations if name.startswith(("aten.", "prims."))]
     if drawn:
         names = ", ".join(drawn[:_MOST])
@@ -355,7 +355,7 @@ def what_was_not_checked(case: ProgramCase) -> Iterator[str]:
 
 
 def _code_and_memory(recording: Recording) -> Iterator[str]:
-    """Gaps: what torch captured, and reads past the end of buffers that a C++ wrapper allocates."""
+    """Yield gaps: capture, and out-of-bounds reads of buffers that a C++ wrapper allocates."""
     flows = [compile_.flow for compile_ in recording.compiles]
     if not recording.callable_checks:
         is_exported = bool(flows) and all(flows)
@@ -383,11 +383,11 @@ def _shortened(lines: Sequence[str], what: str) -> list[str]:
     return [*lines[:_MOST], *more]
 
 
-# --- What an alarm of the sentinel says by itself, before or without its proof --------------------
+# --- The verdict on an alarm of the sentinel, before or without its proof -------------------------
 
 
 def verdict_on_alarm(alarm: Alarm, kept: Path) -> Verdict:
-    """A compiled graph is biased; where in the compiler that comes from is not known."""
+    """Make the verdict that a compiled graph is biased, without a place in the compiler."""
     result = Verdict(
         v.WRONG_RESULT,
         stages.NO_STAGE,
@@ -401,5 +401,5 @@ def verdict_on_alarm(alarm: Alarm, kept: Path) -> Verdict:
 
 
 def failure_of_alarm(alarm: Alarm) -> Failure:
-    """The failure to look for in the call that was kept."""
+    """Return the failure to look for in the stored call."""
     return Failure(WRONG, alarm.text, aspect="value", where=(alarm.value,), largest=abs(alarm.bias))

@@ -1,7 +1,7 @@
-"""NVIDIA's compute-sanitizer, asked about a program that loses the GPU.
+"""NVIDIA's compute-sanitizer, run on a program that loses the GPU.
 
-It names the kernel, the line and the distance to the nearest allocation. It is used where it is
-installed, under a time limit: a program may run many times slower under it.
+It reports the kernel, the line and the distance to the nearest allocation. It is used if it is
+installed, under a time limit, because a program may run many times slower under it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class InvalidAccess:
 
 @dataclass(frozen=True)
 class MemoryCheck:
-    """The access, or why it is not known."""
+    """The invalid access, or why it is unknown."""
 
     access: InvalidAccess | None = None
     why_not: str = ""
@@ -57,7 +57,7 @@ class MemoryCheck:
 def check_memory(
     command: Sequence[str], folder: Path, environment: Mapping[str, str] = os.environ
 ) -> MemoryCheck:
-    """Run a command under compute-sanitizer and read what it reports first."""
+    """Run a command under compute-sanitizer and parse its first report."""
     tool = _find_tool(environment)
     if tool is None:
         return MemoryCheck(why_not=f"{_TOOL} is not installed; it could name the line")
@@ -81,12 +81,12 @@ def check_memory(
 
 
 def check_script(script: Path, environment: Mapping[str, str]) -> MemoryCheck:
-    """The same for a script of our own."""
+    """Run a Python script under compute-sanitizer."""
     return check_memory([sys.executable, str(script)], script.parent, environment)
 
 
 def read_report(text: str) -> InvalidAccess | None:
-    """The first invalid access in what compute-sanitizer printed."""
+    """Parse the first invalid access in the output of compute-sanitizer."""
     found = _ACCESS.search(text)
     if found is None:
         return None

@@ -1,7 +1,7 @@
-"""Searches over subsets and numbers, pure: they ask what holds and get an answer.
+"""Pure searches over subsets and numbers, which query a predicate.
 
 A search is a generator. It yields several attempts at once and is sent the number of the first one
-that holds, or None; whoever drives it may try them side by side.
+that holds, or None; the caller may test the attempts in parallel.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ First = Callable[[Sequence[Sequence[Item]]], "int | None"]
 def drive(
     search: Generator[Attempts, int | None, Result], first: Callable[[Attempts], int | None]
 ) -> Result:
-    """Run a search to its end; `first` says which of its attempts holds."""
+    """Run a search to its end; `first` returns the number of the first attempt that holds."""
     try:
         attempts = next(search)
         while True:
@@ -30,7 +30,7 @@ def drive(
 
 
 def smallest_subset(items: Sequence[Item], first: First[Item], at_once: int = 1) -> list[Item]:
-    """A subset that holds and from which no single item can be removed (delta debugging).
+    """Return a subset that holds and from which no single item can be removed (ddmin).
 
     All items together are assumed to hold. Their order is kept.
     """
@@ -40,10 +40,10 @@ def smallest_subset(items: Sequence[Item], first: First[Item], at_once: int = 1)
 def subset_search(
     items: Sequence[Item], at_once: int = 1
 ) -> Generator[Sequence[Sequence[Item]], int | None, list[Item]]:
-    """The search of `smallest_subset`.
+    """Run the search of `smallest_subset`.
 
-    Where fewer attempts are due than can be made `at_once`, some follow that would be due next if
-    none of them held: then nobody has to wait for the last of them.
+    If fewer attempts are due than can be made `at_once`, further ones are added speculatively:
+    those that would be next if none of them held.
     """
     step: _SubsetStep[Item] | None = _SubsetStep(list(items))
     kept = list(items)
@@ -62,7 +62,7 @@ def subset_search(
     return kept
 
 
-# An attempt by its items, which need not be hashable.
+# An attempt, by the ids of its items, which need not be hashable.
 _Attempt = tuple[int, ...]
 
 
@@ -77,16 +77,16 @@ class _SubsetStep(Generic[Item]):
             self.attempts += [_without(kept, chunk) for chunk in self._chunks]
 
     def key(self, number: int) -> _Attempt:
-        """Tells an attempt from others."""
+        """Return an identity for an attempt."""
         return tuple(map(id, self.attempts[number]))
 
     @property
     def keys(self) -> set[_Attempt]:
-        """All attempts."""
+        """The identities of all attempts."""
         return {self.key(number) for number in range(len(self.attempts))}
 
     def after(self, found: int | None) -> _SubsetStep[Item] | None:
-        """The step after this one if the attempt with this number holds; None at the end."""
+        """Return the next step if attempt `found` holds (None: none holds); None at the end."""
         if found is not None:
             is_part = found < len(self._chunks)
             return _SubsetStep(self.attempts[found], 2 if is_part else max(self._parts - 1, 2))
@@ -98,7 +98,7 @@ class _SubsetStep(Generic[Item]):
 def _due(
     step: _SubsetStep[Item], at_once: int, failed: Container[_Attempt]
 ) -> list[tuple[_SubsetStep[Item], int]]:
-    """Attempts to start, as (step, number): all of this step, then of later steps up to `at_once`.
+    """Return attempts to start as (step, number): of this step, then of later ones up to `at_once`.
 
     Nothing is attempted twice.
     """
@@ -126,10 +126,10 @@ def _without(items: Sequence[Item], chunk: Sequence[Item]) -> list[Item]:
 def last_needed(
     count: int, hold: Callable[[Sequence[int]], Sequence[bool]], at_once: int = 1
 ) -> int:
-    """The smallest number n in 1…count that holds, given that count does.
+    """Return the smallest number n in 1…count that holds, given that count does.
 
-    This is fuel: with the first n applications permitted the failure shows, with n - 1 it does not.
-    `hold` says of several numbers, `at_once` at most, which of them hold.
+    This bisects fuel: with the first n applications permitted the failure shows, with n - 1 it does
+    not. `hold` tests several numbers, `at_once` at most.
     """
     low, high = 0, count
     while high - low > 1:

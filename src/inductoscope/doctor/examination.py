@@ -31,7 +31,7 @@ from inductoscope.launch.environment import (
 from inductoscope.processes.children import with_absolute_path
 from inductoscope.recording.writer import StreamWriter, describe_launcher
 
-# What is needed once the program runs is imported then, while that loads torch.
+# Further modules are imported once the program runs, while it loads torch.
 if TYPE_CHECKING:
     from inductoscope.doctor.case import ProgramCase
     from inductoscope.doctor.finding import Claim, FailureFinding
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Request:
-    """A request of the user."""
+    """The user's request for an examination."""
 
     command: Sequence[str]
     folder: Path
@@ -49,14 +49,14 @@ class Request:
     limits: RunLimits = field(default_factory=RunLimits)
     with_workaround: bool = True
     proofs: int = TIMES
-    # The folder of a call that the sentinel kept, if that is what to examine.
+    # The folder of a call stored by the sentinel, if that is to be examined.
     kept: Path | None = None
     # Stop once the culprit is known.
     quick: bool = False
-    # The address of a cluster that the search may use, whatever versions its workers have.
+    # The address of a cluster for the search, and whether its workers may have any versions.
     executor: str = ""
     any_worker: bool = False
-    # Words and keeps the verdict, whenever more is known and at the end.
+    # Writes the texts of the verdict and stores it, whenever more is known and at the end.
     hand_over: Callable[[Verdict], Verdict] = lambda verdict: verdict
 
 
@@ -64,7 +64,7 @@ _MOST_EVIDENCE = 4
 
 
 def _import_judges() -> None:
-    """Import the hypotheses while the program loads torch: the first words come sooner."""
+    """Import the hypotheses while the program loads torch, to save start-up time."""
     import inductoscope.doctor.common_verdicts
     import inductoscope.doctor.hypotheses
     import inductoscope.doctor.trail  # noqa: F401
@@ -80,11 +80,11 @@ class Doctor:
         self._is_over = False
         listener = Listener(say, _import_judges, self._follow, is_over=lambda: self._is_over)
         self._runs = Runs(request.command, request.folder, request.limits, listener)
-        # The failure that is investigated, as far as it is known.
+        # The finding under investigation, as far as it is known.
         self._latest: FailureFinding | None = None
         self._stream = StreamWriter(request.folder, first_event=describe_launcher)
         self._clock = StepClock("inductoscope, and all that it runs")
-        # None until the program has been run once.
+        # None before the first run of the program.
         self._case: ProgramCase | None = None
 
     @cached_property
@@ -112,7 +112,7 @@ class Doctor:
         return Answers(self._say, hand_over, self._started)
 
     def examine(self) -> Verdict:
-        """The whole job."""
+        """Run the whole examination."""
         from inductoscope.launch.tidying import remove_headers, tidy_examination
 
         try:
@@ -121,7 +121,7 @@ class Doctor:
         finally:
             self._is_over = True
             self._stream.close()
-            if "_proof" in vars(self):  # Not made only to be closed.
+            if "_proof" in vars(self):  # Not created just to be closed.
                 self._proof.close()
             remove_headers(self._request.folder)
         if not verdict.partial:
@@ -129,7 +129,7 @@ class Doctor:
         return verdict
 
     def _follow(self, finding: FailureFinding) -> None:
-        """While something is investigated: prove what is known of it, and tell that."""
+        """Prove and report a finding while the investigation goes on."""
         self._latest = finding
         if not self._request.quick:
             self._proof.begin(finding, self._runs, calls=self._request.calls)
@@ -175,7 +175,7 @@ class Doctor:
         return ProgramCase(instructions, *parts, first.finding)
 
     def _examine_kept_call(self, kept: Path, instructions: Instructions) -> Verdict:
-        """Examine the call behind an alarm: proven if one call shows it, otherwise likely."""
+        """Examine the call behind an alarm: proven if the call alone shows it, otherwise likely."""
         from inductoscope.doctor.common_verdicts import failure_of_alarm, verdict_on_alarm
         from inductoscope.doctor.hypotheses import verdict_of_first
 
@@ -198,7 +198,7 @@ class Doctor:
         return verdict
 
     def _plain_environment(self) -> dict[str, str]:
-        """The user's environment, with compiled binaries shared and no results from a cache."""
+        """Return the user's environment, with compiled binaries shared and no cached results."""
         own = {k: val for k, val in os.environ.items() if k not in OWN_VARIABLES}
         found = with_absolute_path(own)
         found.update(private_cache(self._runs.cache))
@@ -214,7 +214,7 @@ class Doctor:
         return self._case.finding if self._case is not None else None
 
     def interrupted(self) -> Verdict:
-        """The verdict after Ctrl-C: what is known so far, marked as partial."""
+        """Return the verdict after Ctrl-C: the facts so far, marked as partial."""
         from inductoscope.doctor.common_verdicts import known_so_far, verdict_on_alarm
         from inductoscope.doctor.finding import finding_in
         from inductoscope.doctor.judgement import verdict_on
@@ -231,7 +231,7 @@ class Doctor:
         return self._finished(verdict, finding)
 
     def _case_so_far(self) -> ProgramCase:
-        """The case, also if its first run was interrupted."""
+        """Return the case, even if its first run was interrupted."""
         if self._case is not None:
             return self._case
         from inductoscope.model.entities import Ending
@@ -241,7 +241,7 @@ class Doctor:
         return self._new_case(Instructions(calls=self._request.calls), ended)
 
     def _finished(self, verdict: Verdict, finding: FailureFinding | None) -> Verdict:
-        """The verdict with the fields that every verdict has."""
+        """Fill in the fields that every verdict has."""
         from inductoscope.doctor.finding import SearchProgress
         from inductoscope.doctor.hypotheses.packages import note_copies
         from inductoscope.doctor.trail import trail_or_nothing
@@ -269,13 +269,13 @@ class Doctor:
         verdict.runs = self._runs.count + search.candidates + proofs
         is_known = verdict.verdict not in (v.NOT_A_BUG, v.UNKNOWN)
         if verdict.repro is not None and verdict.repro.verified and is_known:
-            # torch's maintainers could fix it.
+            # A problem that torch's maintainers could fix.
             verdict.issue = str(self._runs.place / "issue.md")
         return self._request.hand_over(verdict)
 
 
 def _stop_at_culprit(verdict: Verdict) -> None:
-    """Nothing is proven by a script that fails without the tool: none was asked for so far."""
+    """Lower the confidence of a --quick verdict: no script has shown it without the tool."""
     if verdict.partial or (verdict.repro is not None and verdict.repro.verified):
         return
     verdict.confidence = "likely" if verdict.confidence == "proven" else verdict.confidence
@@ -284,7 +284,7 @@ def _stop_at_culprit(verdict: Verdict) -> None:
 
 
 def _why_not_proven(run: ProgramRun, finding: FailureFinding | None) -> str:
-    """Why the call that the sentinel kept proves nothing."""
+    """Return why the call stored by the sentinel proves nothing."""
     from inductoscope.doctor.finding import Noticed
 
     if finding is not None and finding.fact(Noticed).is_kept_call:

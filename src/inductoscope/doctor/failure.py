@@ -1,6 +1,6 @@
 """Failures, their locations and signatures: two are the same bug only if signatures agree.
 
-A search that went by exit codes alone would slide from one bug to another.
+A search by exit codes alone could slip from one bug to another.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from inductoscope.torch_facts import stages
 
 WRONG, NAN, ERROR, SIGNAL, HANG = "wrong", "nan", "error", "signal", "hang"
-# Compiling takes far longer than it should, and ends.
+# Compiling ends, but takes far too long.
 SLOW = "slow"
 
-# A graph of so few nodes is compiled in a second or two.
+# A graph with this many nodes is compiled in a second or two.
 FEW_NODES = 20
 
 _NUMBERS = re.compile(r"0x[0-9a-f]+|\d+")
@@ -24,7 +24,7 @@ _NAMES = re.compile(r"'[^']*'|\"[^\"]*\"|\b\w*\d+\w*\b")
 
 @dataclass(frozen=True)
 class WrongValue:
-    """An element of a wrong result: the furthest off, or the first that is not finite."""
+    """An element of a wrong result: the one with the largest error, or the first non-finite."""
 
     where: str
     index: tuple[int, ...]
@@ -32,25 +32,25 @@ class WrongValue:
     actual: str
     expected: str
     float64: str = ""
-    # Elements of the result that are wrong, and all that it has.
+    # The number of wrong elements of the result, and of all its elements.
     wrong: int = 0
     elements: int = 0
 
 
 @dataclass(frozen=True)
 class Failure:
-    """A failure of a candidate that is compiled and run."""
+    """A failure of a candidate when it is compiled and run."""
 
     kind: str
     text: str
     stage: str = ""
     # For a wrong result: value, dtype, stride …; for an error: the innermost exception's type.
     aspect: str = ""
-    # The compiler's function that raised, or the kernel that was entered last.
+    # The compiler's function that raised, or the last entered kernel.
     function: str = ""
     message: str = ""
     detail: str = ""
-    # For a wrong result: which outputs or inputs differ, what is said of them, and by how much.
+    # For a wrong result: the outputs or inputs that differ, descriptions, and the largest error.
     where: tuple[str, ...] = ()
     texts: tuple[str, ...] = ()
     largest: float = 0.0
@@ -58,17 +58,17 @@ class Failure:
     values: tuple[WrongValue, ...] = ()
     # Functions on the stack, innermost first.
     functions: tuple[str, ...] = ()
-    # What the native compiler printed.
+    # The output of the native compiler.
     messages: tuple[str, ...] = ()
-    # The last stage that ended before an error between two stages.
+    # For an error between two stages: the last stage that ended.
     after: str = ""
-    # For a hang: seconds until the stage was entered in which it hangs.
+    # For a hang: seconds until the hanging stage was entered.
     entered_at: float | None = None
-    # Whether memory held NaN at first, so that a value which was never written shows as NaN.
+    # Whether memory was filled with NaN first, so that unwritten values show as NaN.
     memory_was_filled: bool = False
 
     def is_same_as(self, other: Failure) -> bool:
-        """Check whether both are signs of one bug."""
+        """Check whether both failures are signs of one bug."""
         if self.kind != other.kind:
             was_filled = self.memory_was_filled or other.memory_was_filled
             return was_filled and {self.aspect, other.aspect} == {"value", "nan"}
@@ -83,17 +83,17 @@ class Failure:
 
     @property
     def _words(self) -> str:
-        """The message without what differs from graph to graph."""
+        """The message without numbers and names, which differ from graph to graph."""
         return _NAMES.sub("", _NUMBERS.sub("", self.message.partition("\n")[0]))[:200]
 
     def updated_with(self, other: Failure) -> Failure:
-        """This failure with all that another sign of the same bug adds."""
+        """Return this failure, updated with the facts of another sign of the same bug."""
         if self.kind != other.kind:
-            return self  # The program is wrong its own way, whatever a graph in filled memory does.
+            return self  # Keep the program's own failure, whatever a graph in filled memory does.
         return replace(self, **{name: value for name, value in vars(other).items() if value})
 
 
-# What an error says that lies with the machine or its settings, and what to do about it.
+# Messages of errors that are due to the machine or its settings, and advice for each.
 _MISSING = (
     ("InvalidCxxCompiler", "Install g++ or clang++, or name one that works in CXX."),
     ("TritonMissing", "Install triton for this torch."),
@@ -103,7 +103,7 @@ _MISSING = (
         "choose another, or unset it.",
     ),
 )
-# The same, while something is compiled; a graph that runs may itself ask for too much.
+# Messages that count only during compilation: a running graph may itself need too much.
 _SHORT_OF = (
     ("No space left on device", "Free some space there, or choose another TMPDIR."),
     ("Disk quota exceeded", "Free some space there, or choose another TMPDIR."),
@@ -113,7 +113,7 @@ _SHORT_OF = (
 
 
 def advice_on_machine(failure: Failure) -> str:
-    """Advice on a failure that is the machine's, not the compiler's; "" for any other."""
+    """Return advice on a failure that is due to the machine; "" for any other."""
     if failure.kind != ERROR:
         return ""
     said = f"{failure.aspect}: {failure.message} {failure.text}"
@@ -124,7 +124,7 @@ def advice_on_machine(failure: Failure) -> str:
     return next((advice for sign, advice in signs if sign in said), "")
 
 
-# What a GPU answers to a second process that wants to use it.
+# Errors of a GPU that refuses a second process.
 _NO_SECOND_PROCESS = (
     (
         "busy or unavailable",
@@ -138,14 +138,14 @@ _NO_SECOND_PROCESS = (
 
 
 def why_no_trial(mistake: str) -> str:
-    """Why nothing could be tried on a GPU, and what to do; "" for any other mistake."""
+    """Return why trials on a GPU are impossible, and advice; "" for any other mistake."""
     said = mistake.strip().rpartition("CUDA error: ")[2] if "CUDA error: " in mistake else ""
     said = said or (mistake if "CUDA out of memory" in mistake else "")
     return next((advice for sign, advice in _NO_SECOND_PROCESS if sign in said), "")
 
 
 _DEVICE_ERROR = re.compile(r"CUDA (?:driver )?error: ([^\n]+)")
-# After these a process cannot use the GPU any more.
+# Errors after which a process cannot use the GPU any more.
 _LOSES_DEVICE = (
     "illegal memory access", "illegal address", "illegal instruction", "misaligned address",
     "device-side assert", "unspecified launch failure", "invalid program counter",
@@ -154,67 +154,67 @@ _LOSES_DEVICE = (
 
 
 def device_error(message: str) -> str:
-    """The error of a GPU after which the process cannot use it; "" for any other message."""
+    """Return the GPU error in a message after which a process cannot use the GPU; "" if none."""
     found = _DEVICE_ERROR.search(message)
     said = found[1].strip() if found else ""
     return said if any(words in said for words in _LOSES_DEVICE) else ""
 
 
-# --- Where in the compiler something goes wrong ---------------------------------------------------
+# --- Places in the compiler -----------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Location:
-    """The place in the compiler that makes a failure, as far as it is known."""
+    """The place in the compiler that causes a failure, as far as it is known."""
 
     stage: str = ""
     operation: str = ""
     pass_name: str = ""
     kernel: str = ""
-    # The buffer of the kernel that is wrong first, and whether another kernel has made it.
+    # The first wrong buffer of the kernel, and whether another kernel has made it.
     buffer: str = ""
     is_overwritten: bool = False
     function: str = ""
     text: str = ""
-    # How it was established.
+    # How the place was established.
     how: str = ""
-    # Nodes of the candidate that may be to blame.
+    # Suspect nodes of the candidate.
     suspects: tuple[str, ...] = ()
-    # All of its nodes that went into the kernel.
+    # All nodes of the candidate that the kernel computes.
     of_kernel: tuple[str, ...] = ()
     # Patterns and passes inside the pass, or operations inside the kernel.
     names: tuple[str, ...] = ()
-    # Operations inside the kernel that are wrong when they are compiled on their own.
+    # Operations of the kernel that are wrong when compiled alone.
     wrong_alone: tuple[str, ...] = ()
-    # Operations that a pass took out, and that it put in.
+    # Operations that a pass removed, and those that it inserted.
     removed: tuple[str, ...] = ()
     added: tuple[str, ...] = ()
-    # A pass that is not torch's: its function, and where that is.
+    # A pass that is not torch's: its function, and the place of that.
     own_pass: str = ""
-    # Whether every pass and every decomposition was compared, and is right.
+    # Whether all passes and decompositions were compared and are right.
     graphs_are_right: bool = False
 
     @property
     def is_known(self) -> bool:
-        """Whether a stage was found."""
+        """Whether the stage is known."""
         return bool(self.stage)
 
 
 # --- An axis without which a failure vanishes: a hint at the stage to blame -----------------------
 #
-# It need not be what is broken: without fusion, say, a kernel that is miscompiled is never made.
+# The axis itself need not be broken: without fusion, say, a miscompiled kernel is never made.
 
 
 @dataclass(frozen=True)
 class SuppressingAxis:
-    """An axis as the doctor outside knows it, and the one application that matters."""
+    """An axis that suppresses a failure, and its decisive application."""
 
     axis: str
     stage: str
     title: str
-    # Empty if it is not known, or if the axis acts as a whole.
+    # Empty if unknown, or if the axis acts as a whole.
     application: str = ""
-    # How precisely it points at its stage: the lowest is the most telling.
+    # How precisely the axis points at its stage; lower is more precise.
     rank: int = 0
     rewrites_graph: bool = False
     # Whether `application` is the name of a pass.
@@ -226,9 +226,9 @@ class SuppressingAxis:
 def most_telling(
     axes: Sequence[SuppressingAxis], *, graphs_are_right: bool
 ) -> SuppressingAxis | None:
-    """The axis that says most about where the failure is; graphs that are right are not to blame.
+    """Return the axis that best indicates the stage; right graphs rule out axes that rewrite them.
 
-    Otherwise whoever rewrites a graph comes first: what is wrong with it, kernels only pass on.
+    If graphs may be wrong, axes that rewrite them come first: kernels only pass on their errors.
     """
     return min(
         axes, key=lambda axis: (axis.rewrites_graph is graphs_are_right, axis.rank), default=None

@@ -1,9 +1,9 @@
-"""A finding: what is known of one failure, as claims.
+"""A finding: the facts about one failure, as claims.
 
-The doctor inside the program makes claims while it investigates. Each is written at once as an
-event of the program's recording, so that whoever follows that stream knows as much: the doctor
-outside, which adds what it shows on the program itself, `serve`, and a resumed examination. A
-finding never changes: a claim makes a new one, and the latest of several claims of a kind counts.
+The doctor inside the program makes claims while it investigates. Each is immediately written as an
+event of the program's recording, for all readers of that stream: the doctor outside, which adds
+claims from runs of the program itself, `serve`, and a resumed examination. A finding is immutable:
+a claim makes a new one, and the latest of several claims of a kind counts.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from inductoscope.recording.events import ClaimMade, NotedDifference
 from inductoscope.recording.written import written_events
 from inductoscope.torch_facts import stages
 
-# What shows a claim.
+# Kinds of evidence for a claim.
 PROGRAM, WHOLE_GRAPH, SMALLEST_GRAPH = "the program", "the whole graph", "the smallest graph"
 FRESH_PROCESSES = "fresh processes"
 
 
-# --- facts: all fields have defaults, so that an empty fact says nothing --------------------------
+# --- facts: all fields have defaults, so that an empty fact claims nothing ------------------------
 
 
 @dataclass(frozen=True)
@@ -37,22 +37,22 @@ class Noticed:
     """The compile in which a failure was noticed."""
 
     compile: str = ""
-    # The process it was seen in, where the program has several.
+    # The process with the failure, if the program has several.
     process: str = ""
     # The backend that failed, if it is not Inductor.
     backend: str = ""
-    # The size at which it shows, if the program itself never has that size.
+    # The size at which the failure shows, if the program itself never uses that size.
     other_size: str = ""
-    # Whether the inputs are those that the sentinel kept.
+    # Whether the inputs are those stored by the sentinel.
     is_kept_call: bool = False
 
 
 @dataclass(frozen=True)
 class Flow:
-    """The way on which the graph reached Inductor, if it was not plain torch.compile."""
+    """The flow by which the graph reached Inductor, if not plain torch.compile."""
 
     name: str = ""
-    # What torch.compile makes of the same graph: RIGHT, ALSO_FAILS, or empty if that is not known.
+    # The outcome of torch.compile for the same graph: RIGHT, ALSO_FAILS, or empty if unknown.
     with_torch_compile: str = ""
 
 
@@ -61,9 +61,9 @@ RIGHT, ALSO_FAILS = "right", "also fails"
 
 @dataclass(frozen=True)
 class NotShownAgain:
-    """The graph alone did not fail in a fork; all searching rests on that."""
+    """The fact that the graph alone did not fail in a fork, so that no search is possible."""
 
-    # What it did instead.
+    # The outcome in the fork.
     instead: str = ""
 
 
@@ -72,22 +72,22 @@ class Reduction:
     """The smallest graph so far that still fails."""
 
     nodes: int = 0
-    # Nodes of the program's own graph.
+    # The number of nodes in the program's own graph.
     of: int = 0
     operations: tuple[str, ...] = ()
-    # The same as the program calls them, and its lines that they come from.
+    # The operations as the program calls them, and its lines.
     calls: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
 
     @property
     def is_cut_down(self) -> bool:
-        """Whether nodes were left out of the graph, or there is nothing to leave out."""
+        """Whether nodes were removed from the graph, or it has only one."""
         return 0 < self.nodes < self.of or self.of == 1
 
 
 @dataclass(frozen=True)
 class ReplacedPart:
-    """A decomposition or lowering of one operation, and the function that is used for it."""
+    """A decomposition or lowering of one operation, and the function that replaces it."""
 
     kind: str
     operation: str
@@ -99,7 +99,7 @@ class ReplacedParts:
     """Decompositions and lowerings in use that the program has replaced."""
 
     parts: tuple[ReplacedPart, ...] = ()
-    # Why a script cannot hold them.
+    # Why a script cannot contain the replaced parts; empty if it can.
     not_held: str = ""
 
 
@@ -115,13 +115,13 @@ class SeenInMemory:
     """Evidence that showed only in guarded memory, or in repeated runs."""
 
     texts: tuple[str, ...] = ()
-    # Which kernel reads memory that is not its own, if that is why it fails.
+    # The kernel that reads foreign memory, if that causes the failure.
     fault: str = ""
 
 
 @dataclass(frozen=True)
 class Script:
-    """The reproducer as it was written, or why there is none."""
+    """The text of the reproducer, or why there is none."""
 
     text: str = ""
     expected_output: tuple[str, ...] = ()
@@ -130,13 +130,13 @@ class Script:
 
 @dataclass(frozen=True)
 class GraphWorkaround:
-    """Statements that help the graph; whether they help the program has to be tried."""
+    """Statements that help the graph; they may or may not help the program."""
 
     text: str
     code: str
-    # How many times as long a call of the graph takes with it; None if that was not measured.
+    # The time of a graph call with it as a multiple of that without; None if not measured.
     slowdown: float | None = None
-    # Seconds that the slow stage takes without it and with it, where compiling is what is slow.
+    # For slow compiles: seconds of the slow stage without it and with it.
     before: float | None = None
     after: float | None = None
 
@@ -154,52 +154,52 @@ class SlowStage:
 
     # None if compile time is in proportion after all.
     explosion: Explosion | None = None
-    # The same of the smallest graph.
+    # The explosion in the smallest graph.
     smallest: Explosion | None = None
     functions: tuple[str, ...] = ()
     share: float = 0.0
     samples: int = 0
     passes: tuple[PartCost, ...] = ()
     lowered: tuple[PartCost, ...] = ()
-    # How the sizes were made over which growth was measured.
+    # The way in which graphs of several sizes were made.
     sizes_by: str = ""
 
 
 @dataclass(frozen=True)
 class SlowInProgram:
-    """The same compile in the program: seconds of its slow stage, and of the whole."""
+    """The slow compile in the program: seconds of its slow stage, and of the whole compile."""
 
     stage: str = ""
     seconds: float = 0.0
     whole: float = 0.0
-    # With the workaround; None if that was not tried, or did not compile.
+    # Seconds with the workaround; None if it was not tried, or did not compile.
     left: float | None = None
     whole_left: float | None = None
-    # That loop bodies are far larger than the graph, which every stage after it pays for.
+    # A note if loop bodies are far larger than the graph, which slows down all later stages.
     repeated: str = ""
     repeated_evidence: tuple[str, ...] = ()
-    # How the program ended, if it failed, and what it printed.
+    # The end and the output of the program, if it failed.
     exit_code: int = 0
     output: str = ""
 
 
 @dataclass(frozen=True)
 class NeededLayout:
-    """Results that the program needs to lie in memory as in eager: it ends well with them."""
+    """Results for which the program needs eager's memory layout, with which it succeeds."""
 
     notes: tuple[NotedDifference, ...] = ()
 
 
 @dataclass(frozen=True)
 class CheckedAccess:
-    """The answer of compute-sanitizer about the reproducer."""
+    """The report of compute-sanitizer on the reproducer."""
 
     text: str = ""
 
 
 @dataclass(frozen=True)
 class StepTime:
-    """One step. CPU seconds are those of the process and of its children that have ended."""
+    """The time of one step. CPU seconds include children of the process that have ended."""
 
     process: str
     step: str
@@ -216,7 +216,7 @@ class StepClock:
 
     @contextlib.contextmanager
     def step(self, name: str) -> Iterator[None]:
-        """Count what runs inside as this step, whether or not it succeeds."""
+        """Attribute the time of the block to this step, whether or not it succeeds."""
         started, used = time.monotonic(), cpu_seconds()
         try:
             yield
@@ -226,13 +226,13 @@ class StepClock:
 
 
 def cpu_seconds() -> float:
-    """CPU seconds of this process and of its children that have ended."""
+    """Return the CPU seconds of this process and of its children that have ended."""
     return sum(os.times()[:4])
 
 
 @dataclass(frozen=True)
 class SearchProgress:
-    """How far the investigation got."""
+    """The progress of the investigation."""
 
     candidates: int = 0
     times: tuple[StepTime, ...] = ()
@@ -248,7 +248,7 @@ class Mistake:
 
 @dataclass(frozen=True)
 class Repro:
-    """The script that shows the failure, and how often it did in fresh processes."""
+    """The script that shows the failure, and how often it failed in fresh processes."""
 
     path: str
     verified: bool
@@ -258,19 +258,19 @@ class Repro:
 
 
 def output_of_repro(script: str) -> str:
-    """The file with what a reproducer printed."""
+    """Return the file with the output of a reproducer."""
     return str(Path(script).with_name("repro-output.txt"))
 
 
 @dataclass(frozen=True)
 class Workaround:
-    """A way round the failure, tried on the program."""
+    """A workaround, tried on the program."""
 
     text: str
     verified: bool
     slowdown: float | None = None
     code: str = ""
-    # Of a slow program: seconds that it should save, and those that it saved when it was tried.
+    # For a slow program: the predicted and the measured saving, in seconds.
     predicted: float | None = None
     saved: float | None = None
 
@@ -302,20 +302,20 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Claim:
-    """A fact about a failure, with what shows it and how that is known."""
+    """A fact about a failure, with its kind of evidence and how it was established."""
 
     fact: Any  # An instance of one of `FACTS`.
     shown_by: str = ""
     how: str = ""
 
     def as_event(self) -> ClaimMade:
-        """The claim as the recording holds it."""
+        """Return the claim as an event of the recording."""
         name = type(self.fact).__name__
         return ClaimMade(fact=name, data=encode(self.fact), shown_by=self.shown_by, how=self.how)
 
 
 def claim_of(event: Mapping[str, Any]) -> Claim | None:
-    """The claim that an event holds; None if it is damaged."""
+    """Return the claim in an event; None if it is damaged."""
     try:
         fact: Any = decode(_BY_NAME[event["fact"]], event["data"])
         return Claim(fact, str(event.get("shown_by") or ""), str(event.get("how") or ""))
@@ -330,11 +330,11 @@ class FailureFinding:
     claims: tuple[Claim, ...] = ()
 
     def claimed(self, fact: Any, shown_by: str = "", how: str = "") -> FailureFinding:
-        """The finding with one more claim."""
+        """Return the finding with one more claim."""
         return FailureFinding((*self.claims, Claim(fact, shown_by, how)))
 
     def every(self, kind: type[T], shown_by: str = "") -> list[T]:
-        """All facts of a kind, shown by anything or by this alone; the oldest first."""
+        """Return all facts of a kind, oldest first, optionally of one kind of evidence."""
         return [
             claim.fact
             for claim in self.claims
@@ -342,16 +342,16 @@ class FailureFinding:
         ]
 
     def latest(self, kind: type[T], shown_by: str = "") -> T | None:
-        """The fact of a kind that counts."""
+        """Return the latest fact of a kind, which is the one that counts; None if there is none."""
         return next(reversed(self.every(kind, shown_by)), None)
 
     def fact(self, kind: type[T]) -> T:
-        """The same; an empty one if nothing of the kind is claimed."""
+        """Return the latest fact of a kind; an empty one if there is none."""
         return self.latest(kind) or kind()
 
     @functools.cached_property
     def failure(self) -> Failure:
-        """The failure as the program showed it, with all that smaller graphs add to it."""
+        """The failure as shown by the program, updated with facts from smaller graphs."""
         return functools.reduce(Failure.updated_with, self.every(Failure))
 
     @property
@@ -376,36 +376,36 @@ class FailureFinding:
 
     @property
     def compile(self) -> str:
-        """The compile in which it was noticed."""
+        """The compile in which the failure was noticed."""
         return self.fact(Noticed).compile
 
     @property
     def reproduces(self) -> bool:
-        """Whether the failure shows again in a fork of the process."""
+        """Whether the failure is reproduced in a fork of the process."""
         return self.latest(Failure, WHOLE_GRAPH) is not None
 
     @property
     def is_complete(self) -> bool:
-        """Whether the investigation came to its end."""
+        """Whether the investigation is complete."""
         return self.fact(SearchProgress).is_complete
 
     @property
     def advice(self) -> str:
-        """Advice, where the machine is to blame and not the compiler."""
+        """Advice, if the machine and not the compiler is to blame."""
         return advice_on_machine(self.every(Failure)[0])
 
     @property
     def is_located(self) -> bool:
-        """Whether it is known where it goes wrong: a stage, and what in it."""
+        """Whether the place is known: a stage, and an operation, kernel or pass in it."""
         at, stage = self.location, self.location.stage or self.failure.stage
         named = at.operation or at.kernel or at.pass_name or self.failure.detail
-        # What is left of a graph that was cut down is to blame, whatever else is known.
+        # The rest of a reduced graph is to blame, whatever else is known.
         is_left = self.reduction.is_cut_down and bool(self.reduction.operations)
         return bool(stage and (named or is_left)) and stage != stages.INDUCTOR
 
 
 def finding_in(folder: Path) -> FailureFinding | None:
-    """The finding in the recording of a run; None if it has none."""
+    """Read the finding in the recording of a run; None if it has none."""
     events = written_events([folder], ClaimMade.kind)
     finding = FailureFinding(tuple(filter(None, map(claim_of, events))))
     return finding if finding.every(Failure) else None

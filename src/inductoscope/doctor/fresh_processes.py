@@ -1,7 +1,7 @@
 """Runs a reproducer in fresh processes, to prove that it shows the failure.
 
-Most of such a run is spent loading torch and its compiler. So one process may be started early,
-while something else runs: it loads torch, waits for the script, and runs it in forks of itself.
+Most of the time of such a run is spent loading torch and its compiler. So one process may be
+started early, while something else runs: it loads torch, waits for the script, and forks to run it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ TIMES = 3
 
 _SERVER = "inductoscope.inside.repro.script_server:serve"
 _SECONDS_TO_LOAD = 300.0
-# How long the server has to end the runs that are under way.
+# Seconds for the server to end its current runs.
 _GRACE = 1.0
 
 # Exit code and output; None for a run that did not end in time.
@@ -30,7 +30,7 @@ _Run = tuple[int | None, str]
 
 @dataclass(frozen=True)
 class Verification:
-    """How often a script failed the way it should, and what it printed."""
+    """How often a script failed as expected, and its output."""
 
     failed: int
     of: int
@@ -38,18 +38,18 @@ class Verification:
 
     @property
     def is_verified(self) -> bool:
-        """Every run failed."""
+        """Whether every run failed."""
         return self.of > 0 and self.failed == self.of
 
 
 class FreshProcesses:
-    """New processes, each of which runs one script once."""
+    """A runner of scripts, each in a new process."""
 
     def __init__(self, environment: Mapping[str, str], folder: Path, *, times: int = TIMES) -> None:
         self._environment = dict(environment)
         self._folder = folder
         self._times = times
-        # The process that has torch loaded, and scripts that run now.
+        # The process that has torch loaded, and the running scripts.
         self._server: Child | None = None
         self._scripts: list[subprocess.Popen[bytes]] = []
         self._is_closed = False
@@ -61,11 +61,11 @@ class FreshProcesses:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a process loads torch, or runs a script."""
+        """Whether a process is loading torch or running a script."""
         return self._server is not None or bool(self._scripts)
 
     def start(self) -> None:
-        """Have torch loaded for the runs to come, unless that was begun already."""
+        """Start the process that loads torch for later runs, unless it is running."""
         self._raise_if_closed()
         if self._server is None:
             call = ChildCall(_SERVER, environment=self._environment, folder=self._folder)
@@ -80,17 +80,17 @@ class FreshProcesses:
         seconds: float = 180.0,
         is_timed: bool = False,
     ) -> Verification:
-        """Run the script `times` times; each has to exit with 1 and to print all of `expected`.
+        """Run the script `times` times; each run must exit with 1 and print all of `expected`.
 
-        Scripts that time something run one after the other, others at once.
+        Scripts that measure time run one after the other, others in parallel.
         """
         script = script.absolute()
         at_once = 1 if is_timed else self._times
         runs = self._in_forks(script, seconds, at_once)
-        if not runs:  # Then each loads torch.
+        if not runs:  # Each run then loads torch itself.
             with ThreadPoolExecutor(at_once) as pool:
                 runs = list(pool.map(lambda _: self._alone(script, seconds), range(self._times)))
-        # A run that did not end in time is repeated alone.
+        # A run that timed out is repeated alone.
         runs = [run if run[0] is not None else self._alone(script, 2 * seconds) for run in runs]
         failed = [
             output
@@ -100,7 +100,7 @@ class FreshProcesses:
         return Verification(len(failed), self._times, failed[0] if failed else runs[0][1])
 
     def _in_forks(self, script: Path, seconds: float, at_once: int) -> list[_Run]:
-        """The runs in forks of a process that has torch loaded; none if it cannot make them."""
+        """Run a script in forks of the process that has torch loaded; [] if that is impossible."""
         self.start()
         server = self._server
         assert server is not None
@@ -132,7 +132,7 @@ class FreshProcesses:
             return child.returncode, output.decode("utf-8", "replace")
         except subprocess.TimeoutExpired:
             return None, ""
-        except (ValueError, OSError):  # Another thread has closed the pipes, before or meanwhile.
+        except (ValueError, OSError):  # Another thread has closed the pipes.
             self._raise_if_closed()
             raise
         finally:
@@ -144,7 +144,7 @@ class FreshProcesses:
             raise ToolFailure("The reproducer was not run to the end: the examination was over.")
 
     def close(self) -> None:
-        """End all processes; no more are started."""
+        """End all processes, and start no more."""
         self._is_closed = True
         if self._server is not None:
             self._server.end(grace=_GRACE)

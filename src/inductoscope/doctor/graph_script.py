@@ -1,7 +1,7 @@
 """Writes a recorded graph as a script that needs only torch.
 
 A recording holds no values, so the script makes new inputs and constants of the recorded shapes,
-strides and types. The script runs the graph in eager and compiled and compares the two.
+strides and dtypes. The script runs the graph in eager and compiled, and compares the results.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from inductoscope.model.entities import Recording
 from inductoscope.model.fx import FxGraph, FxNode, graph_from
 from inductoscope.recording.values import members
 
-# A size that is known only when the program runs.
+# An unbacked symbol: a size that is known only at run time.
 _UNKNOWN_SIZE = 8
 
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 _DTYPE = re.compile(r"torch\.\w+")
 
-# The code of joint graphs takes and returns nested values, in a way that only torch can unpack.
+# The code of joint graphs takes and returns pytrees, which only torch can unpack.
 _NESTED_INPUTS = re.compile(
     r"def forward\(self[^\n]*\n\s*([\w, ]+?),? = fx_pytree\.tree_flatten_spec\([^\n]*"
 )
@@ -31,7 +31,7 @@ _NESTED_OUTPUTS = re.compile(r"pytree\.tree_unflatten\((.*), self\._out_spec\)")
 
 @dataclass(frozen=True)
 class NamedGraph:
-    """A graph of a recording, under the name that a user gives for it."""
+    """A graph of a recording, with its name for users."""
 
     name: str
     digest: str
@@ -39,7 +39,7 @@ class NamedGraph:
 
 
 def graph_names(recording: Recording) -> list[NamedGraph]:
-    """Every graph of the recording: '0/0 dynamo', '0/0 aot-forward', '0/0 backward post-grad'."""
+    """List the graphs of a recording: '0/0 dynamo', '0/0 aot-forward', '0/0 backward post-grad'."""
     found: dict[str, NamedGraph] = {}
     for compile_ in recording.compiles:
         for graph in compile_.graphs:
@@ -50,7 +50,7 @@ def graph_names(recording: Recording) -> list[NamedGraph]:
 
 
 def find_graph(recording: Recording, name: str) -> NamedGraph:
-    """The graph that a user means: by its full name, or by any part that is unique."""
+    """Find a graph by its full name, or by any unique part of it."""
     every = graph_names(recording)
     exact = [graph for graph in every if graph.name == name]
     words = name.split()
@@ -63,7 +63,7 @@ def find_graph(recording: Recording, name: str) -> NamedGraph:
 
 
 def write_script(named: NamedGraph, graph: FxGraph | None) -> str:
-    """The text of the script."""
+    """Write the text of the script."""
     if graph is None:
         raise ToolFailure(f"The graph {named.name} is missing from the recording.")
     if "[...]" in graph.code:
@@ -94,7 +94,7 @@ def _header(named: NamedGraph, classes: list[str]) -> str:
     note = "Inputs and constants are random: a recording holds no values."
     lines = [f"# {_one_line(text)}", f"# {note}", "import torch"]
     if any("torch.ops.prims." in each for each in classes):
-        # Inductor's own operations exist once their module has been imported.
+        # Inductor's own operators are registered when their module is imported.
         lines.append("import torch._inductor.inductor_prims")
     return "\n".join(lines)
 
@@ -113,7 +113,7 @@ def _all_globals(graph: FxGraph) -> dict[str, Any]:
 
 
 def _imports(names: dict[str, Any]) -> str:
-    """Bind the names that torch's printed code relies on."""
+    """Write statements that bind the global names in torch's printed code."""
     lines = []
     for name, path in sorted(names.items(), key=lambda item: item[0]):
         if name == "torch" or not isinstance(path, str) or not _IDENTIFIER.fullmatch(name):
@@ -161,7 +161,7 @@ def put(owner, path, value):
 
 
 def _classes(name: str, graph: FxGraph) -> list[str]:
-    """The graph as a module; graphs inside it become modules of their own, ahead of it."""
+    """Write the graph as a module class, preceded by those of its subgraphs."""
     ahead: list[str] = []
     lines = [f"class {name}(torch.nn.Module):", "    def __init__(self):"]
     lines.append("        super().__init__()")

@@ -1,8 +1,8 @@
-"""Judges a finding: the verdict, the stage and the culprit that its claims add up to.
+"""Judges a finding: derives the verdict, the stage and the culprit from its claims.
 
-A kernel computes many operations, and the buffer that is wrong belongs to the last of them. So all
-evidence votes for the one to name: an operation that is wrong on its own, one whose lowering brings
-the failure about, the operations of the smallest graph, and the node of the buffer.
+A kernel computes many operations, and the wrong buffer belongs to the last of them. So all evidence
+votes for the operation to name: one that is wrong when compiled alone, one whose lowering causes
+the failure, the operations of the smallest graph, and the node of the buffer.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from inductoscope.doctor.finding import (
 from inductoscope.doctor.verdict import Culprit, Headline, Verdict, Vote
 from inductoscope.torch_facts import stages
 
-# What a run shows counts more than what a place in the graph suggests.
+# Evidence from a run outweighs evidence from the place in the graph.
 _SHOWN, _SMALLEST, _PLACE = 3.0, 2.0, 1.0
-# With less, nothing but its place speaks for an operation.
+# Below this weight, an operation is supported by its place in the graph only.
 _ENOUGH = 2.0
 
 
 def headline_of(finding: FailureFinding) -> Headline:
-    """The operation that the evidence on a failing kernel names; empty if it decides nothing."""
+    """Name the operation to blame in a failing kernel; empty if the evidence is inconclusive."""
     if not finding.location.kernel:
         return Headline()
     votes = votes_on(finding)
@@ -55,7 +55,7 @@ def headline_of(finding: FailureFinding) -> Headline:
 
 
 def votes_on(finding: FailureFinding) -> list[Vote]:
-    """All evidence about single operations."""
+    """Return all evidence about single operations."""
     location, operations = finding.location, finding.reduction.operations
     alone = [
         Vote(name, _SHOWN / len(location.wrong_alone), "it is wrong on its own")
@@ -77,9 +77,9 @@ def votes_on(finding: FailureFinding) -> list[Vote]:
 
 
 def _may_be_to_blame(operation: str, finding: FailureFinding) -> bool:
-    """Check whether an operation is in the kernel that goes wrong first.
+    """Check whether an operation is in the first wrong kernel.
 
-    Without the lowering of one that only reads what that kernel made, it fails another way.
+    Removing the lowering of a mere consumer of that kernel only changes the failure.
     """
     is_crash = finding.kind in (ERROR, SIGNAL)
     inside = {short(name) for name in finding.location.names}
@@ -87,13 +87,13 @@ def _may_be_to_blame(operation: str, finding: FailureFinding) -> bool:
 
 
 def short(name: str) -> str:
-    """The name of an operation without its namespace, its overload and the number of its node."""
+    """Return an operation's name without namespace, overload and number of the node."""
     parts = name.split(".")
     return re.sub(r"_\d+$", "", parts[1] if len(parts) > 1 else parts[0])
 
 
 def _whole(finding: FailureFinding) -> set[str]:
-    """Operations of the smallest graph that stand for all that the kernel computes."""
+    """Return the operation of the smallest graph if it stands for the whole kernel."""
     operations = finding.reduction.operations
     return {short(name) for name in operations} if len(operations) == 1 else set()
 
@@ -105,7 +105,7 @@ def _full_name(winner: str, finding: FailureFinding) -> str:
 
 
 def _part_of(winner: str, finding: FailureFinding) -> str:
-    """The one operation of the smallest graph, if it is called otherwise."""
+    """Return the only operation of the smallest graph, if its name differs from the winner's."""
     names: Sequence[str] = finding.reduction.operations
     return names[0] if len(names) == 1 and short(names[0]) != winner else ""
 
@@ -114,7 +114,7 @@ def _part_of(winner: str, finding: FailureFinding) -> str:
 
 
 def verdict_on(finding: FailureFinding) -> Verdict:
-    """The verdict on a failure that was found inside the program, without its words."""
+    """Return the verdict on a failure that was found inside the program, without its texts."""
     if finding.advice:
         # The machine is at fault, not the compiler: no culprit and nothing to report.
         stage = finding.failure.stage or stages.NO_STAGE
@@ -129,7 +129,7 @@ def verdict_on(finding: FailureFinding) -> Verdict:
         kind = v.NOT_A_BUG
     confidence, repro = _confidence(finding, stage, headline), finding.latest(Repro)
     if confidence == "proven" and repro is not None and not repro.verified:
-        confidence = "likely"  # It proves less than the program shows.
+        confidence = "likely"  # The script proves less than the program shows.
     return Verdict(
         kind,
         stage or stages.NO_STAGE,
@@ -146,7 +146,7 @@ def verdict_on(finding: FailureFinding) -> Verdict:
 
 
 def _on_another_backend(finding: FailureFinding) -> Verdict:
-    """Another backend compiled the graph, so no cause was searched for."""
+    """Return the verdict on a graph of another backend, for which no cause was searched."""
     backend = finding.fact(Noticed).backend
     stage = stages.AOT if backend.startswith("aot_eager") else stages.USER
     culprit = Culprit(function=backend, source=_source(finding))
@@ -170,17 +170,17 @@ def _kind(finding: FailureFinding) -> str:
 def _stage(finding: FailureFinding) -> str:
     stage = finding.location.stage or finding.failure.stage
     telling = _most_telling_axis(finding)
-    if stage == stages.INDUCTOR:  # Between its stages.
+    if stage == stages.INDUCTOR:  # Between stages of Inductor.
         before = finding.failure.after
         suppressing = {each.stage for each in finding.suppressing_axes}
         if before and (before in suppressing or telling is None):
-            return before  # What comes between it and the next stage refuses its result.
+            return before  # The code after that stage rejects its result.
         return telling.stage if telling is not None else stages.LOWERING
     if not stage and telling is not None:
         return telling.stage
     functions = finding.failure.functions
     if finding.kind == f.HANG and any(_CPP_BUILDER in name for name in functions):
-        return stages.CPP_COMPILE  # Entered in the stage that needs what is compiled.
+        return stages.CPP_COMPILE  # The stage that waits for the compiler was entered.
     return stage
 
 
@@ -218,22 +218,22 @@ def _culprit(finding: FailureFinding, headline: Headline) -> Culprit:
 
 
 def _is_one_of_many(finding: FailureFinding) -> bool:
-    """Check whether a kernel of several operations is to blame that no one has cut down yet.
+    """Check whether the culprit is a kernel of several operations that is not reduced yet.
 
-    Its wrong buffer belongs to the last of them, which need not be the wrong one.
+    Its wrong buffer belongs to the last operation, which need not be the wrong one.
     """
     is_of_many = bool(finding.location.kernel) and len(set(finding.location.names)) > 1
     return is_of_many and _is_whole(finding)
 
 
 def _is_whole(finding: FailureFinding) -> bool:
-    """Check whether the program's own graph is all that is known to fail, so far or by request."""
+    """Check whether only the program's own graph is known to fail, so far or by request."""
     is_small = finding.reduction.is_cut_down or finding.is_complete
     return finding.reproduces and (not finding.reduction.nodes or not is_small)
 
 
 def kernel_of_program(finding: FailureFinding) -> str:
-    """The guilty kernel by its name in the program, unless something before it is to blame."""
+    """Return the culprit kernel's name in the program, unless an earlier stage is to blame."""
     in_program = finding.latest(f.Location, PROGRAM)
     is_before = finding.location.pass_name or _stage(finding) in _BEFORE_KERNELS
     return "" if is_before or in_program is None else in_program.kernel
@@ -243,7 +243,7 @@ _BEFORE_KERNELS = (stages.USER, *stages.BEFORE_INDUCTOR, stages.DECOMPOSITION, *
 
 
 def _setting(finding: FailureFinding) -> str | None:
-    """The setting to disable; preferably something of the stage that is blamed."""
+    """Return the setting to disable, preferably of the culprit stage."""
     telling = _most_telling_axis(finding)
     if finding.location.stage == stages.INDUCTOR:
         stage = _stage(finding)
@@ -253,12 +253,12 @@ def _setting(finding: FailureFinding) -> str | None:
 
 
 def _called(finding: FailureFinding) -> str:
-    """The calls of the program, if eager runs no single operation for it: a loop, a branch."""
+    """Return the program's calls, for graphs without a single operation: a loop, a branch."""
     return ", ".join(name for name in finding.reduction.calls[:6] if name != "getitem")
 
 
 def _pass_of_error(finding: FailureFinding) -> str:
-    """The pass that raised, or whose result made something raise: on the stack, or suppressing."""
+    """Return the pass that raised or caused an error: it is on the stack, or suppresses it."""
     if finding.kind != f.ERROR or not _stage(finding).endswith("-pass"):
         return ""
     on_stack = [name for name in finding.failure.functions if "(torch/_inductor/fx_passes/" in name]
@@ -268,7 +268,7 @@ def _pass_of_error(finding: FailureFinding) -> str:
     return ", ".join(dict.fromkeys([*telling[:1], *patterns]))
 
 
-# Functions that only call passes.
+# Functions that only run passes.
 _AROUND_PASSES = (
     "<lambda>", "<listcomp>", "<genexpr>", "wrapper", "post_grad_passes", "joint_graph_passes",
     "_recursive_joint_graph_passes", "_recursive_post_grad_passes", "pre_grad_passes",
@@ -276,7 +276,7 @@ _AROUND_PASSES = (
 
 
 def _node(finding: FailureFinding) -> str:
-    """The node that the compiler was processing."""
+    """Return the node that the compiler was processing."""
     executing = re.search(r"While executing %\w+ : .*?target=([\w.]+)", finding.failure.text)
     return finding.failure.detail or (executing[1] if executing else "")
 
@@ -287,7 +287,7 @@ def _source(finding: FailureFinding) -> str | None:
 
 
 def relative_place(place: str) -> str:
-    """A place in a file, relative to the current folder if it is below that."""
+    """Return a place in a file, relative to the current folder if it is inside."""
     path, _, line = place.rpartition(":")
     with contextlib.suppress(ValueError):
         return f"{Path(path).relative_to(Path.cwd())}:{line}"
@@ -300,10 +300,10 @@ def _confidence(finding: FailureFinding, stage: str, headline: Headline) -> v.Co
     if not finding.reproduces:
         return "likely"
     if headline.rivals:
-        return "likely"  # The evidence does not agree on the operation.
+        return "likely"  # The evidence disagrees on the operation.
     if finding.kind in (f.WRONG, f.NAN):
         is_located = finding.location.stage and finding.location.how
-        return "proven" if is_located else "likely"  # Otherwise inferred from what suppresses it.
+        return "proven" if is_located else "likely"  # Otherwise inferred from suppressing axes.
     if finding.location.stage == stages.INDUCTOR:
         return "likely"  # Inferred from the stage before it.
     if finding.kind == f.HANG and finding.reduction.nodes > f.FEW_NODES:

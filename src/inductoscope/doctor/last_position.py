@@ -1,4 +1,4 @@
-"""Where a program was when it died or stalled, from what it left behind."""
+"""The position of a program when it died or stalled, from its recording and stacks."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from inductoscope.recording.layout import signal_name
 from inductoscope.torch_facts.frames import is_compilers, is_users, shorten
 from inductoscope.torch_facts.stages import RUNTIME
 
-# The fewest stacks from which a common function can be named.
+# The fewest stacks for naming a common function.
 _FEWEST_LOOKS = 4
 
 
 @dataclass(frozen=True)
 class LastPosition:
-    """The compile that a process was in, the stage, and the functions on its stack."""
+    """The compile, the stage and the functions on the stack of a process."""
 
     compile: str
     stage: str
@@ -33,12 +33,12 @@ class LastPosition:
 
 
 def last_position(run: ProgramRun) -> LastPosition | None:
-    """Where the program was last; None if it was not in compiled code or in the compiler."""
+    """Return the program's last position; None if outside of the compiler and compiled code."""
     was_ended = run.stalled or run.over_time
     name = signal_name(run.ending.signal) if run.ending.signal and not was_ended else ""
     recording = load(run.folder)
     for process in reversed(recording.processes):
-        # A process that died or hangs has not recorded its end.
+        # Only processes that died or hang lack an end in the recording.
         if process.unfinished and process.unfinished[-1].compile and not process.ended:
             last = process.unfinished[-1]
             stacks = run.stacks_of(process.pid)
@@ -60,7 +60,7 @@ def last_position(run: ProgramRun) -> LastPosition | None:
 
 
 def last_stacks(run: ProgramRun) -> str:
-    """The stacks of the first process that wrote any: the program itself, before its children."""
+    """Return the stacks of the first process that wrote any: the program before its children."""
     texts = (run.stacks_of(process.pid) for process in load(run.folder).processes)
     return next(filter(None, texts), "")
 
@@ -72,29 +72,29 @@ def _how(run: ProgramRun, signal_name: str) -> str:
 
 
 def compiler_functions(stacks: str) -> list[str]:
-    """The compiler's functions on the last stack that was written, innermost first."""
+    """Return the compiler's functions on the last written stack, innermost first."""
     last = re.split(r"^Timeout|^Fatal Python error", stacks, flags=re.MULTILINE)[-1]
-    # The main thread is the first; others wait for it, or for compilers.
+    # The main thread comes first; others wait for it, or for compilers.
     every = (_functions_on(thread.frames) for thread in parse_dump(last))
     return next(filter(None, every), [])
 
 
 def _function_of(run: ProgramRun, recording: Recording, stacks: str, functions: list[str]) -> str:
-    """The function to name: the one that loops, or the one in which the program died."""
+    """Return the function that loops, or in which the program died."""
     if not (run.stalled or run.over_time):
         return functions[0].partition(" ")[0] if functions else ""
-    # A function that was seen to return repeatedly: its caller is the one that loops.
+    # The recording shows that this function returns repeatedly, so its caller is looping.
     rounds = (round_.round for graph in recording.graphs for round_ in graph.rounds)
     returns = ("fuse_nodes_once",) if max(rounds, default=0) > MOST_ROUNDS else ()
     return looping_function(stacks, returns=returns)
 
 
 def looping_function(stacks: str, *, returns: tuple[str, ...] = ()) -> str:
-    """The innermost function that is on every stack of a process.
+    """Return the innermost function that is on every stack of a process.
 
-    What a loop calls changes from one stack to the next; the loop stays. So do functions that are
-    called again each time and take nearly all the time: `returns` names those. Empty if there are
-    too few stacks to decide.
+    Callees of a loop differ between stacks; the loop itself is on all of them. So are functions
+    that are called in each iteration and take nearly all the time: `returns` names those. Empty if
+    there are too few stacks.
     """
     looks: dict[str, list[Sequence[StackFrame]]] = {}
     for number, thread in threads_in(stacks):
@@ -115,7 +115,7 @@ def looping_function(stacks: str, *, returns: tuple[str, ...] = ()) -> str:
 
 
 def _is_compilers(path: str) -> bool:
-    """Check whether a function compiles. Threads that attend to worker processes only wait."""
+    """Check whether a file is the compiler's; code that waits for workers does not count."""
     return is_compilers(path) and "/compile_worker/" not in path
 
 
@@ -126,6 +126,6 @@ def _functions_on(frames: Sequence[StackFrame]) -> list[str]:
         in_compiler = _is_compilers(path)
         if in_compiler or is_users(frame.file):
             found.append((in_compiler, f"{frame.function} ({path}:{frame.line})"))
-    # What the compiler called, such as the user's own pass, counts; what called it does not.
+    # Callees of the compiler count, such as a pass of the user; callers do not.
     last = max((n for n, (in_compiler, _) in enumerate(found) if in_compiler), default=-1)
     return [text for _, text in found[: last + 1]][:12]

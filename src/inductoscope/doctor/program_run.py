@@ -45,7 +45,7 @@ from inductoscope.recording.writer import StreamWriter, describe_launcher
 from inductoscope.torch_facts import stages
 from inductoscope.wording import count_of
 
-# What watches and judges a program is imported once that runs, while it loads torch itself.
+# The watcher and the judges are imported once the program runs, while it loads torch.
 if TYPE_CHECKING:
     from inductoscope.hangs.watch.scene import StallDiagnosis
     from inductoscope.hangs.watch.stall import Stall
@@ -55,43 +55,43 @@ Say = Callable[[str], None]
 
 _TICK = 0.25
 _TIME_TO_WRITE = 0.1
-# Someone who waits wants to hear something now and then.
+# Seconds between progress messages.
 _SILENCE = 15.0
 _RUNNING = "the program is still running"
-# How often a stalled process is asked for its stacks: what is on all of them loops.
+# The number of stacks requested from a stalled process; functions on all of them are looping.
 _LOOKS = 12
 _TIME_FOR_INPUT = 2.0
-# How long the other processes of a program may go on once one of them has investigated.
+# Seconds for the program's other processes to go on after one of them has investigated.
 _TIME_TO_END = 20.0
 _OUTPUT = "output.txt"
 
 
 def output_of(recording: Path) -> Path:
-    """The file with everything that the program printed in the run that was recorded there."""
+    """Return the file with the output of the program in a recorded run."""
     return recording / FOLDER / _OUTPUT
 
 
 @dataclass(frozen=True)
 class ProgramRun:
-    """How a run ended, and whether the doctor had to end it."""
+    """The outcome of a run, and whether the doctor had to end it."""
 
     ending: Ending
     folder: Path
     stalled: bool = False
     over_time: bool = False
-    # Ended because all calls that were to be checked had been made, and the user asked for that.
+    # Ended on the user's request once all calls to be checked had been made.
     calls_done: bool = False
-    # Why it stalled, as seen from outside just before it was ended.
+    # The stalls, as seen from outside just before the run was ended.
     diagnosis: StallDiagnosis | None = None
 
     @property
     def was_ended(self) -> bool:
-        """Whether the doctor ended the program, whatever it was doing."""
+        """Whether the doctor ended the program."""
         return self.stalled or self.over_time or self.calls_done
 
     @property
     def failed(self) -> bool:
-        """Whether the program itself ended badly, rather than being ended by the doctor."""
+        """Whether the program itself failed, instead of being ended by the doctor."""
         return self.ending.exit_code != 0 and not self.was_ended
 
     @property
@@ -101,7 +101,7 @@ class ProgramRun:
 
     @property
     def output(self) -> str:
-        """The end of what the program printed."""
+        """The end of the program's output."""
         with contextlib.suppress(OSError):
             data = output_of(self.folder).read_bytes()[-20000:]
             return data.decode("utf-8", "replace")
@@ -109,34 +109,34 @@ class ProgramRun:
 
     @property
     def finding(self) -> FailureFinding | None:
-        """The failure that was found inside the program; None if there is none."""
+        """The failure found inside the program; None if there is none."""
         return finding_in(self.folder)
 
     def stacks_of(self, pid: int) -> str:
-        """The last stacks that one of the program's processes wrote."""
+        """Return the last stacks that one of the program's processes wrote."""
         return written_stacks(self.folder, pid)
 
 
 @dataclass(frozen=True)
 class RunLimits:
-    """When to end a run."""
+    """The limits on a run."""
 
     stall: float = 60.0
     seconds: float = 3600.0
-    # Whether to end it once all calls that are to be checked have been made.
+    # Whether to end the run once all calls to be checked have been made.
     stops_after_calls: bool = False
 
 
 @dataclass(frozen=True)
 class Listener:
-    """Who wants to know how a run goes on."""
+    """The callbacks on the progress of a run."""
 
     say: Say
     # Called once the program has started.
     program_runs: Callable[[], None] = lambda: None
-    # Called whenever something was claimed of the failure that is investigated.
+    # Called with the finding whenever there is a new claim.
     finding_grew: Callable[[FailureFinding], None] = lambda finding: None
-    # Whether the examination is over, so that a run on another thread has to end.
+    # Returns whether the examination is over, so that a run on another thread has to end.
     is_over: Callable[[], bool] = lambda: False
 
 
@@ -158,7 +158,7 @@ def run_program(
     environment = {
         **scope,
         **private_cache(cache),
-        # A workaround may change what is compiled without changing the keys of a cache.
+        # A workaround may change generated code without changing cache keys.
         "TORCHINDUCTOR_FX_GRAPH_CACHE": "0",
         "TORCHINDUCTOR_AUTOGRAD_CACHE": "0",
         **instructions.environment(),
@@ -191,7 +191,7 @@ def run_program(
 
 
 class _Why(Enum):
-    """Why a run was over."""
+    """The reasons for the end of a run."""
 
     ENDED = ""
     INTERRUPTED = "the examination was interrupted"
@@ -203,7 +203,7 @@ class _Why(Enum):
 
 @contextlib.contextmanager
 def _input(stdin: Path | None) -> Iterator[Any]:
-    """Every run of the program gets the same standard input."""
+    """Open the standard input for a run, the same for every run."""
     if stdin is None:
         yield subprocess.DEVNULL
         return
@@ -212,15 +212,15 @@ def _input(stdin: Path | None) -> Iterator[Any]:
 
 
 def keep_stdin(folder: Path) -> Path | None:
-    """Keep what is piped to the tool, for every run to read; None if there is nothing.
+    """Store the tool's piped standard input for every run to read; None if there is none.
 
-    A resumed examination uses what was piped to it at first.
+    A resumed examination uses the input that was piped to it originally.
     """
     path = folder / "stdin"
     # `sys.stdin` may be missing or closed.
     with contextlib.suppress(AttributeError, OSError, ValueError):
         descriptor = sys.stdin.fileno()
-        # A pipe that no one writes to: the program may not read it either.
+        # A silent pipe: the program may not read it, either.
         if _is_pipe_or_file(descriptor) and _has_input(descriptor, _TIME_FOR_INPUT):
             data = sys.stdin.buffer.read()
             if data:
@@ -229,10 +229,10 @@ def keep_stdin(folder: Path) -> Path | None:
 
 
 def is_answerable() -> bool:
-    """Check whether the tool's standard input is a terminal, or a pipe that was silent so far."""
+    """Check whether the tool's standard input is a terminal, or a pipe without data so far."""
     with contextlib.suppress(AttributeError, OSError, ValueError):
         descriptor = sys.stdin.fileno()
-        # One that has ended can be read: there is nothing more to come.
+        # A pipe at EOF is readable, and nothing more will come.
         is_silent = _is_pipe_or_file(descriptor) and not _has_input(descriptor, 0)
         return sys.stdin.isatty() or is_silent
     return False
@@ -250,7 +250,7 @@ def _is_pipe_or_file(descriptor: int) -> bool:
 def _watch(
     child: subprocess.Popen[bytes], followed: FollowedRun, limits: RunLimits, *, is_checked: bool
 ) -> _Why:
-    """Wait; pass on what the program's side says; end it if it stalls or takes too long."""
+    """Wait for the program, pass on its messages, and end it if it stalls or takes too long."""
     from inductoscope.hangs.watch.stall import Stall, StallWatcher, patience_of_doctor
 
     watcher = StallWatcher(followed.folder, patience_of_doctor(limits.stall))
@@ -265,9 +265,9 @@ def _watch(
             investigated = time.monotonic()
             continue  # The investigation has its own limits.
         if not investigated and followed.finding.claims:
-            investigated = time.monotonic()  # It was over before anyone looked.
+            investigated = time.monotonic()  # The investigation ended between two looks.
         if investigated and time.monotonic() - investigated > _TIME_TO_END:
-            return _Why.FOUND  # It is written; other processes wait for the one that found it.
+            return _Why.FOUND  # The finding is written; other processes may hang.
         if time.monotonic() - started > limits.seconds:
             return _Why.OVER_TIME
         if limits.stops_after_calls and followed.is_complete:
@@ -279,14 +279,14 @@ def _watch(
             _ask_for_stacks(stalls)
             followed.diagnosis = stalls[0].judgement
             return _Why.STALLED
-    followed.look()  # What was written last, and what was over before a look.
+    followed.look()  # Reads the last events of the stream.
     return _Why.ENDED
 
 
 def _ask_for_stacks(stalls: Sequence[Stall]) -> None:
-    """Have the stalled processes write their stacks, several times.
+    """Have the stalled processes write their stacks several times.
 
-    The pauses differ, so that a loop is not seen at the same point of its iteration each time.
+    The pauses differ, so that a loop is not sampled at the same point of each iteration.
     """
     for look in range(_LOOKS):
         for stall in stalls:
@@ -299,7 +299,7 @@ _DISAGREE = ("wrong", "error")
 
 
 class FollowedRun:
-    """The recording of a running program as it grows: passes on what it says and finds."""
+    """The growing recording of a running program, whose messages and findings are passed on."""
 
     def __init__(self, folder: Path, listener: Listener) -> None:
         self.folder, self.listener = folder, listener
@@ -309,11 +309,11 @@ class FollowedRun:
         self._investigator = 0
         self.finding = FailureFinding()
         self.diagnosis: StallDiagnosis | None = None
-        # When something was said last.
+        # The time of the last message.
         self.said = time.monotonic()
 
     def look(self) -> None:
-        """Read what was written since the last time."""
+        """Read the events written since the last look."""
         known = self.finding
         for path in stream_paths(self.folder):
             reader = self._readers.setdefault(path, StreamReader(path))
@@ -333,18 +333,18 @@ class FollowedRun:
             case ClaimMade():
                 claim = claim_of(vars(event))
                 if claim is not None:
-                    # The first claim is the program's own; a copy of it may make others.
+                    # The first claim comes from the program itself; copies of it may make others.
                     self._investigator = self._investigator or pid
                     self.finding = FailureFinding((*self.finding.claims, claim))
 
     def say(self, text: str) -> None:
-        """Pass something on."""
+        """Pass on a message."""
         self.listener.say(text)
         self.said = time.monotonic()
 
     @property
     def is_investigated(self) -> bool:
-        """Whether a process of the program investigates now; others may wait for it for ever."""
+        """Whether a process of the program is investigating, for which others may wait."""
         return bool(self._investigator) and is_alive(self._investigator)
 
     @property
@@ -374,11 +374,11 @@ class FollowedRun:
 
 @dataclass
 class _Calls:
-    """When a graph was first and last checked, by the number of the event."""
+    """The numbers of the events of a graph's first and last check."""
 
     first: int
     last: int
-    # Whether it has been called more often than is checked.
+    # Whether the graph has been called more often than calls are checked.
     has_gone_on: bool = False
 
 
@@ -389,12 +389,12 @@ class _Process:
     graphs: dict[str, _Calls] = field(default_factory=dict)
     has_ended: bool = False
     _compiling: set[str] = field(default_factory=set)
-    # Graphs that are compiled, or being compiled, and have not been called.
+    # Graphs that are compiled but not called yet, and those being compiled.
     _new: set[str] = field(default_factory=set)
     _events: int = 0
 
     def take(self, event: Event) -> None:
-        """Note what an event says."""
+        """Update the state from an event."""
         self._events += 1
         match event:
             case CompileStart():
@@ -416,15 +416,15 @@ class _Process:
 
     @property
     def has_gone_on(self) -> bool:
-        """Whether a graph has been called more often than is checked."""
+        """Whether any graph has been called more often than calls are checked."""
         return any(calls.has_gone_on for calls in self.graphs.values())
 
     @property
     def is_complete(self) -> bool:
-        """Whether no graph is waited for: none is new, and each has gone on or is out of use.
+        """Whether all checks are done: no graph is new, and each has gone on or is out of use.
 
-        One is out of use if another went through all its calls that are checked since: the program
-        calls it once, or Dynamo has compiled the function again for other sizes.
+        A graph is out of use if, since its last call, another went through all its checked calls:
+        the program called it once, or Dynamo has recompiled the function for other sizes.
         """
         if self._compiling or self._new:
             return False

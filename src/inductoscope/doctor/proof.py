@@ -33,17 +33,17 @@ _MOST_WORKAROUNDS = 3
 
 @dataclass
 class Proof:
-    """Claims that are shown in fresh processes and on the program itself."""
+    """The evidence from fresh processes and from the program itself."""
 
     fresh: FreshProcesses
     place: Path
     say: Callable[[str], None]
-    # How often the reproducer is run.
+    # The number of runs of the reproducer.
     times: int
     with_workaround: bool = True
     repro: Repro | None = None
     workaround: Workaround | None = None
-    # Told what was shown.
+    # Called with each new result.
     on_shown: Callable[[Claim], None] = lambda claim: None
     _beside: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(2))
     _proving: Future[None] | None = None
@@ -51,7 +51,7 @@ class Proof:
 
     @property
     def script(self) -> Path:
-        """Where the reproducer is."""
+        """The path of the reproducer."""
         return self.place / "repro.py"
 
     @property
@@ -62,17 +62,17 @@ class Proof:
     def begin(
         self, finding: FailureFinding, runs: Runs, *, calls: int, is_alone: bool = False
     ) -> None:
-        """Start on what can be proven and tried so far, while the investigation goes on.
+        """Start proofs and trials that are possible so far, while the investigation goes on.
 
-        Called again and again; what was started before is not started twice. Each mostly uses one
-        core. `calls` are checked of each graph while a workaround is tried. `is_alone` says that
-        the investigation is over, and the program with it.
+        It may be called repeatedly and starts nothing twice. Each proof or trial mostly uses one
+        core. `calls` is the number of calls of each graph to check while a workaround is tried.
+        `is_alone` means that the investigation is over, and the program has ended.
         """
         if finding.kind == SLOW:
-            return  # What is timed must not share the machine; and it may yet be in proportion.
+            return  # Timing must not share the machine; and the time may yet be in proportion.
         if self._proving is None and finding.is_located:
-            # It will be proven, in a process that has to load torch first. Not before the place is
-            # known, which someone waits for.
+            # The proof needs a process that has to load torch first. It is not started before the
+            # place is known, which the user waits for.
             self.fresh.start()
         if self._proving is None and finding.fact(Script).text:
             self._proving = self._beside.submit(self.prove, finding)
@@ -80,7 +80,7 @@ class Proof:
             self._helping = self._beside.submit(self._help, finding, runs, calls, is_alone)
 
     def prove_and_help(self, finding: FailureFinding, runs: Runs, *, calls: int) -> FailureFinding:
-        """The finding with its reproducer proven and workarounds tried, if not done yet."""
+        """Prove the reproducer and try workarounds, if not done yet; add both to the finding."""
         self.begin(finding, runs, calls=calls, is_alone=True)
         if self._helping is not None:
             self._helping.result()
@@ -91,17 +91,17 @@ class Proof:
         return self.added_to(finding)
 
     def added_to(self, finding: FailureFinding) -> FailureFinding:
-        """The finding with what was shown so far."""
+        """Return the finding with the results so far."""
         if self.repro is not None:
             finding = finding.claimed(self.repro, FRESH_PROCESSES)
         return finding if self.workaround is None else finding.claimed(self.workaround, PROGRAM)
 
     def forget(self) -> None:
-        """Forget what was shown of a finding that did not hold: the next one is another."""
+        """Discard the results for a finding that was refuted: the next one is different."""
         self.repro = self.workaround = self._proving = self._helping = None
 
     def close(self) -> None:
-        """End what is under way; no more is started."""
+        """End all current runs, and start no more."""
         self.fresh.close()
         self._beside.shutdown(cancel_futures=True)
 
@@ -132,14 +132,14 @@ class Proof:
             run = runs.again(instructions, f"trying on the program: {tried.text}")
             works = every_check_passed(run)
             if not works and not is_alone:
-                return  # Perhaps only because the program cannot run twice at a time.
+                return  # The program may have failed only because it cannot run twice at a time.
             self.workaround = Workaround(tried.text, works, tried.slowdown, tried.code)
             self.on_shown(Claim(self.workaround, PROGRAM))
             if works:
                 return
 
     def prove_function(self, place: Path) -> Repro | None:
-        """Where Dynamo fails there is no graph: the function itself is the reproducer."""
+        """Prove the function itself as the reproducer: if Dynamo fails, there is no graph."""
         source = place / FUNCTION_SCRIPT
         if not source.exists():
             return None
@@ -148,7 +148,7 @@ class Proof:
         return self._verify(("eager: ok",))
 
 
-# --- answers, told as soon as they are known ------------------------------------------------------
+# --- answers, reported as soon as they are known --------------------------------------------------
 
 # In the order in which they become known.
 KIND, PLACE, GRAPH, PROOF, WORKAROUND = "kind", "place", "graph", "proof", "workaround"
@@ -156,7 +156,7 @@ KIND, PLACE, GRAPH, PROOF, WORKAROUND = "kind", "place", "graph", "proof", "work
 
 @dataclass
 class Answers:
-    """Tells each answer once, and hands over the verdict as far as it goes."""
+    """Reports each answer once, and passes on the verdict so far."""
 
     say: Callable[[str], None]
     hand_over: Callable[[Verdict], None]
@@ -164,11 +164,11 @@ class Answers:
     # Seconds from the start until each answer was known.
     known: dict[str, float] = field(default_factory=dict)
     _told: dict[str, str] = field(default_factory=dict)
-    # Answers come from the thread that watches the program and from those that prove.
+    # Answers come from the thread that watches the program and from those that run proofs.
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def take(self, finding: FailureFinding) -> None:
-        """Tell what is new in a finding."""
+        """Report new answers in a finding."""
         with self._lock:
             verdict = verdict_on(finding)
             told = _answers(verdict, finding)
@@ -176,7 +176,7 @@ class Answers:
             if not new:
                 return
             for name, text in new.items():
-                # The place in the smallest graph may be a closer one.
+                # The place in the smallest graph may be more precise.
                 more = ", on a closer look" if name in self._told else ""
                 self.say(f"→ {name}{more}: {text}")
                 self.known.setdefault(name, round(time.monotonic() - self.started, 1))
@@ -187,16 +187,16 @@ class Answers:
             self.hand_over(verdict)
 
     def known_of(self, verdict: Verdict) -> dict[str, float]:
-        """When the answers were known; none if the verdict took back what was told of its kind."""
+        """Return when answers were known; empty if the verdict retracts the reported kind."""
         with self._lock:
             return dict(self.known) if self._told.get(KIND) == verdict.verdict else {}
 
 
 def _answers(verdict: Verdict, finding: FailureFinding) -> dict[str, str]:
-    """The answers that are there, each in a few words."""
+    """Return the known answers, each in a few words."""
     found: dict[str, str] = {}
     left, script = finding.reduction, finding.fact(Script)
-    # How long something took in the program is no failure yet.
+    # A slow compile in the program is not a failure yet.
     if finding.reproduces or finding.kind != SLOW:
         found[KIND] = verdict.verdict
     if finding.reproduces and finding.is_located:

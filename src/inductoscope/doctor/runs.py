@@ -37,19 +37,19 @@ from inductoscope.torch_facts.messages import last_lines
 
 Say = Callable[[str], None]
 
-# What torch says of a graph that was compiled, for the check, to be differentiated once.
+# torch's error for a second backward pass of a graph that was compiled for only one.
 _DIFFERENTIATED_AGAIN = "compiled with non-empty donated buffers"
 
 _CHECKED = "running the program with every compiled graph checked against eager"
 _IN_EAGER = "the program failed although every graph is right; running it without torch.compile"
 _WITHOUT_TOOL = "running the program once without the tool"
 
-# Bytes that a C++ compiler needs for a small kernel.
+# The bytes of disk space that a C++ compiler needs for a small kernel.
 _LEAST_SPACE = 1 << 20
 
 
 class Runs:
-    """Makes runs, and knows how many there were."""
+    """Makes and counts runs of the program."""
 
     def __init__(
         self,
@@ -65,9 +65,9 @@ class Runs:
         self.place = folder / FOLDER
         is_resumed = self.place.exists()
         self.place.mkdir(exist_ok=True)
-        # What was piped to the tool, for every run to read.
+        # The standard input piped to the tool, for every run to read.
         self.stdin = keep_stdin(self.place)
-        # Whether someone could have answered the program, had it been given the tool's own input.
+        # Whether a user could have answered the program, if it had the tool's own standard input.
         self.withholds_input = self.stdin is None and is_answerable()
         self.count = 0
         # The recording of the latest run that investigates.
@@ -77,29 +77,28 @@ class Runs:
         self._first_began = time.monotonic()
         self._first_took: float | None = None
         self._first_was_well = False
-        # Whether the program has something compiled by AOTInductor.
+        # Whether the program compiles packages with AOTInductor.
         self.uses_packages = False
         # Whether the program differentiates a graph more than once.
         self._keeps_graphs = False
-        # Runs that several hypotheses ask for, and that need not be made more than once: without
-        # torch.compile, and without the tool.
+        # Runs that several hypotheses share: without torch.compile, and without the tool.
         self._eager: ProgramRun | None = None
         self.plain: ProgramRun | None = None
 
     @property
     def output(self) -> str:
-        """The file with what the program printed when it was examined; empty if there is none."""
+        """The file with the output of the examined run; empty if there is none."""
         path = output_of(self._based_on)
         return str(path) if path.exists() else ""
 
     @property
     def _usual_seconds(self) -> float:
-        """How long a run may take that has no reason to take longer than the first (so far)."""
+        """The time limit of a run that should not take longer than the first one."""
         took = self._first_took
         return 60 + 5 * (time.monotonic() - self._first_began if took is None else took)
 
     def first(self, instructions: Instructions, why: str = _CHECKED) -> ProgramRun:
-        """The first run, on which everything else is based."""
+        """Make the first run, on which everything else is based."""
         self._listener.say(why)
         self._first_began = time.monotonic()
         run = self._run_base(instructions, self.looking_in)
@@ -138,19 +137,19 @@ class Runs:
         return self.again(packages if self.uses_packages else plain, why, seconds)
 
     def in_eager_once(self, why: str = _IN_EAGER, seconds: float | None = None) -> ProgramRun:
-        """The run without torch.compile: made at the first request, then kept."""
+        """Return the run without torch.compile, made at the first request and cached."""
         if self._eager is None:
             self._eager = self.in_eager(why, seconds)
         return self._eager
 
     def without_tool_once(self, why: str = _WITHOUT_TOOL) -> ProgramRun:
-        """The run without the tool: made at the first request, then kept."""
+        """Return the run without the tool, made at the first request and cached."""
         if self.plain is None:
             self.plain = self.again(Instructions(inside=False), why)
         return self.plain
 
     def memory_check_in_eager(self) -> MemoryCheck:
-        """The program in eager under compute-sanitizer."""
+        """Run the program in eager under compute-sanitizer."""
         self.count += 1
         environment = {**os.environ, **Instructions(backend="off", inside=False).environment()}
         return check_memory(self.command, Path.cwd(), environment)
@@ -179,7 +178,7 @@ class Runs:
         return run
 
     def _completed(self, instructions: Instructions) -> Instructions:
-        """With what every run under the tool has to know."""
+        """Complete instructions with the facts for every run under the tool."""
         return replace(
             instructions,
             recordings=tuple(map(str, (self.place.parent, *self.place.glob("run-*")))),
@@ -188,9 +187,9 @@ class Runs:
         )
 
     def refuse_lack_of_space(self, message: str) -> None:
-        """The compiler had no space: in the examination's cache, or elsewhere?
+        """Raise if the compiler ran out of space in the examination's own cache.
 
-        It does not always say which file it could not write, so the fuller disk of the two counts.
+        The error does not always name the file, so the fuller disk of the two counts.
         """
         if os.strerror(errno.ENOSPC) not in message:
             return
@@ -200,7 +199,7 @@ class Runs:
             raise _no_space_in(self.cache)
 
     def _limits_for(self, instructions: Instructions, seconds: float) -> RunLimits:
-        """With a workaround, or after a first run that went well, none has reason to take long."""
+        """Return the limits of a run, tighter with a workaround or after a successful first run."""
         limits = replace(self._limits, seconds=min(self._limits.seconds, seconds))
         if instructions.workaround or self._first_was_well:
             return replace(limits, seconds=min(limits.seconds, self._usual_seconds))
@@ -208,7 +207,7 @@ class Runs:
 
 
 def _refuse_incomplete(run: ProgramRun) -> None:
-    """A program that could not be recorded proves nothing."""
+    """Raise if the program could not be recorded, which proves nothing."""
     for process in load(run.folder).processes:
         if process.stopped:
             raise ToolFailure(
@@ -218,7 +217,7 @@ def _refuse_incomplete(run: ProgramRun) -> None:
 
 
 def _refuse_full_disk(folder: Path, output: str) -> None:
-    """A program that fails because its compiled code does not fit on the disk proves nothing."""
+    """Raise if the program failed for lack of disk space for compiled code."""
     full = os.strerror(errno.ENOSPC)
     said = any(full in line and str(folder) in line for line in output.splitlines())
     if said or (folder.exists() and shutil.disk_usage(folder).free < _LEAST_SPACE):
@@ -232,37 +231,37 @@ def _no_space_in(folder: Path) -> ToolFailure:
     )
 
 
-# --- Whether two runs of the program failed the same way ------------------------------------------
+# --- Comparison of failed runs of the program -----------------------------------------------------
 
 
 def fails_alike(one: ProgramRun, other: ProgramRun) -> bool:
-    """Check whether two runs failed with the same exit code and the same last words."""
+    """Check whether two runs failed with the same exit code and last line of output."""
     if one.ending.exit_code != other.ending.exit_code:
         return False
     return _last_words(one) == _last_words(other)
 
 
 def _last_words(run: ProgramRun) -> str:
-    """The last line that was printed, without numbers, which may differ."""
+    """Return the last line of output, with numbers masked, which may differ."""
     return re.sub(r"[-+.\d]+(e[-+]?\d+)?", "#", "".join(last_lines(run.output, 1)))
 
 
-# --- What was compared with eager inside a run of the program -------------------------------------
+# --- Comparisons with eager inside a run of the program -------------------------------------------
 
 
 def functions_that_differ(recording: Recording) -> list[CallableCheck]:
-    """Compiled functions that gave a different result from their Python code."""
+    """Return the compiled functions whose results differ from their Python code's."""
     return [check for check in recording.callable_checks if check.verdict == "differs"]
 
 
 def every_check_passed(run: ProgramRun) -> bool:
-    """Whether a run ended well with every check passed; a long one may have been ended early."""
+    """Check whether a run succeeded with every check passed; a long one may have been cut short."""
     if run.stalled or not (run.over_time or run.calls_done or run.ending.exit_code == 0):
         return False
     recording = load(run.folder)
     broken = any(process.hook_errors for process in recording.processes)
     if broken or functions_that_differ(recording):
-        return False  # A workaround itself may be what failed, or something else is wrong too.
+        return False  # The workaround itself may have failed, or something else is wrong, too.
     said = {check.verdict for check in recording.checks}
     return bool(said & {"right", "within-rounding"}) and not said & {"wrong", "error"}
 
@@ -277,7 +276,7 @@ def measure_growth(
     times: int,
     say: Say,
 ) -> MeasuredGrowth:
-    """The graph of one compile, repeated up to so many times."""
+    """Measure the growth of one compile's graph, repeated up to `times` times."""
     runs = Runs(command, folder, RunLimits(), Listener(say))
     failure = Failure(SLOW, f"compile {largest} is compiled at several sizes")
     instructions = Instructions(calls=0, stop_at=largest, failure=failure, grow=times)

@@ -1,4 +1,4 @@
-"""Options of a sentinel, handed to the program's processes through the environment."""
+"""Options of a sentinel, passed to the program's processes through the environment."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from inductoscope.recording.codec import decode, encode
 
 @dataclass(frozen=True)
 class SentinelOptions:
-    """How to watch a long run."""
+    """The options for watching a long run."""
 
     # The share of the program's own time that shadowing may add.
     overhead: float = 0.05
-    # The probability that a run without a fault raises any alarm.
+    # The probability of any alarm in a run without a fault.
     false_alarms: float = 1e-6
-    # End the program at the first alarm.
+    # Whether to end the program at the first alarm.
     stop: bool = False
 
     def environment(self) -> dict[str, str]:
-        """The variables that bring the sentinel into the program; all else stays as it is."""
+        """Return the variables that start the sentinel in the program and change nothing else."""
         return {
             VARIABLE: json.dumps(encode(self)),
             **with_parts("record", "sentinel"),
@@ -32,5 +32,5 @@ class SentinelOptions:
 
 
 def options_from(environment: Mapping[str, str] = os.environ) -> SentinelOptions:
-    """The options of this process."""
+    """Decode the options of this process."""
     return decode(SentinelOptions, json.loads(environment[VARIABLE]))

@@ -1,4 +1,4 @@
-"""A long run under the sentinel, from outside: runs it, and has an alarm examined afterwards."""
+"""Runs a program for long under the sentinel, and has an alarm examined afterwards."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Say = Callable[[str], None]
 
 _TICK = 0.5
 
-# The fewest shadowed calls of one graph after which there can be an alarm.
+# The fewest shadowed calls of one graph before an alarm is possible.
 _FEWEST_TO_TELL = 30
 
 
@@ -37,20 +37,20 @@ _FEWEST_TO_TELL = 30
 class Shadows:
     """Calls that the sentinel shadowed in all processes of a run."""
 
-    # By compile: how often the graph was called when it was last shadowed, and shadowed calls.
+    # By compile: the graph's calls up to the last shadowed one, and the number of shadowed calls.
     calls: dict[str, int]
     shadowed: dict[str, int]
-    # By compile: why a graph was not shadowed any more.
+    # By compile: why shadowing of a graph stopped.
     ended: dict[str, str]
-    # What every alarm says.
+    # The texts of all alarms.
     alarms: list[str]
-    # Seconds that shadowing took until the last shadowed call, and that the program had for itself.
+    # Seconds of shadowing up to the last shadowed call, and of the program itself.
     spent: float = 0.0
     seen: float = 0.0
 
 
 def read_shadows(folder: Path) -> Shadows:
-    """The shadowed calls of a recording."""
+    """Read the shadowed calls of a recording."""
     calls: dict[str, int] = {}
     seen_calls: dict[str, set[tuple[str, int]]] = {}
     ended: dict[str, str] = {}
@@ -77,7 +77,7 @@ def read_shadows(folder: Path) -> Shadows:
 
 
 class LongRun:
-    """A run of the program to its end, and then the examination of what raised an alarm."""
+    """A run of the program to its end, then the examination of the call behind an alarm."""
 
     def __init__(self, request: Request, options: SentinelOptions, say: Say) -> None:
         self._request, self._options, self._say = request, options, say
@@ -86,7 +86,7 @@ class LongRun:
         self._ending: Ending | None = None
 
     def run(self) -> None:
-        """Run the program as it is: with its own output, input, caches and threads."""
+        """Run the program unchanged, with its own output, input, caches and threads."""
         (self._request.folder / FOLDER).mkdir(exist_ok=True)
         self._ending = run_recorded(
             self._request.command,
@@ -97,7 +97,7 @@ class LongRun:
 
     @contextlib.contextmanager
     def _passing_on(self, pid: int) -> Iterator[None]:
-        """Say at once what the sentinel says."""
+        """Pass on messages of the sentinel immediately."""
         followed = FollowedRun(self._request.folder, Listener(self._say))
         over = threading.Event()
 
@@ -115,7 +115,7 @@ class LongRun:
             followed.look()
 
     def examine(self) -> Verdict:
-        """The verdict on the run; the call that raised the first alarm is examined for it."""
+        """Return the verdict on the run, examining the call that raised the first alarm."""
         alarms = read_alarms(self._request.folder / FOLDER)
         shadows = read_shadows(self._request.folder)
         if not alarms:
@@ -128,7 +128,7 @@ class LongRun:
         return self._finished(verdict, shadows, alarm)
 
     def interrupted(self) -> Verdict:
-        """The verdict after Ctrl-C."""
+        """Return the verdict after Ctrl-C."""
         verdict = Verdict(v.UNKNOWN, stages.NO_STAGE, "Interrupted before anything was found.")
         if self._doctor is not None:
             verdict = self._doctor.interrupted()
@@ -139,7 +139,7 @@ class LongRun:
         return self._finished(verdict, read_shadows(self._request.folder))
 
     def _without_alarm(self, shadows: Shadows) -> Verdict:
-        """The verdict where no alarm has left a call to examine."""
+        """Return the verdict if no alarm has stored a call to examine."""
         for text in shadows.alarms[:1]:
             summary = f"{v.headline(v.WRONG_RESULT)}, slightly and always in the same direction: "
             verdict = Verdict(v.WRONG_RESULT, stages.NO_STAGE, summary + text, "likely")
@@ -174,7 +174,7 @@ class LongRun:
 
     @property
     def _is_interrupted(self) -> bool:
-        """Whether whoever started the program ended it, as long training often is."""
+        """Whether the user ended the program with a signal, as is common for long training."""
         return self._ending is not None and self._ending.signal in (SIGINT, SIGTERM)
 
     def _finished(self, verdict: Verdict, shadows: Shadows, alarm: Alarm | None = None) -> Verdict:

@@ -1,9 +1,8 @@
-"""Runs a graph at a size at which one of its kernels leaves a buffer.
+"""Runs a graph at a size at which one of its kernels accesses a buffer out of bounds.
 
-The graph that Dynamo captured, or that was exported for AOTInductor, is rebuilt from the recording,
-compiled with Inductor for sizes that are symbols, and called with made-up inputs of the size in
-question, in guarded memory. Nothing checks guards there, and none is needed: the size satisfies
-them.
+The graph captured by Dynamo, or exported for AOTInductor, is rebuilt from the recording, compiled
+by Inductor with symbolic sizes, and called with made-up inputs of the size in question, in guarded
+memory. Guards are not checked, because the size is known to satisfy them.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from inductoscope.wording import count_of
 
 @dataclass(frozen=True)
 class SizeTrial:
-    """The outcome of one size. `fails`: the run shows that the kernel is wrong there."""
+    """The outcome at one size. `fails`: the run shows that the kernel is wrong there."""
 
     graph: str
     kernel: str
@@ -46,7 +45,7 @@ def try_broken_sizes(
     seconds: float,
     say: Callable[[str], None] = lambda text: None,
 ) -> Iterator[SizeTrial]:
-    """One trial for each kernel and buffer that is broken."""
+    """Yield one trial for each kernel and buffer with an out-of-bounds access."""
     graphs = {graph.compile: graph for graph in captured_graphs(recording, exported=True)}
     seen = set()
     for found in judged:
@@ -83,7 +82,7 @@ def _ended(order: TrialOrder, seconds: float) -> ChildResult:
                 **os.environ,
                 "TORCHINDUCTOR_CACHE_DIR": str(Path(name) / "cache"),
                 "TORCHINDUCTOR_COMPILE_THREADS": "1",
-                # Else torch starts Python to find out which instructions there are.
+                # Otherwise torch starts Python to probe for vector instructions.
                 "TORCHINDUCTOR_VEC_ISA_OK": "1",
                 "TMPDIR": name,
             },
@@ -93,7 +92,7 @@ def _ended(order: TrialOrder, seconds: float) -> ChildResult:
 
 
 def _outcome(ended: ChildResult) -> tuple[str, bool, int]:
-    """The outcome in words, whether it shows a fault, and how many sizes were called."""
+    """Return the outcome as text, whether it shows a fault, and the number of sizes called."""
     calls = sum(event.get("event") == "calling" for event in ended.events)
     said = ended.find("ran")
     if said is not None:
@@ -106,7 +105,7 @@ def _outcome(ended: ChildResult) -> tuple[str, bool, int]:
     return f"the graph could not be run here: {last[0][:300]}", False, calls
 
 
-# --- sizes that nothing speaks against ------------------------------------------------------------
+# --- sizes that are not suspicious ----------------------------------------------------------------
 
 
 def try_edge_sizes(
@@ -116,7 +115,7 @@ def try_edge_sizes(
     seconds: float,
     say: Callable[[str], None] = lambda text: None,
 ) -> Iterator[SizeTrial]:
-    """Every graph with sizes that may vary, at the ends of their ranges and where code changes."""
+    """Try graphs with dynamic sizes at the ends of their ranges and where code paths change."""
     graphs = {graph.compile: graph for graph in captured_graphs(recording, exported=True)}
     seen = set()
     for found in judged:
@@ -134,7 +133,7 @@ def try_edge_sizes(
 def _at_edges(
     graph: GraphOrder, found: JudgedGraph, edges: list[EdgeSize], seconds: float
 ) -> SizeTrial:
-    """One child for all of them: the graph is compiled once."""
+    """Try all edge sizes in one child process, so that the graph is compiled once."""
     key = found.graph.key
     try:
         order = trial_order(graph, found.memory, [edge.sizes for edge in edges], {})
@@ -150,7 +149,7 @@ def _at_edges(
 
 
 def _told(memory: GraphMemory, edge: EdgeSize) -> str:
-    """Which size it is, what is special about it, and what was said of it."""
+    """Describe an edge size: its symbol, its significance, and the judgement on it."""
     symbol = memory.symbols[edge.symbol]
     low, high = AdmittedSizes(memory).ends(edge.symbol)
     admitted = f"{low or 0} or more" if high is None else f"{low or 0} to {high}"
@@ -162,7 +161,7 @@ def _told(memory: GraphMemory, edge: EdgeSize) -> str:
 
 
 def all_sizes(memory: GraphMemory, broken: Broken) -> dict[str, int]:
-    """Every symbol: as the counterexample has it, else as the recorded run had it."""
+    """Return values of all symbols: from the counterexample, or else from the recorded run."""
     usual = {
         name: int(symbol.value)
         for name, symbol in memory.symbols.items()
@@ -177,7 +176,7 @@ def trial_order(
     choices: Sequence[Mapping[str, int]],
     given: Mapping[str, int],
 ) -> TrialOrder:
-    """The order for the child; raises where a size of an input is not known."""
+    """Make the order for the child; raise if a size of an input is unknown."""
     return TrialOrder(graph, tuple(_at(graph, memory, sizes) for sizes in choices), dict(given))
 
 

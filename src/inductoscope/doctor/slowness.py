@@ -1,6 +1,6 @@
-"""Whether compiled code may be slower than it should be: from what the first run recorded anyway.
+"""Signs that compiled code may be too slow, from events that the first run recorded anyway.
 
-Nothing is run here. What is suspected is measured by the hypotheses that ask.
+Nothing is run here. Suspicions are measured by the hypotheses that use them.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from inductoscope.profiling.flip_trials import FlipTrial
 from inductoscope.recording.events import Check
 from inductoscope.torch_facts.guard_reasons import FailedGuard
 
-# A program that runs longer is not timed: that takes up to a dozen runs.
+# A program that runs for more seconds is not timed, because that takes up to a dozen runs.
 LONGEST_TO_TIME = 120.0
-# A graph that takes so many times as long as in eager, and loses so many seconds per call.
+# A graph is suspicious from this multiple of eager's time, and this loss in seconds per call, on.
 _SUSPICIOUS = 1.25
 _LEAST_LOSS = 200e-6
-# The first call warms up; of the others there must be so many.
+# The fewest calls after the first, which is a warm-up.
 _FEWEST_CALLS = 3
 
-# So many parts of broken graphs, each with guards and a call from Python of its own, that take less
-# than this: then that may be most of their time.
+# With this many parts of broken graphs that each take less time than this, the guards and the call
+# from Python of each part may dominate.
 _FEWEST_PARTS = 4
 _SMALL_PART = 200e-6
 
-# Rules that say something about the code of a kernel, not about how often it is compiled.
+# Rules about the code of kernels, not about how often they are compiled.
 _OF_CODE = tuple(rule for rule in SLOWNESS if rule not in ("recompiles", "graph_breaks"))
 
 
@@ -51,7 +51,7 @@ def may_be_slower(recording: Recording) -> bool:
     ):
         return True
     behind = {name for name, (eager, compiled) in times.items() if compiled > eager}
-    # The rules are only asked about what took longer than eager.
+    # Rules are applied only to graphs that took longer than in eager.
     return bool(behind) and any(
         finding.rule in _OF_CODE and finding.compile in behind for finding in diagnose(recording)
     )
@@ -64,9 +64,9 @@ def _is_in_parts(recording: Recording, times: Mapping[str, tuple[float, float]])
 
 
 def _steady_times(recording: Recording) -> dict[str, tuple[float, float]]:
-    """The median in eager and compiled of each graph that is called often enough.
+    """Return the median in eager and compiled of each graph that is called often enough.
 
-    Its first call does not count.
+    The first call does not count.
     """
     found: dict[str, list[Check]] = {}
     for check in recording.checks:
@@ -81,17 +81,17 @@ def _steady_times(recording: Recording) -> dict[str, tuple[float, float]]:
 
 # --- recompiles -----------------------------------------------------------------------------------
 
-# As many as torch allows before it gives up; fewer are a short test.
+# The number that torch allows before it gives up; fewer may be a short test.
 _FEWEST_VALUES = 8
-# The compiles are so much of the whole run.
+# The least share of the compiles in the whole run.
 _MOST_OF_THE_RUN = 0.5
-# Versions of a function that are called more often than this were worth their compile.
+# Versions of a function with more calls than this were worth their compile.
 _CALLS_THAT_PAY = 2
 
 
 @dataclass(frozen=True)
 class WastedCompiles:
-    """A function that is compiled for each value of something that changes in a loop."""
+    """A function that is recompiled for each value of a variable that changes in a loop."""
 
     finding: Finding
     guard: FailedGuard
@@ -103,14 +103,14 @@ class WastedCompiles:
 
     @property
     def seconds(self) -> float:
-        """Seconds of the compiles after the first."""
+        """The seconds of the compiles after the first."""
         return sum(compile_.seconds for compile_ in self.compiles)
 
 
 def wasted_compiles(recording: Recording, seconds: float) -> Iterator[WastedCompiles]:
-    """Functions whose compiled versions are hardly called before the next one is needed.
+    """Yield functions whose compiled versions are hardly called before the next recompile.
 
-    Only if their compiles are most of the run, which took so many seconds.
+    Only functions whose compiles take most of the run, which took `seconds`, count.
     """
     for finding in findings_of(recompiles, recording):
         last = next((c for c in recording.compiles if c.id == finding.compile), None)
@@ -140,14 +140,14 @@ def _is_one_loop(compiles: Sequence[Compile]) -> bool:
     return len({c.recompile.callers for c in compiles if c.recompile}) == 1
 
 
-# --- What was tried against a slow program --------------------------------------------------------
+# --- Trials on a slow program ---------------------------------------------------------------------
 
-# No further run is begun after so many seconds of them.
+# No further run is begun after this many seconds.
 TIME_FOR_TRIALS = 300.0
 
 
 def offer(case: ProgramCase, trial: FlipTrial, result: Verdict) -> None:
-    """Offer a change that helps as a workaround, if the program is right with it, too."""
+    """Offer a helpful change as a workaround, if the program's results are right with it."""
     flip = trial.flip
     instructions = Instructions(
         calls=case.instructions.calls,
@@ -158,7 +158,7 @@ def offer(case: ProgramCase, trial: FlipTrial, result: Verdict) -> None:
     if not every_check_passed(run):
         result.add(f"{flip.change} is faster; not all results could be confirmed", "one run")
         return
-    # Where compiles are avoided, what is left is of the whole run, not of a call.
+    # For avoided compiles, the ratio is that of the whole run, not of a call.
     slowdown = None if flip.is_tried_cold else trial.ratio
     result.workaround = Workaround(
         flip.change, True, slowdown, flip.to_paste, flip.predicted, trial.saved
@@ -168,6 +168,6 @@ def offer(case: ProgramCase, trial: FlipTrial, result: Verdict) -> None:
 
 @contextlib.contextmanager
 def trials_in(case: ProgramCase) -> Iterator[Path]:
-    """A folder for trials, on the disk of the examination; gone afterwards with its caches."""
+    """Yield a folder for trials on the examination's disk; remove it afterwards."""
     with tempfile.TemporaryDirectory(prefix="trials-", dir=case.runs.place) as folder:
         yield Path(folder)

@@ -1,4 +1,4 @@
-"""From the fault back to the kernel that is to blame, in the graph that the program compiled."""
+"""The trail from the fault back to the culprit kernel, in the program's compiled graph."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _OUTPUT = re.compile(r"output (\d{1,6})$")
 
 
 def trail_or_nothing(finding: FailureFinding, case: ProgramCase) -> FaultTrail | None:
-    """The trail, which is an addition: whatever goes wrong with it, the verdict stands."""
+    """Return the trail, or None after an error in finding it, which does not affect the verdict."""
     try:
         return trail_of(finding, case.recording)
     except Exception as error:
@@ -26,7 +26,7 @@ def trail_or_nothing(finding: FailureFinding, case: ProgramCase) -> FaultTrail |
 
 
 def trail_of(finding: FailureFinding, recording: Recording) -> FaultTrail | None:
-    """The trail; None if the kernel is not known by its name in the program's own graph."""
+    """Return the trail; None if the kernel's name in the program's own graph is unknown."""
     failure = finding.latest(Failure, WHOLE_GRAPH) or finding.failure
     place = _place(finding, failure)
     if place is None or not place.kernel:
@@ -38,7 +38,7 @@ def trail_of(finding: FailureFinding, recording: Recording) -> FaultTrail | None
         buffer=place.buffer,
         overwrites=place.is_overwritten,
         outputs=outputs if is_value else (),
-        # The kernel that dies, hangs or raises: this one, or one that its buffer leads to.
+        # The kernel that dies, hangs or raises: the culprit, or one that its buffer leads to.
         fails="" if is_value else failure.function if place.buffer else place.kernel,
     )
     trail = fault_trail(recording, finding.compile, guilty)
@@ -50,7 +50,7 @@ def trail_of(finding: FailureFinding, recording: Recording) -> FaultTrail | None
 
 
 def _with_short_places(step: TrailStep) -> TrailStep:
-    """As the rest of the verdict has them: relative to the current folder."""
+    """Make places relative to the current folder, as in the rest of the verdict."""
     buffers, reads = (
         tuple(replace(each, source=relative_place(each.source)) for each in group)
         for group in (step.buffers, step.reads)
@@ -59,7 +59,7 @@ def _with_short_places(step: TrailStep) -> TrailStep:
 
 
 def _place(finding: FailureFinding, failure: Failure) -> Location | None:
-    """The graph that was cut down has other kernels; what is to blame there is only its own."""
+    """Return the place in the program's graph: the reduced graph has different kernels."""
     if finding.fact(Flow).name:
         return finding.latest(Location, PROGRAM)
     dies_in = failure.function if failure.kind == SIGNAL else ""

@@ -1,4 +1,4 @@
-"""The verdict object: what the doctor hands over."""
+"""The verdict object, the result of the doctor."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ class Vote:
 
 @dataclass(frozen=True)
 class Headline:
-    """The operation to name, as torch writes it, and what the evidence for it is."""
+    """The operation to name, as torch writes it, and the evidence for it."""
 
     operation: str = ""
     # The operation of the program that it is a part of, if it has another name.
     part_of: str = ""
     votes: tuple[Vote, ...] = ()
-    # Others for which just as strong evidence speaks.
+    # Other operations with equally strong evidence.
     rivals: tuple[str, ...] = ()
 
     @property
     def names(self) -> list[str]:
-        """The operation, and what it is a part of."""
+        """The operation, and the one that it is a part of."""
         return [name for name in (self.operation, self.part_of) if name]
 
 
@@ -62,7 +62,7 @@ class Culprit:
 
 @dataclass
 class Verdict:
-    """A verdict: what is wrong, where, how it is known, and what to do."""
+    """A verdict: the problem, its place, the evidence, and remedies."""
 
     verdict: str
     stage: str
@@ -74,25 +74,25 @@ class Verdict:
     values: list[WrongValue] = field(default_factory=list)
     # Differences from eager that are not failures, such as other strides.
     notes: list[NotedDifference] = field(default_factory=list)
-    # What was not compared, where nothing was found.
+    # Gaps in the checks, if nothing was found.
     not_checked: list[str] = field(default_factory=list)
     repro: Repro | None = None
     workaround: Workaround | None = None
     issue: str | None = None
-    # From the fault back to the kernel that is to blame, in the recorded graph.
+    # The trail from the fault back to the culprit kernel, in the recorded graph.
     trail: FaultTrail | None = None
     recording: str = ""
-    # The file with what the program printed; empty where it printed to the terminal.
+    # The file with the program's output; empty if that went to the terminal.
     output: str = ""
     seconds: float = 0.0
     partial: bool = False
-    # Runs of the program, of candidates and of the reproducer.
+    # The numbers of runs of the program, of candidates and of the reproducer.
     runs: int = 0
     # Seconds from the start until each answer was known: kind, place, graph, proof, workaround.
     known: dict[str, float] = field(default_factory=dict)
-    # Where the time went, by process and step.
+    # The time by process and step.
     time: list[StepTime] = field(default_factory=list)
-    # What the verdict is based on, if a failure was found inside the program. Its words come last:
+    # The basis of the verdict, if a failure was found inside the program. Its texts come last:
     # see `views.verdict_text`. Not in the JSON.
     finding: FailureFinding | None = None
     headline: Headline = Headline()
@@ -105,41 +105,41 @@ class Verdict:
 
     @property
     def is_problem(self) -> bool:
-        """Whether something is wrong, or may be."""
+        """Whether there is, or may be, a problem."""
         return self.verdict not in (CLEAN, NOT_CHECKED)
 
     def as_data(self) -> dict[str, Any]:
-        """The object as JSON has it."""
+        """Return the object as JSON-ready data."""
         data = {"schema": SCHEMA, **asdict(replace(self, finding=None))}
         del data["finding"], data["headline"]
         data["culprit"]["pass"] = data["culprit"].pop("pass_")
         for note in data["notes"]:
-            note.pop("call", None)  # A difference counts once, however often it shows.
+            note.pop("call", None)  # A difference counts once, however often it occurs.
         return data
 
 
 def exit_code(verdict: str) -> int:
-    """How the command ends."""
+    """Return the exit status of the command."""
     return {CLEAN: 0, NOT_CHECKED: 4}.get(verdict, 1)
 
 
 def keep_verdict(verdict: Verdict, folder: Path) -> None:
-    """Put the verdict into the recording, with the texts it points at, for the page to show."""
+    """Store the verdict in the recording, with the texts it refers to, for the page."""
     texts = {
         "repro_text": _text_of(verdict.repro.path if verdict.repro else None),
         "issue_text": _text_of(verdict.issue),
     }
-    with contextlib.suppress(OSError):  # A full disk: the verdict is handed over all the same.
+    with contextlib.suppress(OSError):  # A full disk must not lose the verdict.
         (folder / VERDICT).write_text(json.dumps({**verdict.as_data(), **texts}), "utf-8")
 
 
 def read_verdict(folder: Path) -> Verdict | None:
-    """The verdict that an examination left in its recording; None if there is none to read."""
+    """Read the verdict in the recording of an examination; None if there is none."""
     return verdict_of(stored_verdict(folder))
 
 
 def verdict_of(data: Mapping[str, Any]) -> Verdict | None:
-    """The verdict that JSON holds; None if it holds none."""
+    """Decode a verdict from JSON data; None if it is not one."""
     culprit = members(data.get("culprit"))
     with contextlib.suppress(ValueError):
         return decode(Verdict, {**data, "culprit": {**culprit, "pass_": culprit.get("pass")}})

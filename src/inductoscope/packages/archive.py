@@ -1,7 +1,7 @@
-"""Reads a zip that a stranger made, without unpacking it.
+"""Reads an untrusted zip without unpacking it.
 
-torch stores what it packages uncompressed, under one folder. Whatever else a zip can hold is
-refused: names that leave the folder, links, two members of one name, and bombs.
+torch stores members uncompressed, under one folder. Everything else that a zip can hold is
+rejected: paths that leave the folder, links, duplicate names, and zip bombs.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from inductoscope.errors import UnreadablePackage
 from inductoscope.wording import count_of
 
 _MOST_MEMBERS = 100_000
-# torch compresses nothing; someone may have zipped a package again, but not by this much.
+# torch compresses nothing; a package may have been zipped again, but not with a ratio like this.
 _MOST_RATIO = 50
-_SMALL = 64 << 20  # bytes that are no bomb whatever their ratio
+_SMALL = 64 << 20  # bytes up to which any ratio is accepted
 _MOST_TEXT = 256 << 20
 _LOCAL_HEADER = 30  # bytes, which the name and an extra field follow
 _BROKEN = (zipfile.BadZipFile, zlib.error, EOFError)
@@ -34,18 +34,18 @@ class Archive:
     """The members of a zip. Nothing is unpacked to disk, and stored members are not copied."""
 
     path: Path
-    # By their paths inside the package, without the folder that holds everything.
+    # Keyed by path inside the package, without the top-level folder.
     members: Mapping[str, zipfile.ZipInfo]
     _zip: zipfile.ZipFile = field(repr=False, compare=False)
     _bytes: mmap.mmap = field(repr=False, compare=False)
 
     def data(self, name: str) -> memoryview:
-        """The bytes of a member."""
+        """Return the bytes of a member."""
         member = self.members[name]
         try:
-            with self._zip.open(member) as file:  # Its own header agrees with the list of members.
+            with self._zip.open(member) as file:  # Checks the local header, too.
                 if member.compress_type != zipfile.ZIP_STORED:
-                    # Never more bytes than the list of members announces.
+                    # Read no more bytes than the central directory announces.
                     return memoryview(file.read(member.file_size))
         except _BROKEN as error:
             raise damaged(self.path, f"{name} cannot be read ({error})") from None
@@ -54,7 +54,7 @@ class Archive:
         return memoryview(self._bytes)[start : start + member.file_size]
 
     def text(self, name: str, most: int = _MOST_TEXT) -> str | None:
-        """A member as text; None if there is none of this name. `most` is in bytes."""
+        """Return a member as text; None if there is none of this name. `most` is in bytes."""
         member = self.members.get(name)
         if member is None:
             return None
@@ -63,7 +63,7 @@ class Archive:
         return bytes(self.data(name)).decode("utf-8", "replace")
 
     def check(self) -> None:
-        """Compare every member with its checksum."""
+        """Verify the checksum of every member."""
         try:
             bad = self._zip.testzip()
         except _BROKEN as error:
@@ -73,12 +73,12 @@ class Archive:
 
 
 def damaged(path: Path, what: str) -> UnreadablePackage:
-    """The error for a package that was once a good one."""
+    """Return the error for a damaged package."""
     return UnreadablePackage(f"{path} is damaged: {what}. {_AGAIN}")
 
 
 def open_archive(path: Path) -> Archive:
-    """Open a zip and look at the list of its members; nothing is unpacked."""
+    """Open a zip and check its list of members; nothing is unpacked."""
     try:
         with open(path, "rb") as file:
             whole = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
@@ -109,7 +109,7 @@ def _not_a_zip(path: Path, error: Exception) -> UnreadablePackage:
 
 
 def _root(path: Path, listed: list[zipfile.ZipInfo]) -> str:
-    """The one folder that holds everything."""
+    """Return the single top-level folder of a zip."""
     tops = {item.filename.partition("/")[0] for item in listed}
     if len(tops) != 1 or not all("/" in item.filename for item in listed):
         raise UnreadablePackage(

@@ -1,8 +1,8 @@
-"""Demands of a package on its constants, also on tensors that are put in their place.
+"""Requirements of a package on its constants, also on tensors that replace them.
 
-`load_constants` compares names and, since torch 2.11, kinds of devices. Everything else it takes as
-it is: it copies the memory behind a tensor, as much as there is, and the code reads it with the
-type, shape and strides of the constant that was there before.
+`load_constants` compares names and, since torch 2.11, device types, and nothing else. It copies the
+whole storage behind a tensor, and the code reads that with the dtype, shape and strides of the
+original constant.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ CPU = "cpu"
 
 @dataclass(frozen=True)
 class ConstantFacts:
-    """A tensor that is given in place of a constant."""
+    """Facts about a tensor that replaces a constant."""
 
     dtype: str
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     device: str  # its kind
-    # Of the memory that it is a view of: where it begins, in elements, and all of its bytes.
+    # The storage offset in elements, and the bytes of the whole storage.
     offset: int = 0
     storage_bytes: int = 0
 
@@ -32,7 +32,7 @@ class ConstantFacts:
 def broken_demands(
     constant: PackagedConstant, given: ConstantFacts, *, is_copied: bool
 ) -> Iterator[str]:
-    """Demands that a new value breaks. `is_copied`: not used in place (user_managed=True)."""
+    """Yield the requirements that a new value violates; `is_copied`: user_managed is False."""
     own = f"constant {constant.name}"
     if constant.device and given.device != constant.device:
         yield f"{own}: the new one is on {given.device}; the package has it on {constant.device}"
@@ -57,7 +57,7 @@ def broken_demands(
 
 
 def is_about_view(text: str) -> bool:
-    """Check whether a tensor is right in itself, and torch takes it wrongly."""
+    """Check whether a violation is about a view: a valid tensor that torch reads wrongly."""
     return ": the new one is a view " in text
 
 
@@ -67,11 +67,11 @@ def overflows(text: str) -> bool:
 
 
 def on_other_device(constants: Iterable[PackagedConstant], device: str) -> list[PackagedConstant]:
-    """Constants that are not where the package runs."""
+    """Return the constants that are not on the package's device."""
     return [each for each in constants if each.device and device and each.device != device]
 
 
 def _moves(strides: tuple[int, ...], constant: PackagedConstant) -> bool:
-    """Whether elements lie elsewhere; the stride of a dimension with one element says nothing."""
+    """Check whether strides differ from the constant's, except in dimensions of size 1."""
     pairs = zip(constant.shape, strides, constant.stride, strict=False)
     return 0 not in constant.shape and any(size > 1 and one != other for size, one, other in pairs)

@@ -1,10 +1,10 @@
-"""Packages that bring a copy of the C++ library, beside the one that torch uses.
+"""Packages that contain a copy of the C++ library, besides the one that torch uses.
 
 A compiler that links libstdc++ statically puts a copy into every library that it makes, and exports
-its symbols. Once such a library is loaded into a process with torch, some of them are found in the
-copy and others in libstdc++.so.6: streams look up what a locale holds with the numbers of the other
-one, and the process dies or raises std::bad_cast. If libstdc++.so.6 is in the global scope of the
-process before the library is loaded, the loader takes everything from there and none of the copy.
+its symbols. Once such a library is loaded into a process with torch, some symbols resolve to the
+copy and others to libstdc++.so.6: streams look up locale facets with the ids of the other library,
+and the process dies or raises std::bad_cast. If libstdc++.so.6 is in the global scope of the
+process before the library is loaded, the loader resolves all symbols there, and none to the copy.
 
 Nothing here imports torch.
 """
@@ -25,8 +25,8 @@ from inductoscope.packages.elf import SharedLibrary, mapped
 
 NAME = "libstdc++.so.6"
 
-# What a program, or a script, needs before it loads such a library. torch has to be imported first:
-# otherwise another libstdc++.so.6 than torch's may be found.
+# Statements for a program or script to run before it loads such a library. torch has to be imported
+# first: otherwise a libstdc++.so.6 other than torch's may be found.
 CODE = f'ctypes.CDLL("{NAME}", mode=ctypes.RTLD_GLOBAL)'
 PRELOAD = f"LD_PRELOAD={NAME}"
 CURE = (
@@ -34,19 +34,19 @@ CURE = (
     "the one to use."
 )
 
-# Of std::locale: what every stream looks up.
+# A symbol of std::locale that every stream uses.
 _LOCALE = "_ZNSt6locale10_S_classicE"
 _SECONDS = 30
 _COMPILERS = ("g++", "c++", "clang++")
 
 
 def brings_own(library: SharedLibrary | None) -> bool:
-    """Check whether the loader would see a copy of libstdc++ in it."""
+    """Check whether a library exports a copy of libstdc++ to the loader."""
     return library is not None and _LOCALE in library.defined
 
 
 def file_brings_own(path: Path) -> bool:
-    """The same for a library in a file; False if it cannot be read."""
+    """Check a library in a file for a copy of libstdc++; False if it cannot be read."""
     try:
         return _LOCALE in mapped(path).offered
     except (OSError, ValueError, LookupError, struct.error):
@@ -63,12 +63,12 @@ def take_from_torch() -> bool:
 
 
 def preloaded(library: str = NAME) -> dict[str, str]:
-    """The variable that has a new process begin with it."""
+    """Return the LD_PRELOAD variable that loads a library first in a new process."""
     return {"LD_PRELOAD": f"{os.environ.get('LD_PRELOAD', '')} {library}".strip()}
 
 
 def linked_by(compiler: Sequence[str]) -> str:
-    """The file that a compiler takes for libstdc++ in a library; empty if it does not say."""
+    """Return the file that a compiler links as libstdc++; empty if unknown."""
     command = [*compiler, "-shared", "-Wl,--trace", "-o", "/dev/null", "-x", "c++", "/dev/null"]
     try:
         done = subprocess.run(
@@ -81,7 +81,7 @@ def linked_by(compiler: Sequence[str]) -> str:
 
 
 def installed_compiler() -> list[str] | None:
-    """The words that call it. CXX may carry options, or a launcher such as ccache."""
+    """Return the compiler's command. CXX may hold options, or a launcher such as ccache."""
     for candidate in (os.environ.get("CXX", ""), *_COMPILERS):
         words = shlex.split(candidate)
         if words and shutil.which(words[0]):

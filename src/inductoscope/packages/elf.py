@@ -1,6 +1,6 @@
-"""Reads what a shared library needs and offers, without loading it.
+"""Reads the dependencies and symbols of a shared library, without loading it.
 
-The header, the dynamic section, its symbols and the versions that it asks for. Any offset may lie,
+It reads the header, the dynamic section, symbols and version requirements. Offsets are untrusted,
 so every read is checked.
 """
 
@@ -19,7 +19,7 @@ from inductoscope.errors import UnreadablePackage
 MACHINES = {3: "i386", 40: "arm", 62: "x86_64", 183: "aarch64", 243: "riscv64", 21: "ppc64le"}
 
 _MAGIC = b"\x7fELF"
-# Kinds of sections.
+# Section types.
 _DYNAMIC, _SYMBOLS, _VERSIONS_NEEDED, _VERSION_OF = 6, 11, 0x6FFFFFFE, 0x6FFFFFFF
 _NEEDED = 1  # an entry of the dynamic section
 _MOST_NAME = 10_000
@@ -27,11 +27,11 @@ _MOST_NAME = 10_000
 
 @dataclass(frozen=True)
 class SharedLibrary:
-    """The parts of a library that the dynamic loader goes by."""
+    """The parts of a library that the dynamic loader uses."""
 
     machine: str
     needed: tuple[str, ...]  # other libraries
-    undefined: tuple[str, ...]  # symbols without a version that another library has to offer
+    undefined: tuple[str, ...]  # unversioned symbols that another library has to define
     defined: tuple[str, ...]
     versions: tuple[str, ...]  # such as GLIBC_2.34
 
@@ -42,21 +42,21 @@ class LibrarySymbol(NamedTuple):
     name: str
     is_defined: bool
     is_optional: bool
-    has_version: bool  # whether it names the version that it wants, as those of the C library do
+    has_version: bool  # whether it requires a version, as symbols of the C library do
 
 
 class ElfFile:
-    """A view on the bytes of a library."""
+    """A view of the bytes of an ELF file."""
 
     def __init__(self, data: memoryview | mmap.mmap) -> None:
-        """`data` is never copied as a whole: libtorch has hundreds of megabytes."""
+        """`data` is not copied as a whole: libtorch has hundreds of megabytes."""
         self._data = memoryview(data)
         if bytes(data[:4]) != _MAGIC or len(data) < 64:
             raise ValueError("it is not an ELF file")
         if data[4] != 2 or data[5] != 1:
             raise ValueError("it is not a 64-bit little-endian ELF file")
         (number,) = struct.unpack_from("<H", data, 18)
-        # The kind of processor, as `platform.machine()` calls it.
+        # The machine, with the name of `platform.machine()`.
         self.machine = MACHINES.get(number, f"machine {number}")
         (start,), (size, count) = (
             struct.unpack_from("<Q", data, 40),
@@ -69,13 +69,13 @@ class ElfFile:
         ]
 
     def needed(self) -> Iterator[str]:
-        """Libraries that the loader has to find first."""
+        """Yield the names of required libraries (DT_NEEDED)."""
         for tag, value in self._entries(_DYNAMIC, "<2Q"):
             if tag == _NEEDED:
                 yield self._name(_DYNAMIC, value)
 
     def symbols(self) -> Iterator[LibrarySymbol]:
-        """Every dynamic symbol that has a name."""
+        """Yield every dynamic symbol that has a name."""
         versions = [version & 0x7FFF for (version,) in self._entries(_VERSION_OF, "<H")]
         for number, entry in enumerate(self._entries(_SYMBOLS, "<L2BH2Q")):
             name, info, _, section, _, _ = entry
@@ -86,11 +86,11 @@ class ElfFile:
 
     @cached_property
     def offered(self) -> frozenset[str]:
-        """The symbols that it has for other libraries."""
+        """The defined dynamic symbols."""
         return frozenset(symbol.name for symbol in self.symbols() if symbol.is_defined)
 
     def versions_needed(self) -> Iterator[str]:
-        """Versions of other libraries that it asks for."""
+        """Yield the symbol versions that are required of other libraries."""
         part, place = self._part(_VERSIONS_NEEDED), 0
         while part:
             _, entries, _, first, following = struct.unpack_from("<2H3L", part, place)
@@ -98,7 +98,7 @@ class ElfFile:
             for _ in range(entries):
                 _, _, _, name, step = struct.unpack_from("<L2H2L", part, entry)
                 yield self._name(_VERSIONS_NEEDED, name)
-                if step == 0:  # The last one says so, whatever the count says.
+                if step == 0:  # A zero offset marks the last entry, whatever the count says.
                     break
                 entry += step
             if following == 0:
@@ -109,7 +109,7 @@ class ElfFile:
         return next((section for section in self._sections if section[1] == kind), None)
 
     def _part(self, kind: int) -> memoryview:
-        """The bytes of a section; none if it is not there."""
+        """Return the bytes of a section; empty if there is none."""
         section = self._section(kind)
         return self._data[section[4] : section[4] + section[5]] if section else self._data[:0]
 
@@ -122,7 +122,7 @@ class ElfFile:
 
     @cached_property
     def _names(self) -> dict[int, bytes]:
-        """The names that sections refer to, by the kind of section."""
+        """The string tables of sections, by section type."""
         found = {}
         for kind in (_DYNAMIC, _SYMBOLS, _VERSIONS_NEEDED):
             section = self._section(kind)
@@ -138,13 +138,13 @@ def _text(names: bytes, offset: int) -> str:
 
 
 def is_elf(path: Path) -> bool:
-    """Check whether a file begins like a shared library."""
+    """Check whether a file begins with the magic number of ELF."""
     with open(path, "rb") as file:
         return file.read(4) == _MAGIC
 
 
 def mapped(path: Path) -> ElfFile:
-    """A library of this machine, opened for reading."""
+    """Map a library of this machine into memory for reading."""
     with open(path, "rb") as file:
         return ElfFile(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
 

@@ -1,6 +1,6 @@
-"""Runs a package in a child process, under limits, and says how that ended.
+"""Runs a package in a child process, under limits, and reports the outcome.
 
-Loading a package executes native code from it. That is done only for a file that the user gave
+Loading a package executes native code from it. That happens only for a file that the user gave
 inputs for, and never in the tool's own process.
 """
 
@@ -30,7 +30,7 @@ from inductoscope.torch_facts.messages import crash_place
 from inductoscope.torch_facts.package_wrappers import BrokenGuard, InputFacts, translate
 from inductoscope.wording import count_of
 
-# What torch raises where a file of a package cannot be written.
+# torch's message if a file of a package cannot be written.
 _NOT_UNPACKED = "Failed to extract zip file"
 
 STEPS = {
@@ -48,19 +48,19 @@ STEPS = {
 
 @dataclass(frozen=True)
 class RunRequest:
-    """A run that the user asks for."""
+    """A run requested by the user."""
 
     inputs: Path
     operators: tuple[Path, ...] = ()
     limits: ChildLimits = field(default_factory=ChildLimits)
     serve: Mapping[str, int] = field(default_factory=dict)  # threads and calls; empty for one run
     cpp_library_first: bool = False  # load the one that torch uses before the package
-    parts: bool = False  # call parts of the model alone, to find which of them leaks
+    parts: bool = False  # call parts of the model alone, to find a leaking part
 
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """How a run ended."""
+    """The outcome of a run."""
 
     outcome: str  # runs, broken guards, fails, dies, does not end
     step: str
@@ -72,11 +72,11 @@ class RunOutcome:
     outputs: tuple[Mapping[str, Any], ...]
     broken: tuple[BrokenGuard, ...]
     printed: str
-    measured: tuple[ChildEvent, ...] = ()  # what repeated calls gave
+    measured: tuple[ChildEvent, ...] = ()  # measurements of repeated calls
 
     @property
     def where(self) -> str:
-        """In which step it ended, as part of a sentence."""
+        """The step in which the run ended, as part of a sentence."""
         return f"while {STEPS[self.step]}" if self.step in STEPS else ""
 
 
@@ -87,7 +87,7 @@ def run_package(
     folder: Path,
     on_step: Callable[[str], None],
 ) -> RunOutcome:
-    """Run it once, and more often if `serve` says so. `folder` is for this run alone."""
+    """Run a package once, or repeatedly if `serve` is set. `folder` is for this run alone."""
     for path in (request.inputs, *request.operators):
         if not path.is_file():
             raise UsageError(f"{path} does not exist, or is not a file.")
@@ -109,7 +109,7 @@ def run_package(
 
 
 def _raise_if_full(package: Package, ended: ChildResult, folder: Path) -> None:
-    """Torch unpacks a package into the folder for temporary files."""
+    """Raise if the disk was full: torch unpacks a package into the temporary folder."""
     text = " ".join(str(event.get("message", "")) for event in ended.events)
     free = shutil.disk_usage(folder).free
     if _NOT_UNPACKED in text and free < package.bytes:
@@ -121,7 +121,7 @@ def _raise_if_full(package: Package, ended: ChildResult, folder: Path) -> None:
 
 
 def child_environment(folder: Path) -> dict[str, str]:
-    """Temporary files stay in the folder of the run; C++ says where an error came from."""
+    """Return the child's environment: a temporary folder of its own, and C++ stack traces."""
     temporary = folder / "tmp"
     temporary.mkdir(exist_ok=True)
     return {
@@ -132,7 +132,7 @@ def child_environment(folder: Path) -> dict[str, str]:
 
 
 def limits_for(model: PackagedModel, limits: ChildLimits) -> ChildLimits:
-    """A limit of addresses only where they mean memory: CUDA reserves more than there can be."""
+    """Adapt the limits: none on address space for a GPU, where CUDA reserves huge ranges."""
     wide = replace(limits, cores=os.cpu_count() or 1)
     return wide if model.device in ("", "cpu") else replace(wide, memory_gib=NO_LIMIT)
 
@@ -216,12 +216,12 @@ def _ending(
 
 
 def first_lines(message: str, most: int = 3) -> str:
-    """The message of an error, without the C++ stack below it."""
+    """Return the first lines of an error message, without the C++ stack trace."""
     text = re.split(r"\n(?:C\+\+ CapturedTraceback|Exception raised from)", message)[0]
     return " ".join(" ".join(text.split("\n")[:most]).split())
 
 
-# --- Facts about a package that ran: each says how it was established -----------------------------
+# --- Facts about a package that ran, each with how it was established -----------------------------
 
 _NO_OPERATOR = re.compile(r"Could not find schema for ([\w:]+)")
 
@@ -245,7 +245,7 @@ class PackageFinding:
 
 
 def findings_of_run(run: RunOutcome, model: PackagedModel) -> Iterator[PackageFinding]:
-    """Findings of a single run."""
+    """Yield the findings of a single run."""
     for item in run.broken:
         how = "compared the given inputs with the checks in the package's C++ wrapper"
         if run.message:
@@ -300,7 +300,7 @@ def _values(run: RunOutcome) -> Iterator[PackageFinding]:
 
 # --- a second run, with the C++ library that torch uses loaded before the package -----------------
 #
-# Both runs are the same but for that, so that the second one shows what the copy does to the first.
+# The runs differ in nothing else, so that the second shows the effect of the copy on the first.
 
 _BAD = ("fails", "dies", "does not end")
 _COPY = "The package brings a copy of the C++ library libstdc++, beside the one that torch uses."
@@ -309,20 +309,19 @@ _BOTH_RUNS = f"two runs in child processes, the second with {cpp_library.NAME} l
 
 
 def may_be_the_copy(first: RunOutcome, model: PackagedModel) -> bool:
-    """Check whether the copy may be why the first run did not end well."""
+    """Check whether the copy may have made the first run fail."""
     return first.outcome in _BAD and cpp_library.brings_own(model.library)
 
 
 def findings_of_both(
     first: RunOutcome, second: RunOutcome, model: PackagedModel
 ) -> Iterator[PackageFinding]:
-    """Conclusions from the second run about the first."""
+    """Yield conclusions from the second run about the first."""
     if not _gets_further(first, second):
         text = f"{_COPY} {_both_fail(first, second)}"
         yield PackageFinding("cpp_library", text, _BOTH_RUNS, is_problem=False)
         return
-    # What loads the package does the same every time. A model may also fail now and then, and a
-    # busy machine may be slow once.
+    # Loading is deterministic; a model may fail intermittently, and a busy machine may be slow.
     is_proven = first.step == "load" and first.outcome != "does not end"
     why = f"{_COPY} The two {'' if is_proven else 'seem to '}get in each other's way: "
     if second.outcome == "runs":
@@ -342,7 +341,7 @@ def _gets_further(first: RunOutcome, second: RunOutcome) -> bool:
 
 
 def _both_fail(first: RunOutcome, second: RunOutcome) -> str:
-    """How the second run ends, which gets no further than the first."""
+    """Describe the end of the second run, which gets no further than the first."""
     if _how_it_ended(second) == _how_it_ended(first):
         return f"That is not why: with {cpp_library.NAME} loaded first it ends the same."
     said = second.signal or first_lines(second.message)
@@ -354,7 +353,7 @@ def _both_fail(first: RunOutcome, second: RunOutcome) -> str:
 
 
 def _how_it_ended(run: RunOutcome) -> tuple[str, str, str, str]:
-    """Equal for two runs that end the same, without addresses, which are new every time."""
+    """Return a key that is equal for runs with the same end; addresses are masked."""
     message = re.sub(r"0x[0-9a-fA-F]+", "0x", first_lines(run.message))
     return run.outcome, run.step, run.signal, message
 

@@ -33,32 +33,32 @@ class LocalMachine:
     c_library: str  # the version of glibc; empty for another C library
     torch_folder: Path | None
     torch_version: str
-    # Name and compute capability; None where nvidia-smi does not say.
+    # Name and compute capability; None if nvidia-smi does not report them.
     gpus: tuple[tuple[str, str], ...] | None
     loaded_first: tuple[Path, ...] = ()  # libraries that the user loads before a package
 
     @property
     def torch_libraries(self) -> tuple[Path, ...]:
-        """The libraries of torch that a package may be linked with."""
+        """The libraries of torch that a package may link to."""
         if self.torch_folder is None:
             return ()
         return tuple(sorted((self.torch_folder / "lib").glob("lib*.so*")))
 
     @property
     def torch_devices(self) -> tuple[str, ...]:
-        """The kinds of device that the installed torch was built for."""
+        """The device types that the installed torch was built for."""
         kinds = {"libtorch_cuda.so": "cuda", "libtorch_hip.so": "cuda", "libtorch_xpu.so": "xpu"}
         names = {library.name for library in self.torch_libraries}
         return ("cpu", *sorted({kind for name, kind in kinds.items() if name in names}))
 
     @property
     def has_rocm(self) -> bool:
-        """Whether the installed torch calls AMD GPUs `cuda`."""
+        """Whether the installed torch is built for ROCm, which calls AMD GPUs `cuda`."""
         return any(library.name == "libtorch_hip.so" for library in self.torch_libraries)
 
 
 def look_at_this_machine(loaded_first: tuple[Path, ...] = ()) -> LocalMachine:
-    """Look at files and ask nvidia-smi, where it is installed."""
+    """Describe this machine from files, and from nvidia-smi if it is installed."""
     folder = _torch_folder()
     version = folder / "version.py" if folder is not None else Path()
     flags = _found_in(Path("/proc/cpuinfo"), r"^(?:flags|Features)\s*:(.*)$")
@@ -81,7 +81,7 @@ def _torch_folder() -> Path | None:
 
 
 def _found_in(path: Path, pattern: str) -> str:
-    """The first group of a pattern in a file; empty if either is missing."""
+    """Return the first group of a pattern in a file; empty if either is missing."""
     with contextlib.suppress(OSError):
         found = re.search(pattern, path.read_text("utf-8", "replace"), re.MULTILINE)
         return found[1] if found else ""
@@ -101,12 +101,12 @@ def _gpus() -> tuple[tuple[str, str], ...] | None:
     return tuple((name.strip(), capability.strip()) for name, comma, capability in rows if comma)
 
 
-# --- Whether a package can run on this machine: each condition, and how the answer was found ------
+# --- Conditions for a package to run on this machine, and how each was checked --------------------
 
 ARCHIVE_VERSION = "0"  # the only one that torch 2.11 to 2.15 reads
 
-# What the code of each instruction set uses, by the names of /proc/cpuinfo. The metadata holds one
-# word or several: AVX512 AVX512_VNNI AMX_TILE.
+# The CPU flags in /proc/cpuinfo that each instruction set requires. The metadata holds one or more
+# words: AVX512 AVX512_VNNI AMX_TILE.
 _INSTRUCTIONS: dict[str, tuple[str, ...]] = {
     "AVX512": ("avx512f", "avx512dq", "avx512vl", "avx512bw", "fma"),
     "AVX2": ("avx2", "fma"),
@@ -119,13 +119,13 @@ _INSTRUCTIONS: dict[str, tuple[str, ...]] = {
     "AVX512_VNNI": ("avx512_vnni",),
     "AMX_TILE": ("amx_tile", "amx_bf16", "amx_int8"),
 }
-# Only some kernels use these, such as products of matrices.
+# Instruction sets that only some kernels use, such as matrix products.
 _MAYBE_USED = ("AVX512_VNNI", "AMX_TILE")
 _MULTI_ARCHITECTURE = (".fatbin", ".ptx")  # The driver can compile these for a newer GPU.
 
-# One function per operator; custom operators get them, too (aot_inductor.custom_ops_to_c_shims).
+# C shims, one per operator; also for custom operators (aot_inductor.custom_ops_to_c_shims).
 _OPERATOR_SHIM = re.compile(r"aoti_torch_(?:cpu|cuda|xpu|mps|mtia|hpu|npu|aten|mkldnn)_")
-# What a package is linked with besides torch.
+# Libraries other than torch's that a package links to.
 _SYSTEM_LIBRARIES = re.compile(
     r"(?:lib(?:c|m|dl|rt|pthread|util|stdc\+\+|gcc_s|gomp|iomp5|omp|atomic|cuda|cudart|z|sycl|"
     r"ze_loader|amdhip64)(?:-[\da-f]+)?|ld-linux[\w-]*)\.so(?:[.\d]*)"
@@ -134,7 +134,7 @@ _SYSTEM_LIBRARIES = re.compile(
 
 @dataclass(frozen=True)
 class Fit:
-    """One condition."""
+    """One condition, and whether it holds."""
 
     what: str
     fits: bool | None  # None: it cannot be told without running the package
@@ -143,7 +143,7 @@ class Fit:
 
 
 def fits(package: Package, model: PackagedModel, here: LocalMachine) -> tuple[Fit, ...]:
-    """Everything that decides whether this model can run here. Nothing is loaded."""
+    """Check all conditions for this model to run here. Nothing is loaded."""
     found = [fit for check in CHECKS for fit in check(model, here)]
     return (*_format(package), *found)
 
@@ -167,7 +167,7 @@ def _platform(model: PackagedModel, here: LocalMachine) -> Iterator[Fit]:
 
 def _processor(model: PackagedModel, here: LocalMachine) -> Iterator[Fit]:
     machine, how = model.metadata.get("AOTI_MACHINE", ""), "read from the package's metadata"
-    if model.library is not None:  # It decides, whatever the metadata says.
+    if model.library is not None:  # The library takes precedence over the metadata.
         machine, how = model.library.machine, f"read from the ELF header of {model.library_name}"
     if machine:
         text = f"built for {machine}; this is {here.processor}"
@@ -191,7 +191,7 @@ def _instructions(model: PackagedModel, here: LocalMachine) -> Iterator[Fit]:
 
 
 def _vector_fit(words: list[str], here: LocalMachine, device: str) -> Fit:
-    """Certain only for what every vectorised kernel uses, on a device where such kernels run."""
+    """Check vector instructions; certain only for those that all vectorized kernels use."""
     how = "read from the package's metadata and /proc/cpuinfo"
     uses = f"uses {' '.join(words)}"
     used = {flag: word for word in words for flag in _INSTRUCTIONS.get(word, ())}
@@ -239,7 +239,7 @@ def _gpu(model: PackagedModel, here: LocalMachine) -> Iterator[Fit]:
     if wanted is None:
         return
     answers = {_runs_on(model, wanted, _capability(capability)) for _, capability in here.gpus}
-    # One GPU that fits is enough.
+    # One matching GPU is enough.
     fine = next(answer for answer in (True, None, False) if answer in answers)
     there = ", ".join(dict.fromkeys(f"{name} has {capability}" for name, capability in here.gpus))
     text = f"its kernels are for compute capability {wanted[0]}.{wanted[1]}; {there}"
@@ -249,11 +249,11 @@ def _gpu(model: PackagedModel, here: LocalMachine) -> Iterator[Fit]:
 def _runs_on(
     model: PackagedModel, wanted: tuple[int, int], own: tuple[int, int] | None
 ) -> bool | None:
-    """Machine code runs on later minor versions of the same generation, never on another one."""
+    """Check a GPU: machine code runs on later minor versions of the same major version only."""
     if own is not None and own[0] == wanted[0] and own[1] >= wanted[1]:
         return True
     portable = any(name.endswith(_MULTI_ARCHITECTURE) for name in model.kernel_files)
-    # Without files of kernels they are in the library, or it has none and runs anywhere.
+    # Without kernel files, kernels are in the library, or there are none.
     is_unknown = own is None or not model.kernel_files or (portable and own > wanted)
     return None if is_unknown else False
 
@@ -264,7 +264,7 @@ def _capability(text: str) -> tuple[int, int] | None:
 
 
 def _torch_functions(model: PackagedModel, here: LocalMachine) -> Iterator[Fit]:
-    """Functions that a package of a newer torch calls and this one lacks: it cannot be loaded."""
+    """Check for functions of a newer torch that are missing here and make loading fail."""
     if model.library is None:
         return
     if here.torch_folder is None:
@@ -301,7 +301,7 @@ def _first_of(names: Sequence[str], most: int) -> str:
 
 
 def _may_be_elsewhere(name: str, model: PackagedModel) -> bool:
-    """Check whether another library than torch's may offer a function."""
+    """Check whether a library other than torch's may define a function."""
     needed = model.library.needed if model.library else ()
     own = ("libtorch", "libc10", "libaoti")
     if any(not n.startswith(own) and not _SYSTEM_LIBRARIES.fullmatch(n) for n in needed):
@@ -335,7 +335,7 @@ def _c_library(model: PackagedModel, here: LocalMachine) -> Iterator[Fit]:
 
 
 def _cpp_library(model: PackagedModel, here: LocalMachine) -> Iterator[Fit]:
-    """A copy beside the one that torch uses: whether the two get in each other's way is open."""
+    """Check for a copy of libstdc++ besides torch's, which may or may not cause conflicts."""
     used = {name for file in _readable(here) for name in file.needed()}
     if cpp_library.brings_own(model.library) and cpp_library.NAME in used:
         text = (

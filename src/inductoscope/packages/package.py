@@ -30,13 +30,13 @@ _WEIGHTS = "data/weights/"
 _MOST_WRAPPER = 32 << 20  # bytes; torch writes a few of them per kernel
 _KERNEL_FILES = (".cubin", ".hsaco", ".fatbin", ".spv", ".zebin", ".ptx")
 
-# What a file that torch did not write can bring about in its reader.
+# The exceptions that a malformed file can raise in its reader.
 _MALFORMED = (ValueError, IndexError, KeyError, TypeError, RecursionError, struct.error)
 
 
 @dataclass(frozen=True)
 class PackagedModel:
-    """One model that was compiled ahead of time."""
+    """One model compiled ahead of time."""
 
     name: str
     metadata: Mapping[str, str]
@@ -44,31 +44,31 @@ class PackagedModel:
     library: SharedLibrary | None
     library_name: str
     library_bytes: int
-    operators: tuple[str, ...]  # called through torch's dispatcher, in the order of their numbers
+    operators: tuple[str, ...]  # called through torch's dispatcher, in numerical order
     kernel_files: tuple[str, ...]  # for GPUs
     weights_files: Mapping[str, str]  # by constant, for those that are not in the library
 
     @property
     def device(self) -> str:
-        """The kind of device that it runs on."""
+        """The device type that the model runs on."""
         return self.metadata.get("AOTI_DEVICE_KEY", "")
 
     @property
     def custom_operators(self) -> tuple[str, ...]:
-        """Operators that torch itself does not have."""
+        """The operators that are not torch's own."""
         own = ("aten::", "prims::", "prim::", "inductor::", "quantized::", "mkldnn::", "c10d::")
         named = (name for name in self.operators if not name.startswith(own))
         return tuple(dict.fromkeys(named))
 
     @property
     def compute_capability(self) -> str:
-        """Of the GPU that it was built for; empty for a CPU."""
+        """The compute capability of the target GPU; empty for a CPU."""
         return self.metadata.get("AOTI_COMPUTE_CAPABILITY", "")
 
 
 @dataclass(frozen=True)
 class PackagedProgram:
-    """A program that torch.export wrote: not compiled, a graph that eager can run."""
+    """A program from torch.export: an uncompiled graph that eager can run."""
 
     name: str
     torch_version: str
@@ -77,7 +77,7 @@ class PackagedProgram:
 
 @dataclass(frozen=True)
 class Package:
-    """A file that a user named."""
+    """The content of a package file or library."""
 
     path: Path
     kind: str  # package, exported program or library
@@ -90,7 +90,7 @@ class Package:
     weights_bytes: int  # of weights outside of libraries
 
     def model(self, name: str | None) -> PackagedModel:
-        """The model of this name; the only one, or the one called `model`, if none is named."""
+        """Return the model of this name; by default the only one, or the one called `model`."""
         names = [model.name for model in self.models]
         if name is None and len(self.models) == 1:
             return self.models[0]
@@ -107,7 +107,7 @@ class Package:
 
 
 def read_package(path: Path, *, verify: bool = True) -> Package:
-    """Read what is in a `.pt2` or a `.so`. `verify` compares all checksums first."""
+    """Read a `.pt2` or a `.so`. `verify` checks all checksums first."""
     if not path.exists():
         raise UsageError(f"{path} does not exist.")
     if not path.is_file():
@@ -126,7 +126,7 @@ def read_package(path: Path, *, verify: bool = True) -> Package:
 
 
 def _library_alone(path: Path) -> Package:
-    """A library of aot_compile; the wrapper stands beside it where the folder was kept."""
+    """Read a library of aot_compile; its wrapper is in the same folder if that was kept."""
     with open(path, "rb") as file:
         library = read_library(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), str(path))
     if not any(name.startswith("AOTInductorModelContainer") for name in library.defined):
@@ -186,7 +186,7 @@ def _in(names: list[str], folder: str) -> Iterator[str]:
 
 
 def _folders(names: list[str]) -> dict[str, list[str]]:
-    """The files of every model, by its name."""
+    """Return the files of every model, by its name."""
     found: dict[str, list[str]] = {}
     for name in _in(names, _MODELS):
         model, slash, _ = name.removeprefix(_MODELS).partition("/")
@@ -247,7 +247,7 @@ def _programs(archive: Archive, names: list[str]) -> Iterator[PackagedProgram]:
 
 
 def _mapping(text: str | None) -> Mapping[str, Any]:
-    """A JSON object; anything else counts as an empty one."""
+    """Parse a JSON object; return an empty one for anything else."""
     try:
         found = json.loads(text) if text else {}
     except (ValueError, RecursionError):
@@ -257,12 +257,12 @@ def _mapping(text: str | None) -> Mapping[str, Any]:
 
 # --- The package that a recorded compile made, read from the wrapper in the recording -------------
 
-# Only AOTInductor generates it.
+# A text that only AOTInductor generates.
 _PACKAGE = "AOTInductorModel::run_impl("
 
 
 def recorded_package(recording: Recording, compile_: Compile) -> WrapperText | None:
-    """The wrapper of the package that a compile made; None if it made none."""
+    """Return the wrapper of the package that a compile made; None if it made none."""
     for graph in compile_.inductor:
         found = package_of_wrapper(recording.payload(graph.wrapper))
         if found is not None:
@@ -271,11 +271,11 @@ def recorded_package(recording: Recording, compile_: Compile) -> WrapperText | N
 
 
 def count_guards(recording: Recording, compile_: Compile) -> int:
-    """Guards of a frame, or demands of a package on its inputs."""
+    """Count the guards of a frame, or the input checks of a package."""
     package = recorded_package(recording, compile_) if compile_.flow == AOT_INDUCTOR else None
     return package.guards.count if package else compile_.guard_count
 
 
 def package_of_wrapper(text: str) -> WrapperText | None:
-    """The same for the text of a wrapper."""
+    """Read the text of a package's wrapper; None for other wrappers."""
     return read_wrapper(text) if _PACKAGE in text else None

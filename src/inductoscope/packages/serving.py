@@ -1,9 +1,9 @@
 """Runs a package as a server would: from several threads, without Python, many times.
 
-The calls of one thread give the results that are expected, in a process of their own. Whatever the
-order in which several threads call with the same inputs, together they have to give the same
-results; where they do not, calls interfered with each other. Which ways of calling interfere says
-what they share. Where something grows with every call, trials say which part of the model leaks.
+The calls of a single thread, in a separate process, give the expected results. In whatever order
+several threads call with the same inputs, together they must give the same results; if not, calls
+interfered with each other. The ways of calling that interfere show which state is shared. If
+something grows with every call, trials find the part of the model that leaks.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from inductoscope.wording import count_of
 
 # --- growth ---------------------------------------------------------------------------------------
 #
-# Memory that is set up once, caches that fill, and an allocator that keeps pages all level off.
-# Only what grows steadily, as much in the second half as in the first, is called growth.
+# One-time allocations, caches and retained pages of the allocator all level off. Only steady
+# growth, as much in the second half of the calls as in the first, counts as growth.
 
-# What is sampled, what it is called, and how much of it in all is worth a word.
+# The sampled quantities, their names, and the least total growth worth reporting.
 _QUANTITIES = (
     ("allocated", "bytes allocated", 4 << 10),
     ("resident", "bytes of resident memory", 4 << 20),
@@ -74,11 +74,11 @@ class Growth:
 
 
 def growths(samples: Sequence[Mapping[str, int]]) -> tuple[Growth, ...]:
-    """Everything that grows steadily over the samples."""
+    """Return all quantities that grow steadily over the samples."""
     found = [_grown(quantity, name, least, samples) for quantity, name, least in _QUANTITIES]
     kept = [growth for growth in found if growth is not None]
-    # Allocated bytes are exact; resident memory says the same less exactly. Tensors may lie in
-    # memory that malloc does not know of, and then it says more.
+    # Allocated bytes are exact, resident memory is less so. But tensors may be in memory outside of
+    # malloc, which only resident memory includes.
     by_quantity = {growth.quantity: growth for growth in kept}
     exact, rough = by_quantity.get("allocated"), by_quantity.get("resident")
     if exact is not None and rough is not None:
@@ -99,15 +99,15 @@ def _grown(
     if total < least or idle > _MOST_IDLE * len(steps) or later < _LEAST_LATER * total:
         return None
     calls = samples[-1]["calls"] - samples[0]["calls"]
-    # Less than one file or thread in ten calls may be something else's.
+    # Less than one file or thread in ten calls may have another cause.
     if calls <= 0 or (quantity in ("files", "threads") and total < calls / 10):
         return None
     return Growth(quantity, name, total, calls, total / calls)
 
 
-# --- who leaks ------------------------------------------------------------------------------------
+# --- location of leaks ----------------------------------------------------------------------------
 
-# Of what every call adds, this share has to come from one operator for it to be named.
+# An operator is named if it causes at least this share of the growth per call.
 _MOST_OF_IT = 0.7
 _MEMORY = ("allocated", "resident")
 
@@ -128,7 +128,7 @@ def _look_for_leaks(
     folder: Path,
     on_step: Callable[[str], None],
 ) -> LeakTrials:
-    """Call each custom operator alone, and the model with their earlier results in their place."""
+    """Call each custom operator alone, and the model with recorded results in their place."""
     if not model.custom_operators:
         return LeakTrials()
     folder.mkdir()
@@ -141,7 +141,7 @@ def _look_for_leaks(
 
 
 def findings_of_leaks(grown: Sequence[Growth], trials: LeakTrials) -> Iterator[PackageFinding]:
-    """Who leaks each quantity that grows, as far as the trials show it."""
+    """Yield the part that leaks each growing quantity, as far as the trials show it."""
     for growth in grown:
         yield _leaking_operator(growth, trials) or _leaking_rest(growth, trials)
 
@@ -182,7 +182,7 @@ def _leaking_rest(growth: Growth, trials: LeakTrials) -> PackageFinding:
 
 
 def _same(growth: Growth, grown: Sequence[Growth]) -> Growth | None:
-    """The same quantity among others; memory may be seen in either of two ways."""
+    """Find the same quantity in other growths; either measure of memory counts as the same."""
     names = _MEMORY if growth.quantity in _MEMORY else (growth.quantity,)
     return next((one for one in grown if one.quantity in names), None)
 
@@ -199,7 +199,7 @@ _MOST_MESSAGE = 2_000
 
 @dataclass(frozen=True)
 class BuiltProgram:
-    """The program, or why there is none."""
+    """The built C++ program, or why there is none."""
 
     path: Path | None
     problem: str = ""
@@ -207,26 +207,26 @@ class BuiltProgram:
 
 @dataclass(frozen=True)
 class ServerRun:
-    """How one run of the program ended."""
+    """The outcome of one run of the C++ program."""
 
     events: tuple[Mapping[str, Any], ...]
-    exit_code: int | None  # None: its time was up
+    exit_code: int | None  # None: killed by the time limit
     printed: str
 
     @property
     def samples(self) -> list[Mapping[str, int]]:
-        """Samples that it took between calls."""
+        """The samples taken between calls."""
         found = [event for event in self.events if event.get("event") == "sample"]
         return [{k: int(v) for k, v in event.items() if k != "event"} for event in found]
 
     def event(self, name: str) -> Mapping[str, Any] | None:
-        """The last event of this name."""
+        """Return the last event of this name."""
         found = [event for event in self.events if event.get("event") == name]
         return found[-1] if found else None
 
 
 def build_program(here: LocalMachine, folder: Path, limits: ChildLimits) -> BuiltProgram:
-    """Compile it with the compiler that Inductor would use."""
+    """Compile the C++ program with the compiler that Inductor would use."""
     compiler = cpp_library.installed_compiler()
     if compiler is None:
         return BuiltProgram(None, "no C++ compiler is installed (set CXX, or install g++)")
@@ -257,7 +257,7 @@ def build_program(here: LocalMachine, folder: Path, limits: ChildLimits) -> Buil
 
 
 def first_error(text: str) -> str:
-    """The first error that a compiler prints."""
+    """Return the first error in a compiler's output."""
     lines = [line for line in text.splitlines() if "error" in line or "No space" in line]
     return (lines or text.strip().splitlines() or ["it said nothing"])[0][:_MOST_MESSAGE]
 
@@ -269,7 +269,7 @@ def call_program(
     folder: Path,
     variables: Mapping[str, str],
 ) -> ServerRun:
-    """Run it under limits; each of its lines is an event."""
+    """Run the C++ program under limits; each line of its output is an event."""
     environment = {**os.environ, **child_environment(folder), **variables}
     code = run_program([str(program), *words], limits, folder, environment=environment)
     lines = (folder / "stdout").read_text("utf-8", "replace").splitlines()
@@ -288,7 +288,7 @@ def _event(line: str) -> Mapping[str, Any] | None:
 
 # --- calls from several threads -------------------------------------------------------------------
 
-# The ways to call from several threads: what the container is like, and what it is called.
+# The ways to call from several threads: the kind of container, and its description.
 WAYS = {
     "queue": "one container with one runner",
     "runners": "one container with a runner for each thread",
@@ -312,7 +312,7 @@ class ServedWay:
 
 @dataclass(frozen=True)
 class Serving:
-    """Observations of a package that was called as by a server."""
+    """Observations of a package that was called as in a server."""
 
     threads: int
     calls: int
@@ -322,17 +322,17 @@ class Serving:
     ways: tuple[ServedWay, ...]
     growth: tuple[Growth, ...]  # in the C++ program
     growth_in_python: tuple[Growth, ...]
-    # None is what was not measured.
+    # None: not measured.
     left_behind: int | None  # files in the temporary folder after loading and unloading
     streams_different: int | None
-    # Bytes that loading and deleting it leaves in the process, and copies of its library there.
+    # Bytes, and mapped copies of the library, that loading and unloading leaves in the process.
     left_by_loading: int | None = None
     still_mapped: int | None = None
     leaks: LeakTrials | None = None  # trials, if something grows
     growth_measured: bool = False  # in C++ or in Python
 
     def way(self, name: str) -> str:
-        """The outcome of a way."""
+        """Return the outcome of a way of calling."""
         return next((way.outcome for way in self.ways if way.name == name), "not tried")
 
 
@@ -345,7 +345,7 @@ def serve(
     folder: Path,
     on_step: Callable[[str], None],
 ) -> Serving:
-    """Call from several threads in C++. `run` has what repeated calls in Python gave."""
+    """Call a package from several threads in C++. `run` has the repeated calls in Python."""
     problem = _not_for_cpp(model, request)
     ways: tuple[ServedWay, ...] = ()
     deterministic: bool | None = None
@@ -362,13 +362,13 @@ def serve(
             first, second = (caller.call("serial", seed) for seed in _SEEDS)
             problem = _failure(first) or _failure(second)
             if not problem:
-                # Calls one after another give the same with other seeds for random numbers.
+                # Serial calls give the same results with different random seeds.
                 one, other = ((folder / f"serial_{seed}.bin").read_bytes() for seed in _SEEDS)
                 deterministic = one == other
                 state = _state(first, caller.call("fresh", _SEEDS[0]))
                 for name in WAYS if deterministic else ():
                     on_step(f"calling it from {caller.threads} threads: {WAYS[name]}")
-                    # What separate containers should give depends on where the state is.
+                    # The expected results of separate containers depend on where the state is.
                     common = "-common" if (name, state) == ("containers", "process") else ""
                     ways += (_way(name, caller.call(name + common, _SEEDS[0])),)
                 on_step("watching memory, files and threads")
@@ -397,14 +397,14 @@ def serve(
 
 
 def calls_to_keep(request: RunRequest, run: RunOutcome) -> int:
-    """As many calls as were asked for, unless their outputs would fill the memory."""
+    """Return the requested number of calls, capped so that outputs fit into memory."""
     one = sum(math.prod(output["sizes"]) * _width(output["dtype"]) for output in run.outputs)
     most = max(2 * request.serve["threads"], _MOST_KEPT // max(one, 1))
     return int(min(request.serve["calls"], most))
 
 
 def _width(dtype: str) -> int:
-    """Bytes of one element, by the number in its name."""
+    """Return the bytes of one element, from the bit width in its dtype's name."""
     bits = re.search(r"\d+", dtype)
     return max(1, int(bits[0]) // 8) if bits else 1
 
@@ -419,7 +419,7 @@ def _not_for_cpp(model: PackagedModel, request: RunRequest) -> str:
 
 
 class _Caller:
-    """Runs the program in one way after another, each in a process of its own."""
+    """Runs the C++ program in one way after another, each in its own process."""
 
     def __init__(
         self,
@@ -435,7 +435,7 @@ class _Caller:
 
     def call(self, way: str, seed: str) -> ServerRun:
         outputs = self._folder / f"serial_{seed}.bin"
-        # As many calls for each thread.
+        # The same number of calls for each thread.
         calls = self._request.serve["calls"] // self.threads * self.threads
         words = [
             *(way, str(self._package.path.absolute()), self._model.name),
@@ -449,9 +449,9 @@ class _Caller:
 
 
 def _state(serial: ServerRun, fresh: ServerRun) -> str:
-    """Where the model keeps what changes from call to call.
+    """Determine where the model keeps state that changes from call to call.
 
-    A second container that gives what the first one gave begins anew, so nothing else has changed.
+    If a second container repeats the first one's results, there is no state outside of containers.
     """
     called, again = serial.event("called"), fresh.event("called")
     if called is None or again is None or _failure(fresh):
@@ -462,7 +462,7 @@ def _state(serial: ServerRun, fresh: ServerRun) -> str:
 
 
 def _failure(run: ServerRun) -> str:
-    """Why a run of the program says nothing; empty if it ended well."""
+    """Return why a run of the C++ program is inconclusive; empty if it succeeded."""
     called, error = run.event("called"), run.event("error")
     if error is not None:
         return f"the C++ program failed: {error.get('message')}"
@@ -503,7 +503,7 @@ def _measured(run: RunOutcome, what: str) -> Mapping[str, Any]:
 
 
 def _left_by_loading(samples: Sequence[Mapping[str, int]]) -> int | None:
-    """Bytes that most loads leave; one of them may reuse memory that another has freed."""
+    """Return the bytes that most loads leave; a single load may reuse freed memory."""
     resident = [sample["resident"] for sample in samples]
     steps = [later - earlier for earlier, later in itertools.pairwise(resident)]
     return max(0, int(statistics.median(steps))) if steps else None
@@ -513,11 +513,11 @@ def _samples(run: RunOutcome, what: str) -> list[Mapping[str, int]]:
     return [_numbers(sample) for sample in _measured(run, what).get("samples", ())]
 
 
-# --- what follows ---------------------------------------------------------------------------------
+# --- conclusions ----------------------------------------------------------------------------------
 
 
 def findings_of_serving(serving: Serving, model: PackagedModel) -> Iterator[PackageFinding]:
-    """Facts, put down to the container or a kernel only where an experiment shows it."""
+    """Yield facts, attributed to the container or a kernel only if an experiment shows it."""
     yield from _interference(serving, model)
     for way in serving.ways:
         if way.outcome in ("fails", "dies", "does not end"):
@@ -561,7 +561,7 @@ def _interference(serving: Serving, model: PackagedModel) -> Iterator[PackageFin
 
 
 def _shared_by_runners(model: PackagedModel) -> PackageFinding:
-    """Runners of one container have their constants in common, and nothing else of the model."""
+    """Report interference within a container, whose runners share nothing but constants."""
     written = [c for c in model.wrapper.constants if c.written_by] if model.wrapper else []
     how = "separate containers agree; runners of one container share its constants"
     if not written:

@@ -1,1 +1,1 @@
-"""Where time goes: measured, with its spread, and what would be faster."""
+"""Profiles of time and memory, measured with their spread, and trials of what would be faster."""

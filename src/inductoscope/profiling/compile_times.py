@@ -1,4 +1,4 @@
-"""Where the compile time of a program went: stages, passes, nodes, lines, compilers, caches.
+"""The compile time of a program by stage, pass, node, line, compiler and cache.
 
 The program is recorded twice: cold in a new private cache, then warm. Self time excludes nested
 stages and passes, total time includes them. Compilers and workers run in parallel with the program,

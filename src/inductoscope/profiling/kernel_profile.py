@@ -133,7 +133,7 @@ class KernelProfile:
 
 @dataclass(frozen=True)
 class Profile:
-    """Where time goes in a program."""
+    """The profile of a program by compiled function, graph and kernel."""
 
     functions: tuple[CallTimes, ...]
     graphs: tuple[GraphProfile, ...]

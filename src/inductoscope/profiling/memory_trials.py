@@ -336,7 +336,7 @@ class EagerSteps:
 
 @dataclass(frozen=True)
 class MemoryProfile:
-    """Where memory goes in a program."""
+    """The memory profile of a program."""
 
     ending: Ending
     recording: str

@@ -31,7 +31,7 @@ HYPOTHESES: tuple[Hypothesis, ...] = (
     packages.broken_guards,
     program_itself.refused_nan,
     packages.package_from_elsewhere,
-    # The first run found nothing inside the program: investigate where the failure may be.
+    # The first run found nothing inside the program: investigate at the place of the failure.
     found.died_or_stalled,
     found.unchecked_call,
     # A failure was found inside the program.
@@ -50,7 +50,7 @@ HYPOTHESES: tuple[Hypothesis, ...] = (
     program_itself.undetermined_result,
     compiler_levels.memory_layout,
     compiler_levels.wrong_capture,
-    # Counted in the first run, so before what has to be measured.
+    # Counted in the first run, so before hypotheses that need measurements.
     slow.compiled_for_every_value,
     # The program ended well.
     packages.two_cpp_libraries,
@@ -64,7 +64,7 @@ HYPOTHESES: tuple[Hypothesis, ...] = (
     packages.package_not_compared,
     program_itself.fails_in_eager,
     program_itself.fails_now_and_then,
-    # Before rounding, whose run uses Dynamo as well.
+    # Before rounding, whose run also uses Dynamo.
     compiler_levels.dynamo_alone,
     program_itself.rounding,
     compiler_levels.aot_alone,
@@ -76,7 +76,7 @@ HYPOTHESES: tuple[Hypothesis, ...] = (
 
 
 def verdict_of_first(case: ProgramCase) -> Verdict:
-    """The verdict of the first hypothesis that reaches one."""
+    """Return the verdict of the first hypothesis that reaches one."""
     for hypothesis in HYPOTHESES:
         verdict = hypothesis(case)
         if verdict is not None:

@@ -68,7 +68,7 @@ def compile_refused(case: ProgramCase) -> Verdict | None:
     if case.finding is not None or error is None:
         return None
     if case.runs.uses_packages:
-        return _refused(case, error)  # There is no run without that compile.
+        return _refused(case, error)  # No run does without that compile.
     why = f"{error.type} before any backend ran; running the program without torch.compile"
     eager = case.runs.in_eager_once(why)
     if eager.failed:
@@ -78,7 +78,7 @@ def compile_refused(case: ProgramCase) -> Verdict | None:
     return _refused(case, error)
 
 
-# What Dynamo says about an operator that is not torch's.
+# Dynamo's message about a custom operator.
 _FAKE_RAISED = re.compile(
     r"with fake tensors: call_function (?P<operator>(?!aten\.|prims\.|prim\.)\w+\.\w+\.\w+)\("
     r".*: got (?P<raised>\w+\(.*\))"
@@ -99,7 +99,7 @@ def _refused(case: ProgramCase, error: CompileError) -> Verdict:
     result = Verdict(kind, error.stage, _summary(error), "proven", culprit)
     fake = _FAKE_RAISED.search(error.message)
     if fake is not None and "no fake impl" not in fake["raised"]:
-        # Torch asks it for shapes and types only.
+        # torch calls the fake implementation for shapes and dtypes only.
         culprit.op = fake["operator"]
         summary = (
             f"The fake implementation of the program's operator {fake['operator']} raises "
@@ -146,7 +146,7 @@ def memory_layout(case: ProgramCase) -> Verdict | None:
     notes = [note for note in case.noted if note.aspect in ("stride", "sharing")]
     if case.finding is not None or not fails or case.first.was_ended or not notes:
         return None
-    # It has to fail each time when it is compiled, and not in eager.
+    # The program must fail whenever it is compiled, and not in eager.
     if case.first.failed and (
         case.runs.in_eager_once().failed or not case.runs.without_tool_once().failed
     ):
@@ -166,12 +166,12 @@ def memory_layout(case: ProgramCase) -> Verdict | None:
     return verdict_on(case.finding)
 
 
-# Runs of the program to find out which of several results matter.
+# The most runs of the program to find the results that matter.
 _MOST_RUNS = 12
 
 
 def _needed(case: ProgramCase, notes: Sequence[NotedDifference]) -> list[NotedDifference]:
-    """The fewest results that have to be laid out as in eager; none if that does not help."""
+    """Return a minimal set of results that need eager's layout; [] if that does not help."""
     if not _ends_well(case, notes):
         return []
     left = _MOST_RUNS
@@ -195,7 +195,7 @@ def _ends_well(case: ProgramCase, notes: Sequence[NotedDifference]) -> bool:
 
 
 def _without_place(case: ProgramCase, needed: Sequence[NotedDifference]) -> Verdict:
-    """The investigation did not see the difference again."""
+    """Make a verdict without a place: the investigation did not reproduce the difference."""
     result = Verdict(
         v.WRONG_RESULT,
         stages.NO_STAGE,
@@ -261,7 +261,7 @@ def dynamo_alone(case: ProgramCase) -> Verdict | None:
 
 @dataclass(frozen=True)
 class CompilerLevel:
-    """How to run the program with this level alone, and what to say if it fails then."""
+    """A level of the compiler: how to run the program with it alone, and the texts."""
 
     stage: str
     backend: str
@@ -310,7 +310,7 @@ _AOT = CompilerLevel(
 
 
 def _verdict_on_level(level: CompilerLevel, case: ProgramCase) -> Verdict | None:
-    """Whether the program fails with this level of the compiler and without what comes after it.
+    """Check whether the program fails with this level of the compiler and without later ones.
 
     The program is known to end well in eager.
     """

@@ -64,7 +64,7 @@ def inductor_random_numbers(case: ProgramCase) -> Verdict | None:
 
 
 def _in_whole_graphs(case: ProgramCase) -> Verdict | None:
-    """Compile large graphs whole: the first run looked at their single nodes only."""
+    """Compile large graphs whole: the first run checked only their single nodes."""
     instructions = replace(case.instructions, random_in_whole_graphs=True)
     again = case.runs.again(instructions, "compiling every graph with Inductor's random numbers")
     case.finding = again.finding
@@ -118,7 +118,7 @@ def cuda_graphs(case: ProgramCase) -> Verdict | None:
     what = "memory that they reuse is read or written at the wrong time"
     if is_said:
         what = "it reads the output of a compiled function after a later call has overwritten it"
-    # The line of the program that computed what was overwritten.
+    # The line of the program that computed the overwritten result.
     frames = _FRAME.findall(failing.output.partition(f"{_OVERWRITTEN}.")[2])
     place = relative_place(":".join(frames[0])) if frames else None
     at = f" (result of {place})" if place else ""

@@ -42,7 +42,7 @@ def died_or_stalled(case: ProgramCase) -> None:
 
 
 def _gpu_lost_in_compile(recording: Recording) -> tuple[str, Failure] | None:
-    """Inductor may run kernels while it compiles. Then no graph is called any more."""
+    """Find a compile in which a kernel lost the GPU; no graph is called after that."""
     for compile_ in recording.compiles:
         for error in compile_.errors:
             said = device_error("\n".join((error.message, *error.cause)))

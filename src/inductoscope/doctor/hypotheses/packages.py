@@ -38,7 +38,7 @@ def broken_guards(case: ProgramCase) -> Verdict | None:
     proven if the same call was right with copies of the constants; likely if the process died later
     on.
     """
-    # The first call with such an input that is known to have gone wrong, or cannot be trusted.
+    # The first call with such an input that is known to be wrong, or cannot be trusted.
     outside = case.checks_that_are(OUTSIDE)
     before = next((check for check in outside if _what_came_of(case, check)), None)
     if case.finding is not None or before is None:
@@ -70,7 +70,7 @@ _OF_CONSTANTS = (
 
 
 def _what_came_of(case: ProgramCase, before: Check) -> str:
-    """The outcome of a call; empty if it is known to be right, or if it is not known."""
+    """Return the bad outcome of a call; empty if the call was right, or the outcome is unknown."""
     same = _same_call(case, before)
     wrong = next((c.text for c in same if c.verdict in (WRONG_OUTSIDE, "error")), "")
     if wrong:
@@ -81,7 +81,7 @@ def _what_came_of(case: ProgramCase, before: Check) -> str:
     if any(process.call == before.compile for process in case.recording.processes):
         return f"the program then {_how(case)}" if case.first.ending.exit_code else ""
     if overflows(before.text) and case.first.ending.signal:
-        return f"the program then {_how(case)}"  # Memory that is overwritten shows later.
+        return f"the program then {_how(case)}"  # Overwritten memory may show later.
     is_foreign = before.text.startswith(_CONSTANT) and any(c.verdict == "skipped" for c in same)
     is_unknown = is_foreign or before.compile in case.packages_from_elsewhere
     if is_unknown and case.first.ending.exit_code == 0:
@@ -90,7 +90,7 @@ def _what_came_of(case: ProgramCase, before: Check) -> str:
 
 
 def _of_view(case: ProgramCase, before: Check, broken: str) -> Verdict | None:
-    """Tensors that are as they have to be, but share a larger memory: torch takes them wrongly."""
+    """Judge constants that are views of a larger storage: valid, but torch reads them wrongly."""
     said = {check.verdict for check in _same_call(case, before)}
     is_wrong, dies = WRONG_OUTSIDE in said, bool(case.first.ending.signal)
     is_view = all(is_about_view(text) for text in broken.split("; constant "))
@@ -150,13 +150,13 @@ def package_from_elsewhere(case: ProgramCase) -> Verdict | None:
 
 
 def _called_last(case: ProgramCase) -> str:
-    """The package that a process was in when it died, or whose call raised."""
+    """Return the package that a process was in when it died, or whose call raised."""
     names = case.packages_from_elsewhere
     said = case.first.output[-4000:]
     raised = [
         check.compile
         for check in case.checks_that_are("error")
-        # Otherwise the program has caught it, and failed for another reason.
+        # Otherwise the program has caught the error, and failed for another reason.
         if check.compile in names and check.text.partition("\n")[0] in said
     ]
     died = [one.call for one in case.recording.processes if one.call in names]
@@ -183,13 +183,13 @@ def two_cpp_libraries(case: ProgramCase) -> Verdict | None:
     traced = Instructions(inside=False, variables={"PYTHONFAULTHANDLER": "1"})
     again = case.runs.again(traced, "running it once more without the tool, to see where it fails")
     if not again.failed or not _preloaded(case).ended_well:
-        return None  # It fails now and then.
+        return None  # The program fails intermittently.
     return _on_copy_of_library(case, plain, again)
 
 
-# What the verdict blames.
+# The culprit of the verdict.
 STATIC = "libstdc++ linked statically"
-# What torch calls so in the error that it raises.
+# The names of steps in torch's error messages.
 _CREATE, _CREATE_FAILED = "AOTInductorModelContainerCreateWithDevice", "create_func_("
 _LOADING = re.compile(r"torch/(_inductor/package/package|export/pt2_archive/_package|_export/)")
 
@@ -200,7 +200,7 @@ def _preloaded(case: ProgramCase) -> ProgramRun:
 
 
 def _stack(run: ProgramRun) -> tuple[StackFrame, ...]:
-    """Where a signal ended it, as Python says, the latest call first."""
+    """Return the Python stack on which a signal ended a run, innermost frame first."""
     _, begin, rest = run.output.rpartition("Current thread ")
     return next((thread.frames for _, thread in threads_in(begin + rest)), ()) if begin else ()
 
@@ -213,7 +213,7 @@ def _fails_in_loading(run: ProgramRun) -> bool:
 
 def _on_copy_of_library(case: ProgramCase, plain: ProgramRun, again: ProgramRun) -> Verdict:
     signal = plain.ending.signal
-    # Only the second run says where a signal ended it.
+    # Only the second run shows where a signal ended it.
     is_alike = signal == again.ending.signal and (bool(signal) or _fails_in_loading(plain))
     names, places = _loaded_there(case, again)
     how = f"dies of {signal_name(signal)}" if signal else "fails"
@@ -254,7 +254,7 @@ def _on_copy_of_library(case: ProgramCase, plain: ProgramRun, again: ProgramRun)
 
 
 def _loaded_there(case: ProgramCase, run: ProgramRun) -> tuple[list[str], list[str]]:
-    """The packages loaded at a line on the way to the failure, or else all; and those lines."""
+    """Return packages loaded at a line on the stack of the failure, or else all; and the lines."""
     copies = dict.fromkeys(case.recording.copies_of_cpp_library)
     frames = _stack(run) if run.ending.signal else frames_in(run.output)
     lines = {f"{frame.file}:{frame.line}" for frame in frames}
@@ -264,14 +264,14 @@ def _loaded_there(case: ProgramCase, run: ProgramRun) -> tuple[list[str], list[s
 
 
 def _bring(names: Sequence[str]) -> str:
-    """Packages as a subject, with the verb."""
+    """Return packages as the subject of a sentence, with its verb."""
     if len(names) > 1:
         return f"{', '.join(names)} each bring"
     return f"{names[0] if names else 'a package that was compiled here'} brings"
 
 
 def note_copies(result: Verdict, case: ProgramCase) -> None:
-    """Say that the tool came between, where the verdict is about something else."""
+    """Note that the tool prevented a conflict of copies, in a verdict about something else."""
     copies = case.recording.copies_of_cpp_library
     names = sorted({name for name, _ in copies if name})
     if copies and result.culprit.config != STATIC:

@@ -61,7 +61,7 @@ def refused_nan(case: ProgramCase) -> Verdict | None:
 
 
 def _ended_by_refusal(case: ProgramCase) -> bool:
-    """A program may catch the error, and then fail for another reason."""
+    """Check whether this very error ended the program, instead of being caught."""
     recording = case.recording
     ends = [e for one in recording.processes for e in one.uncaught if not e.thread]
     is_running = any(one.call for one in recording.processes)
@@ -95,7 +95,7 @@ def input_withheld(case: ProgramCase) -> Verdict | None:
     return result.add("EOFError: EOF when reading a line", "what the program printed last")
 
 
-# What `input()` raises at the end of standard input.
+# The exception of `input()` at the end of standard input.
 _NO_INPUT = re.compile(r"^EOFError: EOF when reading a line$", re.MULTILINE)
 
 

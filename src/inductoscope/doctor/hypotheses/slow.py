@@ -162,16 +162,16 @@ def slower_than_eager(case: ProgramCase) -> Verdict | None:
     return None if slow is None else _verdict(case, results, slow)
 
 
-# A function is slow if it takes so many times as long as in eager; nobody minds less.
+# A function is slow if it takes at least this multiple of its time in eager.
 _SLOW = 1.2
-# Nor if it loses less than so many seconds per call and per run, or less of the run than this.
+# The least loss that matters: seconds per call and per run, and the share of the run.
 _LEAST_PER_CALL = 200e-6
 _LEAST_PER_RUN = 5e-3
 _LEAST_SHARE = 0.05
 
 
 def slow_function(base: AgainstEager) -> AgainstEager | None:
-    """The function that loses most against eager, if that is beyond noise and matters."""
+    """Return the function that loses most against eager, if the loss is significant and matters."""
     if base.lost <= 0:
         return None
     slow = [function for function in base.functions if _is_slow(function, base.span)]
@@ -214,8 +214,8 @@ def _verdict(case: ProgramCase, results: TrialResults, slow: AgainstEager) -> Ve
 
 
 def _findings(case: ProgramCase, slow: AgainstEager) -> Sequence[RuleFinding]:
-    """Findings of rules in the compiles of the slow function."""
-    # Python names the script as it was called, the recording in full.
+    """Return the findings of rules in the compiles of the slow function."""
+    # Python reports the script's path as given, the recording an absolute path.
     place = Path(slow.place).absolute()
     compiles = [each for each in case.recording.compiles if each.place and slow.place]
     own = {each.id for each in compiles if Path(each.place).absolute() == place}
@@ -224,7 +224,7 @@ def _findings(case: ProgramCase, slow: AgainstEager) -> Sequence[RuleFinding]:
 
 
 def _cause(findings: Sequence[RuleFinding], helps: FlipTrial | None) -> RuleFinding | None:
-    """The finding that the change which helps is about."""
+    """Return the finding that suggested the helpful change."""
     if helps is None:
         return None
     about = helps.flip.rule, helps.flip.source
@@ -256,7 +256,7 @@ def slow_compile_and_failure(case: ProgramCase) -> Verdict | None:
     if not (case.fails_unexplained and is_over and slow_compiles(case.recording)):
         return None
     if not case.runs.in_eager_once().ended_well:
-        return None  # It is not the compiler that it fails for.
+        return None  # The failure is not due to the compiler.
     suspect = slow_compiles(case.recording)[0]
     finding = _measured_in_program(case, suspect)
     return _proven_slow(case, finding, suspect) if finding is not None else None
@@ -264,14 +264,14 @@ def slow_compile_and_failure(case: ProgramCase) -> Verdict | None:
 
 # --- a slow compile, measured alone and tried on the program --------------------------------------
 
-# Stages that go through loop bodies, operation by operation.
+# Stages that process loop bodies operation by operation.
 _WITH_LOOP_BODIES = (stages.LOWERING, stages.SCHEDULER, stages.CODEGEN, *stages.NATIVE_COMPILES)
-# What is left of the slow stage must be clearly less, on the program too.
+# The most that may be left of the slow stage's time, on the program, too.
 _HELPS = 0.7
 
 
 def _measured_in_program(case: ProgramCase, suspect: SlowCompile) -> FailureFinding | None:
-    """The finding from compiling the graph alone; None if it is in proportion."""
+    """Measure the compile of the graph alone; None if it is in proportion."""
     text = f"compile {suspect.compile} took {suspect.of:.1f} s, {suspect.seconds:.1f} s of it in "
     failure = Failure(SLOW, f"{text}{suspect.stage}", stage=suspect.stage)
     stop = replace(
@@ -293,9 +293,9 @@ def _measured_in_program(case: ProgramCase, suspect: SlowCompile) -> FailureFind
 def _proven_slow(
     case: ProgramCase, finding: FailureFinding, suspect: SlowCompile
 ) -> Verdict | None:
-    """The verdict, if the reproducer is slow in most fresh processes; otherwise none.
+    """Return the verdict if the reproducer is slow in most fresh processes; otherwise None.
 
-    A graph that is slow only inside the program, or now and then, accuses nobody.
+    A graph that is slow only inside the program, or intermittently, is not blamed.
     """
     case.proof.prove(finding)
     repro = case.proof.repro
@@ -314,9 +314,9 @@ def _proven_slow(
 def _seen_in_program(
     case: ProgramCase, finding: FailureFinding, suspect: SlowCompile
 ) -> SlowInProgram:
-    """Seconds in the program of the stage that is slow; another one may have looked so.
+    """Return the seconds of the slow stage in the program, where another may have looked slow.
 
-    Code generation does in a program's first compile: torch asks what the C++ compiler can do.
+    Code generation looks slow in the first compile, because torch probes the C++ compiler in it.
     """
     stage, seconds = finding.failure.stage, suspect.seconds
     compile_ = _compile_of(case.recording, suspect)
@@ -326,7 +326,7 @@ def _seen_in_program(
     if case.first.failed:
         code, output = case.first.ending.exit_code, case.first.output[-800:]
         seen = replace(seen, exit_code=code, output=output)
-    # Loop bodies far larger than the graph: every stage that goes through them pays for it.
+    # Loop bodies far larger than the graph slow down every stage that processes them.
     rules = findings_of(repeated_expressions, case.recording) if stage in _WITH_LOOP_BODIES else ()
     for rule in rules:
         if rule.compile == suspect.compile:
@@ -341,7 +341,7 @@ def _compile_of(recording: Recording, suspect: SlowCompile) -> Compile | None:
 def _help_with_slow_compile(
     case: ProgramCase, tried: GraphWorkaround, seen: SlowInProgram, suspect: SlowCompile
 ) -> SlowInProgram:
-    """Try on the program what made the graph compile faster."""
+    """Try a workaround that made the graph compile faster on the program."""
     instructions = Instructions(
         calls=case.instructions.calls, workaround=tried.code, investigate=False
     )
@@ -351,7 +351,7 @@ def _help_with_slow_compile(
     share = 1 - (tried.after or 0.0) / tried.before if tried.before else 0.0
     found = Workaround(tried.text, False, tried.slowdown, tried.code, seen.seconds * share)
     if changed is not None:
-        # Stage against stage: the others vary with what else the machine does.
+        # Only the slow stage is compared: the others vary with the machine's load.
         left = seconds_in(recording, changed, seen.stage)
         helps = left < _HELPS * seen.seconds and every_check_passed(run)
         found = replace(found, verified=helps, saved=seen.seconds - left)

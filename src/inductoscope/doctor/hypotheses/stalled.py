@@ -43,7 +43,7 @@ from inductoscope.wording import count_of
 Say = Callable[[str], None]
 Rerun = Callable[[Instructions, str], ProgramRun]
 
-# A kernel compiled alone gets this many times as long as the slowest choice that finished.
+# The time limit of a kernel compiled alone, as a multiple of the slowest finished choice.
 _PATIENCE = 5.0
 _LEAST_SECONDS = 15.0
 _TIMES = 3
@@ -79,7 +79,7 @@ def stuck_choices(case: ProgramCase) -> Verdict | None:
         known.kernel, known.choices.longest, case.proof.place, times=_TIMES
     )
     result = _verdict_on_stuck(known, trial, why_not)
-    if trial is not None and case.proof.script.exists():  # It is the kernel alone.
+    if trial is not None and case.proof.script.exists():  # The script holds the kernel alone.
         of = len(trial.attempts)
         failed = sum(attempt.outcome == _STUCK for attempt in trial.attempts)
         result.repro = Repro(str(case.proof.script), failed == of, failed, of, 1)
@@ -102,7 +102,7 @@ def time_limit(case: ProgramCase) -> Verdict | None:
     was_ended = case.first.calls_done or (
         case.first.over_time and last_position(case.first) is None
     )
-    # What was seen to be wrong is not forgotten because the program was ended.
+    # Known errors take precedence over the limit.
     if case.finding is not None or not was_ended or case.is_seen_wrong:
         return None
     return verdict_at_limit(case)
@@ -130,7 +130,7 @@ def never_ends(case: ProgramCase) -> Verdict | None:
         culprit = Culprit(function=position.function or None, source=case.last_compiled)
         result = Verdict(v.HANG, position.stage, text, "likely", culprit)
         if case.first.over_time:
-            # A limit is a limit: it may be slow, and not hang.
+            # At a time limit, the program may be slow instead of hanging.
             result.verdict, result.confidence, result.partial = v.UNKNOWN, "unknown", True
             result.summary = f"{said}. Whether it hangs is not known: --time-limit gives it longer."
         for number, function in enumerate(position.functions[:12]):
@@ -138,14 +138,14 @@ def never_ends(case: ProgramCase) -> Verdict | None:
     return result.add(last_stacks(case.first)[-1500:], "the last Python stacks")
 
 
-# --- more to compare ------------------------------------------------------------------------------
+# --- further trials -------------------------------------------------------------------------------
 
 
 def _look_further(known: Analysis, say: Say) -> Analysis:
-    """Compile waiting choices alone while the conditions disagree on one.
+    """Compile waiting choices alone while candidate conditions disagree on one.
 
-    Choices that wait for a thread were not tried yet; only those that would separate one condition
-    from another are.
+    Choices that wait for a thread have not been tried yet; only those are compiled that would
+    distinguish one condition from another.
     """
     analyst, files = Analyst(), KernelFiles()
     for _ in range(_MOST_TRIALS):
@@ -168,7 +168,7 @@ def _is_telling(known: Analysis, files: KernelFiles) -> Callable[[Choice], bool]
 
 
 def _settled(choices: StuckChoices, choice: Choice, trial: KernelTrial | None) -> StuckChoices:
-    """With one choice no longer waiting."""
+    """Move a choice from the waiting ones to those with an outcome."""
     waiting = tuple(other for other in choices.waiting if other is not choice)
     outcome = trial.outcome if trial is not None else ""
     stuck = (choice,) if outcome == _STUCK else ()
@@ -181,13 +181,13 @@ def _settled(choices: StuckChoices, choice: Choice, trial: KernelTrial | None) -
     )
 
 
-# --- one of them alone ----------------------------------------------------------------------------
+# --- a choice alone -------------------------------------------------------------------------------
 
 
 def _compile_alone(
     kernel: KernelFile | None, longest: float, folder: Path | None, *, times: int
 ) -> tuple[KernelTrial | None, str]:
-    """Under a limit well above what finished choices took. With a folder, keep the script."""
+    """Compile a kernel alone, with a generous limit. With a folder, keep the script."""
     limits = ChildLimits(seconds=max(_LEAST_SECONDS, _PATIENCE * longest))
     try:
         if kernel is None:
@@ -197,7 +197,7 @@ def _compile_alone(
             (folder / "repro.py").write_text(script_text(plan), "utf-8")
         output = folder / "kernel" if folder is not None else None
         request = KernelRequest(limits=limits, output=output)
-        # In parallel: a kernel that hangs usually waits.
+        # Repeated in parallel: a kernel that hangs usually waits.
         with ThreadPoolExecutor(times) as beside:
             trials = list(
                 beside.map(lambda _: try_alone(plan, request, lambda text: None), range(times))
@@ -216,7 +216,7 @@ def _find_filter(
 ) -> tuple[Workaround | None, list[str]]:
     """Exclude stuck choices by the narrowest condition, and try that on the program.
 
-    Choices that waited for a thread before may be stuck then; the next condition covers them too.
+    Choices that waited for a thread before may then hang; the next condition covers them, too.
     """
     told: list[str] = []
     tried: set[str] = set()
@@ -232,7 +232,7 @@ def _find_filter(
         )
         if run.ended_well:
             told += [_remaining(run), _by_variable(known, condition, rerun)]
-            # The same filter as a patch of torch, beside the snippet that was tried.
+            # The same filter as a patch of torch, in addition to the tried snippet.
             paths = write_filter(known.filter_for(condition), folder)
             names = " and ".join(map(str, paths))
             told.append(f"the snippet, and a patch if torch has a place for it: {names}")
@@ -253,7 +253,7 @@ def _without_templates(rerun: Rerun, told: list[str]) -> tuple[Workaround | None
 
 
 def _remaining(run: ProgramRun) -> str:
-    """The choices that were compiled instead."""
+    """Describe the choices that were compiled instead."""
     choices = choices_in.compiled_choices(run.folder)
     if not choices:
         return ""
@@ -264,7 +264,7 @@ def _remaining(run: ProgramRun) -> str:
 
 
 def _by_variable(known: Analysis, condition: ChoiceCondition, rerun: Rerun) -> str:
-    """The same filter as an environment variable, without changing the program."""
+    """Return the filter as an environment variable, which needs no change of the program."""
     stuck = [suspect.configuration for suspect in known.stuck]
     pattern = pattern_for(condition, stuck)
     run = rerun(
@@ -279,7 +279,7 @@ def _by_variable(known: Analysis, condition: ChoiceCondition, rerun: Rerun) -> s
 
 
 def _verdict_on_stuck(known: Analysis, trial: KernelTrial | None, why_not: str) -> Verdict:
-    """The verdict: the stuck choices, what they have in common, whether one is stuck alone."""
+    """Make the verdict: stuck choices, their common condition, and whether one hangs alone."""
     choices = known.choices
     hangs_alone = trial is not None and trial.outcome == _STUCK
     best = known.conditions[0] if known.conditions else None
@@ -313,7 +313,7 @@ def _summary(known: Analysis, best: ChoiceCondition | None) -> str:
 
 
 def _unfinished(trial: KernelTrial | None) -> str | None:
-    """The step of a kernel compiled alone that was under way when its time was up."""
+    """Return the step in which the kernel compiled alone hit its time limit."""
     if trial is None or trial.outcome != _STUCK:
         return None
     worst = trial.worst
@@ -354,6 +354,6 @@ def _values(choice: Choice, names: Sequence[str]) -> str:
 
 
 def _differing(choices: Sequence[Choice]) -> list[str]:
-    """Names of values that are not the same in all choices."""
+    """Return the names of values that differ between choices."""
     names = dict.fromkeys(name for choice in choices for name in choice.configuration)
     return [name for name in names if len({c.configuration.get(name) for c in choices}) > 1]
