@@ -128,6 +128,11 @@ def fusion_settings(graph: InductorGraph) -> Mapping[str, Any]:
     return next((round_.settings for round_ in graph.rounds if round_.settings), {})
 
 
+def settings_text(settings: Mapping[str, Any]) -> str:
+    """Format settings as they are written in Python."""
+    return ", ".join(f"{name}={value!r}" for name, value in settings.items()) or "no change"
+
+
 def _partners(pairs: Iterable[Key]) -> dict[str, dict[str, Key]]:
     found: dict[str, dict[str, Key]] = defaultdict(dict)
     for key in pairs:

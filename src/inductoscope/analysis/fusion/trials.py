@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from inductoscope.analysis.fusion.decisions import fusion_settings
+from inductoscope.analysis.fusion.decisions import fusion_settings, settings_text
 from inductoscope.analysis.fusion.ledger import FUSED, LedgerRow, graph_ledger
 from inductoscope.errors import ToolFailure
 from inductoscope.model.entities import Recording
@@ -63,11 +63,6 @@ def try_settings(
         yield trial
         if trial.fused or (not settings and trial.outcome != row.outcome):
             return
-
-
-def settings_text(settings: Mapping[str, Any]) -> str:
-    """Format settings as they are written in Python."""
-    return ", ".join(f"{name}={value!r}" for name, value in settings.items()) or "no change"
 
 
 def _only_compile(recording: Recording, key: str) -> Recording:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from inductoscope.analysis.fusion.decisions import Consideration
+from inductoscope.analysis.fusion.decisions import Consideration, settings_text
 from inductoscope.analysis.fusion.ledger import (
     ESTABLISHED,
     FUSED,
@@ -23,13 +23,15 @@ from inductoscope.analysis.fusion.ledger import (
     ledger,
 )
 from inductoscope.analysis.fusion.naming import FoundPair
-from inductoscope.analysis.fusion.trials import Trial, settings_text
 from inductoscope.model.entities import InductorGraph, Recording
 from inductoscope.model.schedule import read_schedule
 from inductoscope.model.target import target_view
 from inductoscope.views.plain_text import visible
 from inductoscope.views.report.terminal import BAD, FAINT, GOOD, WARN, Printer
 from inductoscope.wording import bytes_text, count_of
+
+if TYPE_CHECKING:
+    from inductoscope.analysis.fusion.trials import Trial
 
 View = dict[str, Any]
 
