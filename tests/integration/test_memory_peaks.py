@@ -79,6 +79,14 @@ def test_every_byte_at_the_peak_is_accounted_for(profiled: MemoryProfile) -> Non
     assert {label.source.rpartition("/")[2] for label in labels} == {"chain.py:7"}
 
 
+def test_in_eager_the_line_that_makes_a_tensor_is_known(profiled: MemoryProfile) -> None:
+    eager = profiled.eager.like(profiled.steps[0])
+    assert eager is not None
+    labels = [eager.labels[block.number] for block in eager.device.at_peak]
+    made = {(label.operation, label.source.rpartition("/")[2]) for label in labels if label.source}
+    assert made == {("aten.sin.default", "chain.py:7"), ("aten.mm.default", "chain.py:7")}
+
+
 def test_a_program_that_compiles_nothing_has_no_steps(tmp_path: Path) -> None:
     (tmp_path / "plain.py").write_text("print('hello')\n")
     command = [sys.executable, "-m", "inductoscope", "profile", "--memory", "--quiet"]

@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from inductoscope.inside.packages.trials import bits_of
+from inductoscope.torch_facts.package_wrappers import DTYPES
 from support.json_schema import violations
 from support.programs import TOOL, Workplace
 
@@ -179,6 +181,18 @@ def test_a_copy_of_the_cpp_library_is_shown_to_be_why_it_fails(shop: Shop) -> No
 
 
 # --- many calls, several threads, no Python -------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["bool", "bfloat16", "float8_e4m3fn", "uint32", "complex128"])
+def test_inputs_of_any_type_are_read_in_cpp(dtype: str, tmp_path: Path) -> None:
+    """C++ reads no file of torch.save with the types that are younger than its format."""
+    import torch
+
+    given = torch.arange(6).reshape(2, 3).t().to(getattr(torch, dtype))
+    torch.save([bits_of(given)], tmp_path / "inputs.pt")
+    ((bits, code),) = torch._C._pickle_load_obj((tmp_path / "inputs.pt").read_bytes())
+    assert (DTYPES[code], bits.shape, bits.stride()) == (dtype, given.shape, given.stride())
+    assert torch.equal(bits, bits_of(given)[0])
 
 
 def test_a_healthy_model_is_not_accused(shop: Shop) -> None:

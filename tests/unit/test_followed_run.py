@@ -66,10 +66,10 @@ def test_it_follows_the_recording_while_that_is_written(
 @pytest.mark.parametrize(
     ("verdicts", "said"),
     [
-        (["right", "skipped"], "graph checked (agree: 1, could not be compared: 1)"),
-        (["right", "right", "wrong"], "graph checked (agree: 2, differ: 1)"),
-        (["error", "wrong"], "2 calls of 1 compiled graph checked (differ: 2)"),
-        (["right", "wrong", "unsteady"], "(agree: 1, differ: 1, could not be compared: 1)"),
+        (["right", "skipped"], "graph checked: 1 agreed, 1 could not be compared"),
+        (["right", "right", "wrong"], "graph checked: 2 agreed, 1 differed"),
+        (["error", "wrong"], "2 calls of 1 compiled graph checked: 2 differed"),
+        (["right", "wrong", "unsteady"], ": 1 agreed, 1 differed, 1 could not be compared"),
     ],
 )
 def test_what_is_wrong_is_counted_apart_from_what_was_not_compared(

@@ -161,6 +161,15 @@ def test_blocks_say_what_they_are() -> None:
     assert (call.measured, call.predicted, call.agrees) == (90, None, False)
 
 
+def test_what_eager_makes_is_put_down_to_the_programs_line() -> None:
+    made = NamedMemory(1_001_000_500, 7, 60, "aten.sin.default", "", "model.py:3")
+    (profile,) = profiles_of((ProcessMemory(1, (replace(traced(), names=(made,), calls=()),)),))
+    labels = {block.bytes: profile.labels[block.number] for block in profile.device.blocks}
+    assert (labels[60].kind, labels[60].name) == ("eager operation", "")
+    assert (labels[60].operation, labels[60].source) == ("aten.sin.default", "model.py:3")
+    assert (labels[30].operation, labels[30].source) == ("aten::mm", "")
+
+
 def test_what_a_process_writes_is_read_back(tmp_path: Path) -> None:
     found = ProcessMemory(7, (traced(),), notes=("a note",))
     write_measured(found, tmp_path)

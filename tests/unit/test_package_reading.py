@@ -130,6 +130,15 @@ def empty(tmp_path: Path) -> Path:
     return target
 
 
+def patched(tmp_path: Path) -> Path:
+    """The flags of a member say that it is a patch for another file."""
+    whole = bytearray(repacked(tmp_path / "plain.pt2").read_bytes())
+    whole[whole.index(b"PK\x01\x02") + 8] |= 0x20
+    target = tmp_path / "patched.pt2"
+    target.write_bytes(whole)
+    return target
+
+
 def any_zip(tmp_path: Path) -> Path:
     target = tmp_path / "any.zip"
     with zipfile.ZipFile(target, "w") as archive:
@@ -157,6 +166,7 @@ def broken_library(tmp_path: Path) -> Path:
     [
         (cut, "is cut off: it begins like a package"),
         (flipped, "is damaged: "),
+        (patched, "is damaged: "),
         (text, "is not a package: neither a zip (.pt2) nor a shared library (.so)"),
         (empty, "is empty. Copy or build it again."),
         (any_zip, "holds neither a compiled model"),
@@ -215,8 +225,9 @@ def test_any_damage_to_a_library_is_an_error_of_ours(tmp_path: Path) -> None:
     with zipfile.ZipFile(SMALL) as archive:
         name = next(name for name in archive.namelist() if name.endswith(".so"))
         library = archive.read(name)
-    for at in range(0, 0x1000, 7):
-        changed = bytearray(library[:60_000])
+    (sections,) = struct.unpack_from("<Q", library, 40)
+    for at in (*range(64), *range(sections, len(library), 7)):
+        changed = bytearray(library)
         changed[at] ^= 0xFF
         with contextlib.suppress(UnreadablePackage):  # Any other error is a fault of the reader.
             read_library(memoryview(bytes(changed)), name)

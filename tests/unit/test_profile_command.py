@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from inductoscope.cli.commands.profile import command
 from inductoscope.errors import UsageError
+from inductoscope.model.entities import Ending
+from inductoscope.profiling import kernel_profile
+from inductoscope.views.report.progress import ProgressLine
 
 
 @pytest.mark.parametrize(
@@ -36,3 +42,30 @@ def test_two_sizes_show_no_growth(capsys: pytest.CaptureFixture[str]) -> None:
         command.main(["--compile", "--grow", "2", "bench.py"])
     assert ended.value.code == 2
     assert "x>=3" in capsys.readouterr().err
+
+
+def test_nothing_is_drawn_on_the_terminal_while_the_program_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its own output would be overwritten, and the question that it asks."""
+    happened: list[str] = []
+
+    def run(*given: Any, **more: Any) -> Ending:
+        happened.append("the program runs")
+        return Ending(3, None, 1.0)
+
+    def profile(*given: Any, **more: Any) -> kernel_profile.ProfiledRun:
+        return kernel_profile.ProfiledRun(kernel_profile.NO_PROFILE)
+
+    begin = ProgressLine.__enter__
+    monkeypatch.setattr(kernel_profile, "run_profiled", run)
+    monkeypatch.setattr(kernel_profile, "profile_of", profile)
+    monkeypatch.setattr(
+        ProgressLine, "__enter__", lambda self: happened.append("progress") or begin(self)
+    )
+    monkeypatch.setattr("signal.signal", lambda *given: None)
+    script = tmp_path / "asks.py"
+    script.touch()
+    with pytest.raises(SystemExit):
+        command.main(["--output", str(tmp_path / "kept"), str(script)])
+    assert happened == ["the program runs", "progress"]

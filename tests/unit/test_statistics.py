@@ -198,6 +198,11 @@ def test_variants_are_compared_by_the_same_number_of_the_same_calls() -> None:
     assert other.sample(counts).values == (pytest.approx(5500e-9),)
 
 
+def test_calls_that_only_warmed_up_in_the_first_run_are_not_counted() -> None:
+    base = VariantRuns(Variant("as it is"), (run_of(("f", 0, 0)), run_of(("f", 3, 100))))
+    assert calls_to_compare((base,)) == {}
+
+
 def test_a_run_that_failed_says_nothing_about_time() -> None:
     base = VariantRuns(Variant("as it is"), (run_of(("f", 10, 100)),))
     broken = VariantRuns(Variant("broken"), (run_of(("f", 10, 1), code=1),))

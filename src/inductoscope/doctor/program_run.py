@@ -365,11 +365,11 @@ class FollowedRun:
         if agree == checked:
             return f"{said}, all agree"
         counts = {
-            "agree": agree,
-            "differ": disagree,
+            "agreed": agree,
+            "differed": disagree,
             "could not be compared": checked - agree - disagree,
         }
-        return f"{said} ({', '.join(f'{what}: {n}' for what, n in counts.items() if n)})"
+        return f"{said}: {', '.join(f'{n} {what}' for what, n in counts.items() if n)}"
 
 
 @dataclass

@@ -62,7 +62,7 @@ class ElfFile:
             struct.unpack_from("<Q", data, 40),
             struct.unpack_from("<2H", data, 58),
         )
-        if not count:
+        if not count or start > len(data):
             raise ValueError("it has no sections")
         self._sections = [
             struct.unpack_from("<2L4Q2L", data, start + at * size) for at in range(count)

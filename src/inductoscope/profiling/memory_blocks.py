@@ -281,6 +281,9 @@ class BlockLabels:
             return BlockLabel(after.kind, after.name, operation=block.operation)
         if begin is None:
             return BlockLabel(HELD, before.name if before else "")
+        if block.names and not block.names[0].graph:
+            first = block.names[0]
+            return BlockLabel(EAGER, operation=first.name, source=first.place)
         for call in self._step.calls:
             if call.begin <= begin < call.end:
                 graph = self._graphs.get(call.graph)

@@ -37,8 +37,10 @@ class NamedMemory:
     address: int
     bytes: int
     name: str
-    # The wrapper that has the variable.
+    # The wrapper that has the variable; empty for an operation in eager.
     graph: str
+    # The line of the program that called an operation in eager.
+    place: str = ""
 
 
 @dataclass(frozen=True)

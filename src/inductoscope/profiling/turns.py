@@ -130,7 +130,7 @@ def calls_to_compare(variants: Sequence[VariantRuns]) -> dict[Thing, int]:
     for calls in ran[0][0].calls:
         counts[calls.kind, calls.name] += calls.count
     called = [{(c.kind, c.name) for run in runs for c in run.calls if c.count} for runs in ran]
-    return {thing: count for thing, count in counts.items() if all(thing in c for c in called)}
+    return {thing: count for thing, count in (+counts).items() if all(thing in c for c in called)}
 
 
 def cache_of(folder: Path, variant: Variant) -> Path:

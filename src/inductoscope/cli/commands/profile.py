@@ -203,14 +203,19 @@ class _Request:
         ):
             yield progress.say, Path(trials)
 
-    def run_profiled(self, say: Callable[[str], None]) -> tuple[Ending, ProfiledRun]:
-        """Run the program with its kernels timed."""
-        from inductoscope.profiling.kernel_profile import profile_of, run_profiled
+    def run_profiled(self) -> Ending:
+        """Run the program with its kernels timed; the terminal is the program's own meanwhile."""
+        from inductoscope.profiling.kernel_profile import run_profiled
 
-        ending = run_profiled(self.command, self.folder, stdout=self.stdout)
+        return run_profiled(self.command, self.folder, stdout=self.stdout)
+
+    def profile(self, say: Callable[[str], None]) -> ProfiledRun:
+        """The profile of that run."""
+        from inductoscope.profiling.kernel_profile import profile_of
+
         with_eager = not (self.no_eager or self.advise or self.tuning)
         anew = self.measure_machine
-        return ending, profile_of(self.folder, measure_anew=anew, with_eager=with_eager, say=say)
+        return profile_of(self.folder, measure_anew=anew, with_eager=with_eager, say=say)
 
     def show(
         self,
@@ -244,8 +249,9 @@ def _profile_kernels(request: _Request) -> None:
     from inductoscope.recording.profile_file import KERNELS
     from inductoscope.views.report.profile import print_profile, profile_view
 
+    ending = request.run_profiled()
     with request.progress() as (say, _):
-        ending, found = request.run_profiled(say)
+        found = request.profile(say)
     request.show(profile_view(found, str(request.folder), ending), print_profile, KERNELS)
     _end(ending, is_empty=found.profile.is_empty)
 
@@ -304,8 +310,9 @@ def _advise(request: _Request) -> None:
     from inductoscope.views.report.advice import advice_view, print_advice
     from inductoscope.views.report.profile import headline
 
+    ending = request.run_profiled()
     with request.progress() as (say, trials):
-        ending, found = request.run_profiled(say)
+        found = request.profile(say)
         profile, recording = found.profile, load(request.folder)
         if ending.exit_code != 0:
             results = TrialResults((), None, _fails(ending))
@@ -328,8 +335,9 @@ def _examine_autotuning(request: _Request) -> None:
     from inductoscope.views.report.terminal import Printer
 
     turns, seconds = request.turns, request.time_limit
+    ending = request.run_profiled()
     with request.progress() as (say, trials):
-        ending, found = request.run_profiled(say)
+        found = request.profile(say)
         searches = searches_of(load(request.folder), found.profile)
         result = TuningResult(searches)
         if ending.exit_code == 0:

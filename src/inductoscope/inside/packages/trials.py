@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from inductoscope.torch_facts.package_wrappers import InputFacts
+from inductoscope.torch_facts.package_wrappers import DTYPES, InputFacts
 
 HOW_TO_WRITE = (
     "Write such a file with torch.save((x, y), PATH), or torch.save(((x,), {'scale': s}), PATH) "
@@ -180,8 +180,7 @@ def repeat(order: Mapping[str, Any], inputs: Sequence[Any], say: Say) -> None:
     """Call and load a package repeatedly, and call it from several streams on a GPU."""
     import torch
 
-    # For the C++ program.
-    torch.save([tensor.detach() for tensor in inputs], order["raw_inputs"])
+    torch.save([bits_of(tensor) for tensor in inputs], order["raw_inputs"])  # For the C++ program.
     say("stage", stage="repeat")
     _watch_calls(order, inputs, say)
     say("stage", stage="reload")
@@ -189,6 +188,19 @@ def repeat(order: Mapping[str, Any], inputs: Sequence[Any], say: Say) -> None:
     if any(tensor.is_cuda for tensor in inputs):
         say("stage", stage="streams")
         _run_on_streams(order, inputs, say)
+
+
+_BITS = {1: "uint8", 2: "int16", 4: "int32", 8: "int64", 16: "complex128"}
+
+
+def bits_of(tensor: Any) -> tuple[Any, int]:
+    """Return the bits of a tensor of any type, which C++ can read, and the number of the type."""
+    import torch
+
+    plain = tensor.detach().resolve_conj().resolve_neg()
+    codes = {name: code for code, name in DTYPES.items()}
+    code = codes[str(plain.dtype).removeprefix("torch.")]
+    return plain.view(getattr(torch, _BITS[plain.element_size()])), code
 
 
 def _watch_calls(order: Mapping[str, Any], inputs: Sequence[Any], say: Say) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from inductoscope.inside.start import InsidePart
 from inductoscope.profiling.orders import Orders, orders_from
 from inductoscope.profiling.timings import FUNCTION, GRAPH, write_measured
 from inductoscope.torch_facts import python_wrappers
+from inductoscope.torch_facts.frames import is_users
 from inductoscope.torch_facts.python_wrappers import exchange
 from inductoscope.torch_facts.torch_names import Hook
 
@@ -161,13 +163,46 @@ class SteppingClock(CallClock):
 
 
 class EagerMemoryAgent(MemoryAgent):
-    """A memory profiler that runs compiled functions in eager."""
+    """A memory profiler that runs compiled functions in eager and notes the line of each tensor."""
 
     waits_for_graph = False
 
     def calls(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return the function to call in place of a compiled one: the same in eager."""
-        return in_eager(function)
+        eager = in_eager(function)
+
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if not self.tracer.is_open:
+                return eager(*args, **kwargs)
+            with _noting_mode(self.tracer.operation_made):
+                return eager(*args, **kwargs)
+
+        return call
+
+
+def _noting_mode(note: Callable[[str, str, Any], None]) -> Any:
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class NotingMode(TorchDispatchMode):  # type: ignore[misc]
+        """Reports the results of every operation, and the line of the program that called it."""
+
+        def __torch_dispatch__(
+            self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            result = function(*args, **(kwargs or {}))
+            SCOPE.guard(note, str(function), _users_line(), result)
+            return result
+
+    return NotingMode()
+
+
+def _users_line() -> str:
+    """Return the innermost line of the program outside of torch and of this tool."""
+    frame: Any = sys._getframe(1)
+    while frame is not None and not is_users(frame.f_code.co_filename):
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else ""
 
 
 def memory_profiler(folder: Path) -> InsidePart:

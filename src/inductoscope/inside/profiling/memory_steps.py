@@ -196,7 +196,7 @@ def _summary(tensor: Any) -> TensorSummary:
     count = min(real.numel(), _MOST_VALUES)
     some = [float(total)]
     if real.dim() and count:
-        places = torch.tensor([number * real.numel() // count for number in range(count)])
+        places = torch.arange(count, device="cpu") * real.numel() // count
         some = real[torch.unravel_index(places, real.shape)].double().tolist()
     return TensorSummary(tuple(tensor.shape), str(tensor.dtype), total, norm, tuple(some))
 
@@ -354,6 +354,12 @@ class _OpenStep:
     def begin(self) -> int:
         """The start of the step."""
         return self.trace.begun
+
+    def note(self, tensor: Any, name: str, graph: str = "", place: str = "") -> None:
+        """Give the memory of a tensor this name from now on."""
+        address, size = memory_of(tensor)
+        if size:
+            self.names.append(NamedMemory(time.monotonic_ns(), address, size, name, graph, place))
 
 
 class StepTracer:
@@ -557,9 +563,8 @@ class StepTracer:
             return
         sizes = {name: value for name, value in values.items() if type(value) is int}
         for name, value in values.items():
-            address, size = (0, 0) if name in sizes else memory_of(value)
-            if size:
-                step.names.append(NamedMemory(time.monotonic_ns(), address, size, name, graph))
+            if name not in sizes:
+                step.note(value, name, graph)
         if sizes:
             call = step.calls[-1]
             step.calls[-1] = replace(call, sizes={**call.sizes, **sizes})
@@ -574,6 +579,13 @@ class StepTracer:
                 returned = tuple(memory_of(tensor)[0] for _, tensor in tensors_in(result))
                 step.calls[number] = replace(call, end=time.monotonic_ns(), returned=returned)
                 return
+
+    def operation_made(self, name: str, place: str, result: Any) -> None:
+        """Name the results of an operation in eager."""
+        step = self._open_here
+        if step is not None:
+            for _, tensor in tensors_in(result):
+                step.note(tensor, name, place=place)
 
     # --- results ----------------------------------------------------------------------------------
 
