@@ -108,7 +108,7 @@ class Instructions:
         }
 
 
-# Not for a run without the doctor, and never overriding the user's own limits.
+# Removed for a run without the doctor. Thread limits stay, because they may be the user's own.
 OWN_VARIABLES = (VARIABLE, PARTS_VARIABLE)
 
 

@@ -6,12 +6,12 @@ Both are file descriptors of pipes with JSON, one message a line. The first requ
 call, with what, and under which limits; `processes.children` writes it. The function gets the
 `Channel` and reports through it. The last event is `done`, or `error` with what was raised.
 
-The requests end when the parent does, for whatever reason. A small fork waits for that and then
-ends the whole process group. A thread could not: a compiler that never gives Python's lock back
-would keep it from running.
+The request pipe reaches EOF when the parent ends, for whatever reason. A small fork waits for that
+and then kills the whole process group. A thread would not do: a compiler that never releases the
+GIL would keep it from running.
 
-Any Python may run this file. It loads the package from where it is, so that whatever is installed
-beside the package stays out of sight.
+Any Python may run this file. It loads the package from its own location, so that other packages
+installed next to it are not importable.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Channel:
         os.write(self.descriptors[1], line.encode() + b"\n")
 
     def ready(self) -> None:
-        """Report that everything is loaded: from now on the time limit counts."""
+        """Report that everything is loaded, which starts the time limit."""
         self.say("ready")
 
     def _incoming(self) -> Iterator[Any]:
@@ -105,7 +105,7 @@ def _end_group_with_parent(channel: Channel) -> None:
     ended = select.poll()
     ended.register(0, 0)  # Only waits for end of file: the requests are for the function.
     ended.poll()
-    os.kill(0, signal.SIGKILL)  # Everything in its own process group.
+    os.kill(0, signal.SIGKILL)  # Kills its whole process group.
 
 
 def _message(error: BaseException) -> str:

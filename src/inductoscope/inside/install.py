@@ -43,7 +43,7 @@ class Installer(importlib.abc.MetaPathFinder):
         self._torch_seconds = 0.0
 
     def start(self) -> None:
-        """Hook what is already imported, and wait for the rest."""
+        """Hook modules that are already imported, and wait for the others."""
         sys.meta_path.insert(0, self)
         self.catch_up()
 

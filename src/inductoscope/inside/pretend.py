@@ -93,8 +93,8 @@ def _emit(text: str) -> None:
 
 # --- Constants of a graph on a device that is not there: `torch.tensor([…], device=x.device)` -----
 #
-# torch computes with constants while it compiles: with real tensors, because it wants their values.
-# Where it would do so on the device, it does so on the CPU, or with tensors that have no memory.
+# torch evaluates constants while it compiles, with real tensors, because it needs their values. For
+# a pretended device, it evaluates them on the CPU, or uses tensors without memory.
 
 
 def keep_constants_off_the_device() -> None:

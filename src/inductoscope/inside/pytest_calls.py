@@ -324,7 +324,7 @@ def check_calls(
     with _unnoticed():
         for call in calls:
             graph = call.graph
-            # As in the test: it may have turned gradients off since.
+            # The grad mode of the call in the test, which may have changed since.
             with torch.set_grad_enabled(call.situation.is_grad_enabled):
                 backward = graph.has_backward and needs_backward(call.inputs)
             verdict, text, finding = _judged(call, failure, backward, end)

@@ -54,12 +54,12 @@ class InsidePart:
     on_import: Mapping[str, Callable[[], None]] = field(default_factory=dict)
     # Values of torch's settings, by their full names.
     settings: Mapping[str, Any] = field(default_factory=dict)
-    # Called before the first hook is installed.
+    # A function to call before the first hook is installed.
     begin: Callable[[], None] = lambda: None
 
 
 def recorder(folder: Path) -> InsidePart:
-    """Record what the compiler does in this process, and in those that it forks."""
+    """Make the part that records the compiler in this process and its forks."""
 
     def begin() -> None:
         SCOPE.open(folder)

@@ -51,7 +51,7 @@ class TunedOperation:
 
     @property
     def regret(self) -> float | None:
-        """The winner's time in the program, as a multiple of what the search measured."""
+        """The winner's time in the program as a multiple of its time in the search."""
         chosen = self.tuned.chosen
         if chosen is None or not chosen.milliseconds or not self.in_program.count:
             return None

@@ -112,7 +112,7 @@ class Floor:
 
 
 def memory_seconds(machine: MachineLimits, read: int, written: int) -> float | None:
-    """Return the least time to read and write so many bytes; None if unknown."""
+    """Return the least time to read and write these bytes; None if unknown."""
     bandwidth = machine.bandwidth_at(read + written)
     if bandwidth is None:
         return None

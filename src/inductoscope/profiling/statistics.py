@@ -75,7 +75,7 @@ def quantile(values: Sequence[float], share: float) -> float:
 
 @dataclass(frozen=True)
 class TimeComparison:
-    """How one sample compares with a base."""
+    """The comparison of a sample with a base."""
 
     # The time of the sample relative to the base, with its 95 % confidence interval.
     ratio: float

@@ -25,7 +25,7 @@ FUNCTION, GRAPH, PACKAGE = "function", "graph", "package"
 # pass, its time is incomplete.
 IN_EAGER, DIFFERENTIATED = "function in eager", "function without its backward pass"
 
-# How kernels were timed: by the clock around every kernel call of the wrapper; by torch.profiler,
+# Ways of timing kernels: by the clock around every kernel call of the wrapper; by torch.profiler,
 # on the GPU itself or in a C++ wrapper; or only the graph as a whole.
 CLOCK, PROFILER, WHOLE = "clock", "profiler", "whole"
 

@@ -257,7 +257,7 @@ PAIRS = Hook(
 
 
 def _shared_data(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
-    # A method or a function, whose last arguments are scheduler, two nodes and shared bytes.
+    # Methods and functions alike end with the scheduler, two nodes and the shared bytes.
     _, first, second, shared = args[-4:]
     question = _ledger.question(first.get_name(), second.get_name())
     if question is not None and isinstance(shared, int):
