@@ -31,9 +31,9 @@ settings.register_profile("exploring", deadline=None, print_blob=True)
 settings.load_profile("repeatable")
 
 
-# In the order in which they run: what needs no torch answers first; the longest tests come next,
-# for begun last they would run while other workers have nothing left to do.
-FOLDERS = ("unit", "doctor", "integration", "browser", "fuzz")
+# The order in which they run: tests that need no torch answer first. The longest files come next,
+# because begun last they would run while other workers have nothing left to do.
+FOLDERS = ("unit", "browser", "doctor", "integration", "fuzz")
 
 
 def pytest_configure(config: pytest.Config) -> None:
