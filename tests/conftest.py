@@ -33,7 +33,7 @@ settings.load_profile("repeatable")
 
 # The order in which they run: tests that need no torch answer first. The longest files come next,
 # because begun last they would run while other workers have nothing left to do.
-FOLDERS = ("unit", "browser", "doctor", "integration", "fuzz")
+FOLDERS = ("unit", "doctor", "integration", "browser", "fuzz")
 
 
 def pytest_configure(config: pytest.Config) -> None:
