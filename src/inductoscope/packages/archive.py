@@ -25,7 +25,7 @@ _MOST_RATIO = 50
 _SMALL = 64 << 20  # bytes up to which any ratio is accepted
 _MOST_TEXT = 256 << 20
 _LOCAL_HEADER = 30  # bytes, which the name and an extra field follow
-# zipfile raises NotImplementedError for a member that is encrypted, a patch or packed unusually.
+# zipfile raises NotImplementedError for strong encryption, patches and unknown compression.
 _BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError)
 _AGAIN = "Copy or build it again."
 
