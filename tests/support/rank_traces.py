@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from inductoscope.analysis.ranks.decisions import RECORDS, reads_artifact
+from inductoscope.analysis.ranks.decisions import reads_record
 
 TRACE = Path(__file__).resolve().parents[1] / "data" / "recorded_ranks" / "rank_0.trace.log.gz"
 
@@ -34,8 +34,7 @@ def recorded() -> Trace:
     """The records that tell a decision or a time; the others only make the files larger."""
     text = gzip.decompress(TRACE.read_bytes()).decode()
     records = re.split(r"\n(?!\t)", text.rstrip("\n"))
-    keys = {key.decode() for key in RECORDS} - {"artifact"}
-    return tuple(r for r in records if kind_of(r) in keys or reads_artifact(kind_of(r)))
+    return tuple(r for r in records if reads_record(kind_of(r)))
 
 
 def of_rank(trace: Trace, rank: int) -> Trace:

@@ -379,6 +379,20 @@ def test_few_records_of_a_finished_compile_are_left() -> None:
     assert len(blocks.find_events(data, len(data)).events) < 20
 
 
+def test_a_phase_with_long_arguments_has_ended() -> None:
+    """The look-up in the cache adds all components of its key, which come before `ph`."""
+    components = '\t"[jez56r7z6b2jmxf] fx_config",\n' * 3000
+    data = (
+        "V1115 00:09:37.380000 5966 torch/_dynamo/utils.py:2126] "
+        '{"chromium_event": {}, "frame_id": 0, "frame_compile_id": 0, "attempt": 0}\n'
+        '\t{\n\t"name": "inductor_compile",\n\t"ts": 1794947301285213.0,\n'
+        f'\t"args": {{\n\t"components": [\n{components}\t""\n\t]\n\t}},\n\t"ph": "E"\n\t}}\n'
+    ).encode()
+    ((_, event),) = blocks.find_events(data, len(data)).events
+    assert isinstance(event, Record)
+    assert (event.kind, event.name, event.compile_id) == ("end", "inductor_compile", "0/0")
+
+
 @pytest.mark.parametrize(
     ("kinds", "left"),
     [

@@ -16,6 +16,12 @@ _LONGEST_PREFIX = 200
 
 # Level, time, process, module, line.
 HEADER = re.compile(rb"([VIWEC])(\d{4} \d\d:\d\d:\d\d\.\d+) (\d+) ([^\s\]:]+\.py):(\d+)\]")
+# What torch may write between a header and the message: the compile id, the name of an artifact.
+MARKS = rb"(?: \[([^\]\s]*\d/\d[^\]\s]*)\])?(?: \[__(\w+)\])? ?"
+# A record of TORCH_TRACE begins with its key.
+KEY = rb'\{"(\w+)": '
+# The groups of a header, the marks, and the key if the line is a record.
+TORCH_LINE = re.compile(HEADER.pattern + MARKS + rb"(?:" + KEY + rb")?")
 
 # The prefix of a job system: a time, a stream, and the name of a rank or container.
 _CLOCK = rb"\d\d:\d\d:\d\d(?:[.,]\d+)?"

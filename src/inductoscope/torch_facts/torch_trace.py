@@ -14,21 +14,17 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-from inductoscope.torch_facts.log_text import HEADER, LONGEST, decode
+from inductoscope.torch_facts.log_text import LONGEST, decode
 
-# The groups of a header, followed by the key of the record.
-RECORD = re.compile(
-    HEADER.pattern + rb'(?: \[[^\]\s]*\d/\d[^\]\s]*\])?(?: \[__\w+\])? ?\{"(\w+)": '
-)
 _FRAME = re.compile(rb'"frame_id": (\d+), "frame_compile_id": (\d+)(?:, "attempt": (\d+))?')
 _AUTOGRAD = re.compile(rb'"compiled_autograd_id": (\d+)')
 _RANK = re.compile(rb'"rank": (\d+)')
 _DIGEST = b', "has_payload"'
 _COMPILE_ID = re.compile(rb'"compile_id": "([^"\n]*)"')
 _EVENT_NAME = re.compile(
-    rb'\n\t"name": "([^"\\\n]*(?:\\.[^"\\\n]*)*)"(?:,\s*\n\t"ts": (\d{1,18}(?:\.\d{1,9})?))?'
+    rb'\n\t?"name": "([^"\\\n]*(?:\\.[^"\\\n]*)*)"(?:,\s*\n\t?"ts": (\d{1,18}(?:\.\d{1,9})?))?'
 )
-_PHASE = re.compile(rb'\n\t"ph": "([BE])"')
+_PHASE = re.compile(rb'\n\t?"ph": "([BE])"')
 _PAYLOAD_END = re.compile(rb"\n(?!\t)")
 _FILE = re.compile(rb'"filename": "([^"\n]*)"')
 _VALUE = re.compile(
@@ -81,7 +77,7 @@ def read_record(
     kind, name, seconds = decode(key), "", 0.0
     values: tuple[tuple[str, str], ...] = ()
     if key == b"chromium_event":
-        event = _event(data, stop, end)
+        event = read_event(data, stop, end)
         if event is None:
             return None
         kind, name, seconds = event
@@ -93,8 +89,7 @@ def read_record(
             (decode(found[1]), decode(found[2] if found[2] is not None else found[3]))
             for found in _VALUE.finditer(data, start, stop)
         )
-    digest = data.rfind(_DIGEST, start, stop)
-    rank, compile_id = written_by(data[start : digest if digest > 0 else stop])
+    rank, compile_id = writer_of(data, start, stop)
     if compile_id is None:
         inside = _COMPILE_ID.search(data, start, min(len(data), stop + 500))
         compile_id = decode(inside[1]) if inside else ""
@@ -102,20 +97,29 @@ def read_record(
     return Record(label or rank, process, time, compile_id, kind, name, seconds, values)
 
 
-def _event(data: bytes, stop: int, end: int) -> tuple[str, str, float] | None:
-    """Parse a chromium event: begin or end, the name of the phase, and the time in seconds."""
-    found = _PHASE.search(data, stop, min(end, stop + LONGEST))
-    name = _EVENT_NAME.search(data, stop, min(end, stop + 400))
+def read_event(data: bytes, start: int, end: int) -> tuple[str, str, float] | None:
+    """Parse a chromium event: begin or end, the name of the phase, and the time in seconds.
+
+    Its lines are between `start` and `end`, with or without the tab that indents a payload. Begin
+    or end is said after the arguments, which are long if they have the key of a cache.
+    """
+    found = _PHASE.search(data, start, end)
+    name = _EVENT_NAME.search(data, start, min(end, start + 400))
     if found is None or name is None:
         return None
     time = float(name[2]) / 1e6 if name[2] else 0.0
     return ("begin" if found[1] == b"B" else "end"), decode(name[1]), time
 
 
+def writer_of(data: bytes, start: int, stop: int) -> tuple[str, str | None]:
+    """Return the rank and the compile id in the JSON of a record."""
+    digest = data.rfind(_DIGEST, start, stop)
+    return _writer_in(data[start : digest if digest > 0 else stop])
+
+
 # The events of a compile follow each other, and differ in nothing else on their line.
 @lru_cache(maxsize=64)
-def written_by(json: bytes) -> tuple[str, str | None]:
-    """Return the rank and the compile id of a record."""
+def _writer_in(json: bytes) -> tuple[str, str | None]:
     found = _RANK.search(json) if b'"rank": ' in json else None
     rank = f"rank {decode(found[1])}" if found else ""
     frame = _FRAME.search(json)

@@ -25,6 +25,7 @@ from inductoscope.torch_facts.printed_graphs import (
     tuned_choices,
 )
 from inductoscope.torch_facts.stage_lookup import stage_of_phase
+from inductoscope.torch_facts.torch_trace import read_event
 from inductoscope.wording import count_of
 
 
@@ -152,11 +153,6 @@ def merged_order(lists: Sequence[Sequence[Key]]) -> list[Key]:
 #
 # Only differences of one clock are taken: clocks of different hosts are never compared.
 
-_NAME = re.compile(r'"name": "((?:[^"\\]|\\.)*)"')
-_TIME = re.compile(r'"ts": (\d{1,18}(?:\.\d{1,9})?)')
-_PHASE = re.compile(r'"ph": "([BE])"')
-
-
 # Waits for kernels, whichever compiler they go to: the phase does not say whether it is Triton's.
 _WAITS = re.compile(r"async_compile|PyCodeCache")
 
@@ -182,14 +178,15 @@ class StageClock:
 
     def take_event(self, compile_id: str, payload: str) -> None:
         """Add a chromium event as torch writes it."""
-        name, time, phase = _NAME.search(payload), _TIME.search(payload), _PHASE.search(payload)
-        if name is None or time is None or phase is None:
+        data = payload.encode()
+        kind, name, seconds = read_event(data, 0, len(data)) or ("", "", 0.0)
+        if not seconds:
             return
-        phases, seconds = self._open.setdefault(compile_id, []), float(time[1]) / 1e6
-        if phase[1] == "B":
-            phases.append(_OpenPhase(name[1], seconds))
+        phases = self._open.setdefault(compile_id, [])
+        if kind == "begin":
+            phases.append(_OpenPhase(name, seconds))
         else:
-            self._end(phases, name[1], seconds)
+            self._end(phases, name, seconds)
 
     def _end(self, phases: list[_OpenPhase], name: str, time: float) -> None:
         """End a phase, and all phases left open inside it."""
@@ -422,10 +419,7 @@ _READERS: dict[str, _Reader] = {
     "chromium_event": lambda fold, id_, _head, payload: fold.clock.take_event(id_, payload),
 }
 
-# The keys of the records that are read; for artifacts, their names as well.
-RECORDS = frozenset(name.encode() for name in ("artifact", *GRAPHS, *_READERS))
 
-
-def reads_artifact(name: str) -> bool:
-    """Check whether an artifact holds a decision."""
+def reads_record(name: str) -> bool:
+    """Check whether a record holds a decision."""
     return name in GRAPHS or name in _READERS or _CACHE.match(name) is not None

@@ -2,43 +2,29 @@
 
 from __future__ import annotations
 
-import io
 import itertools
 import re
-import zlib
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
-from lzma import LZMAError
-from typing import IO
 
-from inductoscope.analysis.ranks.decisions import (
-    RECORDS,
-    Decision,
-    DecisionFold,
-    RankLog,
-    reads_artifact,
-)
+from inductoscope.analysis.ranks.decisions import Decision, DecisionFold, RankLog, reads_record
 from inductoscope.analysis.ranks.report import rank_of_label, rank_of_path
-from inductoscope.hangs.logs.log_files import STDIN, Log, open_log
+from inductoscope.hangs.logs.log_files import STDIN, UNREADABLE, Log, LogStream, open_log
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.log_text import (
     HEADER,
     LONGEST,
+    TORCH_LINE,
     clean,
     decode,
     label_of,
 )
-from inductoscope.torch_facts.torch_trace import RECORD, written_by
+from inductoscope.torch_facts.torch_trace import writer_of
 
-_COMPILE = r"\[(?P<compile>!?[\d/]*\d+/\d+)(?:_\d+)?\]"
-_TRACING = re.compile(
-    rf"^{_COMPILE}.*torchdynamo start tracing (?P<name>\S+) (?P<file>\S+):(?P<line>\d+)"
-)
-_FAILED = re.compile(rf"^{_COMPILE} \[__recompiles\]\s+- (?P<reason>\d+/\d+: .*)")
-_CACHE = re.compile(rf"^{_COMPILE}.*\bFX (?:graph )?cache (?P<state>hit|miss)\b", re.IGNORECASE)
-_GRAPH = re.compile(rf"^{_COMPILE} \[__post_grad_graphs\] (?P<line>.*)")
+_TRACING = re.compile(r"torchdynamo start tracing (?P<name>\S+) (?P<file>\S+):(?P<line>\d+)")
+_FAILED = re.compile(r"\s*- (?P<reason>\d+/\d+: .*)")
+_CACHE = re.compile(r"\bFX (?:graph )?cache (?P<state>hit|miss)\b", re.IGNORECASE)
 _TABLE = re.compile(r"^(?:\[\w+\]:? ?)?AUTOTUNE (?P<operation>\w+\(.*\))")
 _ROW = re.compile(
     r"^(?:\[\w+\]:? ?)?\s*(?P<choice>[A-Za-z_]\w+)\s+[\d.]+ ms\s+100\.0%\s*(?P<how>.*)"
@@ -61,24 +47,22 @@ class TextDecisions(DecisionFold):
             self._close_graph(compile_id)
         return super().decisions
 
-    def take_line(self, text: str, *, in_torch: bool) -> None:
-        """Add a line without its header, or a line that has none."""
-        if not in_torch:
-            self._take_printed(text)
-            return
-        if found := _TRACING.match(text):
+    def take_line(self, compile_id: str, artifact: str, text: str) -> None:
+        """Add the message of a line of torch's, and the marks before it."""
+        compile_id = compile_id.partition("_")[0]
+        if found := _TRACING.search(text):
             file = found["file"].replace("\\", "/").rpartition("/")[2]
-            self.begin(found["compile"], f"{found['name']} {file}:{found['line']}")
-        elif found := _FAILED.match(text):
+            self.begin(compile_id, f"{found['name']} {file}:{found['line']}")
+        elif artifact == "recompiles" and (found := _FAILED.match(text)):
             # Only the first failed guard counts.
-            if ("guard", found["compile"]) not in self._decisions:
-                self.take_guard(found["compile"], "", found["reason"])
-        elif found := _CACHE.match(text):
-            self._take_cache(f"fx_graph_cache_{found['state'].lower()}", found["compile"], "")
-        elif found := _GRAPH.match(text):
-            if "class " in found["line"] and "torch.nn.Module" in found["line"]:
-                self._close_graph(found["compile"])
-            self._graphs.setdefault(found["compile"], []).append(found["line"])
+            if ("guard", compile_id) not in self._decisions:
+                self.take_guard(compile_id, "", found["reason"])
+        elif found := _CACHE.search(text):
+            self._take_cache(f"fx_graph_cache_{found['state'].lower()}", compile_id, "")
+        elif artifact == "post_grad_graphs":
+            if "class " in text and "torch.nn.Module" in text:
+                self._close_graph(compile_id)
+            self._graphs.setdefault(compile_id, []).append(text)
 
     def _close_graph(self, compile_id: str) -> None:
         lines = self._graphs.pop(compile_id, [])
@@ -86,7 +70,7 @@ class TextDecisions(DecisionFold):
             key = self._key(compile_id, "post-grad graph")
             self._take_collectives(key, compile_id, "\n".join(lines))
 
-    def _take_printed(self, text: str) -> None:
+    def take_printed(self, text: str) -> None:
         """Parse autotuning's table, which has no header; its first row is the winner."""
         table = _TABLE.match(text)
         if table:
@@ -105,11 +89,12 @@ class TextDecisions(DecisionFold):
 # Nothing in a log is trusted: a line that does not read is passed over.
 
 _MOST_PAYLOAD = 32 << 20
-_HEADER_REACH = 400
+# How far into a line its header and the key of its record reach, and how far a launcher's label
+# does on other lines.
+_HEAD_REACH, _LABEL_REACH = 600, 60
 _MOST_SAMPLED = 4000
 _TAB = b"\t"
-_NAME = re.compile(rb'"artifact": \{"name": "([^"\n]*)"')
-_UNREADABLE = (OSError, EOFError, zlib.error, LZMAError)
+_ARTIFACT = re.compile(rb'\{"name": "([^"\n]*)"')
 _Key = tuple[str, str]
 
 
@@ -185,95 +170,64 @@ class _LogReader:
         if not _are_several(sum(map(_named_ranks, parts), Counter())):
             self._alone = _WrittenByRank(keeps_lines=self._keeps_lines)
         for path in parts:
-            with suppress(*_UNREADABLE), open_log(path) as file:
+            with suppress(*UNREADABLE), open_log(path) as file:
                 self._read(file)
 
-    def _read(self, file: IO[bytes]) -> None:
-        record: _OpenRecord | None = None
+    def _read(self, file: LogStream) -> None:
+        record: re.Match[bytes] | None = None
+        payload = bytearray()
         for line in itertools.chain(_lines(file), [b""]):
             if line[:1] == _TAB:
-                if record is not None:
-                    record.add(line)
+                if record is not None and len(payload) < _MOST_PAYLOAD:
+                    payload += line[1:]
                 continue
             if record is not None:
-                self._take_record(record)
-            record = _begun(line)
+                self._take_record(record, decode(bytes(payload)))
+            payload.clear()
+            head = TORCH_LINE.search(line, 0, _HEAD_REACH)
+            record = head if head is not None and reads_record(_name_of(head)) else None
             if record is None and line:
-                self._take_line(line)
+                self._take_line(line, head)
 
-    def _of(self, rank: int | None, time: str) -> _WrittenByRank:
+    def _of(self, rank: int | None, time: bytes) -> _WrittenByRank:
         if rank is not None:
             self._named.add(rank)
         written = self._alone
         if written is None:
             written = self._written.setdefault(rank, _WrittenByRank(keeps_lines=self._keeps_lines))
-        written.began = written.began or time
+        written.began = written.began or decode(time)
         written.lines += 1
         return written
 
-    def _take_record(self, record: _OpenRecord) -> None:
-        written = self._of(record.rank, record.time)
-        written.trace.take(
-            record.name, record.compile_id, record.head, decode(bytes(record.payload))
-        )
+    def _take_record(self, head: re.Match[bytes], payload: str) -> None:
+        rank, compile_id = writer_of(head.string, head.end(), len(head.string))
+        written = self._of(rank_of_label(rank), head[2])
+        line = decode(head.string[head.start() :][:LONGEST])
+        written.trace.take(_name_of(head), compile_id or "", line, payload)
 
-    def _take_line(self, line: bytes) -> None:
-        header = HEADER.search(line, 0, _HEADER_REACH)
-        label = label_of(line[: header.start()]) if header else label_of(line[:60])
-        rank = rank_of_label(label)
-        if header is None and rank is None and self._alone is None:
-            return
-        time = header[2].decode() if header else ""
-        text = decode(line[header.end() :] if header else line).strip()
-        written = self._of(rank, time)
-        written.text.take_line(text, in_torch=header is not None)
-
-
-@dataclass
-class _OpenRecord:
-    """A record that is still being read."""
-
-    name: str
-    rank: int | None
-    compile_id: str
-    time: str
-    head: str
-    payload: bytearray = field(default_factory=bytearray)
-
-    def add(self, line: bytes) -> None:
-        """Add a line of the payload, without its tab."""
-        if len(self.payload) < _MOST_PAYLOAD:
-            self.payload += line[1:]
+    def _take_line(self, line: bytes, head: re.Match[bytes] | None) -> None:
+        rank = rank_of_label(label_of(line[: head.start() if head else _LABEL_REACH]))
+        if head is not None:
+            written = self._of(rank, head[2])
+            if head[6] is not None:  # Decisions are made in a compile.
+                text = decode(line[head.end() :]).rstrip()
+                written.text.take_line(decode(head[6]), decode(head[7] or b""), text)
+        elif rank is not None or self._alone is not None:
+            self._of(rank, b"").text.take_printed(decode(line).strip())
 
 
-def _begun(line: bytes) -> _OpenRecord | None:
-    """Begin the record on this line; None if it holds no decision."""
-    head = RECORD.search(line, 0, _HEADER_REACH + 200)
-    if head is None or head[6] not in RECORDS:
-        return None
-    name = decode(head[6])
-    if name == "artifact":
-        found = _NAME.search(line, head.start())
-        name = decode(found[1]) if found else ""
-        if not reads_artifact(name):
-            return None
-    json = line[head.end() :]
-    digest = json.rfind(b', "has_payload"')
-    rank, compile_id = written_by(json[: digest if digest > 0 else len(json)][-400:])
-    return _OpenRecord(
-        name=name,
-        rank=rank_of_label(rank),
-        compile_id=compile_id or "",
-        time=head[2].decode(),
-        head=decode(line[head.start() :][:LONGEST]),
-    )
+def _name_of(head: re.Match[bytes]) -> str:
+    """Return the key of a record, or the name of an artifact; empty for other lines."""
+    if head[8] != b"artifact":
+        return decode(head[8] or b"")
+    artifact = _ARTIFACT.match(head.string, head.end())
+    return decode(artifact[1]) if artifact else ""
 
 
-def _lines(file: IO[bytes]) -> Iterator[bytes]:
+def _lines(file: LogStream) -> Iterator[bytes]:
     """Yield lines; an over-long line is cut."""
-    buffered = io.BufferedReader(file, 1 << 20) if isinstance(file, io.RawIOBase) else file
     is_rest = False
-    while line := buffered.readline(LONGEST * 16):
+    while line := file.readline(LONGEST * 16):
         if not is_rest:
             # Payloads are compared unchanged.
             yield line if line[:1] == _TAB else clean(line)
@@ -292,13 +246,12 @@ def _named_ranks(path: str) -> Counter[int]:
     """Count the lines of each rank at the beginning of a file."""
     found: Counter[int] = Counter()
     head = b""
-    with suppress(*_UNREADABLE), open_log(path) as file:
-        read = getattr(file, "read1", file.read)
-        head = read(1 << 20)
+    with suppress(*UNREADABLE), open_log(path) as file:
+        head = file.read1(1 << 20)
     for line in head.splitlines()[:_MOST_SAMPLED]:
         if line[:1] == _TAB:
             continue
-        header = HEADER.search(line, 0, _HEADER_REACH)
+        header = HEADER.search(line, 0, _HEAD_REACH)
         rank = rank_of_label(label_of(line[: header.start()])) if header else None
         if rank is not None:
             found[rank] += 1

@@ -10,19 +10,20 @@ torch's is found by the end of its header, whatever a launcher put before that:
 
 from __future__ import annotations
 
-import lzma
 import re
-import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import NamedTuple
 
+from inductoscope.hangs.logs.log_files import UNREADABLE
 from inductoscope.torch_facts.log_lines import PATTERNS, LineMeaning, LogPattern
 from inductoscope.torch_facts.log_text import (
     COLLECTIVE,
     HEADER,
+    KEY,
     LONGEST,
+    MARKS,
     PRINTED,
     clean,
     decode,
@@ -46,11 +47,8 @@ _ALTERNATIVES = b"|".join(
 )
 # The pattern begins with rare letters, which makes it fast; the rest of the header precedes them.
 _TORCH_LINE = re.compile(
-    rb"\.py:\d+\]"
-    rb"(?: \[([^\]\s]*\d/\d[^\]\s]*)\])?(?: \[__(\w+)\])? ?"
-    rb"(?:(?:Step \d+: )?(" + _ALTERNATIVES + rb")"
-    rb'|\{"(\w+)": '
-    rb"|\[\w+\] inductor_config\[(max_autotune\w*)\]: ([TF])"
+    rb"\.py:\d+\]" + MARKS + rb"(?:(?:Step \d+: )?(" + _ALTERNATIVES + rb")"
+    rb"|" + KEY + rb"|\[\w+\] inductor_config\[(max_autotune\w*)\]: ([TF])"
     rb"|)"
 )
 # Every line has the groups up to this one.
@@ -162,7 +160,7 @@ def _blocks(read: Callable[[int], bytes], damage: list[str]) -> Iterator[bytes]:
             yield block
     except KeyboardInterrupt:
         damage.append("reading was interrupted")
-    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+    except UNREADABLE as error:
         damage.append(f"reading stopped early: {error}")
 
 

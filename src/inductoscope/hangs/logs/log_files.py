@@ -8,9 +8,10 @@ import lzma
 import os
 import re
 import stat
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import IO, Any
+from io import BufferedReader
 
 from inductoscope.errors import UsageError
 
@@ -22,11 +23,14 @@ _NO_LOGS = (
     *(".cubin", ".ptx", ".ttir", ".ttgir", ".llir", ".hsaco", ".best_config", ".lock"),
     *(".pt", ".pt2", ".bin", ".pkl", ".safetensors", ".zip", ".whl", ".tar"),
 )
-_OPENERS: tuple[tuple[bytes, Callable[..., Any]], ...] = (
-    (b"\x1f\x8b", gzip.open),
-    (b"BZh", bz2.open),
-    (b"\xfd7zXZ\0", lzma.open),
+LogStream = BufferedReader | gzip.GzipFile | bz2.BZ2File | lzma.LZMAFile
+_OPENERS: tuple[tuple[bytes, Callable[[str], LogStream]], ...] = (
+    (b"\x1f\x8b", gzip.GzipFile),
+    (b"BZh", bz2.BZ2File),
+    (b"\xfd7zXZ\0", lzma.LZMAFile),
 )
+# Raised by reading a file that is damaged, cut off, or compressed otherwise than it says.
+UNREADABLE = (OSError, EOFError, zlib.error, lzma.LZMAError)
 
 
 @dataclass(frozen=True)
@@ -90,7 +94,7 @@ def _split(path: str) -> tuple[str, int]:
     return match[1], int(match[2]) if match[2] else -1
 
 
-def decompressor(path: str) -> Callable[..., Any] | None:
+def decompressor(path: str) -> Callable[[str], LogStream] | None:
     """Return the function that opens a file whose first bytes show that it is compressed."""
     if path == STDIN or not _is_file(path):
         return None
@@ -99,7 +103,10 @@ def decompressor(path: str) -> Callable[..., Any] | None:
     return next((opener for magic, opener in _OPENERS if start.startswith(magic)), None)
 
 
-def open_log(path: str) -> IO[bytes]:
-    """Open a file for reading, decompressed."""
+def open_log(path: str) -> LogStream:
+    """Open a file for reading, decompressed.
+
+    Read blocks with `read1`: a large `read` of a truncated compressed file would return nothing.
+    """
     opener = decompressor(path)
-    return open(path, "rb", buffering=0) if opener is None else opener(path, "rb")
+    return open(path, "rb") if opener is None else opener(path)

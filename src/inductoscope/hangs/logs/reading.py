@@ -125,9 +125,7 @@ def _read_file(file: ReadFile, cores: int) -> Iterator[FoundEvents]:
             yield from _read_in_pieces(file, size, cores)
             return
         with open_log(path) as stream:
-            # A large read of a truncated compressed file would return nothing.
-            read = getattr(stream, "read1", stream.read)
-            yield from read_events(read, file.damage)
+            yield from read_events(stream.read1, file.damage)
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror or error}.") from error
 
