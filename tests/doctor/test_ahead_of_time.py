@@ -181,15 +181,7 @@ def test_an_input_that_the_package_was_not_made_for(workplace: Workplace) -> Non
     assert "dimension 0 is 100; the package accepts 2 to 64" in verdict["summary"]
 
 
-@pytest.mark.spread
-def test_calls_of_a_healthy_package_are_compared(workplace: Workplace) -> None:
-    """Also with a size that it was not exported with."""
-    workplace.write("export_and_run.py", PACKAGED.format(given="torch.randn(9, 16)"))
-    found = workplace.doctor("export_and_run.py")
-    assert (found.exit_code, found.verdict["verdict"]) == (0, "clean")
-    assert "2 calls of 1 compiled graph match eager" in found.verdict["summary"]
-
-
+# Torch's own runner is given tensors alone, where the program takes a number and None as well.
 BARE = """
 import torch
 
@@ -210,10 +202,16 @@ print(runner.run([x, y])[0].sum(), runner.run([x + 1, y])[0].sum())
 
 
 @pytest.mark.spread
-def test_calls_of_torchs_own_runner_are_compared(workplace: Workplace) -> None:
-    """It is given tensors alone, where the program takes a number and None as well."""
-    workplace.write("bare.py", BARE)
-    found = workplace.doctor("bare.py")
+@pytest.mark.parametrize(
+    "program",
+    [
+        pytest.param(PACKAGED.format(given="torch.randn(9, 16)"), id="a size not exported with"),
+        pytest.param(BARE, id="the runner of torch"),
+    ],
+)
+def test_calls_of_a_healthy_package_are_compared(workplace: Workplace, program: str) -> None:
+    workplace.write("export_and_run.py", program)
+    found = workplace.doctor("export_and_run.py")
     assert (found.exit_code, found.verdict["verdict"]) == (0, "clean")
     assert "2 calls of 1 compiled graph match eager" in found.verdict["summary"]
 

@@ -80,7 +80,7 @@ def test_a_worker_that_is_killed_changes_nothing(
     assert (spread["culprit"]["op"], spread["confidence"]) == ("aten.tanh.default", "proven")
     assert (spread["repro"]["verified"], spread["repro"]["nodes"]) == (True, 1)
     # Two of three workers were left, and nothing had to be tried here.
-    assert "no worker is left" not in "".join(lines)
+    assert "is tried here" not in "".join(lines)
     # What was loaded for the search is gone from the workers that live on.
     assert [children_of(worker) for worker in cluster.workers[:2]] == [[], []]
 

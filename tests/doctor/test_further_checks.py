@@ -244,7 +244,6 @@ def test_random_numbers_of_another_type_than_eagers() -> None:
         candidate_of(sample, torch.ones(2).half(), torch.ones(2))
     )
     assert (found.failure.kind, found.failure.aspect) == (WRONG, "dtype")
-    assert found.failure.text == "output 0 is torch.float32, in eager torch.float16"
     assert found.candidate.draws_inductor_random_numbers
 
 

@@ -84,6 +84,9 @@ def with_swapped_collectives(trace: Trace) -> Trace:
     return changed
 
 
+FAILED_GUARD = "tensor 'x' size mismatch at index 0. expected 8, actual 12"
+
+
 def with_failed_guard(trace: Trace) -> Trace:
     """The function is compiled a second time, since a size has changed."""
     start = next(record for record in trace if kind_of(record) == "dynamo_start")
@@ -91,8 +94,7 @@ def with_failed_guard(trace: Trace) -> Trace:
     head = re.sub(
         r'\{"dynamo_start": .*?\}\]\}', '{"artifact": {"name": "recompile_reasons"}', again
     )
-    reason = "0/0: tensor 'x' size mismatch at index 0. expected 8, actual 12"
-    return (*trace, f'{head}\n\t"{reason}"', again)
+    return (*trace, f'{head}\n\t"0/0: {FAILED_GUARD}"', again)
 
 
 def with_another_compile(trace: Trace) -> Trace:

@@ -136,6 +136,36 @@ def test_a_rule_is_documented_under_the_same_headings(rule: Rule) -> None:
     assert tuple(found) == HEADINGS
 
 
+TESTS = Path(__file__).resolve().parents[1]
+
+
+def sentences_asserted(function: ast.FunctionDef) -> set[str]:
+    """Every text of four words or more in the assertions of a test."""
+    return {
+        node.value
+        for statement in ast.walk(function)
+        if isinstance(statement, ast.Assert)
+        for node in ast.walk(statement.test)
+        if isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and len(node.value.split()) >= 4
+    }
+
+
+def test_a_sentence_is_asserted_in_one_test() -> None:
+    places: dict[str, list[str]] = {}
+    for path in sorted(TESTS.rglob("test_*.py")):
+        for node in nodes_of(path):
+            if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+                for sentence in sentences_asserted(node):
+                    places.setdefault(sentence, []).append(f"{path.name}::{node.name}")
+    repeated = {sentence: where for sentence, where in places.items() if len(where) > 1}
+    assert repeated == {}, (
+        "keep each in the test whose subject it is; in the others assert the fact as data: "
+        "an exit code, a field of the JSON, an attribute"
+    )
+
+
 def test_a_class_has_a_name_of_its_own() -> None:
     """Two classes of one name are told apart by nobody who reads a message or searches."""
     places: dict[str, list[str]] = {}

@@ -253,7 +253,7 @@ def test_the_page_says_what_was_measured_where_and_what_follows() -> None:
     page = render(BENCHES, {"logs": result("logs"), "cli": result("cli", failure="exit code 3")})
     assert "commit abc; torch " in page
     assert "| trace, 2 cores: time | 1.00 s | tlparse: exit code 101 |" in page
-    assert "not concluded: tlparse: exit code 101" in page
+    assert str(READING.conclude()) in page
     assert "**Failed**: exit code 3" in page
     assert "Not measured yet." in page
     assert str(Path.home()) not in page

@@ -234,7 +234,7 @@ def test_what_a_pretended_gpu_cannot_do_is_not_put_down_to_the_program(
     (found,) = diagnose(load(folder))
     assert not found.is_problem
     assert found.title.startswith("The program reached a limit of the pretended GPU:")
-    assert f"it asked for {asked}, which only a real GPU has" in found.advice
+    assert f"it asked for {asked}," in found.advice
 
 
 def test_the_rank_that_failed_first_leads(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -346,7 +347,7 @@ shutil.copytree(folder, sys.argv[2])
     reader, entries = read(kept)
     assert len(ticks(entries)) > 100
     assert ticks(entries) == list(range(len(ticks(entries))))
-    assert entries[-1].event == RecordingStopped(reason="No space left on device")
+    assert entries[-1].event == RecordingStopped(reason=os.strerror(errno.ENOSPC))
     assert len(reader.damage) <= 1
     shown = inductoscope("show", kept)
     assert "stopped recording: No space left on device. The program continued." in shown.words

@@ -126,7 +126,7 @@ def test_what_only_a_real_gpu_has_is_a_limit_of_the_target(
     error = {**ERROR, "type": "InductorError", "message": f"AttributeError: {message}"}
     (limit,) = findings(PROCESS, COMPILE, error, manifest={"target": "cuda:90"})
     assert not limit.is_problem
-    assert f"torch asked for {asked}, which only a real GPU has" in limit.title
+    assert f"torch asked for {asked}," in limit.title
     assert limit.title == snapshot
     # On a machine that the program really ran on, it is the program's problem.
     (problem,) = findings(PROCESS, COMPILE, error)

@@ -46,7 +46,7 @@ def test_a_stream_that_is_over_is_read_to_its_last_byte(path: Path) -> None:
     add(path, b"\n" + line(2)[:-9])
     reader = StreamReader(path)
     assert [entry.number for entry in reader.read()] == [0, 1]
-    assert reader.damage == [Damage("12-1a.jsonl:3", "not a whole event")]
+    assert [damage.where for damage in reader.damage] == ["12-1a.jsonl:3"]
 
 
 def test_every_cut_gives_the_same_as_reading_at_once(path: Path) -> None:
@@ -57,7 +57,7 @@ def test_every_cut_gives_the_same_as_reading_at_once(path: Path) -> None:
         seen = new_numbers(reader)
         add(path, data[cut:])
         assert [*seen, *new_numbers(reader)] == [0, 1, 2]
-        assert reader.damage == [Damage("12-1a.jsonl:2", "not a whole event")]
+        assert [damage.where for damage in reader.damage] == ["12-1a.jsonl:2"]
 
 
 def test_a_line_without_end_is_passed_over_in_pieces(

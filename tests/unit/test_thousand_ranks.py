@@ -12,6 +12,7 @@ import pytest
 from support.examples import Answer, inductoscope
 from support.json_schema import violations
 from support.rank_traces import (
+    FAILED_GUARD,
     Plant,
     cut_inside,
     from_cache,
@@ -122,7 +123,7 @@ def test_another_guard(job: Job) -> None:
 
 
 def test_a_guard_that_failed_only_there(job: Job) -> None:
-    assert "size mismatch at index 0" in job.only(123, "guard")["here"]
+    assert FAILED_GUARD in job.only(123, "guard")["here"]
 
 
 def test_a_cache_miss_only_there(job: Job) -> None:
