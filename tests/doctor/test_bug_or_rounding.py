@@ -277,7 +277,7 @@ def test_a_sum_in_another_order_is_rounding() -> None:
     comparison = judged(lambda x: x.sum(0), one_after_the_other, x)
     assert comparison.is_right
     assert [difference.where for difference in comparison.explained] == ["output 0"]
-    assert comparison.reason == "the differences are within rounding"
+    assert "within rounding" in comparison.reason
     assert "away from float64" in comparison.explained[0].text
 
 

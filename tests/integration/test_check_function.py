@@ -65,7 +65,7 @@ def test_a_function_that_is_compiled_wrongly() -> None:
     assert not result
     (difference,) = result.differences
     assert (difference.kind, difference.where, difference.largest) == ("value", "output 0", 1.0)
-    assert str(result).startswith("output 0 is 10 at index [0], in eager 9, in float64 9;")
+    assert str(result).startswith(difference.text)
     with pytest.raises(AssertionError, match=r"compiled and eager differ:\noutput 0 is 10 at"):
         inductoscope.assert_same(whole_steps, x, w, compiled=compiled)
 

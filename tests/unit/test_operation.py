@@ -426,7 +426,7 @@ def test_an_operation_whose_compile_ended_early_is_told_from_one_that_is_not_the
     path = captured(tmp_path / "recording", {"f": TANH}, reason="a limit of --target")
     said = inductoscope("show", path, "--op", "tanh").words
     assert said == snapshot
-    assert "Nothing in the compiled graphs" not in said
+    assert "Nothing in" not in said
 
 
 def test_an_operation_that_a_pass_removed_was_there(
