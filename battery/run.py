@@ -167,8 +167,12 @@ def write_tables(results: Sequence[Result], of: int, options: argparse.Namespace
         options.markdown.write_text(render_markdown(results, page, about))
     if options.json:
         named = sum(result.named for result in results)
-        data = {"schema": 1, "programs": len(results), "named": named}
-        data["results"] = [json.loads(result.as_json()) for result in results]
+        data = {
+            "schema": 1,
+            "programs": len(results),
+            "named": named,
+            "results": [json.loads(result.as_json()) for result in results],
+        }
         options.json.write_text(json.dumps(data, indent=1) + "\n")
 
 

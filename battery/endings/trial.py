@@ -179,7 +179,7 @@ class _Place:
 
 
 def _notebook(code: str) -> dict[str, Any]:
-    cell = {
+    cell: dict[str, Any] = {
         "cell_type": "code",
         "execution_count": None,
         "metadata": {},

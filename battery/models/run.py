@@ -14,7 +14,7 @@ import importlib.metadata
 import json
 import platform
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -103,7 +103,7 @@ def run_all(options: argparse.Namespace, folder: Path) -> list[ModelResult]:
 
 
 def _run_missing(
-    jobs: dict[tuple[str, bool], Job],
+    jobs: Mapping[tuple[str, bool], Job],
     known: dict[tuple[str, bool], ModelResult],
     options: argparse.Namespace,
 ) -> None:

@@ -207,7 +207,7 @@ def read_operations(recording: Path) -> tuple[int, tuple[str, ...]]:
     read, count, names = load(recording), 0, set()
     for compile_ in read.compiles:
         for graph in compile_.graphs:
-            found = read_graph(read, graph.digest)
+            found = read_graph(read, graph.payload)
             if found is not None:
                 names |= {node.operation for node in found.calls}
                 count += len(found.calls) if graph.stage == stages.DYNAMO else 0
