@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from inductoscope.doctor.failure import device_error, why_no_trial
+from inductoscope.doctor.failure import why_no_trial
 from inductoscope.doctor.finding import FailureFinding, Script, claim_of
 from inductoscope.doctor.hypotheses import verdict_of_first
 from inductoscope.recording.events import (
@@ -22,6 +22,7 @@ from inductoscope.recording.events import (
     InductorStart,
     Kernel,
 )
+from inductoscope.torch_facts.messages import device_error
 from support.findings import verdict_on
 from support.program_cases import COMPILED, ENDS_WELL, PLAIN, End, check, written_case
 

@@ -118,8 +118,8 @@ def _cli() -> None:
 
     Start with 'inductoscope doctor SCRIPT'.
 
-    Exit codes: 0 clean, 1 something found, 2 bad usage or unreadable input, 3 the tool failed.
-    'run' exits with the exit code of the program it ran.
+    Exit codes: 0 clean, 1 something found, 2 bad usage or unreadable input, 3 the tool failed, 4
+    nothing could be checked. 'run' exits with the exit code of the program it ran.
     """
 
 

@@ -144,22 +144,6 @@ def why_no_trial(mistake: str) -> str:
     return next((advice for sign, advice in _NO_SECOND_PROCESS if sign in said), "")
 
 
-_DEVICE_ERROR = re.compile(r"CUDA (?:driver )?error: ([^\n]+)")
-# Errors after which a process cannot use the GPU any more.
-_LOSES_DEVICE = (
-    "illegal memory access", "illegal address", "illegal instruction", "misaligned address",
-    "device-side assert", "unspecified launch failure", "invalid program counter",
-    "hardware stack error",
-)  # fmt: skip
-
-
-def device_error(message: str) -> str:
-    """Return the GPU error in a message after which a process cannot use the GPU; "" if none."""
-    found = _DEVICE_ERROR.search(message)
-    said = found[1].strip() if found else ""
-    return said if any(words in said for words in _LOSES_DEVICE) else ""
-
-
 # --- Places in the compiler -----------------------------------------------------------------------
 
 

@@ -1,9 +1,9 @@
 """A finding: the facts about one failure, as claims.
 
 The doctor inside the program makes claims while it investigates. Each is immediately written as an
-event of the program's recording, for all readers of that stream: the doctor outside, which adds
-claims from runs of the program itself, `serve`, and a resumed examination. A finding is immutable:
-a claim makes a new one, and the latest of several claims of a kind counts.
+event of the program's recording, where the doctor outside reads it, and adds claims from runs of
+the program itself. The page and a resumed examination read the verdict made of them instead. A
+finding is immutable: a claim makes a new one, and the latest of several claims of a kind counts.
 """
 
 from __future__ import annotations

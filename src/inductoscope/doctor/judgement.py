@@ -25,6 +25,7 @@ from inductoscope.doctor.finding import (
 )
 from inductoscope.doctor.verdict import Culprit, Headline, Verdict, Vote
 from inductoscope.torch_facts import stages
+from inductoscope.torch_facts.messages import device_error, executed_operation
 
 # Evidence from a run outweighs evidence from the place in the graph.
 _SHOWN, _SMALLEST, _PLACE = 3.0, 2.0, 1.0
@@ -194,7 +195,7 @@ def _most_telling_axis(finding: FailureFinding) -> SuppressingAxis | None:
 
 def _culprit(finding: FailureFinding, headline: Headline) -> Culprit:
     location, failure = finding.location, finding.failure
-    is_compilers = failure.kind in (f.ERROR, f.HANG) and not f.device_error(failure.text)
+    is_compilers = failure.kind in (f.ERROR, f.HANG) and not device_error(failure.text)
     was_in = failure.function if is_compilers else ""
     pass_name = location.pass_name or _pass_of_error(finding) or None
     if pass_name:
@@ -277,8 +278,7 @@ _AROUND_PASSES = (
 
 def _node(finding: FailureFinding) -> str:
     """Return the node that the compiler was processing."""
-    executing = re.search(r"While executing %\w+ : .*?target=([\w.]+)", finding.failure.text)
-    return finding.failure.detail or (executing[1] if executing else "")
+    return finding.failure.detail or executed_operation(finding.failure.text)
 
 
 def _source(finding: FailureFinding) -> str | None:

@@ -10,16 +10,16 @@ from dataclasses import dataclass, field
 
 from inductoscope.model.entities import InductorGraph, Recording
 from inductoscope.recording.events import Kernel
-from inductoscope.torch_facts.log_choices import split_arguments
 from inductoscope.torch_facts.package_wrappers import (
     KernelCall,
     called_names,
     calls_by_line,
+    outputs_in_cpp,
     run_function,
     scheduler_names,
 )
+from inductoscope.torch_facts.python_wrappers import outputs_in_python, start_of_run
 
-_CALLING = re.compile(r"^[ \t]*(?:class Runner|def call)\b", re.MULTILINE)
 _WORD = re.compile(r"[\w.]+")
 _PLAIN_WORD = re.compile(r"\w+")
 _MOST_LOOKED_AT = 32
@@ -44,8 +44,7 @@ def wrapper_lines(text: str, kernels: Sequence[Kernel]) -> WrapperLines:
         lines = tuple(run.text.splitlines())
         found = dict(_called_in_cpp(run.text, lines, kernels))
         return WrapperLines("cpp", run.first_line, lines, found)
-    calling = _CALLING.search(text)
-    start = calling.start() if calling else len(text)
+    start = start_of_run(text)
     lines = tuple(text[start:].splitlines())
     first = text.count("\n", 0, start) + 1
     return WrapperLines("python", first, lines, dict(_called_in_python(lines, kernels)))
@@ -166,36 +165,6 @@ def _from(begin: int, known: Mapping[str, Sequence[int]], name: str) -> Sequence
     return places[start : start + _MOST_LOOKED_AT]
 
 
-_CPP_OUTPUT = re.compile(
-    r"^\s*output_handles\[([0-9]{1,6})\] = (?:std::move\()?(output_handles\[[0-9]{1,6}\]|\w+)"
-)
-# A view is assigned to a variable before it is returned.
-_CPP_VIEW = re.compile(r"^\s*auto (var_[0-9]{1,9}) = (.*)$")
-_PYTHON_OUTPUTS = re.compile(r"^\s*return \((.*)\)\s*$")
-_NAME = re.compile(r"\b(?:buf\d+|arg\w+|primals\w+)\b")
-
-
 def output_buffers(found: WrapperLines) -> Mapping[int, str]:
     """Map output positions to the buffers returned; constants and None are omitted."""
-    if found.language == "cpp":
-        return dict(_outputs_in_cpp(found.lines))
-    returned = next(filter(None, map(_PYTHON_OUTPUTS.match, found.lines)), None)
-    # A size may hold a comparison, whose sign is no bracket.
-    entries = split_arguments(re.sub("[<>]", " ", returned[1])) if returned else ()
-    names = ((place, _NAME.search(entry)) for place, entry in enumerate(entries))
-    return {place: name[0] for place, name in names if name}
-
-
-def _outputs_in_cpp(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
-    # Aliases: a view stands for its buffer, a repeated output for the first.
-    known: dict[str, str] = {}
-    for line in lines:
-        view = _CPP_VIEW.match(line)
-        buffer = _NAME.search(view[2]) if view else None
-        if view and buffer:
-            known[view[1]] = buffer[0]
-        output = _CPP_OUTPUT.match(line)
-        if output:
-            name = known.get(output[2], output[2])
-            known[f"output_handles[{output[1]}]"] = name
-            yield int(output[1]), name
+    return (outputs_in_cpp if found.language == "cpp" else outputs_in_python)(found.lines)

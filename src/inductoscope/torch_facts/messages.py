@@ -172,3 +172,28 @@ _PLACE_IN_KERNEL = re.compile(r"^\w+, \S+\.cpp:\d+, ")
 def plain_message(message: str) -> str:
     """Strip an error of what varies between runs: generated file, native stack."""
     return _PLACE_IN_KERNEL.sub("", message.partition("\nException raised from ")[0])
+
+
+_DEVICE_ERROR = re.compile(r"CUDA (?:driver )?error: ([^\n]+)")
+# Errors after which a process cannot use the GPU any more.
+_LOSES_DEVICE = (
+    "illegal memory access", "illegal address", "illegal instruction", "misaligned address",
+    "device-side assert", "unspecified launch failure", "invalid program counter",
+    "hardware stack error",
+)  # fmt: skip
+
+
+def device_error(message: str) -> str:
+    """Return the GPU error in a message after which a process cannot use the GPU; "" if none."""
+    found = _DEVICE_ERROR.search(message)
+    said = found[1].strip() if found else ""
+    return said if any(words in said for words in _LOSES_DEVICE) else ""
+
+
+_EXECUTED = re.compile(r"While executing %\w+ : .*?target=([\w.]+)")
+
+
+def executed_operation(message: str) -> str:
+    """Return the operation that an interpreter of FX was executing when it failed; "" if none."""
+    found = _EXECUTED.search(message)
+    return found[1] if found else ""

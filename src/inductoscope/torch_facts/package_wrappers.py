@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from inductoscope.torch_facts.index_expressions import number_of
 from inductoscope.torch_facts.log_choices import split_arguments
+from inductoscope.torch_facts.python_wrappers import BUFFER_NAME
 from inductoscope.wording import count_of
 
 _SUFFIX = re.compile(r"\b(\d+)(?:L|LL|UL)\b")
@@ -419,6 +420,31 @@ def run_function(text: str) -> RunFunction | None:
     end = _END.search(text, start.start())
     body = text[start.start() : end.end() if end else len(text)]
     return RunFunction(body, text.count("\n", 0, start.start()) + 1)
+
+
+_OUTPUT = re.compile(
+    r"^\s*output_handles\[([0-9]{1,6})\] = (?:std::move\()?(output_handles\[[0-9]{1,6}\]|\w+)"
+)
+# A view is assigned to a variable before it is returned.
+_VIEW = re.compile(r"^\s*auto (var_[0-9]{1,9}) = (.*)$")
+
+
+def outputs_in_cpp(lines: Sequence[str]) -> dict[int, str]:
+    """Map output positions of a C++ wrapper to the buffers returned."""
+    # Aliases: a view stands for its buffer, a repeated output for the first.
+    known: dict[str, str] = {}
+    found: dict[int, str] = {}
+    for line in lines:
+        view = _VIEW.match(line)
+        buffer = BUFFER_NAME.search(view[2]) if view else None
+        if view and buffer:
+            known[view[1]] = buffer[0]
+        output = _OUTPUT.match(line)
+        if output:
+            name = known.get(output[2], output[2])
+            known[f"output_handles[{output[1]}]"] = name
+            found[int(output[1])] = name
+    return found
 
 
 # The only call that gives an index into the list of custom operators instead of a name.

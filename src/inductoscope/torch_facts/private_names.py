@@ -1,8 +1,8 @@
 """Every private name of torch and of Triton that this package touches: the one table.
 
-`inductoscope env` looks all of them up in the installed torch. The names under `Hooked` belong to
-hooks: one that is missing switches its hook off, and nothing else. A test holds the table to what
-the code uses.
+The constants belong to hooks: a missing name switches its hook off, and nothing else. `inductoscope
+env` looks up, in the installed torch, the names of the hooks that record, and all in `_DECLARED`.
+Tests hold the table to what the code uses.
 """
 
 from __future__ import annotations
@@ -135,6 +135,50 @@ FETCH_ARGS_KWARGS_FROM_ENV = TorchName(
 ENTER = TorchName("torch.fx.passes.graph_transform_observer", "GraphTransformObserver.__enter__")
 EXIT = TorchName("torch.fx.passes.graph_transform_observer", "GraphTransformObserver.__exit__")
 
+# --- several functions of one class, or one of several modules ------------------------------------
+
+
+def _each(module: str, owner: str, *names: str) -> dict[str, TorchName]:
+    return {name: TorchName(module, f"{owner}{name}") for name in names}
+
+
+AOTI_MODEL = _each(
+    *("torch._C", "_aoti.AOTIModel"),
+    *("PackageLoader.__init__", "PackageLoader.run", "PackageLoader.boxed_run"),
+    *("ContainerRunnerCpu.__init__", "ContainerRunnerCpu.run"),
+    *("ContainerRunnerCuda.__init__", "ContainerRunnerCuda.run"),
+)
+CPP_CAN_FUSE = _each(
+    *("torch._inductor.codegen.cpp", "CppScheduling."),
+    *("can_fuse_vertical", "can_fuse_horizontal"),
+)
+# Every operation of a loop body is one of these methods, or goes through the first.
+CSE_PROXY = _each(
+    *("torch._inductor.codegen.common", "CSEProxy."),
+    *("_default", "load", "store", "reduction", "store_reduction", "indirect_indexing"),
+    *("check_bounds", "device_assert_async", "scan", "sort", "bucketize"),
+)
+INDENTED_BUFFER = _each(
+    *("torch._inductor.utils", "IndentedBuffer."),
+    *("splice", "map", "__add__", "clear", "getvalue"),
+)
+# Torch's C++ code calls the first of these, too.
+LAZY_INIT = tuple(
+    TorchName(module, "_lazy_init")
+    for module in ("torch.cuda", "torch.cuda.memory", "torch.cuda.random")
+)
+# The functions by which every profiler of torch starts, prepared first or not.
+PROFILER_BEGINS = tuple(
+    _each("torch.autograd.profiler", "", "_prepare_profiler", "_enable_profiler").values()
+)
+PYTHON_SUBPROCESS_ENV = tuple(
+    TorchName(module, "python_subprocess_env")
+    for module in (
+        "torch._inductor.compile_worker.subproc_pool",
+        "torch._inductor.autotune_process",
+    )
+)
+
 # --- imported or read by other code ---------------------------------------------------------------
 
 # A module to a line, and the paths from there that are used; a dot is the module itself.
@@ -170,7 +214,6 @@ torch._higher_order_ops.triton_kernel_wrap: kernel_side_table.constant_args
 torch._inductor: aot_compile list_mode_options
 torch._inductor.async_compile: AsyncCompile.cpp AsyncCompile.cpp_pybinding
     AsyncCompile.pool.cache_clear AsyncCompile.triton
-torch._inductor.autotune_process: .
 torch._inductor.codecache: PyCodeCache.load_by_key_path _HEADER_DIR _HEADER_LOCK_DIR
 torch._inductor.codegen.cpp: TilingSelect.select_tiling
 torch._inductor.codegen.cpp_gemm_template: parallel_num_threads
@@ -179,7 +222,6 @@ torch._inductor.codegen.triton: TritonScheduling.benchmark_codegened_module
 torch._inductor.codegen.triton_utils: AttrsDescriptorWrapper
 torch._inductor.compile_fx: . _recursive_joint_graph_passes _recursive_post_grad_passes compile_fx
     compile_fx_inner run_pre_grad_passes
-torch._inductor.compile_worker.subproc_pool: .
 torch._inductor.compiler_bisector: CompilerBisector.disable_subsystem
 torch._inductor.config: . _config _is_default compile_threads cpp.cxx cpp.enable_kernel_profile
     cpp.simdlen cpp_wrapper fallback_random freezing max_autotune patch triton.cudagraphs

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from inductoscope.torch_facts.index_expressions import numbers_of, type_width
+from inductoscope.torch_facts.log_choices import split_arguments
 
 _NO_KERNELS = (
     "assert_",
@@ -46,6 +47,26 @@ def kernel_call(statement: ast.stmt) -> tuple[str, ast.Call] | None:
     if name.startswith(_NO_KERNELS):
         return None
     return name.removesuffix(".run"), statement.value
+
+
+_RUNS = re.compile(r"^[ \t]*(?:class Runner|def call)\b", re.MULTILINE)
+_RETURNED = re.compile(r"^\s*return \((.*)\)\s*$")
+BUFFER_NAME = re.compile(r"\b(?:buf\d+|arg\w+|primals\w+)\b")
+
+
+def start_of_run(text: str) -> int:
+    """Return where the code that runs the graph begins; the length of the text if nowhere."""
+    found = _RUNS.search(text)
+    return found.start() if found else len(text)
+
+
+def outputs_in_python(lines: Iterable[str]) -> dict[int, str]:
+    """Map output positions of a Python wrapper to the buffers returned."""
+    returned = next(filter(None, map(_RETURNED.match, lines)), None)
+    # A size may hold a comparison, whose sign is no bracket.
+    entries = split_arguments(re.sub("[<>]", " ", returned[1])) if returned else ()
+    names = ((place, BUFFER_NAME.search(entry)) for place, entry in enumerate(entries))
+    return {place: name[0] for place, name in names if name}
 
 
 _SOURCE_NODES = re.compile(

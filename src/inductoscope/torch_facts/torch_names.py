@@ -1,7 +1,6 @@
 """Private names inside torch, and the hooks that replace or read such names.
 
-A hook carries its names; any other file lists them in `TORCH_NAMES` at its top. `inductoscope env`
-looks all of them up in the installed torch. A missing name disables what needs it, nothing else.
+The names themselves are in `private_names`. A missing one disables what needs it, nothing else.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from inductoscope import verdicts as v
 from inductoscope.doctor.case import ProgramCase
 from inductoscope.doctor.common_verdicts import also_fails_in_eager, ends_well_without_tool
 from inductoscope.doctor.compute_sanitizer import check_script
-from inductoscope.doctor.failure import ERROR, HANG, NAN, SIGNAL, WRONG, Failure, device_error
+from inductoscope.doctor.failure import ERROR, HANG, NAN, SIGNAL, WRONG, Failure
 from inductoscope.doctor.finding import CheckedAccess
 from inductoscope.doctor.instructions import Instructions
 from inductoscope.doctor.judgement import verdict_on
@@ -18,6 +18,7 @@ from inductoscope.doctor.verdict import Verdict
 from inductoscope.model.entities import Recording
 from inductoscope.recording.layout import signal_name
 from inductoscope.torch_facts import stages
+from inductoscope.torch_facts.messages import device_error
 from inductoscope.wording import count_of
 
 

@@ -12,14 +12,13 @@ from inductoscope.doctor.common_verdicts import (
     not_always,
     other_random_numbers,
 )
-from inductoscope.doctor.failure import device_error
 from inductoscope.doctor.instructions import MOVED, Instructions
 from inductoscope.doctor.judgement import relative_place
 from inductoscope.doctor.runs import fails_alike
 from inductoscope.doctor.verdict import Culprit, Verdict
 from inductoscope.recording.events import NAN_LIKELY, NAN_REFUSED
 from inductoscope.torch_facts import stages
-from inductoscope.torch_facts.messages import refused_variable
+from inductoscope.torch_facts.messages import device_error, refused_variable
 from inductoscope.wording import count_of
 
 

@@ -23,7 +23,7 @@ from inductoscope.inside.start import InsidePart
 from inductoscope.processes.stack_signal import write_stacks_on_crash
 from inductoscope.torch_facts import private_names as hooked
 from inductoscope.torch_facts import stages
-from inductoscope.torch_facts.torch_names import Hook, Replacement, TorchName, Wrap
+from inductoscope.torch_facts.torch_names import Hook, Replacement, Wrap
 
 
 def checker(folder: Path) -> InsidePart:
@@ -69,14 +69,10 @@ def _copying_first(original: Callable[[], None]) -> Callable[[], None]:
     return lazy_init
 
 
-# Torch's C++ code calls the first of these, too.
-_MODULES_OF_CUDA = ("torch.cuda", "torch.cuda.memory", "torch.cuda.random")
 _COPYING = Hook(
     stage=stages.RUNTIME,
     records="a copy of the program before it uses the GPU, in which candidates are tried",
-    wraps=tuple(
-        Wrap(TorchName(module, "_lazy_init"), _copying_first) for module in _MODULES_OF_CUDA
-    ),
+    wraps=tuple(Wrap(name, _copying_first) for name in hooked.LAZY_INIT),
 )
 
 
@@ -124,10 +120,6 @@ KEEPING_WRAPPERS = Hook(
 # --- Hooks around AOTInductor: what it compiles, which package holds it, and who calls that -------
 
 
-def _aoti(name: str) -> TorchName:
-    return TorchName("torch._C", f"_aoti.AOTIModel{name}")
-
-
 # By the purpose of each hook: torch's functions, each with its wrapper in `checked_packages`.
 _PACKAGE_HOOKS = {
     "packages of AOTInductor: written, loaded and called": {
@@ -137,18 +129,18 @@ _PACKAGE_HOOKS = {
     },
     "packages of AOTInductor that load_pt2 loads": {hooked.LOAD_AOTI: "load_package"},
     "packages of AOTInductor that the program loads with torch's own loader": {
-        _aoti("PackageLoader.__init__"): "make_loader",
-        _aoti("PackageLoader.run"): "run_flat",
-        _aoti("PackageLoader.boxed_run"): "run_flat",
+        hooked.AOTI_MODEL["PackageLoader.__init__"]: "make_loader",
+        hooked.AOTI_MODEL["PackageLoader.run"]: "run_flat",
+        hooked.AOTI_MODEL["PackageLoader.boxed_run"]: "run_flat",
     },
     "libraries of AOTInductor: loaded and called": {hooked.AOT_LOAD: "load_library"},
     "libraries of AOTInductor that the program runs with torch's own Cpu runner": {
-        _aoti("ContainerRunnerCpu.__init__"): "make_runner",
-        _aoti("ContainerRunnerCpu.run"): "run_flat",
+        hooked.AOTI_MODEL["ContainerRunnerCpu.__init__"]: "make_runner",
+        hooked.AOTI_MODEL["ContainerRunnerCpu.run"]: "run_flat",
     },
     "libraries of AOTInductor that the program runs with torch's own Cuda runner": {
-        _aoti("ContainerRunnerCuda.__init__"): "make_runner",
-        _aoti("ContainerRunnerCuda.run"): "run_flat",
+        hooked.AOTI_MODEL["ContainerRunnerCuda.__init__"]: "make_runner",
+        hooked.AOTI_MODEL["ContainerRunnerCuda.run"]: "run_flat",
     },
 }
 

@@ -13,7 +13,7 @@ from inductoscope.recording.events import Fusion, FusionPair, FusionRound
 from inductoscope.torch_facts import private_names as hooked
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.fusion_reasons import FUSION_SETTINGS
-from inductoscope.torch_facts.torch_names import Hook, Replacement, TorchName, Wrap
+from inductoscope.torch_facts.torch_names import Hook, Replacement, Wrap
 
 # torch runs eleven rounds at most. An endless loop must not fill the disk: after this many rounds,
 # pairs are no longer recorded, and rounds only when their number doubles.
@@ -301,12 +301,6 @@ SCORES = Hook(
     wraps=(
         Wrap(hooked.SCORE_FUSION, watch(after=_scored)),
         Wrap(hooked.INDUCTOR_CHOICES_CAN_FUSE, watch(after=_shared_data)),
-        *(
-            Wrap(
-                TorchName("torch._inductor.codegen.cpp", f"CppScheduling.{name}"),
-                _judged_by(f"CppScheduling.{name}"),
-            )
-            for name in ("can_fuse_vertical", "can_fuse_horizontal")
-        ),
+        *(Wrap(name, _judged_by(name.attribute)) for name in hooked.CPP_CAN_FUSE.values()),
     ),
 )

@@ -17,7 +17,7 @@ from inductoscope.inside.observe import Arguments, Keywords, watch
 from inductoscope.inside.scope import SCOPE
 from inductoscope.torch_facts import private_names as hooked
 from inductoscope.torch_facts import stages
-from inductoscope.torch_facts.torch_names import Hook, Replacement, TorchName, Wrap
+from inductoscope.torch_facts.torch_names import Hook, Replacement, Wrap
 
 # A scheduler node, and an operation of its loop body; in a masked subblock, prefixed with the name
 # of the subblock: 'masked_subblock1.load'.
@@ -258,27 +258,15 @@ def _finished(token: Any, text: Any, args: Arguments, kwargs: Keywords) -> None:
     _writing.texts[text] = found
 
 
-_CODEGEN_COMMON = "torch._inductor.codegen.common"
-# Every operation of a loop body is one of these methods, or goes through the first.
-_OPERATIONS = (
-    *("_default", "load", "store", "reduction", "store_reduction", "indirect_indexing"),
-    *("check_bounds", "device_assert_async", "scan", "sort", "bucketize"),
-)
-
-
 def _on_buffer(method: str, **observers: Any) -> Wrap:
-    name = TorchName("torch._inductor.utils", f"IndentedBuffer.{method}")
-    return Wrap(name, watch(**observers))
+    return Wrap(hooked.INDENTED_BUFFER[method], watch(**observers))
 
 
 LINES = Hook(
     stage=stages.CODEGEN,
     records="which lines of a kernel each loop body operation became",
     wraps=(
-        *(
-            Wrap(TorchName(_CODEGEN_COMMON, f"CSEProxy.{method}"), _written_by(method))
-            for method in _OPERATIONS
-        ),
+        *(Wrap(name, _written_by(method)) for method, name in hooked.CSE_PROXY.items()),
         _on_buffer("splice", before=_splicing, after=_spliced),
         _on_buffer("map", after=_mapped),
         _on_buffer("__add__", after=_added),

@@ -27,7 +27,7 @@ from inductoscope.launch.environment import RECORDING_VARIABLE, with_scope
 from inductoscope.recording.events import NativeEnd, NativeStart
 from inductoscope.torch_facts import private_names as hooked
 from inductoscope.torch_facts import stages
-from inductoscope.torch_facts.torch_names import Hook, TorchName, Wrap
+from inductoscope.torch_facts.torch_names import Hook, Wrap
 
 _SOURCE_SUFFIXES = (".cpp", ".cc", ".cu", ".c", ".h", ".hpp")
 
@@ -266,11 +266,5 @@ def _with_scope_for_workers(original: Callable[..., Any]) -> Callable[..., Any]:
 WORKERS = Hook(
     stage=stages.TRITON_COMPILE,
     records="what torch's worker processes compile",
-    wraps=tuple(
-        Wrap(TorchName(module, "python_subprocess_env"), _with_scope_for_workers)
-        for module in (
-            "torch._inductor.compile_worker.subproc_pool",
-            "torch._inductor.autotune_process",
-        )
-    ),
+    wraps=tuple(Wrap(name, _with_scope_for_workers) for name in hooked.PYTHON_SUBPROCESS_ENV),
 )

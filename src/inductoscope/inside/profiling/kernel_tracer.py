@@ -24,10 +24,6 @@ from inductoscope.inside.profiling.torch_profiler import (
 )
 from inductoscope.profiling.timings import CONVOLUTIONS, PRODUCTS
 
-TORCH_NAMES = {
-    "torch._C._profiler": ("_RecordFunctionFast",),
-}
-
 # Traced calls of each thing, besides the first, in which the profiler starts up. The same number is
 # granted again once another wrapper is loaded, which the thing may call.
 _CALLS = 20

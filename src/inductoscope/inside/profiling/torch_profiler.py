@@ -15,16 +15,10 @@ from typing import Any
 from inductoscope.inside.scope import SCOPE
 from inductoscope.torch_facts import private_names as hooked
 from inductoscope.torch_facts import stages
-from inductoscope.torch_facts.torch_names import Hook, TorchName, Wrap
+from inductoscope.torch_facts.torch_names import Hook, Wrap
 
 # Seconds that the program's profiler waits for another thread to stop the tool's.
 LONGEST_WAIT = 5.0
-
-# The functions by which every profiler of torch starts and stops, prepared first or not.
-_BEGINS = tuple(
-    TorchName("torch.autograd.profiler", name) for name in ("_prepare_profiler", "_enable_profiler")
-)
-_ENDS = hooked.DISABLE_PROFILER
 
 
 class _OwnUse(threading.local):
@@ -71,7 +65,10 @@ class ProgramProfilers:
         return Hook(
             stage=stages.RUNTIME,
             records="when the program uses torch's profiler, which then is not disturbed",
-            wraps=(*(Wrap(name, self._before) for name in _BEGINS), Wrap(_ENDS, self._after)),
+            wraps=(
+                *(Wrap(name, self._before) for name in hooked.PROFILER_BEGINS),
+                Wrap(hooked.DISABLE_PROFILER, self._after),
+            ),
         )
 
     def _before(self, original: Callable[..., Any]) -> Callable[..., Any]:

@@ -19,7 +19,6 @@ from inductoscope.doctor.failure import (
     SIGNAL,
     Failure,
     Location,
-    device_error,
 )
 from inductoscope.inside.compare.kernels import (
     EnoughSeen,
@@ -56,6 +55,7 @@ from inductoscope.recording.codec import decode
 from inductoscope.recording.events import KernelLaunched
 from inductoscope.recording.layout import signal_name
 from inductoscope.torch_facts import stages
+from inductoscope.torch_facts.messages import device_error
 
 _IN_BENCHMARK = (
     "Inductor called it only to time it, on inputs that it made up, whose integers are all zero: "

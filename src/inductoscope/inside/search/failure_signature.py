@@ -15,7 +15,6 @@ from inductoscope.doctor.failure import (
     SIGNAL,
     WRONG,
     Failure,
-    device_error,
 )
 from inductoscope.inside.compare.bug_or_rounding import EagerComparison
 from inductoscope.inside.search.forks import ForkAnswer
@@ -29,7 +28,7 @@ from inductoscope.recording.events import (
 from inductoscope.recording.layout import signal_name
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.frames import is_own, shorten
-from inductoscope.torch_facts.messages import plain_message
+from inductoscope.torch_facts.messages import device_error, plain_message
 
 
 def failure_of_comparison(comparison: EagerComparison) -> Failure | None:
