@@ -9,7 +9,7 @@ import torch
 
 from inductoscope.doctor.failure import Failure
 from inductoscope.doctor.finding import FailureFinding, Noticed, Script
-from inductoscope.inside.doctor.ending_program import found_in_error, is_device_lost
+from inductoscope.inside.doctor.investigation import found_in_error, is_device_lost
 from inductoscope.model.fold import load
 from support.examples import stored
 

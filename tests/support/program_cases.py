@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from inductoscope.doctor.case import ProgramCase
-from inductoscope.doctor.finding import FailureFinding
+from inductoscope.doctor.finding import FailureFinding, finding_in
 from inductoscope.doctor.fresh_processes import FreshProcesses
 from inductoscope.doctor.instructions import FOLDER, MOVED, Instructions
 from inductoscope.doctor.program_run import (
@@ -83,7 +83,8 @@ def leave_behind(end: End, folder: Path) -> ProgramRun:
     if not end.died:
         stream.close()
     ending = Ending(end.exit_code, end.signal, end.seconds)
-    return ProgramRun(ending, folder, end.stalled, end.over_time, end.calls_done)
+    was = (end.stalled, end.over_time, end.calls_done)
+    return ProgramRun(ending, folder, *was, finding=finding_in(folder))
 
 
 @dataclass

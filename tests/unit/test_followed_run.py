@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
+from inductoscope.doctor.failure import WRONG, Failure
+from inductoscope.doctor.finding import Claim
 from inductoscope.doctor.program_run import FollowedRun, Listener
 from inductoscope.recording.events import (
     CallsUnchecked,
@@ -77,6 +79,15 @@ def test_what_is_wrong_is_counted_apart_from_what_was_not_compared(
 ) -> None:
     calls = [checked("0/0", call, verdict) for call, verdict in enumerate(verdicts)]
     assert said in str(after(*calls))
+
+
+def test_the_latest_claim_counts_in_whatever_order_the_processes_are_read(after: After) -> None:
+    """A copy of the program makes claims in a stream of its own, between those of the program."""
+    program, copy = (StreamWriter(after().folder, first_event=ProcessStart) for _ in range(2))
+    facts = [Failure(WRONG, text) for text in ("program", "copy", "program again")]
+    for stream, fact in zip((program, copy, program), facts, strict=True):
+        stream.emit(Claim(fact).as_event())
+    assert after().finding.every(Failure) == facts
 
 
 # --- when all calls that are to be checked were made, for --stop ----------------------------------

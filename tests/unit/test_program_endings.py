@@ -6,14 +6,18 @@ behind, they write themselves, so that nothing has to be compiled.
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from typing import Any
 
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from inductoscope.doctor import program_run
+from inductoscope.doctor.failure import WRONG, Failure
+from inductoscope.doctor.finding import PROGRAM, Claim, finding_in
 from inductoscope.doctor.instructions import Instructions
 from inductoscope.doctor.program_run import (
     Listener,
@@ -22,7 +26,9 @@ from inductoscope.doctor.program_run import (
     run_program,
 )
 from inductoscope.model.fold import load
+from inductoscope.recording.events import ProcessStart
 from inductoscope.recording.location import create_recording
+from inductoscope.recording.writer import StreamWriter
 from inductoscope.views.report.summary import summary_view
 
 # A process that has found something writes that, and that it investigates; then it ends.
@@ -77,6 +83,8 @@ def test_a_process_that_has_found_something_ends_the_program(
     run = ran(FINDS + "find()", tmp_path)
     assert run.ending.by_tool == snapshot
     assert state(run).endswith(run.ending.by_tool)
+    assert run.finding is not None
+    assert run.finding == finding_in(run.folder)
 
 
 def test_the_same_exit_code_is_the_programs_own_if_nothing_was_found(tmp_path: Path) -> None:
@@ -95,6 +103,24 @@ def test_processes_that_wait_for_the_one_that_found_something_are_ended(
     assert run.ending.signal == 9
     assert run.ending.by_tool
     assert state(run).endswith(run.ending.by_tool)
+
+
+def test_a_claim_made_just_before_the_program_is_ended_is_in_its_finding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last look comes after the end; here the claim is made between the two."""
+    end = program_run.end_child
+
+    def claim_and_end(child: subprocess.Popen[Any]) -> int:
+        stream = StreamWriter(tmp_path / "out", first_event=ProcessStart)
+        stream.emit(Claim(Failure(WRONG, "output 0 is 2"), PROGRAM).as_event())
+        return end(child)
+
+    monkeypatch.setattr(program_run, "end_child", claim_and_end)
+    run = ran(WAITS, tmp_path, RunLimits(seconds=0.5))
+    assert run.over_time
+    assert run.finding is not None
+    assert run.finding == finding_in(run.folder)
 
 
 def test_stop_ends_a_program_once_all_calls_that_are_checked_were_made(tmp_path: Path) -> None:

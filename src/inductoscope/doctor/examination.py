@@ -234,10 +234,12 @@ class Doctor:
         """Return the case, even if its first run was interrupted."""
         if self._case is not None:
             return self._case
+        from inductoscope.doctor.finding import finding_in
         from inductoscope.model.entities import Ending
 
         ending = Ending(130, None, time.monotonic() - self._started)
-        ended = ProgramRun(ending, self._runs.looking_in, over_time=True)
+        folder = self._runs.looking_in
+        ended = ProgramRun(ending, folder, over_time=True, finding=finding_in(folder))
         return self._new_case(Instructions(calls=self._request.calls), ended)
 
     def _finished(self, verdict: Verdict, finding: FailureFinding | None) -> Verdict:

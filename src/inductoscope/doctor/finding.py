@@ -405,7 +405,11 @@ class FailureFinding:
 
 
 def finding_in(folder: Path) -> FailureFinding | None:
-    """Read the finding in the recording of a run; None if it has none."""
+    """Read the finding in the recording of a run that nobody followed to its end."""
     events = written_events([folder], ClaimMade.kind)
-    finding = FailureFinding(tuple(filter(None, map(claim_of, events))))
+    return if_any_failure(FailureFinding(tuple(filter(None, map(claim_of, events)))))
+
+
+def if_any_failure(finding: FailureFinding) -> FailureFinding | None:
+    """Return the finding; None if its claims are about no failure."""
     return finding if finding.every(Failure) else None

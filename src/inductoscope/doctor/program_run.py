@@ -16,7 +16,7 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from inductoscope.doctor.finding import FailureFinding, claim_of, finding_in
+from inductoscope.doctor.finding import Claim, FailureFinding, claim_of, if_any_failure
 from inductoscope.doctor.instructions import FOLDER, STOPPED, Instructions
 from inductoscope.errors import ToolFailure
 from inductoscope.launch.environment import private_cache, private_cache_without_scope
@@ -32,6 +32,7 @@ from inductoscope.recording.events import (
     ClaimMade,
     CompileEnd,
     CompileStart,
+    Entry,
     Event,
     GraphState,
     Launched,
@@ -83,6 +84,8 @@ class ProgramRun:
     calls_done: bool = False
     # The stalls, as seen from outside just before the run was ended.
     diagnosis: StallDiagnosis | None = None
+    # The failure found inside the program; None if there is none.
+    finding: FailureFinding | None = None
 
     @property
     def was_ended(self) -> bool:
@@ -106,11 +109,6 @@ class ProgramRun:
             data = output_of(self.folder).read_bytes()[-20000:]
             return data.decode("utf-8", "replace")
         return ""
-
-    @property
-    def finding(self) -> FailureFinding | None:
-        """The failure found inside the program; None if there is none."""
-        return finding_in(self.folder)
 
     def stacks_of(self, pid: int) -> str:
         """Return the last stacks that one of the program's processes wrote."""
@@ -172,25 +170,35 @@ def run_program(
             lambda: start_group(command, environment=environment, stdin=given, stdout=output),
         )
         stream.emit(Launched(pid=child.pid, command=tuple(without_secrets(command))))
-        why = _Why.INTERRUPTED
+        reason = _EndReason.INTERRUPTED
         followed = FollowedRun(folder, listener)
         try:
             listener.program_runs()
-            why = _watch(child, followed, limits, is_checked=instructions.inside)
+            reason = _watch(child, followed, limits, is_checked=instructions.inside)
         finally:
             end_child(child)
-            is_stopped = why is _Why.ENDED and child.returncode == STOPPED
-            if is_stopped and finding_in(folder) is not None:
-                why = _Why.FOUND
+            if reason is not _EndReason.INTERRUPTED:
+                followed.look(is_last=True)  # Nothing writes any more, so no claim is missed.
+            finding = if_any_failure(followed.finding)
+            is_stopped = reason is _EndReason.ENDED and child.returncode == STOPPED
+            if is_stopped and finding is not None:
+                reason = _EndReason.FOUND
             seconds = time.monotonic() - started
-            ending = record_ending(stream, child.pid, child.returncode, seconds, why.value)
-    if why is _Why.INTERRUPTED:
+            ending = record_ending(stream, child.pid, child.returncode, seconds, reason.value)
+    if reason is _EndReason.INTERRUPTED:
         raise ToolFailure("The program was not run to its end: the examination was over.")
-    was = (why is _Why.STALLED, why is _Why.OVER_TIME, why is _Why.CALLS_DONE)
-    return ProgramRun(ending, folder, *was, followed.diagnosis)
+    return ProgramRun(
+        ending,
+        folder,
+        stalled=reason is _EndReason.STALLED,
+        over_time=reason is _EndReason.OVER_TIME,
+        calls_done=reason is _EndReason.CALLS_DONE,
+        diagnosis=followed.diagnosis,
+        finding=finding,
+    )
 
 
-class _Why(Enum):
+class _EndReason(Enum):
     """The reasons for the end of a run."""
 
     ENDED = ""
@@ -249,7 +257,7 @@ def _is_pipe_or_file(descriptor: int) -> bool:
 
 def _watch(
     child: subprocess.Popen[bytes], followed: FollowedRun, limits: RunLimits, *, is_checked: bool
-) -> _Why:
+) -> _EndReason:
     """Wait for the program, pass on its messages, and end it if it stalls or takes too long."""
     from inductoscope.hangs.watch.stall import Stall, StallWatcher, patience_of_doctor
 
@@ -259,7 +267,7 @@ def _watch(
         with contextlib.suppress(subprocess.TimeoutExpired):
             child.wait(_TICK)
         if followed.listener.is_over():
-            return _Why.INTERRUPTED
+            return _EndReason.INTERRUPTED
         followed.look()
         if followed.is_investigated:
             investigated = time.monotonic()
@@ -267,20 +275,19 @@ def _watch(
         if not investigated and followed.finding.claims:
             investigated = time.monotonic()  # The investigation ended between two looks.
         if investigated and time.monotonic() - investigated > _TIME_TO_END:
-            return _Why.FOUND  # The finding is written; other processes may hang.
+            return _EndReason.FOUND  # The finding is written; other processes may hang.
         if time.monotonic() - started > limits.seconds:
-            return _Why.OVER_TIME
+            return _EndReason.OVER_TIME
         if limits.stops_after_calls and followed.is_complete:
-            return _Why.CALLS_DONE
+            return _EndReason.CALLS_DONE
         if not investigated and time.monotonic() - followed.said > _SILENCE:
             followed.say(f"{followed}; {_RUNNING}" if is_checked else _RUNNING)
         stalls = [event for event in watcher.look() if isinstance(event, Stall)]
         if stalls:
             _ask_for_stacks(stalls)
             followed.diagnosis = stalls[0].judgement
-            return _Why.STALLED
-    followed.look()  # Reads the last events of the stream.
-    return _Why.ENDED
+            return _EndReason.STALLED
+    return _EndReason.ENDED
 
 
 def _ask_for_stacks(stalls: Sequence[Stall]) -> None:
@@ -307,35 +314,39 @@ class FollowedRun:
         self._processes: dict[str, _Process] = {}
         self._verdicts: Counter[str] = Counter()
         self._investigator = 0
+        self._claims: list[tuple[float, Claim]] = []
         self.finding = FailureFinding()
         self.diagnosis: StallDiagnosis | None = None
         # The time of the last message.
         self.said = time.monotonic()
 
-    def look(self) -> None:
-        """Read the events written since the last look."""
-        known = self.finding
+    def look(self, *, is_last: bool = False) -> None:
+        """Read the events written since the last look; the last one includes incomplete lines."""
+        known = len(self._claims)
         for path in stream_paths(self.folder):
             reader = self._readers.setdefault(path, StreamReader(path))
             process = self._processes.setdefault(reader.name, _Process())
-            for entry in reader.read_new():
+            for entry in reader.read() if is_last else reader.read_new():
                 process.take(entry.event)
-                self._take(entry.event, reader.pid)
-        if self.finding is not known:
+                self._take(entry, reader.pid)
+        if len(self._claims) > known:
+            # Several processes may make claims, of which the latest counts.
+            self._claims.sort(key=lambda timed: timed[0])
+            self.finding = FailureFinding(tuple(claim for _, claim in self._claims))
             self.listener.finding_grew(self.finding)
 
-    def _take(self, event: Event, pid: int) -> None:
-        match event:
+    def _take(self, entry: Entry[Event], pid: int) -> None:
+        match entry.event:
             case Check():
-                self._verdicts[event.verdict] += 1
+                self._verdicts[entry.event.verdict] += 1
             case Said():
-                self.say(event.text)
+                self.say(entry.event.text)
             case ClaimMade():
-                claim = claim_of(vars(event))
+                claim = claim_of(vars(entry.event))
                 if claim is not None:
                     # The first claim comes from the program itself; copies of it may make others.
                     self._investigator = self._investigator or pid
-                    self.finding = FailureFinding((*self.finding.claims, claim))
+                    self._claims.append((entry.time, claim))
 
     def say(self, text: str) -> None:
         """Pass on a message."""

@@ -319,9 +319,10 @@ class CheckedGraph:
         candidate: Candidate | None = None,
         other_size: str = "",
     ) -> None:
-        """Record a failure; if it is to be investigated, this ends the program.
+        """Record a failure and have it investigated, which ends the program.
 
-        The candidate is the call itself unless another one is given.
+        Returns only if failures are not to be investigated, or the call is `outside`. The candidate
+        is the call itself unless another one is given.
         """
         if self.outside:
             self._notes.checked(self.calls, WRONG_OUTSIDE, failure.text)
@@ -330,12 +331,12 @@ class CheckedGraph:
         if not self.instructions.investigate:
             self.held_back = None
             return
-        from inductoscope.inside.doctor import ending_program
+        from inductoscope.inside.doctor import investigation
         from inductoscope.inside.search.shrink_passes import with_outputs_that_count
 
         noticed = Noticed(
             self.compile_id,
-            ending_program.describe_own_process(),
+            investigation.describe_own_process(),
             self.backend,
             other_size,
             is_kept_call=bool(self.instructions.kept) and candidate is not None,
@@ -345,20 +346,20 @@ class CheckedGraph:
         KEPT.called = self.compiled if candidate is None else None
         counted = self.instructions.counts_of(self.compile_id)
         candidate = candidate or with_outputs_that_count(self._candidate(arguments), counted)
-        ending_program.investigate_and_stop(candidate, finding, self.place, self.instructions)
+        investigation.investigate_and_stop(candidate, finding, self.place, self.instructions)
 
     def _stop_if_device_is_lost(self, failure: Failure, error: BaseException) -> None:
         """Stop at once, since freeing a tensor on a lost device kills the process."""
-        from inductoscope.inside.doctor import ending_program
+        from inductoscope.inside.doctor import investigation
 
-        if not self.instructions.investigate or not ending_program.is_device_lost():
+        if not self.instructions.investigate or not investigation.is_device_lost():
             return
         self._notes.checked(self.calls, "error", failure.text)
-        noticed = Noticed(self.compile_id, ending_program.describe_own_process())
-        finding = ending_program.found_in_error(noticed, failure, self.module, error)
+        noticed = Noticed(self.compile_id, investigation.describe_own_process())
+        finding = investigation.found_in_error(noticed, failure, self.module, error)
         if self._spare is None:
-            ending_program.stop_with(finding)
-        ending_program.investigate_and_stop(self._spare, finding, self.place, self.instructions)
+            investigation.stop_with(finding)
+        investigation.investigate_and_stop(self._spare, finding, self.place, self.instructions)
 
     def _kept_call(self, arguments: tuple[Any, ...]) -> Candidate | None:
         if not self.instructions.kept or not self.instructions.investigate:
