@@ -15,6 +15,9 @@ from support import pages
 from support.examples import stored
 from support.visitor import Visitor
 
+# One worker with all of them would still be at it when the others have nothing left to do.
+pytestmark = pytest.mark.spread
+
 
 def test_findings_come_first_and_the_worst_before_the_others(
     visitor: Callable[..., Visitor],
