@@ -16,7 +16,7 @@ from inductoscope.cli.parameters import json_option, pager_option, print_view
 @pager_option
 @click.pass_context
 def command(context: click.Context, json_path: str | None) -> None:
-    """List recordings, or delete those you name limits for.
+    """List recordings, or prune them by limits you give.
 
     Nothing is ever deleted unless you ask for it with 'prune'. Without a command you see the list.
 
