@@ -153,7 +153,7 @@ def test_a_filter_that_leaves_other_choices_stuck_is_widened_until_the_program_e
     )
     excluded = []
 
-    def rerun(instructions: Instructions, why: str) -> ProgramRun:
+    def rerun(instructions: Instructions, message: str) -> ProgramRun:
         excluded.append(instructions.workaround.partition("\n")[0])
         is_first = len(excluded) == 1
         ending = Ending(-9 if is_first else 0, None, 1.0)

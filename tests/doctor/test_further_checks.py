@@ -28,7 +28,7 @@ from inductoscope.doctor.failure import WRONG, Failure
 from inductoscope.doctor.instructions import Instructions
 from inductoscope.inside.compare.bug_or_rounding import judge
 from inductoscope.inside.compare.graphs import as_function, snapshot
-from inductoscope.inside.compare.kernels import KEPT
+from inductoscope.inside.compare.kernels import KEPT_WRAPPERS
 from inductoscope.inside.compare.reference import Case
 from inductoscope.inside.compare.values import draws_random_numbers, run
 from inductoscope.inside.doctor.checking_agent import checking_hooks
@@ -135,7 +135,7 @@ def kept_wrappers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[N
     monkeypatch.setattr(SCOPE, "active", True)
     monkeypatch.setattr(SCOPE, "emit", lambda event: None)
     yield
-    KEPT.wrappers.clear()
+    KEPT_WRAPPERS.wrappers.clear()
 
 
 def compiled_and_candidate(function: Function, *inputs: torch.Tensor) -> tuple[Any, Candidate]:
@@ -193,7 +193,7 @@ def test_nothing_is_found_in_a_healthy_graph(tmp_path: Path) -> None:
     """Forward and backward, in a type with few digits."""
     x, w = (value.bfloat16().requires_grad_() for value in inputs())
     compiled, candidate = compiled_and_candidate(chaotic, x, w)
-    assert len(KEPT.wrappers) == 2
+    assert len(KEPT_WRAPPERS.wrappers) == 2
     assert hidden_fault(candidate, compiled, tmp_path) is None
 
 

@@ -53,7 +53,7 @@ def test_a_kernel_of_a_graph_that_is_not_known_adds_no_empty_evidence(
 ) -> None:
     wrappers = [SimpleNamespace(module=None)]
     place = Location(kernel="cpp_fused_mul_0", text="buffer buf0 differs")
-    monkeypatch.setattr(pytest_calls, "KEPT", SimpleNamespace(wrappers=wrappers))
+    monkeypatch.setattr(pytest_calls, "KEPT_WRAPPERS", SimpleNamespace(wrappers=wrappers))
     monkeypatch.setattr(pytest_calls, "first_wrong_own_kernel", lambda *given: place)
     _, (finding,) = check_calls([kept_call(doubled, lambda x: (x * 3,))], None)
     assert finding.kernel == "cpp_fused_mul_0"

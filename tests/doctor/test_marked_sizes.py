@@ -20,7 +20,7 @@ from inductoscope.inside.search.candidate import (
 )
 from inductoscope.inside.search.forks import Forks
 from inductoscope.inside.search.oracle import Oracle
-from inductoscope.inside.search.shrink import Subject, shrink
+from inductoscope.inside.search.shrink import Subject, apply_passes
 from inductoscope.inside.search.shrink_passes import SHRINK_PASSES
 from support.graphs import numbers, script_fails
 
@@ -84,7 +84,7 @@ def smallest(marked: Candidate) -> Any:
         failure = oracle.failure(marked)
         assert failure is not None
         passes = [each for each in SHRINK_PASSES if each.name in ("nodes", "settings", "inputs")]
-        *_, last = shrink(Subject(marked, failure), oracle, passes)
+        *_, last = apply_passes(Subject(marked, failure), oracle, passes)
         assert not oracle.mistakes
         yield last.candidate, script_text(last.candidate, failure, "at most 64 rows")
     fast_random_decomps.cache_clear()

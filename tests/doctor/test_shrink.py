@@ -26,7 +26,7 @@ from inductoscope.inside.search.shrink import (
     ShrinkPass,
     Subject,
     apply_pass,
-    shrink,
+    apply_passes,
 )
 from inductoscope.inside.search.shrink_passes import (
     CONSTANTS,
@@ -210,14 +210,14 @@ def test_what_was_found_before_a_pass_fails_is_kept_and_the_others_go_on() -> No
 
     failing = ShrinkPass("failing", "text", lambda candidate: candidate.size, propose)
     oracle = Predicate(lambda candidate: True)
-    *_, last = shrink(CHAIN, oracle, [failing, CONSTANTS])
+    *_, last = apply_passes(CHAIN, oracle, [failing, CONSTANTS])
     assert numbers_in(last.candidate) == [1.0]
     assert "ZeroDivisionError" in oracle.mistakes[0]
 
 
 def test_progress_says_what_is_done_next_with_the_smallest_so_far() -> None:
     oracle = Predicate(lambda candidate: "sin" in calls(candidate))
-    seen = [(step.candidate.size, step.text) for step in shrink(CHAIN, oracle, SHRINK_PASSES)]
+    seen = [(step.candidate.size, step.text) for step in apply_passes(CHAIN, oracle, SHRINK_PASSES)]
     assert seen[0] == (16, "looking for the smallest part of 16 nodes")
     assert seen[1] == (1, "leaving out outputs (nodes left: 1)")
     assert seen[-1] == (1, "")
@@ -225,7 +225,7 @@ def test_progress_says_what_is_done_next_with_the_smallest_so_far() -> None:
 
 def test_the_smallest_of_all_is_simple_in_every_way() -> None:
     oracle = Predicate(lambda candidate: "sin" in calls(candidate))
-    *_, last = shrink(CHAIN, oracle, SHRINK_PASSES)
+    *_, last = apply_passes(CHAIN, oracle, SHRINK_PASSES)
     assert last.candidate.inputs[0].shape == (2,)
     assert last.candidate.recipes == ("torch.randn(2)",)
     assert oracle.tried <= 14
@@ -234,8 +234,8 @@ def test_the_smallest_of_all_is_simple_in_every_way() -> None:
 def test_all_that_is_around_the_graph_is_simplified_in_one_trial() -> None:
     oracle = Predicate(lambda candidate: "sin" in calls(candidate))
     one_by_one = Predicate(lambda candidate: "sin" in calls(candidate))
-    *_, last = shrink(CHAIN, oracle, SHRINK_PASSES, PASSES_AROUND_GRAPH)
-    *_, same = shrink(CHAIN, one_by_one, SHRINK_PASSES)
+    *_, last = apply_passes(CHAIN, oracle, SHRINK_PASSES, PASSES_AROUND_GRAPH)
+    *_, same = apply_passes(CHAIN, one_by_one, SHRINK_PASSES)
     assert (last.candidate.recipes, calls(last.candidate)) == (same.candidate.recipes, ["sin"])
     assert oracle.tried < one_by_one.tried
 
@@ -244,7 +244,7 @@ def test_where_the_failure_needs_some_of_that_each_pass_gets_its_turn() -> None:
     def shows(candidate: Candidate) -> bool:
         return "sin" in calls(candidate) and candidate.inputs[0].shape[0] >= 8
 
-    *_, last = shrink(CHAIN, Predicate(shows), SHRINK_PASSES, PASSES_AROUND_GRAPH)
+    *_, last = apply_passes(CHAIN, Predicate(shows), SHRINK_PASSES, PASSES_AROUND_GRAPH)
     assert last.candidate.inputs[0].shape == (8,)
     assert last.candidate.recipes == ("torch.randn(8)",)
 

@@ -15,7 +15,7 @@ from inductoscope.inside.repro.failure_script import script_text
 from inductoscope.inside.search.candidate import Candidate, name_of
 from inductoscope.inside.search.forks import Forks
 from inductoscope.inside.search.oracle import Oracle
-from inductoscope.inside.search.shrink import Subject, shrink
+from inductoscope.inside.search.shrink import Subject, apply_passes
 from inductoscope.inside.search.shrink_passes import SHRINK_PASSES
 from inductoscope.inside.search.subgraph import record_values, subgraph
 from support.graphs import numbers, script_fails
@@ -80,7 +80,7 @@ def smallest(planted: None) -> tuple[Candidate, str]:
     failure = oracle.failure(candidate)
     assert failure is not None
     passes = [each for each in SHRINK_PASSES if each.name in ("nodes", "inputs")]
-    *_, last = shrink(Subject(candidate, failure), oracle, passes)
+    *_, last = apply_passes(Subject(candidate, failure), oracle, passes)
     assert not oracle.mistakes
     return last.candidate, script_text(last.candidate, failure, "two sizes")
 

@@ -14,7 +14,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from inductoscope.doctor.failure import why_no_trial
 from inductoscope.doctor.finding import FailureFinding, Script, claim_of
-from inductoscope.doctor.hypotheses import verdict_of_first
+from inductoscope.doctor.hypotheses import first_verdict
 from inductoscope.recording.events import (
     ClaimMade,
     CompileFailed,
@@ -221,7 +221,7 @@ def test_a_gpu_that_is_lost_while_inductor_compiles_is_investigated_at_that_grap
     first = End(1, "AcceleratorError", events=(*KERNEL, lost))
     again = End(1, "AcceleratorError", found=found("cpp_wrapper_illegal_access"))
     case, asked = written_case(tmp_path, first, compiled=[again])
-    said = verdict_of_first(case)
+    said = first_verdict(case)
     assert (said.verdict, said.culprit.kernel) == ("crash", "triton_poi_fused_cos_0")
     assert asked[0] == COMPILED
 
@@ -267,7 +267,7 @@ def test_an_output_that_a_later_run_overwrites_is_put_down_to_cuda_graphs(tmp_pa
     # Without checks it fails; it does not without CUDA graphs, nor with its outputs cloned.
     runs = {PLAIN: [OVERWRITTEN], COMPILED: [OVERWRITTEN, ENDS_WELL, ENDS_WELL]}
     case, asked = written_case(tmp_path, CHECKED, **runs)
-    said = verdict_of_first(case)
+    said = first_verdict(case)
     assert (said.verdict, said.stage, said.confidence) == ("crash", "runtime", "proven")
     assert "CUDA graphs" in said.summary
     assert said.culprit.source == "script.py:13"
@@ -279,6 +279,6 @@ def test_an_output_that_a_later_run_overwrites_is_put_down_to_cuda_graphs(tmp_pa
 
 def test_where_it_fails_without_cuda_graphs_too_they_are_not_blamed(tmp_path: Path) -> None:
     case, _ = written_case(tmp_path, CHECKED, plain=[OVERWRITTEN], compiled=[OVERWRITTEN])
-    said = verdict_of_first(case)
+    said = first_verdict(case)
     assert said.verdict == "unknown"
     assert "CUDA graphs" not in said.summary

@@ -14,12 +14,12 @@ from inductoscope.doctor.hypotheses import (
     Hypothesis,
     compiler_levels,
     ends_well,
+    first_verdict,
     found,
     packages,
     program_itself,
     slow,
     stalled,
-    verdict_of_first,
 )
 from inductoscope.doctor.runs import fails_alike
 from inductoscope.recording.location import create_recording
@@ -113,7 +113,7 @@ def test_there_is_a_verdict_however_a_program_ends(
 ) -> None:
     end = End(exit_code, "text", over_time, stalled, found=seen)
     case, _ = written_case(tmp_path, end)
-    assert worded(verdict_of_first(case)).summary
+    assert worded(first_verdict(case)).summary
 
 
 # --- whether two runs failed alike ----------------------------------------------------------------

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from syrupy.assertion import SnapshotAssertion
 
-from inductoscope.doctor.hypotheses import verdict_of_first
+from inductoscope.doctor.hypotheses import first_verdict
 from inductoscope.doctor.verdict import exit_code
 from inductoscope.recording.events import (
     CompileFailed,
@@ -34,7 +34,7 @@ def test_a_clean_bill_is_confirmed_without_the_tool(
     tmp_path: Path, snapshot: SnapshotAssertion
 ) -> None:
     case, asked = written_case(tmp_path, End(events=(COMPILED_ONE, check())), plain=[ENDS_WELL])
-    verdict = verdict_of_first(case)
+    verdict = first_verdict(case)
     assert (verdict.verdict, verdict.confidence, asked) == ("clean", "proven", [PLAIN])
     assert verdict.evidence[-1]["what"] == snapshot
 
@@ -43,7 +43,7 @@ def test_a_clean_bill_says_what_was_not_checked(tmp_path: Path) -> None:
     large = replace(check("skipped"), call=2, text="its inputs are 900 MiB, too large to copy")
     events = (COMPILED_ONE, check(), large, UNCHECKED)
     case, _ = written_case(tmp_path, End(events=events), plain=[ENDS_WELL])
-    verdict = verdict_of_first(case)
+    verdict = first_verdict(case)
     assert verdict.verdict == "clean"
     assert verdict.not_checked == [
         "calls after the first 8 of graph 0/0 (--calls checks more)",
@@ -54,7 +54,7 @@ def test_a_clean_bill_says_what_was_not_checked(tmp_path: Path) -> None:
 
 def test_a_program_that_fails_without_the_tool_only_is_not_clean(tmp_path: Path) -> None:
     case, asked = written_case(tmp_path, End(events=(check(),)))
-    assert (verdict_of_first(case).verdict, asked) == ("unknown", [PLAIN])
+    assert (first_verdict(case).verdict, asked) == ("unknown", [PLAIN])
 
 
 def test_what_was_seen_wrong_and_could_not_be_examined_is_not_clean(
@@ -64,7 +64,7 @@ def test_what_was_seen_wrong_and_could_not_be_examined_is_not_clean(
     seen = check("wrong", text="output 0 is 2, in eager 1")
     broke = HookError(hook="inductoscope.inside.doctor", error="KeyError: 1")
     case, asked = written_case(tmp_path, End(events=(seen, broke)))
-    verdict = verdict_of_first(case)
+    verdict = first_verdict(case)
     assert (verdict.verdict, verdict.confidence, asked) == ("wrong-result", "unknown", [])
     said = json.dumps(verdict.as_data())
     assert said == snapshot
@@ -76,7 +76,7 @@ def test_a_call_that_was_too_large_to_check_is_not_called_right(
     """As with inputs of several GiB, where memory does not reach for a second copy."""
     skipped = check("skipped", text="its inputs are 3072 MiB")
     case, _ = written_case(tmp_path, End(events=(COMPILED_ONE, skipped)), plain=[ENDS_WELL])
-    verdict = verdict_of_first(case)
+    verdict = first_verdict(case)
     assert (verdict.verdict, exit_code(verdict.verdict)) == ("not-checked", 4)
     assert verdict.summary == snapshot
     assert "3072 MiB" in json.dumps(verdict.as_data())
@@ -87,7 +87,7 @@ def test_a_program_in_which_dynamo_captured_no_graph(
 ) -> None:
     """As with a model of torch's own modules under DDP."""
     end = replace(ENDS_WELL, events=(CompileStart(compile="0/0", function="inner"),))
-    found = verdict_of_first(written_case(tmp_path, end, plain=[ENDS_WELL])[0])
+    found = first_verdict(written_case(tmp_path, end, plain=[ENDS_WELL])[0])
     assert (found.verdict, found.confidence) == ("not-checked", "proven")
     assert found.summary == snapshot
 
@@ -104,6 +104,6 @@ def test_a_function_that_dynamo_skips_ran_in_eager_and_it_is_said_why(
     ended = FellBackToEager(compile="0/0", reason=why)
     begun = CompileStart(compile="0/0", function="step", file="train.py", line=2)
     end = replace(ENDS_WELL, events=(begun, broke, gave_up, ended))
-    found = verdict_of_first(written_case(tmp_path, end, plain=[ENDS_WELL])[0])
+    found = first_verdict(written_case(tmp_path, end, plain=[ENDS_WELL])[0])
     assert found.verdict == "not-checked"
     assert found.summary == snapshot

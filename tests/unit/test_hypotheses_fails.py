@@ -11,7 +11,7 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from inductoscope.doctor.failure import WRONG, Failure
-from inductoscope.doctor.hypotheses import verdict_of_first
+from inductoscope.doctor.hypotheses import first_verdict
 from inductoscope.doctor.instructions import MOVED
 from inductoscope.doctor.verdict import Verdict
 from inductoscope.recording.events import (
@@ -46,7 +46,7 @@ def decide(tmp_path: Path) -> Decide:
 
     def decide(*checks: Event, **ends: list[End]) -> tuple[Verdict, list[str]]:
         case, asked = written_case(tmp_path, replace(FAILS, events=checks), **ends)
-        return verdict_of_first(case), asked
+        return first_verdict(case), asked
 
     return decide
 
@@ -72,7 +72,7 @@ def test_the_rank_that_failed_first_is_the_reason(decide: Decide) -> None:
 def test_a_program_that_somebody_killed_says_so(tmp_path: Path) -> None:
     killed = End(137, signal=signal.SIGKILL, events=(check(),))
     case, _ = written_case(tmp_path, killed, plain=[ENDS_WELL])
-    verdict = verdict_of_first(case)
+    verdict = first_verdict(case)
     assert verdict.verdict == "unknown"
     assert verdict.summary.startswith("SIGKILL ended the program in one run and not in another")
 
@@ -122,7 +122,7 @@ def test_strides_are_not_to_blame_where_eager_fails_or_compiled_does_not_always(
 def test_other_strides_in_a_program_that_ends_well_are_no_failure(tmp_path: Path) -> None:
     events = (COMPILED_ONE, check(), strides(0))
     case, asked = written_case(tmp_path, End(events=events), plain=[ENDS_WELL])
-    assert (verdict_of_first(case).verdict, asked) == ("clean", [PLAIN])
+    assert (first_verdict(case).verdict, asked) == ("clean", [PLAIN])
     assert [note.where for note in case.noted] == ["output 0"]
 
 
@@ -133,7 +133,7 @@ def test_a_function_that_differs_because_of_shared_memory(tmp_path: Path) -> Non
     found = finding(Failure(WRONG, shares.text, aspect="sharing"))
     first = End(events=(COMPILED_ONE, check(), differs, shares))
     case, asked = written_case(tmp_path, first, compiled=[ENDS_WELL, End(75, found=found)])
-    assert (verdict_of_first(case).verdict, asked) == ("wrong-result", [COMPILED] * 2)
+    assert (first_verdict(case).verdict, asked) == ("wrong-result", [COMPILED] * 2)
 
 
 def test_a_check_that_rounding_explains_makes_rounding_likely(decide: Decide) -> None:
@@ -233,7 +233,7 @@ def refused(message: str, place: Path) -> Verdict:
         compile="0/0", stage="dynamo", type="TorchRuntimeError", message=message, traceback=""
     )
     first = replace(FAILS, events=(CompileStart(compile="0/0", function="f"), error))
-    return verdict_of_first(written_case(place, first)[0])
+    return first_verdict(written_case(place, first)[0])
 
 
 def test_a_fake_implementation_that_raises_is_the_programs_own(
@@ -255,7 +255,7 @@ def test_an_operator_without_a_fake_implementation_is_refused_by_dynamo(tmp_path
 def test_a_program_that_asks_for_a_gpu_where_none_is(tmp_path: Path) -> None:
     """Its failure in eager says nothing about the compiler."""
     end = End(1, "AssertionError: Torch not compiled with CUDA enabled")
-    found = verdict_of_first(written_case(tmp_path, end, off=[end], plain=[end])[0])
+    found = first_verdict(written_case(tmp_path, end, off=[end], plain=[end])[0])
     assert (found.verdict, found.stage) == ("not-a-bug", "user")
     assert found.summary.startswith("The program asks for a GPU that this machine (")
 
@@ -273,7 +273,7 @@ def test_input_that_the_doctor_withheld_is_no_mistake_of_the_program(
 ) -> None:
     case, _ = written_case(tmp_path, ASKS, off=[ASKS])
     case.runs.withholds_input = withholds
-    verdict = verdict_of_first(case)
+    verdict = first_verdict(case)
     if withholds:
         assert verdict.verdict == "not-checked"
         assert verdict.summary == snapshot

@@ -16,7 +16,7 @@ from inductoscope.doctor.failure import (
     Failure,
 )
 from inductoscope.doctor.finding import GraphWorkaround, GraphWorkarounds
-from inductoscope.doctor.hypotheses import verdict_of_first
+from inductoscope.doctor.hypotheses import first_verdict
 from inductoscope.recording.events import StageStart
 from inductoscope.views.verdict_text import worded
 from support.findings import finding
@@ -37,7 +37,7 @@ from support.program_cases import (
 def test_what_no_reproducer_shows_is_checked_without_the_tool(tmp_path: Path) -> None:
     found = finding(Failure(ERROR, "KeyError: 1", stage="lowering"), reproduces=False)
     case, asked = written_case(tmp_path, End(75, found=found), plain=[ENDS_WELL])
-    verdict = verdict_of_first(case)
+    verdict = first_verdict(case)
     assert (verdict.verdict, asked) == ("unknown", [PLAIN])
     assert "KeyError: 1" in verdict.evidence[0]["what"]
 
@@ -47,13 +47,13 @@ def test_what_fails_without_the_tool_too_is_told_though_no_reproducer_shows_it(
 ) -> None:
     found = finding(Failure(ERROR, "KeyError: 1", stage="lowering"), reproduces=False)
     case, asked = written_case(tmp_path, End(75, found=found))
-    assert (verdict_of_first(case).verdict, asked) == ("crash", [PLAIN])
+    assert (first_verdict(case).verdict, asked) == ("crash", [PLAIN])
 
 
 def test_a_wrong_result_needs_no_run_without_the_tool(tmp_path: Path) -> None:
     found = finding(Failure(WRONG, "output 0 is 2, in eager 1"), reproduces=False)
     case, asked = written_case(tmp_path, End(75, found=found))
-    assert (verdict_of_first(case).verdict, asked) == ("wrong-result", [])
+    assert (first_verdict(case).verdict, asked) == ("wrong-result", [])
 
 
 def test_workarounds_are_tried_on_the_program_until_one_works(tmp_path: Path) -> None:
@@ -62,7 +62,7 @@ def test_workarounds_are_tried_on_the_program_until_one_works(tmp_path: Path) ->
     helped = replace(ENDS_WELL, events=(check(),))
     still_wrong = replace(ENDS_WELL, events=(check("wrong"),))
     case, asked = written_case(tmp_path, End(75, found=found), compiled=[still_wrong, helped])
-    workaround = verdict_of_first(case).workaround
+    workaround = first_verdict(case).workaround
     assert workaround is not None
     assert (workaround.text, workaround.verified, asked) == ("way 1", True, [COMPILED] * 2)
 
@@ -77,14 +77,14 @@ def test_a_graph_that_never_ends_is_run_in_eager_as_long(
 ) -> None:
     found = finding(Failure(HANG, "text", stage="runtime"), reproduces=False)
     case, asked = written_case(tmp_path, End(75, found=found), off=[eager])
-    assert (verdict_of_first(case).verdict, asked) == (verdict, ["off"])
+    assert (first_verdict(case).verdict, asked) == (verdict, ["off"])
 
 
 def test_a_machine_that_cannot_compile_is_not_examined_further(tmp_path: Path) -> None:
     failure = Failure(ERROR, "InvalidCxxCompiler: no g++", stage="cpp-compile")
     found = finding(failure, reproduces=False)
     case, asked = written_case(tmp_path, End(75, found=found))
-    verdict = verdict_of_first(case)
+    verdict = first_verdict(case)
     assert (verdict.verdict, verdict.confidence, asked) == ("compile-error", "proven", [])
     assert worded(verdict).summary.endswith(
         "Install g++ or clang++, or name one that works in CXX."
@@ -98,14 +98,14 @@ def test_every_call_is_checked_if_not_all_were_and_eager_ends_well(tmp_path: Pat
     found = finding(Failure(WRONG, "text"), reproduces=False)
     first = replace(FAILS, events=(check(), UNCHECKED))
     case, asked = written_case(tmp_path, first, compiled=[End(75, found=found)])
-    verdict = verdict_of_first(case)
+    verdict = first_verdict(case)
     assert (verdict.verdict, asked) == ("wrong-result", ["off", COMPILED])
 
 
 def test_one_run_in_eager_serves_all_hypotheses(tmp_path: Path) -> None:
     first = replace(FAILS, events=(check(), UNCHECKED))
     case, asked = written_case(tmp_path, first, compiled=[FAILS])
-    assert verdict_of_first(case).verdict == "wrong-result"
+    assert first_verdict(case).verdict == "wrong-result"
     assert asked == ["off", COMPILED, PLAIN, "eager", "aot_eager"]
 
 
@@ -114,7 +114,7 @@ def test_a_process_that_died_in_a_graph_is_returned_to(tmp_path: Path) -> None:
     found = finding(Failure("signal", "died", stage="lowering"), reproduces=False)
     first = replace(FAILS, events=(entered,), died=True)
     case, asked = written_case(tmp_path, first, compiled=[End(75, found=found)])
-    verdict = verdict_of_first(case)
+    verdict = first_verdict(case)
     assert (verdict.verdict, verdict.stage) == ("crash", "lowering")
     assert asked == [COMPILED, PLAIN]
 
@@ -134,4 +134,4 @@ def test_a_graph_that_kills_its_process_is_run_in_eager(
     """The investigation ran the user's operator as well, and died of it."""
     found = finding(Failure(SIGNAL, "died", stage="runtime", aspect="SIGSEGV"), reproduces=False)
     case, asked = written_case(tmp_path, End(75, found=found), off=[eager], plain=[FAILS])
-    assert (verdict_of_first(case).verdict, asked) == (verdict, asked_for)
+    assert (first_verdict(case).verdict, asked) == (verdict, asked_for)

@@ -9,7 +9,7 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from inductoscope.doctor.common_verdicts import known_so_far
-from inductoscope.doctor.hypotheses import verdict_of_first
+from inductoscope.doctor.hypotheses import first_verdict
 from inductoscope.doctor.verdict import exit_code
 from inductoscope.recording.events import CallableCheck, NotedDifference, StageStart
 from support.program_cases import (
@@ -34,7 +34,7 @@ def test_a_limit_is_a_limit_and_not_a_hang(tmp_path: Path, snapshot: SnapshotAss
     calls = tuple(replace(check(), call=number) for number in (1, 2, 3))
     end = replace(OVER_TIME, events=(COMPILED_ONE, *calls, UNCHECKED))
     case, asked = written_case(tmp_path, end)
-    found = verdict_of_first(case)
+    found = first_verdict(case)
     assert (found.verdict, found.confidence, asked) == ("clean", "likely", [])
     assert found.summary == snapshot
     assert any("--time-limit" in text for text in found.not_checked)
@@ -42,7 +42,7 @@ def test_a_limit_is_a_limit_and_not_a_hang(tmp_path: Path, snapshot: SnapshotAss
 
 def test_a_limit_before_anything_was_compared_leaves_everything_unchecked(tmp_path: Path) -> None:
     case, _ = written_case(tmp_path, replace(OVER_TIME, events=(COMPILED_ONE,)))
-    found = verdict_of_first(case)
+    found = first_verdict(case)
     assert (found.verdict, exit_code(found.verdict)) == ("not-checked", 4)
 
 
@@ -52,7 +52,7 @@ def test_a_limit_in_the_middle_of_a_compile_does_not_prove_that_it_hangs(
     entered = StageStart(compile="0/0", stage="lowering")
     end = replace(OVER_TIME, events=(COMPILED_ONE, entered), died=True)
     case, asked = written_case(tmp_path, end, compiled=[End(137, over_time=True)])
-    found = verdict_of_first(case)
+    found = first_verdict(case)
     assert (found.verdict, asked) == ("unknown", [COMPILED])
     assert found.summary == snapshot
 
@@ -62,7 +62,7 @@ def test_a_program_that_was_stopped_as_asked_is_clean_so_far(
 ) -> None:
     end = replace(STOPPED_AS_ASKED, events=(COMPILED_ONE, check(), UNCHECKED))
     case, asked = written_case(tmp_path, end)
-    found = verdict_of_first(case)
+    found = first_verdict(case)
     assert (found.verdict, found.confidence, found.partial) == ("clean", "likely", False)
     assert found.summary == snapshot
     assert found.not_checked == snapshot
@@ -76,7 +76,7 @@ def test_what_dynamo_captures_wrongly_is_found_in_a_program_that_was_ended(
     """It is not called a hang, and the run with Dynamo alone may be ended as well."""
     first, again = (replace(end, events=events) for events in ((check(), DIFFERS), (DIFFERS,)))
     case, asked = written_case(tmp_path, first, eager=[again])
-    found = verdict_of_first(case)
+    found = first_verdict(case)
     assert (found.verdict, found.stage, asked) == ("not-inductor", "dynamo", ["eager"])
 
 
@@ -87,7 +87,7 @@ def test_a_function_that_differs_in_a_program_that_was_ended_is_not_forgotten(
     snapshot: SnapshotAssertion,
 ) -> None:
     case, asked = written_case(tmp_path, replace(end, events=(check(), DIFFERS)), eager=[end])
-    found = verdict_of_first(case)
+    found = first_verdict(case)
     assert (found.verdict, found.confidence, asked) == ("unknown", "unknown", ["eager"])
     assert found.summary.endswith("before it was known why the program goes wrong.")
     assert found.evidence[0]["what"] == snapshot
@@ -99,7 +99,7 @@ def test_a_call_that_is_wrong_in_a_program_that_was_ended_is_not_forgotten(
 ) -> None:
     events = (check(), check("wrong", text="output 0 is 2, in eager 1"))
     case, asked = written_case(tmp_path, replace(end, events=events))
-    assert (verdict_of_first(case).verdict, asked) == ("wrong-result", [])
+    assert (first_verdict(case).verdict, asked) == ("wrong-result", [])
 
 
 @ENDED
@@ -109,7 +109,7 @@ def test_the_layout_of_results_is_not_tried_on_a_program_that_does_not_end(
     """Each of a dozen runs would take as long as the limit allows, and none would end well."""
     note = NotedDifference(compile="0/0", call=1, aspect="sharing", where="output 0", text="shares")
     case, asked = written_case(tmp_path, replace(end, events=(check(), DIFFERS, note)), eager=[end])
-    assert (verdict_of_first(case).verdict, asked) == ("unknown", ["eager"])
+    assert (first_verdict(case).verdict, asked) == ("unknown", ["eager"])
 
 
 @pytest.mark.parametrize(

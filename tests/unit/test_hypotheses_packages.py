@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from inductoscope.doctor.hypotheses import verdict_of_first
+from inductoscope.doctor.hypotheses import first_verdict
 from inductoscope.doctor.hypotheses.packages import note_copies
 from inductoscope.doctor.hypotheses.program_itself import refused_nan
 from inductoscope.recording.events import (
@@ -58,7 +58,7 @@ CALLED = GraphCall(compile="package model.pt2", call=1)
 def test_an_input_that_the_package_does_not_accept(tmp_path: Path, end: End, what: str) -> None:
     end = replace(end, events=(MADE_HERE, OUTSIDE, *end.events))
     case, asked = written_case(tmp_path, end)
-    found = verdict_of_first(case)
+    found = first_verdict(case)
     assert (found.verdict, found.stage, found.confidence) == ("not-a-bug", "user", "proven")
     assert DEMAND in found.summary
     assert found.culprit.source == "serve.py:3"
@@ -75,7 +75,7 @@ def test_a_constant_that_was_replaced_by_another_kind_of_tensor(tmp_path: Path) 
         checked("skipped", "replaced"),
     )
     case, asked = written_case(tmp_path, replace(ENDS_WELL, events=events))
-    found = verdict_of_first(case)
+    found = first_verdict(case)
     assert found.verdict == "not-a-bug"
     assert text in found.summary
     assert any("torch.empty_like(constant)" in item["what"] for item in found.evidence)
@@ -98,7 +98,7 @@ def test_a_constant_that_is_a_view_is_right_in_itself(
         *([checked("right-with-copies")] if with_copies else []),
     )
     case, asked = written_case(tmp_path, replace(ENDS_WELL, events=events))
-    found = verdict_of_first(case)
+    found = first_verdict(case)
     assert (found.verdict, found.stage, found.confidence) == ("wrong-result", "runtime", confidence)
     assert found.summary == snapshot
     assert asked == []
@@ -111,7 +111,7 @@ def test_a_constant_that_torch_rejects_is_explained(tmp_path: Path, end: End, ve
     own = (MADE_HERE, checked("right", "2 values"), checked("outside", text))
     rejected = checked("rejected", "load_constants raised RuntimeError: API call failed")
     case, _ = written_case(tmp_path, replace(end, events=(*own, rejected)), plain=[ENDS_WELL])
-    found = verdict_of_first(case)
+    found = first_verdict(case)
     assert found.verdict == verdict
     assert (text in found.summary) == (verdict == "not-a-bug")
 
@@ -120,7 +120,7 @@ def test_a_constant_that_is_a_view_may_end_the_process(tmp_path: Path) -> None:
     text = "constant weight: the new one is a view that begins at element 1024 of its memory"
     events = (MADE_HERE, checked("outside", text), checked("right-with-copies"), HERE)
     case, _ = written_case(tmp_path, replace(KILLED, events=events))
-    found = verdict_of_first(case)
+    found = first_verdict(case)
     assert (found.verdict, found.stage, found.confidence) == ("crash", "runtime", "proven")
 
 
@@ -136,7 +136,7 @@ def test_memory_that_a_view_has_overwritten_may_end_the_process_later(
     text = f"constant weight: the new one is a view of 8448 bytes; {room}"
     events = (MADE_HERE, checked("outside", text), checked("right"), checked("right-with-copies"))
     case, _ = written_case(tmp_path, replace(KILLED, events=events))
-    found = verdict_of_first(case)
+    found = first_verdict(case)
     assert ("takes a view wrongly" in found.summary) == bool(verdict)
     if verdict:
         assert (found.verdict, found.confidence) == (verdict, "likely")
@@ -146,7 +146,7 @@ def test_other_sizes_that_were_tried_are_in_the_evidence(tmp_path: Path) -> None
     tried = SizesTried(text="graph aoti/0: s77 = 2, s77 = 64")
     events: tuple[Event, ...] = (MADE_HERE, HERE, checked("right", "2 values"), tried)
     case, _ = written_case(tmp_path, replace(ENDS_WELL, events=events), plain=[ENDS_WELL])
-    found = verdict_of_first(case)
+    found = first_verdict(case)
     assert found.verdict == "clean"
     assert any("other sizes that the export admits" in item["what"] for item in found.evidence)
 
@@ -154,14 +154,14 @@ def test_other_sizes_that_were_tried_are_in_the_evidence(tmp_path: Path) -> None
 def test_what_fails_after_such_a_call_went_right_has_another_cause(tmp_path: Path) -> None:
     events: tuple[Event, ...] = (MADE_HERE, OUTSIDE, checked("right", "2 values"))
     case, _ = written_case(tmp_path, replace(FAILS, events=events))
-    assert "was not made for" not in verdict_of_first(case).summary
+    assert "was not made for" not in first_verdict(case).summary
 
 
 def test_an_input_that_is_not_accepted_but_does_no_harm_is_not_blamed(tmp_path: Path) -> None:
     """A size past its range may well be computed rightly."""
     events: tuple[Event, ...] = (MADE_HERE, OUTSIDE, checked("right", "2 values"))
     case, _ = written_case(tmp_path, replace(ENDS_WELL, events=events), plain=[ENDS_WELL])
-    found = verdict_of_first(case)
+    found = first_verdict(case)
     assert found.verdict == "clean"
     assert any(DEMAND in text for text in found.not_checked)
 
@@ -182,7 +182,7 @@ def test_a_package_from_elsewhere_that_fails_is_not_blamed_on_the_program(
 ) -> None:
     """Without torch.compile it would fail as well: that says nothing, the package is called too."""
     case, asked = written_case(tmp_path, end, off=[FAILS])
-    found = verdict_of_first(case)
+    found = first_verdict(case)
     assert (found.verdict, found.stage) == ("unknown", "runtime")
     assert f"The program {how} in a call of package model.pt2" in found.summary
     assert asked == []
@@ -194,7 +194,7 @@ def test_a_package_from_elsewhere_that_is_well_is_not_called_clean(
     returned = GraphReturned(compile="package model.pt2", call=1)
     end = replace(ENDS_WELL, events=(served("skipped"), CALLED, returned))
     case, _ = written_case(tmp_path, end, plain=[ENDS_WELL])
-    found = verdict_of_first(case)
+    found = first_verdict(case)
     assert found.verdict == "not-checked"
     assert found.summary == snapshot
 
@@ -205,7 +205,7 @@ def test_a_program_that_fails_beside_a_package_is_not_blamed_for_it(
     """The package may compute what it should not; a run in eager would call it as well."""
     end = replace(FAILS, events=(served("skipped"),))
     case, asked = written_case(tmp_path, end, off=[FAILS], plain=[FAILS])
-    found = verdict_of_first(case)
+    found = first_verdict(case)
     assert found.verdict == "unknown"
     assert found.summary == snapshot
     assert "off" not in asked
@@ -214,7 +214,7 @@ def test_a_program_that_fails_beside_a_package_is_not_blamed_for_it(
 def test_a_program_that_compiles_ahead_of_time_and_never_calls_it(tmp_path: Path) -> None:
     end = CompileEnd(compile="aoti/0", seconds=1.0, outcome="compiled")
     case, _ = written_case(tmp_path, replace(ENDS_WELL, events=(MADE_HERE, end)), plain=[ENDS_WELL])
-    found = verdict_of_first(case)
+    found = first_verdict(case)
     assert found.verdict == "not-checked"
 
 
@@ -225,7 +225,7 @@ def test_a_package_whose_calls_cannot_be_compared_is_tried_against_eager(
     skipped = checked("skipped", "it changes its own buffers, so that no two calls are alike")
     case, asked = written_case(tmp_path, replace(FAILS, events=(MADE_HERE, skipped)))
     case.runs.uses_packages = True  # As the first run shows.
-    found = verdict_of_first(case)
+    found = first_verdict(case)
     assert (found.verdict, found.confidence) == ("wrong-result", "likely")
     assert found.summary == snapshot
     assert asked == ["eager"]
@@ -258,7 +258,7 @@ def test_a_program_that_a_copy_of_the_cpp_library_kills(
     tmp_path: Path, snapshot: SnapshotAssertion
 ) -> None:
     case, asked = written_case(tmp_path, WITH_COPY, plain=list(IN_TURN))
-    found = verdict_of_first(case)
+    found = first_verdict(case)
     assert (found.verdict, found.stage, found.confidence) == ("crash", "cpp-compile", "proven")
     assert found.summary == snapshot
     assert found.culprit.source == "/home/me/serve.py:18"
@@ -279,7 +279,7 @@ def test_a_program_that_fails_now_and_then_is_not_blamed_on_the_copy(
     tmp_path: Path, plain: list[End]
 ) -> None:
     case, _ = written_case(tmp_path, WITH_COPY, plain=plain)
-    assert "libstdc++" not in verdict_of_first(case).summary
+    assert "libstdc++" not in first_verdict(case).summary
 
 
 @pytest.mark.parametrize(
@@ -298,21 +298,21 @@ def test_the_package_that_was_being_loaded_is_blamed(
     killed = replace(KILLED, output=IN_LOADING.replace("line 18", f"line {line}"))
     first = replace(WITH_COPY, events=(*WITH_COPY.events, other))
     case, _ = written_case(tmp_path, first, plain=[KILLED, ENDS_WELL, killed, ENDS_WELL])
-    found = verdict_of_first(case)
+    found = first_verdict(case)
     assert f"because {blamed} a copy of libstdc++" in found.summary
     assert found.culprit.source == source
 
 
 def test_a_program_that_takes_long_is_not_run_again_for_a_copy(tmp_path: Path) -> None:
     case, asked = written_case(tmp_path, replace(WITH_COPY, seconds=700.0), plain=list(IN_TURN))
-    assert verdict_of_first(case).verdict == "clean"
+    assert first_verdict(case).verdict == "clean"
     assert asked == []
 
 
 def test_a_copy_in_what_was_only_compiled_is_noted_too(tmp_path: Path) -> None:
     compiled = replace(WITH_COPY, events=(MADE_HERE, CppLibraryTaken(package="", source="")))
     case, _ = written_case(tmp_path, compiled, plain=[ENDS_WELL])
-    found = verdict_of_first(case)
+    found = first_verdict(case)
     note_copies(found, case)
     assert "a package that was compiled here brings a copy of libstdc++" in str(found.evidence)
 
@@ -323,20 +323,20 @@ def test_two_errors_are_a_proof_only_if_both_are_raised_while_a_package_is_loade
 ) -> None:
     raised, again = End(1, f"RuntimeError: {first}"), End(1, "RuntimeError: create_func_(")
     case, _ = written_case(tmp_path, WITH_COPY, plain=[raised, ENDS_WELL, again, ENDS_WELL])
-    assert verdict_of_first(case).confidence == sure
+    assert first_verdict(case).confidence == sure
 
 
 def test_a_program_that_dies_elsewhere_may_have_another_reason(tmp_path: Path) -> None:
     elsewhere = IN_LOADING.replace("torch/", "numpy/")
     plain = [KILLED, ENDS_WELL, replace(KILLED, output=elsewhere), ENDS_WELL]
     case, _ = written_case(tmp_path, WITH_COPY, plain=plain)
-    found = verdict_of_first(case)
+    found = first_verdict(case)
     assert (found.verdict, found.confidence) == ("crash", "likely")
 
 
 def test_what_fails_without_the_copy_too_is_not_blamed_on_it(tmp_path: Path) -> None:
     case, _ = written_case(tmp_path, WITH_COPY, plain=[FAILS, FAILS])
-    found = verdict_of_first(case)
+    found = first_verdict(case)
     assert found.verdict == "unknown"
     note_copies(found, case)
     assert "model.pt2 brings a copy of libstdc++, so libstdc++.so.6 was loaded first" in str(
@@ -346,7 +346,7 @@ def test_what_fails_without_the_copy_too_is_not_blamed_on_it(tmp_path: Path) -> 
 
 def test_a_copy_that_does_no_harm_is_only_noted(tmp_path: Path) -> None:
     case, asked = written_case(tmp_path, WITH_COPY, plain=[ENDS_WELL])
-    assert verdict_of_first(case).verdict == "clean"
+    assert first_verdict(case).verdict == "clean"
     assert asked == ["plain"]
 
 
@@ -354,7 +354,7 @@ def test_a_package_that_cannot_be_loaded_is_not_said_to_compute_wrongly(tmp_path
     """In eager it is not loaded at all, and the program ends well."""
     case, _ = written_case(tmp_path, replace(KILLED, events=(MADE_HERE,)))
     case.runs.uses_packages = True
-    found = verdict_of_first(case)
+    found = first_verdict(case)
     assert (found.verdict, found.confidence) == ("crash", "likely")
 
 
@@ -371,7 +371,7 @@ def test_nan_that_the_program_itself_has_refused(
     """With nan_asserts, compiled code raises where eager goes on."""
     events = MADE_HERE, checked(verdict, NAN_TEXT), NAN_ERROR
     case, asked = written_case(tmp_path, replace(FAILS, events=events))
-    found = verdict_of_first(case)
+    found = first_verdict(case)
     assert (found.verdict, found.stage, found.confidence) == ("not-a-bug", "user", confidence)
     assert f"nan_asserts), and {NAN_TEXT}" in found.summary
     assert asked == []

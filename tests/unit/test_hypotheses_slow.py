@@ -20,7 +20,7 @@ from inductoscope.doctor.finding import (
     SlowStage,
 )
 from inductoscope.doctor.fresh_processes import FreshProcesses, Verification
-from inductoscope.doctor.hypotheses import verdict_of_first
+from inductoscope.doctor.hypotheses import first_verdict
 from inductoscope.profiling.compile_growth import Explosion, Point, StageGrowth
 from inductoscope.recording.events import (
     CompileEnd,
@@ -104,7 +104,7 @@ def test_a_compile_that_explodes_is_slow_with_stage_function_and_growth(
     runs = [End(found=found(EXPLOSION)), faster]
     case, asked = written_case(tmp_path, first, compiled=runs, plain=[ENDS_WELL])
     case.proof.fresh = WrittenProofs(slow=3)
-    verdict = worded(verdict_of_first(case))
+    verdict = worded(first_verdict(case))
     assert (verdict.verdict, verdict.stage) == ("slow", stages.SCHEDULER)
     assert verdict.confidence == "proven"
     assert verdict.culprit.function == "Scheduler.can_fuse (scheduler.py:9)"
@@ -126,7 +126,7 @@ def test_a_slow_lowering_that_is_the_programs_own_is_called_so(
     runs = [End(found=slow), End(events=run(2.0))]
     case, _ = written_case(tmp_path, End(events=run(21.0)), compiled=runs, plain=[ENDS_WELL])
     case.proof.fresh = WrittenProofs(slow=3)
-    verdict = worded(verdict_of_first(case))
+    verdict = worded(first_verdict(case))
     assert verdict.summary == snapshot
     assert any("not torch's" in each["what"] for each in verdict.evidence)
 
@@ -136,7 +136,7 @@ def test_a_program_that_fails_because_it_waited_too_long_is_slow_not_wrong(tmp_p
     runs = [End(found=found(EXPLOSION)), End(events=run(20.0))]
     case, asked = written_case(tmp_path, first, compiled=runs)
     case.proof.fresh = WrittenProofs(slow=2)
-    verdict = worded(verdict_of_first(case))
+    verdict = worded(first_verdict(case))
     assert (verdict.verdict, verdict.confidence) == ("slow", "likely")
     # All that is graver is asked first.
     assert asked.index("aot_eager") < asked.index(COMPILED)
@@ -152,7 +152,7 @@ def test_a_reproducer_that_is_not_slow_most_times_accuses_nobody(
     runs = [End(found=found(EXPLOSION, script))]
     case, asked = written_case(tmp_path, End(events=run(21.0)), compiled=runs, plain=[ENDS_WELL])
     case.proof.fresh = WrittenProofs(slow)
-    verdict = worded(verdict_of_first(case))
+    verdict = worded(first_verdict(case))
     assert (verdict.verdict, verdict.repro, asked) == ("clean", None, [COMPILED, PLAIN])
 
 
@@ -161,13 +161,13 @@ def test_a_program_that_fails_without_the_tool_is_not_called_slow(tmp_path: Path
     runs = [End(found=found(EXPLOSION))]
     case, _ = written_case(tmp_path, End(events=run(21.0)), compiled=runs)
     case.proof.fresh = WrittenProofs(slow=3)
-    assert verdict_of_first(case).verdict not in ("slow", "clean")
+    assert first_verdict(case).verdict not in ("slow", "clean")
 
 
 def test_a_level_of_the_compiler_that_fails_comes_before_a_slow_compile(tmp_path: Path) -> None:
     first = End(1, "AssertionError: 3", events=run(21.0))
     case, asked = written_case(tmp_path, first, eager=[End(1, "AssertionError: 3")])
-    verdict = worded(verdict_of_first(case))
+    verdict = worded(first_verdict(case))
     assert (verdict.verdict, verdict.stage) != ("slow", stages.SCHEDULER)
     assert COMPILED not in asked
 
@@ -176,7 +176,7 @@ def test_a_compile_that_is_in_proportion_alone_is_not_slow(tmp_path: Path) -> No
     case, asked = written_case(
         tmp_path, End(events=run(21.0)), compiled=[End(found=found(None))], plain=[ENDS_WELL]
     )
-    assert (verdict_of_first(case).verdict, asked) == ("clean", [COMPILED, PLAIN])
+    assert (first_verdict(case).verdict, asked) == ("clean", [COMPILED, PLAIN])
 
 
 def test_a_usual_compile_is_not_looked_at_again(tmp_path: Path) -> None:
@@ -186,18 +186,18 @@ def test_a_usual_compile_is_not_looked_at_again(tmp_path: Path) -> None:
         place.mkdir()
         events = run(scheduler, nodes=nodes)
         case, asked = written_case(place, End(events=events), plain=[ENDS_WELL])
-        assert (verdict_of_first(case).verdict, asked) == ("clean", [PLAIN])
+        assert (first_verdict(case).verdict, asked) == ("clean", [PLAIN])
 
 
 def test_on_a_slow_machine_everything_takes_longer(tmp_path: Path) -> None:
     """Where torch takes 20 s to be imported, a compile of 21 s does not stand out."""
     events = run(8.0, imported=20.0)
     case, asked = written_case(tmp_path, End(events=events), plain=[ENDS_WELL])
-    assert (verdict_of_first(case).verdict, asked) == ("clean", [PLAIN])
+    assert (first_verdict(case).verdict, asked) == ("clean", [PLAIN])
 
 
 def test_a_program_that_fails_in_eager_too_is_not_slow(tmp_path: Path) -> None:
     first = End(1, "AssertionError: 3", events=run(21.0))
     same = End(1, "AssertionError: 3")
     case, _ = written_case(tmp_path, first, off=[same], plain=[same])
-    assert verdict_of_first(case).verdict == "not-a-bug"
+    assert first_verdict(case).verdict == "not-a-bug"

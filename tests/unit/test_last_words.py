@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from inductoscope.doctor.hypotheses import verdict_of_first
+from inductoscope.doctor.hypotheses import first_verdict
 from inductoscope.doctor.runs import fails_alike
 from inductoscope.recording.location import create_recording
 from inductoscope.torch_facts.messages import last_lines
@@ -69,10 +69,10 @@ def test_a_pipe_that_a_program_names_is_not_read(tmp_path: Path) -> None:
 
 def test_a_verdict_does_not_quote_a_warning(tmp_path: Path) -> None:
     silent = End(1, NUMPY)
-    verdict = verdict_of_first(written_case(tmp_path, silent, off=[silent], plain=[silent])[0])
+    verdict = first_verdict(written_case(tmp_path, silent, off=[silent], plain=[silent])[0])
     assert verdict.summary.endswith("the compiler is not to blame. It ends with exit code 1.")
     said = End(1, f"accuracy is 0.1\n{NUMPY}")
-    verdict = verdict_of_first(written_case(tmp_path / "2", said, off=[said], plain=[said])[0])
+    verdict = first_verdict(written_case(tmp_path / "2", said, off=[said], plain=[said])[0])
     assert verdict.summary.endswith("exit code 1; its last line is: accuracy is 0.1")
 
 

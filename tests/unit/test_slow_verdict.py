@@ -10,7 +10,7 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from inductoscope.doctor import slowness
-from inductoscope.doctor.hypotheses import slow, verdict_of_first
+from inductoscope.doctor.hypotheses import first_verdict, slow
 from inductoscope.doctor.slowness import may_be_slower, wasted_compiles
 from inductoscope.doctor.verdict import exit_code
 from inductoscope.profiling.flip_trials import (
@@ -113,7 +113,7 @@ def test_a_graph_on_a_gpu_is_suspected_like_any_other(tmp_path: Path) -> None:
 def test_a_program_that_is_not_suspected_costs_no_run(tmp_path: Path) -> None:
     end = End(events=(COMPILED_ONE, *calls(0.002, 0.001)))
     case, asked = written_case(tmp_path, end, plain=[ENDS_WELL])
-    assert verdict_of_first(case).verdict == "clean"
+    assert first_verdict(case).verdict == "clean"
     assert asked == ["plain"]  # As before.
 
 
@@ -152,7 +152,7 @@ def verdict_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         monkeypatch.setattr(slow, "try_flips", lambda *_, **__: measured)
         end = End(events=(COMPILED_ONE, *calls(0.002, 0.006)))
         case, _ = written_case(tmp_path, end, plain=[ENDS_WELL], compiled=[with_change])
-        return verdict_of_first(case)
+        return first_verdict(case)
 
     return conclude
 
@@ -186,7 +186,7 @@ def test_what_torch_calls_unsafe_is_no_workaround(
     end = End(events=(COMPILED_ONE, guards, *calls(0.002, 0.006)))
     case, _ = written_case(tmp_path, end, plain=[ENDS_WELL], compiled=[])
     assert [flip.rule for flip in flips_for(case.recording)] == ["slow_guards"]
-    verdict = verdict_of_first(case)
+    verdict = first_verdict(case)
     assert (tried, verdict.workaround) == ([], None)
 
 
@@ -224,7 +224,7 @@ def test_a_function_that_is_called_too_seldom_is_clean(verdict_with: Any) -> Non
 def test_a_program_that_is_too_long_to_be_timed_is_clean_and_that_is_said(tmp_path: Path) -> None:
     end = End(events=(COMPILED_ONE, *calls(0.002, 0.006)), seconds=130.0)
     case, asked = written_case(tmp_path, end, plain=[ENDS_WELL])
-    verdict = verdict_of_first(case)
+    verdict = first_verdict(case)
     assert (verdict.verdict, asked) == ("clean", ["plain"])
     assert any("whether compiled calls are slower than eager" in x for x in verdict.not_checked)
 
@@ -253,7 +253,7 @@ def test_a_function_that_is_compiled_for_every_value_is_slow(
     tmp_path: Path, snapshot: SnapshotAssertion
 ) -> None:
     case, asked = written_case(tmp_path, End(events=tuple(recompiled(8))), plain=[ENDS_WELL])
-    verdict = verdict_of_first(case)
+    verdict = first_verdict(case)
     assert (verdict.verdict, verdict.stage, verdict.confidence) == ("slow", "dynamo", "likely")
     assert verdict.summary == snapshot
     assert asked == ["plain"]  # What was counted needs no other run.
@@ -261,19 +261,19 @@ def test_a_function_that_is_compiled_for_every_value_is_slow(
 
 def test_a_program_that_fails_without_the_tool_is_not_slow(tmp_path: Path) -> None:
     case, _ = written_case(tmp_path, End(events=tuple(recompiled(8))), plain=[End(1, "Killed")])
-    assert verdict_of_first(case).verdict != "slow"
+    assert first_verdict(case).verdict != "slow"
 
 
 def test_a_short_test_of_six_values_costs_no_run(tmp_path: Path) -> None:
     first = End(events=tuple(recompiled(5, limit=False)))
     case, asked = written_case(tmp_path, first, plain=[ENDS_WELL])
-    assert (verdict_of_first(case).verdict, asked) == ("clean", ["plain"])
+    assert (first_verdict(case).verdict, asked) == ("clean", ["plain"])
 
 
 def test_compiles_that_are_a_small_part_of_the_run_are_not_accused(tmp_path: Path) -> None:
     first = End(events=tuple(recompiled(8)), seconds=60.0)
     case, _ = written_case(tmp_path, first, plain=[ENDS_WELL])
-    assert verdict_of_first(case).verdict == "clean"
+    assert first_verdict(case).verdict == "clean"
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ class Request:
     executor: str = ""
     any_worker: bool = False
     # Writes the texts of the verdict and stores it, whenever more is known and at the end.
-    hand_over: Callable[[Verdict], Verdict] = lambda verdict: verdict
+    store_verdict: Callable[[Verdict], Verdict] = lambda verdict: verdict
 
 
 _MOST_EVIDENCE = 4
@@ -105,11 +105,11 @@ class Doctor:
     def _answers(self) -> Answers:
         from inductoscope.doctor.proof import Answers
 
-        def hand_over(verdict: Verdict) -> None:
+        def on_verdict(verdict: Verdict) -> None:
             verdict.recording, verdict.output = str(self._request.folder), self._runs.output
-            self._request.hand_over(verdict)
+            self._request.store_verdict(verdict)
 
-        return Answers(self._say, hand_over, self._started)
+        return Answers(self._say, on_verdict, self._started)
 
     def examine(self) -> Verdict:
         """Run the whole examination."""
@@ -156,14 +156,14 @@ class Doctor:
             return self._examine_kept_call(request.kept, instructions)
         with self._clock.step("the first run of the program, and what was found in it"):
             first = self._runs.first(instructions)
-        from inductoscope.doctor.hypotheses import verdict_of_first
+        from inductoscope.doctor.hypotheses import first_verdict
 
         case = self._case = self._new_case(instructions, first)
         place = first.folder / FOLDER
         if case.finding is None and not request.quick and (place / FUNCTION_SCRIPT).exists():
             self._proof.fresh.start()
         with self._clock.step("proof, workarounds and further runs"):
-            verdict = verdict_of_first(case)
+            verdict = first_verdict(case)
         if case.finding is None and verdict.verdict == v.NOT_INDUCTOR and not request.quick:
             verdict.repro = self._proof.prove_function(place)
         return verdict
@@ -177,7 +177,7 @@ class Doctor:
     def _examine_kept_call(self, kept: Path, instructions: Instructions) -> Verdict:
         """Examine the call behind an alarm: proven if the call alone shows it, otherwise likely."""
         from inductoscope.doctor.common_verdicts import failure_of_alarm, verdict_on_alarm
-        from inductoscope.doctor.hypotheses import verdict_of_first
+        from inductoscope.doctor.hypotheses import first_verdict
 
         alarm = read_alarm(kept)
         instructions = replace(
@@ -192,7 +192,7 @@ class Doctor:
             )
         case = self._case = self._new_case(instructions, first)
         if case.finding is not None and case.finding.reproduces:
-            return verdict_of_first(case)
+            return first_verdict(case)
         verdict = verdict_on_alarm(alarm, kept)
         verdict.add(_why_not_proven(first, case.finding), "the program, run once more")
         return verdict
@@ -273,7 +273,7 @@ class Doctor:
         if verdict.repro is not None and verdict.repro.verified and is_known:
             # A problem that torch's maintainers could fix.
             verdict.issue = str(self._runs.place / "issue.md")
-        return self._request.hand_over(verdict)
+        return self._request.store_verdict(verdict)
 
 
 def _stop_at_culprit(verdict: Verdict) -> None:

@@ -159,7 +159,7 @@ class Answers:
     """Reports each answer once, and passes on the verdict so far."""
 
     say: Callable[[str], None]
-    hand_over: Callable[[Verdict], None]
+    on_verdict: Callable[[Verdict], None]
     started: float = field(default_factory=time.monotonic)
     # Seconds from the start until each answer was known.
     known: dict[str, float] = field(default_factory=dict)
@@ -184,7 +184,7 @@ class Answers:
             verdict.partial = True
             verdict.known = dict(self.known)
             verdict.seconds = round(time.monotonic() - self.started, 1)
-            self.hand_over(verdict)
+            self.on_verdict(verdict)
 
     def known_of(self, verdict: Verdict) -> dict[str, float]:
         """Return when answers were known; empty if the verdict retracts the reported kind."""

@@ -97,9 +97,9 @@ class Runs:
         took = self._first_took
         return 60 + 5 * (time.monotonic() - self._first_began if took is None else took)
 
-    def first(self, instructions: Instructions, why: str = _CHECKED) -> ProgramRun:
+    def first(self, instructions: Instructions, message: str = _CHECKED) -> ProgramRun:
         """Make the first run, on which everything else is based."""
-        self._listener.say(why)
+        self._listener.say(message)
         self._first_began = time.monotonic()
         run = self._run_base(instructions, self.looking_in)
         _refuse_incomplete(run)
@@ -118,34 +118,34 @@ class Runs:
         return self._run(instructions, folder)
 
     def again(
-        self, instructions: Instructions, why: str, seconds: float | None = None
+        self, instructions: Instructions, message: str, seconds: float | None = None
     ) -> ProgramRun:
         """Run the program once more, for at most `seconds` if given."""
-        self._listener.say(why)
+        self._listener.say(message)
         folder = self._new_folder()
         if instructions.investigate:
             self.looking_in = folder
         return self._run(instructions, folder, seconds)
 
-    def in_eager(self, why: str, seconds: float | None = None) -> ProgramRun:
+    def in_eager(self, message: str, seconds: float | None = None) -> ProgramRun:
         """Run the program without torch.compile and without the tool.
 
         Packages are compiled and loaded all the same; only the tool can replace their calls.
         """
         packages = Instructions(calls=0, backend="eager", investigate=False)
         plain = Instructions(backend="off", inside=False)
-        return self.again(packages if self.uses_packages else plain, why, seconds)
+        return self.again(packages if self.uses_packages else plain, message, seconds)
 
-    def in_eager_once(self, why: str = _IN_EAGER, seconds: float | None = None) -> ProgramRun:
+    def in_eager_once(self, message: str = _IN_EAGER, seconds: float | None = None) -> ProgramRun:
         """Return the run without torch.compile, made at the first request and cached."""
         if self._eager is None:
-            self._eager = self.in_eager(why, seconds)
+            self._eager = self.in_eager(message, seconds)
         return self._eager
 
-    def without_tool_once(self, why: str = _WITHOUT_TOOL) -> ProgramRun:
+    def without_tool_once(self, message: str = _WITHOUT_TOOL) -> ProgramRun:
         """Return the run without the tool, made at the first request and cached."""
         if self.plain is None:
-            self.plain = self.again(Instructions(inside=False), why)
+            self.plain = self.again(Instructions(inside=False), message)
         return self.plain
 
     def memory_check_in_eager(self) -> MemoryCheck:

@@ -195,4 +195,4 @@ class LongRun:
         verdict.recording = str(self._request.folder)
         verdict.seconds = round(time.monotonic() - self._started, 1)
         verdict.runs += 1
-        return self._request.hand_over(verdict)
+        return self._request.store_verdict(verdict)

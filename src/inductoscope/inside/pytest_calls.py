@@ -28,7 +28,7 @@ from torch.fx import GraphModule
 from inductoscope.doctor.failure import NAN
 from inductoscope.inside.compare.bug_or_rounding import UNINITIALISED, UNREPEATABLE, judge
 from inductoscope.inside.compare.graphs import as_function, snapshot
-from inductoscope.inside.compare.kernels import KEPT
+from inductoscope.inside.compare.kernels import KEPT_WRAPPERS
 from inductoscope.inside.compare.operators import first_false_declaration
 from inductoscope.inside.compare.reference import Case
 from inductoscope.inside.compare.values import (
@@ -294,7 +294,7 @@ def _kind_of(value: Any) -> str:
 
 def forget_wrappers() -> None:
     """Release the wrappers that were kept to inspect kernels; called at the end of a test."""
-    KEPT.wrappers.clear()
+    KEPT_WRAPPERS.wrappers.clear()
 
 
 # --- Compares the kept calls of a test with eager, once the test is over --------------------------
@@ -483,8 +483,8 @@ def _locate(finding: SuiteFinding, call: KeptSuiteCall, backward: bool) -> None:
     if len(lines) == 1:
         finding.source = shorten(lines[0])
     # A C++ wrapper would have to be recompiled; a wrapper from a cache was not kept.
-    is_cpp = any(hasattr(wrapper.module, "inductor_entry") for wrapper in KEPT.wrappers)
-    if not KEPT.wrappers or is_cpp or graph.compiled is None:
+    is_cpp = any(hasattr(wrapper.module, "inductor_entry") for wrapper in KEPT_WRAPPERS.wrappers)
+    if not KEPT_WRAPPERS.wrappers or is_cpp or graph.compiled is None:
         return
     with contextlib.suppress(Exception):
         found = first_wrong_own_kernel(candidate, graph.compiled)

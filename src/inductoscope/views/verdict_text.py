@@ -40,7 +40,7 @@ from inductoscope.torch_facts.stages import PLAIN
 from inductoscope.wording import count_of
 
 # A statement, and where or how it was observed.
-Said = tuple[str, str]
+Statement = tuple[str, str]
 
 _ASPECTS = {"stride": "strides", "sharing": "shared memory"}
 
@@ -128,7 +128,7 @@ def _name_and_line(function: str) -> str:
 # --- the evidence ---------------------------------------------------------------------------------
 
 
-def _evidence(verdict: Verdict, finding: FailureFinding) -> Iterator[Said]:
+def _evidence(verdict: Verdict, finding: FailureFinding) -> Iterator[Statement]:
     yield from _of_failure(finding)
     yield from _of_place(verdict, finding)
     yield from _of_replaced(finding)
@@ -144,7 +144,7 @@ def _evidence(verdict: Verdict, finding: FailureFinding) -> Iterator[Said]:
     yield from _of_proof(finding)
 
 
-def _of_failure(finding: FailureFinding) -> Iterator[Said]:
+def _of_failure(finding: FailureFinding) -> Iterator[Statement]:
     failure, noticed = finding.failure, finding.fact(Noticed)
     where = f"compile {noticed.compile}" + (f" in {noticed.process}" if noticed.process else "")
     for text in dict.fromkeys([failure.text[:1500], *failure.texts[:4]]):
@@ -154,7 +154,7 @@ def _of_failure(finding: FailureFinding) -> Iterator[Said]:
         yield text, "the package was called at other sizes that its export admits"
 
 
-def _of_place(verdict: Verdict, finding: FailureFinding) -> Iterator[Said]:
+def _of_place(verdict: Verdict, finding: FailureFinding) -> Iterator[Statement]:
     location, in_program = finding.location, finding.latest(f.Location, PROGRAM)
     if location.text != finding.failure.text:
         yield location.text[:1500], location.how
@@ -170,7 +170,7 @@ def _of_place(verdict: Verdict, finding: FailureFinding) -> Iterator[Said]:
         yield f"the pass is {_own_pass(finding)}, which is not torch's code", location.stage
 
 
-def _of_votes(verdict: Verdict, finding: FailureFinding) -> Iterator[Said]:
+def _of_votes(verdict: Verdict, finding: FailureFinding) -> Iterator[Statement]:
     """Yield why the headline names its operation, and the alternatives."""
     headline, ends = verdict.headline, finding.location.operation
     if headline.operation and short(headline.operation) != short(ends):
@@ -182,7 +182,7 @@ def _of_votes(verdict: Verdict, finding: FailureFinding) -> Iterator[Said]:
         yield f"the evidence does not agree: it may as well be {others}", "all evidence"
 
 
-def _of_replaced(finding: FailureFinding) -> Iterator[Said]:
+def _of_replaced(finding: FailureFinding) -> Iterator[Statement]:
     """Yield the lowerings and decompositions in use that are not torch's."""
     replaced = finding.fact(ReplacedParts)
     where = "torch's tables in the program's process"
@@ -191,7 +191,7 @@ def _of_replaced(finding: FailureFinding) -> Iterator[Said]:
     yield replaced.not_held, where
 
 
-def _of_stack(finding: FailureFinding) -> Iterator[Said]:
+def _of_stack(finding: FailureFinding) -> Iterator[Statement]:
     failure = finding.failure
     shown = 12 if failure.kind == f.HANG else 4
     first = "it was in" if failure.kind in (f.HANG, f.SIGNAL) else "raised in"
@@ -203,7 +203,7 @@ def _of_stack(finding: FailureFinding) -> Iterator[Said]:
         yield "\n".join(lines[begin : begin + 4]), "what the native compiler said"
 
 
-def _of_search(finding: FailureFinding) -> Iterator[Said]:
+def _of_search(finding: FailureFinding) -> Iterator[Statement]:
     left, flow = finding.reduction, finding.fact(Flow)
     if left.nodes:
         calls = f": {', '.join(left.calls[:12])}" if left.calls else ""
@@ -225,7 +225,7 @@ def _of_search(finding: FailureFinding) -> Iterator[Said]:
     yield from _of_mistakes(finding)
 
 
-def _of_mistakes(finding: FailureFinding) -> Iterator[Said]:
+def _of_mistakes(finding: FailureFinding) -> Iterator[Statement]:
     for mistake in finding.every(Mistake)[:2]:
         advice = f.why_no_trial(mistake.text)
         if advice:
@@ -236,7 +236,7 @@ def _of_mistakes(finding: FailureFinding) -> Iterator[Said]:
         yield raised[-1] if raised else mistake.text.strip()[-200:], "an error in inductoscope"
 
 
-def _of_proof(finding: FailureFinding) -> Iterator[Said]:
+def _of_proof(finding: FailureFinding) -> Iterator[Statement]:
     repro, script = finding.latest(Repro), finding.fact(Script)
     if repro is None and script.why_not:
         yield f"no script could be written: {script.why_not}", ""
@@ -283,7 +283,7 @@ def _slow_summary(finding: FailureFinding) -> str:
     return " ".join([*parts, f"{repeated}."] if repeated else parts)
 
 
-def _slow_evidence(finding: FailureFinding) -> Iterator[Said]:
+def _slow_evidence(finding: FailureFinding) -> Iterator[Statement]:
     slow, seen = finding.fact(SlowStage), finding.fact(SlowInProgram)
     assert slow.explosion is not None
     took = f"compile {finding.compile} took {seen.whole:.1f} s in the program, "

@@ -142,7 +142,7 @@ def command(
         serving = {"threads": threads, "calls": calls} if serve else {}
         request = RunRequest(inputs, operators, limits, serving)
         view = _executed(file, name, view, request, quiet=quiet)
-    _hand_over(view, json_path, everything=everything)
+    _print_view(view, json_path, everything=everything)
     sys.exit(0 if view["verdict"] in ("fits", "runs") else 1)
 
 
@@ -212,7 +212,7 @@ def _private_folder() -> Iterator[Path]:
         ) from None
 
 
-def _hand_over(view: dict[str, Any], json_path: str | None, *, everything: bool) -> None:
+def _print_view(view: dict[str, Any], json_path: str | None, *, everything: bool) -> None:
     from inductoscope.views.report.package import print_package, print_run
     from inductoscope.views.report.terminal import write_json
 

@@ -154,7 +154,7 @@ def command(
         # The examination is complete: a rerun could only lose results.
         progress = ProgressLine(quiet=quiet)
         progress.say("this examination is finished; this is its verdict")
-        _hand_over(known, json_path)
+        _print_and_exit(known, json_path)
     to_run = resolve_command(words) if words or not resume else command_of(resume)
     if kept:
         read_alarm(kept)  # Raises if the folder holds no call.
@@ -171,7 +171,7 @@ def command(
         quick=quick,
         executor=executor or "",
         any_worker=any_worker,
-        hand_over=lambda verdict: _kept(worded(verdict), folder, json_path),
+        store_verdict=lambda verdict: _stored(worded(verdict), folder, json_path),
     )
     progress = ProgressLine(quiet=quiet)
     doctor: Doctor | LongRun
@@ -187,10 +187,10 @@ def command(
             verdict = doctor.examine()
         except KeyboardInterrupt:
             verdict = doctor.interrupted()
-    _hand_over(_better_of(verdict, known, folder), json_path, can_resume=not sentinel)
+    _print_and_exit(_better_of(verdict, known, folder), json_path, can_resume=not sentinel)
 
 
-def _kept(verdict: Verdict, folder: Path, json_path: str | None) -> Verdict:
+def _stored(verdict: Verdict, folder: Path, json_path: str | None) -> Verdict:
     """Store the verdict and its bug report in the recording, and in the user's JSON file.
 
     That file grows with what is known; what goes to standard output is written at the end.
@@ -218,7 +218,9 @@ def _better_of(verdict: Verdict, known: Verdict | None, folder: Path) -> Verdict
     return known
 
 
-def _hand_over(verdict: Verdict, json_path: str | None, *, can_resume: bool = False) -> NoReturn:
+def _print_and_exit(
+    verdict: Verdict, json_path: str | None, *, can_resume: bool = False
+) -> NoReturn:
     """Print and write the verdict, and end with its exit code."""
     from inductoscope.doctor.verdict import exit_code
     from inductoscope.views.report.terminal import Printer, replace_json, write_json

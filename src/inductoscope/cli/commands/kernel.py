@@ -126,7 +126,7 @@ def command(
         return
     with tempfile.TemporaryDirectory(prefix="inductoscope-kernel-") as folder:
         view = _compiled(kernel, request, script, Path(folder), form, quiet)
-    _hand_over(view, json_path, form)
+    _print_view(view, json_path, form)
     sys.exit(0 if view["verdict"] == "compiles alone" else 1)
 
 
@@ -159,7 +159,7 @@ def _compiled(
     return view
 
 
-def _hand_over(view: dict[str, Any], json_path: str | None, form: str | None) -> None:
+def _print_view(view: dict[str, Any], json_path: str | None, form: str | None) -> None:
     from inductoscope.views.report.kernel import print_kernel, print_shown
     from inductoscope.views.report.terminal import write_json
 

@@ -75,7 +75,7 @@ HYPOTHESES: tuple[Hypothesis, ...] = (
 )
 
 
-def verdict_of_first(case: ProgramCase) -> Verdict:
+def first_verdict(case: ProgramCase) -> Verdict:
     """Return the verdict of the first hypothesis that reaches one."""
     for hypothesis in HYPOTHESES:
         verdict = hypothesis(case)

@@ -69,8 +69,8 @@ def compile_refused(case: ProgramCase) -> Verdict | None:
         return None
     if case.runs.uses_packages:
         return _refused(case, error)  # No run does without that compile.
-    why = f"{error.type} before any backend ran; running the program without torch.compile"
-    eager = case.runs.in_eager_once(why)
+    message = f"{error.type} before any backend ran; running the program without torch.compile"
+    eager = case.runs.in_eager_once(message)
     if eager.failed:
         return also_fails_in_eager(case, eager)
     if case.first.failed and case.runs.without_tool_once().ended_well:
@@ -266,7 +266,7 @@ class CompilerLevel:
     stage: str
     backend: str
     function: str
-    why: str
+    message: str
     summary: str
 
 
@@ -274,7 +274,7 @@ _DYNAMO = CompilerLevel(
     stage=stages.DYNAMO,
     backend="eager",
     function="torch._dynamo",
-    why="running it with Dynamo alone, each graph in eager",
+    message="running it with Dynamo alone, each graph in eager",
     summary="Dynamo captures something other than what the program computes: it also fails with "
     "every graph run in eager, and does not fail without torch.compile.",
 )
@@ -300,7 +300,7 @@ _AOT = CompilerLevel(
     stage=stages.AOT,
     backend="aot_eager",
     function="torch._functorch.aot_autograd",
-    why="running it with Dynamo and AOTAutograd, without Inductor",
+    message="running it with Dynamo and AOTAutograd, without Inductor",
     summary="AOTAutograd alone is wrong: the program fails with backend='aot_eager' too, and does "
     "not fail with Dynamo alone or without torch.compile.",
 )
@@ -315,10 +315,10 @@ def _verdict_on_level(level: CompilerLevel, case: ProgramCase) -> Verdict | None
     The program is known to end well in eager.
     """
     instructions = Instructions(calls=0, backend=level.backend, investigate=False)
-    tried = case.runs.again(instructions, level.why)
+    tried = case.runs.again(instructions, level.message)
     if not fails_alike(case.first, tried):
         return None
-    again = case.runs.again(instructions, f"{level.why}, once more")
+    again = case.runs.again(instructions, f"{level.message}, once more")
     well = case.runs.in_eager_once()
     eager = case.runs.in_eager("running it without torch.compile once more")
     if eager.failed:

@@ -176,9 +176,10 @@ def _workaround(case: ProgramCase) -> Workaround:
     return Workaround('compile without CUDA graphs: {"triton.cudagraphs": False}', True, None, _OFF)
 
 
-def _run(case: ProgramCase, workaround: str, why: str) -> ProgramRun:
+def _run(case: ProgramCase, workaround: str, message: str) -> ProgramRun:
     return case.runs.again(
-        Instructions(calls=0, investigate=False, workaround=workaround, random_as_eager=False), why
+        Instructions(calls=0, investigate=False, workaround=workaround, random_as_eager=False),
+        message,
     )
 
 

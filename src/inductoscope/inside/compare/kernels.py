@@ -616,4 +616,4 @@ class KeptWrappers:
             wrapper.graph.lowered = None
 
 
-KEPT = KeptWrappers()
+KEPT_WRAPPERS = KeptWrappers()

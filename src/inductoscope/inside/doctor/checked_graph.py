@@ -28,7 +28,7 @@ from inductoscope.inside.compare.graphs import (
     snapshot,
     uninitialised_allocation,
 )
-from inductoscope.inside.compare.kernels import KEPT
+from inductoscope.inside.compare.kernels import KEPT_WRAPPERS
 from inductoscope.inside.compare.reference import Case, with_perturbed_rounding
 from inductoscope.inside.compare.values import copy_values, needs_backward, size_in_bytes
 from inductoscope.inside.doctor.compile_conditions import (
@@ -100,7 +100,7 @@ def compile_checked_graph(
     if instructions.backend:
         return stand_in
     if instructions.stop_at == compile_id:
-        graph.held_back = instructions.failure
+        graph.to_investigate = instructions.failure
         return graph
     is_checked = instructions.calls > 0
     without = no_cuda_graphs(backend_of(output)) if is_checked else contextlib.nullcontext()
@@ -127,7 +127,8 @@ class CheckedGraph:
     # The backend's name, if it is not Inductor.
     backend: str
     compiled: Callable[..., Any] | None = None
-    held_back: Failure | None = None
+    # A failure for the next call to investigate: of the compiler, or the one to stop at.
+    to_investigate: Failure | None = None
     error: BaseException | None = None
     calls: int = 0
     # Inputs of the first call, for which the graph was compiled, and what was said of their sizes.
@@ -152,7 +153,7 @@ class CheckedGraph:
         """Keep an exception of the compiler until the graph is called."""
         origin = SCOPE.failure_of(error) or {}
         SCOPE.guard(record_error, error, self.compile_id, origin)
-        self.held_back = _from(origin, failure_of_error(error))
+        self.to_investigate = _from(origin, failure_of_error(error))
         self.error = error
 
     def failure_at_run(self, error: BaseException) -> Failure:
@@ -180,14 +181,14 @@ class CheckedGraph:
             SCOPE.guard(self._check, arguments)
         finally:
             self._is_checking = False
-            KEPT.let_go()
+            KEPT_WRAPPERS.let_go()
 
     def _check(self, arguments: tuple[Any, ...]) -> None:
         """Run a call beside eager and compare; the search for a failure ends the program."""
         if self.calls == 0 and not self.flow:
             self.marks = marked_sizes(self.module, arguments)
-        if self.held_back is not None:
-            self._hand_over(self.held_back, arguments, self._kept_call(arguments))
+        if self.to_investigate is not None:
+            self._start_search(self.to_investigate, arguments, self._kept_call(arguments))
         elif self.compiled is not None:
             self.calls += 1
             if self.calls > self.instructions.calls:
@@ -213,10 +214,10 @@ class CheckedGraph:
             failure, comparison = self._compare(case, compiled)
             self._spare = None
         if failure is not None:
-            self._hand_over(failure, inputs)
+            self._start_search(failure, inputs)
         elif comparison is not None:
             for found in self._hidden_failures(case, compiled, comparison):
-                self._hand_over(found.failure, inputs, found.candidate, found.other_size)
+                self._start_search(found.failure, inputs, found.candidate, found.other_size)
 
     def _compare(
         self, case: Case, compiled: Callable[..., Any]
@@ -308,11 +309,11 @@ class CheckedGraph:
         if smaller is None:
             self._notes.checked(self.calls, "skipped", f"{size}; {said}")
         else:
-            self._hand_over(smaller.failure, smaller.candidate.inputs, smaller.candidate)
+            self._start_search(smaller.failure, smaller.candidate.inputs, smaller.candidate)
 
     # --- to the search ------------------------------------------------------------------------
 
-    def _hand_over(
+    def _start_search(
         self,
         failure: Failure,
         arguments: tuple[Any, ...],
@@ -329,7 +330,7 @@ class CheckedGraph:
             return
         self._notes.checked(self.calls, "wrong" if failure.kind != ERROR else "error", failure.text)
         if not self.instructions.investigate:
-            self.held_back = None
+            self.to_investigate = None
             return
         from inductoscope.inside.doctor import investigation
         from inductoscope.inside.search.shrink_passes import with_outputs_that_count
@@ -343,7 +344,7 @@ class CheckedGraph:
         )
         finding = FailureFinding().claimed(noticed).claimed(failure, PROGRAM)
         # The program's own kernels were called with the call itself, not another candidate.
-        KEPT.called = self.compiled if candidate is None else None
+        KEPT_WRAPPERS.called = self.compiled if candidate is None else None
         counted = self.instructions.counts_of(self.compile_id)
         candidate = candidate or with_outputs_that_count(self._candidate(arguments), counted)
         investigation.investigate_and_stop(candidate, finding, self.place, self.instructions)

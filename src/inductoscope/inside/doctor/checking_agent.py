@@ -111,8 +111,8 @@ KEEPING_WRAPPERS = Hook(
     stage=stages.WRAPPER,
     records="generated wrappers, so that their kernels can be compared with eager",
     wraps=(
-        Wrap(hooked.GRAPH_LOWERING_CODEGEN, _calls("compare.kernels", "KEPT.generate")),
-        Wrap(hooked.LOAD_BY_KEY_PATH, _calls("compare.kernels", "KEPT.load")),
+        Wrap(hooked.GRAPH_LOWERING_CODEGEN, _calls("compare.kernels", "KEPT_WRAPPERS.generate")),
+        Wrap(hooked.LOAD_BY_KEY_PATH, _calls("compare.kernels", "KEPT_WRAPPERS.load")),
     ),
 )
 

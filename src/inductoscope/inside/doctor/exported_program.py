@@ -55,7 +55,7 @@ class CompiledProgram:
         graph.marks = exported_sizes(self.lifted.module)
         graph.first = self.with_attributes(self.examples)
         if self.instructions.stop_at == self.compile_id:
-            graph.held_back = self.instructions.failure
+            graph.to_investigate = self.instructions.failure
         return graph
 
     def with_attributes(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
@@ -94,7 +94,7 @@ def stop_if_asked(program: CompiledProgram) -> None:
 
 def investigate_error(program: CompiledProgram, error: BaseException) -> None:
     graph = program.new_graph()
-    graph.held_back = graph.failure_at_run(error)
+    graph.to_investigate = graph.failure_at_run(error)
     _investigate(program, graph)
 
 

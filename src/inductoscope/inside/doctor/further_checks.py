@@ -24,7 +24,7 @@ from inductoscope.doctor.failure import (
 from inductoscope.inside.compare.bug_or_rounding import is_close, judge, same_values
 from inductoscope.inside.compare.graphs import as_function
 from inductoscope.inside.compare.guarded_memory import GuardedMemory
-from inductoscope.inside.compare.kernels import KEPT
+from inductoscope.inside.compare.kernels import KEPT_WRAPPERS
 from inductoscope.inside.compare.reference import Case
 from inductoscope.inside.compare.values import (
     Outcome,
@@ -136,7 +136,7 @@ def failure_in_filled_memory(
 
 def _in_filled_memory(case: Case, compiled: Callable[..., Any]) -> Outcome:
     memory = GuardedMemory()
-    with memory.active_in([wrapper.module for wrapper in KEPT.wrappers]):
+    with memory.active_in([wrapper.module for wrapper in KEPT_WRAPPERS.wrappers]):
         return run(compiled, case.inputs, backward=case.backward, copy=memory.copies)
 
 

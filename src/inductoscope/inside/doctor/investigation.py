@@ -78,7 +78,10 @@ from inductoscope.inside.search.compiler_imports import import_compiler, prepare
 from inductoscope.inside.search.error_location import guilty_in_program, kernel_called_from
 from inductoscope.inside.search.failure_signature import first_to_last, raising_functions
 from inductoscope.inside.search.forks import Forks, can_fork
-from inductoscope.inside.search.front import (
+from inductoscope.inside.search.hang_limits import HangPatience
+from inductoscope.inside.search.memory_evidence import sanitizer_evidence
+from inductoscope.inside.search.oracle import Oracle, PlainTrial
+from inductoscope.inside.search.steps import (
     Located,
     Verified,
     in_filled_memory,
@@ -87,9 +90,6 @@ from inductoscope.inside.search.front import (
     shrink,
     verify,
 )
-from inductoscope.inside.search.hang_limits import HangPatience
-from inductoscope.inside.search.memory_evidence import sanitizer_evidence
-from inductoscope.inside.search.oracle import Oracle, PlainTrial
 from inductoscope.inside.search.suppressing_axes import find_suppressing_axes, relevant_axes
 from inductoscope.inside.search.wrong_result_location import (
     aten_operations,
@@ -116,13 +116,13 @@ def investigate_and_stop(
     try:
         say(f"found: {finding.failure.text.partition(chr(10))[0]}")
         record(finding)
-        _investigate(candidate, finding, place, instructions)
+        _investigate_here_or_in_copy(candidate, finding, place, instructions)
     except BaseException:
         record(FailureFinding().claimed(Mistake("".join(traceback.format_exc())[-3000:])))
     _stop()
 
 
-def _investigate(
+def _investigate_here_or_in_copy(
     candidate: Candidate, finding: FailureFinding, place: Path, instructions: Instructions
 ) -> None:
     """Investigate in this process, or in its copy if it uses a GPU and cannot fork."""

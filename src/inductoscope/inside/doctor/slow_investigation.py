@@ -49,7 +49,7 @@ from inductoscope.inside.search.compile_costs import (
 )
 from inductoscope.inside.search.compiler_imports import import_compiler
 from inductoscope.inside.search.forks import Forks, can_fork
-from inductoscope.inside.search.shrink import Subject, shrink
+from inductoscope.inside.search.shrink import Subject, apply_passes
 from inductoscope.inside.search.shrink_passes import SHRINK_PASSES, with_exact_inputs
 from inductoscope.inside.search.wrong_result_location import source_lines
 from inductoscope.inside.workarounds import faster_compiles
@@ -224,7 +224,7 @@ class SlowInvestigation:
         for passes in (SHRINK_PASSES[:1], SHRINK_PASSES[1:-1], SHRINK_PASSES[-1:]):
             oracle.deadline = time.monotonic() + _SHRINK_SECONDS / len(passes)
             subject = Subject(self._smallest, self._finding.failure, [])
-            for progress in shrink(subject, oracle, passes):
+            for progress in apply_passes(subject, oracle, passes):
                 self._smallest = progress.candidate
                 if progress.text:
                     say(progress.text)

@@ -197,7 +197,7 @@ class Oracle:
     # Recordings of this examination, from which earlier answers are read; new answers are added to
     # the process's own. With None, nothing is remembered beyond this process.
     recordings: Sequence[str] | None = None
-    # The stage of the failure, if it is an error.
+    # The stage of the failure, if compiling further cannot change it: of an error or a hang.
     stage: str = ""
     # Announce every kernel, so that the last one is known if the process dies.
     watch_kernels: bool = False

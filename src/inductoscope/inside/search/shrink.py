@@ -70,7 +70,7 @@ class ShrinkProgress:
     text: str = ""
 
 
-def shrink(
+def apply_passes(
     subject: Subject,
     oracle: Oracle,
     passes: Sequence[ShrinkPass],

@@ -23,7 +23,7 @@ from inductoscope.errors import ToolFailure
 from inductoscope.inside.compare.bug_or_rounding import is_close, judge, strides_that_matter
 from inductoscope.inside.compare.graphs import as_function, input_names, inputs_for, snapshot
 from inductoscope.inside.compare.kernels import (
-    KEPT,
+    KEPT_WRAPPERS,
     EnoughSeen,
     KernelDivergence,
     KernelWatch,
@@ -325,7 +325,7 @@ def _closer(
 
 def work_on_own_kernels(candidate: Candidate) -> Work | None:
     """Return work for a fork of the process that compiled the graph; None elsewhere."""
-    function = KEPT.called
+    function = KEPT_WRAPPERS.called
     if function is None or not can_fork():
         return None
     return lambda: first_wrong_own_kernel(candidate, function, closely=True)
@@ -350,7 +350,7 @@ def first_wrong_own_kernel(
         found.append((location_at_kernel(divergence, in_candidate), divergence))
         raise EnoughSeen
 
-    with KernelWatch(on_divergence=keep).watching_loaded(KEPT.wrappers):
+    with KernelWatch(on_divergence=keep).watching_loaded(KEPT_WRAPPERS.wrappers):
         try:
             run(function, candidate.inputs, backward=candidate.backward)
         except Exception:

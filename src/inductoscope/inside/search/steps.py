@@ -26,8 +26,7 @@ from inductoscope.inside.search.first_look import Look, OnPlace, first_look, loo
 from inductoscope.inside.search.forks import ForkAnswer
 from inductoscope.inside.search.memory_evidence import MemoryEvidence, may_depend_on_memory
 from inductoscope.inside.search.oracle import Oracle
-from inductoscope.inside.search.shrink import ShrinkProgress, Subject
-from inductoscope.inside.search.shrink import shrink as apply_passes
+from inductoscope.inside.search.shrink import ShrinkProgress, Subject, apply_passes
 from inductoscope.inside.search.shrink_passes import (
     PASSES_AROUND_GRAPH,
     SHRINK_PASSES,
