@@ -17,12 +17,12 @@ import pytest
 
 from inductoscope.doctor.instructions import Instructions
 from inductoscope.doctor.last_position import last_position
-from inductoscope.doctor.program_run import (
+from inductoscope.doctor.watched_run import (
     Listener,
     ProgramRun,
     RunLimits,
     keep_stdin,
-    run_program,
+    run_watched,
 )
 from inductoscope.errors import ToolFailure
 from inductoscope.hangs.watch.stall import StallWatcher, patience_of_doctor
@@ -196,7 +196,7 @@ def test_what_was_piped_at_first_is_given_again(
 def test_a_trial_that_is_under_way_when_the_examination_is_over_says_nothing(folder: Path) -> None:
     started = time.monotonic()
     with pytest.raises(ToolFailure, match="not run to its end"):
-        run_program(
+        run_watched(
             ["sleep", "60"],
             folder,
             Instructions(inside=False),

@@ -96,7 +96,7 @@ from inductoscope.inside.search.candidate import Candidate
 from inductoscope.errors import ToolFailure
 import tasks
 
-place = Path(sys.argv[1])
+folder = Path(sys.argv[1])
 program_copy.fork_copy()
 try:
     os.waitpid(-1, os.WNOHANG)
@@ -106,16 +106,16 @@ later = torch.set_float32_matmul_precision("high")
 copy = program_copy.program_copy()
 candidate = Candidate(symbolic_trace(lambda x: x + 1), (torch.ones(2),))
 with torch.autocast("cpu", torch.bfloat16), torch.no_grad():
-    print("in the copy:", copy.run(tasks.look, candidate, place=place))
+    print("in the copy:", copy.run(tasks.look, candidate, folder=folder))
 try:
-    copy.run(tasks.raise_error, candidate, place=place)
+    copy.run(tasks.raise_error, candidate, folder=folder)
 except ToolFailure as error:
     print("said:", str(error).strip().splitlines()[-1])
 try:
-    copy.run(tasks.die, candidate, place=place)
+    copy.run(tasks.die, candidate, folder=folder)
 except ToolFailure as error:
     print("said:", error)
-print("left behind:", sorted(path.name for path in place.iterdir()))
+print("left behind:", sorted(path.name for path in folder.iterdir()))
 """
 
 TASKS = """
@@ -215,7 +215,7 @@ import tasks
 from pathlib import Path
 from inductoscope.inside.search.candidate import Candidate
 candidate = Candidate(torch.fx.symbolic_trace(lambda x: x.sin()), (torch.zeros(2),))
-print("a compile in the copy:", copy.run(tasks.compiled, candidate, place=Path(".")))
+print("a compile in the copy:", copy.run(tasks.compiled, candidate, folder=Path(".")))
 """
 
 IN_ANOTHER_THREADS_COMPILE = IN_A_COMPILE.replace(

@@ -13,14 +13,14 @@ from inductoscope.doctor.case import ProgramCase
 from inductoscope.doctor.finding import FailureFinding, finding_in
 from inductoscope.doctor.fresh_processes import FreshProcesses
 from inductoscope.doctor.instructions import FOLDER, MOVED, Instructions
-from inductoscope.doctor.program_run import (
+from inductoscope.doctor.proof import Proof
+from inductoscope.doctor.runs import Runs
+from inductoscope.doctor.watched_run import (
     Listener,
     ProgramRun,
     RunLimits,
     output_of,
 )
-from inductoscope.doctor.proof import Proof
-from inductoscope.doctor.runs import Runs
 from inductoscope.model.entities import Ending
 from inductoscope.recording.events import (
     CallsUnchecked,
@@ -110,7 +110,7 @@ def written_case(place: Path, first: End, **ends: list[End]) -> tuple[ProgramCas
     written = WrittenRuns({**usual, MOVED: [ENDS_WELL], COMPILED: [ENDS_WELL], **ends})
     folder = create_recording(COMMAND, output=place / "out")
     runs = Runs(COMMAND, folder, RunLimits(), Listener(_say_nothing), written)
-    proof = Proof(FreshProcesses({}, runs.place, times=1), runs.place, _say_nothing, times=1)
+    proof = Proof(FreshProcesses({}, runs.folder, times=1), runs.folder, _say_nothing, times=1)
     run = leave_behind(first, folder)
     return ProgramCase(Instructions(), run, runs, proof, _say_nothing, first.found), written.asked
 

@@ -9,9 +9,9 @@ from functools import cached_property
 
 from inductoscope.doctor.finding import FailureFinding
 from inductoscope.doctor.instructions import Instructions
-from inductoscope.doctor.program_run import ProgramRun
 from inductoscope.doctor.proof import Proof
 from inductoscope.doctor.runs import Runs, functions_that_differ
+from inductoscope.doctor.watched_run import ProgramRun
 from inductoscope.model.entities import Recording
 from inductoscope.model.fold import load
 from inductoscope.model.fx import read_graph

@@ -21,8 +21,8 @@ from inductoscope.doctor.instructions import (
     OWN_VARIABLES,
     Instructions,
 )
-from inductoscope.doctor.program_run import Listener, ProgramRun, RunLimits
 from inductoscope.doctor.runs import Runs, Say
+from inductoscope.doctor.watched_run import Listener, ProgramRun, RunLimits
 from inductoscope.launch.environment import (
     CACHE_VARIABLE,
     private_cache,
@@ -93,8 +93,8 @@ class Doctor:
 
         request = self._request
         return Proof(
-            FreshProcesses(self._plain_environment(), self._runs.place, times=request.proofs),
-            self._runs.place,
+            FreshProcesses(self._plain_environment(), self._runs.folder, times=request.proofs),
+            self._runs.folder,
             self._say,
             times=request.proofs,
             with_workaround=request.with_workaround,
@@ -159,13 +159,13 @@ class Doctor:
         from inductoscope.doctor.hypotheses import first_verdict
 
         case = self._case = self._new_case(instructions, first)
-        place = first.folder / FOLDER
-        if case.finding is None and not request.quick and (place / FUNCTION_SCRIPT).exists():
+        folder = first.folder / FOLDER
+        if case.finding is None and not request.quick and (folder / FUNCTION_SCRIPT).exists():
             self._proof.fresh.start()
         with self._clock.step("proof, workarounds and further runs"):
             verdict = first_verdict(case)
         if case.finding is None and verdict.verdict == v.NOT_INDUCTOR and not request.quick:
-            verdict.repro = self._proof.prove_function(place)
+            verdict.repro = self._proof.prove_function(folder)
         return verdict
 
     def _new_case(self, instructions: Instructions, first: ProgramRun) -> ProgramCase:
@@ -272,7 +272,7 @@ class Doctor:
         is_known = verdict.verdict not in (v.NOT_A_BUG, v.UNKNOWN)
         if verdict.repro is not None and verdict.repro.verified and is_known:
             # A problem that torch's maintainers could fix.
-            verdict.issue = str(self._runs.place / "issue.md")
+            verdict.issue = str(self._runs.folder / "issue.md")
         return self._request.store_verdict(verdict)
 
 

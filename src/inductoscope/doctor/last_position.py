@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from inductoscope.doctor.program_run import ProgramRun
+from inductoscope.doctor.watched_run import ProgramRun
 from inductoscope.hangs.watch.stall import MOST_ROUNDS
 from inductoscope.model.entities import Recording
 from inductoscope.model.fold import load

@@ -36,7 +36,7 @@ class Proof:
     """The evidence from fresh processes and from the program itself."""
 
     fresh: FreshProcesses
-    place: Path
+    folder: Path
     say: Callable[[str], None]
     # The number of runs of the reproducer.
     times: int
@@ -52,7 +52,7 @@ class Proof:
     @property
     def script(self) -> Path:
         """The path of the reproducer."""
-        return self.place / "repro.py"
+        return self.folder / "repro.py"
 
     @property
     def is_verified(self) -> bool:
@@ -138,9 +138,9 @@ class Proof:
             if works:
                 return
 
-    def prove_function(self, place: Path) -> Repro | None:
+    def prove_function(self, folder: Path) -> Repro | None:
         """Prove the function itself as the reproducer: if Dynamo fails, there is no graph."""
-        source = place / FUNCTION_SCRIPT
+        source = folder / FUNCTION_SCRIPT
         if not source.exists():
             return None
         source.rename(self.script)

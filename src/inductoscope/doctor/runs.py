@@ -15,14 +15,14 @@ from pathlib import Path
 from inductoscope.doctor.compute_sanitizer import MemoryCheck, check_memory
 from inductoscope.doctor.failure import SLOW, Failure
 from inductoscope.doctor.instructions import FOLDER, Instructions
-from inductoscope.doctor.program_run import (
+from inductoscope.doctor.watched_run import (
     Listener,
     ProgramRun,
     RunLimits,
     is_answerable,
     keep_stdin,
     output_of,
-    run_program,
+    run_watched,
 )
 from inductoscope.errors import ToolFailure
 from inductoscope.model.entities import Recording
@@ -57,16 +57,16 @@ class Runs:
         folder: Path,
         limits: RunLimits,
         listener: Listener,
-        run: Callable[..., ProgramRun] = run_program,
+        run: Callable[..., ProgramRun] = run_watched,
     ) -> None:
         self.command, self._limits, self._listener = command, limits, listener
-        self._run_program = run
+        self._run_watched = run
         self.cache = folder / CACHE
-        self.place = folder / FOLDER
-        is_resumed = self.place.exists()
-        self.place.mkdir(exist_ok=True)
+        self.folder = folder / FOLDER
+        is_resumed = self.folder.exists()
+        self.folder.mkdir(exist_ok=True)
         # The standard input piped to the tool, for every run to read.
-        self.stdin = keep_stdin(self.place)
+        self.stdin = keep_stdin(self.folder)
         # Whether a user could have answered the program, if it had the tool's own standard input.
         self.withholds_input = self.stdin is None and is_answerable()
         self.count = 0
@@ -156,15 +156,15 @@ class Runs:
 
     def _new_folder(self) -> Path:
         number = 1
-        while (self.place / f"run-{number}").exists():
+        while (self.folder / f"run-{number}").exists():
             number += 1
-        return create_recording(list(self.command), output=self.place / f"run-{number}")
+        return create_recording(list(self.command), output=self.folder / f"run-{number}")
 
     def _run(
         self, instructions: Instructions, folder: Path, seconds: float | None = None
     ) -> ProgramRun:
         self.count += 1
-        run = self._run_program(
+        run = self._run_watched(
             self.command,
             folder,
             self._completed(instructions) if instructions.inside else instructions,
@@ -181,7 +181,7 @@ class Runs:
         """Complete instructions with the facts for every run under the tool."""
         return replace(
             instructions,
-            recordings=tuple(map(str, (self.place.parent, *self.place.glob("run-*")))),
+            recordings=tuple(map(str, (self.folder.parent, *self.folder.glob("run-*")))),
             stall=self._limits.stall,
             keeps_graphs=self._keeps_graphs,
         )

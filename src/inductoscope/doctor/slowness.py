@@ -169,5 +169,5 @@ def offer(case: ProgramCase, trial: FlipTrial, result: Verdict) -> None:
 @contextlib.contextmanager
 def trials_in(case: ProgramCase) -> Iterator[Path]:
     """Yield a folder for trials on the examination's disk; remove it afterwards."""
-    with tempfile.TemporaryDirectory(prefix="trials-", dir=case.runs.place) as folder:
+    with tempfile.TemporaryDirectory(prefix="trials-", dir=case.runs.folder) as folder:
         yield Path(folder)

@@ -13,8 +13,8 @@ from inductoscope.doctor.common_verdicts import verdict_at_limit
 from inductoscope.doctor.finding import Repro, Workaround
 from inductoscope.doctor.instructions import Instructions
 from inductoscope.doctor.last_position import last_position, last_stacks
-from inductoscope.doctor.program_run import ProgramRun
 from inductoscope.doctor.verdict import Culprit, Verdict
+from inductoscope.doctor.watched_run import ProgramRun
 from inductoscope.errors import InductoscopeError
 from inductoscope.hangs.choices import stuck_choices as choices_in
 from inductoscope.hangs.choices.analysis import Analysis, Analyst, analyse
@@ -76,7 +76,7 @@ def stuck_choices(case: ProgramCase) -> Verdict | None:
     if known.kernel is not None:
         case.say(f"compiling {known.kernel.name} alone, {_TIMES} times")
     trial, why_not = _compile_alone(
-        known.kernel, known.choices.longest, case.proof.place, times=_TIMES
+        known.kernel, known.choices.longest, case.proof.folder, times=_TIMES
     )
     result = _verdict_on_stuck(known, trial, why_not)
     if trial is not None and case.proof.script.exists():  # The script holds the kernel alone.
@@ -84,7 +84,7 @@ def stuck_choices(case: ProgramCase) -> Verdict | None:
         failed = sum(attempt.outcome == _STUCK for attempt in trial.attempts)
         result.repro = Repro(str(case.proof.script), failed == of, failed, of, 1)
     if case.proof.with_workaround:
-        result.workaround, told = _find_filter(known, case.runs.again, case.proof.place)
+        result.workaround, told = _find_filter(known, case.runs.again, case.proof.folder)
         for line in told:
             result.add(line, "one run of the program")
     return result

@@ -43,18 +43,18 @@ _thread = threading.local()
 
 
 def compile_checked_function(
-    original: Callable[..., Any], place: Path, context: Any, function: Any
+    original: Callable[..., Any], folder: Path, context: Any, function: Any
 ) -> Any:
     """Compile a function as torch.compile does, and check its first calls."""
     compiled = original(context, function)
     is_function = isinstance(compiled, types.FunctionType)
     if not is_function or type(context).__name__ != "OptimizeContext":
         return compiled
-    return checked_function(compiled, function, context, place)
+    return checked_function(compiled, function, context, folder)
 
 
 def checked_function(
-    compiled: Callable[..., Any], function: Callable[..., Any], context: Any, place: Path
+    compiled: Callable[..., Any], function: Callable[..., Any], context: Any, folder: Path
 ) -> Any:
     """Return the compiled function, whose first calls are also made in eager."""
     calls = 0
@@ -70,13 +70,13 @@ def checked_function(
         _thread.is_checking = True
         try:
             # Run it twice: values that differ anyway, such as a time, say nothing about Dynamo.
-            eager = [_in_eager(function, args, kwargs, place) for _ in range(2)]
+            eager = [_in_eager(function, args, kwargs, folder) for _ in range(2)]
             take_copy_before_compile()
             result = compiled(*args, **kwargs)
             SCOPE.guard(_compare, function, calls, eager, _values(result, args, kwargs))
         except torch._dynamo.exc.TorchDynamoException as error:
             if not kwargs:
-                SCOPE.guard(_write_script, function, args, context, error, place)
+                SCOPE.guard(_write_script, function, args, context, error, folder)
             raise
         finally:
             _thread.is_checking = False
@@ -86,7 +86,7 @@ def checked_function(
 
 
 def _write_script(
-    function: Any, args: Any, context: Any, error: BaseException, place: Path
+    function: Any, args: Any, context: Any, error: BaseException, folder: Path
 ) -> None:
     """Write a script of the function, because Dynamo failed before there was a graph."""
     title = f"torch.compile fails with {type(error).__name__}: {str(error).partition(chr(10))[0]}"
@@ -94,14 +94,14 @@ def _write_script(
         text = function_script(
             function, args, fullgraph=bool(getattr(context, "fullgraph", False)), title=title
         )
-        (place / FUNCTION_SCRIPT).write_text(text, "utf-8")
+        (folder / FUNCTION_SCRIPT).write_text(text, "utf-8")
 
 
 def _in_eager(
-    function: Callable[..., Any], args: Any, kwargs: Any, place: Path
+    function: Callable[..., Any], args: Any, kwargs: Any, folder: Path
 ) -> list[Any] | None:
     """Run the function in eager, in a fork; return None if that fails."""
-    path = place / f".eager-{os.getpid()}-{id(function):x}.pt"
+    path = folder / f".eager-{os.getpid()}-{id(function):x}.pt"
     numbers = random.getstate()
 
     def work() -> bool:

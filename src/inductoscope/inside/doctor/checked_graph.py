@@ -84,14 +84,14 @@ _SMALL = 64 << 20
 def compile_checked_graph(
     original: Callable[..., Any],
     instructions: Instructions,
-    place: Path,
+    folder: Path,
     output: Any,
     module: GraphModule,
     examples: Any,
 ) -> Callable[..., Any]:
     """Compile a graph as the program wants it, or as the instructions say, and check its calls."""
     compile_id = current_compile_id() or "?"
-    graph = CheckedGraph(snapshot(module), compile_id, instructions, place, *how_compiled(output))
+    graph = CheckedGraph(snapshot(module), compile_id, instructions, folder, *how_compiled(output))
     stand_in: Callable[..., Any] = graph.module
     if instructions.backend == MOVED:
         return with_perturbed_rounding(stand_in)
@@ -121,7 +121,7 @@ class CheckedGraph:
     module: GraphModule
     compile_id: str
     instructions: Instructions
-    place: Path
+    folder: Path
     options: dict[str, Any]
     dynamic: bool | None
     # The backend's name, if it is not Inductor.
@@ -276,7 +276,7 @@ class CheckedGraph:
             yield from failure_with_inductor_random_numbers(own, always_whole=whole)
         self._notes.compared(self.calls, comparison, self.module)
         if comparison.is_within_rounding and is_fresh:
-            fault = hidden_fault(self._candidate(inputs), compiled, self.place)
+            fault = hidden_fault(self._candidate(inputs), compiled, self.folder)
             yield from fault.failures if fault else ()
             if fault is not None:
                 self._notes.difference(self.calls, "value", fault.kernel, fault.text)
@@ -347,7 +347,7 @@ class CheckedGraph:
         KEPT_WRAPPERS.called = self.compiled if candidate is None else None
         counted = self.instructions.counts_of(self.compile_id)
         candidate = candidate or with_outputs_that_count(self._candidate(arguments), counted)
-        investigation.investigate_and_stop(candidate, finding, self.place, self.instructions)
+        investigation.investigate_and_stop(candidate, finding, self.folder, self.instructions)
 
     def _stop_if_device_is_lost(self, failure: Failure, error: BaseException) -> None:
         """Stop at once, since freeing a tensor on a lost device kills the process."""
@@ -360,14 +360,14 @@ class CheckedGraph:
         finding = investigation.found_in_error(noticed, failure, self.module, error)
         if self._spare is None:
             investigation.stop_with(finding)
-        investigation.investigate_and_stop(self._spare, finding, self.place, self.instructions)
+        investigation.investigate_and_stop(self._spare, finding, self.folder, self.instructions)
 
     def _kept_call(self, arguments: tuple[Any, ...]) -> Candidate | None:
         if not self.instructions.kept or not self.instructions.investigate:
             return None
         from inductoscope.inside.doctor.kept_call import call_to_investigate
 
-        return call_to_investigate(self._candidate(arguments), self.instructions, self.place)
+        return call_to_investigate(self._candidate(arguments), self.instructions, self.folder)
 
     def _candidate(self, arguments: tuple[Any, ...], *, is_large: bool = False) -> Candidate:
         has_sizes = any(type(value) is int for value in arguments)

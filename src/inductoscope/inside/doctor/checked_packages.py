@@ -92,7 +92,7 @@ def _is_programs_own(path: Any) -> bool:
 
 
 def compile_ahead_of_time(
-    original: Original, instructions: Instructions, place: Path, *args: Any, **kwargs: Any
+    original: Original, instructions: Instructions, folder: Path, *args: Any, **kwargs: Any
 ) -> Any:
     """Wrap AOTInductor's compile, and keep the program that it compiles."""
     given = {**dict(zip(_PARAMETERS, args, strict=False)), **kwargs}
@@ -100,7 +100,7 @@ def compile_ahead_of_time(
 
     def keep() -> None:
         arguments = given["model_"], given["example_inputs_"], given.get("config_patches")
-        made.append(compiled_program(*arguments, instructions, place))
+        made.append(compiled_program(*arguments, instructions, folder))
         stop_if_asked(made[0])
 
     SCOPE.guard(keep)

@@ -26,18 +26,18 @@ from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.torch_names import Hook, Replacement, Wrap
 
 
-def checker(folder: Path) -> InsidePart:
+def checker(recording: Path) -> InsidePart:
     """Check every compiled graph, function and package against eager."""
     instructions = instructions_from()
-    place = folder / FOLDER
-    place.mkdir(exist_ok=True)
+    folder = recording / FOLDER
+    folder.mkdir(exist_ok=True)
     threads = ThreadLimit()
     collects = gc.isenabled()
 
     def begin() -> None:
         # Importing torch creates ever more objects to scan, and no garbage.
         gc.disable()
-        write_stacks_on_crash(folder)
+        write_stacks_on_crash(recording)
 
     def torch_imported() -> None:
         if collects:
@@ -50,7 +50,7 @@ def checker(folder: Path) -> InsidePart:
     # The same random numbers in eager and compiled, so that only the compiler can differ.
     random = {"torch._inductor.config.fallback_random": True}
     return InsidePart(
-        hooks=checking_hooks(instructions, place),
+        hooks=checking_hooks(instructions, folder),
         on_import={**threads.on_import(), "torch": torch_imported},
         settings=random if instructions.random_as_eager else {},
         begin=begin,
@@ -86,10 +86,10 @@ def _calls(module: str, name: str, *given: Any) -> Replacement:
     return instead(function, *given)
 
 
-def checking_hooks(instructions: Instructions, place: Path) -> tuple[Hook, ...]:
+def checking_hooks(instructions: Instructions, folder: Path) -> tuple[Hook, ...]:
     """Return the hooks around Dynamo's backend and around compiled functions."""
-    function = _calls("doctor.checked_function", "compile_checked_function", place)
-    graph = _calls("doctor.checked_graph", "compile_checked_graph", instructions, place)
+    function = _calls("doctor.checked_function", "compile_checked_function", folder)
+    graph = _calls("doctor.checked_graph", "compile_checked_graph", instructions, folder)
     return (
         *((KEEPING_WRAPPERS,) if instructions.investigate else ()),
         Hook(
@@ -102,7 +102,7 @@ def checking_hooks(instructions: Instructions, place: Path) -> tuple[Hook, ...]:
             records="each compiled graph, compared with the same graph in eager",
             wraps=(Wrap(hooked.CALL_USER_COMPILER, graph),),
         ),
-        *package_hooks(instructions, place),
+        *package_hooks(instructions, folder),
         *((_COPYING,) if instructions.investigate else ()),
     )
 
@@ -145,10 +145,10 @@ _PACKAGE_HOOKS = {
 }
 
 
-def package_hooks(instructions: Instructions, place: Path) -> tuple[Hook, ...]:
+def package_hooks(instructions: Instructions, folder: Path) -> tuple[Hook, ...]:
     """Return hooks that compare calls of packages with the programs they were made from."""
     module = "doctor.checked_packages"
-    compiling = _calls(module, "compile_ahead_of_time", instructions, place)
+    compiling = _calls(module, "compile_ahead_of_time", instructions, folder)
     return (
         Hook(
             stage=stages.AOT,

@@ -42,13 +42,13 @@ class CompiledProgram:
     settings: Mapping[str, Any]
     examples: tuple[Any, ...]
     instructions: Instructions
-    place: Path
+    folder: Path
 
     def new_graph(self) -> CheckedGraph:
         """Return a new checked graph of this program."""
         options = {name: value for name, value in self.settings.items() if name not in _INTERNAL}
         graph = CheckedGraph(
-            self.lifted.module, self.compile_id, self.instructions, self.place, options, None, ""
+            self.lifted.module, self.compile_id, self.instructions, self.folder, options, None, ""
         )
         graph.flow = AOT_INDUCTOR
         graph.constants = frozenset(self.lifted.attributes)
@@ -75,12 +75,12 @@ def compiled_program(
     examples: Sequence[Any],
     settings: Mapping[str, Any] | None,
     instructions: Instructions,
-    place: Path,
+    folder: Path,
 ) -> CompiledProgram:
     """Describe a program that AOTInductor is about to compile."""
     copies = tuple(copy_values(list(examples)))
     compile_id, graph = compile_id_of(module), lifted(module)
-    return CompiledProgram(compile_id, graph, dict(settings or {}), copies, instructions, place)
+    return CompiledProgram(compile_id, graph, dict(settings or {}), copies, instructions, folder)
 
 
 def stop_if_asked(program: CompiledProgram) -> None:

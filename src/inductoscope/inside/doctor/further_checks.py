@@ -254,7 +254,7 @@ class HiddenFault:
 
 
 def hidden_fault(
-    candidate: Candidate, compiled: Callable[..., Any], place: Path
+    candidate: Candidate, compiled: Callable[..., Any], folder: Path
 ) -> HiddenFault | None:
     """Find the first wrong kernel of a graph whose results agree within rounding."""
     say("differences within rounding; comparing every kernel with eager")
@@ -263,7 +263,7 @@ def hidden_fault(
     if not location.kernel:
         return None
     names, failure = run_forking(
-        nodes_that_are_wrong, candidate, location.suspects, place=place, otherwise=([], None)
+        nodes_that_are_wrong, candidate, location.suspects, folder=folder, otherwise=([], None)
     )
     part = subgraph(record_values(candidate), names) if failure is not None else None
     failures = () if part is None else (FailingCandidate(part, failure),)

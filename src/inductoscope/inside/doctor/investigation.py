@@ -109,35 +109,35 @@ _MOST_MISTAKES = 3
 
 
 def investigate_and_stop(
-    candidate: Candidate, finding: FailureFinding, place: Path, instructions: Instructions
+    candidate: Candidate, finding: FailureFinding, folder: Path, instructions: Instructions
 ) -> NoReturn:
     """Investigate, record the findings, and end the program."""
-    _wait_for_others(place)
+    _wait_for_others(folder)
     try:
         say(f"found: {finding.failure.text.partition(chr(10))[0]}")
         record(finding)
-        _investigate_here_or_in_copy(candidate, finding, place, instructions)
+        _investigate_here_or_in_copy(candidate, finding, folder, instructions)
     except BaseException:
         record(FailureFinding().claimed(Mistake("".join(traceback.format_exc())[-3000:])))
     _stop()
 
 
 def _investigate_here_or_in_copy(
-    candidate: Candidate, finding: FailureFinding, place: Path, instructions: Instructions
+    candidate: Candidate, finding: FailureFinding, folder: Path, instructions: Instructions
 ) -> None:
     """Investigate in this process, or in its copy if it uses a GPU and cannot fork."""
     copy = None if can_fork() else program_copy()
     if copy is None:
         if not is_device_lost():
-            investigate(candidate, finding, place, instructions)
+            investigate(candidate, finding, folder, instructions)
         return
     try:
-        copy.run(investigate, candidate, finding, place, instructions, place=place)
+        copy.run(investigate, candidate, finding, folder, instructions, folder=folder)
     except ToolFailure as error:
         record(FailureFinding().claimed(Mistake(str(error))))
-        known = finding_in(place.parent) or finding
+        known = finding_in(folder.parent) or finding
         if not known.reproduces and not is_device_lost():
-            investigate(candidate, known, place, instructions)
+            investigate(candidate, known, folder, instructions)
 
 
 def stop_with(finding: FailureFinding) -> NoReturn:
@@ -159,12 +159,12 @@ def describe_own_process() -> str:
     return os.path.basename(sys.argv[0])
 
 
-def _wait_for_others(place: Path) -> None:
+def _wait_for_others(folder: Path) -> None:
     """Claim the investigation, or wait until the process that claimed it is done, and exit.
 
     If the others continued or ended, their launcher could end all of them.
     """
-    mark = place / INVESTIGATING
+    mark = folder / INVESTIGATING
     try:
         with mark.open("x") as file:
             file.write(str(os.getpid()))
@@ -179,12 +179,12 @@ def _wait_for_others(place: Path) -> None:
 
 
 def investigate(
-    candidate: Candidate, finding: FailureFinding, place: Path, instructions: Instructions
+    candidate: Candidate, finding: FailureFinding, folder: Path, instructions: Instructions
 ) -> None:
     """Run the investigation that fits the kind of failure."""
     from inductoscope.inside.doctor.slow_investigation import GrowthMeasurement, SlowInvestigation
 
-    arguments = candidate, finding, place, instructions
+    arguments = candidate, finding, folder, instructions
     if finding.kind != SLOW:
         Investigation(*arguments).run()
     elif instructions.grow:
@@ -203,13 +203,13 @@ class Investigation:
         self,
         candidate: Candidate,
         finding: FailureFinding,
-        place: Path,
+        folder: Path,
         instructions: Instructions,
     ) -> None:
         self._whole = candidate
         self._failure = failure = finding.failure
         self._writer = FindingWriter(finding)
-        self._place = place
+        self._folder = folder
         self._instructions = instructions
         self._is_quick = instructions.quick
         self._clock = StepClock("the program, and forks of it")
@@ -278,7 +278,7 @@ class Investigation:
         with self._step("looking at memory"):
             # The sanitizers run last, since they take longest and the proof does not need them.
             texts = sanitizer_evidence(
-                self._smallest, self._failure, self._oracle.forks, self._place
+                self._smallest, self._failure, self._oracle.forks, self._folder
             )
             seen = self._finding.fact(SeenInMemory)
             self._claim(replace(seen, texts=(*seen.texts, *texts)), SMALLEST_GRAPH)

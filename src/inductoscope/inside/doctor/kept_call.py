@@ -34,7 +34,7 @@ _METHOD_OF = {torch.float32: "float", torch.float64: "double"}
 
 
 def call_to_investigate(
-    candidate: Candidate, instructions: Instructions, place: Path
+    candidate: Candidate, instructions: Instructions, folder: Path
 ) -> Candidate | None:
     """Return the kept call, in a higher precision if only that shows the failure in one call.
 
@@ -53,7 +53,7 @@ def call_to_investigate(
     say("this is the graph of the call that was kept; compiling that call")
     kept = replace(candidate, inputs=inputs, earlier=None, recipes=())
     precision: torch.dtype | None = run_forking(
-        precision_that_shows_it, kept, instructions.recordings, place=place
+        precision_that_shows_it, kept, instructions.recordings, folder=folder
     )
     if precision is None:
         return kept

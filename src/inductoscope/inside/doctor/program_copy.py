@@ -38,12 +38,12 @@ class ProgramCopy:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    def run(self, task: Task, candidate: Any, *arguments: Any, place: Path) -> Any:
+    def run(self, task: Task, candidate: Any, *arguments: Any, folder: Path) -> Any:
         """Run `task(candidate, *arguments)` in the copy; the program waits for the result.
 
         Raises `ToolFailure` if the candidate cannot be handed over, or the copy is gone.
         """
-        path = place / f".candidate-{os.getpid()}.pt"
+        path = folder / f".candidate-{os.getpid()}.pt"
         try:
             write_candidate(candidate, path)
             _send(self._connection, (task, str(path), arguments, current_state()))
@@ -70,7 +70,7 @@ def program_copy() -> ProgramCopy | None:
 
 
 def run_forking(
-    task: Task, candidate: Any, *arguments: Any, place: Path, otherwise: Any = None
+    task: Task, candidate: Any, *arguments: Any, folder: Path, otherwise: Any = None
 ) -> Any:
     """Run a task that forks, here or in the copy of a program that uses a GPU.
 
@@ -80,7 +80,7 @@ def run_forking(
     if copy is None:
         return task(candidate, *arguments)
     try:
-        return copy.run(task, candidate, *arguments, place=place)
+        return copy.run(task, candidate, *arguments, folder=folder)
     except ToolFailure:
         return otherwise
 

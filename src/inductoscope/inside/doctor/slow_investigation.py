@@ -85,7 +85,7 @@ class SlowInvestigation:
         self,
         candidate: Candidate,
         finding: FailureFinding,
-        place: Path,
+        folder: Path,
         instructions: Instructions,
     ) -> None:
         self._whole = replace(candidate, earlier=None)
@@ -348,7 +348,7 @@ class GrowthMeasurement:
         self,
         candidate: Candidate,
         finding: FailureFinding,
-        place: Path,
+        folder: Path,
         instructions: Instructions,
     ) -> None:
         self._whole = replace(candidate, earlier=None)

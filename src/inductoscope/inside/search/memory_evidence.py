@@ -81,7 +81,7 @@ def of_changed_memory(candidate: Candidate, forks: Forks) -> MemoryEvidence:
 
 
 def sanitizer_evidence(
-    candidate: Candidate, failure: Failure, forks: Forks, place: Path
+    candidate: Candidate, failure: Failure, forks: Forks, folder: Path
 ) -> tuple[str, ...]:
     """Return AddressSanitizer's findings on a crash in a kernel; none for other failures.
 
@@ -89,7 +89,7 @@ def sanitizer_evidence(
     """
     if is_for_gpu(candidate) or failure.kind != SIGNAL or failure.stage != stages.RUNTIME:
         return ()
-    report = run_sanitized(candidate, forks, place / f"sanitized-{os.getpid()}")
+    report = run_sanitized(candidate, forks, folder / f"sanitized-{os.getpid()}")
     if report.why_not and not report.findings:
         return (f"AddressSanitizer was not asked: {report.why_not}",)
     return tuple(f"AddressSanitizer: {finding.text}" for finding in report.findings[:2])

@@ -131,14 +131,14 @@ class Listener:
 
     say: Say
     # Called once the program has started.
-    program_runs: Callable[[], None] = lambda: None
+    on_started: Callable[[], None] = lambda: None
     # Called with the finding whenever there is a new claim.
     finding_grew: Callable[[FailureFinding], None] = lambda finding: None
     # Returns whether the examination is over, so that a run on another thread has to end.
     is_over: Callable[[], bool] = lambda: False
 
 
-def run_program(
+def run_watched(
     command: Sequence[str],
     folder: Path,
     instructions: Instructions,
@@ -173,7 +173,7 @@ def run_program(
         reason = _EndReason.INTERRUPTED
         followed = FollowedRun(folder, listener)
         try:
-            listener.program_runs()
+            listener.on_started()
             reason = _watch(child, followed, limits, is_checked=instructions.inside)
         finally:
             end_child(child)
