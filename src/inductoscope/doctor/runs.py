@@ -62,6 +62,7 @@ class Runs:
         self.command, self._limits, self._listener = command, limits, listener
         self._run_watched = run
         self.cache = folder / CACHE
+        # Files of the examination, in the recording of the first run.
         self.folder = folder / FOLDER
         is_resumed = self.folder.exists()
         self.folder.mkdir(exist_ok=True)

@@ -149,8 +149,7 @@ def run_watched(
     listener: Listener,
 ) -> ProgramRun:
     """Run `command` to its end, or until it stalls; its output goes into the folder."""
-    place = folder / FOLDER
-    place.mkdir(exist_ok=True)
+    (folder / FOLDER).mkdir(exist_ok=True)
     inside = instructions.inside
     scope = environment_for(folder, os.environ, fresh=False) if inside else os.environ
     environment = {

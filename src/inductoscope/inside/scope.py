@@ -19,7 +19,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from inductoscope.recording.events import Event, HookError
+from inductoscope.recording.events import Event, HookError, Said
 from inductoscope.recording.writer import StreamWriter, describe_process
 from inductoscope.torch_facts.frames import is_compilers
 from inductoscope.torch_facts.stage_lookup import stage_that_raised
@@ -288,6 +288,12 @@ def _raised_by_signal_handler(error: BaseException) -> bool:
 
 
 SCOPE = Scope()
+
+
+def say(text: str) -> None:
+    """Record a progress message for the user."""
+    SCOPE.emit(Said(text=text))
+
 
 os.register_at_fork(after_in_child=SCOPE.forget_thread)
 

@@ -121,6 +121,7 @@ class CheckedGraph:
     module: GraphModule
     compile_id: str
     instructions: Instructions
+    # For the files of the examination.
     folder: Path
     options: dict[str, Any]
     dynamic: bool | None

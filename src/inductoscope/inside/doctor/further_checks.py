@@ -33,7 +33,7 @@ from inductoscope.inside.compare.values import (
     run,
 )
 from inductoscope.inside.doctor.program_copy import run_forking
-from inductoscope.inside.finding_writer import say
+from inductoscope.inside.scope import say
 from inductoscope.inside.search.candidate import Candidate, has_transforms
 from inductoscope.inside.search.failure_signature import failure_of_comparison, failure_of_signal
 from inductoscope.inside.search.forks import Forks

@@ -52,7 +52,6 @@ from inductoscope.doctor.finding import (
 from inductoscope.doctor.instructions import INVESTIGATING, STOPPED, Instructions
 from inductoscope.errors import InductoscopeError, ToolFailure
 from inductoscope.inside.doctor.program_copy import program_copy
-from inductoscope.inside.finding_writer import FindingWriter, record, say
 from inductoscope.inside.repro.failure_script import (
     expected_output,
     needed_state,
@@ -66,7 +65,7 @@ from inductoscope.inside.repro.replaced_functions import (
     replaced_parts,
     replaced_parts_text,
 )
-from inductoscope.inside.scope import SCOPE
+from inductoscope.inside.scope import SCOPE, say
 from inductoscope.inside.search.axes import AXES
 from inductoscope.inside.search.candidate import (
     Candidate,
@@ -115,10 +114,10 @@ def investigate_and_stop(
     _wait_for_others(folder)
     try:
         say(f"found: {finding.failure.text.partition(chr(10))[0]}")
-        record(finding)
+        _record(finding)
         _investigate_here_or_in_copy(candidate, finding, folder, instructions)
     except BaseException:
-        record(FailureFinding().claimed(Mistake("".join(traceback.format_exc())[-3000:])))
+        _record(FailureFinding().claimed(Mistake("".join(traceback.format_exc())[-3000:])))
     _stop()
 
 
@@ -134,7 +133,7 @@ def _investigate_here_or_in_copy(
     try:
         copy.run(investigate, candidate, finding, folder, instructions, folder=folder)
     except ToolFailure as error:
-        record(FailureFinding().claimed(Mistake(str(error))))
+        _record(FailureFinding().claimed(Mistake(str(error))))
         known = finding_in(folder.parent) or finding
         if not known.reproduces and not is_device_lost():
             investigate(candidate, known, folder, instructions)
@@ -142,7 +141,7 @@ def _investigate_here_or_in_copy(
 
 def stop_with(finding: FailureFinding) -> NoReturn:
     """Record the finding, and end the program."""
-    record(finding)
+    _record(finding)
     _stop()
 
 
@@ -191,6 +190,31 @@ def investigate(
         GrowthMeasurement(*arguments).run()
     else:
         SlowInvestigation(*arguments).run()
+
+
+# --- what is found, written claim by claim --------------------------------------------------------
+
+
+class FindingWriter:
+    """A finding that grows; each claim is written to the recording immediately."""
+
+    def __init__(self, finding: FailureFinding) -> None:
+        self.finding = finding
+
+    def claim(self, fact: Any, shown_by: str = "", how: str = "") -> None:
+        """Add a claim and record it, unless it repeats the last claim of its kind."""
+        grown = self.finding.claimed(fact, shown_by, how)
+        same = [claim for claim in self.finding.claims if type(claim.fact) is type(fact)]
+        if same and same[-1] == grown.claims[-1]:
+            return
+        self.finding = grown
+        SCOPE.emit(grown.claims[-1].as_event())
+
+
+def _record(finding: FailureFinding) -> None:
+    """Write all claims of a finding."""
+    for claim in finding.claims:
+        SCOPE.emit(claim.as_event())
 
 
 # --- the steps of an investigation ----------------------------------------------------------------

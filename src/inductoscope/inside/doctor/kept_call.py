@@ -22,7 +22,7 @@ from inductoscope.doctor.instructions import Instructions
 from inductoscope.inside.compare.graphs import graph_code, snapshot
 from inductoscope.inside.compare.values import is_plain
 from inductoscope.inside.doctor.program_copy import run_forking
-from inductoscope.inside.finding_writer import say
+from inductoscope.inside.scope import say
 from inductoscope.inside.search.candidate import Candidate
 from inductoscope.inside.search.forks import Forks
 from inductoscope.inside.search.oracle import Oracle

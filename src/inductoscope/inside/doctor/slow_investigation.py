@@ -28,11 +28,10 @@ from inductoscope.doctor.finding import (
 )
 from inductoscope.doctor.instructions import Instructions
 from inductoscope.errors import ToolFailure
-from inductoscope.inside.doctor.investigation import reduction_to
-from inductoscope.inside.finding_writer import FindingWriter, say
+from inductoscope.inside.doctor.investigation import FindingWriter, reduction_to
 from inductoscope.inside.repro.failure_script import expected_output, script_text, title_of
 from inductoscope.inside.repro.replaced_functions import replaced_functions_text, replaced_parts
-from inductoscope.inside.scope import SCOPE
+from inductoscope.inside.scope import SCOPE, say
 from inductoscope.inside.search.candidate import Candidate, has_transforms
 from inductoscope.inside.search.compile_costs import (
     TIMES_SMALLEST,
