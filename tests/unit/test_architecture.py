@@ -85,6 +85,13 @@ def test_every_room_of_the_table_exists() -> None:
         assert (ROOT / name).is_dir() or (ROOT / f"{name}.py").is_file(), name
 
 
+def test_every_file_that_the_page_names_exists() -> None:
+    named = set(re.findall(r"`([a-z_/]+\.(?:py|tsx?|json|yml))`", TABLE.read_text("utf-8")))
+    roots = (ROOT, TABLE.parents[1])
+    assert named
+    assert {one for one in named if not any((r / one).exists() for r in roots)} == set()
+
+
 @every_file
 def test_only_what_runs_beside_torch_imports_torch(path: Path) -> None:
     torch = [name for name in imported(path) if name.partition(".")[0] in ("torch", "triton")]
