@@ -11,25 +11,14 @@ from typing import Any
 
 import torch
 
-from inductoscope.doctor.failure import (
-    ERROR,
-    HANG,
-    SIGNAL,
-    Location,
-)
+from inductoscope.doctor.failure import ERROR, HANG, SIGNAL, Location
 from inductoscope.doctor.finding import FailureFinding, GraphWorkaround
 from inductoscope.inside.compare.values import copy_values
 from inductoscope.inside.search.axes import Axis
 from inductoscope.inside.search.candidate import Candidate, CandidateTrial
 from inductoscope.inside.search.compile_costs import measure
 from inductoscope.inside.search.forks import Forks, can_fork
-from inductoscope.inside.search.oracle import (
-    EagerFails,
-    Oracle,
-    compiled,
-    compiling,
-    examine,
-)
+from inductoscope.inside.search.oracle import EagerFails, Oracle, compiled, compiling, examine
 from inductoscope.inside.search.placement import placed
 from inductoscope.inside.search.stack_samples import file_of
 from inductoscope.profiling.orders import at_last

@@ -19,15 +19,7 @@ from typing import Any
 
 import torch
 
-from inductoscope.doctor.failure import (
-    ERROR,
-    HANG,
-    NAN,
-    SIGNAL,
-    SLOW,
-    WRONG,
-    Failure,
-)
+from inductoscope.doctor.failure import ERROR, HANG, NAN, SIGNAL, SLOW, WRONG, Failure
 from inductoscope.inside.compare.graphs import as_function, input_names
 from inductoscope.inside.compare.values import draws_random_numbers
 from inductoscope.inside.repro.python_text import function_text

@@ -18,13 +18,7 @@ from inductoscope.errors import ToolFailure
 from inductoscope.inside.search.candidate import CandidateTrial
 from inductoscope.inside.search.candidate_file import as_bytes, from_bytes
 from inductoscope.inside.search.failure_signature import failure_of_answer
-from inductoscope.inside.search.forks import (
-    WORKERS_ON_GPU,
-    ForkAnswer,
-    Forks,
-    Work,
-    longest_wait,
-)
+from inductoscope.inside.search.forks import WORKERS_ON_GPU, ForkAnswer, Forks, Work, longest_wait
 from inductoscope.inside.search.hang_limits import HangPatience
 from inductoscope.inside.search.placement import kept_in_main_memory
 from inductoscope.inside.search.program_state import TorchState, current_state

@@ -13,13 +13,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from inductoscope.doctor.failure import (
-    ERROR,
-    HANG,
-    SIGNAL,
-    Failure,
-    Location,
-)
+from inductoscope.doctor.failure import ERROR, HANG, SIGNAL, Failure, Location
 from inductoscope.inside.compare.kernels import (
     EnoughSeen,
     KernelDivergence,
@@ -29,12 +23,7 @@ from inductoscope.inside.compare.kernels import (
 from inductoscope.inside.compare.passes import PassWatch, first_break, first_false_metadata
 from inductoscope.inside.scope import SCOPE
 from inductoscope.inside.search.candidate import Candidate
-from inductoscope.inside.search.forks import (
-    ForkAnswer,
-    Forks,
-    PipeWriter,
-    Work,
-)
+from inductoscope.inside.search.forks import ForkAnswer, Forks, PipeWriter, Work
 from inductoscope.inside.search.oracle import (
     EagerFails,
     compiling,

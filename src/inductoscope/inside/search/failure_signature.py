@@ -8,23 +8,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from inductoscope.doctor.failure import (
-    ERROR,
-    HANG,
-    NAN,
-    SIGNAL,
-    WRONG,
-    Failure,
-)
+from inductoscope.doctor.failure import ERROR, HANG, NAN, SIGNAL, WRONG, Failure
 from inductoscope.inside.compare.bug_or_rounding import EagerComparison
 from inductoscope.inside.search.forks import ForkAnswer
 from inductoscope.recording.codec import decode
-from inductoscope.recording.events import (
-    CompileFailed,
-    KernelLaunched,
-    NativeEnd,
-    StageEnd,
-)
+from inductoscope.recording.events import CompileFailed, KernelLaunched, NativeEnd, StageEnd
 from inductoscope.recording.layout import signal_name
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.frames import is_own, shorten

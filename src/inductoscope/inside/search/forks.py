@@ -34,12 +34,7 @@ from inductoscope.inside.search.program_state import current_state
 from inductoscope.model.process_position import OpenStages, ProcessPosition
 from inductoscope.processes.ending import end_fork
 from inductoscope.processes.limits import die_with_parent, limit_resources, own_memory
-from inductoscope.processes.status import (
-    cpu_seconds,
-    delayed_seconds,
-    group_members,
-    own_cores,
-)
+from inductoscope.processes.status import cpu_seconds, delayed_seconds, group_members, own_cores
 from inductoscope.recording.codec import encode
 from inductoscope.recording.events import (
     CompileFailed,

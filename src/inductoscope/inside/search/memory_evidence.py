@@ -10,12 +10,7 @@ from typing import Any
 
 import torch
 
-from inductoscope.doctor.failure import (
-    NAN,
-    SIGNAL,
-    WRONG,
-    Failure,
-)
+from inductoscope.doctor.failure import NAN, SIGNAL, WRONG, Failure
 from inductoscope.inside.compare.graphs import as_function
 from inductoscope.inside.compare.guarded_memory import (
     GuardedMemory,

@@ -26,20 +26,10 @@ from inductoscope.inside.compare.graphs import as_function, graph_code, input_na
 from inductoscope.inside.compare.guarded_memory import GuardedMemory
 from inductoscope.inside.compare.kernels import KernelWatch
 from inductoscope.inside.compare.reference import Case
-from inductoscope.inside.compare.values import (
-    Outcome,
-    copy_values,
-    is_plain,
-    run,
-)
+from inductoscope.inside.compare.values import Outcome, copy_values, is_plain, run
 from inductoscope.inside.scope import SCOPE
 from inductoscope.inside.search.axes import patched, replaced
-from inductoscope.inside.search.candidate import (
-    Candidate,
-    CandidateTrial,
-    marked_inputs,
-    marking,
-)
+from inductoscope.inside.search.candidate import Candidate, CandidateTrial, marked_inputs, marking
 from inductoscope.inside.search.failure_signature import (
     failure_of_answer,
     failure_of_comparison,

@@ -16,12 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from types import CodeType, FrameType
 
-from inductoscope.torch_facts.frames import (
-    is_compilers,
-    is_own,
-    is_users,
-    shorten,
-)
+from inductoscope.torch_facts.frames import is_compilers, is_own, is_users, shorten
 
 # Samples are frequent at first, to see short compiles, then rare, to keep long ones cheap.
 _OFTEN, _RARELY, _AT_FIRST = 0.02, 0.05, 10.0

@@ -8,12 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from inductoscope.doctor.delta_debugging import last_needed
-from inductoscope.doctor.failure import (
-    HANG,
-    Failure,
-    Location,
-    SuppressingAxis,
-)
+from inductoscope.doctor.failure import HANG, Failure, Location, SuppressingAxis
 from inductoscope.inside.search.axes import AXES, Axis, Fuel, Situation
 from inductoscope.inside.search.candidate import Candidate, CandidateTrial, special_flow
 from inductoscope.inside.search.failure_signature import failure_of_answer

@@ -31,10 +31,7 @@ from inductoscope.inside.compare.kernels import (
     planned_dtype,
 )
 from inductoscope.inside.compare.loop_bodies import CannotEvaluate, evaluate
-from inductoscope.inside.compare.operators import (
-    first_false_declaration,
-    first_wrong_decomposition,
-)
+from inductoscope.inside.compare.operators import first_false_declaration, first_wrong_decomposition
 from inductoscope.inside.compare.passes import PassDivergence, PassWatch, first_divergence
 from inductoscope.inside.compare.reference import Case
 from inductoscope.inside.compare.values import copy_values, is_plain, run
