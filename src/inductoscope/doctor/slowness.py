@@ -43,7 +43,6 @@ _OF_CODE = tuple(rule for rule in SLOWNESS if rule not in ("recompiles", "graph_
 
 
 def may_be_slower(recording: Recording) -> bool:
-    """Check whether compiled calls may be slower than eager."""
     times = _steady_times(recording)
     if _is_in_parts(recording, times) or any(
         compiled > _SUSPICIOUS * eager and compiled - eager > _LEAST_LOSS
@@ -103,7 +102,6 @@ class WastedCompiles:
 
     @property
     def seconds(self) -> float:
-        """The seconds of the compiles after the first."""
         return sum(compile_.seconds for compile_ in self.compiles)
 
 

@@ -43,7 +43,6 @@ class TunedOperation:
 
     @property
     def spread(self) -> float | None:
-        """The time of the slowest choice as a multiple of the fastest."""
         timed = self.tuned.timed
         if len(timed) < 2 or not timed[0].milliseconds:
             return None
@@ -51,7 +50,6 @@ class TunedOperation:
 
     @property
     def regret(self) -> float | None:
-        """The winner's time in the program as a multiple of its time in the search."""
         chosen = self.tuned.chosen
         if chosen is None or not chosen.milliseconds or not self.in_program.count:
             return None
@@ -69,8 +67,6 @@ class TunedOperation:
 
 @dataclass(frozen=True)
 class Searches:
-    """All searches of a run, and their time."""
-
     operations: tuple[TunedOperation, ...]
     # Seconds in which choices were compiled and timed.
     seconds: float
@@ -84,7 +80,6 @@ class Searches:
 
 
 def searches_of(recording: Recording, profile: Profile | None = None) -> Searches:
-    """Return the searches of a recorded run, with times in the program if it was profiled."""
     kernels = profile.kernels if profile is not None else ()
     found: list[TunedOperation] = []
     seconds, graphs = 0.0, 0
@@ -134,14 +129,11 @@ WITHOUT_TUNING = Variant(
 
 @dataclass(frozen=True)
 class TuningResult:
-    """The searches, and the benefit of the chosen kernels in the program."""
-
     searches: Searches
     trials: SettingTrials | None = None
 
     @property
     def without(self) -> SettingTrial | None:
-        """The program without tuning."""
         return self.trials.trials[0] if self.trials is not None else None
 
     @property
@@ -171,7 +163,6 @@ def examine_tuning(
     seconds: float,
     say: Say,
 ) -> TuningResult:
-    """Run the program with the chosen kernels and without tuning, in turns."""
     if not searches.were_made:
         return TuningResult(searches)
     trials = try_settings(command, [WITHOUT_TUNING], folder, turns=turns, seconds=seconds, say=say)

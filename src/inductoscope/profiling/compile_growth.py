@@ -29,8 +29,6 @@ _ALIKE = 1.2
 
 @dataclass(frozen=True)
 class PartCost:
-    """A part of a stage, such as a pass or a node, and its time."""
-
     name: str
     seconds: float
 
@@ -63,13 +61,11 @@ class CompileCost:
 
     @property
     def in_python(self) -> dict[str, float]:
-        """The stages that consist of torch's own Python code."""
         left_out = (*NOT_COUNTED, *stages.NATIVE_COMPILES)
         return {name: seconds for name, seconds in self.stages.items() if name not in left_out}
 
     @property
     def python_seconds(self) -> float:
-        """Seconds in torch's own code."""
         return sum(self.in_python.values())
 
     @property
@@ -85,7 +81,6 @@ class CompileCost:
 
     @property
     def slowest_stage(self) -> str:
-        """The stage that took longest."""
         native = {stages.CPP_COMPILE: self.slowest_native} if self.natives else {}
         every = {**self.in_python, **native}
         return max(every, key=lambda name: every[name], default="")
@@ -152,16 +147,12 @@ _APART = 1.2
 
 @dataclass(frozen=True)
 class Point:
-    """The size of a graph, and the seconds that a stage took for it."""
-
     nodes: int
     seconds: float
 
 
 @dataclass(frozen=True)
 class StageGrowth:
-    """The growth of a stage: its exponent, with a confidence interval."""
-
     stage: str
     exponent: float
     low: float
@@ -170,7 +161,6 @@ class StageGrowth:
 
     @property
     def half_width(self) -> float:
-        """Half of the width of the confidence interval."""
         return (self.high - self.low) / 2
 
     @property
@@ -202,7 +192,6 @@ def growth_of(stage: str, costs: Sequence[CompileCost], least: float = 0.0) -> S
 
 
 def growth_of_all(costs: Sequence[CompileCost], least: CompileCost | None) -> list[StageGrowth]:
-    """Fit the growth of each stage with enough data, the slowest first."""
     if not costs:
         return []
     largest = max(costs, key=lambda cost: cost.nodes)
@@ -213,7 +202,6 @@ def growth_of_all(costs: Sequence[CompileCost], least: CompileCost | None) -> li
 
 
 def _slope(across: Sequence[float], up: Sequence[float]) -> tuple[float, float]:
-    """Return the slope of the least-squares line, and its standard error."""
     slope, start = statistics.linear_regression(across, up)
     off = sum((y - start - slope * x) ** 2 for x, y in zip(across, up, strict=True))
     return slope, math.sqrt(off / (len(across) - 2) / len(across)) / statistics.pstdev(across)
@@ -233,8 +221,6 @@ _MOST = 0.5
 
 @dataclass(frozen=True)
 class Explosion:
-    """A stage whose compile time is out of proportion."""
-
     stage: str
     nodes: int
     seconds: float
@@ -246,7 +232,6 @@ class Explosion:
 
     @property
     def times(self) -> float:
-        """The time as a multiple of the plain compile."""
         return self.seconds / max(self.plain_seconds, 1e-3)
 
 
@@ -288,13 +273,11 @@ def _largest(costs: Sequence[CompileCost]) -> CompileCost:
 
 
 def is_out_of_proportion(found: Explosion) -> bool:
-    """Check whether a stage takes too long in comparison with a plain compile."""
     is_native = found.stage in stages.NATIVE_COMPILES
     return found.times >= (_TIMES_NATIVE if is_native else TIMES_PLAIN)
 
 
 def against_plain(cost: CompileCost, plain: Sequence[CompileCost], stage: str) -> Explosion:
-    """Compare a stage of one compile with the whole compile of as many plain nodes."""
     python, native = between(plain, cost.nodes, stage)
     # A native compiler is only compared with itself: the speed of Python is irrelevant to it.
     whole = native if stage in stages.NATIVE_COMPILES else python + native
@@ -333,8 +316,6 @@ _NOT_TORCHS = (*stages.NATIVE_COMPILES, stages.AUTOTUNE, stages.BENCHMARK, stage
 
 @dataclass(frozen=True)
 class SlowCompile:
-    """A compile that took long, and the stage that took most of it."""
-
     compile: str
     stage: str
     seconds: float
@@ -345,7 +326,6 @@ class SlowCompile:
 
 
 def slow_compiles(recording: Recording) -> list[SlowCompile]:
-    """Return the suspiciously slow compiles, the slowest first."""
     unit = _import_seconds(recording)
     if unit <= 0:
         return []
@@ -392,8 +372,6 @@ def _import_seconds(recording: Recording) -> float:
 
 @dataclass(frozen=True)
 class MeasuredGrowth:
-    """A graph compiled at several sizes."""
-
     compile: str
     # The way in which copies of the graph are joined.
     joined: str
@@ -405,6 +383,5 @@ class MeasuredGrowth:
 
     @property
     def stages(self) -> list[StageGrowth]:
-        """The growth of each stage, the slowest first."""
         finished = [cost for cost in self.costs if not cost.ended_in]
         return growth_of_all(finished, self.least)

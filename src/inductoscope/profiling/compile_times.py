@@ -158,8 +158,6 @@ def _compile(compile_: Compile) -> Row:
 
 
 class _Events:
-    """The costs that are read from the events themselves."""
-
     def __init__(self, recording: Recording) -> None:
         self._stages: dict[str, Row] = {}
         self.passes: dict[tuple[str, str], Row] = {}
@@ -208,7 +206,6 @@ class _Events:
 
     @property
     def in_order(self) -> list[Row]:
-        """The stages, in the order in which the compiler runs them."""
         order = {name: number for number, name in enumerate(stages.COMPILER_ORDER)}
         return sorted(self._stages.values(), key=lambda row: order.get(row["stage"], len(order)))
 
@@ -279,7 +276,6 @@ def _natives(recording: Recording) -> Iterator[Row]:
 
 
 def _notes(recording: Recording) -> Iterator[str]:
-    """Yield notes on what the numbers leave out or add up."""
     compiling = {compile_.process for compile_ in recording.compiles}
     if len(compiling) > 1:
         yield f"{len(compiling)} processes compiled; their seconds are added up"
@@ -304,8 +300,6 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class CompileProfile:
-    """The compile times of both runs, in the form of the JSON output."""
-
     ending: Ending
     cold: dict[str, Any]
     # The warm run; None if the cold run failed, or compiled nothing.
@@ -314,7 +308,6 @@ class CompileProfile:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing was compiled."""
         return not self.cold["compiles"]
 
 

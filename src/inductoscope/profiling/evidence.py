@@ -31,17 +31,14 @@ class RecordedEvidence:
 
     @cached_property
     def findings(self) -> Sequence[Finding]:
-        """The findings that may explain why the program is slow."""
         wanted = (*SLOWNESS, *_OF_COMPILES)
         return [finding for finding in diagnose(self.recording) if finding.rule in wanted]
 
     def about(self, *rules: str) -> Iterator[Finding]:
-        """Yield the findings of some rules."""
         return (finding for finding in self.findings if finding.rule in rules)
 
     @property
     def timed_seconds(self) -> float:
-        """Seconds of all graph calls that were timed kernel by kernel."""
         return sum(graph.seconds.median * graph.calls for graph in self.profile.graphs)
 
     def left_without(self, seconds: float) -> float | None:
@@ -50,7 +47,6 @@ class RecordedEvidence:
         return max(0.0, 1 - seconds / whole) if whole > 0 else None
 
     def calls_of(self, place: str) -> int:
-        """Return how often the compiled function at this line is called after its warm-up."""
         return sum(
             f.count for f in self.profile.functions if f.kind == FUNCTION and f.place == place
         )
@@ -77,7 +73,6 @@ class Cost:
 
 
 def costs_of(evidence: RecordedEvidence) -> tuple[Cost, ...]:
-    """Return the costs that matter, the largest first."""
     whole = sum(calls.seconds.median * calls.count for calls in evidence.profile.functions)
     if whole <= 0:
         return ()
@@ -141,7 +136,6 @@ def _frames_of(place: str, compiles: Iterable[Compile]) -> set[str]:
 
 
 def _gaps(evidence: RecordedEvidence) -> Iterator[Cost]:
-    """Yield the gaps between kernels, for graphs with small kernels."""
     for graph in evidence.profile.graphs:
         rows = [row for row in evidence.profile.kernels if row.of is graph and row.calls]
         if graph.idle < _MUCH or not graph.calls or not rows:

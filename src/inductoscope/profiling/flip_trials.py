@@ -45,8 +45,6 @@ Key = tuple[str, str, str]
 
 @dataclass(frozen=True)
 class PairedCalls:
-    """Calls in one run that do the same work, compiled and in eager."""
-
     key: Key
     compiled: Sample
     eager: Sample
@@ -54,7 +52,6 @@ class PairedCalls:
 
     @property
     def seconds(self) -> float:
-        """The seconds that all calls take in eager."""
         return self.eager.median * self.calls
 
     @property
@@ -66,8 +63,6 @@ class PairedCalls:
 
 @dataclass(frozen=True)
 class AgainstEager:
-    """The time of compiled calls as a multiple of the same calls in eager."""
-
     # One value per block of calls, relative to the medians in eager in the same run.
     compiled: Sample
     eager: Sample
@@ -85,33 +80,27 @@ class AgainstEager:
 
     @property
     def ratio(self) -> float:
-        """The compiled time as a multiple of that in eager."""
         return self.compiled.median
 
     @property
     def per_call(self) -> float:
-        """The mean seconds of a call in eager."""
         return self.seconds / self.calls if self.calls else 0.0
 
     @property
     def lost(self) -> float:
-        """The seconds per run that are lost against eager; negative for a gain."""
         return (self.ratio - 1) * self.seconds
 
     @property
     def slowest(self) -> float:
-        """The time of the slowest function as a multiple of that in eager."""
         return max((each.ratio for each in self.functions), default=self.ratio)
 
     def compared(self) -> TimeComparison:
-        """Test whether compiled calls are slower than eager, beyond noise."""
         return compare(self.eager, self.compiled)
 
 
 def against_eager(
     runs: Sequence[TimedRun], only: Collection[Key] | None = None
 ) -> AgainstEager | None:
-    """Compare the calls of these runs, or only some, with eager; None if there are none."""
     if any(run.exit_code != 0 or run.not_applied for run in runs):
         return None
     pairs = [[p for p in paired_calls(run) if only is None or p.key in only] for run in runs]
@@ -133,7 +122,6 @@ def against_eager(
 
 
 def paired_calls(run: TimedRun) -> list[PairedCalls]:
-    """Return the groups of calls of a run with enough compiled and eager calls."""
     return [pair for process in run.processes for pair in _pairs_of(process)]
 
 
@@ -153,7 +141,6 @@ def _pairs_of(process: ProcessTimes) -> list[PairedCalls]:
 
 
 def is_differentiated(runs: Sequence[TimedRun]) -> bool:
-    """Check whether some calls are not compared because of their backward passes."""
     return any(calls.kind == DIFFERENTIATED for run in runs for calls in run.calls)
 
 
@@ -198,8 +185,6 @@ _TIME_UP = "the time for trials was up"
 
 @dataclass(frozen=True)
 class Budget:
-    """The limits on trials."""
-
     # Runs of each variant, and the most seconds of one.
     runs: int = 2
     seconds: float = 300.0
@@ -211,8 +196,6 @@ class Budget:
 
 @dataclass(frozen=True)
 class FlipTrial:
-    """One change, and its effect on the program's compiled calls."""
-
     flip: Flip
     # Compiled calls without and with the change. For changes that avoid compiles: seconds per run.
     base: Sample
@@ -233,7 +216,6 @@ class FlipTrial:
 
     @property
     def helps(self) -> bool:
-        """Whether the change helps: faster beyond noise, and by enough."""
         if not self.changed.count or self.error:
             return False
         if self.compiles is not None:
@@ -244,7 +226,6 @@ class FlipTrial:
 
     @property
     def how(self) -> str:
-        """How the result was established."""
         if self.error or self.comparison is None:
             return self.error or _how_counted(self)
         blocks = f"{self.changed.count} blocks of calls with the change, {self.base.count} without"
@@ -269,8 +250,6 @@ def _certainty(comparison: TimeComparison) -> str:
 
 @dataclass(frozen=True)
 class TrialResults:
-    """The results of all trials; those that help come first, sorted by savings."""
-
     trials: tuple[FlipTrial, ...]
     # The unchanged program; None if no function was called often enough.
     base: AgainstEager | None
@@ -280,12 +259,10 @@ class TrialResults:
 
     @property
     def advice(self) -> tuple[FlipTrial, ...]:
-        """The trials that help."""
         return tuple(trial for trial in self.trials if trial.helps)
 
     @property
     def how(self) -> str:
-        """How the program compares with eager."""
         if self.base is None:
             return self.error
         calls = f"{self.base.calls} calls per run, half of them in eager, in random order"
@@ -302,7 +279,6 @@ def try_flips(
     say: Say,
     stdin: Path | None = None,
 ) -> TrialResults:
-    """Time the program unchanged, and with each change."""
     runs = _TrialRuns(command, folder, budget, say, stdin)
     safe = [flip for flip in flips if not flip.warning]
     results = runs.steady([flip for flip in safe if not flip.is_tried_cold])
@@ -338,8 +314,6 @@ def _ranked(trials: Sequence[FlipTrial]) -> tuple[FlipTrial, ...]:
 
 
 class _TrialRuns:
-    """Runs of one program, until the time budget is spent."""
-
     def __init__(
         self, command: Sequence[str], folder: Path, budget: Budget, say: Say, stdin: Path | None
     ) -> None:
@@ -368,7 +342,6 @@ class _TrialRuns:
         return _results(runs, flips)
 
     def cold(self, flips: Sequence[Flip]) -> list[FlipTrial]:
-        """Run all variants in turns, each time with an empty cache."""
         variants = [BASE, *(flip.variant for flip in flips)]
         runs: list[list[TimedRun]] = [[] for _ in variants]
         for turn in range(COLD_RUNS):
@@ -459,7 +432,6 @@ def _trial(base_runs: Sequence[TimedRun], runs: Sequence[TimedRun], flip: Flip) 
 
 
 def _with_seconds(flip: Flip, base: AgainstEager) -> Flip:
-    """Add the predicted savings per run, from facts known before the trial."""
     if flip.left is not None:
         return replace(flip, predicted=(1 - flip.left) * base.ratio * base.seconds)
     if flip.leaves_to_eager:
@@ -497,7 +469,6 @@ def _cold_trial(base: Sequence[TimedRun], changed: Sequence[TimedRun], flip: Fli
 
 
 def _all_seconds(run: TimedRun) -> float:
-    """Return the seconds in compiled calls, including compiles in them."""
     return sum(call.total + sum(call.compiling) + sum(call.warming) for call in run.calls) / 1e9
 
 

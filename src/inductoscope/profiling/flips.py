@@ -43,8 +43,6 @@ _PREFIX = "torch._inductor.config."
 
 @dataclass(frozen=True)
 class Flip:
-    """One change, why it may help, and its predicted saving."""
-
     # The change as a user writes it.
     change: str
     # Why it is worth trying: the finding of a rule, or a fact about the graphs.
@@ -87,7 +85,6 @@ class Flip:
 
     @property
     def statements(self) -> str:
-        """The change as statements to execute once torch is imported."""
         if self.variant.code.strip() or not self.settings:
             return self.variant.code
         values = [f"{_PREFIX}{name} = {value!r}" for name, value in self.settings.items()]
@@ -95,7 +92,6 @@ class Flip:
 
     @property
     def variant(self) -> Variant:
-        """The program with this change."""
         if self.overrules:
             return Variant(self.change, code=f"{overruling(self.settings)}\n{self.code}")
         return Variant(self.change, self.settings, self.code)
@@ -293,7 +289,6 @@ _MUCH_IDLE = 0.3
 
 
 def wrapper_in_cpp(evidence: RecordedEvidence) -> Iterator[Flip]:
-    """Propose a C++ wrapper for small kernels on the CPU that are called from Python."""
     for graph in evidence.profile.graphs:
         times = graph.times
         if times.device != "cpu" or times.how != CLOCK or graph.idle < _MUCH_IDLE:
@@ -308,7 +303,6 @@ def wrapper_in_cpp(evidence: RecordedEvidence) -> Iterator[Flip]:
 
 
 def more_compile_threads(evidence: RecordedEvidence) -> Iterator[Flip]:
-    """Propose to compile the kernels of one graph in parallel."""
     threads = min(os.cpu_count() or 1, 32)
     for finding in evidence.about("compile_threads") if threads > 1 else ():
         seconds = [n.seconds or 0.0 for n in evidence.recording.natives if n.payload]
@@ -331,7 +325,6 @@ _TF32 = 'torch.set_float32_matmul_precision("high")'
 
 
 def _tuned_products(evidence: RecordedEvidence) -> Iterator[Flip]:
-    """Propose autotuning for matrix products that lose time in the library."""
     least = _LEAST_SHARE * sum(row.total for row in evidence.profile.kernels)
     rows = [
         row for row in evidence.profile.kernels if _is_library_product(row) and row.lost > least
@@ -366,7 +359,6 @@ def _is_library_product(row: KernelProfile) -> bool:
 
 
 def _is_set(evidence: RecordedEvidence, name: str) -> bool:
-    """Check whether the program already has this setting or max-autotune."""
     given = [c.settings for c in evidence.recording.compiles if c.settings is not None]
     return any(
         each.config.get(f"{_PREFIX}{name}") == "True"
@@ -468,7 +460,6 @@ def _taken_apart(recording: Recording, place: KernelPlace) -> Iterator[str]:
 
 
 def _is_collected(finding: Finding | None, operation: str, aten: str) -> bool:
-    """Check whether a finding is about this operation."""
     if finding is None or finding.rule == "threads_restarted":
         return operation in ("var_mean", "sum", "mean", "amax", "prod", "welford")
     return finding.title.startswith(operation) or finding.title.partition(" ")[0] in aten
@@ -501,7 +492,6 @@ Prediction = tuple[float | None, str] | None
 
 
 def predicted(flip: Flip, evidence: RecordedEvidence) -> Flip:
-    """Add the predicted saving to a change, or the reason why there is no prediction."""
     is_known = flip.predicted is not None or flip.left is not None
     # A change that leaves operations to eager is predicted once eager has been timed.
     if is_known or flip.leaves_to_eager or evidence.profile.is_empty:
@@ -533,7 +523,6 @@ def _whole_kernels(flip: Flip, evidence: RecordedEvidence) -> Prediction:
 
 
 def _concerned(flip: Flip, evidence: RecordedEvidence) -> Sequence[KernelProfile]:
-    """Return the kernels that compute the line of the finding."""
     return [row for row in evidence.profile.kernels if flip.source and flip.source in row.places]
 
 
@@ -568,7 +557,6 @@ def _at_breaks(flip: Flip, evidence: RecordedEvidence) -> Prediction:
 
 
 def _in_guards(flip: Flip, evidence: RecordedEvidence) -> float | None:
-    """Return the seconds in the guards of a function."""
     found = [
         (compile_.guard_microseconds or 0.0) * 1e-6 * evidence.calls_of(compile_.place)
         for compile_ in evidence.recording.compiles

@@ -68,17 +68,14 @@ class GraphProfile:
 
     @cached_property
     def seconds(self) -> Sample:
-        """The time of the whole wrapper: kernels, and the gaps between them."""
         return self.times.seconds
 
     @cached_property
     def between(self) -> Sample:
-        """The time of a call in which no kernel runs."""
         return self.times.seconds_between
 
     @property
     def idle(self) -> float:
-        """The share of a call in which none of its kernels runs."""
         whole = self.seconds.median
         return self.between.median / whole if self.between.count and whole > 0 else 0.0
 
@@ -104,12 +101,10 @@ class KernelProfile:
 
     @property
     def device(self) -> str:
-        """The device of the graph."""
         return self.of.times.device
 
     @property
     def total(self) -> float:
-        """The median seconds times the number of calls."""
         return self.seconds.median * max(self.calls, 1)
 
     @property
@@ -127,14 +122,11 @@ class KernelProfile:
 
     @property
     def beats_limit(self) -> bool:
-        """Whether the kernel is faster than the measured limit of the machine."""
         return self.share is not None and self.share > TOLERANCE
 
 
 @dataclass(frozen=True)
 class Profile:
-    """The profile of a program by compiled function, graph and kernel."""
-
     functions: tuple[CallTimes, ...]
     graphs: tuple[GraphProfile, ...]
     kernels: tuple[KernelProfile, ...]
@@ -147,7 +139,6 @@ class Profile:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no compiled call was made."""
         return not self.functions and not self.graphs
 
 
@@ -160,7 +151,6 @@ def build_profile(
     kernels: Sequence[KernelTimes],
     limits_of: LimitsOf,
 ) -> Profile:
-    """Join the measurements with the recording."""
     loaded = {
         graph.wrapper_path: _LoadedGraph(recording, compile_, graph)
         for compile_ in recording.compiles
@@ -189,8 +179,6 @@ def build_profile(
 
 
 class _LoadedGraph:
-    """A recorded graph, with kernels indexed by the lines of its wrapper."""
-
     def __init__(self, recording: Recording, compile_: Compile, graph: InductorGraph) -> None:
         self.compile, self.graph = compile_, graph
         self.work = GraphWork(GraphJoin(recording, compile_, graph))
@@ -218,7 +206,6 @@ class _LoadedGraph:
         return bool(self._by_call) and bool(self.work.hints)
 
     def profile(self, times: GraphTimes) -> GraphProfile:
-        """Return the profile of this graph with these times."""
         recorded = all(self.work.hints.get(name) == size for name, size in times.sizes.items())
         return GraphProfile(
             times,
@@ -246,11 +233,9 @@ class _LoadedGraph:
         return None if found is None else (site.line, found)
 
     def nodes_of(self, kernel: Kernel) -> list[FxNode]:
-        """Return the FX nodes that a kernel computes."""
         return self._nodes.get(id(kernel), [])
 
     def work_of(self, kernel: Kernel, times: GraphTimes) -> KernelWork:
-        """Return the minimum work of a kernel in these calls."""
         if self.has_unknown_sizes:
             return KernelWork(missing="the sizes of its calls are not known in a C++ wrapper")
         # torch's TF32 settings do not apply to a CPU.
@@ -294,7 +279,6 @@ def _kernels(
 
 
 def floor_for(work: KernelWork, machine: MachineLimits | None) -> Floor | None:
-    """Return the least time for work on a machine; None if it is unknown."""
     if machine is None:
         return None
     moved = None
@@ -314,8 +298,6 @@ _FEWEST = 5
 
 @dataclass(frozen=True)
 class EagerTimes:
-    """One captured graph in eager, in seconds."""
-
     compile: str
     calls: Sample
     backward: Sample
@@ -382,7 +364,6 @@ def eager_of(graph: GraphProfile, times: Iterable[EagerTimes]) -> Sample | None:
 
 
 def is_slower_than_eager(graph: GraphProfile, eager: Sample) -> bool:
-    """Check whether compiled calls are clearly slower than eager."""
     return graph.calls > 0 and _is_clearly_slower([graph.seconds], [eager])
 
 
@@ -445,8 +426,6 @@ def _groups(rows: Sequence[KernelProfile]) -> list[list[KernelProfile]]:
 
 @dataclass(frozen=True)
 class ProfiledRun:
-    """A profile, and the same graphs in eager."""
-
     profile: Profile
     eager: tuple[EagerTimes, ...] = ()
 
@@ -458,7 +437,6 @@ def run_profiled(command: Sequence[str], folder: Path, *, stdout: int | None = N
 
 
 def profile_of(folder: Path, *, measure_anew: bool, with_eager: bool, say: Say) -> ProfiledRun:
-    """Build the profile of a run; measure the machine if its limits are not known yet."""
     calls = read_measured(ProcessTimes, folder / FOLDER)
     kernels = read_measured(KernelTimes, folder / FOLDER)
     threads = max((process.threads for process in calls), default=0)

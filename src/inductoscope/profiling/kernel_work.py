@@ -35,14 +35,11 @@ SizeOf = Callable[[Any], int]
 
 @dataclass(frozen=True)
 class MatrixWork:
-    """Operations of matrix units, and their dtype."""
-
     flops: int
     dtype: str
 
 
 def matrix_work(graph: FxGraph, node: FxNode, size_of: SizeOf) -> MatrixWork | None:
-    """Return the matrix work of a node; None if it has none, or sizes are unknown."""
     arguments = _arguments(graph, node, size_of)
     tensors = [a for a in arguments if isinstance(a, _Operand)]
     if not tensors or node.operation not in FORMULAS:
@@ -109,7 +106,6 @@ Formula = Callable[[Sequence[Any], Any], int]
 
 
 def _product(first: int) -> Formula:
-    """Return the formula of a (batched) matrix product whose factors begin at this argument."""
     return lambda given, result: 2 * math.prod(given[first].shape) * given[first + 1].shape[-1]
 
 
@@ -200,7 +196,6 @@ class KernelWork:
 
     @property
     def bytes(self) -> int | None:
-        """The bytes that have to be read and written."""
         return None if self.read is None or self.written is None else self.read + self.written
 
     @property
@@ -210,19 +205,15 @@ class KernelWork:
 
 
 class GraphWork:
-    """The kernels of one graph, and the minimum work of each."""
-
     def __init__(self, join: GraphJoin) -> None:
         self.join = join
 
     @cached_property
     def memory(self) -> GraphMemory:
-        """The extents of buffers, and the symbols of sizes."""
         return read_memory(self.join.recording, self.join.compile, self.join.graph)
 
     @cached_property
     def hints(self) -> dict[str, int]:
-        """The sizes that the graph was compiled with."""
         return self.memory.hints
 
     @cached_property
@@ -313,7 +304,6 @@ class GraphWork:
         return known if len(known) == len(found) else None
 
     def _whole(self, buffer: str) -> int | None:
-        """Return the bytes of a whole buffer; None if they are unknown."""
         room, width = self.memory.rooms.get(buffer), self._widths.get(buffer)
         elements = None if room is None else self._elements(room.size, self.hints)
         return None if elements is None or width is None else elements * width

@@ -46,8 +46,6 @@ class Bandwidths:
 
 @dataclass(frozen=True)
 class MachineLimits:
-    """The limits of one device with a number of threads."""
-
     device: str
     name: str
     threads: int
@@ -78,7 +76,6 @@ class MachineLimits:
         return tuple(reversed(found))
 
     def bandwidth_at(self, working_set: int) -> Bandwidths | None:
-        """Interpolate the measured bandwidths at a working-set size in bytes."""
         known = self.steady_bandwidths
         for low, high in itertools.pairwise(known):
             if low.working_set < working_set <= high.working_set:
@@ -102,8 +99,6 @@ def _blended(
 
 @dataclass(frozen=True)
 class Floor:
-    """The least time of a kernel, and the limit that bounds it."""
-
     seconds: float
     limit: str
     # Seconds under each limit alone.
@@ -112,7 +107,6 @@ class Floor:
 
 
 def memory_seconds(machine: MachineLimits, read: int, written: int) -> float | None:
-    """Return the least time to read and write these bytes; None if unknown."""
     bandwidth = machine.bandwidth_at(read + written)
     if bandwidth is None:
         return None
@@ -131,7 +125,6 @@ def floor_of(
     operations: int,
     functions: Mapping[str, int],
 ) -> Floor | None:
-    """Return the least time for bytes moved and operations; None if nothing is known."""
     at, rates = machine.functions, {dtype: _rate(machine, dtype) for dtype in matrix}
     known = {
         MEMORY: memory_seconds(machine, *moved) if moved is not None else None,
@@ -162,7 +155,6 @@ _VERSION = 2
 
 
 def limits_folder() -> Path:
-    """Return the folder in which the limits of machines are cached."""
     cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     return Path(cache) / "inductoscope" / "machine"
 
@@ -207,7 +199,6 @@ def _key(device: str, threads: int, torch: str) -> str:
 
 
 def processor() -> str:
-    """Return the processor's name; empty if the system does not report it."""
     with contextlib.suppress(OSError):
         about = Path("/proc/cpuinfo").read_text("utf-8", "replace")
         for name in ("model name", "Hardware", "CPU part", "Model"):

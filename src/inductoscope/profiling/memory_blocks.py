@@ -52,14 +52,11 @@ class Block:
     number: int = 0
 
     def is_there(self, at: int) -> bool:
-        """Check whether the block is in use at a time."""
         return (self.begin is None or self.begin <= at) and (self.end is None or at < self.end)
 
 
 @dataclass(frozen=True)
 class DeviceSteps:
-    """The memory of one device in one step."""
-
     device: str
     step: TracedStep
     blocks: Sequence[Block]
@@ -72,7 +69,6 @@ class DeviceSteps:
 
     @property
     def at_peak(self) -> Sequence[Block]:
-        """The blocks in use at the peak, the largest first."""
         found = [block for block in self.blocks if block.is_there(self.peak_at)]
         return sorted(found, key=lambda block: -block.bytes)
 
@@ -135,7 +131,6 @@ def _device(step: TracedStep, device: str, events: Sequence[AllocationEvent]) ->
 
 
 def _note_names(blocks: Sequence[Block], step: TracedStep) -> None:
-    """Give each block the names that its address had while it was in use."""
     by_address: dict[int, list[Block]] = {}
     for block in blocks:
         by_address.setdefault(block.address, []).append(block)
@@ -159,8 +154,6 @@ BACKWARD = "backward"
 
 @dataclass(frozen=True)
 class BlockLabel:
-    """The kind and the maker of a block."""
-
     kind: str
     # A name from the user's program, or a buffer of a graph.
     name: str = ""
@@ -171,8 +164,6 @@ class BlockLabel:
 
 
 class LabelledGraph:
-    """A recorded graph, indexed by the names in its wrapper."""
-
     def __init__(self, recording: Recording, compile_: Compile, graph: InductorGraph) -> None:
         self.recording, self.compile, self.graph = recording, compile_, graph
         self.title = f"{compile_.function} {compile_.id} {graph.phase}".strip()
@@ -182,12 +173,10 @@ class LabelledGraph:
 
     @property
     def text(self) -> str:
-        """The source of the wrapper."""
         return self.recording.payload(self.graph.wrapper)
 
     @cached_property
     def hints(self) -> Mapping[str, int]:
-        """The sizes that the graph was compiled with."""
         return self._memory.hints
 
     @cached_property
@@ -205,7 +194,6 @@ class LabelledGraph:
         }
 
     def node_of(self, name: str) -> FxNode | None:
-        """Return the FX node of a variable of the wrapper; None if there is none."""
         return self._nodes.get(self._buffers.get(name, (name, ""))[0])
 
     def _dtype(self, name: str) -> str:
@@ -216,7 +204,6 @@ class LabelledGraph:
         return str(value.get("dtype", "")) if isinstance(value, dict) else ""
 
     def bytes_of(self, name: str, sizes: Mapping[str, int]) -> int | None:
-        """Return the bytes of a variable of the wrapper; None if they are unknown."""
         room = self._memory.rooms.get(name)
         if room is None:
             return None
@@ -252,7 +239,6 @@ def _place(node: FxNode) -> str:
 
 
 def recorded_graphs(recording: Recording) -> dict[str, LabelledGraph]:
-    """Return all graphs of a recording, by the file of the wrapper."""
     return {
         graph.wrapper_path: LabelledGraph(recording, compile_, graph)
         for compile_ in recording.compiles
@@ -262,8 +248,6 @@ def recorded_graphs(recording: Recording) -> dict[str, LabelledGraph]:
 
 
 class BlockLabels:
-    """Labels the blocks of a step."""
-
     def __init__(self, step: TracedStep, graphs: Mapping[str, LabelledGraph]) -> None:
         self._step, self._graphs = step, graphs
 
@@ -335,8 +319,6 @@ _TINY = 4096
 
 @dataclass(frozen=True)
 class PlannedCall:
-    """One call of a graph: the memory planned by its wrapper, and the measured memory."""
-
     graph: str
     phase: str
     # Seconds from the beginning of the step.
@@ -360,8 +342,6 @@ class PlannedCall:
 
 @dataclass(frozen=True)
 class StepProfile:
-    """The memory of a device from one call of a compiled function to the next."""
-
     device: DeviceSteps
     labels: Mapping[int, BlockLabel]
     calls: tuple[PlannedCall, ...]
@@ -372,12 +352,10 @@ class StepProfile:
 
     @property
     def step(self) -> TracedStep:
-        """The step that was traced."""
         return self.device.step
 
     @property
     def has_backward(self) -> bool:
-        """Whether a backward graph ran in the step."""
         return any(call.phase == BACKWARD for call in self.calls)
 
     @property
@@ -387,7 +365,6 @@ class StepProfile:
         return bool(found) and max(found) > 1.01 * min(found)
 
     def bytes_at_peak(self, *kinds: str) -> int:
-        """Return the bytes of blocks of these kinds at the peak."""
         blocks = self.device.at_peak
         return sum(block.bytes for block in blocks if self.labels[block.number].kind in kinds)
 
@@ -426,7 +403,6 @@ def _profile(
 
 
 def peaks_of(processes: Sequence[ProcessMemory], function: str, device: str) -> dict[int, int]:
-    """Return the peaks of a function's steps on a device, by the number of the call."""
     return {
         peak.number: peak.peaks[device]
         for process in processes

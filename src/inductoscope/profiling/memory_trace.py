@@ -31,8 +31,6 @@ class AllocationEvent:
 
 @dataclass(frozen=True)
 class NamedMemory:
-    """The name of a piece of memory at a time."""
-
     at: int
     address: int
     bytes: int
@@ -45,8 +43,6 @@ class NamedMemory:
 
 @dataclass(frozen=True)
 class WrapperCall:
-    """One call of a wrapper: its times, and the memory that it returned."""
-
     graph: str
     begin: int
     end: int = 0
@@ -67,8 +63,6 @@ class HeldMemory:
 
 @dataclass(frozen=True)
 class TracedStep:
-    """The span from one call of a compiled function to its next one."""
-
     function: str
     kind: str
     place: str
@@ -89,14 +83,12 @@ class TracedStep:
     has_totals: bool = True
 
     def bytes_before(self, first: AllocationEvent) -> int:
-        """Return the bytes in use on a device before its first event."""
         if self.has_totals or first.device != "cpu":
             return first.total - first.bytes
         return sum(block.bytes for block in self.before if block.device == first.device)
 
     @property
     def peaks(self) -> dict[str, int]:
-        """The peak bytes on each device during the step."""
         found: dict[str, int] = {}
         now: dict[str, int] = {}
         for event in self.events:
@@ -117,8 +109,6 @@ class StepPeak:
 
 @dataclass(frozen=True)
 class TensorSummary:
-    """A summary of a tensor, for comparison with another run's."""
-
     shape: tuple[int, ...]
     dtype: str
     total: float
@@ -137,8 +127,6 @@ class CallResult:
 
 @dataclass(frozen=True)
 class ProcessMemory:
-    """The traced steps of one process of the program."""
-
     pid: int
     steps: tuple[TracedStep, ...] = ()
     peaks: tuple[StepPeak, ...] = ()

@@ -53,8 +53,6 @@ _CONFIG = "torch._inductor.config"
 
 @dataclass(frozen=True)
 class Alternative:
-    """A variant of the program, and why it may need less memory."""
-
     variant: Variant
     why: str
 
@@ -97,8 +95,6 @@ _BFLOAT16 = 5e-2
 
 @dataclass(frozen=True)
 class ResultComparison:
-    """The relative distance between the results of two runs."""
-
     tensors: int
     apart: float
     # The first result that differs beyond rounding; empty if there is none.
@@ -130,7 +126,6 @@ def compare_results(base: Sequence[CallResult], other: Sequence[CallResult]) -> 
 
 
 def _distance(first: TensorSummary, second: TensorSummary) -> float:
-    """Return the relative distance of two tensors."""
     if (first.shape, first.dtype) != (second.shape, second.dtype):
         return math.inf
     size = max(1, math.prod(first.shape))
@@ -164,16 +159,12 @@ _NONE = Sample(())
 
 @dataclass(frozen=True)
 class TrialLimits:
-    """The number of runs per variant, and the time limit of a run."""
-
     turns: int = 5
     seconds: float = 600.0
 
 
 @dataclass(frozen=True)
 class MemoryTrial:
-    """One alternative that was tried: its peak, results, and, if the peak is lower, its time."""
-
     alternative: Alternative
     # The peak of the same call of the same function; None if it was not measured.
     peak: int | None = None
@@ -189,12 +180,10 @@ class MemoryTrial:
 
     @property
     def ratio(self) -> float:
-        """The peak with the alternative relative to that without."""
         return self.peak / self.base if self.peak and self.base else 1.0
 
     @property
     def is_lower(self) -> bool:
-        """Whether the peak is lower, and the results are the same."""
         is_same = self.results is not None and self.results.is_same
         return self.peak is not None and self.ratio < _LOWER and is_same and not self.error
 
@@ -236,7 +225,6 @@ def run_traced(
     seconds: float,
     profiler: PartName = "memory",
 ) -> tuple[TimedRun, tuple[ProcessMemory, ...]]:
-    """Run the program once with its memory traced."""
     quiet, cache = replace(variant, variables=QUIET), cache_of(folder, variant)
     place = folder / f"{cache.name}-{profiler}"
     run = run_once(command, quiet, place, cache=cache, seconds=seconds, profiler=profiler)
@@ -294,7 +282,6 @@ def _worth_timing(trials: Sequence[MemoryTrial]) -> list[MemoryTrial]:
 
 
 def _timed(trial: MemoryTrial, done: Sequence[VariantRuns]) -> MemoryTrial:
-    """Add the time of an alternative and that of the unchanged program, if it was timed."""
     counts = calls_to_compare(done)
     base = done[0].sample(counts)
     for runs in done[1:]:
@@ -314,14 +301,11 @@ def _results(processes: Sequence[ProcessMemory]) -> list[CallResult]:
 
 @dataclass(frozen=True)
 class EagerSteps:
-    """The same steps in eager."""
-
     steps: tuple[StepProfile, ...] = ()
     # Why eager was not measured.
     error: str = ""
 
     def like(self, profile: StepProfile) -> StepProfile | None:
-        """Return the step of the same function."""
         wanted = profile.step.function, profile.device.device
         same = (s for s in self.steps if (s.step.function, s.device.device) == wanted)
         return next(same, None)
@@ -336,8 +320,6 @@ class EagerSteps:
 
 @dataclass(frozen=True)
 class MemoryProfile:
-    """The memory profile of a program."""
-
     ending: Ending
     recording: str
     steps: tuple[StepProfile, ...]
@@ -349,7 +331,6 @@ class MemoryProfile:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no compiled call was made."""
         return not self.steps
 
 
@@ -362,7 +343,6 @@ def profile_memory(
     with_eager: bool,
     say: Say,
 ) -> MemoryProfile:
-    """Run the program recorded and with its memory traced, then the runs to compare with."""
     variables = {**NO_CACHES, **QUIET, **Orders(records=True).environment("memory")}
     ending = run_recorded(command, folder, fresh=True, variables=variables, stdout=stdout)
     recording = load(folder)
@@ -393,6 +373,5 @@ def _in_eager(command: Sequence[str], place: Path, limits: TrialLimits, say: Say
 
 
 def _settings_made(recording: Recording) -> dict[str, str]:
-    """Return the settings made by the program itself, in any of its compiles."""
     made = [each.settings.config for each in recording.compiles if each.settings is not None]
     return {name: value for config in made for name, value in config.items()}

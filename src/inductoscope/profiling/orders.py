@@ -19,8 +19,6 @@ QUIET = {"KINETO_LOG_LEVEL": "99"}
 
 @dataclass(frozen=True)
 class Orders:
-    """The options of a measured run."""
-
     # Whether to also record the run, as `run` does.
     records: bool = False
     # Settings of torch._inductor.config to try, by their names there; values are JSON.
@@ -29,13 +27,11 @@ class Orders:
     code: str = ""
 
     def environment(self, profiler: PartName = "call-times") -> dict[str, str]:
-        """Return the variables that carry the orders and start a profiler."""
         parts = with_parts("record", profiler) if self.records else with_parts(profiler)
         return {VARIABLE: json.dumps(encode(self)), **parts}
 
 
 def orders_from(environment: Mapping[str, str] = os.environ) -> Orders:
-    """Decode the orders for this run."""
     return decode(Orders, json.loads(environment[VARIABLE]))
 
 

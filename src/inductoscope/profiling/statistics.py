@@ -37,17 +37,14 @@ class Sample:
 
     @property
     def count(self) -> int:
-        """The number of values."""
         return len(self.values)
 
     @property
     def median(self) -> float:
-        """The median."""
         return quantile(self.values, 0.5)
 
     @property
     def quartiles(self) -> tuple[float, float]:
-        """The lower and the upper quartile."""
         return quantile(self.values, 0.25), quantile(self.values, 0.75)
 
     @property
@@ -63,7 +60,6 @@ class Sample:
 
 
 def quantile(values: Sequence[float], share: float) -> float:
-    """Return the quantile of a share of the values; 0 if there are none."""
     ordered = sorted(values)
     if not ordered:
         return 0.0
@@ -75,8 +71,6 @@ def quantile(values: Sequence[float], share: float) -> float:
 
 @dataclass(frozen=True)
 class TimeComparison:
-    """The comparison of a sample with a base."""
-
     # The time of the sample relative to the base, with its 95 % confidence interval.
     ratio: float
     low: float
@@ -89,12 +83,10 @@ class TimeComparison:
 
     @property
     def differs(self) -> bool:
-        """Whether the difference is beyond noise."""
         return self.verdict in (FASTER, SLOWER)
 
     @property
     def how(self) -> str:
-        """How the verdict was reached, for a reader."""
         first, second = self.runs
         return (
             f"{second} runs against {first}, each by its median; rank test, chance "

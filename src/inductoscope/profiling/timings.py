@@ -43,8 +43,6 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class CallTimes:
-    """The outermost calls of one compiled function, graph or package."""
-
     name: str
     kind: str
     # The user's line where it is defined, or the file of a package.
@@ -64,14 +62,11 @@ class CallTimes:
 
     @property
     def seconds(self) -> Sample:
-        """The times of steady calls."""
         return in_seconds(self.sample)
 
 
 @dataclass(frozen=True)
 class ProcessTimes:
-    """The calls that one process of the program made."""
-
     pid: int
     calls: tuple[CallTimes, ...] = ()
     # The number of intra-op threads of torch.
@@ -90,7 +85,6 @@ class ProcessTimes:
 
 
 def all_calls(processes: Sequence[ProcessTimes]) -> tuple[CallTimes, ...]:
-    """Merge the calls of all processes by thing."""
     found: dict[tuple[str, str, str, str], CallTimes] = {}
     for calls in (calls for process in processes for calls in process.calls):
         key = calls.kind, calls.name, calls.place, calls.group
@@ -111,8 +105,6 @@ def _together(first: CallTimes, second: CallTimes) -> CallTimes:
 
 @dataclass(frozen=True)
 class Site:
-    """A place in a wrapper that calls a kernel."""
-
     kernel: str
     # 0 in a C++ wrapper, where a call is identified by its kernel's name and occurrence.
     line: int = 0
@@ -131,8 +123,6 @@ class TimedCall:
 
 @dataclass(frozen=True)
 class GraphTimes:
-    """The calls of one wrapper with one set of sizes."""
-
     # The file of the wrapper, or of a package.
     path: str
     sizes: Mapping[str, int] = field(default_factory=dict)
@@ -168,7 +158,6 @@ class GraphTimes:
 
     @property
     def seconds_of_sites(self) -> list[Sample]:
-        """The times of each site."""
         found: list[list[int]] = [[] for _ in self.sites]
         for call in self.calls:
             for number, _, took in call.spans:
@@ -185,8 +174,6 @@ class GraphTimes:
 
 @dataclass(frozen=True)
 class KernelTimes:
-    """The graphs whose kernels one process timed."""
-
     pid: int
     graphs: tuple[GraphTimes, ...] = ()
     # Reasons why something could not be measured properly.
@@ -194,7 +181,6 @@ class KernelTimes:
 
 
 def gaps_text(device: str, how: str) -> str:
-    """Describe the part of a call in which none of its kernels runs."""
     if device != "cpu":
         return "gaps on the device"
     # On the CPU, C++ wrappers are traced, and Python wrappers read the clock themselves.
@@ -202,7 +188,6 @@ def gaps_text(device: str, how: str) -> str:
 
 
 def in_seconds(times: Iterable[int]) -> Sample:
-    """Convert times in nanoseconds to a sample in seconds."""
     return Sample(tuple(time / 1e9 for time in times))
 
 
@@ -210,7 +195,6 @@ def in_seconds(times: Iterable[int]) -> Sample:
 
 
 def write_measured(found: Any, folder: Path) -> None:
-    """Write the measurements of a process atomically."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{found.pid}.{type(found).__name__}.json"
     unfinished = path.with_suffix(".new")

@@ -50,8 +50,6 @@ _LAST_WORDS = 300
 
 @dataclass(frozen=True)
 class Variant:
-    """One way to run the program: a name, and the changes."""
-
     name: str
     # Settings of torch._inductor.config, statements to execute once torch is imported, environment.
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -61,8 +59,6 @@ class Variant:
 
 @dataclass(frozen=True)
 class TimedRun:
-    """One run of one variant."""
-
     exit_code: int | None  # None: killed by the time limit
     seconds: float
     processes: tuple[ProcessTimes, ...]
@@ -71,12 +67,10 @@ class TimedRun:
 
     @property
     def not_applied(self) -> str:
-        """Why the change of this variant could not be applied; empty if it was."""
         return next((each.not_applied for each in self.processes if each.not_applied), "")
 
     @property
     def failure(self) -> str:
-        """How the run failed, with the end of its output; empty if it succeeded."""
         if self.exit_code == 0:
             return ""
         if self.exit_code is None:
@@ -88,7 +82,6 @@ class TimedRun:
 
     @property
     def calls(self) -> tuple[CallTimes, ...]:
-        """The compiled calls of all processes of the run."""
         return all_calls(self.processes)
 
     def seconds_in_calls(self, counts: Mapping[Thing, int]) -> float | None:
@@ -104,18 +97,14 @@ class TimedRun:
 
 @dataclass(frozen=True)
 class VariantRuns:
-    """All runs of one variant, in their order."""
-
     variant: Variant
     runs: tuple[TimedRun, ...]
 
     @property
     def failed(self) -> tuple[TimedRun, ...]:
-        """The runs that failed."""
         return tuple(run for run in self.runs if run.exit_code != 0)
 
     def sample(self, counts: Mapping[Thing, int]) -> Sample:
-        """Return one value per run: the seconds of `counts` calls of each thing."""
         found = [run.seconds_in_calls(counts) for run in self.runs if run.exit_code == 0]
         return Sample(tuple(value for value in found if value is not None))
 
@@ -238,8 +227,6 @@ class SettingTrial:
 
 @dataclass(frozen=True)
 class SettingTrials:
-    """All settings that were tried, and the unchanged program."""
-
     base: SettingTrial
     trials: tuple[SettingTrial, ...]
     # The timed things (kind and name), and how often the program calls each.
@@ -257,7 +244,6 @@ def try_settings(
     seconds: float,
     say: Say,
 ) -> SettingTrials:
-    """Run the program unchanged and with each setting, in turns, and compare."""
     everything = (Variant(BASE), *variants)
     done = run_in_turns(command, everything, folder, turns=turns, seconds=seconds, say=say)
     base, *others = done
@@ -318,7 +304,6 @@ _WHERE = "torch._inductor.config"
 
 
 def known_settings() -> Mapping[str, Mapping[str, Any]]:
-    """Return every setting of the installed torch, with its default."""
     call = ChildCall("inductoscope.inside.profiling.installation:name_settings")
     ended = run_child(call, ChildLimits(_SECONDS, _SECONDS))
     answer = ended.find("settings")
@@ -340,7 +325,6 @@ def variants_of(texts: Sequence[str], known: Mapping[str, Mapping[str, Any]]) ->
 
 
 def read_setting(text: str, known: Mapping[str, Mapping[str, Any]]) -> tuple[str, Any]:
-    """Parse the name and value of one setting; reject settings that torch does not have."""
     name, equals, written = (part.strip() for part in text.partition("="))
     name = name.removeprefix(f"{_WHERE}.")
     if name not in known:

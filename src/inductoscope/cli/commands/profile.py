@@ -156,8 +156,6 @@ def command(context: click.Context, /, **options: Any) -> None:
 
 @dataclass(frozen=True)
 class _Request:
-    """The program to profile, with the parameters of the command."""
-
     words: tuple[str, ...]
     output: Path | None
     json_path: str | None
@@ -175,7 +173,6 @@ class _Request:
 
     @cached_property
     def command(self) -> list[str]:
-        """The command line that starts the program."""
         from inductoscope.launch.program import resolve_command
 
         return resolve_command(self.words)
@@ -210,7 +207,6 @@ class _Request:
         return run_profiled(self.command, self.folder, stdout=self.stdout)
 
     def profile(self, say: Callable[[str], None]) -> ProfiledRun:
-        """The profile of that run."""
         from inductoscope.profiling.kernel_profile import profile_of
 
         with_eager = not (self.no_eager or self.advise or self.tuning)
@@ -223,7 +219,6 @@ class _Request:
         print_view: Callable[[Printer, Mapping[str, Any]], None] | None,
         kept_as: str = "",
     ) -> None:
-        """Print a view, write it as JSON, and store it in the recording for the page."""
         from inductoscope.recording.profile_file import profile_path
         from inductoscope.views.report.terminal import Printer, write_json
 
@@ -245,7 +240,6 @@ def _end(ending: Ending, *, is_empty: bool) -> None:
 
 
 def _profile_kernels(request: _Request) -> None:
-    """Time every kernel of the program, and print how close each is to its lower bound."""
     from inductoscope.recording.profile_file import KERNELS
     from inductoscope.views.report.profile import print_profile, profile_view
 
@@ -257,7 +251,6 @@ def _profile_kernels(request: _Request) -> None:
 
 
 def _profile_compile(request: _Request) -> None:
-    """Run the program cold and warm, and print where its compile time goes."""
     from inductoscope.doctor.runs import measure_growth
     from inductoscope.profiling.compile_times import profile_compile
     from inductoscope.recording.profile_file import COMPILE
@@ -282,7 +275,6 @@ def _profile_compile(request: _Request) -> None:
 
 
 def _profile_memory(request: _Request) -> None:
-    """Run the program with its memory traced, and print what is alive at the peak."""
     from inductoscope.profiling.memory_trials import TrialLimits, profile_memory
     from inductoscope.recording.profile_file import MEMORY
     from inductoscope.views.report.memory_profile import memory_view, print_memory
@@ -301,7 +293,6 @@ def _profile_memory(request: _Request) -> None:
 
 
 def _advise(request: _Request) -> None:
-    """Run the program once, then with each change that may help, and print what it saves."""
     from inductoscope.model.fold import load
     from inductoscope.profiling.evidence import RecordedEvidence, costs_of
     from inductoscope.profiling.flip_trials import Budget, TrialResults, try_flips
@@ -328,7 +319,6 @@ def _advise(request: _Request) -> None:
 
 
 def _examine_autotuning(request: _Request) -> None:
-    """Run the program once profiled, then with and without autotuning, and print what it gains."""
     from inductoscope.model.fold import load
     from inductoscope.profiling.autotuning import TuningResult, examine_tuning, searches_of
     from inductoscope.views.report.setting_trials import print_tuning, tuning_view
@@ -353,7 +343,6 @@ def _examine_autotuning(request: _Request) -> None:
 
 
 def _compare_settings(request: _Request) -> None:
-    """Run the program with each setting in turns, and print how they compare."""
     from inductoscope.profiling.turns import known_settings, try_settings, variants_of
     from inductoscope.views.report.setting_trials import print_trials, trials_view
 
@@ -373,7 +362,6 @@ def _fails(ending: Ending) -> str:
 
 
 def _end_if_failed(run: TimedRun | None) -> None:
-    """Print the last output of a failed run, and exit as it did."""
     from inductoscope.launch.program import ending_from
     from inductoscope.views.report.terminal import Printer
 

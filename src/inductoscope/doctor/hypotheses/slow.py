@@ -214,7 +214,6 @@ def _verdict(case: ProgramCase, results: TrialResults, slow: AgainstEager) -> Ve
 
 
 def _findings(case: ProgramCase, slow: AgainstEager) -> Sequence[RuleFinding]:
-    """Return the findings of rules in the compiles of the slow function."""
     # Python reports the script's path as given, the recording an absolute path.
     place = Path(slow.place).absolute()
     compiles = [each for each in case.recording.compiles if each.place and slow.place]
@@ -224,7 +223,6 @@ def _findings(case: ProgramCase, slow: AgainstEager) -> Sequence[RuleFinding]:
 
 
 def _cause(findings: Sequence[RuleFinding], helps: FlipTrial | None) -> RuleFinding | None:
-    """Return the finding that suggested the helpful change."""
     if helps is None:
         return None
     about = helps.flip.rule, helps.flip.source
@@ -341,7 +339,6 @@ def _compile_of(recording: Recording, suspect: SlowCompile) -> Compile | None:
 def _help_with_slow_compile(
     case: ProgramCase, tried: GraphWorkaround, seen: SlowInProgram, suspect: SlowCompile
 ) -> SlowInProgram:
-    """Try a workaround that made the graph compile faster on the program."""
     instructions = Instructions(
         calls=case.instructions.calls, workaround=tried.code, investigate=False
     )

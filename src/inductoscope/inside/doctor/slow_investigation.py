@@ -101,7 +101,6 @@ class SlowInvestigation:
         self._limit = _PLAIN_SECONDS
 
     def run(self) -> None:
-        """Run all steps."""
         size = self._whole.size
         self._claim(Reduction(size, size, sources=tuple(source_lines(self._whole))), WHOLE_GRAPH)
         if not self._finding.fact(Noticed).backend and can_fork():
@@ -301,7 +300,6 @@ class SlowInvestigation:
 
 
 def said_of(explosion: Explosion) -> str:
-    """Describe an explosion in one line."""
     where = stages.WORDS.get(explosion.stage, explosion.stage)
     more = "more than " if explosion.is_at_least else ""
     return (
@@ -324,7 +322,6 @@ def _largest(parts: tuple[PartCost, ...], seconds: float) -> str:
 
 
 def _operation(cost: CompileCost, seconds: float) -> str:
-    """Return the operation whose nodes take most of lowering."""
     spent: dict[str, float] = {}
     for part in cost.lowered:
         name = part.name.partition(" ")[2]
@@ -341,8 +338,6 @@ _SECONDS = 240.0
 
 
 class GrowthMeasurement:
-    """The compile costs of one graph at several sizes."""
-
     def __init__(
         self,
         candidate: Candidate,
@@ -356,7 +351,6 @@ class GrowthMeasurement:
         self._forks = Forks(workers=1, seconds=_SECONDS, uses_gpu=bool(candidate.device))
 
     def run(self) -> None:
-        """Compile all sizes, the smallest first."""
         obstacles = {
             "another backend compiles it": self._noticed.backend,
             "it uses a GPU": not can_fork(),
@@ -387,6 +381,5 @@ class GrowthMeasurement:
 
 
 def sizes_up_to(most: int) -> list[int]:
-    """Return the numbers of copies of the graph, enough of them for an interval."""
     wanted = (1, 2, round(most / 4), round(most / 2), round(most * 0.75), most)
     return sorted({size for size in wanted if 1 <= size <= most})

@@ -34,13 +34,10 @@ _LONGEST_ERROR = 300
 
 
 def call_profiler(folder: Path) -> InsidePart:
-    """Make the part that times compiled calls."""
     return Agent(orders_from(), folder).part()
 
 
 class Agent:
-    """A profiler of compiled calls in one process."""
-
     def __init__(self, orders: Orders, folder: Path) -> None:
         self.orders, self.folder = orders, folder
         self.place = folder / FOLDER
@@ -51,7 +48,6 @@ class Agent:
         self.not_applied = ""
 
     def part(self) -> InsidePart:
-        """Return the part of the tool that installs this profiler in the process."""
         return InsidePart(self.hooks(), self.on_import(), begin=self._write_at_exit)
 
     # --- requested changes ------------------------------------------------------------------------
@@ -93,7 +89,6 @@ class Agent:
     # --- measurements -----------------------------------------------------------------------------
 
     def hooks(self) -> tuple[Hook, ...]:
-        """Return the hooks around compiled functions, graphs and packages."""
         return (
             Hook(
                 stage=stages.DYNAMO,
@@ -146,11 +141,9 @@ class Agent:
         return load
 
     def graph_loaded(self, module: Any, path: str) -> None:
-        """Time the calls of a wrapper that was just loaded."""
         module.call = self.clock.timed(module.call, "graph", GRAPH, path)
 
     def around_packages(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """Wrap the call of packages so that it is timed."""
         timed = self.clock.timed(original, "package", PACKAGE)
 
         @functools.wraps(original)
@@ -181,7 +174,6 @@ class Agent:
             SCOPE.guard(self.write_files)
 
     def write_files(self) -> None:
-        """Write the measurements so far."""
         self._written = time.monotonic()
         found = self.clock.as_data(self.pid, self._settings_now())
         found = replace(found, not_applied=self.not_applied)
@@ -199,7 +191,6 @@ def _owner(name: str) -> tuple[Any, str]:
 
 
 def _described(function: Any) -> tuple[str, str, str]:
-    """Return the name, kind and source line of a compiled function."""
     holder = getattr(function, "__self__", None)
     if holder is not None and hasattr(type(holder), "forward"):
         code = getattr(getattr(type(holder), "forward", None), "__code__", None)

@@ -131,7 +131,6 @@ class _BackwardPass:
         self._beginning: Any = None
 
     def follow(self, result: Any) -> None:
-        """Wait for autograd to reach the result."""
         from torch._dynamo import config
 
         if config.compiled_autograd:
@@ -142,7 +141,6 @@ class _BackwardPass:
                 SCOPE.guard(function.register_prehook, self._reached)
 
     def _reached(self, gradients: Any) -> None:
-        """Begin the pass when autograd reaches the first of the results."""
         if not self._has_begun:
             SCOPE.guard(self._begin)
 
@@ -194,7 +192,6 @@ class GpuStopwatch:
         self._cycles: dict[Hashable, int] = {}
 
     def start(self, thing: Hashable) -> _StartedCall:
-        """Start timing, just before a call."""
         import torch
 
         torch.cuda.synchronize()
@@ -234,8 +231,6 @@ class GpuStopwatch:
 
 @dataclass
 class _AlikeCalls:
-    """Calls of one function with arguments of one kind."""
-
     # Times of compiled (True) and eager (False) calls, without and with their backward passes.
     times: dict[bool, TimedCalls]
     steps: dict[bool, TimedCalls]
@@ -246,7 +241,6 @@ class _AlikeCalls:
     is_differentiated: bool = False
 
     def note_differentiated(self) -> None:
-        """Mark the calls as differentiated: their times without backward passes are incomplete."""
         self.is_differentiated = True
         for times in self.times.values():
             times.kind = DIFFERENTIATED
@@ -367,7 +361,6 @@ class AlternatingClock(CallClock):
         return group.coming.pop()
 
     def as_data(self, pid: int, settings: Mapping[str, str] | None = None) -> ProcessTimes:
-        """Return the calls so far; none if several threads called compiled functions."""
         found = super().as_data(pid, settings)
         if self._has_threads:
             return replace(found, calls=(), several_threads=True)
@@ -376,7 +369,6 @@ class AlternatingClock(CallClock):
 
 
 def alternating_profiler(folder: Path) -> InsidePart:
-    """Make the part that times compiled and eager calls in turns."""
     agent = Agent(orders_from(), folder)
     agent.clock = AlternatingClock()
     return agent.part()

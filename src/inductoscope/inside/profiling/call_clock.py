@@ -37,7 +37,6 @@ class Reservoir(Generic[T]):
     _random: random.Random = field(default_factory=lambda: random.Random(0))
 
     def add(self, value: T) -> None:
-        """Add a value of the stream."""
         self.count += 1
         if len(self.kept) < self.size:
             self.kept.append(value)
@@ -79,7 +78,6 @@ class TimedCalls:
             self.total += duration
 
     def as_data(self) -> CallTimes:
-        """Return the calls in the form that is written to a file."""
         return CallTimes(
             self.name,
             self.kind,
@@ -120,11 +118,9 @@ class CallClock:
         self.waited_for_gpu = False
 
     def compile_begins(self) -> None:
-        """Note that a compile is about to begin."""
         self.compiles += 1
 
     def entry(self, kind: str, name: str, place: str, group: str = "") -> TimedCalls:
-        """Return the calls of one thing so far."""
         key = kind, name, place, group
         return self._timed.setdefault(key, TimedCalls(name, kind, place, group))
 
@@ -178,7 +174,6 @@ class CallClock:
             timed.name = f"graph {len(known)}"
 
     def _started(self, thing: tuple[str, ...]) -> Any:
-        """Return the start of a call, to be passed to `_took`."""
         self._wait_for_gpu()
         return self._clock()
 
@@ -194,7 +189,6 @@ class CallClock:
             self.waited_for_gpu = True
 
     def as_data(self, pid: int, settings: Mapping[str, str] | None = None) -> ProcessTimes:
-        """Return the calls of all things so far."""
         torch: Any = sys.modules.get("torch")
         called = sorted(
             (timed for timed in list(self._timed.values()) if timed.order),
@@ -211,14 +205,11 @@ class CallClock:
 
 
 def is_traced() -> bool:
-    """Check whether Dynamo is tracing the call instead of executing it."""
     compiler: Any = sys.modules.get("torch.compiler")
     return bool(compiler is not None and compiler.is_compiling())
 
 
 def in_eager(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a compiled function so that it runs in eager."""
-
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         torch: Any = sys.modules["torch"]

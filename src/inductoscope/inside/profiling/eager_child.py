@@ -21,7 +21,6 @@ _WARM_UP = 2
 
 
 def time_eager(channel: Channel, graphs: list[dict[str, Any]], threads: int) -> None:
-    """Time every graph and report each."""
     import torch
 
     if threads:
@@ -88,8 +87,6 @@ def _by_operation(module: Any, inputs: list[Any]) -> dict[str, list[int]]:
     found: dict[str, list[int]] = {}
 
     class Timing(Interpreter):  # type: ignore[misc]
-        """An interpreter that times every operation."""
-
         def run_node(self, n: Any) -> Any:
             started = time.perf_counter_ns()
             result = super().run_node(n)

@@ -29,7 +29,6 @@ _ELEMENTS = 1 << 17
 
 
 def measure_machine(channel: Channel, device: str, threads: int, functions: list[str]) -> None:
-    """Measure the limits of a device and report them."""
     import torch
 
     if threads:
@@ -73,8 +72,6 @@ def _spread(rounds: list[list[dict[str, float]]]) -> float:
 
 
 class _Measuring:
-    """Measures on one device."""
-
     def __init__(self, torch: Any, device: str) -> None:
         self._torch, self._device = torch, device
         self._on_gpu = device.startswith("cuda")
@@ -88,7 +85,6 @@ class _Measuring:
         return ""
 
     def _seconds(self, call: Callable[[], Any]) -> float:
-        """Return the shortest time of a call."""
         return self._seconds_on_gpu(call) if self._on_gpu else _shortest(call)
 
     def _seconds_on_gpu(self, call: Callable[[], Any]) -> float:
@@ -106,7 +102,6 @@ class _Measuring:
         return best
 
     def bandwidths(self) -> list[dict[str, float]]:
-        """Measure bytes per second of reading, copying and filling, for each size of the data."""
         sizes = _GPU_SIZES if self._on_gpu else _CPU_SIZES
         # ones() writes to the memory: untouched pages would all map to one page of zeros.
         data = self._torch.ones(sizes[-1] // 4, device=self._device)
@@ -128,7 +123,6 @@ class _Measuring:
         return max(took - self._nothing, took / 4)
 
     def matrix(self, name: str) -> float | None:
-        """Measure operations per second of a large enough square matrix product."""
         is_tf32 = name == "tf32"
         if is_tf32 and not self._on_gpu:
             return None

@@ -79,7 +79,6 @@ class TimedGraph:
         self._lock = threading.Lock()
 
     def note(self, sizes: _Sizes, call: TimedCall) -> None:
-        """Note a timed call."""
         with self._lock:
             self._threads.add(threading.get_ident())
             if sizes in self._by_sizes:
@@ -124,7 +123,6 @@ class TimedGraph:
         self.note((), TimedCall(max(work.end for work in trace.loose) - begin, spans))
 
     def as_data(self) -> Iterator[GraphTimes]:
-        """Yield the calls so far, for each set of sizes."""
         with self._lock:
             for sizes, calls in self._by_sizes.items():
                 yield GraphTimes(
@@ -165,11 +163,9 @@ class KernelClock:
 
     @property
     def notes(self) -> list[str]:
-        """Reasons why something could not be measured properly."""
         return [*self._rewriting_failed, *filter(None, [self.tracer.note])]
 
     def note_module(self, module: Any, path: str) -> None:
-        """Rewrite a wrapper that was just loaded so that it times its kernels."""
         try:
             wrapper = timed_wrapper(path, Path(path).read_text("utf-8"))
         except (OSError, SyntaxError, ValueError) as error:
@@ -190,7 +186,6 @@ class KernelClock:
         return graph
 
     def names_for(self, graph: TimedGraph) -> dict[str, Any]:
-        """Return the functions that a rewritten wrapper calls."""
         mine = self._open
 
         def opened(is_entry: bool) -> list[int]:
@@ -227,8 +222,6 @@ class KernelClock:
         graph.note(sizes, TimedCall(now - begun, spans))
 
     def _in_cpp(self, call: Callable[..., Any], graph: TimedGraph) -> Callable[..., Any]:
-        """Wrap the call of a C++ wrapper so that it is traced, or timed as a whole."""
-
         def timed(*args: Any, **kwargs: Any) -> Any:
             name, begun = range_name(graph.index, graph.number), self._clock()
             result = self.tracer.around(name, lambda: call(*args, **kwargs))
@@ -256,13 +249,10 @@ class KernelClock:
                 graph.note_replayed(trace)
 
     def as_data(self) -> tuple[GraphTimes, ...]:
-        """Return the calls that were timed so far."""
         return tuple(times for graph in self.graphs for times in graph.as_data())
 
 
 class KernelAgent(Agent):
-    """A profiler of compiled calls and the kernels in them."""
-
     def __init__(self, orders: Orders, folder: Path) -> None:
         super().__init__(orders, folder)
         self._kernels = KernelClock()
@@ -271,7 +261,6 @@ class KernelAgent(Agent):
         self.clock.disturbed_ended = self._kernels.tracer.call_ended
 
     def hooks(self) -> tuple[Hook, ...]:
-        """Return the common hooks, and those of C++ wrappers and of the program's own profilers."""
         return (
             *super().hooks(),
             JIT_WRAPPERS,
@@ -280,8 +269,6 @@ class KernelAgent(Agent):
         )
 
     def around_packages(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """Wrap the call of packages so that it is timed, sometimes kernel by kernel."""
-
         @functools.wraps(original)
         def call(model: Any, *args: Any, **kwargs: Any) -> Any:
             path = self._packages.path_of(model)
@@ -290,17 +277,14 @@ class KernelAgent(Agent):
         return super().around_packages(call)
 
     def graph_loaded(self, module: Any, path: str) -> None:
-        """Time the calls and kernels of a wrapper that was just loaded."""
         self._kernels.note_module(module, path)
         super().graph_loaded(module, path)
 
     def ends(self) -> None:
-        """Finish tracing and remove copies of packages; called when the program ends."""
         self._kernels.tracer.call_ended()
         self._packages.remove_copies()
 
     def write_files(self) -> None:
-        """Write the times of calls and of kernels."""
         super().write_files()
         graphs = self._kernels.as_data()
         if graphs or self._kernels.notes:
@@ -308,5 +292,4 @@ class KernelAgent(Agent):
 
 
 def kernel_profiler(folder: Path) -> InsidePart:
-    """Make the part that times compiled calls, and every kernel in them."""
     return KernelAgent(orders_from(), folder).part()

@@ -65,7 +65,6 @@ class TraceEvent:
 
     @property
     def end(self) -> int:
-        """The end of the event."""
         return self.start + self.duration
 
 
@@ -80,8 +79,6 @@ class TracedCall:
 
 @dataclass(frozen=True)
 class Trace:
-    """The calls of graphs in a trace."""
-
     calls: dict[GraphCall, TracedCall]
     # Device activity that no wrapper launched, in order of time, such as the kernels of a CUDA
     # graph replay.
@@ -101,7 +98,6 @@ class _KernelRange:
 
 
 def range_name(*numbers: int) -> str:
-    """Return the name of the range around a call of a graph, or around a kernel in it."""
     return _PREFIX + ":".join(map(str, numbers))
 
 
@@ -203,8 +199,6 @@ def _on_cpu(ranges: Sequence[_KernelRange], call: TraceEvent | None) -> TracedCa
 
 @dataclass
 class _TracedThing:
-    """How many calls of a thing were traced, and how many remain to be."""
-
     calls: int = 0
     left: int = _CALLS + 1
     # The number of loaded wrappers when calls were last granted.
@@ -264,7 +258,6 @@ class KernelTracer:
         return known.left > 0 and known.calls < _MOST
 
     def call_ended(self) -> None:
-        """End a call, and its trace if there is one."""
         with self._ended:
             if not self.is_on:
                 return
@@ -295,7 +288,6 @@ class KernelTracer:
                 self.note = OWN_PROFILER
 
     def _start(self) -> bool:
-        """Start tracing; False if this call cannot be traced."""
         import torch
 
         on_gpu = torch.cuda.is_initialized()
@@ -338,7 +330,6 @@ class KernelTracer:
     # --- inside a traced call ---------------------------------------------------------------------
 
     def around(self, name: str, call: Callable[[], Any]) -> Any:
-        """Call a C++ wrapper inside a range of this name."""
         if not self.is_on:
             return call()
         import torch
@@ -347,7 +338,6 @@ class KernelTracer:
             return call()
 
     def before(self, graph: int, call: int, site: int) -> None:
-        """Open a range, just before a kernel is launched."""
         if self.is_on:
             import torch
 
@@ -356,13 +346,11 @@ class KernelTracer:
             self._open.ranges.append(opened)
 
     def after(self) -> None:
-        """Close the range, just after a kernel was launched."""
         if self._open.ranges:
             self._open.ranges.pop().__exit__(None, None, None)
 
 
 def allowed_in_tf32() -> set[str]:
-    """Return the operations on float32 that torch may currently run in TF32."""
     import torch
 
     try:

@@ -44,18 +44,15 @@ class MemoryAgent(Agent):
         return {**others, "torch": torch_is_there}
 
     def hooks(self) -> tuple[Hook, ...]:
-        """Return the hooks around compiled calls, and around the program's own profilers."""
         return (*super().hooks(), self.tracer.profilers.hook)
 
     def calls(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return the function to call in place of a compiled one: itself."""
         return function
 
     # Whether tracing of the first call starts only once its graph has been compiled.
     waits_for_graph = True
 
     def graph_loaded(self, module: Any, path: str) -> None:
-        """Rewrite a wrapper that was just loaded so that it names its buffers."""
         try:
             code = python_wrappers.named_wrapper(path, Path(path).read_text("utf-8"))
         except (OSError, SyntaxError, ValueError) as error:
@@ -68,7 +65,6 @@ class MemoryAgent(Agent):
         super().graph_loaded(module, path)
 
     def _names(self, path: str) -> dict[str, Any]:
-        """Return the functions that a rewritten wrapper calls."""
         told: dict[str, Callable[..., None]] = {
             python_wrappers.ENTERED: self.tracer.graph_entered,
             python_wrappers.NAMED: self.tracer.graph_named,
@@ -77,7 +73,6 @@ class MemoryAgent(Agent):
         return {name: functools.partial(SCOPE.guard, note, path) for name, note in told.items()}
 
     def _around_cpp(self, call: Callable[..., Any], path: str) -> Callable[..., Any]:
-        """Wrap the call of a C++ wrapper, which does not name its buffers."""
         self.tracer.notes["Buffers of wrappers in C++ have no names here: only their bytes."] = None
         names = self._names(path)
 
@@ -91,11 +86,9 @@ class MemoryAgent(Agent):
         return noted
 
     def ends(self) -> None:
-        """End the step that is being traced; called when the program ends."""
         self.tracer.close(PROGRAM_ENDED)
 
     def write_files(self) -> None:
-        """Write the times of calls and the traced memory."""
         super().write_files()
         found = self.tracer.as_data(self.pid)
         seen = len(found.peaks) + len(found.results) + len(found.notes)
@@ -114,7 +107,6 @@ class SteppingClock(CallClock):
         self._graphs: list[str] = []
 
     def compile_begins(self) -> None:
-        """Note that a compile is about to begin."""
         super().compile_begins()
         self._agent.tracer.compiles += 1
 
@@ -126,7 +118,6 @@ class SteppingClock(CallClock):
         place: str = "",
         group: str = "",
     ) -> Callable[..., Any]:
-        """Wrap a function so that its outermost calls begin steps."""
         agent, tracer = self._agent, self._agent.tracer
         made = agent.calls(function) if kind == FUNCTION else function
         timed = super().timed(made, name, kind, place, group)
@@ -168,7 +159,6 @@ class EagerMemoryAgent(MemoryAgent):
     waits_for_graph = False
 
     def calls(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return the function to call in place of a compiled one: the same in eager."""
         eager = in_eager(function)
 
         @functools.wraps(function)
@@ -185,8 +175,6 @@ def _noting_mode(note: Callable[[str, str, Any], None]) -> Any:
     from torch.utils._python_dispatch import TorchDispatchMode
 
     class NotingMode(TorchDispatchMode):  # type: ignore[misc]
-        """Reports the results of every operation, and the line of the program that called it."""
-
         def __torch_dispatch__(
             self, function: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
@@ -206,10 +194,8 @@ def _users_line() -> str:
 
 
 def memory_profiler(folder: Path) -> InsidePart:
-    """Make the part that traces the memory of compiled calls."""
     return MemoryAgent(orders_from(), folder).part()
 
 
 def eager_memory_profiler(folder: Path) -> InsidePart:
-    """Make the part that traces memory in eager."""
     return EagerMemoryAgent(orders_from(), folder).part()

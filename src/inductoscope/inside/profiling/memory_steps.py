@@ -262,7 +262,6 @@ class AllocationTrace:
 
 
 def _mark(name: str) -> int:
-    """Put a mark into the trace and return its time."""
     from torch._C._profiler import _RecordFunctionFast
 
     with _RecordFunctionFast(name):
@@ -336,8 +335,6 @@ class _MainThread:
 
 @dataclass
 class _OpenStep:
-    """The step that is being traced."""
-
     thing: Thing
     number: int
     trace: AllocationTrace
@@ -352,11 +349,9 @@ class _OpenStep:
 
     @property
     def begin(self) -> int:
-        """The start of the step."""
         return self.trace.begun
 
     def note(self, tensor: Any, name: str, graph: str = "", place: str = "") -> None:
-        """Give the memory of a tensor this name from now on."""
         address, size = memory_of(tensor)
         if size:
             self.names.append(NamedMemory(time.monotonic_ns(), address, size, name, graph, place))
@@ -388,7 +383,6 @@ class StepTracer:
 
     @property
     def is_open(self) -> bool:
-        """Whether a step is being traced on this thread."""
         return self._open_here is not None
 
     @property
@@ -440,7 +434,6 @@ class StepTracer:
         self._first = None
 
     def call_ended(self, thing: Thing, result: Any) -> None:
-        """Note the result of an outermost call."""
         if self._is_own_thread() and self._counts[thing] <= _COMPARED:
             self.note_result(f"{thing[0]} {thing[1]}", self._counts[thing], result)
 
@@ -511,7 +504,6 @@ class StepTracer:
             step.trace.end()
 
     def close(self, ended_by: str) -> None:
-        """End the step that is being traced."""
         step = self._taken()
         if step is None:
             return
@@ -548,7 +540,6 @@ class StepTracer:
     # --- calls of wrappers ------------------------------------------------------------------------
 
     def graph_entered(self, graph: str) -> None:
-        """Note that a wrapper begins to run."""
         if self._first is not None and self._open is None and self._is_own_thread():
             (thing, arguments), self._first = self._first, None
             self._begin(thing, 1, arguments)
@@ -557,7 +548,6 @@ class StepTracer:
             step.calls.append(WrapperCall(graph, time.monotonic_ns()))
 
     def graph_named(self, graph: str, values: Mapping[str, Any]) -> None:
-        """Note new values of a wrapper's variables."""
         step = self._open_here
         if step is None or not step.calls:
             return
@@ -570,7 +560,6 @@ class StepTracer:
             step.calls[-1] = replace(call, sizes={**call.sizes, **sizes})
 
     def graph_left(self, graph: str, result: Any) -> None:
-        """Note that a wrapper is about to return."""
         step = self._open_here
         if step is None:
             return
@@ -581,7 +570,6 @@ class StepTracer:
                 return
 
     def operation_made(self, name: str, place: str, result: Any) -> None:
-        """Name the results of an operation in eager."""
         step = self._open_here
         if step is not None:
             for _, tensor in tensors_in(result):
@@ -590,7 +578,6 @@ class StepTracer:
     # --- results ----------------------------------------------------------------------------------
 
     def as_data(self, pid: int) -> ProcessMemory:
-        """Return the steps so far."""
         if not self.has_table:
             self.notes[NO_TABLE] = None
         steps = tuple(self._kept.values())

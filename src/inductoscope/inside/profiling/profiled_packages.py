@@ -60,15 +60,12 @@ def _file(path: Any) -> _File | None:
 
 
 class ProfiledPackages:
-    """The packages that the program compiled, and their copies."""
-
     def __init__(self, folder: Path) -> None:
         self._folder = folder / "packages"
         self._copies: dict[_File, str] = {}
         self._paths: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
 
     def hooks(self) -> tuple[Hook, ...]:
-        """Return the hooks around the functions that compile and load packages."""
         return (
             Hook(
                 stage=stages.AOT,
@@ -87,7 +84,6 @@ class ProfiledPackages:
         return self._paths.get(model, _UNKNOWN)
 
     def remove_copies(self) -> None:
-        """Remove all copies; called when the program ends."""
         for copy in self._copies.values():
             with contextlib.suppress(OSError):
                 os.unlink(copy)

@@ -46,8 +46,6 @@ def is_traced_here() -> bool:
 
 
 class ProgramProfilers:
-    """Tracks the program's own profilers, on all its threads."""
-
     def __init__(self, make_way: Callable[[], None] = lambda: None) -> None:
         """`make_way` stops the tool's profiler, just before one of the program's starts."""
         self._make_way = make_way
@@ -61,7 +59,6 @@ class ProgramProfilers:
 
     @property
     def hook(self) -> Hook:
-        """The hook on the start and stop of profilers."""
         return Hook(
             stage=stages.RUNTIME,
             records="when the program uses torch's profiler, which then is not disturbed",

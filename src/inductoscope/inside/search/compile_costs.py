@@ -95,12 +95,10 @@ class StageClocks:
     _open: dict[int, list[_OpenStage]] = field(default_factory=dict)
 
     def enter(self, name: str = "") -> None:
-        """Open a stage on this thread."""
         stage = _OpenStage(name, undelayed_time())
         self._open.setdefault(threading.get_ident(), []).append(stage)
 
     def innermost(self, thread: int) -> str:
-        """Return the innermost open stage of a thread; empty if there is none."""
         stages = self._open.get(thread)
         return stages[-1].name if stages else ""
 
@@ -124,11 +122,9 @@ class NativeClocks:
     _ended: list[tuple[float, float]] = field(default_factory=list)
 
     def enter(self, source: str) -> None:
-        """Start the clock of a call."""
         self._began[source] = time.monotonic(), _children_seconds()
 
     def leave(self, source: str, seconds: float, *, is_calm: bool) -> float:
-        """Stop the clock of a call; return its seconds without processor delay."""
         now = time.monotonic()
         began, before = self._began.pop(source, (now, _children_seconds()))
         others = sum(took for ended, took in self._ended if ended > began)
@@ -154,7 +150,6 @@ def _children_seconds() -> float:
 
 
 def is_calm(seconds: Mapping[str, float], undelayed: Mapping[str, float]) -> bool:
-    """Check whether stages hardly waited for a processor."""
     whole = sum(seconds.get(name, 0.0) for name in undelayed)
     return whole > 0 and sum(undelayed.values()) >= _CALM * whole
 
@@ -225,8 +220,6 @@ def _add(seconds: dict[str, float], name: str, more: float) -> None:
 
 @dataclass(frozen=True)
 class Measured:
-    """The cost of a compile, and the hot stack of its slowest stage."""
-
     cost: CompileCost
     hot: HotPath = field(default_factory=HotPath)
     error: str = ""
@@ -297,7 +290,6 @@ def _largest(parts: Sequence[PartCost]) -> list[list[Any]]:
 
 
 def measured_in(answer: ForkAnswer, candidate: Candidate, stage: str = "") -> Measured:
-    """Compute the cost of the candidate's compile from a fork's answer."""
     result = answer.result if isinstance(answer.result, dict) else {}
     spent: dict[str, float] = {}
     for event in answer.events:
@@ -332,7 +324,6 @@ def measured_in(answer: ForkAnswer, candidate: Candidate, stage: str = "") -> Me
 
 
 def _noted(answer: ForkAnswer) -> dict[str, float]:
-    """Return the seconds of each stage without processor delay."""
     undelayed: dict[str, float] = {}
     for note in answer.notes:
         if "stage" in note and note["stage"] not in stages.NATIVE_COMPILES:
@@ -456,8 +447,6 @@ _ROOM = 1.3
 
 @dataclass
 class SlowOracle(Oracle):
-    """An oracle that judges whether candidates are slow in one stage."""
-
     plain: Sequence[CompileCost] = ()
     # The context of each compile, such as an axis that is switched off.
     around: Around = contextlib.nullcontext

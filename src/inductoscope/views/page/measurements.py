@@ -60,7 +60,6 @@ class StoredMeasurements:
 
     @property
     def memory(self) -> MeasuredHead | None:
-        """The head of the memory chunk, which counts the traced steps."""
         # If no step was traced, the headline says why.
         count = len(objects(self._memory.get("steps")))
         return _head("memory", count, is_kept=bool(self._memory))
@@ -74,12 +73,10 @@ class StoredMeasurements:
 
     @property
     def costs(self) -> MeasuredHead | None:
-        """The head of the costs chunk, which counts the measured stages."""
         return _head("costs", len(objects(members(self._costs.get("cold")).get("stages"))))
 
     @property
     def chunks(self) -> dict[str, Callable[[], Any]]:
-        """The chunks with measurements, by name; each is built on demand."""
         made: dict[str, Callable[[], Any]] = {
             "memory": lambda: _memory(self._memory),
             "advice": lambda: _advice(self._advice),
@@ -97,7 +94,6 @@ def _head(chunk: str, count: int, *, is_kept: bool = False) -> MeasuredHead | No
 
 
 def _memory(found: Found) -> PageMemory:
-    """Convert each step's memory over time, with the blocks alive at its peak."""
     return PageMemory(
         headline=text(found.get("headline")),
         steps=tuple(_step(row) for row in objects(found.get("steps"))),
@@ -145,7 +141,6 @@ def _change(row: Found) -> MemoryChange:
 
 
 def _trials(found: Found) -> Iterator[Found]:
-    """Yield the trials, beginning with those that help."""
     for name in ("advice", "without_effect"):
         yield from objects(found.get(name))
 
@@ -242,7 +237,6 @@ class StoredProfile:
 
     @property
     def chunk(self) -> PageProfile:
-        """The whole kernel profile in the page's format."""
         kernels = map(self._row, objects(self._found.get("kernels")))
         return PageProfile(
             headline=text(self._found.get("headline")),

@@ -18,7 +18,6 @@ _SLOWER = 1.05
 def advice_view(
     results: TrialResults, command: Sequence[str], recording: str, costs: Sequence[Cost] = ()
 ) -> dict[str, Any]:
-    """Return the overhead outside of kernels, and every change that was tried, the best first."""
     base = results.base
     return {
         "command": list(command),
@@ -58,7 +57,6 @@ def _trial_view(trial: FlipTrial) -> dict[str, Any]:
 
 
 def print_advice(printer: Printer, view: Mapping[str, Any]) -> None:
-    """Print the unchanged program, then the changes that help, then those that do not."""
     base = view["base"]
     if base is None:
         printer.line(view["error"])

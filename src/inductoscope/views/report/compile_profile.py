@@ -26,7 +26,6 @@ _NOISE = (
 
 
 def compile_profile_view(profile: CompileProfile) -> dict[str, Any]:
-    """Return all measurements as data."""
     return {
         "recording": profile.cold["recording"],
         "exit_code": profile.ending.exit_code,
@@ -60,7 +59,6 @@ def _growth_view(growth: MeasuredGrowth) -> dict[str, Any]:
 
 
 def noise(load: float, cores: int) -> str:
-    """Describe the measurement noise at this load on so many cores."""
     if load <= _BUSY * cores:
         return _NOISE
     return (
@@ -70,7 +68,6 @@ def noise(load: float, cores: int) -> str:
 
 
 def headline(profile: CompileProfile) -> str:
-    """Return the result in one sentence."""
     if profile.is_empty:
         return "Nothing was compiled."
     cold, warm = profile.cold, profile.warm
@@ -132,7 +129,6 @@ def _print_stages(
 
 
 def _print_parts(printer: Printer, cold: Mapping[str, Any]) -> None:
-    """Print the slowest parts of each kind: seconds, name and details."""
     parts: dict[str, list[tuple[float, str, str]]] = {
         "slowest passes (self)": [
             (p["own_seconds"], p["name"], p["stage"]) for p in cold["passes"]

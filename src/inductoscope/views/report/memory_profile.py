@@ -29,7 +29,6 @@ _TEXT = 12
 
 
 def memory_view(profile: MemoryProfile) -> dict[str, Any]:
-    """Return every step with its blocks over time, the trials and the findings."""
     steps = [_step_view(step, profile.eager) for step in profile.steps]
     trials = [_trial_view(trial) for trial in profile.trials]
     return {
@@ -75,7 +74,6 @@ def _step_view(profile: StepProfile, eager: EagerSteps) -> dict[str, Any]:
 
 
 def _device_view(profile: StepProfile) -> dict[str, Any]:
-    """Return the memory of a device over time."""
     device = profile.device
     largest = sorted(device.blocks, key=lambda block: -block.bytes)
     kept = {block.number for block in largest[:_MOST_BLOCKS]}
@@ -105,7 +103,6 @@ def _device_view(profile: StepProfile) -> dict[str, Any]:
 
 
 def _kinds(profile: StepProfile) -> list[dict[str, Any]]:
-    """Return the bytes at the peak by kind, largest first."""
     found: dict[str, int] = {}
     for block in profile.device.at_peak:
         kind = profile.labels[block.number].kind
@@ -173,7 +170,6 @@ def _trial_view(trial: MemoryTrial) -> dict[str, Any]:
 def _headline(
     steps: Sequence[Mapping[str, Any]], trials: Sequence[Mapping[str, Any]], is_least: bool
 ) -> str:
-    """Compare the peak with eager's, and name what lowers it, in a sentence or two."""
     if not steps:
         return "No compiled call was made whose memory could be traced."
     step = steps[0]
@@ -214,7 +210,6 @@ def _time_text(trial: Mapping[str, Any]) -> str:
 def _findings(
     steps: Sequence[Mapping[str, Any]], trials: Sequence[Mapping[str, Any]]
 ) -> Iterator[dict[str, Any]]:
-    """Yield the findings, each with the evidence for it."""
     for trial in (trial for trial in trials if trial["helps"]):
         saved = next((r["bytes"] for r in steps[0]["kinds"] if r["kind"] == SAVED), 0)
         less = trial["base_peak_bytes"] - trial["peak_bytes"]
@@ -232,7 +227,6 @@ def _findings(
 
 
 def print_memory(printer: Printer, view: Mapping[str, Any]) -> None:
-    """Print the headline, then each step, then the trials."""
     printer.line(view["headline"])
     for step in view["steps"]:
         printer.line()

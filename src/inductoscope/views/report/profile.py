@@ -33,7 +33,6 @@ _NEGLIGIBLE = 0.001
 
 
 def profile_view(found: ProfiledRun, folder: str, ending: Ending) -> dict[str, Any]:
-    """Return all measurements with their spread."""
     profile = found.profile
     return {
         "recording": folder,
@@ -133,7 +132,6 @@ def _machine_view(machine: MachineLimits) -> dict[str, Any]:
 
 
 def headline(profile: Profile) -> str:
-    """Return the result in one sentence."""
     if profile.is_empty:
         return (
             "The program made no compiled call: nothing in it was compiled by Inductor, or it "
@@ -170,7 +168,6 @@ def headline(profile: Profile) -> str:
 
 
 def _why_above(row: KernelProfile, profile: Profile) -> str:
-    """Explain why a kernel may exceed the measured limit of the machine."""
     machine = next((m for m in profile.machines if m.device == row.device), None)
     if machine is not None and machine.spread > NOISY:
         return (
@@ -228,7 +225,6 @@ def _notes(profile: Profile) -> Iterator[str]:
 
 
 def print_profile(printer: Printer, view: Mapping[str, Any]) -> None:
-    """Print the calls, then the kernels that lose the most time first."""
     printer.line(view["headline"], style=WARN if not view["kernels"] else "")
     _print_calls(printer, view)
     if view["kernels"]:
@@ -296,7 +292,6 @@ def _print_kernels(printer: Printer, kernels: Sequence[Mapping[str, Any]]) -> No
 
 
 def _print_slower(printer: Printer, view: Mapping[str, Any]) -> None:
-    """Print the graphs' times in eager, and the regions that are faster there."""
     timed = [graph for graph in view["graphs"] if graph["eager"]]
     if timed:
         printer.line()

@@ -27,7 +27,6 @@ _STYLES = {FASTER: GOOD, SLOWER: BAD}
 
 
 def trials_view(trials: SettingTrials, command: Sequence[str], turns: int) -> dict[str, Any]:
-    """Return every setting with its times and its comparison with the base."""
     return {
         "command": list(command),
         "turns": turns,
@@ -52,7 +51,6 @@ def _trial_view(trial: SettingTrial) -> dict[str, Any]:
 
 
 def print_trials(printer: Printer, view: Mapping[str, Any]) -> None:
-    """Print the base times, then those of each setting."""
     printer.heading(f"time of a compiled call, {view['turns']} runs of each in turns")
     if not view["calls"]:
         printer.line("No compiled call was made that neither compiled nor warmed up.")
@@ -97,7 +95,6 @@ _SHOWN = 5
 def tuning_view(
     result: TuningResult, command: Sequence[str], recording: str, turns: int
 ) -> dict[str, Any]:
-    """Return every search with its choices, and the program's times with and without them."""
     return {
         "command": list(command),
         "recording": recording,
@@ -125,7 +122,6 @@ def _operation_view(found: TunedOperation) -> dict[str, Any]:
 
 
 def print_tuning(printer: Printer, view: Mapping[str, Any]) -> None:
-    """Print each search, then the gain of all of them."""
     searched = [each for each in view["operations"] if len(each["choices"]) > 1]
     if not view["graphs"]:
         printer.line("Nothing was compiled, so there was nothing to choose.")

@@ -9,12 +9,10 @@ from inductoscope.profiling.statistics import Sample, TimeComparison
 
 
 def picked(data: Any, *names: str) -> dict[str, Any]:
-    """Return the named attributes of an object."""
     return {name: getattr(data, name) for name in names}
 
 
 def sample_view(sample: Sample) -> dict[str, Any]:
-    """Return a sample's median, quartiles and relative spread."""
     low, high = sample.quartiles
     return {
         "median": sample.median,
@@ -27,7 +25,6 @@ def sample_view(sample: Sample) -> dict[str, Any]:
 
 
 def comparison_view(found: TimeComparison) -> dict[str, Any]:
-    """Return the comparison of two samples as data."""
     return {
         **picked(found, "verdict", "ratio", "low", "chance", "how"),
         # JSON has no infinity.
@@ -36,7 +33,6 @@ def comparison_view(found: TimeComparison) -> dict[str, Any]:
 
 
 def time_text(seconds: Mapping[str, Any]) -> str:
-    """Format a median with its spread."""
     if seconds["values"] < 2:
         return seconds_text(seconds["median"])
     return f"{seconds_text(seconds['median'])} ±{seconds['spread'] / 2:.0%}"
