@@ -8,7 +8,6 @@ import random
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from inductoscope.hangs.choices.analysis import analyse_answers
 from inductoscope.hangs.logs.answers import judge
 from inductoscope.hangs.logs.lines import read_events
 from inductoscope.hangs.logs.log_files import Log
@@ -49,7 +48,7 @@ def read(data: bytes) -> View:
     """Everything that the command does with a log, up to the data that it prints."""
     stream = io.BytesIO(data)
     reading = fold_logs([Log("log", ("log",))], lambda file: read_events(stream.read, file.damage))
-    return logs_view(reading, analyse_answers(judge(reading)))
+    return logs_view(reading, judge(reading))
 
 
 def report(data: bytes) -> None:

@@ -20,7 +20,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from syrupy.assertion import SnapshotAssertion
 
-from inductoscope.hangs.choices.analysis import analyse_answers
 from inductoscope.hangs.logs import lines as blocks
 from inductoscope.hangs.logs import reading
 from inductoscope.hangs.logs.answers import Kind, judge
@@ -216,7 +215,7 @@ def view_of(path: Path, cores: int) -> str:
     found = reading.read_logs([str(path)], cores=cores)
     from inductoscope.hangs.logs.answers import judge
 
-    return json.dumps(logs_view(found, analyse_answers(judge(found))), default=str)
+    return json.dumps(logs_view(found, judge(found)), default=str)
 
 
 def test_many_cores_and_one_give_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -254,7 +253,7 @@ def read_in_pieces(path: Path, bounds: tuple[int, ...]) -> str:
         p for a, b in itertools.pairwise(bounds) for p in reading.read_piece(str(path), (a, b))[0]
     ]
     found = reading.fold_logs(find_logs([str(path)]), lambda file: pieces)
-    return json.dumps(logs_view(found, analyse_answers(judge(found))), default=str)
+    return json.dumps(logs_view(found, judge(found)), default=str)
 
 
 def test_small_blocks_give_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

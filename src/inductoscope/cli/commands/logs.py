@@ -11,7 +11,7 @@ import click
 
 if TYPE_CHECKING:
     from inductoscope.analysis.ranks.reading import ReducedLogs
-    from inductoscope.hangs.choices.analysis import AnalysedAnswer
+    from inductoscope.hangs.logs.answers import Answer
 
 from inductoscope.cli.parameters import (
     complete_files,
@@ -94,7 +94,6 @@ def command(
     torch log.
     """
     from inductoscope.errors import UsageError
-    from inductoscope.hangs.choices.analysis import analyse_answers
     from inductoscope.hangs.logs.reading import wait_until_quiet
     from inductoscope.views.report.logs import logs_view
     from inductoscope.views.report.terminal import write_json
@@ -114,10 +113,9 @@ def command(
         found = _read(paths, cores, world)
     if not found.reading.torch_lines and not found.answers:
         raise UsageError(_no_torch_line(paths))
-    answers = analyse_answers(found.answers)
     if filter_folder is not None:
-        _write_filter(answers, filter_folder)
-    view = logs_view(found.reading, answers, found.report)
+        _write_filter(found.answers, filter_folder)
+    view = logs_view(found.reading, found.answers, found.report)
     if page is not None:
         _write_page(view, page)
     if json_path is not None:
@@ -165,11 +163,13 @@ def _write_page(view: dict[str, Any], page: Path) -> None:
     click.echo(f"wrote {page}", err=True)
 
 
-def _write_filter(answers: Sequence[AnalysedAnswer], folder: Path) -> None:
+def _write_filter(answers: Sequence[Answer], folder: Path) -> None:
     from inductoscope.errors import UsageError
+    from inductoscope.hangs.choices.analysis import analyses_of
     from inductoscope.hangs.choices.filters import write_filter
 
-    found = next((answer.filter for answer in answers if answer.filter is not None), None)
+    analyses = (analysis for answer in answers for analysis in analyses_of(answer))
+    found = next((analysis.filter for analysis in analyses if analysis.filter is not None), None)
     if found is None:
         raise UsageError(
             "--filter has nothing to write: no condition separates stuck choices from finished "

@@ -17,7 +17,7 @@ from inductoscope.doctor.verdict import Culprit, Verdict
 from inductoscope.doctor.watched_run import ProgramRun
 from inductoscope.errors import InductoscopeError
 from inductoscope.hangs.choices import stuck_choices as choices_in
-from inductoscope.hangs.choices.analysis import Analysis, Analyst, analyse
+from inductoscope.hangs.choices.analysis import Analysis, analyse
 from inductoscope.hangs.choices.contrast import ChoiceCondition
 from inductoscope.hangs.choices.filters import (
     VARIABLE,
@@ -26,7 +26,7 @@ from inductoscope.hangs.choices.filters import (
     snippet_for,
     write_filter,
 )
-from inductoscope.hangs.choices.suspects import KernelFiles, StuckChoices
+from inductoscope.hangs.choices.suspects import StuckChoices, kernel_of
 from inductoscope.kernels.alone import (
     KernelRequest,
     KernelTrial,
@@ -125,15 +125,16 @@ def never_ends(case: ProgramCase) -> Verdict | None:
         text = "The program made no progress; it was not inside the compiler."
         result = Verdict(v.HANG, stages.USER, text, "likely")
     else:
-        said = f"{position.text[0].upper()}{position.text[1:]}"
+        hang = position.failure
+        said = f"{hang.text[0].upper()}{hang.text[1:]}"
         text = f"{said}; no smaller program was found that shows it."
-        culprit = Culprit(function=position.function or None, source=case.last_compiled)
-        result = Verdict(v.HANG, position.stage, text, "likely", culprit)
+        culprit = Culprit(function=hang.function or None, source=case.last_compiled)
+        result = Verdict(v.HANG, hang.stage, text, "likely", culprit)
         if case.first.over_time:
             # At a time limit, the program may be slow instead of hanging.
             result.verdict, result.confidence, result.partial = v.UNKNOWN, "unknown", True
             result.summary = f"{said}. Whether it hangs is not known: --time-limit gives it longer."
-        for number, function in enumerate(position.functions[:12]):
+        for number, function in enumerate(hang.functions[:12]):
             result.add(f"called from {function}" if number else f"it was in {function}")
     return result.add(last_stacks(case.first)[-1500:], "the last Python stacks")
 
@@ -147,22 +148,21 @@ def _look_further(known: Analysis, say: Say) -> Analysis:
     Choices that wait for a thread have not been tried yet; only those are compiled that would
     distinguish one condition from another.
     """
-    analyst, files = Analyst(), KernelFiles()
     for _ in range(_MOST_TRIALS):
-        telling = next(filter(_is_telling(known, files), known.choices.waiting), None)
+        telling = next(filter(_is_telling(known), known.choices.waiting), None)
         if telling is None:
             break
         conditions = " from ".join(condition.text for condition in known.conditions[:2])
         say(f"compiling a waiting choice alone to separate {conditions}")
-        trial, _ = _compile_alone(files.kernel(telling), known.choices.longest, None, times=1)
-        known = analyst.analyse(_settled(known.choices, telling, trial))
+        trial, _ = _compile_alone(kernel_of(telling), known.choices.longest, None, times=1)
+        known = analyse(_settled(known.choices, telling, trial))
     return known
 
 
-def _is_telling(known: Analysis, files: KernelFiles) -> Callable[[Choice], bool]:
+def _is_telling(known: Analysis) -> Callable[[Choice], bool]:
     def tells(choice: Choice) -> bool:
         said = {condition.holds(choice.configuration) for condition in known.conditions}
-        return len(said) > 1 and files.kernel(choice) is not None
+        return len(said) > 1 and kernel_of(choice) is not None
 
     return tells
 

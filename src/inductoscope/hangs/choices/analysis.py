@@ -5,18 +5,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from inductoscope.hangs.choices.causes import Cause, likely_causes
 from inductoscope.hangs.choices.contrast import ChoiceCondition, contrast
 from inductoscope.hangs.choices.filters import ChoiceFilter, filter_for
 from inductoscope.hangs.choices.suspects import (
-    KernelFiles,
     StuckChoices,
     Suspect,
     choices_of,
+    kernel_of,
+    missing_files,
+    suspect_of,
 )
 from inductoscope.hangs.logs.answers import Answer
 from inductoscope.torch_facts.log_choices import Choice
@@ -68,64 +70,31 @@ class Analysis:
         ]
 
 
-class Analyst:
-    """Analyzes sets of choices one by one; nothing is read or compared twice.
-
-    Ranks mostly share their choices, and comparing choices takes most of the time.
-    """
-
-    def __init__(self) -> None:
-        self._files = KernelFiles()
-        self._known: dict[tuple[tuple[Choice, ...], tuple[Choice, ...]], Analysis] = {}
-
-    def analyse(self, choices: StuckChoices) -> Analysis:
-        """Analyze a set of choices, or return the earlier analysis of it."""
-        key = (choices.stuck, choices.finished)
-        if key not in self._known:
-            self._known[key] = self._analysed(choices)
-        return replace(self._known[key], choices=choices)
-
-    def _analysed(self, choices: StuckChoices) -> Analysis:
-        files = self._files
-        stuck = tuple(map(files.suspect, choices.stuck))
-        finished = tuple(map(files.suspect, choices.finished))
-        # A choice without a configuration, such as a library kernel, cannot be compared.
-        known = [suspect for suspect in finished if suspect.configuration]
-        conditions = contrast([s.configuration for s in stuck], [s.configuration for s in known])
-        found = Analysis(
-            choices,
-            stuck,
-            finished,
-            conditions=tuple(conditions),
-            causes=tuple(likely_causes(stuck, known, conditions)),
-            kernel=next(filter(None, map(files.kernel, choices.stuck)), None),
-            missing_files=files.missing(choices.stuck),
-        )
-        separates = bool(stuck and conditions and conditions[0].separates)
-        return replace(found, filter=found.filter_for(conditions[0])) if separates else found
-
-
 def analyse(choices: StuckChoices) -> Analysis:
-    return Analyst().analyse(choices)
+    return replace(_analysed(choices.stuck, choices.finished), choices=choices)
 
 
-@dataclass(frozen=True)
-class AnalysedAnswer:
-    """The answer of a log for one program, with an analysis of each group of choices."""
+# Ranks mostly share their choices, and comparing choices takes most of the time.
+@lru_cache(maxsize=64)
+def _analysed(stuck: tuple[Choice, ...], finished: tuple[Choice, ...]) -> Analysis:
+    suspects = tuple(map(suspect_of, stuck))
+    others = tuple(map(suspect_of, finished))
+    # A choice without a configuration, such as a library kernel, cannot be compared.
+    known = [suspect for suspect in others if suspect.configuration]
+    conditions = contrast([s.configuration for s in suspects], [s.configuration for s in known])
+    found = Analysis(
+        StuckChoices("", "", stuck, finished),
+        suspects,
+        others,
+        conditions=tuple(conditions),
+        causes=tuple(likely_causes(suspects, known, conditions)),
+        kernel=next(filter(None, map(kernel_of, stuck)), None),
+        missing_files=missing_files(stuck),
+    )
+    separates = bool(stuck and conditions and conditions[0].separates)
+    return replace(found, filter=found.filter_for(conditions[0])) if separates else found
 
-    answer: Answer
-    analyses: tuple[Analysis, ...]
 
-    @property
-    def filter(self) -> ChoiceFilter | None:
-        """Return the filter for the first group with a known condition."""
-        return next(filter(None, (analysis.filter for analysis in self.analyses)), None)
-
-
-def analyse_answers(answers: Sequence[Answer]) -> list[AnalysedAnswer]:
-    """Analyze the choices of every answer."""
-    analyst = Analyst()
-    return [
-        AnalysedAnswer(answer, tuple(analyst.analyse(choices_of(g)) for g in answer.groups))
-        for answer in answers
-    ]
+def analyses_of(answer: Answer) -> list[Analysis]:
+    """Return an analysis of each group of choices that an answer is about."""
+    return [analyse(choices_of(group)) for group in answer.groups]

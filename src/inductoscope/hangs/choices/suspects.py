@@ -125,46 +125,37 @@ def choices_of(group: Group) -> StuckChoices:
 _LARGEST = 1 << 20
 
 
-class KernelFiles:
-    """A cache of kernel files; each is read once."""
-
-    def __init__(self) -> None:
-        self._read: dict[str, KernelFile | None] = {}
-
-    def kernel(self, choice: Choice) -> KernelFile | None:
-        """Return the kernel file of a choice; None if there is none or it cannot be read."""
-        path = choice.path
-        if path not in self._read:
-            self._read[path] = _try(path) if path.endswith(".py") and _is_plain(path) else None
-        return self._read[path]
-
-    def suspect(self, choice: Choice) -> Suspect:
-        """Return a choice with data from its file. Data from the log takes precedence."""
-        file = self.kernel(choice)
-        if file is None:
-            return Suspect(dict(choice.configuration))
-        target = file.target
-        return Suspect(
-            {**file.configuration, **choice.configuration},
-            device=target.kind if target else "",
-            architecture=str(target.architecture) if target else "",
-            pointers=tuple(kind for kind in file.signature.values() if kind.startswith("*")),
-            source=file.source,
-        )
-
-    def missing(self, choices: Sequence[Choice]) -> tuple[str, ...]:
-        """Return the files of these choices that are not on this machine."""
-        paths = dict.fromkeys(choice.path for choice in choices if choice.path)
-        return tuple(path for path in paths if not _is_plain(path))
-
-
-def _try(path: str) -> KernelFile | None:
+def kernel_of(choice: Choice) -> KernelFile | None:
+    """Return the kernel file of a choice; None if there is none or it cannot be read."""
     from inductoscope.torch_facts.triton_kernels import read_kernel_file
 
+    if not choice.path.endswith(".py") or not _is_plain(choice.path):
+        return None
     try:
-        return read_kernel_file(path)
+        return read_kernel_file(choice.path)
     except InductoscopeError:
         return None
+
+
+def suspect_of(choice: Choice) -> Suspect:
+    """Return a choice with data from its file. Data from the log takes precedence."""
+    file = kernel_of(choice)
+    if file is None:
+        return Suspect(dict(choice.configuration))
+    target = file.target
+    return Suspect(
+        {**file.configuration, **choice.configuration},
+        device=target.kind if target else "",
+        architecture=str(target.architecture) if target else "",
+        pointers=tuple(kind for kind in file.signature.values() if kind.startswith("*")),
+        source=file.source,
+    )
+
+
+def missing_files(choices: Sequence[Choice]) -> tuple[str, ...]:
+    """Return the files of these choices that are not on this machine."""
+    paths = dict.fromkeys(choice.path for choice in choices if choice.path)
+    return tuple(path for path in paths if not _is_plain(path))
 
 
 def _is_plain(path: str) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from inductoscope.analysis.ranks.report import RankReport
-from inductoscope.hangs.choices.analysis import AnalysedAnswer, Analysis
+from inductoscope.hangs.choices.analysis import Analysis, analyses_of
 from inductoscope.hangs.choices.causes import Cause
 from inductoscope.hangs.choices.suspects import Suspect
 from inductoscope.hangs.logs.answers import Answer
@@ -28,22 +28,21 @@ _MOST_PROGRAMS = 12
 
 
 def logs_view(
-    reading: LogReading, analysed: Sequence[AnalysedAnswer], report: RankReport | None = None
+    reading: LogReading, answers: Sequence[Answer], report: RankReport | None = None
 ) -> View:
     """Return all results as data; the terminal shows a part of them."""
-    answers = [one.answer for one in analysed]
     is_problem = any(answer.is_problem for answer in answers)
     return {
         "schema": 1,
         "problem": is_problem or (report is not None and report.is_problem),
         "verdict": answers[0].kind.value if answers else "cannot tell",
         "ranks": None if report is None else ranks_view(report),
-        "answers": [_answer(one.answer, one.analyses) for one in analysed],
+        "answers": [_answer(answer) for answer in answers],
         "files": [asdict(file) for file in reading.files],
     }
 
 
-def _answer(answer: Answer, analyses: Sequence[Analysis]) -> View:
+def _answer(answer: Answer) -> View:
     return {
         "kind": answer.kind.value,
         "title": answer.title,
@@ -56,7 +55,7 @@ def _answer(answer: Answer, analyses: Sequence[Analysis]) -> View:
         "advice": list(answer.advice),
         "command": answer.command,
         "notes": list(answer.notes),
-        "groups": [_group(*pair) for pair in zip(answer.groups, analyses, strict=True)],
+        "groups": [_group(*pair) for pair in zip(answer.groups, analyses_of(answer), strict=True)],
     }
 
 
