@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from inductoscope.analysis.rules import narrow_value
+from inductoscope.analysis.rules.wrong_indices import narrow_value
 from inductoscope.errors import UsageError
 from inductoscope.inside import stand_in
 from inductoscope.model.entities import Recording

@@ -12,7 +12,7 @@ from inductoscope.analysis.bounds.accesses import NO_TIME, BodyJudge, PointBudge
 from inductoscope.analysis.bounds.kernels import judge_recording
 from inductoscope.analysis.bounds.sizes import AdmittedSizes
 from inductoscope.analysis.bounds.verdicts import DataDependent, OutOfReach, Proven
-from inductoscope.analysis.rules import out_of_bounds
+from inductoscope.analysis.rules.wrong_indices import out_of_bounds
 from inductoscope.model.fold import load
 from inductoscope.model.memory import GraphMemory, Room
 from inductoscope.torch_facts.index_expressions import NotUnderstood, read_expression

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from inductoscope.analysis.rules import narrow_value
 from inductoscope.analysis.rules.finding import Finding
+from inductoscope.analysis.rules.wrong_indices import narrow_value
 from inductoscope.model.fold import load
 from inductoscope.torch_facts.triton_indices import kernel_indices
 from support.examples import NAMES, stored, write_recording

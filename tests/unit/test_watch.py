@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 
-from inductoscope.analysis.rules import diagnose, stall
+from inductoscope.analysis.rules import diagnose
+from inductoscope.analysis.rules.endings import stall
 from inductoscope.hangs.watch.attaching import end_stuck
 from inductoscope.hangs.watch.kinds import KINDS, classify
 from inductoscope.hangs.watch.scene import Scene, StallDiagnosis, mark

@@ -10,90 +10,55 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from inductoscope.analysis.rules.cpp_kernels import (
-    atomic_adds,
-    element_by_element,
-    recomputed,
-    scalar_loop,
-    threads_restarted,
-)
-from inductoscope.analysis.rules.dynamo import (
-    graph_breaks,
-    ran_in_eager,
-    ranks_differ,
-    recompiles,
-    slow_guards,
-)
-from inductoscope.analysis.rules.endings import (
-    compile_error,
-    crash,
-    exit_code,
-    part_failed,
-    program_failed,
-    stall,
+from inductoscope.analysis.rules import (
+    cpp_kernels,
+    dynamo,
+    endings,
+    gaps,
+    gpu_kernels,
+    inductor,
+    wrong_indices,
 )
 from inductoscope.analysis.rules.finding import Finding
-from inductoscope.analysis.rules.gaps import (
-    cache_hits,
-    incomplete_recording,
-    nothing_recorded,
-    view_off,
-)
-from inductoscope.analysis.rules.gpu_kernels import (
-    cudagraphs_off,
-    register_spills,
-    split_reductions,
-    tensor_cores_unused,
-    tiny_kernels,
-    unsplit_reductions,
-)
-from inductoscope.analysis.rules.inductor import (
-    compile_threads,
-    kept_apart,
-    layout_copies,
-    repeated_expressions,
-    tuning_gained_little,
-)
-from inductoscope.analysis.rules.wrong_indices import index_overflow, narrow_value, out_of_bounds
 from inductoscope.model.entities import Recording
 
 Rule = Callable[[Recording], Iterable[Finding]]
 
 RULES: tuple[Rule, ...] = (
-    program_failed,
-    compile_error,
-    stall,
-    crash,
-    part_failed,
-    ranks_differ,
-    narrow_value,
-    out_of_bounds,
-    index_overflow,
-    ran_in_eager,
-    graph_breaks,
-    recompiles,
-    scalar_loop,
-    element_by_element,
-    recomputed,
-    repeated_expressions,
-    threads_restarted,
-    atomic_adds,
-    kept_apart,
-    layout_copies,
-    register_spills,
-    tensor_cores_unused,
-    tiny_kernels,
-    cudagraphs_off,
-    split_reductions,
-    unsplit_reductions,
-    slow_guards,
-    tuning_gained_little,
-    compile_threads,
-    incomplete_recording,
-    view_off,
-    exit_code,
-    nothing_recorded,
-    cache_hits,
+    endings.program_failed,
+    endings.compile_error,
+    endings.stall,
+    endings.crash,
+    endings.part_failed,
+    dynamo.ranks_differ,
+    wrong_indices.narrow_value,
+    wrong_indices.out_of_bounds,
+    wrong_indices.index_overflow,
+    dynamo.ran_in_eager,
+    dynamo.graph_breaks,
+    dynamo.recompiles,
+    cpp_kernels.scalar_loop,
+    cpp_kernels.element_by_element,
+    cpp_kernels.recomputed,
+    inductor.repeated_expressions,
+    cpp_kernels.threads_restarted,
+    cpp_kernels.atomic_adds,
+    inductor.kept_apart,
+    inductor.layout_copies,
+    gpu_kernels.register_spills,
+    gpu_kernels.tensor_cores_unused,
+    gpu_kernels.tiny_kernels,
+    gpu_kernels.cudagraphs_off,
+    gpu_kernels.split_reductions,
+    gpu_kernels.unsplit_reductions,
+    dynamo.slow_guards,
+    inductor.tuning_gained_little,
+    inductor.compile_threads,
+    gaps.incomplete_recording,
+    gaps.view_off,
+    endings.exit_code,
+    gaps.nothing_recorded,
+    gaps.cache_hits,
 )
 
 # The rules that say why a program ended as it did.
