@@ -182,7 +182,7 @@ def test_a_program_that_was_ended_did_not_die_by_itself(
     stream(folder, STAGE, pid=1)
     place = last_position(ProgramRun(Ending(137, 9, 1.0), folder, **run))
     assert place is not None
-    assert f"the program {said} in stage lowering of compile 0/0" == place.text
+    assert f"the program {said} in stage lowering of compile 0/0" == place.failure.text
 
 
 def test_what_was_piped_at_first_is_given_again(

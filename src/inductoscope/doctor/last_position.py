@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
+from inductoscope.doctor.failure import HANG, SIGNAL, Failure
 from inductoscope.doctor.watched_run import ProgramRun
 from inductoscope.hangs.watch.stall import MOST_ROUNDS
 from inductoscope.model.entities import Recording
@@ -21,42 +22,40 @@ _FEWEST_LOOKS = 4
 
 @dataclass(frozen=True)
 class LastPosition:
-    """The compile, the stage and the functions on the stack of a process."""
+    """The compile that a program was in, and its end there as a failure."""
 
     compile: str
-    stage: str
-    text: str
-    detail: str = ""
-    signal_name: str = ""
-    function: str = ""
-    functions: list[str] = field(default_factory=list)
+    failure: Failure
 
 
 def last_position(run: ProgramRun) -> LastPosition | None:
     """Return the program's last position; None if outside of the compiler and compiled code."""
     was_ended = run.stalled or run.over_time
     name = signal_name(run.ending.signal) if run.ending.signal and not was_ended else ""
+    kind = HANG if was_ended else SIGNAL
     recording = load(run.folder)
     for process in reversed(recording.processes):
         # Only processes that died or hang lack an end in the recording.
         if process.unfinished and process.unfinished[-1].compile and not process.ended:
             last = process.unfinished[-1]
+            text = f"the program {_how(run, name)} in stage {last.stage} of compile {last.compile}"
             stacks = run.stacks_of(process.pid)
             functions = compiler_functions(stacks)
-            return LastPosition(
-                last.compile,
+            failure = Failure(
+                kind,
+                text,
                 last.stage,
-                f"the program {_how(run, name)} in stage {last.stage} of compile {last.compile}",
-                last.detail,
-                name,
-                _function_of(run, recording, stacks, functions),
-                functions,
+                aspect=name,
+                function=_function_of(run, recording, stacks, functions),
+                detail=last.detail,
+                functions=tuple(functions),
             )
+            return LastPosition(last.compile, failure)
     called = next((process.call for process in recording.processes if process.call), "")
     if not called:
         return None
     text = f"the program {_how(run, name)} while running the graph of compile {called}"
-    return LastPosition(called, RUNTIME, text, "", name)
+    return LastPosition(called, Failure(kind, text, RUNTIME, aspect=name))
 
 
 def last_stacks(run: ProgramRun) -> str:

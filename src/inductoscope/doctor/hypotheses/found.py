@@ -58,20 +58,10 @@ def _return_to_last_position(
 ) -> None:
     """If a run died or hung in a graph, run the program up to that graph and investigate there."""
     position = last_position(run)
-    if position is None or position.stage == stages.DYNAMO:  # There is no graph to stop at.
-        return
-    was_ended = run.stalled or run.over_time
-    failure = Failure(
-        HANG if was_ended else SIGNAL,
-        position.text,
-        stage=position.stage,
-        aspect="" if was_ended else position.signal_name,
-        function=position.function,
-        detail=position.detail,
-        functions=tuple(position.functions),
-    )
-    text = f"{position.text}; running it again up to there"
-    _return_to(case, instructions, position.compile, failure, text)
+    # In Dynamo, there is no graph to stop at.
+    if position is not None and position.failure.stage != stages.DYNAMO:
+        text = f"{position.failure.text}; running it again up to there"
+        _return_to(case, instructions, position.compile, position.failure, text)
 
 
 def _return_to(
