@@ -337,6 +337,93 @@ def matching_steps(
     )
 
 
+# --- The indices of a loop body, as torch prints them ---------------------------------------------
+
+_PRINTED = re.compile(
+    r"^(?:var_ranges = \{(?P<ranges>.*)\}|(?P<index>index\d+) = (?P<sum>.*)"
+    r"|\s+(?P<line>\w+) = (?:self\.get_index\('(?P<got>\w+)'\)"
+    r"|ops\.(?P<operation>\w+)\('(?P<buffer>[^']*)', (?P<at>\w+)[,)].*))$",
+    re.MULTILINE,
+)
+_LENGTH = re.compile(r"(\w+): (\d{1,18})(?=,|$)")
+_TERM = re.compile(r"(?:(\d{1,18})\*)?([A-Za-z_]\w*)|(\d{1,18})")
+
+
+@dataclass(frozen=True)
+class PrintedAccess:
+    """A line that loads or stores; its index is empty if it is none of the printed ones."""
+
+    line: str
+    operation: str
+    buffer: str
+    index: str
+
+
+@dataclass(frozen=True)
+class PrintedBody:
+    """The ranges and indices of a loop body as text, which takes far less time than a parse."""
+
+    ranges: str
+    accesses: tuple[PrintedAccess, ...]
+
+    def indices(self, buffer: str, *, loads: bool) -> tuple[str, ...]:
+        """Return the places at which the body loads from a buffer, or stores to it."""
+        found = (
+            access.index or "a data-dependent place"
+            for access in self.accesses
+            if access.buffer == buffer and access.operation.startswith("load") is loads
+        )
+        return tuple(dict.fromkeys(found))
+
+
+# Several rules read the bodies of a whole recording, one after the other.
+@lru_cache(maxsize=1 << 16)
+def printed_body(text: str) -> PrintedBody:
+    """Find the printed indices of a loop body by patterns; skip what matches none."""
+    ranges = ""
+    sums: dict[str, str] = {}
+    got: dict[str, str] = {}
+    accesses = []
+    for found in _PRINTED.finditer(text):
+        if found["index"]:
+            sums[found["index"]] = found["sum"]
+        elif found["got"]:
+            got[found["line"]] = sums.get(found["got"], "")
+        elif found["operation"]:
+            line, operation, buffer, at = found.group("line", "operation", "buffer", "at")
+            accesses.append(PrintedAccess(line, operation, buffer, got.get(at, "")))
+        else:
+            ranges = found["ranges"]
+    return PrintedBody(ranges, tuple(accesses))
+
+
+def read_lengths(ranges: str) -> dict[str, int]:
+    """Parse the loop variables whose length is a number: 'p0: 64, p1: 128'."""
+    return {name: int(length) for name, length in _LENGTH.findall(ranges)}
+
+
+def read_sum(index: str, lengths: Mapping[str, int]) -> tuple[int, list[tuple[int, int]]] | None:
+    """Parse a sum of constants times loop variables: its least value, and all steps and counts.
+
+    Return None for any other index. A negative step is a positive one from the other end.
+    """
+    least, steps = 0, []
+    for part in index.replace(" - ", " + -").split(" + "):
+        sign = -1 if part.startswith("-") else 1
+        match = _TERM.fullmatch(part.removeprefix("-"))
+        if match is None:
+            return None
+        if match[3]:
+            least += sign * int(match[3])
+            continue
+        count, step = lengths.get(match[2]), int(match[1] or 1)
+        if not count or not step:
+            return None
+        least -= step * (count - 1) if sign < 0 else 0
+        steps.append((step, count))
+    return least, steps
+
+
 # --- The memory accesses of a loop body, read from its text ---------------------------------------
 #
 # A body is a list of index expressions and of blocks: the main one, and one for each part that

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-import re
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, partial
 
 from inductoscope.analysis.bounds.accesses import (
     BodyJudge,
@@ -32,7 +31,7 @@ from inductoscope.torch_facts.index_expressions import (
     Expression,
     NotUnderstood,
 )
-from inductoscope.torch_facts.loop_bodies import read_body
+from inductoscope.torch_facts.loop_bodies import printed_body, read_body, read_lengths, read_sum
 from inductoscope.torch_facts.stages import AOT_INDUCTOR
 from inductoscope.torch_facts.triton_indices import LARGEST_NARROW, NARROW, read_index_types
 
@@ -42,13 +41,6 @@ from inductoscope.torch_facts.triton_indices import LARGEST_NARROW, NARROW, read
 # takes a few searches of the text, where a proof takes a syntax tree and polynomials: a rule that
 # looks for what is broken passes over them.
 
-# Each pattern begins with plain text, which is found far faster than the start of a line.
-_RANGES = re.compile(r"var_ranges = \{([^{}\n]*)\}\n")
-_LENGTH = re.compile(r"(\w+): ([1-9]\d{0,14})")
-_INDEX = re.compile(r"\n(index\d+) = (.+)")
-_TERM = re.compile(r"(?:(\d{1,15})\*)?([A-Za-z_]\w*)|(\d{1,15})")
-_NAMED = re.compile(r"\n    (\w+) = self\.get_index\('(\w+)'\)(?=\n|$)")
-_ACCESS = re.compile(r"ops\.(?:load|store|store_reduction)\('(\w+)', (\w+)[,)]")
 # Words of any access, also at a computed index or under a mask.
 _ANY_ACCESS = (
     *("ops.load", "ops.store", "ops.bucketize", "ops.masked", "ops.check_bounds"),
@@ -64,47 +56,24 @@ class PlainBody:
     largest: Mapping[str, int]
 
 
-# Several rules read the bodies of a whole recording, one after the other.
-@lru_cache(maxsize=1 << 16)
 def read_plain_body(text: str) -> PlainBody | None:
     """Return the largest positions that a loop body uses; None if that takes a proof."""
-    ranges = _RANGES.findall(text)
-    accesses = _ACCESS.findall(text)
+    printed = printed_body(text)
+    lengths = read_lengths(printed.ranges)
     if (
-        len(ranges) != 1
+        len(lengths) != printed.ranges.count(":")
         or text.count("def ") != 1
-        or sum(map(text.count, _ANY_ACCESS)) != len(accesses)
+        or sum(map(text.count, _ANY_ACCESS)) != len(printed.accesses)
     ):
         return None
-    lengths = {name: int(length) for name, length in _LENGTH.findall(ranges[0])}
-    if len(lengths) != ranges[0].count(":"):
-        return None
-    indices = {name: _largest(sum_, lengths) for name, sum_ in _INDEX.findall(text)}
-    named = dict(_NAMED.findall(text))
     largest: dict[str, int] = {}
-    for buffer, variable in accesses:
-        position = indices.get(named.get(variable, ""))
-        if position is None:
+    for access in printed.accesses:
+        found = read_sum(access.index, lengths)
+        if found is None or found[0] < 0:
             return None
-        largest[buffer] = max(position, largest.get(buffer, 0))
+        position = found[0] + sum(step * (count - 1) for step, count in found[1])
+        largest[access.buffer] = max(position, largest.get(access.buffer, 0))
     return PlainBody(math.prod(lengths.values()), largest)
-
-
-def _largest(written: str, lengths: Mapping[str, int]) -> int | None:
-    """Evaluate a sum at the ends of the loops; None if it is not a sum of loop variables."""
-    total = 0
-    for term in written.split(" + "):
-        found = _TERM.fullmatch(term)
-        if found is None:
-            return None
-        factor, name, number = found.groups()
-        if number is not None:
-            total += int(number)
-        elif name in lengths:
-            total += int(factor or 1) * (lengths[name] - 1)
-        else:
-            return None
-    return total
 
 
 @dataclass(frozen=True)
@@ -292,7 +261,7 @@ class _GraphJudge:
             lost = OutOfReach(str(why) if isinstance(why, OutOfTime) else f"not understood: {said}")
             yield JudgedAccess(kernel, leaf.name, "", "", "", "", lost, leaf.origins)
             return
-        printed = _printed_indices(text)
+        printed = {(a.operation, a.line): a.index for a in printed_body(text).accesses}
         for access, verdict in judged:
             yield JudgedAccess(
                 kernel=kernel,
@@ -347,22 +316,3 @@ def _counts(leaf: ScheduledNode, sizes: AdmittedSizes) -> tuple[Expression, Expr
         for lengths in (*leaf.sizes, (), ())[:2]
     )
     return pointwise, reduction
-
-
-def _printed_indices(text: str) -> dict[tuple[str, str], str]:
-    """Return the index of each line as torch printed it."""
-    indices: dict[str, str] = {}
-    names: dict[str, str] = {}
-    found: dict[tuple[str, str], str] = {}
-    for line in text.splitlines():
-        name, _, rest = line.strip().partition(" = ")
-        if rest.startswith("self.get_index('"):
-            names[name] = indices.get(rest.partition("'")[2].partition("'")[0], "")
-        elif rest.startswith("ops."):
-            operation, _, arguments = rest.removeprefix("ops.").partition("(")
-            parts = arguments.split(", ")
-            if len(parts) > 1 and parts[1].rstrip(")") in names:
-                found[operation, name] = names[parts[1].rstrip(")")]
-        elif name and not line.startswith(" "):
-            indices[name] = rest
-    return found

@@ -25,6 +25,7 @@ from inductoscope.recording.codec import NOT_IN_JSON
 from inductoscope.recording.values import members, texts
 from inductoscope.torch_facts.fusion_reasons import Explanation, Settings, read_loops
 from inductoscope.torch_facts.index_expressions import bytes_of
+from inductoscope.torch_facts.loop_bodies import PrintedBody, printed_body
 from inductoscope.verdicts import Confidence
 
 Outcome = Literal["fused", "refused", "never tried"]
@@ -160,43 +161,6 @@ def bandwidth_for(
     return None
 
 
-# --- loop bodies ----------------------------------------------------------------------------------
-
-_INDEX = re.compile(r"^(index\d+) = (.*)$", re.MULTILINE)
-_RANGES = re.compile(r"^var_ranges = \{(.*)\}$", re.MULTILINE)
-_GET = re.compile(r"^\s*(\w+) = self\.get_index\('(\w+)'\)$", re.MULTILINE)
-_ACCESS = re.compile(r"^\s*\w+ = ops\.(load|store|store_reduction)\('([^']*)', (\w+)", re.MULTILINE)
-
-
-@dataclass(frozen=True)
-class Accesses:
-    """The index expressions with which a node reads and writes each buffer, and their ranges."""
-
-    ranges: str
-    places: Mapping[tuple[str, str], tuple[str, ...]]
-
-    def of(self, buffer: str) -> str:
-        """Describe how the node uses a buffer in a few words; empty if it does not."""
-        found = [
-            f"{verb} {buffer}[{', '.join(indices)}]"
-            for (verb, name), indices in self.places.items()
-            if name == buffer
-        ]
-        return " and ".join(found)
-
-
-def read_accesses(body: str) -> Accesses:
-    """Parse the index expressions of a recorded loop body."""
-    ranges = _RANGES.search(body)
-    expressions = dict(_INDEX.findall(body))
-    taken = {name: expressions.get(index, "?") for name, index in _GET.findall(body)}
-    places: dict[tuple[str, str], dict[str, None]] = defaultdict(dict)
-    for operation, buffer, name in _ACCESS.findall(body):
-        verb = "reads" if operation == "load" else "writes"
-        places[verb, buffer][taken.get(name, "a data-dependent place")] = None
-    return Accesses(ranges[1] if ranges else "", {key: tuple(i) for key, i in places.items()})
-
-
 # --- nodes that torch does not fuse ---------------------------------------------------------------
 
 _ATTEMPTS = "max_fusion_buffer_group_pairwise_attempts"
@@ -272,7 +236,6 @@ class GraphSchedule:
     compile: Compile
     graph: InductorGraph
     given_bandwidth: float | None = None
-    _bodies: dict[str, Accesses] = field(default_factory=dict, repr=False)
     _reached: dict[tuple[str, bool], set[str]] = field(default_factory=dict, repr=False)
 
     @cached_property
@@ -449,9 +412,8 @@ class GraphSchedule:
         if text.startswith(("no shared data", "memory deps", "score_fusion")):
             for moved in pair.moved:
                 for name in (pair.first, pair.second):
-                    found = self._accesses(name)
-                    if used := found.of(moved.buffer):
-                        yield f"{name} {used} over {{{found.ranges}}}"
+                    if used := self._uses(name, moved.buffer):
+                        yield f"{name} {used} over {{{self._body(name).ranges}}}"
         if text.startswith("score_fusion") and last.shared_bytes is not None:
             limit = self._settings.get("score_fusion_memory_threshold", "not recorded")
             yield f"shared {last.shared_bytes} bytes, score_fusion_memory_threshold {limit}"
@@ -468,18 +430,23 @@ class GraphSchedule:
                 if group:
                     yield f"{name} loops over {read_loops(group) or group}"
 
-    def _accesses(self, name: str) -> Accesses:
-        if name not in self._bodies:
-            self._bodies[name] = read_accesses(self.recording.payload(self.nodes[name].body))
-        return self._bodies[name]
+    def _body(self, name: str) -> PrintedBody:
+        return printed_body(self.recording.payload(self.nodes[name].body))
+
+    def _uses(self, name: str, buffer: str) -> str:
+        """Describe how a node uses a buffer in a few words; empty if it does not."""
+        body = self._body(name)
+        used = {verb: body.indices(buffer, loads=verb == "reads") for verb in ("reads", "writes")}
+        found = (f"{verb} {buffer}[{', '.join(places)}]" for verb, places in used.items() if places)
+        return " and ".join(found)
 
     def _read_by_both(self, pair: Pair, moved: Moved) -> Moved:
         """Narrow to the data that both nodes read, as far as index expressions show."""
-        first, second = self._accesses(pair.first), self._accesses(pair.second)
-        key = ("reads", moved.buffer)
-        if moved.read_bytes is None or key not in first.places or key not in second.places:
+        first, second = self._body(pair.first), self._body(pair.second)
+        one, other = (body.indices(moved.buffer, loads=True) for body in (first, second))
+        if moved.read_bytes is None or not one or not other:
             return moved
-        share = common_share(first.places[key], first.ranges, second.places[key], second.ranges)
+        share = common_share(one, first.ranges, other, second.ranges)
         if share is None:
             return moved
         return replace(moved, read_bytes=int(moved.read_bytes * share), certain=True)

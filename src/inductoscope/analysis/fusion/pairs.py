@@ -5,7 +5,6 @@ read the same data. Taken from the schedule before fusion.
 from __future__ import annotations
 
 import math
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from dataclasses import dataclass, field
 from inductoscope.model.schedule import Buffer, ScheduledNode
 from inductoscope.recording.codec import NOT_IN_JSON
 from inductoscope.torch_facts.index_expressions import bytes_of
+from inductoscope.torch_facts.loop_bodies import read_lengths, read_sum
 
 PRODUCER = "producer-consumer"
 SHARED = "shared input"
@@ -139,9 +139,7 @@ class _Schedule:
 # Understands only sums of constants times loop variables, over ranges that are numbers. For
 # everything else the answer is None, for unknown.
 
-_TERM = re.compile(r"(?:(\d{1,18})\*)?([a-z]\w*)|(\d{1,18})")
 _MOST_STEPS = 12
-_RANGE = re.compile(r"(\w+): (\d{1,18})")
 
 
 @dataclass(frozen=True)
@@ -172,23 +170,8 @@ class Region:
 
 def read_region(index: str, ranges: Mapping[str, int]) -> Region | None:
     """Return the positions that an index covers; None if it is too complex."""
-    offset, steps = 0, []
-    signed = index.replace(" - ", " + -").split(" + ")
-    for part in signed:
-        sign = -1 if part.startswith("-") else 1
-        match = _TERM.fullmatch(part.removeprefix("-"))
-        if match is None:
-            return None
-        if match[3]:
-            offset += sign * int(match[3])
-            continue
-        count, step = ranges.get(match[2]), int(match[1] or 1)
-        if not count or not step:
-            return None
-        # A negative step covers the same positions backwards.
-        offset -= step * (count - 1) if sign < 0 else 0
-        steps.append((step, count))
-    return _normal(offset, steps)
+    found = read_sum(index, ranges)
+    return None if found is None else _normal(*found)
 
 
 def _normal(offset: int, steps: list[tuple[int, int]]) -> Region | None:
@@ -201,11 +184,6 @@ def _normal(offset: int, steps: list[tuple[int, int]]) -> Region | None:
         else:
             merged.append((step, count))
     return Region(offset, tuple(merged)) if len(merged) <= _MOST_STEPS else None
-
-
-def read_ranges(text: str) -> dict[str, int]:
-    """Parse the loop variables and their lengths: 'p0: 64, p1: 128'."""
-    return {name: int(count) for name, count in _RANGE.findall(text)}
 
 
 def common_elements(first: Region, second: Region) -> int | None:
@@ -240,7 +218,7 @@ def common_share(
 ) -> float | None:
     """Return the fraction of the smaller read that the other reads too; None if unknown."""
     regions = [
-        [read_region(index, read_ranges(ranges)) for index in indices]
+        [read_region(index, read_lengths(ranges)) for index in indices]
         for indices, ranges in ((first, first_ranges), (second, second_ranges))
     ]
     known = [[region for region in side if region is not None] for side in regions]

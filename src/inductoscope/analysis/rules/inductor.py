@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from inductoscope.analysis.fusion.ledger import REFUSED, conditions, graph_ledger
@@ -13,6 +12,7 @@ from inductoscope.model.join import compiled_graphs, final_graph, place_of
 from inductoscope.model.schedule import ScheduledNode, read_schedule
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.index_expressions import bytes_of
+from inductoscope.torch_facts.loop_bodies import printed_body
 from inductoscope.wording import count_of
 
 FEWEST_BYTES = 1 << 20
@@ -70,8 +70,6 @@ def kept_apart(recording: Recording) -> Iterator[Finding]:
 
 # --- loop bodies ----------------------------------------------------------------------------------
 
-_OPERATION = re.compile(r"= ops\.(\w+)\(")
-_INDEX = re.compile(r"^index\d+ = (.+)$", re.MULTILINE)
 # Operations by which a program itself copies.
 _ASKED = ("clone", "copy", "contiguous", "cat", "stack", "pad", "repeat", "expand", "slice_scatter")
 # Memory operations; all others compute.
@@ -130,9 +128,10 @@ def _copies(recording: Recording, graph: InductorGraph) -> Iterator[ScheduledNod
             asked = any(known in origin for origin in leaf.origins for known in _ASKED)
             if leaf.loops == "Pointwise" and leaf.body and not asked and leaf.origins:
                 body = recording.payload(leaf.body)
-                indices = _INDEX.findall(body)
-                reorders = len(indices) == 2 and indices[0] != indices[1]
-                if _OPERATION.findall(body) == ["load", "store"] and reorders:
+                accesses = printed_body(body).accesses
+                operations = [access.operation for access in accesses]
+                reorders = len({access.index for access in accesses}) == 2
+                if operations == ["load", "store"] and body.count("= ops.") == 2 and reorders:
                     yield leaf
 
 
