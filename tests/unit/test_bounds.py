@@ -13,11 +13,9 @@ from inductoscope.analysis.bounds.accesses import PointBudget, judge_parts
 from inductoscope.analysis.bounds.kernels import judge_recording
 from inductoscope.analysis.bounds.proof import (
     Context,
-    NameRange,
+    Ends,
     Prover,
     difference,
-    number,
-    polynomial,
 )
 from inductoscope.analysis.bounds.sentences import who
 from inductoscope.analysis.bounds.sizes import AdmittedSizes, edge_sizes
@@ -31,7 +29,7 @@ from inductoscope.analysis.bounds.verdicts import (
 from inductoscope.model.fold import load
 from inductoscope.model.memory import GraphMemory, Room, SizeSymbol
 from inductoscope.model.schedule import IndirectIndex
-from inductoscope.torch_facts.index_expressions import read_expression, value_of
+from inductoscope.torch_facts.index_expressions import ZERO, Number, read_expression, value_of
 from support.loop_bodies import PLAIN, body_text, judged, masked_text, value_text
 
 RECORDINGS = sorted((Path(__file__).parents[1] / "data" / "recordings").glob("*/recording"))
@@ -269,12 +267,11 @@ def random_index(rng: random.Random, depth: int = 0) -> str:
 def test_a_proof_holds_at_every_point_that_can_be_computed() -> None:
     """Random expressions: where a proof says 'never negative', no point may be negative."""
     rng = random.Random(7)
-    size = read_expression("s0")
     context = Context(
         {
-            "p0": NameRange(number(0), polynomial(size) - number(1)),
-            "p1": NameRange(number(0), number(3)),
-            "s0": NameRange(number(2), None),
+            "p0": Ends(ZERO, read_expression("s0 - 1")),
+            "p1": Ends(ZERO, Number(3)),
+            "s0": Ends(Number(2), None),
         },
         sizes=frozenset({"s0"}),
     )

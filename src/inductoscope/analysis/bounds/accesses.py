@@ -16,12 +16,12 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 
 from inductoscope.analysis.bounds.proof import (
+    OPEN,
     Context,
-    NameRange,
+    Ends,
     Polynomial,
     Prover,
     difference,
-    number,
     polynomial,
     written,
 )
@@ -59,20 +59,27 @@ from inductoscope.torch_facts.loop_bodies import IndexFromValue, LoopBody, Memor
 Point = Mapping[str, int]
 
 
-class TooManyPoints(Exception):
-    """The loops have more points than the budget allows."""
-
-
 NO_TIME = "not looked at: the time for the proofs was used up"
 # Reading the clock takes as long as computing a point.
 _BETWEEN_LOOKS = 256
 
 
-class OutOfTime(Exception):
-    """The time for the proofs is used up."""
+class GivenUp(Exception):
+    """The points or the time of the budget do not suffice; the text says which."""
 
-    def __init__(self) -> None:
-        super().__init__(NO_TIME)
+
+# What judging may raise, also where a recording is damaged.
+UNJUDGED = (GivenUp, NotUnderstood, NoValue, *FAILURES)
+
+
+def out_of_reach(why: Exception) -> OutOfReach:
+    """Return the verdict where an exception ended the judging."""
+    if isinstance(why, GivenUp):
+        return OutOfReach(str(why))
+    if isinstance(why, NoValue):
+        return OutOfReach("no proof was found, and the index has no exact value")
+    said = why if isinstance(why, NotUnderstood) else type(why).__name__
+    return OutOfReach(f"not understood: {said}")
 
 
 @dataclass
@@ -90,9 +97,9 @@ class PointBudget:
     def spend(self, points: int, most: int = 1 << 16) -> None:
         """Take points from the budget; raise if they are too many or the deadline has passed."""
         if points > min(self.points, most):
-            raise TooManyPoints
+            raise GivenUp("no proof was found, and there are too many points to compute")
         if self.is_late:
-            raise OutOfTime
+            raise GivenUp(NO_TIME)
         self.points -= points
 
 
@@ -115,7 +122,7 @@ def extremes(
 ) -> Extremes | None:
     """Compute the extremes over all points that no condition excludes; None if there are none.
 
-    `lengths` has the length of each loop. Raises TooManyPoints, and NoValue if the index is data.
+    `lengths` has the length of each loop. Raises GivenUp, and NoValue if the index is data.
     """
     if any(length <= 0 for length in lengths.values()):
         return None
@@ -209,7 +216,7 @@ def _points(
     every = itertools.product(*(range(lengths[name]) for name in names))
     for count, places in enumerate(every):
         if count % _BETWEEN_LOOKS == 0 and budget.is_late:
-            raise OutOfTime
+            raise GivenUp(NO_TIME)
         yield dict(zip(names, places, strict=True))
 
 
@@ -300,17 +307,6 @@ def owner(name: str, memory: GraphMemory) -> Room | None:
 _SLACK = 2.0**-18
 
 
-@dataclass(frozen=True)
-class Ends:
-    """Expressions that bound a value from below and from above; None where no bound is known."""
-
-    low: Expression | None
-    high: Expression | None
-
-
-_OPEN = Ends(None, None)
-
-
 @lru_cache(maxsize=1 << 14)
 def is_exact(value: Expression) -> bool:
     """Check whether a value is an integer determined by loop variables and sizes."""
@@ -328,7 +324,7 @@ def ends_of(value: Expression, lengths: Mapping[str, int]) -> Ends:
     if is_exact(value):
         return Ends(value, value)
     if not isinstance(value, Applied):
-        return _OPEN
+        return OPEN
     if value.operation in _ROUNDING:
         return _rounded(value, lengths)
     operands = [ends_of(operand, lengths) for operand in value.operands]
@@ -341,7 +337,7 @@ def ends_of(value: Expression, lengths: Mapping[str, int]) -> Ends:
         return Ends(_clamp("max", [end.low for end in operands]), _high(operands))
     if value.operation == "where" and len(operands) == 3:
         return Ends(_low(operands[1:]), _high(operands[1:]))
-    return _OPEN
+    return OPEN
 
 
 def _low(operands: list[Ends]) -> Expression | None:
@@ -378,7 +374,7 @@ def _rounded(value: Applied, lengths: Mapping[str, int]) -> Ends:
         # Rounding preserves a clamp to integers.
         clamped = ends_of(value.operands[0], lengths)
         known = (end for end in (clamped.low, clamped.high) if end is not None)
-        return clamped if all(map(is_exact, known)) else _OPEN
+        return clamped if all(map(is_exact, known)) else OPEN
     low, high = inner
     slack = _SLACK * max(1.0, abs(low), abs(high))
     function = _ROUNDING[value.operation]
@@ -447,14 +443,6 @@ class _DataIndex:
             return Ends(ZERO, add(self.size, Number(-1)))
         return self.ends
 
-    @property
-    def span(self) -> NameRange:
-        """The same bounds as polynomials."""
-        low, high = self.range.low, self.range.high
-        return NameRange(
-            None if low is None else polynomial(low), None if high is None else polynomial(high)
-        )
-
 
 @dataclass
 class BodyJudge:
@@ -483,16 +471,8 @@ class BodyJudge:
             return DataDependent((access.buffer,), None, is_inside=False)
         try:
             return self._judge_once(self.prepared(access))
-        except NotUnderstood as why:
-            return OutOfReach(f"not understood: {why}")
-        except TooManyPoints:
-            return OutOfReach("no proof was found, and there are too many points to compute")
-        except NoValue:
-            return OutOfReach("no proof was found, and the index has no exact value")
-        except OutOfTime as why:
-            return OutOfReach(str(why))
-        except FAILURES as error:
-            return OutOfReach(f"not understood: {type(error).__name__}")
+        except UNJUDGED as why:
+            return out_of_reach(why)
 
     # --- what is known ----------------------------------------------------------------------------
 
@@ -502,7 +482,7 @@ class BodyJudge:
         if how is None:
             # Whether negative values count from the end was not recorded: any position is possible.
             name = source.variable
-            self._data[name] = _DataIndex(name, source, _OPEN, None, ZERO)
+            self._data[name] = _DataIndex(name, source, OPEN, None, ZERO)
             return
         name, size = how.variable, self.sizes.read(how.size)
         value = self._resolved(source.value)
@@ -535,11 +515,8 @@ class BodyJudge:
 
     @cached_property
     def _context(self) -> Context:
-        loops = {
-            name: NameRange(number(0), polynomial(size) - number(1))
-            for name, size in self.lengths.items()
-        }
-        data = {name: found.span for name, found in self._data.items()}
+        loops = {name: Ends(ZERO, add(size, Number(-1))) for name, size in self.lengths.items()}
+        data = {name: found.range for name, found in self._data.items()}
         spans = {**self.sizes.spans, **loops, **data}
         # The body runs only if no loop is empty.
         runs = [Applied("ge", (size, Number(1))) for size in self.lengths.values()]
@@ -612,7 +589,7 @@ class BodyJudge:
         tried = 0
         for sizes in self.sizes.tried(names):
             if self.budget.is_late:
-                raise OutOfTime
+                raise GivenUp(NO_TIME)
             found = self._extremes(access, data, sizes)
             tried += 1
             if found is None:
@@ -675,7 +652,7 @@ class BodyJudge:
 def _wrapped(ends: Ends, how: IndirectIndex) -> Ends:
     """Drop the bounds of an index that may be negative: it counts from the end of the buffer."""
     is_positive = isinstance(ends.low, Number) and ends.low.value >= 0
-    return ends if is_positive or not how.wraps else _OPEN
+    return ends if is_positive or not how.wraps else OPEN
 
 
 def _places(found: _DataIndex, sizes: Point) -> int:

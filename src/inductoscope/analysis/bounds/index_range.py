@@ -10,18 +10,15 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from inductoscope.analysis.bounds.accesses import BodyJudge, OutOfTime
+from inductoscope.analysis.bounds.accesses import UNJUDGED, BodyJudge, out_of_reach
 from inductoscope.analysis.bounds.proof import number, polynomial
 from inductoscope.analysis.bounds.sizes import AdmittedSizes
 from inductoscope.analysis.bounds.verdicts import OutOfReach, Proven
 from inductoscope.model.memory import GraphMemory
 from inductoscope.torch_facts.index_expressions import (
-    FAILURES,
     ZERO,
     Applied,
     Expression,
-    NotUnderstood,
-    NoValue,
     Number,
     add,
     holds,
@@ -151,11 +148,8 @@ def judge_indices(
         if isinstance(found, Proven) or demanded == memory:
             return found
         with_all = _judged(types, bodies_for(AdmittedSizes(memory)))
-    except OutOfTime as why:
-        return OutOfReach(str(why))
-    except (NotUnderstood, NoValue, *FAILURES) as why:
-        said = why if isinstance(why, NotUnderstood) else type(why).__name__
-        return OutOfReach(f"not understood: {said}")
+    except UNJUDGED as why:
+        return out_of_reach(why)
     if not isinstance(with_all, Proven):
         return found
     gone = tuple(text for text in memory.assumed if text not in demanded.assumed)

@@ -9,16 +9,19 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
 from inductoscope.analysis.bounds.accesses import (
+    NO_TIME,
+    UNJUDGED,
     BodyJudge,
-    OutOfTime,
+    GivenUp,
     PointBudget,
     judge_parts,
+    out_of_reach,
     owner,
 )
 from inductoscope.analysis.bounds.index_range import IndexedBody, JudgedIndexType, judge_indices
 from inductoscope.analysis.bounds.proof import polynomial, written
 from inductoscope.analysis.bounds.sizes import AdmittedSizes
-from inductoscope.analysis.bounds.verdicts import JudgedAccess, OutOfReach, Verdict
+from inductoscope.analysis.bounds.verdicts import JudgedAccess, Verdict
 from inductoscope.model.entities import Compile, InductorGraph, Recording
 from inductoscope.model.join import compiled_graphs
 from inductoscope.model.memory import GraphMemory, Room, read_memory
@@ -252,13 +255,12 @@ class _GraphJudge:
         kernel = self.kernels.get(leaf.name, "")
         try:
             if self.budget.is_late:
-                raise OutOfTime
+                raise GivenUp(NO_TIME)
             body = read_body(text)
             judge = BodyJudge(body, sizes, leaf.indirect, self.budget, self.known)
             judged = [(access, judge.judge(access)) for access in body.accesses]
-        except (NotUnderstood, OutOfTime, *FAILURES) as why:
-            said = why if isinstance(why, (NotUnderstood, OutOfTime)) else type(why).__name__
-            lost = OutOfReach(str(why) if isinstance(why, OutOfTime) else f"not understood: {said}")
+        except UNJUDGED as why:
+            lost = out_of_reach(why)
             yield JudgedAccess(kernel, leaf.name, "", "", "", "", lost, leaf.origins)
             return
         printed = {(a.operation, a.line): a.index for a in printed_body(text).accesses}
@@ -299,7 +301,7 @@ class _GraphJudge:
         budget = replace(self.budget, points=0)
         for leaf in leaves:
             if budget.is_late:
-                raise OutOfTime
+                raise GivenUp(NO_TIME)
             lines: dict[str, tuple[str, ...]] = {}
             for node, operation, line in kernel.lines:
                 if node == leaf.name:

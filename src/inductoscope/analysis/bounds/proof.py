@@ -271,18 +271,21 @@ def _text(monomial: Monomial) -> str:
 
 
 @dataclass(frozen=True)
-class NameRange:
-    """The range of a name, bounds included; None where it is unbounded."""
+class Ends:
+    """Expressions that bound a value from below and from above; None where no bound is known."""
 
-    low: Polynomial | None
-    high: Polynomial | None
+    low: Expression | None
+    high: Expression | None
+
+
+OPEN = Ends(None, None)
 
 
 @dataclass(frozen=True)
 class Context:
     """The known facts about names: their ranges, and polynomials that are not negative."""
 
-    spans: Mapping[str, NameRange]
+    spans: Mapping[str, Ends]
     facts: tuple[Polynomial, ...] = ()
     # Sizes are replaced last: other names are bounded by sizes.
     sizes: frozenset[str] = frozenset()
@@ -464,8 +467,9 @@ class Prover:
             self._bounds[key] = []  # Asked again on the way.
             bounds: list[Polynomial | None] = []
             if isinstance(atom, Name):
-                span = self.context.spans.get(atom.name, NameRange(None, None))
-                bounds.append(span.high if is_upper else span.low)
+                ends = self.context.spans.get(atom.name, OPEN)
+                end = ends.high if is_upper else ends.low
+                bounds.append(None if end is None else polynomial(end))
             bounds += self._of_operation(atom, is_upper=is_upper)
             bounds += self._from_facts(atom, is_upper=is_upper)
             known = {

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from inductoscope.analysis.bounds.proof import NameRange, number
-from inductoscope.model.memory import GraphMemory, SizeSymbol
+from inductoscope.analysis.bounds.proof import Ends
+from inductoscope.model.memory import GraphMemory
 from inductoscope.torch_facts.index_expressions import (
     Applied,
     Expression,
@@ -78,9 +78,13 @@ class AdmittedSizes:
         return None in self._guards or None in self._replacements.values()
 
     @cached_property
-    def spans(self) -> dict[str, NameRange]:
+    def spans(self) -> dict[str, Ends]:
         """The range of each symbol."""
-        return {name: _span(symbol) for name, symbol in self.memory.symbols.items()}
+        ends = {name: self.ends(name) for name in self.memory.symbols}
+        return {
+            name: Ends(*(None if end is None else Number(end) for end in both))
+            for name, both in ends.items()
+        }
 
     def ends(self, name: str) -> tuple[int | None, int | None]:
         """Return the smallest and the largest value of a symbol; None where unbounded."""
@@ -102,11 +106,10 @@ class AdmittedSizes:
         if not wanted:
             yield {}
             return
-        seen = set()
-        for values in itertools.islice(self._combinations(wanted), _MOST_TRIED):
-            sizes = dict(zip(wanted, values, strict=True))
-            if values not in seen and self.admits(sizes):
-                seen.add(values)
+        seen = []
+        for sizes in itertools.islice(self._combinations(wanted), _MOST_TRIED):
+            if sizes not in seen and self.admits(sizes):
+                seen.append(sizes)
                 yield sizes
 
     def with_neighbours(self, names: frozenset[str]) -> frozenset[str]:
@@ -120,24 +123,20 @@ class AdmittedSizes:
             found = grown
         return found
 
-    def _combinations(self, names: list[str]) -> Iterator[tuple[int, ...]]:
-        choices = [self._choices(name) for name in names]
-        yield tuple(choice[0] for choice in choices)
+    def _combinations(self, names: list[str]) -> Iterator[dict[str, int]]:
+        choices = {name: self._choices(name) for name in names}
+        usual = {name: values[0] for name, values in choices.items()}
+        yield usual
         # One size after the other takes an unusual value, then all of them together.
-        for place, choice in enumerate(choices):
-            for value in choice[1:]:
-                yield (
-                    *(c[0] for c in choices[:place]),
-                    value,
-                    *(c[0] for c in choices[place + 1 :]),
-                )
-        for row in range(max(map(len, choices))):
-            yield tuple(choice[row % len(choice)] for choice in choices)
-            for place in range(len(choices)):
-                yield tuple(
-                    choice[(row + 1 + (number == place)) % len(choice)]
-                    for number, choice in enumerate(choices)
-                )
+        for name, values in choices.items():
+            yield from ({**usual, name: value} for value in values[1:])
+        for row in range(max(map(len, choices.values()))):
+            yield {name: values[row % len(values)] for name, values in choices.items()}
+            for ahead in names:
+                yield {
+                    name: values[(row + 1 + (name == ahead)) % len(values)]
+                    for name, values in choices.items()
+                }
 
     def _choices(self, name: str) -> list[int]:
         symbol = self.memory.symbols[name]
@@ -164,11 +163,6 @@ def _understood(text: str) -> Expression | None:
         return read_expression(text)
     except NotUnderstood:
         return None
-
-
-def _span(symbol: SizeSymbol) -> NameRange:
-    low, high = _end(symbol.lower), _end(symbol.upper)
-    return NameRange(None if low is None else number(low), None if high is None else number(high))
 
 
 def _end(text: str) -> int | None:
