@@ -25,6 +25,8 @@ from inductoscope.targets.work_list import GraphOrder, TrialOrder, captured_grap
 from inductoscope.torch_facts.index_expressions import NotUnderstood, NoValue, value_of
 from inductoscope.wording import count_of
 
+Say = Callable[[str], None]
+
 
 @dataclass(frozen=True)
 class SizeTrial:
@@ -39,14 +41,10 @@ class SizeTrial:
 
 
 def try_broken_sizes(
-    recording: Recording,
-    judged: list[JudgedGraph],
-    *,
-    seconds: float,
-    say: Callable[[str], None] = lambda text: None,
+    recording: Recording, judged: list[JudgedGraph], *, seconds: float, say: Say
 ) -> Iterator[SizeTrial]:
     """Yield one trial for each kernel and buffer with an out-of-bounds access."""
-    graphs = {graph.compile: graph for graph in captured_graphs(recording, exported=True)}
+    graphs = _captured(recording)
     seen = set()
     for found in judged:
         for access in found.accesses:
@@ -55,22 +53,65 @@ def try_broken_sizes(
                 continue
             seen.add(key)
             say(f"running {found.graph.key} at a size that breaks {access.kernel}")
-            text, fails = _try(graphs.get(found.compile.id), found, access.verdict, seconds)
-            sizes = all_sizes(found.memory, access.verdict)
-            yield SizeTrial(found.graph.key, access.kernel, access.buffer, sizes, fails, text)
+            sizes = _all_sizes(found.memory, access.verdict)
+            graph, given = graphs.get(found.compile.id), access.verdict.values
+            text, fails, _ = _try(graph, found.memory, [sizes], given, seconds)
+            yield SizeTrial(*key, sizes, fails, text)
+
+
+def try_edge_sizes(
+    recording: Recording, judged: list[JudgedGraph], *, seconds: float, say: Say
+) -> Iterator[SizeTrial]:
+    """Try graphs with dynamic sizes at the ends of their ranges and where code paths change."""
+    graphs = _captured(recording)
+    for found in judged:
+        indices = judged_indices(recording, found.graph)
+        edges = list(edge_sizes(AdmittedSizes(found.memory), indices))
+        if found.compile.id not in graphs or not edges:
+            continue
+        graph, key = graphs.pop(found.compile.id), found.graph.key
+        say(f"running {key} at {count_of(len(edges), 'unusual size')}")
+        choices = [edge.sizes for edge in edges]
+        # All in one child process, so that the graph is compiled once.
+        text, fails, calls = _try(graph, found.memory, choices, {}, seconds)
+        last = edges[max(calls - 1, 0)]
+        if fails:
+            text = f"{_told(found.memory, last)}: {text}"
+        elif calls:
+            done = ", ".join(f"{edge.symbol} = {edge.value}" for edge in edges[:calls])
+            text = f"{text} ({done})"
+        yield SizeTrial(key, "", "", last.sizes if fails else {}, fails, text)
+
+
+def _captured(recording: Recording) -> dict[str, GraphOrder]:
+    return {graph.compile: graph for graph in captured_graphs(recording, exported=True)}
 
 
 def _try(
-    graph: GraphOrder | None, found: JudgedGraph, broken: Broken, seconds: float
-) -> tuple[str, bool]:
+    graph: GraphOrder | None,
+    memory: GraphMemory,
+    choices: Sequence[Mapping[str, int]],
+    given: Mapping[str, int],
+    seconds: float,
+) -> tuple[str, bool, int]:
+    """Call a graph at sizes; return a text, whether it shows a fault, and the number of calls."""
     if graph is None:
-        return "the captured graph is not in the recording, so it cannot be run", False
+        return "the captured graph is not in the recording, so it cannot be run", False, 0
     try:
-        order = trial_order(graph, found.memory, [all_sizes(found.memory, broken)], broken.values)
+        sized = tuple(_at(graph, memory, sizes) for sizes in choices)
     except (NotUnderstood, NoValue):
-        return "the inputs have sizes that cannot be computed from the recording", False
-    text, fails, _ = _outcome(_ended(order, seconds))
-    return text, fails
+        return "the inputs have sizes that cannot be computed from the recording", False, 0
+    ended = _ended(TrialOrder(graph, sized, dict(given)), seconds)
+    calls = sum(event.get("event") == "calling" for event in ended.events)
+    said = ended.find("ran")
+    if said is not None:
+        return said["text"], said["fails"], calls
+    if ended.signal and calls:
+        return f"the compiled graph dies of {ended.signal} at this size", True, calls
+    if ended.exit_code is None:
+        return "the time was up before the graph had run", False, calls
+    last = ended.output.strip().splitlines()[-1:] or ["no word of why"]
+    return f"the graph could not be run here: {last[0][:300]}", False, calls
 
 
 def _ended(order: TrialOrder, seconds: float) -> ChildResult:
@@ -91,63 +132,6 @@ def _ended(order: TrialOrder, seconds: float) -> ChildResult:
         return run_child(call, ChildLimits(seconds=seconds))
 
 
-def _outcome(ended: ChildResult) -> tuple[str, bool, int]:
-    """Return the outcome as text, whether it shows a fault, and the number of sizes called."""
-    calls = sum(event.get("event") == "calling" for event in ended.events)
-    said = ended.find("ran")
-    if said is not None:
-        return said["text"], said["fails"], calls
-    if ended.signal and calls:
-        return f"the compiled graph dies of {ended.signal} at this size", True, calls
-    if ended.exit_code is None:
-        return "the time was up before the graph had run", False, calls
-    last = ended.output.strip().splitlines()[-1:] or ["no word of why"]
-    return f"the graph could not be run here: {last[0][:300]}", False, calls
-
-
-# --- sizes that are not suspicious ----------------------------------------------------------------
-
-
-def try_edge_sizes(
-    recording: Recording,
-    judged: list[JudgedGraph],
-    *,
-    seconds: float,
-    say: Callable[[str], None] = lambda text: None,
-) -> Iterator[SizeTrial]:
-    """Try graphs with dynamic sizes at the ends of their ranges and where code paths change."""
-    graphs = {graph.compile: graph for graph in captured_graphs(recording, exported=True)}
-    seen = set()
-    for found in judged:
-        graph = graphs.get(found.compile.id)
-        edges = list(
-            edge_sizes(AdmittedSizes(found.memory), judged_indices(recording, found.graph))
-        )
-        if graph is None or not edges or found.compile.id in seen:
-            continue
-        seen.add(found.compile.id)
-        say(f"running {found.graph.key} at {count_of(len(edges), 'unusual size')}")
-        yield _at_edges(graph, found, edges, seconds)
-
-
-def _at_edges(
-    graph: GraphOrder, found: JudgedGraph, edges: list[EdgeSize], seconds: float
-) -> SizeTrial:
-    """Try all edge sizes in one child process, so that the graph is compiled once."""
-    key = found.graph.key
-    try:
-        order = trial_order(graph, found.memory, [edge.sizes for edge in edges], {})
-    except (NotUnderstood, NoValue):
-        return SizeTrial(key, "", "", {}, False, "the sizes of its inputs cannot be computed")
-    text, fails, calls = _outcome(_ended(order, seconds))
-    last = edges[max(calls - 1, 0)]
-    if fails:
-        where = f"{_told(found.memory, last)}: {text}"
-        return SizeTrial(key, "", "", last.sizes, True, where)
-    done = ", ".join(f"{edge.symbol} = {edge.value}" for edge in edges[:calls])
-    return SizeTrial(key, "", "", {}, False, f"{text} ({done})" if done else text)
-
-
 def _told(memory: GraphMemory, edge: EdgeSize) -> str:
     """Describe an edge size: its symbol, its significance, and the judgement on it."""
     symbol = memory.symbols[edge.symbol]
@@ -160,7 +144,7 @@ def _told(memory: GraphMemory, edge: EdgeSize) -> str:
 # --- the graph at a size --------------------------------------------------------------------------
 
 
-def all_sizes(memory: GraphMemory, broken: Broken) -> dict[str, int]:
+def _all_sizes(memory: GraphMemory, broken: Broken) -> dict[str, int]:
     """Return values of all symbols: from the counterexample, or else from the recorded run."""
     usual = {
         name: int(symbol.value)
@@ -170,17 +154,8 @@ def all_sizes(memory: GraphMemory, broken: Broken) -> dict[str, int]:
     return {**usual, **broken.sizes}
 
 
-def trial_order(
-    graph: GraphOrder,
-    memory: GraphMemory,
-    choices: Sequence[Mapping[str, int]],
-    given: Mapping[str, int],
-) -> TrialOrder:
-    """Make the order for the child; raise if a size of an input is unknown."""
-    return TrialOrder(graph, tuple(_at(graph, memory, sizes) for sizes in choices), dict(given))
-
-
 def _at(graph: GraphOrder, memory: GraphMemory, values: Mapping[str, int]) -> GraphOrder:
+    """Return the graph with inputs of a size; raise if a size of an input is unknown."""
     sizes = AdmittedSizes(memory)
 
     def number(text: Any) -> int:
