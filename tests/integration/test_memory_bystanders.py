@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 
 from inductoscope.inside.profiling.memory_steps import OWN_PROFILER
-from inductoscope.profiling.memory_trials import MemoryProfile, TrialLimits, profile_memory
+from inductoscope.profiling.memory_trials import MemoryProfile, profile_memory
+from inductoscope.profiling.turns import ProgramRuns
 from inductoscope.recording.location import create_recording
 
 # A profiler that begins in the middle of a step, one on another thread, and one that warms up.
@@ -141,14 +142,9 @@ os.kill(os.getpid(), signal.SIGKILL)
 def memory_of(folder: Path, text: str, *arguments: str) -> MemoryProfile:
     (folder / "program.py").write_text(text)
     command = [sys.executable, str(folder / "program.py"), *arguments]
-    return profile_memory(
-        command,
-        create_recording(command, output=folder / "recording", fresh=True),
-        stdout=subprocess.DEVNULL,
-        limits=TrialLimits(turns=0),
-        with_eager=False,
-        say=lambda text: None,
-    )
+    runs = ProgramRuns(command, folder / "trials", lambda text: None, turns=0)
+    recording = create_recording(command, output=folder / "recording", fresh=True)
+    return profile_memory(runs, recording, stdout=subprocess.DEVNULL, with_eager=False)
 
 
 def printed_by(text: str) -> str:

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from inductoscope.profiling.memory_blocks import SAVED, TEMPORARY
-from inductoscope.profiling.memory_trials import MemoryProfile, TrialLimits, profile_memory
+from inductoscope.profiling.memory_trials import MemoryProfile, profile_memory
+from inductoscope.profiling.turns import ProgramRuns
 from inductoscope.recording.location import create_recording
 from inductoscope.recording.profile_file import MEMORY, stored_profile
 
@@ -44,14 +45,9 @@ def profiled(tmp_path_factory: pytest.TempPathFactory) -> MemoryProfile:
     folder = tmp_path_factory.mktemp("chain")
     (folder / "chain.py").write_text(CHAIN)
     command = [sys.executable, str(folder / "chain.py")]
-    return profile_memory(
-        command,
-        create_recording(command, output=folder / "recording", fresh=True),
-        stdout=subprocess.DEVNULL,
-        limits=TrialLimits(turns=0),
-        with_eager=True,
-        say=lambda text: None,
-    )
+    runs = ProgramRuns(command, folder / "trials", lambda text: None, turns=0)
+    recording = create_recording(command, output=folder / "recording", fresh=True)
+    return profile_memory(runs, recording, stdout=subprocess.DEVNULL, with_eager=True)
 
 
 def test_peaks_are_what_can_be_computed_by_hand(profiled: MemoryProfile) -> None:

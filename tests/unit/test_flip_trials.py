@@ -11,10 +11,8 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from inductoscope.doctor.hypotheses.slow import slow_function
-from inductoscope.profiling import flip_trials
 from inductoscope.profiling.flip_trials import (
     AgainstEager,
-    Budget,
     TrialResults,
     against_eager,
     paired_calls,
@@ -24,7 +22,7 @@ from inductoscope.profiling.flip_trials import (
 from inductoscope.profiling.flips import Flip
 from inductoscope.profiling.statistics import SLOWER
 from inductoscope.profiling.timings import ProcessTimes
-from inductoscope.profiling.turns import TimedRun, Variant
+from inductoscope.profiling.turns import ProgramRuns, TimedRun, Variant
 from inductoscope.views.report.advice import advice_view, print_advice
 from inductoscope.views.report.terminal import Printer
 from support.timed_runs import Calls, timed_run
@@ -41,16 +39,21 @@ def tried(
     base: TimedRun,
     changed: TimedRun,
     flip: Flip = CHANGE,
-    **how: Any,
+    *,
+    total: float = 100.0,
+    than_eager: float = 0.0,
 ) -> TrialResults:
     """The outcome of a change if the program's runs end so."""
 
-    def run_once(command: Any, variant: Variant, *_: Any, **__: Any) -> TimedRun:
+    def run_once(self: ProgramRuns, variant: Variant, *_: Any, **__: Any) -> TimedRun:
+        self.made += 1
         return changed if variant.name == flip.change else base
 
-    monkeypatch.setattr(flip_trials, "run_once", run_once)
-    attempt: Any = try_cold if flip.avoids_compiles else try_flips
-    return attempt(["x"], [flip], Path("/nowhere"), Budget(**how), lambda _: None)  # type: ignore[no-any-return]
+    monkeypatch.setattr(ProgramRuns, "run_once", run_once)
+    runs = ProgramRuns(["x"], Path("/nowhere"), lambda _: None, total=total)
+    if flip.avoids_compiles:
+        return try_cold(runs, [flip])
+    return try_flips(runs, [flip], than_eager)
 
 
 def test_a_change_that_helps_is_advice(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,7 +27,7 @@ from inductoscope.profiling.memory_trace import (
 )
 from inductoscope.profiling.memory_trials import alternatives_for, compare_results
 from inductoscope.profiling.timings import read_measured, write_measured
-from inductoscope.profiling.turns import TimedRun
+from inductoscope.profiling.turns import ProgramRuns, TimedRun
 from inductoscope.torch_facts.python_wrappers import named_wrapper, plan_of
 from inductoscope.views.report.memory_profile import print_memory
 from inductoscope.views.report.terminal import Printer
@@ -200,14 +200,14 @@ def test_a_small_program_has_nothing_to_gain() -> None:
 
 def test_temporaries_at_the_peak_are_worth_another_plan() -> None:
     large = enlarged(traced())
-    changes = [each.variant.name for each in alternatives_for(large, {})]
+    changes = [each.change for each in alternatives_for(large, {})]
     assert changes == [
         "torch._inductor.config.memory_planning = True",
         "torch._inductor.config.reorder_for_peak_memory = False",
     ]
     off = {"torch._inductor.config.inplace_buffers": "False"}
     assert "torch._inductor.config.inplace_buffers = True" in [
-        each.variant.name for each in alternatives_for(large, off)
+        each.change for each in alternatives_for(large, off)
     ]
 
 
@@ -272,17 +272,13 @@ def test_results_differ_from_run_to_run_only_if_a_second_run_shows_it(
     peaks = (StepPeak("step", 2, {"cpu": 1}),)
     tried = (ProcessMemory(3, peaks=peaks, results=(result(5.0),)),)
     runs = {
-        alternative.variant.name: (TimedRun(0, 1.0, ()), tried),
+        alternative.change: (TimedRun(0, 1.0, ()), tried),
         memory_trials.BASE.name: (TimedRun(again.exit_code, 1.0, ()), again.seen),
     }
-    monkeypatch.setattr(
-        memory_trials, "run_traced", lambda command, variant, *more: runs[variant.name]
-    )
+    monkeypatch.setattr(memory_trials, "run_traced", lambda given, variant: runs[variant.name])
     base = (ProcessMemory(1, results=(result(1.0),)),)
-    limits = memory_trials.TrialLimits(1, 1.0)
-    (found,) = memory_trials.try_alternatives(
-        [], large, base, [alternative], tmp_path, limits, lambda text: None
-    )
+    given = ProgramRuns([], tmp_path, print)
+    (found,) = memory_trials.try_alternatives(given, large, base, [alternative])
     # Results that judge nothing are not shown as if they did.
     assert bool(found.results and found.results.different) is (again.why == "")
     assert (again.why in found.error) if again.why else (found.error == "")

@@ -11,15 +11,14 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from inductoscope.errors import ToolFailure, UsageError
-from inductoscope.profiling import turns
 from inductoscope.profiling.timings import CallTimes, ProcessTimes
 from inductoscope.profiling.turns import (
     BASE,
+    ProgramRuns,
     TimedRun,
     Variant,
     VariantRuns,
     read_setting,
-    run_once,
     try_settings,
     variants_of,
 )
@@ -81,7 +80,7 @@ def runs_of(variant: Variant, *nanoseconds: int, settings: dict[str, str]) -> Va
 def test_only_what_is_beyond_noise_is_called_faster(
     monkeypatch: pytest.MonkeyPatch, snapshot: SnapshotAssertion
 ) -> None:
-    base = runs_of(Variant(BASE), 1000, 1010, 990, 1020, 1005, settings={})
+    base = runs_of(BASE, 1000, 1010, 990, 1020, 1005, settings={})
     faster = Variant("freezing", {"freezing": True})
     same = Variant("max_autotune", {"max_autotune": True})
     ignored = Variant("cpp.simdlen=1", {"cpp.simdlen": 1})
@@ -92,8 +91,8 @@ def test_only_what_is_beyond_noise_is_called_faster(
         runs_of(ignored, 1001, 1011, 992, 1019, 1003, settings={"cpp.simdlen": "None"}),
         VariantRuns(Variant("broken"), (TimedRun(1, 1.0, (), "ValueError: no"),)),
     )
-    monkeypatch.setattr(turns, "run_in_turns", lambda *given, **more: done)
-    found = try_settings([], [], Path(), turns=5, seconds=1.0, say=print)
+    monkeypatch.setattr(ProgramRuns, "in_turns", lambda *given, **more: done)
+    found = try_settings(ProgramRuns([], Path(), print), [])
     verdicts = [t.comparison.verdict if t.comparison else "" for t in found.trials]
     assert verdicts == ["faster", "no difference", "no difference", ""]
     assert found.trials[0].seconds.median == pytest.approx(500e-9)
@@ -104,16 +103,16 @@ def test_only_what_is_beyond_noise_is_called_faster(
 
 
 def test_a_program_that_fails_as_it_is_is_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    broken = VariantRuns(Variant(BASE), (TimedRun(None, 9.0, ()),))
-    monkeypatch.setattr(turns, "run_in_turns", lambda *given, **more: (broken,))
+    broken = VariantRuns(BASE, (TimedRun(None, 9.0, ()),))
+    monkeypatch.setattr(ProgramRuns, "in_turns", lambda *given, **more: (broken,))
     with pytest.raises(ToolFailure, match=r"the program did not end in time\. Give it more"):
-        try_settings([], [], Path(), turns=5, seconds=1.0, say=print)
+        try_settings(ProgramRuns([], Path(), print), [])
 
 
 def test_a_run_is_ended_when_its_time_is_up_and_keeps_its_last_words(tmp_path: Path) -> None:
     script = "import time; print('begun', flush=True); time.sleep(60)"
     command = [sys.executable, "-c", script]
-    run = run_once(command, Variant("x"), tmp_path, cache=tmp_path / "cache", seconds=2.0)
+    run = ProgramRuns(command, tmp_path, print, seconds=2.0).run_once(Variant("x"))
     assert (run.exit_code, run.output, run.calls) == (None, "begun", ())
 
 
@@ -122,14 +121,14 @@ def test_a_setting_that_could_not_be_applied_is_not_compared(
     snapshot: SnapshotAssertion,
 ) -> None:
     """Its runs are those of the program as it is: that they are as fast says nothing of it."""
-    base, tried = (runs_of(Variant(n), *[1000] * 5, settings={}) for n in (BASE, "x = 1"))
+    base, tried = (runs_of(v, *[1000] * 5, settings={}) for v in (BASE, Variant("x = 1")))
     failed = tuple(
         replace(run, processes=tuple(replace(p, not_applied="no such x") for p in run.processes))
         for run in tried.runs
     )
     done = (base, replace(tried, runs=failed))
-    monkeypatch.setattr(turns, "run_in_turns", lambda *args, **kwargs: done)
-    found = try_settings([], [tried.variant], Path(), turns=5, seconds=1.0, say=lambda text: None)
+    monkeypatch.setattr(ProgramRuns, "in_turns", lambda *args, **kwargs: done)
+    found = try_settings(ProgramRuns([], Path(), print), [tried.variant])
     (trial,) = found.trials
     assert trial.comparison is None
     assert trial.note == snapshot

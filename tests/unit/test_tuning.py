@@ -21,7 +21,6 @@ from inductoscope.profiling.turns import (
     BASE,
     SettingTrial,
     SettingTrials,
-    Variant,
 )
 from inductoscope.views.report.setting_trials import print_tuning, tuning_view
 from inductoscope.views.report.terminal import Printer
@@ -36,9 +35,7 @@ def in_program(with_: float, without: float) -> SettingTrials:
         Sample(tuple(value * 1e-3 * (1 + n / 1000) for n in range(5))) for value in (with_, without)
     )
     tried = SettingTrial(WITHOUT_TUNING, other, compare(base, other), 5)
-    return SettingTrials(
-        SettingTrial(Variant(BASE), base, None, 5), (tried,), (("function", "f", 9),)
-    )
+    return SettingTrials(SettingTrial(BASE, base, None, 5), (tried,), (("function", "f", 9),))
 
 
 def told(result: TuningResult) -> str:

@@ -6,6 +6,7 @@ Nothing is run here. Suspicions are measured by the hypotheses that use them.
 from __future__ import annotations
 
 import contextlib
+import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from inductoscope.doctor.runs import every_check_passed
 from inductoscope.doctor.verdict import Verdict
 from inductoscope.model.entities import Compile, Recording
 from inductoscope.profiling.flip_trials import FlipTrial
+from inductoscope.profiling.turns import ProgramRuns
 from inductoscope.recording.events import Check
 from inductoscope.torch_facts.guard_reasons import FailedGuard
 
@@ -165,7 +167,16 @@ def offer(case: ProgramCase, trial: FlipTrial, result: Verdict) -> None:
 
 
 @contextlib.contextmanager
-def trials_in(case: ProgramCase) -> Iterator[Path]:
-    """Yield a folder for trials on the examination's disk; remove it afterwards."""
+def trials_in(case: ProgramCase, seconds: float) -> Iterator[ProgramRuns]:
+    """Yield runs of at most so many seconds, on the examination's disk; then count them."""
     with tempfile.TemporaryDirectory(prefix="trials-", dir=case.runs.folder) as folder:
-        yield Path(folder)
+        runs = ProgramRuns(
+            case.runs.command,
+            Path(folder),
+            case.say,
+            seconds=seconds,
+            total=TIME_FOR_TRIALS,
+            stdin=case.runs.stdin or Path(os.devnull),
+        )
+        yield runs
+    case.runs.count += runs.made

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from inductoscope.model.entities import (
     Autotune,
@@ -19,7 +18,7 @@ from inductoscope.profiling.kernel_profile import KernelProfile, Profile
 from inductoscope.profiling.orders import overruling
 from inductoscope.profiling.statistics import FASTER, SLOWER, Sample
 from inductoscope.profiling.turns import (
-    Say,
+    ProgramRuns,
     SettingTrial,
     SettingTrials,
     Variant,
@@ -154,16 +153,7 @@ class TuningResult:
         return math.ceil(self.searches.seconds / self.gain)
 
 
-def examine_tuning(
-    command: Sequence[str],
-    searches: Searches,
-    folder: Path,
-    *,
-    turns: int,
-    seconds: float,
-    say: Say,
-) -> TuningResult:
+def examine_tuning(runs: ProgramRuns, searches: Searches) -> TuningResult:
     if not searches.were_made:
         return TuningResult(searches)
-    trials = try_settings(command, [WITHOUT_TUNING], folder, turns=turns, seconds=seconds, say=say)
-    return TuningResult(searches, trials)
+    return TuningResult(searches, try_settings(runs, [WITHOUT_TUNING]))

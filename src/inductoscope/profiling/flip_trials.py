@@ -12,12 +12,9 @@ neighbouring calls gives one ratio, so that a difference can be told from noise.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
-from inductoscope.launch.environment import PartName
 from inductoscope.profiling.flips import Flip
 from inductoscope.profiling.statistics import (
     FEWEST_RUNS,
@@ -33,7 +30,7 @@ from inductoscope.profiling.timings import (
     CallTimes,
     ProcessTimes,
 )
-from inductoscope.profiling.turns import TimedRun, Variant, run_once
+from inductoscope.profiling.turns import BASE, ProgramRuns, TimedRun, Variant
 
 # Blocks per run, and the fewest calls of each side that a group must have in a block.
 _BLOCKS = 10
@@ -168,30 +165,15 @@ def _together(runs: Sequence[Sequence[PairedCalls]]) -> AgainstEager | None:
 
 # --- trials ---------------------------------------------------------------------------------------
 
-Say = Callable[[str], None]
-
-BASE = Variant("as it is")
-
 # A change with a higher ratio than this after its first run is not tried again.
 _PROMISING = 0.95
 # A change with a higher ratio than this is not worth a line of code.
 _WORTHWHILE = 0.95
-# Runs that compile from scratch; the number of compiles does not vary by chance.
-COLD_RUNS = 2
+# Runs of each variant. More would tell nothing of compiles, which do not vary by chance.
+_TURNS = 2
 _WITHOUT_RECOMPILES = 0.8
 
 _TIME_UP = "the time for trials was up"
-
-
-@dataclass(frozen=True)
-class Budget:
-    # Runs of each variant, and the most seconds of one.
-    runs: int = 2
-    seconds: float = 300.0
-    # No further run is begun after this many seconds.
-    total: float = 1800.0
-    # The least ratio to eager in the first run for more runs to be made.
-    than_eager: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -271,38 +253,23 @@ class TrialResults:
         return f"{calls}{gpu}; {blocks}; {_certainty(self.base.compared())}"
 
 
-def try_flips(
-    command: Sequence[str],
-    flips: Sequence[Flip],
-    folder: Path,
-    budget: Budget,
-    say: Say,
-    stdin: Path | None = None,
-) -> TrialResults:
-    runs = _TrialRuns(command, folder, budget, say, stdin)
+def try_flips(runs: ProgramRuns, flips: Sequence[Flip], than_eager: float = 0.0) -> TrialResults:
+    """Time the program with each change, if it is at least `than_eager` times as long as eager."""
     safe = [flip for flip in flips if not flip.warning]
-    results = runs.steady([flip for flip in safe if not flip.is_tried_cold])
+    results = _steady(runs, [flip for flip in safe if not flip.is_tried_cold], than_eager)
     cold = [flip for flip in safe if flip.is_tried_cold]
     shown = [
         _not_measured(flip, f'not tried, because torch warns: "{flip.warning}"')
         for flip in flips
         if flip.warning
     ]
-    found = (*results.trials, *(runs.cold(cold) if cold else ()), *shown)
+    found = (*results.trials, *(_cold(runs, cold) if cold else ()), *shown)
     return replace(results, trials=_ranked(found), runs=runs.made)
 
 
-def try_cold(
-    command: Sequence[str],
-    flips: Sequence[Flip],
-    folder: Path,
-    budget: Budget,
-    say: Say,
-    stdin: Path | None = None,
-) -> TrialResults:
+def try_cold(runs: ProgramRuns, flips: Sequence[Flip]) -> TrialResults:
     """Try changes that avoid compiles; each run has an empty cache, so that the savings show."""
-    runs = _TrialRuns(command, folder, budget, say, stdin)
-    return TrialResults(_ranked(runs.cold(flips)), None, runs=runs.made)
+    return TrialResults(_ranked(_cold(runs, flips)), None, runs=runs.made)
 
 
 def _not_measured(flip: Flip, why: str) -> FlipTrial:
@@ -313,62 +280,34 @@ def _ranked(trials: Sequence[FlipTrial]) -> tuple[FlipTrial, ...]:
     return tuple(sorted(trials, key=lambda trial: (not trial.helps, -trial.saved)))
 
 
-class _TrialRuns:
-    def __init__(
-        self, command: Sequence[str], folder: Path, budget: Budget, say: Say, stdin: Path | None
-    ) -> None:
-        self._command, self._folder, self._budget = command, folder, budget
-        self._say, self._stdin = say, stdin
-        self._end = time.monotonic() + budget.total
-        self.made = 0
+def _steady(runs: ProgramRuns, flips: Sequence[Flip], than_eager: float) -> TrialResults:
+    """Compare compiled calls with eager in turns; drop changes that do not help."""
+    by_name = {flip.change: flip for flip in flips}
 
-    def steady(self, flips: Sequence[Flip]) -> TrialResults:
-        """Run all variants in turns, compiled calls against eager; drop those that do not help."""
-        variants = [BASE, *(flip.variant for flip in flips)]
-        runs: list[list[TimedRun]] = [[] for _ in variants]
-        given_up: set[int] = set()
-        for turn in range(self._budget.runs):
-            for number, variant in enumerate(variants):
-                if number in given_up or self._is_time_up:
-                    continue
-                cache = self._folder / f"cache-{number}"
-                how = f"run {turn + 1} of {self._budget.runs}"
-                runs[number].append(self._run(variant, how, cache, "alternate"))
-                base = against_eager(runs[0])
-                if number == 0 and (base is None or base.slowest < self._budget.than_eager):
-                    return _results(runs[:1], ())
-                if number and not _is_promising(base, runs[number], flips[number - 1]):
-                    given_up.add(number)
-        return _results(runs, flips)
+    def goes_on(done: Mapping[str, Sequence[TimedRun]], variant: Variant) -> bool:
+        base = against_eager(done[BASE.name])
+        if variant is BASE:
+            return base is not None and base.slowest >= than_eager
+        return _is_promising(base, done[variant.name], by_name[variant.name])
 
-    def cold(self, flips: Sequence[Flip]) -> list[FlipTrial]:
-        variants = [BASE, *(flip.variant for flip in flips)]
-        runs: list[list[TimedRun]] = [[] for _ in variants]
-        for turn in range(COLD_RUNS):
-            for made, variant in zip(runs, variants, strict=True):
-                if not self._is_time_up:
-                    how = f"from scratch, run {turn + 1} of {COLD_RUNS}"
-                    cache = self._folder / f"cold-cache-{self.made}"
-                    made.append(self._run(variant, how, cache, "call-times"))
-        rows = zip(runs[1:], flips, strict=True)
-        return [_cold_trial(runs[0], made, flip) for made, flip in rows]
+    variants = [BASE, *(flip.variant for flip in flips)]
+    unchanged, *changed = runs.in_turns(variants, _TURNS, goes_on, "alternate")
+    base = against_eager(unchanged.runs)
+    if base is None:
+        return TrialResults((), None, _why_not_compared(unchanged.runs))
+    if base.slowest < than_eager:
+        return TrialResults((), base)
+    tried = zip(changed, flips, strict=True)
+    return TrialResults(
+        tuple(_trial(unchanged.runs, made.runs, flip) for made, flip in tried), base
+    )
 
-    @property
-    def _is_time_up(self) -> bool:
-        return time.monotonic() > self._end
 
-    def _run(self, variant: Variant, how: str, cache: Path, profiler: PartName) -> TimedRun:
-        self._say(f"{variant.name}: {how}")
-        self.made += 1
-        return run_once(
-            self._command,
-            variant,
-            self._folder / f"run-{self.made}",
-            cache=cache,
-            seconds=self._budget.seconds,
-            profiler=profiler,
-            stdin=self._stdin,
-        )
+def _cold(runs: ProgramRuns, flips: Sequence[Flip]) -> list[FlipTrial]:
+    variants = [BASE, *(flip.variant for flip in flips)]
+    unchanged, *changed = runs.in_turns(variants, _TURNS, is_cold=True)
+    tried = zip(changed, flips, strict=True)
+    return [_cold_trial(unchanged.runs, made.runs, flip) for made, flip in tried]
 
 
 def _is_promising(base: AgainstEager | None, runs: Sequence[TimedRun], flip: Flip) -> bool:
@@ -388,15 +327,6 @@ def _compiled_after(base: AgainstEager, changed: AgainstEager, flip: Flip) -> Sa
 
 
 # --- results of trials ----------------------------------------------------------------------------
-
-
-def _results(runs: Sequence[Sequence[TimedRun]], flips: Sequence[Flip]) -> TrialResults:
-    base = against_eager(runs[0])
-    if base is None:
-        return TrialResults((), None, _why_not_compared(runs[0]), runs=len(runs[0]))
-    tried = zip(runs[1:], flips, strict=True)
-    trials = [_trial(runs[0], made, flip) for made, flip in tried]
-    return TrialResults(_ranked(trials), base, runs=sum(map(len, runs)))
 
 
 def _why_not_compared(runs: Sequence[TimedRun]) -> str:
@@ -441,12 +371,12 @@ def _with_seconds(flip: Flip, base: AgainstEager) -> Flip:
 
 
 def _why_not_tried(base: Sequence[TimedRun], runs: Sequence[TimedRun], otherwise: str) -> str:
+    if any(run.exit_code != 0 for run in base):
+        return "not measured: the program fails without it, too"
     if not base or not runs:
         return f"not tried: {_TIME_UP}"
     if any(run.not_applied for run in runs):
         return f"could not be applied: {next(r.not_applied for r in runs if r.not_applied)}"
-    if any(run.exit_code != 0 for run in base):
-        return "not measured: the program fails without it, too"
     failure = next((run.failure for run in runs if run.failure), "")
     if failure:
         return f"not measured: with it the program {failure}"
@@ -454,7 +384,7 @@ def _why_not_tried(base: Sequence[TimedRun], runs: Sequence[TimedRun], otherwise
 
 
 def _cold_trial(base: Sequence[TimedRun], changed: Sequence[TimedRun], flip: Flip) -> FlipTrial:
-    is_whole = len(base) == len(changed) == COLD_RUNS
+    is_whole = len(base) == len(changed) == _TURNS
     if not is_whole or any(run.exit_code != 0 or run.not_applied for run in (*base, *changed)):
         return _not_measured(flip, _why_not_tried(base, changed, _TIME_UP))
     before = Sample(tuple(map(_all_seconds, base)))

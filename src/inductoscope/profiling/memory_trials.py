@@ -7,8 +7,7 @@ and gives the same results is then timed in turns with the unchanged program.
 from __future__ import annotations
 
 import math
-import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from inductoscope.launch.environment import PartName
 from inductoscope.launch.program import run_recorded
 from inductoscope.model.entities import Ending, Recording
 from inductoscope.model.fold import load
+from inductoscope.profiling.flips import Flip
 from inductoscope.profiling.kernel_profile import NO_CACHES
 from inductoscope.profiling.memory_blocks import (
     OUTPUT,
@@ -30,17 +30,16 @@ from inductoscope.profiling.memory_trace import (
     ProcessMemory,
     TensorSummary,
 )
-from inductoscope.profiling.orders import QUIET, Orders, overruling
+from inductoscope.profiling.orders import QUIET, Orders
 from inductoscope.profiling.statistics import Sample, TimeComparison, compare
 from inductoscope.profiling.timings import FOLDER, read_measured
 from inductoscope.profiling.turns import (
+    BASE,
+    ProgramRuns,
     TimedRun,
     Variant,
     VariantRuns,
-    cache_of,
     calls_to_compare,
-    run_in_turns,
-    run_once,
 )
 
 # Activation memory budgets to try, from mild to aggressive recomputation.
@@ -51,18 +50,12 @@ _LEAST_SHARE = 0.03
 _CONFIG = "torch._inductor.config"
 
 
-@dataclass(frozen=True)
-class Alternative:
-    variant: Variant
-    why: str
-
-
-def alternatives_for(profile: StepProfile, settings: Mapping[str, str]) -> tuple[Alternative, ...]:
-    """Return the alternatives worth a trial; `settings` are those set by the program itself."""
+def alternatives_for(profile: StepProfile, settings: Mapping[str, str]) -> tuple[Flip, ...]:
+    """Return the changes worth a trial; `settings` are those set by the program itself."""
     return tuple(_alternatives(profile, settings))
 
 
-def _alternatives(profile: StepProfile, settings: Mapping[str, str]) -> Iterator[Alternative]:
+def _alternatives(profile: StepProfile, settings: Mapping[str, str]) -> Iterator[Flip]:
     def is_worth_it(*kinds: str) -> bool:
         least = max(_LEAST_BYTES, _LEAST_SHARE * profile.device.peak)
         return profile.bytes_at_peak(*kinds) >= least
@@ -72,18 +65,17 @@ def _alternatives(profile: StepProfile, settings: Mapping[str, str]) -> Iterator
         budgets = [f"activation_memory_budget = {budget}" for budget in _BUDGETS]
         for text in (*budgets, "aggressive_recomputation = True"):
             change = f"torch._functorch.config.{text}"
-            code = f"import torch._functorch.config\n{change}"
-            yield Alternative(Variant(change, code=code), why)
+            yield Flip(change, why, code=f"import torch._functorch.config\n{change}")
     if is_worth_it(TEMPORARY, OUTPUT, SAVED):
+        why = "the program has switched it off"
         for name in ("allow_buffer_reuse", "inplace_buffers", "reorder_for_peak_memory"):
             if settings.get(f"{_CONFIG}.{name}") == "False":
-                variant = Variant(f"{_CONFIG}.{name} = True", code=overruling({name: True}))
-                yield Alternative(variant, "the program has switched it off")
+                yield Flip(f"{_CONFIG}.{name} = True", why, settings={name: True}, overrules=True)
     if is_worth_it(TEMPORARY):
+        why = "temporaries are alive at the peak"
         for name, value in (("memory_planning", True), ("reorder_for_peak_memory", False)):
             if f"{_CONFIG}.{name}" not in settings:
-                variant = Variant(f"{_CONFIG}.{name} = {value}", {name: value})
-                yield Alternative(variant, "temporaries are alive at the peak")
+                yield Flip(f"{_CONFIG}.{name} = {value}", why, settings={name: value})
 
 
 # --- the results of two runs ----------------------------------------------------------------------
@@ -146,9 +138,6 @@ def _apart(first: float, second: float, scale: float) -> float:
 
 # --- trials ---------------------------------------------------------------------------------------
 
-Say = Callable[[str], None]
-
-BASE = Variant("as it is")
 # A peak counts as lower below this ratio.
 _LOWER = 0.98
 # The most alternatives that are timed: each costs several runs.
@@ -158,14 +147,8 @@ _NONE = Sample(())
 
 
 @dataclass(frozen=True)
-class TrialLimits:
-    turns: int = 5
-    seconds: float = 600.0
-
-
-@dataclass(frozen=True)
 class MemoryTrial:
-    alternative: Alternative
+    flip: Flip
     # The peak of the same call of the same function; None if it was not measured.
     peak: int | None = None
     base: int = 0
@@ -189,19 +172,16 @@ class MemoryTrial:
 
 
 def try_alternatives(
-    command: Sequence[str],
+    runs: ProgramRuns,
     profile: StepProfile,
     base: Sequence[ProcessMemory],
-    alternatives: Sequence[Alternative],
-    folder: Path,
-    limits: TrialLimits,
-    say: Say,
+    alternatives: Sequence[Flip],
 ) -> tuple[MemoryTrial, ...]:
     """Measure each alternative, then time those that need less; the lowest peak comes first."""
 
     def run(variant: Variant) -> tuple[TimedRun, tuple[ProcessMemory, ...]]:
-        say(f"{variant.name}: measuring memory")
-        return run_traced(command, variant, folder, limits.seconds)
+        runs.say(f"{variant.name}: measuring memory")
+        return run_traced(runs, variant)
 
     trials = [_tried(each, profile, base, *run(each.variant)) for each in alternatives]
     if any(trial.results and trial.results.different for trial in trials):
@@ -211,34 +191,27 @@ def try_alternatives(
         trials = unjudged if why else trials
     chosen = _worth_timing(trials)
     if chosen:
-        variants = [BASE, *(trial.alternative.variant for trial in chosen)]
-        turns, seconds = limits.turns, limits.seconds
-        done = run_in_turns(command, variants, folder, turns=turns, seconds=seconds, say=say)
+        variants = [BASE, *(trial.flip.variant for trial in chosen)]
+        done = runs.in_turns(variants, runs.turns, fills_caches=True)
         trials = [_timed(trial, done) for trial in trials]
     return tuple(sorted(trials, key=lambda trial: (not trial.is_lower, trial.ratio)))
 
 
 def run_traced(
-    command: Sequence[str],
-    variant: Variant,
-    folder: Path,
-    seconds: float,
-    profiler: PartName = "memory",
+    runs: ProgramRuns, variant: Variant, profiler: PartName = "memory"
 ) -> tuple[TimedRun, tuple[ProcessMemory, ...]]:
-    quiet, cache = replace(variant, variables=QUIET), cache_of(folder, variant)
-    place = folder / f"{cache.name}-{profiler}"
-    run = run_once(command, quiet, place, cache=cache, seconds=seconds, profiler=profiler)
-    return run, read_measured(ProcessMemory, place / FOLDER)
+    run = runs.run_once(replace(variant, variables=QUIET), profiler)
+    return run, read_measured(ProcessMemory, run.measured)
 
 
 def _tried(
-    alternative: Alternative,
+    flip: Flip,
     profile: StepProfile,
     base: Sequence[ProcessMemory],
     run: TimedRun,
     seen: Sequence[ProcessMemory],
 ) -> MemoryTrial:
-    trial = MemoryTrial(alternative, base=profile.device.peak)
+    trial = MemoryTrial(flip, base=profile.device.peak)
     if run.not_applied:
         return replace(trial, error=f"could not be applied: {run.not_applied}")
     if run.failure:
@@ -286,7 +259,7 @@ def _timed(trial: MemoryTrial, done: Sequence[VariantRuns]) -> MemoryTrial:
     base = done[0].sample(counts)
     for runs in done[1:]:
         seconds = runs.sample(counts)
-        if runs.variant is trial.alternative.variant and seconds.count and base.count:
+        if runs.variant.name == trial.flip.change and seconds.count and base.count:
             comparison = compare(base, seconds)
             return replace(trial, base_seconds=base, seconds=seconds, time=comparison)
     return trial
@@ -335,37 +308,28 @@ class MemoryProfile:
 
 
 def profile_memory(
-    command: Sequence[str],
-    folder: Path,
-    *,
-    stdout: int | None,
-    limits: TrialLimits,
-    with_eager: bool,
-    say: Say,
+    runs: ProgramRuns, folder: Path, *, stdout: int | None, with_eager: bool
 ) -> MemoryProfile:
+    """Run the program recorded and with its memory traced, then the runs to compare with."""
     variables = {**NO_CACHES, **QUIET, **Orders(records=True).environment("memory")}
-    ending = run_recorded(command, folder, fresh=True, variables=variables, stdout=stdout)
+    ending = run_recorded(runs.command, folder, fresh=True, variables=variables, stdout=stdout)
     recording = load(folder)
     seen = read_measured(ProcessMemory, folder / FOLDER)
     steps = profiles_of(seen, recording)
     notes = tuple(dict.fromkeys(note for process in seen for note in process.notes))
     if not steps or ending.exit_code != 0:
         return MemoryProfile(ending, str(folder), steps, notes=notes)
-    with tempfile.TemporaryDirectory(prefix="inductoscope-memory-") as place:
-        eager = _in_eager(command, Path(place), limits, say) if with_eager else EagerSteps()
-        alternatives = alternatives_for(steps[0], _settings_made(recording))
-        trials: tuple[MemoryTrial, ...] = ()
-        if alternatives and limits.turns:
-            trials = try_alternatives(
-                command, steps[0], seen, alternatives, Path(place), limits, say
-            )
+    eager = _in_eager(runs) if with_eager else EagerSteps()
+    alternatives = alternatives_for(steps[0], _settings_made(recording))
+    trials: tuple[MemoryTrial, ...] = ()
+    if alternatives and runs.turns:
+        trials = try_alternatives(runs, steps[0], seen, alternatives)
     return MemoryProfile(ending, str(folder), steps, eager, trials, not alternatives, notes)
 
 
-def _in_eager(command: Sequence[str], place: Path, limits: TrialLimits, say: Say) -> EagerSteps:
-    say("measuring memory in eager")
-    variant = Variant("in eager")
-    run, seen = run_traced(command, variant, place, limits.seconds, "eager-memory")
+def _in_eager(runs: ProgramRuns) -> EagerSteps:
+    runs.say("measuring memory in eager")
+    run, seen = run_traced(runs, Variant("in eager"), "eager-memory")
     if run.failure:
         return EagerSteps(error=f"in eager the program {run.failure}")
     steps = profiles_of(seen)

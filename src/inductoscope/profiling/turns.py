@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import math
 import os
 import subprocess
 import time
@@ -64,6 +65,8 @@ class TimedRun:
     processes: tuple[ProcessTimes, ...]
     # The end of the output, if the run failed.
     output: str = ""
+    # The folder of what the processes measured.
+    measured: Path = Path()
 
     @property
     def not_applied(self) -> str:
@@ -122,80 +125,97 @@ def calls_to_compare(variants: Sequence[VariantRuns]) -> dict[Thing, int]:
     return {thing: count for thing, count in (+counts).items() if all(thing in c for c in called)}
 
 
-def cache_of(folder: Path, variant: Variant) -> Path:
-    """Return the folder of a variant's private cache, which its runs share."""
-    return folder / f"cache-{zlib.crc32(variant.name.encode()):08x}"
+def _succeeded(runs: Mapping[str, Sequence[TimedRun]], variant: Variant) -> bool:
+    return runs[variant.name][-1].exit_code == 0
 
 
-def run_in_turns(
-    command: Sequence[str],
-    variants: Sequence[Variant],
-    folder: Path,
-    *,
-    turns: int,
-    seconds: float,
-    say: Say,
-) -> tuple[VariantRuns, ...]:
-    """Run every variant `turns` times; a run may take `seconds`.
+@dataclass
+class ProgramRuns:
+    """Measured runs of variants of one program, none of which is recorded."""
 
-    A variant that fails is not run again. If the first variant fails, all runs stop, because the
-    others are compared with it. Each variant gets an additional first run to fill its cache, unless
-    the cache exists already.
-    """
-    runs: dict[str, list[TimedRun]] = {variant.name: [] for variant in variants}
-    going = list(variants)
-    for turn in range(turns + 1):
-        shift = turn % max(1, len(going))
-        for variant in (*going[shift:], *going[:shift]):
-            cache = cache_of(folder, variant)
-            if not going or (not turn and cache.exists()):
-                continue
-            say(f"{variant.name}: {'compiling' if not turn else f'run {turn} of {turns}'}")
-            place = folder / f"{cache.name}-run-{turn}"
-            run = run_once(command, variant, place, cache=cache, seconds=seconds)
-            if turn or run.exit_code != 0:
-                runs[variant.name].append(run)
-            if run.exit_code != 0:
-                is_first = variant is variants[0]
-                going = [] if is_first else [other for other in going if other is not variant]
-    return tuple(VariantRuns(variant, tuple(runs[variant.name])) for variant in variants)
+    command: Sequence[str]
+    # Holds the private cache of each variant, and a folder for each run.
+    folder: Path
+    say: Say
+    turns: int = 5
+    # The most seconds of one run; no run is begun after `total` seconds.
+    seconds: float = 600.0
+    total: float = math.inf
+    # Standard input of the program: a file, or nothing.
+    stdin: Path = Path(os.devnull)
+    made: int = field(default=0, init=False)
+    began: float = field(default_factory=time.monotonic, init=False)
 
+    def in_turns(
+        self,
+        variants: Sequence[Variant],
+        turns: int,
+        goes_on: Callable[[Mapping[str, Sequence[TimedRun]], Variant], bool] = _succeeded,
+        profiler: PartName = "call-times",
+        *,
+        fills_caches: bool = False,
+        is_cold: bool = False,
+    ) -> tuple[VariantRuns, ...]:
+        """Run every variant `turns` times.
 
-def run_once(
-    command: Sequence[str],
-    variant: Variant,
-    folder: Path,
-    *,
-    cache: Path,
-    seconds: float,
-    profiler: PartName = "call-times",
-    stdin: Path | None = None,
-) -> TimedRun:
-    """Run the program once and measure it. Nothing is recorded.
+        After each run `goes_on` decides, by the runs so far, whether its variant is run again. If
+        it is the first variant that does not go on, all runs stop, because the others are compared
+        with it. With `fills_caches`, each variant gets an additional first run that fills its
+        cache, unless that exists already; with `is_cold`, every run has an empty cache.
+        """
+        runs: dict[str, list[TimedRun]] = {variant.name: [] for variant in variants}
+        going = list(variants)
+        first_turn = 0 if fills_caches else 1
+        for turn in range(first_turn, turns + 1):
+            # The first turn begins with the first variant, each with a different one.
+            shift = (turn - first_turn) % max(1, len(going))
+            for variant in (*going[shift:], *going[:shift]):
+                is_filled = not turn and self._cache_of(variant).exists()
+                if variant not in going or is_filled or self._is_time_up:
+                    continue
+                self.say(f"{variant.name}: {f'run {turn} of {turns}' if turn else 'compiling'}")
+                run = self.run_once(variant, profiler, is_cold=is_cold)
+                if turn or run.exit_code != 0:
+                    runs[variant.name].append(run)
+                    if not goes_on(runs, variant):
+                        is_first = variant is variants[0]
+                        going = [] if is_first else [each for each in going if each is not variant]
+        return tuple(VariantRuns(variant, tuple(runs[variant.name])) for variant in variants)
 
-    Standard input is the file `stdin`, or empty.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    orders = Orders(settings=variant.settings, code=variant.code)
-    environment = {
-        **environment_for(folder, os.environ, fresh=False),
-        **private_cache(cache),
-        **orders.environment(profiler),
-        **variant.variables,
-    }
-    started = time.monotonic()
-    with (folder / _OUTPUT).open("wb") as output, (stdin or Path(os.devnull)).open("rb") as read:
-        child = start_group(command, environment=environment, stdin=read, stdout=output)
-        try:
-            code: int | None = child.wait(seconds)
-        except subprocess.TimeoutExpired:
-            code = None
-        finally:
-            end_child(child)
-    took = time.monotonic() - started
-    return TimedRun(
-        code, took, read_measured(ProcessTimes, folder / FOLDER), _last_words(folder, code)
-    )
+    @property
+    def _is_time_up(self) -> bool:
+        return time.monotonic() > self.began + self.total
+
+    def _cache_of(self, variant: Variant) -> Path:
+        return self.folder / f"cache-{zlib.crc32(variant.name.encode()):08x}"
+
+    def run_once(
+        self, variant: Variant, profiler: PartName = "call-times", *, is_cold: bool = False
+    ) -> TimedRun:
+        """Run the program once and measure it, with the variant's cache or an empty one."""
+        self.made += 1
+        folder = self.folder / f"run-{self.made}"
+        folder.mkdir(parents=True)
+        cache = folder / "cache" if is_cold else self._cache_of(variant)
+        orders = Orders(settings=variant.settings, code=variant.code)
+        environment = {
+            **environment_for(folder, os.environ, fresh=False),
+            **private_cache(cache),
+            **orders.environment(profiler),
+            **variant.variables,
+        }
+        started = time.monotonic()
+        with (folder / _OUTPUT).open("wb") as output, self.stdin.open("rb") as read:
+            child = start_group(self.command, environment=environment, stdin=read, stdout=output)
+            try:
+                code: int | None = child.wait(self.seconds)
+            except subprocess.TimeoutExpired:
+                code = None
+            finally:
+                end_child(child)
+        took, measured = time.monotonic() - started, folder / FOLDER
+        processes = read_measured(ProcessTimes, measured)
+        return TimedRun(code, took, processes, _last_words(folder, code), measured)
 
 
 def _last_words(folder: Path, code: int | None) -> str:
@@ -208,7 +228,7 @@ def _last_words(folder: Path, code: int | None) -> str:
 
 # --- trials of settings ---------------------------------------------------------------------------
 
-BASE = "as it is"
+BASE = Variant("as it is")
 
 
 @dataclass(frozen=True)
@@ -235,25 +255,17 @@ class SettingTrials:
     failed: TimedRun | None = None
 
 
-def try_settings(
-    command: Sequence[str],
-    variants: Sequence[Variant],
-    folder: Path,
-    *,
-    turns: int,
-    seconds: float,
-    say: Say,
-) -> SettingTrials:
-    everything = (Variant(BASE), *variants)
-    done = run_in_turns(command, everything, folder, turns=turns, seconds=seconds, say=say)
+def try_settings(runs: ProgramRuns, variants: Sequence[Variant]) -> SettingTrials:
+    """Run the program unchanged and with each setting, in turns, and compare."""
+    done = runs.in_turns([BASE, *variants], runs.turns, fills_caches=True)
     base, *others = done
     if base.failed:
-        return _not_compared(base, others, seconds)
+        return _not_compared(base, others, runs.seconds)
     counts = calls_to_compare(done)
     first = _trial(base, counts, None)
     return SettingTrials(
         first,
-        tuple(_trial(runs, counts, first.seconds) for runs in others),
+        tuple(_trial(other, counts, first.seconds) for other in others),
         tuple((kind, name, count) for (kind, name), count in counts.items()),
     )
 

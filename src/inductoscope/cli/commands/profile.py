@@ -22,11 +22,13 @@ from inductoscope.errors import UsageError
 if TYPE_CHECKING:
     from inductoscope.model.entities import Ending
     from inductoscope.profiling.kernel_profile import ProfiledRun
-    from inductoscope.profiling.turns import TimedRun
+    from inductoscope.profiling.turns import ProgramRuns, TimedRun
     from inductoscope.views.report.terminal import Printer
 
 # The program ran, and nothing in it could be measured.
 NOTHING_MEASURED = 4
+# No further change is tried after so many seconds.
+_LONGEST_ADVICE = 1800.0
 
 
 @click.command(
@@ -190,15 +192,16 @@ class _Request:
         return STANDARD_ERROR if self.json_path == "-" else None
 
     @contextmanager
-    def progress(self) -> Iterator[tuple[Callable[[str], None], Path]]:
-        """Yield a function that shows progress, and a temporary folder for trials."""
+    def trials(self) -> Iterator[ProgramRuns]:
+        """Yield runs of the program in a temporary folder, while progress is shown."""
+        from inductoscope.profiling.turns import ProgramRuns
         from inductoscope.views.report.progress import ProgressLine
 
         with (
-            tempfile.TemporaryDirectory(prefix="inductoscope-profile-") as trials,
+            tempfile.TemporaryDirectory(prefix="inductoscope-profile-") as folder,
             ProgressLine(quiet=self.quiet) as progress,
         ):
-            yield progress.say, Path(trials)
+            yield ProgramRuns(self.command, Path(folder), progress.say, self.turns, self.time_limit)
 
     def run_profiled(self) -> Ending:
         """Run the program with its kernels timed; the terminal is the program's own meanwhile."""
@@ -244,8 +247,8 @@ def _profile_kernels(request: _Request) -> None:
     from inductoscope.views.report.profile import print_profile, profile_view
 
     ending = request.run_profiled()
-    with request.progress() as (say, _):
-        found = request.profile(say)
+    with request.trials() as runs:
+        found = request.profile(runs.say)
     request.show(profile_view(found, str(request.folder), ending), print_profile, KERNELS)
     _end(ending, is_empty=found.profile.is_empty)
 
@@ -260,11 +263,11 @@ def _profile_compile(request: _Request) -> None:
     )
 
     command, folder = request.command, request.folder
-    with request.progress() as (say, _):
-        profile = profile_compile(command, folder, stdout=request.stdout, say=say)
+    with request.trials() as runs:
+        profile = profile_compile(command, folder, stdout=request.stdout, say=runs.say)
         if request.grow and profile.warm is not None:
             largest = max(profile.cold["compiles"], key=lambda each: each["nodes"])
-            growth = measure_growth(command, folder, largest["compile"], request.grow, say)
+            growth = measure_growth(command, folder, largest["compile"], request.grow, runs.say)
             profile = replace(profile, growth=growth)
     request.show(
         compile_profile_view(profile),
@@ -275,18 +278,13 @@ def _profile_compile(request: _Request) -> None:
 
 
 def _profile_memory(request: _Request) -> None:
-    from inductoscope.profiling.memory_trials import TrialLimits, profile_memory
+    from inductoscope.profiling.memory_trials import profile_memory
     from inductoscope.recording.profile_file import MEMORY
     from inductoscope.views.report.memory_profile import memory_view, print_memory
 
-    with request.progress() as (say, _):
+    with request.trials() as runs:
         profile = profile_memory(
-            request.command,
-            request.folder,
-            stdout=request.stdout,
-            limits=TrialLimits(request.turns, request.time_limit),
-            with_eager=not request.no_eager,
-            say=say,
+            runs, request.folder, stdout=request.stdout, with_eager=not request.no_eager
         )
     request.show(memory_view(profile), print_memory, MEMORY)
     _end(profile.ending, is_empty=profile.is_empty)
@@ -295,23 +293,23 @@ def _profile_memory(request: _Request) -> None:
 def _advise(request: _Request) -> None:
     from inductoscope.model.fold import load
     from inductoscope.profiling.evidence import RecordedEvidence, costs_of
-    from inductoscope.profiling.flip_trials import Budget, TrialResults, try_flips
+    from inductoscope.profiling.flip_trials import TrialResults, try_flips
     from inductoscope.profiling.flips import flips_for
     from inductoscope.recording.profile_file import ADVICE
     from inductoscope.views.report.advice import advice_view, print_advice
     from inductoscope.views.report.profile import headline
 
     ending = request.run_profiled()
-    with request.progress() as (say, trials):
-        found = request.profile(say)
+    with request.trials() as runs:
+        found = request.profile(runs.say)
         profile, recording = found.profile, load(request.folder)
         if ending.exit_code != 0:
             results = TrialResults((), None, _fails(ending))
         elif profile.is_empty:
             results = TrialResults((), None, headline(profile))
         else:
-            flips, budget = flips_for(recording, profile), Budget(seconds=request.time_limit)
-            results = try_flips(request.command, flips, trials, budget, say)
+            limited = replace(runs, total=_LONGEST_ADVICE)
+            results = try_flips(limited, flips_for(recording, profile))
     costs = costs_of(RecordedEvidence(recording, profile))
     view = advice_view(results, request.command, str(request.folder), costs)
     request.show(view, print_advice, ADVICE)
@@ -324,17 +322,15 @@ def _examine_autotuning(request: _Request) -> None:
     from inductoscope.views.report.setting_trials import print_tuning, tuning_view
     from inductoscope.views.report.terminal import Printer
 
-    turns, seconds = request.turns, request.time_limit
     ending = request.run_profiled()
-    with request.progress() as (say, trials):
-        found = request.profile(say)
+    with request.trials() as runs:
+        found = request.profile(runs.say)
         searches = searches_of(load(request.folder), found.profile)
         result = TuningResult(searches)
         if ending.exit_code == 0:
-            result = examine_tuning(
-                request.command, searches, trials, turns=turns, seconds=seconds, say=say
-            )
-    request.show(tuning_view(result, request.command, str(request.folder), turns), print_tuning)
+            result = examine_tuning(runs, searches)
+    view = tuning_view(result, request.command, str(request.folder), request.turns)
+    request.show(view, print_tuning)
     if ending.exit_code != 0:
         Printer(sys.stderr).line(_fails(ending))
     elif result.trials is not None:
@@ -346,11 +342,10 @@ def _compare_settings(request: _Request) -> None:
     from inductoscope.profiling.turns import known_settings, try_settings, variants_of
     from inductoscope.views.report.setting_trials import print_trials, trials_view
 
-    command, turns, seconds = request.command, request.turns, request.time_limit
     variants = variants_of(request.tries, known_settings())
-    with request.progress() as (say, folder):
-        trials = try_settings(command, variants, folder, turns=turns, seconds=seconds, say=say)
-    view = trials_view(trials, command, turns)
+    with request.trials() as runs:
+        trials = try_settings(runs, variants)
+    view = trials_view(trials, request.command, request.turns)
     request.show(view, print_trials if trials.failed is None else None)
     _end_if_failed(trials.failed)
     sys.exit(0 if view["calls"] else NOTHING_MEASURED)

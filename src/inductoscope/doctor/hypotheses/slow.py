@@ -39,7 +39,6 @@ from inductoscope.model.fold import load
 from inductoscope.profiling.compile_growth import SlowCompile, seconds_in, slow_compiles
 from inductoscope.profiling.flip_trials import (
     AgainstEager,
-    Budget,
     FlipTrial,
     TrialResults,
     try_cold,
@@ -87,10 +86,8 @@ def compiled_for_every_value(case: ProgramCase) -> Verdict | None:
 
 def _try(case: ProgramCase, flips: Sequence[Flip], result: Verdict) -> None:
     case.say("a setting may avoid the recompiles; running the program with it")
-    budget = Budget(total=TIME_FOR_TRIALS)
-    with trials_in(case) as folder:
-        tried = try_cold(case.runs.command, flips, folder, budget, case.say, case.runs.stdin)
-    case.runs.count += tried.runs
+    with trials_in(case, TIME_FOR_TRIALS) as runs:
+        tried = try_cold(runs, flips)
     for trial in tried.trials:
         result.add(f"{trial.flip.change}: {trial.how}", "runs of the program in turns")
     if tried.advice:
@@ -154,10 +151,8 @@ def slower_than_eager(case: ProgramCase) -> Verdict | None:
     case.say("compiled calls may be slower than eager; timing both in turns")
     possible = flips_for(case.recording)
     flips = [flip for flip in possible if not flip.is_tried_cold and not flip.warning]
-    budget = Budget(seconds=LONGEST_TO_TIME, total=TIME_FOR_TRIALS, than_eager=_SLOW)
-    with trials_in(case) as folder:
-        results = try_flips(case.runs.command, flips, folder, budget, case.say, case.runs.stdin)
-    case.runs.count += results.runs
+    with trials_in(case, LONGEST_TO_TIME) as runs:
+        results = try_flips(runs, flips, than_eager=_SLOW)
     slow = slow_function(results.base) if results.base is not None else None
     return None if slow is None else _verdict(case, results, slow)
 
@@ -303,7 +298,7 @@ def _proven_slow(
         return None
     seen = _seen_in_program(case, finding, suspect)
     workarounds = finding.fact(GraphWorkarounds).found
-    if workarounds and case.proof.with_workaround:
+    if workarounds and case.instructions.with_workaround:
         seen = _help_with_slow_compile(case, workarounds[0], seen, suspect)
     case.finding = case.proof.added_to(finding).claimed(seen, PROGRAM)
     return verdict_on(case.finding)

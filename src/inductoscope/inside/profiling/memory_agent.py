@@ -47,6 +47,7 @@ class MemoryAgent(Agent):
         return (*super().hooks(), self.tracer.profilers.hook)
 
     def calls(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return the function to call in place of a compiled one: itself."""
         return function
 
     # Whether tracing of the first call starts only once its graph has been compiled.

@@ -144,8 +144,8 @@ def _events(
 def _trial_view(trial: MemoryTrial) -> dict[str, Any]:
     results, time = trial.results, trial.time
     return {
-        "change": trial.alternative.variant.name,
-        "why": trial.alternative.why,
+        "change": trial.flip.change,
+        "why": trial.flip.why,
         "peak_bytes": trial.peak,
         "base_peak_bytes": trial.base,
         "ratio": trial.ratio if trial.peak is not None else None,
