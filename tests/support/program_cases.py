@@ -110,7 +110,8 @@ def written_case(place: Path, first: End, **ends: list[End]) -> tuple[ProgramCas
     written = WrittenRuns({**usual, MOVED: [ENDS_WELL], COMPILED: [ENDS_WELL], **ends})
     folder = create_recording(COMMAND, output=place / "out")
     runs = Runs(COMMAND, folder, RunLimits(), Listener(_say_nothing), written)
-    proof = Proof(FreshProcesses({}, runs.folder, times=1), runs.folder, _say_nothing, times=1)
+    fresh = FreshProcesses({}, runs.folder, times=1)
+    proof = Proof(runs, fresh, Instructions(), _say_nothing)
     run = leave_behind(first, folder)
     return ProgramCase(Instructions(), run, runs, proof, _say_nothing, first.found), written.asked
 

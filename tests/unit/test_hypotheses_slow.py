@@ -61,6 +61,7 @@ class WrittenProofs(FreshProcesses):
     """Fresh processes of which so many are slow, without starting them."""
 
     def __init__(self, slow: int, of: int = 3) -> None:
+        self.times = of
         self._outcome = Verification(slow, of, "eager: ok")
 
     def verify(

@@ -95,23 +95,23 @@ def case_that(place: Path, *ends: End) -> tuple[ProgramCase, list[str]]:
 def test_what_was_begun_is_neither_proven_nor_tried_twice(tmp_path: Path) -> None:
     case, asked = case_that(tmp_path, End(events=(check(),)))
     for _ in range(3):
-        case.proof.begin(WRONG_GRAPH, case.runs, calls=1)
-    case.proof.prove_and_help(WRONG_GRAPH, case.runs, calls=1)
+        case.proof.begin(WRONG_GRAPH)
+    case.proof.prove_and_help(WRONG_GRAPH)
     assert case.proof.is_verified
     assert case.proof.workaround is not None
     assert case.proof.workaround.verified
     assert asked == [COMPILED]
     # No other process loads torch once the proof is there.
-    case.proof.begin(WRONG_GRAPH, case.runs, calls=1)
-    assert not case.proof.fresh.is_busy
+    case.proof.begin(WRONG_GRAPH)
+    assert case.proof.fresh._server is None
 
 
 def test_a_workaround_that_fails_beside_the_program_is_tried_again_alone(tmp_path: Path) -> None:
     # Two runs at a time may want the same port.
     port_in_use = End(1, "OSError: Address already in use")
     case, asked = case_that(tmp_path, port_in_use, End(events=(check(),)))
-    case.proof.begin(WRONG_GRAPH, case.runs, calls=1)
-    case.proof.prove_and_help(WRONG_GRAPH, case.runs, calls=1)
+    case.proof.begin(WRONG_GRAPH)
+    case.proof.prove_and_help(WRONG_GRAPH)
     assert asked == [COMPILED, COMPILED]
     assert case.proof.workaround is not None
     assert case.proof.workaround.verified
@@ -119,7 +119,7 @@ def test_a_workaround_that_fails_beside_the_program_is_tried_again_alone(tmp_pat
 
 def test_a_workaround_that_does_not_help_is_said_not_to(tmp_path: Path) -> None:
     case, asked = case_that(tmp_path, FAILS)
-    case.proof.prove_and_help(WRONG_GRAPH, case.runs, calls=1)
+    case.proof.prove_and_help(WRONG_GRAPH)
     assert asked == [COMPILED]
     assert case.proof.workaround is not None
     assert not case.proof.workaround.verified
@@ -128,7 +128,7 @@ def test_a_workaround_that_does_not_help_is_said_not_to(tmp_path: Path) -> None:
 def test_what_may_be_slow_is_not_proven_beside_what_measures_it(tmp_path: Path) -> None:
     case, asked = case_that(tmp_path, ENDS_WELL)
     slow = wrong_graph(kind=SLOW)
-    case.proof.begin(slow, case.runs, calls=1)
+    case.proof.begin(slow)
     case.proof.close()
     assert asked == []
     assert case.proof.repro is None
@@ -136,8 +136,8 @@ def test_what_may_be_slow_is_not_proven_beside_what_measures_it(tmp_path: Path) 
 
 def test_the_next_finding_is_proven_after_one_that_did_not_hold(tmp_path: Path) -> None:
     case, _ = case_that(tmp_path, End(events=(check(),)))
-    case.proof.prove_and_help(wrong_graph("pass"), case.runs, calls=1)
+    case.proof.prove_and_help(wrong_graph("pass"))
     assert not case.proof.is_verified
     case.proof.forget()
-    case.proof.prove_and_help(WRONG_GRAPH, case.runs, calls=1)
+    case.proof.prove_and_help(WRONG_GRAPH)
     assert case.proof.is_verified

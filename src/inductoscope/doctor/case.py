@@ -91,8 +91,7 @@ class ProgramCase:
     def prove_and_help(self) -> None:
         """Prove the reproducer of the finding, and try workarounds on the program."""
         if self.finding is not None:
-            calls = self.instructions.calls
-            self.finding = self.proof.prove_and_help(self.finding, self.runs, calls=calls)
+            self.finding = self.proof.prove_and_help(self.finding)
 
     @property
     def fails_unexplained(self) -> bool:

@@ -45,17 +45,12 @@ class Request:
 
     command: Sequence[str]
     folder: Path
-    calls: int = 8
+    # The options of every run that investigates.
+    instructions: Instructions = field(default_factory=Instructions)
     limits: RunLimits = field(default_factory=RunLimits)
-    with_workaround: bool = True
     proofs: int = TIMES
     # The folder of a call stored by the sentinel, if that is to be examined.
     kept: Path | None = None
-    # Stop once the culprit is known.
-    quick: bool = False
-    # The address of a cluster for the search, and whether its workers may have any versions.
-    executor: str = ""
-    any_worker: bool = False
     # Writes the texts of the verdict and stores it, whenever more is known and at the end.
     store_verdict: Callable[[Verdict], Verdict] = lambda verdict: verdict
 
@@ -91,15 +86,9 @@ class Doctor:
     def _proof(self) -> Proof:
         from inductoscope.doctor.proof import Proof
 
-        request = self._request
-        return Proof(
-            FreshProcesses(self._plain_environment(), self._runs.folder, times=request.proofs),
-            self._runs.folder,
-            self._say,
-            times=request.proofs,
-            with_workaround=request.with_workaround,
-            on_shown=self._shown,
-        )
+        request, runs = self._request, self._runs
+        fresh = FreshProcesses(self._plain_environment(), runs.folder, times=request.proofs)
+        return Proof(runs, fresh, request.instructions, self._say, on_shown=self._shown)
 
     @cached_property
     def _answers(self) -> Answers:
@@ -131,8 +120,8 @@ class Doctor:
     def _follow(self, finding: FailureFinding) -> None:
         """Prove and report a finding while the investigation goes on."""
         self._latest = finding
-        if not self._request.quick:
-            self._proof.begin(finding, self._runs, calls=self._request.calls)
+        if not self._request.instructions.quick:
+            self._proof.begin(finding)
         self._tell()
 
     def _shown(self, claim: Claim) -> None:
@@ -144,27 +133,20 @@ class Doctor:
             self._answers.take(self._proof.added_to(self._latest))
 
     def _examine(self) -> Verdict:
-        request = self._request
-        instructions = Instructions(
-            calls=request.calls,
-            with_workaround=request.with_workaround,
-            quick=request.quick,
-            executor=request.executor,
-            any_worker=request.any_worker,
-        )
-        if request.kept is not None:
-            return self._examine_kept_call(request.kept, instructions)
+        instructions = self._request.instructions
+        if self._request.kept is not None:
+            return self._examine_kept_call(self._request.kept, instructions)
         with self._clock.step("the first run of the program, and what was found in it"):
             first = self._runs.first(instructions)
         from inductoscope.doctor.hypotheses import first_verdict
 
         case = self._case = self._new_case(instructions, first)
         folder = first.folder / FOLDER
-        if case.finding is None and not request.quick and (folder / FUNCTION_SCRIPT).exists():
+        if case.finding is None and not instructions.quick and (folder / FUNCTION_SCRIPT).exists():
             self._proof.fresh.start()
         with self._clock.step("proof, workarounds and further runs"):
             verdict = first_verdict(case)
-        if case.finding is None and verdict.verdict == v.NOT_INDUCTOR and not request.quick:
+        if case.finding is None and verdict.verdict == v.NOT_INDUCTOR and not instructions.quick:
             verdict.repro = self._proof.prove_function(folder)
         return verdict
 
@@ -240,7 +222,7 @@ class Doctor:
         ending = Ending(130, None, time.monotonic() - self._started)
         folder = self._runs.looking_in
         ended = ProgramRun(ending, folder, over_time=True, finding=finding_in(folder))
-        return self._new_case(Instructions(calls=self._request.calls), ended)
+        return self._new_case(self._request.instructions, ended)
 
     def _finished(self, verdict: Verdict, finding: FailureFinding | None) -> Verdict:
         """Fill in the fields that every verdict has."""
@@ -259,7 +241,7 @@ class Doctor:
             note_copies(verdict, self._case)
         if finding is not None and verdict.culprit.kernel:
             verdict.trail = trail_or_nothing(finding, self._case_so_far())
-        if self._request.quick and finding is not None:
+        if self._request.instructions.quick and finding is not None:
             _stop_at_culprit(verdict)
         verdict.known = self._answers.known_of(verdict)
         search = finding.fact(SearchProgress) if finding is not None else SearchProgress()

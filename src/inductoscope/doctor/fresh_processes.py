@@ -48,7 +48,7 @@ class FreshProcesses:
     def __init__(self, environment: Mapping[str, str], folder: Path, *, times: int = TIMES) -> None:
         self._environment = dict(environment)
         self._folder = folder
-        self._times = times
+        self.times = times
         # The process that has torch loaded, and the running scripts.
         self._server: Child | None = None
         self._scripts: list[subprocess.Popen[bytes]] = []
@@ -58,11 +58,6 @@ class FreshProcesses:
     def environment(self) -> Mapping[str, str]:
         """The environment of the scripts."""
         return self._environment
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether a process is loading torch or running a script."""
-        return self._server is not None or bool(self._scripts)
 
     def start(self) -> None:
         """Start the process that loads torch for later runs, unless it is running."""
@@ -85,11 +80,11 @@ class FreshProcesses:
         Scripts that measure time run one after the other, others in parallel.
         """
         script = script.absolute()
-        at_once = 1 if is_timed else self._times
+        at_once = 1 if is_timed else self.times
         runs = self._in_forks(script, seconds, at_once)
         if not runs:  # Each run then loads torch itself.
             with ThreadPoolExecutor(at_once) as pool:
-                runs = list(pool.map(lambda _: self._alone(script, seconds), range(self._times)))
+                runs = list(pool.map(lambda _: self._alone(script, seconds), range(self.times)))
         # A run that timed out is repeated alone.
         runs = [run if run[0] is not None else self._alone(script, 2 * seconds) for run in runs]
         failed = [
@@ -97,15 +92,15 @@ class FreshProcesses:
             for code, output in runs
             if code == 1 and all(text in output for text in expected)
         ]
-        return Verification(len(failed), self._times, failed[0] if failed else runs[0][1])
+        return Verification(len(failed), self.times, failed[0] if failed else runs[0][1])
 
     def _in_forks(self, script: Path, seconds: float, at_once: int) -> list[_Run]:
         """Run a script in forks of the process that has torch loaded; [] if that is impossible."""
         self.start()
         server = self._server
         assert server is not None
-        most = seconds * self._times / at_once + _SECONDS_TO_LOAD
-        request = {"script": str(script), "times": self._times}
+        most = seconds * self.times / at_once + _SECONDS_TO_LOAD
+        request = {"script": str(script), "times": self.times}
         try:
             server.send({**request, "at_once": at_once, "seconds": seconds})
             runs = server.answer("runs", most)["runs"]

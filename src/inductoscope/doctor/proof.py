@@ -35,12 +35,11 @@ _MOST_WORKAROUNDS = 3
 class Proof:
     """The evidence from fresh processes and from the program itself."""
 
+    runs: Runs
     fresh: FreshProcesses
-    folder: Path
+    # The options of the examination.
+    instructions: Instructions
     say: Callable[[str], None]
-    # The number of runs of the reproducer.
-    times: int
-    with_workaround: bool = True
     repro: Repro | None = None
     workaround: Workaround | None = None
     # Called with each new result.
@@ -52,21 +51,18 @@ class Proof:
     @property
     def script(self) -> Path:
         """The path of the reproducer."""
-        return self.folder / "repro.py"
+        return self.runs.folder / "repro.py"
 
     @property
     def is_verified(self) -> bool:
         """Whether the reproducer failed every time."""
         return self.repro is not None and self.repro.verified
 
-    def begin(
-        self, finding: FailureFinding, runs: Runs, *, calls: int, is_alone: bool = False
-    ) -> None:
+    def begin(self, finding: FailureFinding, *, is_alone: bool = False) -> None:
         """Start proofs and trials that are possible so far, while the investigation goes on.
 
         It may be called repeatedly and starts nothing twice. Each proof or trial mostly uses one
-        core. `calls` is the number of calls of each graph to check while a workaround is tried.
-        `is_alone` means that the investigation is over, and the program has ended.
+        core. `is_alone` means that the investigation is over, and the program has ended.
         """
         if finding.kind == SLOW:
             return  # Timing must not share the machine; and the time may yet be in proportion.
@@ -76,16 +72,17 @@ class Proof:
             self.fresh.start()
         if self._proving is None and finding.fact(Script).text:
             self._proving = self._beside.submit(self.prove, finding)
-        if self._helping is None and finding.fact(GraphWorkarounds).found and self.with_workaround:
-            self._helping = self._beside.submit(self._help, finding, runs, calls, is_alone)
+        helps = self.instructions.with_workaround and finding.fact(GraphWorkarounds).found
+        if self._helping is None and helps:
+            self._helping = self._beside.submit(self._help, finding, is_alone)
 
-    def prove_and_help(self, finding: FailureFinding, runs: Runs, *, calls: int) -> FailureFinding:
+    def prove_and_help(self, finding: FailureFinding) -> FailureFinding:
         """Prove the reproducer and try workarounds, if not done yet; add both to the finding."""
-        self.begin(finding, runs, calls=calls, is_alone=True)
+        self.begin(finding, is_alone=True)
         if self._helping is not None:
             self._helping.result()
             if self.workaround is None:
-                self._help(finding, runs, calls, is_alone=True)
+                self._help(finding, is_alone=True)
         if self._proving is not None:
             self._proving.result()
         return self.added_to(finding)
@@ -111,7 +108,7 @@ class Proof:
         if not script.text:
             return
         self.script.write_text(script.text, "utf-8")
-        self.say(f"running the reproducer in fresh processes ({self.times})")
+        self.say(f"running the reproducer in fresh processes ({self.fresh.times})")
         is_timed, nodes = finding.kind == SLOW, finding.reduction.nodes
         self._verify(script.expected_output, nodes, is_timed=is_timed)
 
@@ -125,11 +122,12 @@ class Proof:
         self.on_shown(Claim(self.repro, FRESH_PROCESSES))
         return self.repro
 
-    def _help(self, finding: FailureFinding, runs: Runs, calls: int, is_alone: bool) -> None:
+    def _help(self, finding: FailureFinding, is_alone: bool) -> None:
         """Try the workarounds that helped the graph on the program itself, until one works."""
         for tried in finding.fact(GraphWorkarounds).found[:_MOST_WORKAROUNDS]:
+            calls = self.instructions.calls
             instructions = Instructions(calls=calls, workaround=tried.code, investigate=False)
-            run = runs.again(instructions, f"trying on the program: {tried.text}")
+            run = self.runs.again(instructions, f"trying on the program: {tried.text}")
             works = every_check_passed(run)
             if not works and not is_alone:
                 return  # The program may have failed only because it cannot run twice at a time.
@@ -144,7 +142,7 @@ class Proof:
         if not source.exists():
             return None
         source.rename(self.script)
-        self.say(f"running the function alone in fresh processes ({self.times})")
+        self.say(f"running the function alone in fresh processes ({self.fresh.times})")
         return self._verify(("eager: ok",))
 
 

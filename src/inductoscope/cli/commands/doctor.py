@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import signal
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -133,6 +132,7 @@ def command(
     """
     from inductoscope.doctor.alarm import read_alarm
     from inductoscope.doctor.examination import Doctor, Request
+    from inductoscope.doctor.instructions import Instructions
     from inductoscope.doctor.sentinel_options import SentinelOptions
     from inductoscope.doctor.verdict import read_verdict
     from inductoscope.doctor.watched_run import RunLimits
@@ -159,18 +159,20 @@ def command(
     if kept:
         read_alarm(kept)  # Raises if the folder holds no call.
     folder = (resume or create_recording(to_run, output=output, fresh=True)).absolute()
-    limits = RunLimits(stall, time_limit)
-    request = Request(
-        to_run,
-        folder,
-        calls,
-        replace(limits, stops_after_calls=stop and not sentinel),
+    instructions = Instructions(
+        calls=calls,
         with_workaround=not (no_workaround or quick),
-        proofs=proofs,
-        kept=kept,
         quick=quick,
         executor=executor or "",
         any_worker=any_worker,
+    )
+    request = Request(
+        to_run,
+        folder,
+        instructions,
+        RunLimits(stall, time_limit, stops_after_calls=stop and not sentinel),
+        proofs=proofs,
+        kept=kept,
         store_verdict=lambda verdict: _stored(worded(verdict), folder, json_path),
     )
     progress = ProgressLine(quiet=quiet)

@@ -76,15 +76,15 @@ def stuck_choices(case: ProgramCase) -> Verdict | None:
     if known.kernel is not None:
         case.say(f"compiling {known.kernel.name} alone, {_TIMES} times")
     trial, why_not = _compile_alone(
-        known.kernel, known.choices.longest, case.proof.folder, times=_TIMES
+        known.kernel, known.choices.longest, case.runs.folder, times=_TIMES
     )
     result = _verdict_on_stuck(known, trial, why_not)
     if trial is not None and case.proof.script.exists():  # The script holds the kernel alone.
         of = len(trial.attempts)
         failed = sum(attempt.outcome == _STUCK for attempt in trial.attempts)
         result.repro = Repro(str(case.proof.script), failed == of, failed, of, 1)
-    if case.proof.with_workaround:
-        result.workaround, told = _find_filter(known, case.runs.again, case.proof.folder)
+    if case.instructions.with_workaround:
+        result.workaround, told = _find_filter(known, case.runs.again, case.runs.folder)
         for line in told:
             result.add(line, "one run of the program")
     return result
