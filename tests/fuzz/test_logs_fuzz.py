@@ -48,7 +48,7 @@ def read(data: bytes) -> View:
     """Everything that the command does with a log, up to the data that it prints."""
     stream = io.BytesIO(data)
     reading = fold_logs([Log("log", ("log",))], lambda file: read_events(stream.read, file.damage))
-    return logs_view(reading, judge(reading))
+    return logs_view(reading.files, judge(reading))
 
 
 def report(data: bytes) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from inductoscope.hangs.logs.answers import Answer, judge
+from inductoscope.hangs.logs.log_files import find_logs
 from inductoscope.hangs.logs.program import Group
 from inductoscope.hangs.logs.reading import read_logs
 
@@ -24,7 +25,7 @@ def content(path: Path) -> bytes:
 
 def answers(*paths: Path, cores: int = 1) -> list[Answer]:
     """The diagnosis of these logs."""
-    return judge(read_logs([str(path) for path in paths], cores=cores))
+    return judge(read_logs(find_logs([str(path) for path in paths]), cores=cores))
 
 
 def only_answer(path: Path) -> Answer:

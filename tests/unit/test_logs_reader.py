@@ -212,10 +212,10 @@ def test_a_folder_is_searched_for_logs_only(tmp_path: Path) -> None:
 
 
 def view_of(path: Path, cores: int) -> str:
-    found = reading.read_logs([str(path)], cores=cores)
+    found = reading.read_logs(find_logs([str(path)]), cores=cores)
     from inductoscope.hangs.logs.answers import judge
 
-    return json.dumps(logs_view(found, judge(found)), default=str)
+    return json.dumps(logs_view(found.files, judge(found)), default=str)
 
 
 def test_many_cores_and_one_give_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -253,7 +253,7 @@ def read_in_pieces(path: Path, bounds: tuple[int, ...]) -> str:
         p for a, b in itertools.pairwise(bounds) for p in reading.read_piece(str(path), (a, b))[0]
     ]
     found = reading.fold_logs(find_logs([str(path)]), lambda file: pieces)
-    return json.dumps(logs_view(found, judge(found)), default=str)
+    return json.dumps(logs_view(found.files, judge(found)), default=str)
 
 
 def test_small_blocks_give_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -282,8 +282,9 @@ def test_an_endless_line_takes_little_memory(tmp_path: Path) -> None:
     # On Linux ru_maxrss of a new process begins with that of the one which started it.
     code = (
         "import re, resource, sys\n"
+        "from inductoscope.hangs.logs.log_files import find_logs\n"
         "from inductoscope.hangs.logs.reading import read_logs\n"
-        "programs = read_logs([sys.argv[1]], cores=1).programs\n"
+        "programs = read_logs(find_logs([sys.argv[1]]), cores=1).programs\n"
         "most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
         "if sys.platform == 'linux':\n"
         "    most = re.search(r'VmHWM:\\s+(\\d+)', open('/proc/self/status').read())[1]\n"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from inductoscope.analysis.ranks.comparing import RankDifference, RankSide
 from inductoscope.analysis.ranks.decisions import Weight
-from inductoscope.analysis.ranks.reading import lines_of_file
+from inductoscope.analysis.ranks.rank_logs import compared_lines
 from inductoscope.analysis.ranks.report import RankPlace, RankReport, report_on
 from inductoscope.preflight.rank_files import (
     HANG,
@@ -84,7 +84,7 @@ def examine(job: PretendedJob, runs: Sequence[RankRun]) -> Preflight:
     report = report_on(
         [one.log for one in files],
         places,
-        lines_of_file,
+        compared_lines,
         expected=job.ranks,
         ignored=("cache",),
         ends_tell=not job.target and not any(one.has_more_calls for one in files),

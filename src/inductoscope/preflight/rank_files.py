@@ -224,7 +224,7 @@ def _trace(own: Path, rank: int) -> RankLog:
     found = [
         log
         for path in sorted((own / TRACE).glob("*.log"))
-        for log in read_rank_log(Log(str(path), (str(path),)))
+        for log in read_rank_log(Log(str(path), (str(path),)), several=False)
         if log.rank == rank
     ]
     return max(found, key=lambda log: len(log.decisions), default=RankLog(rank))

@@ -119,6 +119,8 @@ class RankLog:
     form: str = "trace"
     files: tuple[str, ...] = ()
     began: str = ""
+    # Whether other ranks wrote into the same files.
+    among_others: bool = False
 
 
 # --- One order for the decisions of all ranks -----------------------------------------------------

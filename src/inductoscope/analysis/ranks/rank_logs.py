@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
 from inductoscope.analysis.ranks.decisions import Decision, DecisionFold, RankLog, reads_record
@@ -13,7 +12,6 @@ from inductoscope.analysis.ranks.report import rank_of_label, rank_of_path
 from inductoscope.hangs.logs.log_files import STDIN, UNREADABLE, Log, LogStream, open_log
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.log_text import (
-    HEADER,
     LONGEST,
     TORCH_LINE,
     clean,
@@ -92,43 +90,43 @@ _MOST_PAYLOAD = 32 << 20
 # How far into a line its header and the key of its record reach, and how far a launcher's label
 # does on other lines.
 _HEAD_REACH, _LABEL_REACH = 600, 60
-_MOST_SAMPLED = 4000
 _TAB = b"\t"
 _ARTIFACT = re.compile(rb'\{"name": "([^"\n]*)"')
 _Key = tuple[str, str]
 
 
-def read_rank_log(log: Log) -> tuple[RankLog, ...]:
-    """Return the ranks that wrote a log; empty if it names none."""
-    reader = _LogReader()
-    reader.read(log)
-    return tuple(_rank_logs(reader, log))
+def read_rank_log(log: Log, *, several: bool) -> tuple[RankLog, ...]:
+    """Return the ranks that wrote a log, which `several` did or one; empty if it names none."""
+    reader = _LogReader(several=several)
+    reader.read(log.parts)
+    return tuple(
+        _rank_log(rank, written, log, several=several)
+        for rank, written in reader.ranks(log.name).items()
+        if written.lines
+    )
 
 
-def compared_lines(log: Log, rank: int, key: _Key) -> list[str]:
+def compared_lines(log: RankLog, key: _Key) -> list[str]:
     """Return the lines behind the digest of a rank's decision; empty if there are none."""
-    reader = _LogReader(keeps_lines=True)
-    reader.read(log)
-    found = dict(reader.ranks(log)).get(rank)
+    reader = _LogReader(several=log.among_others, keeps_lines=True)
+    reader.read(log.files)
+    found = reader.written.get(log.rank if log.among_others else None)
     return found.trace.lines.get(key, []) if found else []
 
 
-def _rank_logs(reader: _LogReader, log: Log) -> Iterator[RankLog]:
-    for rank, written in reader.ranks(log):
-        form = "trace" if written.trace.decisions else "text"
-        source = written.trace if form == "trace" else written.text
-        decisions = source.decisions
-        clock = written.trace.clock
-        if decisions or clock.stage_seconds or written.lines:
-            yield RankLog(
-                rank=rank,
-                decisions=decisions,
-                stage_seconds=clock.stage_seconds,
-                progress=source.progress,
-                form=form,
-                files=log.parts,
-                began=written.began,
-            )
+def _rank_log(rank: int, written: _WrittenByRank, log: Log, *, several: bool) -> RankLog:
+    form = "trace" if written.trace.decisions else "text"
+    source = written.trace if form == "trace" else written.text
+    return RankLog(
+        rank=rank,
+        decisions=source.decisions,
+        stage_seconds=written.trace.clock.stage_seconds,
+        progress=source.progress,
+        form=form,
+        files=log.parts,
+        began=written.began,
+        among_others=several,
+    )
 
 
 class _WrittenByRank:
@@ -143,35 +141,31 @@ class _WrittenByRank:
 
 
 class _LogReader:
-    """A reader that divides a log among ranks. Lines that name no rank are kept under None."""
+    """A reader that divides a log among ranks.
 
-    def __init__(self, *, keeps_lines: bool = False) -> None:
+    Lines that name no rank are kept under None, and so are all lines of a log of one rank: it logs
+    without its rank until it knows it.
+    """
+
+    def __init__(self, *, several: bool, keeps_lines: bool = False) -> None:
+        self._several = several
         self._keeps_lines = keeps_lines
-        self._written: dict[int | None, _WrittenByRank] = {}
+        self.written: dict[int | None, _WrittenByRank] = {}
         self._named: set[int] = set()
-        # The output of a log that one process wrote; None if several did.
-        self._alone: _WrittenByRank | None = None
 
-    def ranks(self, log: Log) -> Iterator[tuple[int, _WrittenByRank]]:
-        """Every rank, with its output."""
-        if self._alone is not None:
-            # A single process logs without a rank until it knows its rank.
-            known = next(iter(self._named)) if len(self._named) == 1 else None
-            rank = known if known is not None else rank_of_path(log.name)
-            if rank is not None:
-                yield rank, self._alone
-            return
-        yield from ((rank, one) for rank, one in self._written.items() if rank is not None)
+    def ranks(self, name: str) -> dict[int, _WrittenByRank]:
+        """Return the output of each rank in a log with this name."""
+        if self._several:
+            return {rank: one for rank, one in self.written.items() if rank is not None}
+        rank = next(iter(self._named)) if len(self._named) == 1 else rank_of_path(name)
+        return {rank: self.written[None]} if rank is not None and self.written else {}
 
-    def read(self, log: Log) -> None:
+    def read(self, parts: Iterable[str]) -> None:
         """Read all parts; unreadable ones are skipped, and the reader of logs reports them."""
-        parts = [path for path in log.parts if path != STDIN]
-        # Of a rotated log, one part may have lines of one rank only, such as of a stuck one.
-        if not _are_several(sum(map(_named_ranks, parts), Counter())):
-            self._alone = _WrittenByRank(keeps_lines=self._keeps_lines)
         for path in parts:
-            with suppress(*UNREADABLE), open_log(path) as file:
-                self._read(file)
+            if path != STDIN:
+                with suppress(*UNREADABLE), open_log(path) as file:
+                    self._read(file)
 
     def _read(self, file: LogStream) -> None:
         record: re.Match[bytes] | None = None
@@ -192,9 +186,10 @@ class _LogReader:
     def _of(self, rank: int | None, time: bytes) -> _WrittenByRank:
         if rank is not None:
             self._named.add(rank)
-        written = self._alone
+        key = rank if self._several else None
+        written = self.written.get(key)
         if written is None:
-            written = self._written.setdefault(rank, _WrittenByRank(keeps_lines=self._keeps_lines))
+            written = self.written[key] = _WrittenByRank(keeps_lines=self._keeps_lines)
         written.began = written.began or decode(time)
         written.lines += 1
         return written
@@ -212,7 +207,7 @@ class _LogReader:
             if head[6] is not None:  # Decisions are made in a compile.
                 text = decode(line[head.end() :]).rstrip()
                 written.text.take_line(decode(head[6]), decode(head[7] or b""), text)
-        elif rank is not None or self._alone is not None:
+        elif rank is not None or not self._several:
             self._of(rank, b"").text.take_printed(decode(line).strip())
 
 
@@ -232,27 +227,3 @@ def _lines(file: LogStream) -> Iterator[bytes]:
             # Payloads are compared unchanged.
             yield line if line[:1] == _TAB else clean(line)
         is_rest = not line.endswith(b"\n")
-
-
-def _are_several(lines: Counter[int]) -> bool:
-    """Check whether the labels of lines are those of several ranks.
-
-    Line numbers, as `grep -n` adds them, look like ranks, but only ranks repeat.
-    """
-    return len(lines) > 1 and lines.total() >= 2 * len(lines)
-
-
-def _named_ranks(path: str) -> Counter[int]:
-    """Count the lines of each rank at the beginning of a file."""
-    found: Counter[int] = Counter()
-    head = b""
-    with suppress(*UNREADABLE), open_log(path) as file:
-        head = file.read1(1 << 20)
-    for line in head.splitlines()[:_MOST_SAMPLED]:
-        if line[:1] == _TAB:
-            continue
-        header = HEADER.search(line, 0, _HEAD_REACH)
-        rank = rank_of_label(label_of(line[: header.start()])) if header else None
-        if rank is not None:
-            found[rank] += 1
-    return found

@@ -6,7 +6,7 @@ import contextlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha1
 from typing import TYPE_CHECKING, Any
 
@@ -30,11 +30,10 @@ from inductoscope.hangs.logs.answers import (
 from inductoscope.hangs.logs.log_files import STDIN, Log, find_logs
 from inductoscope.hangs.logs.reading import (
     PIECE,
-    LogReading,
     ReadFile,
-    read_log,
+    read_logs,
 )
-from inductoscope.processes.side_by_side import Map
+from inductoscope.processes.side_by_side import several_at_once
 
 if TYPE_CHECKING:
     from inductoscope.processes.cluster import Cluster, ClusterWorker
@@ -49,7 +48,7 @@ class ReducedLog:
     log: Log
     answers: tuple[Answer, ...]
     files: tuple[ReadFile, ...]
-    ranks: tuple[RankLog, ...]
+    ranks: tuple[RankLog, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -57,11 +56,23 @@ class ReducedLogs:
     """All logs, reduced to their answers, most telling first, and the report on ranks."""
 
     answers: list[Answer]
-    reading: LogReading
+    files: list[ReadFile]
     report: RankReport | None
 
 
-def are_many(logs: Sequence[Log]) -> bool:
+def reduce_logs(logs: Sequence[Log], cores: int | None, *, world: int | None) -> ReducedLogs:
+    """Reduce logs with at most `cores` processes, by default one per core."""
+    if _are_many(logs):
+        with several_at_once(cores, len(logs)) as map_:
+            return joined(list(map_(reduce_log, logs)), compared_lines, world)
+    reduced = [_answered(log, cores) for log in logs]
+    ranks = {_rank(answer) for one in reduced for answer in one.answers} - {None}
+    if len(ranks) >= _fewest(world):  # Else they need not be read once more.
+        reduced = [_with_ranks(one) for one in reduced]
+    return joined(reduced, compared_lines, world)
+
+
+def _are_many(logs: Sequence[Log]) -> bool:
     """Check whether reading several logs in parallel beats splitting each among processes."""
     if len(logs) < 2 or any(STDIN in log.parts for log in logs):
         return False
@@ -71,40 +82,23 @@ def are_many(logs: Sequence[Log]) -> bool:
 
 def reduce_log(log: Log) -> ReducedLog:
     """Read and reduce one log. Runs in a worker, which keeps no state."""
-    reading = read_log(log)
-    return ReducedLog(log, tuple(judge(reading)), tuple(reading.files), read_rank_log(log))
+    return _with_ranks(_answered(log, 1))
 
 
-def reduce_logs(logs: Sequence[Log], map_: Map, *, world: int | None = None) -> ReducedLogs:
-    """Reduce logs with a `map` that may use several processes."""
-    return joined(list(map_(reduce_log, logs)), lines_of_file, world)
+def _answered(log: Log, cores: int | None) -> ReducedLog:
+    reading = read_logs([log], cores=cores)
+    return ReducedLog(log, tuple(judge(reading)), tuple(reading.files))
+
+
+def _with_ranks(one: ReducedLog) -> ReducedLog:
+    named = {rank_of_label(answer.program.label) for answer in one.answers} - {None}
+    return replace(one, ranks=read_rank_log(one.log, several=len(named) > 1))
 
 
 def joined(reduced: Sequence[ReducedLog], lines_of: LinesOf, world: int | None) -> ReducedLogs:
     """Join reduced logs; `lines_of` reads a rank's log again."""
     files = [file for one in reduced for file in one.files]
-    answers = _most_telling_first(reduced)
-    return ReducedLogs(answers, LogReading([], files), _report(reduced, lines_of, world))
-
-
-def ranks_in(
-    logs: Sequence[Log], answers: Sequence[Answer], world: int | None
-) -> RankReport | None:
-    """Report on the ranks in logs with known answers; logs of several ranks are read once more."""
-    ranks = {_rank(answer) for answer in answers} - {None}
-    if len(ranks) < _fewest(world):
-        return None
-    reduced = [
-        ReducedLog(
-            log,
-            tuple(answer for answer in answers if answer.program.log == log.name),
-            (),
-            read_rank_log(log),
-        )
-        for log in logs
-        if STDIN not in log.parts
-    ]
-    return _report(reduced, lines_of_file, world)
+    return ReducedLogs(_most_telling_first(reduced), files, _report(reduced, lines_of, world))
 
 
 def _most_telling_first(reduced: Sequence[ReducedLog]) -> list[Answer]:
@@ -167,13 +161,6 @@ def _rank(answer: Answer) -> int | None:
     return label if label is not None else rank_of_path(answer.program.log)
 
 
-def lines_of_file(log: RankLog, key: tuple[str, str]) -> list[str]:
-    """Read a rank's log again for the lines that differ; empty if no log was read."""
-    if not log.files:
-        return []
-    return compared_lines(Log(log.files[0], log.files), log.rank, key)
-
-
 # --- Reads the logs of many ranks where they lie: on the machines of a cluster --------------------
 #
 # Every worker says which logs it sees. What several see, on a disk that they share, is read once.
@@ -228,7 +215,7 @@ def reduce_where_they_lie(
 
     def lines_of(rank: RankLog, key: tuple[str, str]) -> list[str]:
         each = where[id(rank)]
-        future = executors[each.workers].submit(compared_lines, each.log, rank.rank, key)
+        future = executors[each.workers].submit(compared_lines, rank, key)
         for _ in cluster.as_done({future: each.workers}):
             with contextlib.suppress(CancelledError):
                 return future.result()
@@ -265,4 +252,4 @@ def _result(future: Future[ReducedLog], placed: PlacedLog) -> ReducedLog:
         problem = "the workers that see it are gone"
     except Exception as error:
         problem = f"a worker could not read it: {error}"
-    return ReducedLog(placed.log, (), (ReadFile(placed.log.name, damage=[problem]),), ())
+    return ReducedLog(placed.log, (), (ReadFile(placed.log.name, damage=[problem]),))

@@ -93,7 +93,9 @@ def command(
     the recompile limit, or ranks that call different collectives; 2 not a
     torch log.
     """
+    from inductoscope.analysis.ranks.reading import reduce_logs
     from inductoscope.errors import UsageError
+    from inductoscope.hangs.logs.log_files import find_logs
     from inductoscope.hangs.logs.reading import wait_until_quiet
     from inductoscope.views.report.logs import logs_view
     from inductoscope.views.report.terminal import write_json
@@ -110,12 +112,12 @@ def command(
     if executor is not None:
         found = _read_on_cluster(paths, executor, world, any_worker=any_worker)
     else:
-        found = _read(paths, cores, world)
-    if not found.reading.torch_lines and not found.answers:
+        found = reduce_logs(find_logs(paths), cores, world=world)
+    if not found.answers and not any(file.torch_lines for file in found.files):
         raise UsageError(_no_torch_line(paths))
     if filter_folder is not None:
         _write_filter(found.answers, filter_folder)
-    view = logs_view(found.reading, found.answers, found.report)
+    view = logs_view(found.files, found.answers, found.report)
     if page is not None:
         _write_page(view, page)
     if json_path is not None:
@@ -123,23 +125,6 @@ def command(
     if json_path != "-":
         _print(view)
     context.exit(FOUND_SOMETHING if view["problem"] else FOUND_NOTHING)
-
-
-def _read(paths: Sequence[str], cores: int | None, world: int | None) -> ReducedLogs:
-    """Read the logs in parallel, one task per log, or one log with several processes."""
-    from inductoscope.analysis.ranks import reading as ranks
-    from inductoscope.hangs.logs.answers import judge
-    from inductoscope.hangs.logs.log_files import find_logs
-    from inductoscope.hangs.logs.reading import read_logs
-    from inductoscope.processes.side_by_side import several_at_once
-
-    logs = find_logs(paths)
-    if ranks.are_many(logs):
-        with several_at_once(cores, len(logs)) as map_:
-            return ranks.reduce_logs(logs, map_, world=world)
-    reading = read_logs(paths, cores=cores)
-    answers = judge(reading)
-    return ranks.ReducedLogs(answers, reading, ranks.ranks_in(logs, answers, world))
 
 
 def _read_on_cluster(

@@ -57,21 +57,11 @@ class LogReading:
     programs: list[ProgramFold]
     files: list[ReadFile]
 
-    @property
-    def torch_lines(self) -> int:
-        """The number of lines that torch wrote."""
-        return sum(file.torch_lines for file in self.files)
 
-
-def read_logs(paths: Sequence[str], *, cores: int | None = None) -> LogReading:
-    """Read the logs at these paths with at most `cores` processes, by default one per core."""
+def read_logs(logs: Sequence[Log], *, cores: int | None = None) -> LogReading:
+    """Read logs with at most `cores` processes, by default one per core."""
     cores = cores or len(own_cores())
-    return fold_logs(find_logs(paths), lambda file: _read_file(file, cores))
-
-
-def read_log(log: Log) -> LogReading:
-    """Read one log in this process alone."""
-    return fold_logs([log], lambda file: _read_file(file, 1))
+    return fold_logs(logs, lambda file: _read_file(file, cores))
 
 
 def wait_until_quiet(paths: Sequence[str], *, seconds: float | None) -> None:

@@ -14,7 +14,7 @@ from inductoscope.hangs.choices.causes import Cause
 from inductoscope.hangs.choices.suspects import Suspect
 from inductoscope.hangs.logs.answers import Answer
 from inductoscope.hangs.logs.program import ChoiceState, Group
-from inductoscope.hangs.logs.reading import LogReading
+from inductoscope.hangs.logs.reading import ReadFile
 from inductoscope.torch_facts import stages
 from inductoscope.views.report.choices_table import choices_table
 from inductoscope.views.report.ranks import print_ranks, ranks_view
@@ -28,7 +28,7 @@ _MOST_PROGRAMS = 12
 
 
 def logs_view(
-    reading: LogReading, answers: Sequence[Answer], report: RankReport | None = None
+    files: Sequence[ReadFile], answers: Sequence[Answer], report: RankReport | None = None
 ) -> View:
     """Return all results as data; the terminal shows a part of them."""
     is_problem = any(answer.is_problem for answer in answers)
@@ -38,7 +38,7 @@ def logs_view(
         "verdict": answers[0].kind.value if answers else "cannot tell",
         "ranks": None if report is None else ranks_view(report),
         "answers": [_answer(answer) for answer in answers],
-        "files": [asdict(file) for file in reading.files],
+        "files": [asdict(file) for file in files],
     }
 
 
