@@ -25,7 +25,6 @@ from inductoscope.profiling.kernel_profile import (
     GraphProfile,
     KernelProfile,
     Profile,
-    ProfiledRun,
     build_profile,
     regions_of,
 )
@@ -144,7 +143,7 @@ def test_a_rewritten_wrapper_returns_the_same_and_times_every_kernel(tmp_path: P
     assert times.sites == (Site("cpp_fused_add_0", 6), Site("extern_kernels.mm", 8))
     one = TimedCall(111, ((0, 1, 10), (1, 11, 100)))
     assert (times.sizes, times.first, times.count, times.kept) == ({"s77": 4}, one, 2, (one, one))
-    assert times.seconds_between.values == (1e-9, 1e-9)
+    assert times.between.values == (1e-9, 1e-9)
     assert [sample.count for sample in times.seconds_of_sites] == [2, 2]
 
 
@@ -292,7 +291,7 @@ def test_a_kernel_is_joined_with_its_operations_lines_and_floor() -> None:
 def test_the_json_is_as_the_schema_says() -> None:
     calls = CallTimes("f", "function", "a.py:1", 3, 27000, (9000,) * 3, (10**9,), (20000,), 1)
     profile = profile_with((kernel_name(), (10,) * 3), ("unknown", (7,) * 3), functions=(calls,))
-    view = profile_view(ProfiledRun(profile), "folder", Ending(0, None, 1.0))
+    view = profile_view(profile, "folder", Ending(0, None, 1.0))
     assert violations("profile", json.loads(json.dumps({"schema": 1, **view}))) == []
     beaten = next(row for row in view["kernels"] if row["kernel"] == kernel_name())
     assert beaten["share_of_limit"] > 1
@@ -321,7 +320,7 @@ def test_ranks_are_told_apart_and_are_no_recompiles() -> None:
         [KernelTimes(pid, (times,)) for pid in (1, 2)],
         lambda device: MACHINE,
     )
-    notes = profile_view(ProfiledRun(profile), "folder", Ending(0, None, 1.0))["notes"]
+    notes = profile_view(profile, "folder", Ending(0, None, 1.0))["notes"]
     assert any(note.startswith("2 processes made compiled calls") for note in notes)
     assert not any("calls compiled something" in note for note in notes)
 
@@ -476,7 +475,7 @@ def test_tf32_is_proposed_with_what_it_should_save() -> None:
     (row,) = profile.kernels
     assert row.floor is not None
     saved = row.total - 10 * row.floor.seconds / 8
-    whole = sum(graph.seconds.median * graph.calls for graph in profile.graphs)
+    whole = sum(graph.times.seconds.median * graph.calls for graph in profile.graphs)
     assert flip.left == pytest.approx(1 - saved / whole, rel=0.01)
     assert flip.source == row.places[0]
 
@@ -500,7 +499,7 @@ def test_what_the_program_allows_is_asked_from_torch() -> None:
 
 def test_a_floor_in_tf32_is_shown_as_such() -> None:
     page = io.StringIO()
-    run = ProfiledRun(timed(PRODUCTS))
+    run = timed(PRODUCTS)
     print_profile(Printer(page), profile_view(run, "folder", Ending(0, None, 1.0)))
     assert "10%, matrix units in TF32" in page.getvalue()
     assert "float32 products 1 GFLOP/s, in TF32 8 GFLOP/s" in " ".join(page.getvalue().split())

@@ -238,7 +238,7 @@ def test_what_a_cuda_graph_replays_is_known_by_name(tmp_path: Path) -> None:
     works = (gpu("triton_poi_fused_add_0", 10, 4, 1), gpu("gemm", 16, 3, 2))
     times = timed_on_gpu(tmp_path, *[Trace({}, works)] * 2)
     assert times.kept == (TimedCall(9, ((0, 0, 4), (-1, 6, 3))),)
-    assert times.seconds_between.values == (2e-9,)
+    assert times.between.values == (2e-9,)
 
 
 def test_calls_that_were_timed_as_a_whole_make_way_for_traced_ones(tmp_path: Path) -> None:
@@ -251,7 +251,7 @@ def test_calls_that_were_timed_as_a_whole_make_way_for_traced_ones(tmp_path: Pat
     (times,) = clock.as_data()
     assert times.sites == (Site(MM, 0, 0), Site(FUSED, 0, 0), Site(FUSED, 0, 1))
     assert (times.how, times.device, times.count) == (PROFILER, "cpu", 1)
-    assert times.seconds_between.values == (68e-9,)
+    assert times.between.values == (68e-9,)
 
 
 # --- how a trace is read --------------------------------------------------------------------------

@@ -54,8 +54,8 @@ def test_nothing_is_drawn_on_the_terminal_while_the_program_runs(
         happened.append("the program runs")
         return Ending(3, None, 1.0)
 
-    def profile(*given: Any, **more: Any) -> kernel_profile.ProfiledRun:
-        return kernel_profile.ProfiledRun(kernel_profile.NO_PROFILE)
+    def profile(*given: Any, **more: Any) -> kernel_profile.Profile:
+        return kernel_profile.NO_PROFILE
 
     begin = ProgressLine.__enter__
     monkeypatch.setattr(kernel_profile, "run_profiled", run)

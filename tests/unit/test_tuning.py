@@ -12,7 +12,6 @@ from syrupy.assertion import SnapshotAssertion
 from inductoscope.model.fold import load
 from inductoscope.profiling.autotuning import (
     WITHOUT_TUNING,
-    Searches,
     TuningResult,
     searches_of,
 )
@@ -57,18 +56,18 @@ def test_a_search_recorded_on_a_gpu() -> None:
 
 
 def test_a_search_that_pays(snapshot: SnapshotAssertion) -> None:
-    text = told(TuningResult(SEARCHES, in_program(1.0, 1.5)))
+    text = told(replace(SEARCHES, trials=in_program(1.0, 1.5)))
     assert text == snapshot
 
 
 def test_a_search_that_makes_the_program_slower_is_called_that() -> None:
-    result = TuningResult(SEARCHES, in_program(1.5, 1.0))
+    result = replace(SEARCHES, trials=in_program(1.5, 1.0))
     assert result.pays_after is None
     assert "Autotuning makes it slower, by 501.0 µs per call" in told(result)
 
 
 def test_noise_is_no_gain() -> None:
-    result = TuningResult(SEARCHES, in_program(1.0, 1.0005))
+    result = replace(SEARCHES, trials=in_program(1.0, 1.0005))
     assert (result.gain, result.pays_after) == (None, None)
     assert "No difference can be shown." in told(result)
 
@@ -77,11 +76,11 @@ def test_a_program_that_does_not_autotune() -> None:
     searches = searches_of(load(stored("training_step")))
     assert not searches.were_made
     assert searches.graphs
-    assert told(TuningResult(searches)).startswith("The program does not autotune")
+    assert told(searches).startswith("The program does not autotune")
 
 
 def test_a_program_that_compiles_nothing_is_not_said_to_lack_tuning() -> None:
-    text = told(TuningResult(Searches((), 0.0)))
+    text = told(TuningResult((), 0.0))
     assert text.startswith("Nothing was compiled")
     assert "does not autotune" not in text
 
@@ -92,7 +91,7 @@ def test_a_comparison_that_was_not_made_is_no_lack_of_difference(
     found = in_program(1.0, 1.5)
     why = "it could not be applied: AttributeError: no such setting"
     tried = replace(found.trials[0], comparison=None, note=why)
-    text = told(TuningResult(SEARCHES, replace(found, trials=(tried,))))
+    text = told(replace(SEARCHES, trials=replace(found, trials=(tried,))))
     assert why in text
     assert text == snapshot
     assert "No difference" not in text

@@ -16,13 +16,10 @@ from inductoscope.model.fx import read_graph
 from inductoscope.model.join import final_graph
 from inductoscope.profiling.kernel_profile import KernelProfile, Profile
 from inductoscope.profiling.orders import overruling
-from inductoscope.profiling.statistics import FASTER, SLOWER, Sample
+from inductoscope.profiling.statistics import Sample
 from inductoscope.profiling.turns import (
-    ProgramRuns,
-    SettingTrial,
     SettingTrials,
     Variant,
-    try_settings,
 )
 from inductoscope.torch_facts import stages
 
@@ -64,21 +61,51 @@ class TunedOperation:
         return low * 1e3 > (library.milliseconds or 0.0)
 
 
+# The same program with the library's kernel wherever there was a choice.
+WITHOUT_TUNING = Variant(
+    "without autotuning",
+    code=overruling(
+        {"max_autotune": False, "max_autotune_gemm": False, "max_autotune_pointwise": False}
+    ),
+)
+
+
 @dataclass(frozen=True)
-class Searches:
+class TuningResult:
+    """All searches of a run, and the benefit of the chosen kernels in the program."""
+
     operations: tuple[TunedOperation, ...]
     # Seconds in which choices were compiled and timed.
     seconds: float
     # Graphs that were compiled, with or without a choice in them.
     graphs: int = 0
+    # The program with and without tuning; None if there was no choice, or the program fails.
+    trials: SettingTrials | None = None
 
     @property
     def were_made(self) -> bool:
         """Whether any search had more than one choice."""
         return any(len(each.tuned.timed) > 1 for each in self.operations)
 
+    @property
+    def gain(self) -> float | None:
+        """Seconds that tuning saves per compiled call; None if no difference can be shown."""
+        without = self.trials.trials[0] if self.trials is not None else None
+        if self.trials is None or without is None or without.comparison is None:
+            return None
+        if not without.comparison.differs:
+            return None
+        return without.seconds.median - self.trials.base.seconds.median
 
-def searches_of(recording: Recording, profile: Profile | None = None) -> Searches:
+    @property
+    def pays_after(self) -> int | None:
+        """Calls after which the search has paid off; None if never or unknown."""
+        if self.gain is None or self.gain <= 0:
+            return None
+        return math.ceil(self.seconds / self.gain)
+
+
+def searches_of(recording: Recording, profile: Profile | None = None) -> TuningResult:
     kernels = profile.kernels if profile is not None else ()
     found: list[TunedOperation] = []
     seconds, graphs = 0.0, 0
@@ -87,7 +114,7 @@ def searches_of(recording: Recording, profile: Profile | None = None) -> Searche
             graphs += 1
             seconds += graph.seconds.get(stages.AUTOTUNE, 0.0)
             found += _of_graph(recording, compile_, graph, kernels)
-    return Searches(tuple(found), seconds, graphs)
+    return TuningResult(tuple(found), seconds, graphs)
 
 
 def _of_graph(
@@ -113,47 +140,3 @@ def _of_graph(
             if row := max(rows, key=lambda row: row.seconds.median, default=None):
                 found = replace(found, in_program=row.seconds, calls=row.calls)
         yield found
-
-
-# --- costs and benefits of tuning -----------------------------------------------------------------
-
-# The same program with the library's kernel wherever there was a choice.
-WITHOUT_TUNING = Variant(
-    "without autotuning",
-    code=overruling(
-        {"max_autotune": False, "max_autotune_gemm": False, "max_autotune_pointwise": False}
-    ),
-)
-
-
-@dataclass(frozen=True)
-class TuningResult:
-    searches: Searches
-    trials: SettingTrials | None = None
-
-    @property
-    def without(self) -> SettingTrial | None:
-        return self.trials.trials[0] if self.trials is not None else None
-
-    @property
-    def gain(self) -> float | None:
-        """Seconds that tuning saves per compiled call; None if no difference can be shown."""
-        without, trials = self.without, self.trials
-        if trials is None or without is None or without.comparison is None:
-            return None
-        if without.comparison.verdict not in (FASTER, SLOWER):
-            return None
-        return without.seconds.median - trials.base.seconds.median
-
-    @property
-    def pays_after(self) -> int | None:
-        """Calls after which the search has paid off; None if never or unknown."""
-        if self.gain is None or self.gain <= 0:
-            return None
-        return math.ceil(self.searches.seconds / self.gain)
-
-
-def examine_tuning(runs: ProgramRuns, searches: Searches) -> TuningResult:
-    if not searches.were_made:
-        return TuningResult(searches)
-    return TuningResult(searches, try_settings(runs, [WITHOUT_TUNING]))

@@ -39,7 +39,7 @@ class RecordedEvidence:
 
     @property
     def timed_seconds(self) -> float:
-        return sum(graph.seconds.median * graph.calls for graph in self.profile.graphs)
+        return sum(graph.times.seconds.median * graph.calls for graph in self.profile.graphs)
 
     def left_without(self, seconds: float) -> float | None:
         """Return the share of the timed calls that remains without `seconds` of them."""
@@ -116,7 +116,7 @@ def _breaks(evidence: RecordedEvidence) -> Iterator[Cost]:
         if not broken or not graphs:
             continue
         parts = sum(graph.calls for graph in graphs) / calls.count
-        inside = sum(graph.seconds.median * graph.calls for graph in graphs)
+        inside = sum(graph.times.seconds.median * graph.calls for graph in graphs)
         more = f" and {count_of(len(broken) - 1, 'other line')}" if len(broken) > 1 else ""
         yield Cost(
             max(0.0, calls.seconds.median * calls.count - inside),
@@ -137,21 +137,22 @@ def _frames_of(place: str, compiles: Iterable[Compile]) -> set[str]:
 
 def _gaps(evidence: RecordedEvidence) -> Iterator[Cost]:
     for graph in evidence.profile.graphs:
+        times, calls = graph.times, graph.calls
         rows = [row for row in evidence.profile.kernels if row.of is graph and row.calls]
-        if graph.idle < _MUCH or not graph.calls or not rows:
+        if times.idle < _MUCH or not calls or not rows:
             continue
         usual = f"{sorted(row.seconds.median for row in rows)[len(rows) // 2] * 1e6:.3g} µs"
         kernels = f"most of its {len(rows)} kernels take {usual} or less"
         where = "between its kernels"
         if len(rows) == 1:
             kernels, where = f"its kernel takes {usual}", "besides its kernel"
-        gaps = gaps_text(graph.times.device, graph.times.how)
+        gaps = gaps_text(times.device, times.how)
         yield Cost(
-            graph.between.median * graph.calls,
-            f"{graph.function or graph.graph} {where}: {gaps} take {graph.idle:.0%} of a call of "
+            times.between.median * calls,
+            f"{graph.function or graph.graph} {where}: {gaps} take {times.idle:.0%} of a call of "
             f"its graph; {kernels}",
             graph.place,
-            f"{count_of(graph.calls, 'call')} timed kernel by kernel",
+            f"{count_of(calls, 'call')} timed kernel by kernel",
         )
 
 

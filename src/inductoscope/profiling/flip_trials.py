@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 from inductoscope.profiling.flips import Flip
 from inductoscope.profiling.statistics import (
-    FEWEST_RUNS,
+    TOO_FEW,
     Sample,
     TimeComparison,
     blocks_of,
@@ -222,12 +222,8 @@ def _how_counted(trial: FlipTrial) -> str:
 
 
 def _certainty(comparison: TimeComparison) -> str:
-    if min(comparison.runs) < FEWEST_RUNS:
-        return "too few to tell from noise"
-    return (
-        f"rank test, chance {comparison.chance:.1%}; "
-        f"95 % of the ratio between {comparison.low:.2f} and {comparison.high:.2f}"
-    )
+    is_few = comparison.verdict == TOO_FEW
+    return "too few to tell from noise" if is_few else comparison.certainty
 
 
 @dataclass(frozen=True)

@@ -291,11 +291,11 @@ _MUCH_IDLE = 0.3
 def wrapper_in_cpp(evidence: RecordedEvidence) -> Iterator[Flip]:
     for graph in evidence.profile.graphs:
         times = graph.times
-        if times.device != "cpu" or times.how != CLOCK or graph.idle < _MUCH_IDLE:
+        if times.device != "cpu" or times.how != CLOCK or graph.times.idle < _MUCH_IDLE:
             continue
         yield Flip(
             f"{_PREFIX}cpp_wrapper = True",
-            f"no kernel runs for {graph.idle:.0%} of a call of {graph.function or graph.graph}: "
+            f"no kernel runs for {times.idle:.0%} of a call of {graph.function or graph.graph}: "
             "its kernels are too small for the Python code that calls them",
             source=graph.place,
             settings={"cpp_wrapper": True},
@@ -538,7 +538,7 @@ def _moved_again(flip: Flip, evidence: RecordedEvidence) -> Prediction:
 
 
 def _between_kernels(flip: Flip, evidence: RecordedEvidence) -> Prediction:
-    gaps = sum(graph.between.median * graph.calls for graph in evidence.profile.graphs)
+    gaps = sum(graph.times.between.median * graph.calls for graph in evidence.profile.graphs)
     return evidence.left_without(gaps), "all gaps between kernels"
 
 
@@ -549,7 +549,7 @@ def _at_breaks(flip: Flip, evidence: RecordedEvidence) -> Prediction:
     if len(called) != 1 or len(graphs) < 2 or not called[0].count:
         return None  # The graphs could not be attributed to functions.
     whole = called[0].seconds.median
-    outside = max(0.0, whole - sum(graph.seconds.median for graph in graphs))
+    outside = max(0.0, whole - sum(graph.times.seconds.median for graph in graphs))
     if not outside:
         return None
     left = 1 - outside * (1 - 1 / len(graphs)) / whole

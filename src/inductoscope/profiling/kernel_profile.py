@@ -66,19 +66,6 @@ class GraphProfile:
         """The number of calls after the first; 0 if the first, then the sample, is the only one."""
         return self.times.count
 
-    @cached_property
-    def seconds(self) -> Sample:
-        return self.times.seconds
-
-    @cached_property
-    def between(self) -> Sample:
-        return self.times.seconds_between
-
-    @property
-    def idle(self) -> float:
-        whole = self.seconds.median
-        return self.between.median / whole if self.between.count and whole > 0 else 0.0
-
 
 @dataclass(frozen=True)
 class KernelProfile:
@@ -136,6 +123,8 @@ class Profile:
     processes: int = 1
     # Whether Inductor compiled any graph; functions that Dynamo skips run in eager.
     has_graphs: bool = True
+    # The captured graphs in eager, if they were timed.
+    eager: tuple[EagerTimes, ...] = ()
 
     @property
     def is_empty(self) -> bool:
@@ -364,7 +353,7 @@ def eager_of(graph: GraphProfile, times: Iterable[EagerTimes]) -> Sample | None:
 
 
 def is_slower_than_eager(graph: GraphProfile, eager: Sample) -> bool:
-    return graph.calls > 0 and _is_clearly_slower([graph.seconds], [eager])
+    return graph.calls > 0 and _is_clearly_slower([graph.times.seconds], [eager])
 
 
 def _is_clearly_slower(compiled: Sequence[Sample], eager: Sequence[Sample]) -> bool:
@@ -424,19 +413,13 @@ def _groups(rows: Sequence[KernelProfile]) -> list[list[KernelProfile]]:
 # --- running the program --------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class ProfiledRun:
-    profile: Profile
-    eager: tuple[EagerTimes, ...] = ()
-
-
 def run_profiled(command: Sequence[str], folder: Path, *, stdout: int | None = None) -> Ending:
     """Run the program as `run --fresh` does, with its calls and kernels timed."""
     variables = {**NO_CACHES, **QUIET, **Orders(records=True).environment("kernel-times")}
     return run_recorded(command, folder, fresh=True, variables=variables, stdout=stdout)
 
 
-def profile_of(folder: Path, *, measure_anew: bool, with_eager: bool, say: Say) -> ProfiledRun:
+def profile_of(folder: Path, *, measure_anew: bool, with_eager: bool, say: Say) -> Profile:
     calls = read_measured(ProcessTimes, folder / FOLDER)
     kernels = read_measured(KernelTimes, folder / FOLDER)
     threads = max((process.threads for process in calls), default=0)
@@ -450,8 +433,7 @@ def profile_of(folder: Path, *, measure_anew: bool, with_eager: bool, say: Say) 
 
     recording = load(folder)
     profile = build_profile(recording, calls, kernels, limits_of)
-    eager: tuple[EagerTimes, ...] = ()
     if with_eager and profile.graphs:
         say("timing the same graphs in eager")
-        eager = _measure_eager(recording, threads, notes)
-    return ProfiledRun(replace(profile, notes=(*profile.notes, *notes)), eager)
+        profile = replace(profile, eager=_measure_eager(recording, threads, notes))
+    return replace(profile, notes=(*profile.notes, *notes))

@@ -7,6 +7,7 @@ wrapper is shown with the measurements.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -364,9 +365,13 @@ class StepProfile:
         found = self.peaks.values()
         return bool(found) and max(found) > 1.01 * min(found)
 
-    def bytes_at_peak(self, *kinds: str) -> int:
-        blocks = self.device.at_peak
-        return sum(block.bytes for block in blocks if self.labels[block.number].kind in kinds)
+    @property
+    def kinds(self) -> Counter[str]:
+        """The bytes at the peak by kind."""
+        found = Counter[str]()
+        for block in self.device.at_peak:
+            found[self.labels[block.number].kind] += block.bytes
+        return found
 
 
 def profiles_of(

@@ -58,7 +58,7 @@ def alternatives_for(profile: StepProfile, settings: Mapping[str, str]) -> tuple
 def _alternatives(profile: StepProfile, settings: Mapping[str, str]) -> Iterator[Flip]:
     def is_worth_it(*kinds: str) -> bool:
         least = max(_LEAST_BYTES, _LEAST_SHARE * profile.device.peak)
-        return profile.bytes_at_peak(*kinds) >= least
+        return sum(profile.kinds[kind] for kind in kinds) >= least
 
     if profile.has_backward and is_worth_it(SAVED):
         why = "the partitioner saves tensors for the backward pass that can be computed again"

@@ -88,9 +88,14 @@ class TimeComparison:
     @property
     def how(self) -> str:
         first, second = self.runs
+        return f"{second} runs against {first}, each by its median; {self.certainty}"
+
+    @property
+    def certainty(self) -> str:
+        """How certain the ratio is, for a reader."""
         return (
-            f"{second} runs against {first}, each by its median; rank test, chance "
-            f"{self.chance:.1%}; 95 % of the ratio between {self.low:.2f} and {self.high:.2f}"
+            f"rank test, chance {self.chance:.1%}; "
+            f"95 % of the ratio between {self.low:.2f} and {self.high:.2f}"
         )
 
 

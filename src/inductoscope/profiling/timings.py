@@ -9,6 +9,7 @@ import contextlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -145,16 +146,22 @@ class GraphTimes:
         """The calls after the first, or the first if there are no others."""
         return self.kept or ((self.first,) if self.first is not None else ())
 
-    @property
+    @cached_property
     def seconds(self) -> Sample:
         """The times of the whole wrapper: kernels, and the gaps between them."""
         return in_seconds(call.duration for call in self.calls)
 
-    @property
-    def seconds_between(self) -> Sample:
+    @cached_property
+    def between(self) -> Sample:
         """The time of a call in which no kernel runs; empty if kernels were not timed."""
         gaps = (call.duration - sum(took for _, _, took in call.spans) for call in self.kept)
         return in_seconds(max(0, gap) for gap in gaps) if self.sites else Sample(())
+
+    @property
+    def idle(self) -> float:
+        """The share of a call in which none of its kernels runs."""
+        whole = self.seconds.median
+        return self.between.median / whole if whole > 0 else 0.0
 
     @property
     def seconds_of_sites(self) -> list[Sample]:

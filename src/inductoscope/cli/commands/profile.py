@@ -21,7 +21,7 @@ from inductoscope.errors import UsageError
 
 if TYPE_CHECKING:
     from inductoscope.model.entities import Ending
-    from inductoscope.profiling.kernel_profile import ProfiledRun
+    from inductoscope.profiling.kernel_profile import Profile
     from inductoscope.profiling.turns import ProgramRuns, TimedRun
     from inductoscope.views.report.terminal import Printer
 
@@ -209,7 +209,7 @@ class _Request:
 
         return run_profiled(self.command, self.folder, stdout=self.stdout)
 
-    def profile(self, say: Callable[[str], None]) -> ProfiledRun:
+    def profile(self, say: Callable[[str], None]) -> Profile:
         from inductoscope.profiling.kernel_profile import profile_of
 
         with_eager = not (self.no_eager or self.advise or self.tuning)
@@ -248,9 +248,9 @@ def _profile_kernels(request: _Request) -> None:
 
     ending = request.run_profiled()
     with request.trials() as runs:
-        found = request.profile(runs.say)
-    request.show(profile_view(found, str(request.folder), ending), print_profile, KERNELS)
-    _end(ending, is_empty=found.profile.is_empty)
+        profile = request.profile(runs.say)
+    request.show(profile_view(profile, str(request.folder), ending), print_profile, KERNELS)
+    _end(ending, is_empty=profile.is_empty)
 
 
 def _profile_compile(request: _Request) -> None:
@@ -301,8 +301,7 @@ def _advise(request: _Request) -> None:
 
     ending = request.run_profiled()
     with request.trials() as runs:
-        found = request.profile(runs.say)
-        profile, recording = found.profile, load(request.folder)
+        profile, recording = request.profile(runs.say), load(request.folder)
         if ending.exit_code != 0:
             results = TrialResults((), None, _fails(ending))
         elif profile.is_empty:
@@ -318,24 +317,24 @@ def _advise(request: _Request) -> None:
 
 def _examine_autotuning(request: _Request) -> None:
     from inductoscope.model.fold import load
-    from inductoscope.profiling.autotuning import TuningResult, examine_tuning, searches_of
+    from inductoscope.profiling.autotuning import WITHOUT_TUNING, searches_of
+    from inductoscope.profiling.turns import try_settings
     from inductoscope.views.report.setting_trials import print_tuning, tuning_view
     from inductoscope.views.report.terminal import Printer
 
     ending = request.run_profiled()
     with request.trials() as runs:
-        found = request.profile(runs.say)
-        searches = searches_of(load(request.folder), found.profile)
-        result = TuningResult(searches)
-        if ending.exit_code == 0:
-            result = examine_tuning(runs, searches)
+        profile = request.profile(runs.say)
+        result = searches_of(load(request.folder), profile)
+        if ending.exit_code == 0 and result.were_made:
+            result = replace(result, trials=try_settings(runs, [WITHOUT_TUNING]))
     view = tuning_view(result, request.command, str(request.folder), request.turns)
     request.show(view, print_tuning)
     if ending.exit_code != 0:
         Printer(sys.stderr).line(_fails(ending))
     elif result.trials is not None:
         _end_if_failed(result.trials.failed)
-    _end(ending, is_empty=found.profile.is_empty)
+    _end(ending, is_empty=profile.is_empty)
 
 
 def _compare_settings(request: _Request) -> None:

@@ -33,10 +33,6 @@ _WRITE_EVERY = 5.0
 _LONGEST_ERROR = 300
 
 
-def call_profiler(folder: Path) -> InsidePart:
-    return Agent(orders_from(), folder).part()
-
-
 class Agent:
     def __init__(self, orders: Orders, folder: Path) -> None:
         self.orders, self.folder = orders, folder
@@ -47,8 +43,11 @@ class Agent:
         # Why a requested change could not be applied; empty if it was.
         self.not_applied = ""
 
-    def part(self) -> InsidePart:
-        return InsidePart(self.hooks(), self.on_import(), begin=self._write_at_exit)
+    @classmethod
+    def part(cls, folder: Path) -> InsidePart:
+        """Make the part of the tool that profiles this process."""
+        agent = cls(orders_from(), folder)
+        return InsidePart(agent.hooks(), agent.on_import(), begin=agent._write_at_exit)
 
     # --- requested changes ------------------------------------------------------------------------
 
@@ -200,3 +199,6 @@ def _described(function: Any) -> tuple[str, str, str]:
         name = getattr(function, "__qualname__", type(function).__name__)
     place = f"{code.co_filename}:{code.co_firstlineno}" if code is not None else ""
     return name, FUNCTION, place
+
+
+call_profiler = Agent.part

@@ -24,8 +24,7 @@ from inductoscope.inside.gpu_use import uses_cuda
 from inductoscope.inside.profiling.agent import Agent
 from inductoscope.inside.profiling.call_clock import CallClock, TimedCalls, in_eager, is_traced
 from inductoscope.inside.scope import SCOPE
-from inductoscope.inside.start import InsidePart
-from inductoscope.profiling.orders import orders_from
+from inductoscope.profiling.orders import Orders
 from inductoscope.profiling.timings import DIFFERENTIATED, FUNCTION, IN_EAGER, ProcessTimes
 
 # The most kinds of arguments per function; calls of further kinds are not alternated.
@@ -368,7 +367,10 @@ class AlternatingClock(CallClock):
         return replace(found, span=max(0, self._ended - (self._begun or 0) - compiling))
 
 
-def alternating_profiler(folder: Path) -> InsidePart:
-    agent = Agent(orders_from(), folder)
-    agent.clock = AlternatingClock()
-    return agent.part()
+class AlternatingAgent(Agent):
+    def __init__(self, orders: Orders, folder: Path) -> None:
+        super().__init__(orders, folder)
+        self.clock = AlternatingClock()
+
+
+alternating_profiler = AlternatingAgent.part

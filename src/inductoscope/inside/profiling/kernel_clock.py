@@ -26,8 +26,7 @@ from inductoscope.inside.profiling.kernel_tracer import (
 )
 from inductoscope.inside.profiling.profiled_packages import JIT_WRAPPERS, ProfiledPackages
 from inductoscope.inside.profiling.torch_profiler import ProgramProfilers
-from inductoscope.inside.start import InsidePart
-from inductoscope.profiling.orders import Orders, orders_from
+from inductoscope.profiling.orders import Orders
 from inductoscope.profiling.timings import (
     CLOCK,
     MOST_SIZES,
@@ -291,5 +290,4 @@ class KernelAgent(Agent):
             write_measured(KernelTimes(self.pid, graphs, tuple(self._kernels.notes)), self.place)
 
 
-def kernel_profiler(folder: Path) -> InsidePart:
-    return KernelAgent(orders_from(), folder).part()
+kernel_profiler = KernelAgent.part

@@ -13,8 +13,7 @@ from inductoscope.inside.profiling.agent import Agent
 from inductoscope.inside.profiling.call_clock import CallClock, in_eager, is_traced
 from inductoscope.inside.profiling.memory_steps import PROGRAM_ENDED, StepTracer
 from inductoscope.inside.scope import SCOPE
-from inductoscope.inside.start import InsidePart
-from inductoscope.profiling.orders import Orders, orders_from
+from inductoscope.profiling.orders import Orders
 from inductoscope.profiling.timings import FUNCTION, GRAPH, write_measured
 from inductoscope.torch_facts import python_wrappers
 from inductoscope.torch_facts.frames import is_users
@@ -194,9 +193,5 @@ def _users_line() -> str:
     return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else ""
 
 
-def memory_profiler(folder: Path) -> InsidePart:
-    return MemoryAgent(orders_from(), folder).part()
-
-
-def eager_memory_profiler(folder: Path) -> InsidePart:
-    return EagerMemoryAgent(orders_from(), folder).part()
+memory_profiler = MemoryAgent.part
+eager_memory_profiler = EagerMemoryAgent.part

@@ -103,14 +103,10 @@ def _device_view(profile: StepProfile) -> dict[str, Any]:
 
 
 def _kinds(profile: StepProfile) -> list[dict[str, Any]]:
-    found: dict[str, int] = {}
-    for block in profile.device.at_peak:
-        kind = profile.labels[block.number].kind
-        found[kind] = found.get(kind, 0) + block.bytes
+    found = profile.kinds
     if profile.device.unknown:
         found["not seen"] = profile.device.unknown
-    ordered = sorted(found.items(), key=lambda item: -item[1])
-    return [{"kind": kind, "bytes": size} for kind, size in ordered]
+    return [{"kind": kind, "bytes": size} for kind, size in found.most_common()]
 
 
 def _block_view(block: Block, label: BlockLabel, device: DeviceSteps) -> dict[str, Any]:

@@ -8,11 +8,9 @@ from typing import Any
 
 from inductoscope.model.entities import Ending
 from inductoscope.profiling.kernel_profile import (
-    EagerTimes,
     GraphProfile,
     KernelProfile,
     Profile,
-    ProfiledRun,
     eager_of,
     is_slower_than_eager,
     regions_of,
@@ -32,16 +30,15 @@ _MOST_SLOWER = 5
 _NEGLIGIBLE = 0.001
 
 
-def profile_view(found: ProfiledRun, folder: str, ending: Ending) -> dict[str, Any]:
-    profile = found.profile
+def profile_view(profile: Profile, folder: str, ending: Ending) -> dict[str, Any]:
     return {
         "recording": folder,
         "exit_code": ending.exit_code,
         "headline": headline(profile),
         "functions": [_call_view(calls) for calls in profile.functions],
-        "graphs": [_graph_view(graph, profile, found.eager) for graph in profile.graphs],
+        "graphs": [_graph_view(graph, profile) for graph in profile.graphs],
         "kernels": [_kernel_view(row, profile) for row in profile.kernels],
-        "regions": [asdict(region) for region in regions_of(profile.kernels, found.eager)],
+        "regions": [asdict(region) for region in regions_of(profile.kernels, profile.eager)],
         "machines": [_machine_view(machine) for machine in profile.machines],
         "notes": [*profile.notes, *dict.fromkeys(_notes(profile))],
     }
@@ -57,18 +54,16 @@ def _call_view(calls: CallTimes) -> dict[str, Any]:
     }
 
 
-def _graph_view(
-    graph: GraphProfile, profile: Profile, eager_times: Sequence[EagerTimes]
-) -> dict[str, Any]:
-    times, eager = graph.times, eager_of(graph, eager_times)
+def _graph_view(graph: GraphProfile, profile: Profile) -> dict[str, Any]:
+    times, eager = graph.times, eager_of(graph, profile.eager)
     return {
         **picked(graph, "graph", "function", "place", "phase", "calls"),
         **picked(times, "device", "sizes", "threads"),
         "measured_by": times.how,
-        "seconds": sample_view(graph.seconds),
+        "seconds": sample_view(times.seconds),
         "first_call": times.first.duration / 1e9 if times.first else 0.0,
         "kernel_seconds": sum(k.seconds.median for k in profile.kernels if k.of is graph),
-        "between_kernels": sample_view(graph.between) if graph.between.count else None,
+        "between_kernels": sample_view(times.between) if times.between.count else None,
         "eager": eager
         and {**sample_view(eager), "slower_than_eager": is_slower_than_eager(graph, eager)},
         "calls_with_other_sizes": times.other_sizes,

@@ -98,9 +98,9 @@ def tuning_view(
     return {
         "command": list(command),
         "recording": recording,
-        "graphs": result.searches.graphs,
-        "seconds_of_search": result.searches.seconds,
-        "operations": [_operation_view(each) for each in result.searches.operations],
+        "graphs": result.graphs,
+        "seconds_of_search": result.seconds,
+        "operations": [_operation_view(each) for each in result.operations],
         "in_program": None if result.trials is None else trials_view(result.trials, command, turns),
         "seconds_gained_per_call": result.gain,
         "pays_after_calls": result.pays_after,
