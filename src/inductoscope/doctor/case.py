@@ -53,7 +53,6 @@ class ProgramCase:
         return self.recording.checks
 
     def checks_that_are(self, *verdicts: str) -> list[Check]:
-        """Return the checks with one of these verdicts."""
         return [check for check in self.checks if check.verdict in verdicts]
 
     @cached_property
@@ -89,7 +88,6 @@ class ProgramCase:
         return self.recording.compiles[-1].place if self.recording.compiles else None
 
     def prove_and_help(self) -> None:
-        """Prove the reproducer of the finding, and try workarounds on the program."""
         if self.finding is not None:
             self.finding = self.proof.prove_and_help(self.finding)
 

@@ -38,7 +38,6 @@ def not_a_bug(summary: str, checks: Sequence[Check], confidence: Confidence = "p
 
 
 def also_fails_in_eager(case: ProgramCase, eager: ProgramRun) -> Verdict:
-    """Make the verdict that the program also fails without torch.compile."""
     last = last_lines(eager.output, 3)
     said = _how_it_ended(eager, last)
     why = "The program fails without torch.compile too, so the compiler is not to blame"
@@ -92,7 +91,6 @@ def _exception_in(output: str) -> str:
 
 
 def ends_well_without_tool(said: str) -> Verdict:
-    """Make the verdict that the program succeeds without the tool."""
     text = (
         "The program fails only under inductoscope. It ends well on its own, so nothing is known "
         "to be wrong with it."
@@ -312,7 +310,6 @@ def _gpus(root: Path) -> str:
 
 
 def asks_for_missing_gpu(output: str) -> bool:
-    """Check whether a program ended because this machine has no GPU."""
     return any(sign in output for sign in _NO_GPU)
 
 

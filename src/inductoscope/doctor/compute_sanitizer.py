@@ -81,7 +81,6 @@ def check_memory(
 
 
 def check_script(script: Path, environment: Mapping[str, str]) -> MemoryCheck:
-    """Run a Python script under compute-sanitizer."""
     return check_memory([sys.executable, str(script)], script.parent, environment)
 
 

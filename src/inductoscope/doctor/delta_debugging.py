@@ -77,12 +77,10 @@ class _SubsetStep(Generic[Item]):
             self.attempts += [_without(kept, chunk) for chunk in self._chunks]
 
     def key(self, number: int) -> _Attempt:
-        """Return an identity for an attempt."""
         return tuple(map(id, self.attempts[number]))
 
     @property
     def keys(self) -> set[_Attempt]:
-        """The identities of all attempts."""
         return {self.key(number) for number in range(len(self.attempts))}
 
     def after(self, found: int | None) -> _SubsetStep[Item] | None:

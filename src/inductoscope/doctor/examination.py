@@ -15,12 +15,7 @@ from inductoscope.doctor.alarm import read_alarm
 from inductoscope.doctor.failure import Failure
 from inductoscope.doctor.finding import StepClock
 from inductoscope.doctor.fresh_processes import TIMES, FreshProcesses
-from inductoscope.doctor.instructions import (
-    FOLDER,
-    FUNCTION_SCRIPT,
-    OWN_VARIABLES,
-    Instructions,
-)
+from inductoscope.doctor.instructions import FOLDER, FUNCTION_SCRIPT, OWN_VARIABLES, Instructions
 from inductoscope.doctor.runs import Runs, Say
 from inductoscope.doctor.watched_run import Listener, ProgramRun, RunLimits
 from inductoscope.launch.environment import (
@@ -41,8 +36,6 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Request:
-    """The user's request for an examination."""
-
     command: Sequence[str]
     folder: Path
     # The options of every run that investigates.
@@ -66,8 +59,6 @@ def _import_judges() -> None:
 
 
 class Doctor:
-    """One examination."""
-
     def __init__(self, request: Request, say: Say) -> None:
         self._request = request
         self._say = say
@@ -101,7 +92,6 @@ class Doctor:
         return Answers(self._say, on_verdict, self._started)
 
     def examine(self) -> Verdict:
-        """Run the whole examination."""
         from inductoscope.launch.tidying import remove_headers, tidy_examination
 
         try:

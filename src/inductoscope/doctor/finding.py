@@ -258,7 +258,6 @@ class Repro:
 
 
 def output_of_repro(script: str) -> str:
-    """Return the file with the output of a reproducer."""
     return str(Path(script).with_name("repro-output.txt"))
 
 
@@ -309,7 +308,6 @@ class Claim:
     how: str = ""
 
     def as_event(self) -> ClaimMade:
-        """Return the claim as an event of the recording."""
         name = type(self.fact).__name__
         return ClaimMade(fact=name, data=encode(self.fact), shown_by=self.shown_by, how=self.how)
 
@@ -330,7 +328,6 @@ class FailureFinding:
     claims: tuple[Claim, ...] = ()
 
     def claimed(self, fact: Any, shown_by: str = "", how: str = "") -> FailureFinding:
-        """Return the finding with one more claim."""
         return FailureFinding((*self.claims, Claim(fact, shown_by, how)))
 
     def every(self, kind: type[T], shown_by: str = "") -> list[T]:
@@ -356,22 +353,18 @@ class FailureFinding:
 
     @property
     def kind(self) -> str:
-        """The kind of the failure."""
         return self.failure.kind
 
     @property
     def location(self) -> Location:
-        """The place in the compiler."""
         return self.fact(Location)
 
     @property
     def reduction(self) -> Reduction:
-        """The smallest graph so far, with the place in the program."""
         return self.fact(Reduction)
 
     @property
     def suppressing_axes(self) -> tuple[SuppressingAxis, ...]:
-        """The axes without which the failure disappears."""
         return self.fact(Suppressed).axes
 
     @property
@@ -386,7 +379,6 @@ class FailureFinding:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the investigation is complete."""
         return self.fact(SearchProgress).is_complete
 
     @property

@@ -63,7 +63,6 @@ def find_graph(recording: Recording, name: str) -> NamedGraph:
 
 
 def write_script(named: NamedGraph, graph: FxGraph | None) -> str:
-    """Write the text of the script."""
     if graph is None:
         raise ToolFailure(f"The graph {named.name} is missing from the recording.")
     if "[...]" in graph.code:

@@ -113,5 +113,4 @@ OWN_VARIABLES = (VARIABLE, PARTS_VARIABLE)
 
 
 def instructions_from(environment: Mapping[str, str] = os.environ) -> Instructions:
-    """Decode the instructions for this run."""
     return decode(Instructions, json.loads(environment[VARIABLE]))

@@ -56,7 +56,6 @@ def headline_of(finding: FailureFinding) -> Headline:
 
 
 def votes_on(finding: FailureFinding) -> list[Vote]:
-    """Return all evidence about single operations."""
     location, operations = finding.location, finding.reduction.operations
     alone = [
         Vote(name, _SHOWN / len(location.wrong_alone), "it is wrong on its own")

@@ -50,12 +50,10 @@ class Proof:
 
     @property
     def script(self) -> Path:
-        """The path of the reproducer."""
         return self.runs.folder / "repro.py"
 
     @property
     def is_verified(self) -> bool:
-        """Whether the reproducer failed every time."""
         return self.repro is not None and self.repro.verified
 
     def begin(self, finding: FailureFinding, *, is_alone: bool = False) -> None:
@@ -166,7 +164,6 @@ class Answers:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def take(self, finding: FailureFinding) -> None:
-        """Report new answers in a finding."""
         with self._lock:
             verdict = verdict_on(finding)
             told = _answers(verdict, finding)

@@ -32,5 +32,4 @@ class SentinelOptions:
 
 
 def options_from(environment: Mapping[str, str] = os.environ) -> SentinelOptions:
-    """Decode the options of this process."""
     return decode(SentinelOptions, json.loads(environment[VARIABLE]))

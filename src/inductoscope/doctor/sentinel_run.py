@@ -50,7 +50,6 @@ class Shadows:
 
 
 def read_shadows(folder: Path) -> Shadows:
-    """Read the shadowed calls of a recording."""
     calls: dict[str, int] = {}
     seen_calls: dict[str, set[tuple[str, int]]] = {}
     ended: dict[str, str] = {}
@@ -128,7 +127,6 @@ class LongRun:
         return self._finished(verdict, shadows, alarm)
 
     def interrupted(self) -> Verdict:
-        """Return the verdict after Ctrl-C."""
         verdict = Verdict(v.UNKNOWN, stages.NO_STAGE, "Interrupted before anything was found.")
         if self._doctor is not None:
             verdict = self._doctor.interrupted()

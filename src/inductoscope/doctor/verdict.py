@@ -50,8 +50,6 @@ class Headline:
 
 @dataclass
 class Culprit:
-    """The culprit, as far as it is known."""
-
     op: str | None = None
     pass_: str | None = None
     kernel: str | None = None
@@ -109,7 +107,6 @@ class Verdict:
         return self.verdict not in (CLEAN, NOT_CHECKED)
 
     def as_data(self) -> dict[str, Any]:
-        """Return the object as JSON-ready data."""
         data = {"schema": SCHEMA, **asdict(replace(self, finding=None))}
         del data["finding"], data["headline"]
         data["culprit"]["pass"] = data["culprit"].pop("pass_")
@@ -119,7 +116,6 @@ class Verdict:
 
 
 def exit_code(verdict: str) -> int:
-    """Return the exit status of the command."""
     return {CLEAN: 0, NOT_CHECKED: 4}.get(verdict, 1)
 
 

@@ -68,7 +68,6 @@ _OUTPUT = "output.txt"
 
 
 def output_of(recording: Path) -> Path:
-    """Return the file with the output of the program in a recorded run."""
     return recording / FOLDER / _OUTPUT
 
 
@@ -117,8 +116,6 @@ class ProgramRun:
 
 @dataclass(frozen=True)
 class RunLimits:
-    """The limits on a run."""
-
     stall: float = 60.0
     seconds: float = 3600.0
     # Whether to end the run once all calls to be checked have been made.
@@ -127,8 +124,6 @@ class RunLimits:
 
 @dataclass(frozen=True)
 class Listener:
-    """The callbacks on the progress of a run."""
-
     say: Say
     # Called once the program has started.
     on_started: Callable[[], None] = lambda: None
@@ -198,8 +193,6 @@ def run_watched(
 
 
 class _EndReason(Enum):
-    """The reasons for the end of a run."""
-
     ENDED = ""
     INTERRUPTED = "the examination was interrupted"
     STALLED = "it made no progress"
@@ -348,7 +341,6 @@ class FollowedRun:
                     self._claims.append((entry.time, claim))
 
     def say(self, text: str) -> None:
-        """Pass on a message."""
         self.listener.say(text)
         self.said = time.monotonic()
 
@@ -404,7 +396,6 @@ class _Process:
     _events: int = 0
 
     def take(self, event: Event) -> None:
-        """Update the state from an event."""
         self._events += 1
         match event:
             case CompileStart():

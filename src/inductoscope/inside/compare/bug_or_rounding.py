@@ -45,8 +45,6 @@ _CLOSE = {
 
 @dataclass(frozen=True)
 class OutputDifference:
-    """One difference between a compiled result and eager's."""
-
     kind: str  # One of _KINDS.
     where: str
     text: str
@@ -147,7 +145,6 @@ def _repeats_up_to_rounding(case: Case) -> bool:
 
 
 def _reason(case: Case) -> str:
-    """Return why differences are explained."""
     for outcome in case.perturbed() if case.reads_unwritten_memory else ():
         pairs = zip(case.eager.named_values(), outcome.named_values(), strict=False)
         for (_, eager), (_, sample) in pairs:
@@ -435,7 +432,6 @@ class _Pair:
     def within(
         self, e: torch.Tensor, c: torch.Tensor, allowed: torch.Tensor, noise: torch.Tensor
     ) -> OutputDifference:
-        """Describe a difference within the allowed bound."""
         exact = "there is no float64 to compare with; "
         if self.reference is not None:
             mine, other = (_finite_max((v - self.reference).abs()) for v in (e, c))

@@ -56,7 +56,6 @@ def uninitialised_allocation(module: GraphModule) -> str:
 
 
 def input_names(module: GraphModule) -> list[str]:
-    """Return the names of the graph's inputs, in order."""
     return [node.name for node in module.graph.nodes if node.op == "placeholder"]
 
 
@@ -70,7 +69,6 @@ def named_inputs(module: GraphModule, values: Sequence[Any]) -> dict[str, Any]:
 
 
 def is_number(node: Node) -> bool:
-    """Check whether a graph input is a number."""
     return isinstance(node.meta.get("val"), (int, float, torch.SymInt, torch.SymFloat))
 
 

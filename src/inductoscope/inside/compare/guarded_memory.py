@@ -51,7 +51,6 @@ class GuardedBlock:
 
     @property
     def is_intact(self) -> bool:
-        """Whether both guard zones are unchanged."""
         return all(bool((zone == self.around).all()) for zone in (self.before, self.after))
 
 
@@ -226,7 +225,6 @@ class MemoryFault:
 
     @property
     def text(self) -> str:
-        """One sentence for a report."""
         who = f"kernel {self.kernel}" if self.kernel else "the compiled code"
         changed = f"{self.buffer} changes" if self.buffer else "the results change"
         if self.index is not None:

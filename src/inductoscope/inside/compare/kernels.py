@@ -20,12 +20,7 @@ from torch.fx import GraphModule
 
 from inductoscope.inside.compare import cpp_reports
 from inductoscope.inside.compare.bug_or_rounding import is_close, judge_tensor
-from inductoscope.inside.compare.graphs import (
-    NodeValues,
-    inputs_for,
-    named_inputs,
-    snapshot,
-)
+from inductoscope.inside.compare.graphs import NodeValues, inputs_for, named_inputs, snapshot
 from inductoscope.inside.compare.reference import FEW_SAMPLES_FIRST
 from inductoscope.inside.compare.values import copy_values, is_plain
 from inductoscope.inside.scope import SCOPE
@@ -312,7 +307,6 @@ class WatchedGraph:
         return tuple(dict.fromkeys((*written, *self.nodes_in(dict.fromkeys(others)))))
 
     def forget(self) -> None:
-        """Release all tensors."""
         self.inputs, self.expected, self.checked = {}, None, {}
 
 
@@ -497,7 +491,6 @@ class LiveBuffers:
     _seen: set[str] = field(default_factory=set)
 
     def clear(self) -> None:
-        """Forget the previous call."""
         self._kept.clear()
         self._seen.clear()
 
@@ -555,7 +548,6 @@ def _holds(value: torch.Tensor, copy: torch.Tensor) -> bool:
 
 
 def _overlap(one: torch.Tensor, two: torch.Tensor) -> bool:
-    """Check whether two tensors have memory in common."""
     if one.device != two.device or not one.numel() or not two.numel():
         return False
     (start, end), (other_start, other_end) = _extent(one), _extent(two)

@@ -63,7 +63,6 @@ class PassWatch:
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[PassWatch]:
-        """Take snapshots of graphs inside the block."""
         import torch._inductor.compile_fx as compile_fx
         from torch._inductor import pattern_matcher
         from torch.fx.passes.graph_transform_observer import GraphTransformObserver

@@ -341,7 +341,6 @@ class Case:
 
     @cached_property
     def float64_again(self) -> Outcome | None:
-        """A second run in float64."""
         return self._in_float64()
 
     def _in_float64(self) -> Outcome | None:

@@ -99,7 +99,6 @@ def _in_memory(value: torch.Tensor, made: _Copies, dtype: torch.dtype) -> torch.
 
 
 def _whole_memory(value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """Copy the whole storage of a tensor."""
     storage = value.untyped_storage()
     count = storage.nbytes() // value.element_size()
     whole = torch.empty(0, dtype=value.dtype, device=value.device)
@@ -139,7 +138,6 @@ class Outcome:
     seconds: float = field(default=0.0, compare=False)
 
     def named_values(self) -> Iterator[tuple[str, Any]]:
-        """Yield all values of the result, each with a name."""
         for number, value in enumerate(self.outputs):
             yield f"output {number}", value
         for number, value in enumerate(self.gradients):
@@ -322,7 +320,6 @@ def nodes_that_draw(module: GraphModule, inputs: Sequence[Any]) -> list[str]:
 
 
 def _have_moved(before: Sequence[torch.Tensor]) -> bool:
-    """Check whether a generator's state has changed."""
     return any(not torch.equal(*pair) for pair in zip(before, generator_states(), strict=True))
 
 
@@ -365,7 +362,6 @@ class Surroundings:
 
     @classmethod
     def now(cls) -> Surroundings:
-        """Return the present state."""
         kinds = ("cpu", "cuda") if torch.cuda.is_initialized() else ("cpu",)
         return cls(
             torch.is_grad_enabled(),
@@ -380,7 +376,6 @@ class Surroundings:
 
     @contextlib.contextmanager
     def entered(self) -> Iterator[None]:
-        """Set this state inside the block."""
         with contextlib.ExitStack() as stack:
             dtype, precision = torch.get_default_dtype(), _matmul_precision()
             # Other threads have these two as well, so they are only touched where they differ.

@@ -410,7 +410,6 @@ class CallNotes:
         self._took = (round(eager, 7), round(compiled, 7))
 
     def checked(self, call: int, verdict: str, text: str, *, is_exact: bool | None = None) -> None:
-        """Record the verdict on a call."""
         (eager, compiled), self._took = self._took, (0.0, 0.0)
         event = Check(
             compile=self._compile,

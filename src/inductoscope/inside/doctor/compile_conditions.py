@@ -80,7 +80,6 @@ def is_traced(arguments: Sequence[Any]) -> bool:
 
 
 def has_room_for_copies(arguments: Sequence[Any]) -> bool:
-    """Check whether several copies of the inputs fit into memory."""
     needed = _COPIES * size_in_bytes(arguments)
     return needed <= _PART_OF_MEMORY * _free_memory_for(arguments)
 

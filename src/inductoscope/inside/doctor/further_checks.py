@@ -15,23 +15,13 @@ import torch
 from torch.fx import GraphModule
 from torch.utils._pytree import tree_leaves
 
-from inductoscope.doctor.failure import (
-    ERROR,
-    NAN,
-    WRONG,
-    Failure,
-)
+from inductoscope.doctor.failure import ERROR, NAN, WRONG, Failure
 from inductoscope.inside.compare.bug_or_rounding import is_close, judge, same_values
 from inductoscope.inside.compare.graphs import as_function
 from inductoscope.inside.compare.guarded_memory import GuardedMemory
 from inductoscope.inside.compare.kernels import KEPT_WRAPPERS
 from inductoscope.inside.compare.reference import Case
-from inductoscope.inside.compare.values import (
-    Outcome,
-    draws_random_numbers,
-    nodes_that_draw,
-    run,
-)
+from inductoscope.inside.compare.values import Outcome, draws_random_numbers, nodes_that_draw, run
 from inductoscope.inside.doctor.program_copy import run_forking
 from inductoscope.inside.scope import say
 from inductoscope.inside.search.candidate import Candidate, has_transforms

@@ -19,15 +19,7 @@ from typing import Any, NoReturn
 
 import torch
 
-from inductoscope.doctor.failure import (
-    HANG,
-    NAN,
-    SIGNAL,
-    SLOW,
-    WRONG,
-    Failure,
-    Location,
-)
+from inductoscope.doctor.failure import HANG, NAN, SIGNAL, SLOW, WRONG, Failure, Location
 from inductoscope.doctor.finding import (
     ALSO_FAILS,
     PROGRAM,
@@ -66,13 +58,8 @@ from inductoscope.inside.repro.replaced_functions import (
     replaced_parts_text,
 )
 from inductoscope.inside.scope import SCOPE, say
-from inductoscope.inside.search.axes import AXES
-from inductoscope.inside.search.candidate import (
-    Candidate,
-    compiled_like,
-    name_of,
-    special_flow,
-)
+from inductoscope.inside.search.axes import AXES, find_suppressing_axes, relevant_axes
+from inductoscope.inside.search.candidate import Candidate, compiled_like, name_of, special_flow
 from inductoscope.inside.search.compiler_imports import import_compiler, prepare_passes
 from inductoscope.inside.search.error_location import guilty_in_program, kernel_called_from
 from inductoscope.inside.search.failure_signature import first_to_last, raising_functions
@@ -89,7 +76,6 @@ from inductoscope.inside.search.steps import (
     shrink,
     verify,
 )
-from inductoscope.inside.search.suppressing_axes import find_suppressing_axes, relevant_axes
 from inductoscope.inside.search.wrong_result_location import (
     aten_operations,
     places_of,
@@ -140,7 +126,6 @@ def _investigate_here_or_in_copy(
 
 
 def stop_with(finding: FailureFinding) -> NoReturn:
-    """Record the finding, and end the program."""
     _record(finding)
     _stop()
 
@@ -212,7 +197,6 @@ class FindingWriter:
 
 
 def _record(finding: FailureFinding) -> None:
-    """Write all claims of a finding."""
     for claim in finding.claims:
         SCOPE.emit(claim.as_event())
 
@@ -255,7 +239,6 @@ class Investigation:
         self._mistakes = 0
 
     def run(self) -> None:
-        """Run all steps."""
         self._claim(Flow(self._flow))
         sources = tuple(source_lines(self._whole))
         reduction = replace(self._finding.reduction, of=self._whole.size, sources=sources)
@@ -461,7 +444,6 @@ class Investigation:
         return candidate if again is not None and again.is_same_as(self._failure) else smallest
 
     def _find_suppressing_axes(self) -> None:
-        """Find axes without which the failure disappears."""
         axes = relevant_axes(self._smallest, self._failure, self._location)
         say(f"trying without: {', '.join(axis.name for axis in axes)}")
         found = find_suppressing_axes(self._smallest, self._failure, axes, self._oracle.forks)

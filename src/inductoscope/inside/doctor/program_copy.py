@@ -169,7 +169,6 @@ class FindingsAlone:
             self._stream.emit(event)
 
     def payload(self, text: str) -> str:
-        """Discard the text."""
         return ""
 
     def close(self) -> None:

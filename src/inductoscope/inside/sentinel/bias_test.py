@@ -40,7 +40,6 @@ class Bet:
     _logs_at_stakes: list[float] = field(default_factory=lambda: [0.0])
 
     def add(self, came_up: bool) -> None:
-        """Add a toss."""
         if self.tosses and self.tosses % _NEW_STAKE == 0:
             self._logs_at_stakes.append(self._log)
         share = 2 * (sum(self._recent) + 0.5) / (len(self._recent) + 1) - 1
@@ -85,7 +84,6 @@ class ValueTest:
     _bets: dict[tuple[int, int], Bet] = field(default_factory=dict)
 
     def add(self, errors: SignedErrors) -> None:
-        """Add the errors of one call."""
         self.calls += 1
         for number in range(len(DIRECTIONS)):
             compiled, eager = errors.compiled[number], errors.eager[number]
@@ -96,7 +94,6 @@ class ValueTest:
                 self._sums[key] = self._sums.get(key, 0.0) + value
 
     def mean(self, direction: int, *, is_eager: bool) -> float:
-        """Return the average error of all calls."""
         return self._sums.get((direction, is_eager), 0.0) / max(self.calls, 1)
 
     @property
@@ -202,7 +199,6 @@ class Likeness:
     _count: int = 0
 
     def add(self, eager: torch.Tensor, reference: torch.Tensor) -> None:
-        """Add the values of one call."""
         r = _some_of(wide(reference))
         error = ((_some_of(wide(eager)) - r) * r.sign()).nan_to_num(0.0, 0.0, 0.0)
         length = float(error.norm())
@@ -254,7 +250,6 @@ class Confirmation:
     _squares: float = 0.0
 
     def add(self, compiled: float, eager: float, roundings: Sequence[float]) -> None:
-        """Add the errors of one call: compiled, in eager, and with other roundings."""
         self.calls += 1
         self._compiled += compiled
         self._eager += eager

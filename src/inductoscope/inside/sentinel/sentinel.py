@@ -16,13 +16,7 @@ import torch
 from torch.fx import GraphModule
 from torch.utils._pytree import tree_leaves
 
-from inductoscope.doctor.alarm import (
-    GRAPH,
-    INPUTS,
-    KEPT,
-    Alarm,
-    write_alarm,
-)
+from inductoscope.doctor.alarm import GRAPH, INPUTS, KEPT, Alarm, write_alarm
 from inductoscope.doctor.sentinel_options import SentinelOptions
 from inductoscope.inside.compare.graphs import graph_code, snapshot
 from inductoscope.inside.doctor.compile_conditions import (

@@ -101,7 +101,6 @@ class ShadowedCall:
                 self._drops = Drops(draw_seeds(len(devices), devices[0]))
 
     def in_eager(self) -> Way:
-        """Repeat the call in eager."""
         return self._call(None)
 
     def in_float64(self) -> Way:
@@ -243,7 +242,6 @@ class Tap:
     handle: Any = None
 
     def remove(self) -> None:
-        """Remove the hook."""
         if self.handle is not None:
             self.handle.remove()
             self.handle = None
