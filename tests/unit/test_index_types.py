@@ -20,7 +20,7 @@ from inductoscope.torch_facts.loop_bodies import read_body
 from inductoscope.torch_facts.triton_indices import (
     NARROW,
     WIDE,
-    IndexTypes,
+    KernelIntegers,
     read_index_types,
 )
 from support.examples import stored
@@ -49,7 +49,7 @@ LINE = "tmp1 = tl.load(in_ptr0 + (%s), xmask)"
 ROWS = SizeSymbol("2", "int_oo", "30", "L['x'].size()[0]")
 
 
-def triton_types(text: str = TEXT) -> IndexTypes:
+def triton_types(text: str = TEXT) -> KernelIntegers:
     found = read_index_types(text, "Triton")
     assert found is not None
     return found
@@ -87,7 +87,8 @@ def test_an_index_is_as_wide_as_its_widest_part() -> None:
     types = triton_types()
     assert types.of_access([LINE % "x0 + 40*x1"]) == NARROW
     assert types.of_access([LINE % "x0 + ks0*x1"]) == WIDE
-    assert types.of_access([LINE % "x0 + 3000000000*x1"]) == WIDE
+    assert types.of_access([LINE % "x0 + 10000000000*x1"]) == WIDE
+    assert types.of_access([LINE % "x0 + 3000000000*x1"]) is None  # 32 bits without a sign.
     assert types.of_access([LINE % "tmp0 + 40*x1"]) == WIDE  # A value of int64.
     assert types.of_access([LINE % "x0 + libdevice.trunc(x1)"]) is None
     assert types.of_access(["x1 = xindex // 40"]) is None

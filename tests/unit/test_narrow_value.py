@@ -11,10 +11,18 @@ from syrupy.assertion import SnapshotAssertion
 from inductoscope.analysis.rules.finding import Finding
 from inductoscope.analysis.rules.wrong_indices import narrow_value
 from inductoscope.model.fold import load
-from inductoscope.torch_facts.triton_indices import kernel_indices
+from inductoscope.torch_facts.triton_indices import kernel_integers
 from support.examples import NAMES, stored, write_recording
 
-KERNEL = """
+HEAD = """
+@triton_heuristics.pointwise(
+    triton_meta={'signature': {'out_ptr0': '*i64', 'xnumel': 'i32', 'r0_numel': 'i32',
+                               'XBLOCK': 'constexpr'}},
+)
+@triton.jit"""
+KERNEL = (
+    HEAD
+    + """
 def triton_poi_fused_arange_mul_0(out_ptr0, xnumel, XBLOCK : tl.constexpr):
     xnumel = 11
     xoffset = tl.program_id(0) * XBLOCK
@@ -24,6 +32,7 @@ def triton_poi_fused_arange_mul_0(out_ptr0, xnumel, XBLOCK : tl.constexpr):
     {line}
     tl.store(out_ptr0 + (x0), tmp0, xmask)
 """
+)
 WIDE_INDEX = KERNEL.replace("[:]", "[:].to(tl.int64)")
 
 BODY = """var_ranges = {{p0: 11}}
@@ -67,7 +76,7 @@ def planted(
         payloads={
             graph: {"nodes": [{"name": "mul", "op": "call_function", "value": value}]},
             body: BODY.format(dtype=asked),
-            source: kernel.format(line=line),
+            source: kernel.replace("{line}", line),
             nodes: [leaf],
         },
     )
@@ -117,14 +126,17 @@ def test_real_recordings_are_silent(name: str) -> None:
 
 
 def test_ranges_follow_how_indices_are_split() -> None:
-    indices = kernel_indices(
-        "xnumel = 3500000\nxindex = xoffset + tl.arange(0, XBLOCK)[:]\n"
-        "x0 = (xindex % 5000)\nx1 = xindex // 5000\nr0_numel = 8\nr0_index = r0_base + r0_offset"
+    indices = kernel_integers(
+        f"{HEAD}\ndef kernel(out_ptr0, xnumel, r0_numel, XBLOCK : tl.constexpr):\n"
+        "    xnumel = 3500000\n    xindex = tl.program_id(0) * XBLOCK + tl.arange(0, XBLOCK)[:]\n"
+        "    x0 = (xindex % 5000)\n    x1 = xindex // 5000\n"
+        "    r0_numel = 8\n    r0_index = tl.arange(0, 8)[None, :] + r0_offset\n"
     )
-    assert (indices.known["x0"].high, indices.known["x1"].high) == (4999, 699)
-    assert indices.known["r0_index"].high == 7
+    assert indices is not None
+    found = [indices.known[name].ends for name in ("x0", "x1", "r0_index")]
+    assert found == [(0, 4999), (0, 699), (0, 7)]
     assert list(indices.wraps("tmp0 = x0*x1")) == []
     (wrap,) = indices.wraps("tmp0 = tl.load(in_ptr0 + ((x0*x1*1000) % 7), None)")
-    assert (wrap.text, wrap.range.high, wrap.is_exact) == ("x0 * x1 * 1000", 3494301000, True)
+    assert (wrap.text, wrap.high, wrap.is_exact) == ("x0 * x1 * 1000", 3494301000, True)
     (wrap,) = indices.wraps("tmp0 = x0*x0*x0")
     assert not wrap.is_exact

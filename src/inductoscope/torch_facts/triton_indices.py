@@ -1,8 +1,9 @@
-"""Index arithmetic of generated kernels: the type, width and range of each part.
+"""Integers of generated kernels: with how many bits each is computed, and its range.
 
-A kernel's source suffices: `xnumel = 11` bounds `xindex`, a cast widens a value, and Triton's type
-promotion gives all other types. A subexpression whose exact range exceeds its type wraps around.
-Nothing is reported about expressions that are not understood.
+A kernel's source suffices. Inductor lets a Triton kernel index with 32 bits where all sizes allow
+it: a program's number, a range and an argument `i32` have 32 bits, and what is computed with one of
+64 has 64. `xnumel = 11` bounds `xindex`. A subexpression whose exact range exceeds its type wraps
+around. Nothing is reported about expressions that are not understood. C++ loops count in `int64_t`.
 """
 
 from __future__ import annotations
@@ -12,27 +13,46 @@ import contextlib
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 
-_INDEX = re.compile(r"([a-z]\w*?)index")
+NARROW, WIDE = 32, 64
+# A literal takes on the width of the other operand.
+_ANY = 0
+LARGEST_NARROW = (1 << 31) - 1
 _LARGEST = 1 << 200
+_LONGEST = 2_000_000
+_DEEPEST = 60
+_INDEX = re.compile(r"([a-z]\w*?)index")
+_NUMEL = re.compile(r"(?:[xyz]|r\d_)numel\Z")
+_COUNTED = ("program_id", "num_programs", "arange")
+_JOINED = ("where", "minimum", "maximum", "cdiv", "div_floor_integer", "remainder_integer")
+_SHAPED = ("broadcast_to", "reshape", "expand_dims")
+_ACCESSES = ("load", "store", "atomic_add", "atomic_or")
+_SIGNATURE_WIDTHS = {"i32": NARROW, "i64": WIDE, "constexpr": _ANY}
+_NARROW_LOOP = re.compile(r"\bfor\s*\(\s*(?:int|int32_t|unsigned|uint32_t|short|int16_t)\s+\w+\s*=")
+
+Ends = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Range:
-    """The range of an integer expression, bounds included, and the type it is computed in."""
+class Integer:
+    """An integer expression: the bits of its type, and its range, bounds included."""
 
-    low: int
-    high: int
-    bits: int = 32
+    bits: int | None = None
+    ends: Ends | None = None
     is_signed: bool = True
 
     @property
     def fits(self) -> bool:
-        """Whether the type can hold the whole range."""
-        lowest = -(1 << (self.bits - 1)) if self.is_signed else 0
-        highest = (1 << (self.bits - 1)) - 1 if self.is_signed else (1 << self.bits) - 1
-        return lowest <= self.low and self.high <= highest
+        """Whether the type is known to hold the whole range."""
+        if self.bits is None or self.ends is None:
+            return False
+        lowest = -(1 << (self.bits - 1)) if self.bits and self.is_signed else 0
+        highest = (1 << self.bits) - 1 + lowest
+        return self.bits == _ANY or (lowest <= self.ends[0] and self.ends[1] <= highest)
+
+
+_UNKNOWN = Integer()
 
 
 @dataclass(frozen=True)
@@ -40,204 +60,148 @@ class Wraparound:
     """A subexpression whose values overflow the type it is computed in."""
 
     text: str
-    range: Range
+    bits: int
+    low: int
+    high: int
     # Every index occurs once in it, so the ends of the range are reached.
     is_exact: bool
 
 
-@dataclass
-class KernelIndices:
-    """The value ranges of the indices of one kernel."""
-
-    known: dict[str, Range] = field(default_factory=dict)
-    _wide: set[str] = field(default_factory=set)
-
-    def wraps(self, line: str) -> Iterator[Wraparound]:
-        """Yield the outermost subexpressions of a line that wrap around."""
-        statement = _parse(line)
-        value = getattr(statement, "value", None)
-        if value is not None:
-            yield from self._wraps(value)
-
-    def _wraps(self, node: ast.AST) -> Iterator[Wraparound]:
-        if isinstance(node, ast.BinOp):
-            found = self.range_of(node)
-            if found is not None and not found.fits:
-                is_exact = all(count == 1 for count in _names(node).values())
-                yield Wraparound(ast.unparse(node), found, is_exact)
-                return
-        for child in ast.iter_child_nodes(node):
-            yield from self._wraps(child)
-
-    def learn(self, statement: ast.stmt) -> None:
-        """Record the range of the variable that a statement assigns."""
-        if not isinstance(statement, ast.Assign) or not isinstance(statement.targets[0], ast.Name):
-            return
-        name, value = statement.targets[0].id, statement.value
-        if "int64" in ast.unparse(value) or self._wide & _names(value).keys():
-            self._wide.add(name)
-        index = _INDEX.fullmatch(name)
-        count = self.known.get(f"{index[1]}numel") if index else None
-        if count is not None:
-            self.known[name] = Range(0, count.low - 1, 64 if name in self._wide else 32)
-            return
-        found = self.range_of(value)
-        if found is None:
-            self.known.pop(name, None)
-        else:
-            self.known[name] = found
-
-    def range_of(self, node: ast.expr) -> Range | None:
-        """Return the range of an expression; None if it is not understood."""
-        if isinstance(node, ast.Constant) and type(node.value) is int:
-            return _constant(node.value)
-        if isinstance(node, ast.Name):
-            return self.known.get(node.id)
-        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-            inner = self.range_of(node.operand)
-            return inner and Range(-inner.high, -inner.low, inner.bits, inner.is_signed)
-        if isinstance(node, ast.BinOp):
-            return self._combined(node)
-        if isinstance(node, ast.Call):
-            return self._cast(node)
-        return None
-
-    def _combined(self, node: ast.BinOp) -> Range | None:
-        left, right = self.range_of(node.left), self.range_of(node.right)
-        combine = _OPERATIONS.get(type(node.op))
-        if combine is None or left is None or right is None:
-            return None
-        # If a subexpression wraps around, the range does not hold.
-        if not left.fits or not right.fits:
-            return None
-        ends = combine(left, right)
-        if ends is None or max(map(abs, ends)) > _LARGEST:
-            return None
-        widest = max(left.bits, right.bits)
-        signed = all(r.is_signed or r.bits < widest for r in (left, right))
-        return Range(min(ends), max(ends), widest, signed)
-
-    def _cast(self, node: ast.Call) -> Range | None:
-        """Return the range of `(…).to(tl.int64)`, whose operand is computed in its own type."""
-        function = node.func
-        if not isinstance(function, ast.Attribute) or function.attr != "to" or not node.args:
-            return None
-        inner = self.range_of(function.value)
-        bits = {"tl.int64": 64, "tl.int32": 32}.get(ast.unparse(node.args[0]))
-        if inner is None or bits is None or not inner.fits:
-            return None
-        return Range(inner.low, inner.high, bits)
-
-
-def kernel_indices(source: str) -> KernelIndices:
-    """Parse the index arithmetic of a Triton kernel from its source."""
-    found = KernelIndices()
-    for line in source.splitlines():
-        statement = _parse(line)
-        if statement is not None:
-            found.learn(statement)
-    return found
-
-
-def _names(node: ast.AST) -> Counter[str]:
-    return Counter(n.id for n in ast.walk(node) if isinstance(n, ast.Name))
-
-
-def _parse(line: str) -> ast.stmt | None:
-    try:
-        body = ast.parse(line.strip()).body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
-    return body[0] if len(body) == 1 else None
-
-
-def _constant(value: int) -> Range | None:
-    """Return the range of a literal: Triton gives it the narrowest type that holds it."""
-    for bits, is_signed in ((32, True), (32, False), (64, True)):
-        found = Range(value, value, bits, is_signed)
-        if found.fits:
-            return found
-    return None
-
-
-_Ends = Callable[[Range, Range], "list[int] | None"]
-
-
-def _quotients(left: Range, right: Range) -> list[int] | None:
-    if left.low < 0 or right.low <= 0:
-        return None
-    return [left.low // right.high, left.high // right.low]
-
-
-def _remainders(left: Range, right: Range) -> list[int] | None:
-    if left.low < 0 or right.low <= 0:
-        return None
-    return [0, min(left.high, right.high - 1)]
-
-
-_OPERATIONS: dict[type[ast.operator], _Ends] = {
-    ast.Add: lambda left, right: [left.low + right.low, left.high + right.high],
-    ast.Sub: lambda left, right: [left.low - right.high, left.high - right.low],
-    ast.Mult: lambda left, right: [
-        one * other for one in (left.low, left.high) for other in (right.low, right.high)
-    ],
-    ast.FloorDiv: _quotients,
-    ast.Mod: _remainders,
-}
-
-
-# --- With how many bits a generated kernel computes its indices, read from its text ---------------
-#
-# Inductor lets a Triton kernel index with 32 bits where all sizes allow it. The text says so in the
-# way Triton understands it: a program's number, a range and an argument `i32` have 32 bits; what is
-# computed with one of 64 has 64. C++ loops count in `int64_t`.
-
-NARROW, WIDE = 32, 64
-# A literal takes on the width of the other operand.
-_ANY = 0
-LARGEST_NARROW = (1 << 31) - 1
-_LONGEST = 2_000_000
-_DEEPEST = 60
-_COUNTED = ("program_id", "num_programs", "arange")
-_JOINED = ("where", "minimum", "maximum", "div_floor_integer", "remainder_integer")
-_SHAPED = ("broadcast_to", "reshape", "expand_dims")
-_ACCESSES = ("load", "store", "atomic_add", "atomic_or")
-_ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Mod)
-_NUMEL = re.compile(r"(?:[xyz]|r\d_)numel\Z")
-_SIGNATURE_WIDTHS = {"i32": NARROW, "i64": WIDE, "constexpr": _ANY}
-_NARROW_LOOP = re.compile(r"\bfor\s*\(\s*(?:int|int32_t|unsigned|uint32_t|short|int16_t)\s+\w+\s*=")
-
-
 @dataclass(frozen=True)
-class IndexTypes:
-    """The bit widths of a kernel's integers; None where one is unknown."""
+class KernelIntegers:
+    """The integers of a kernel by name. A name with conflicting widths has none."""
 
-    widths: Mapping[str, int | None] = field(default_factory=dict)
-    pointers: Mapping[str, str] = field(default_factory=dict)
-    # Axes that count their elements with 32 bits: 'x', 'y', 'r0_'.
-    narrow_axes: tuple[str, ...] = ()
+    known: dict[str, Integer]
+    # The type that each pointer among the arguments points to.
+    pointers: Mapping[str, str]
+    # The axes that the kernel counts its elements along: 'x', 'y', 'r0_'. A C++ kernel has none.
     axes: tuple[str, ...] = ()
+
+    @property
+    def narrow_axes(self) -> tuple[str, ...]:
+        """The axes along which elements are counted with 32 bits."""
+        indices = {axis: self.known.get(f"{axis}index", _UNKNOWN) for axis in self.axes}
+        return tuple(axis for axis, index in indices.items() if index.bits == NARROW)
 
     def of_access(self, lines: Iterable[str]) -> int | None:
         """Return the width of the index in an access that became `lines`; None if unknown."""
-        reader = _WidthReader(dict(self.widths), self.pointers)
         for line in lines:
             call = _access_in(line)
             if call is not None and call.args:
                 place = call.args[0]
                 if isinstance(place, ast.BinOp) and isinstance(place.op, ast.Add):
-                    return reader.width(place.right)
+                    index = self.value(place.right)
+                    return index.bits if index.is_signed else None
         return None
 
+    def wraps(self, line: str) -> Iterator[Wraparound]:
+        """Yield the outermost subexpressions of a line that wrap around."""
+        value = getattr(_parse(line), "value", None)
+        if value is not None:
+            yield from self._wraps(value)
 
-def read_index_types(text: str, language: str) -> IndexTypes | None:
-    """Parse the index types of a kernel; None if no index is narrower than 64 bits."""
-    if len(text) > _LONGEST:
-        return None
-    if language == "C++":
-        return IndexTypes(narrow_axes=("loop",)) if _NARROW_LOOP.search(text) else None
+    def _wraps(self, node: ast.AST) -> Iterator[Wraparound]:
+        if isinstance(node, ast.BinOp):
+            found = self.value(node)
+            if found.bits and found.ends and not found.fits:
+                names = Counter(n.id for n in ast.walk(node) if isinstance(n, ast.Name))
+                is_exact = all(count == 1 for count in names.values())
+                yield Wraparound(ast.unparse(node), found.bits, *found.ends, is_exact)
+                return
+        for child in ast.iter_child_nodes(node):
+            yield from self._wraps(child)
+
+    # --- statements -------------------------------------------------------------------------------
+
+    def read(self, statements: Iterable[ast.stmt]) -> None:
+        """Take note of the variables that statements assign."""
+        for statement in statements:
+            targets = getattr(statement, "targets", [getattr(statement, "target", None)])
+            name = targets[0].id if isinstance(targets[0], ast.Name) else ""
+            if isinstance(statement, (ast.Assign, ast.AnnAssign)) and name and statement.value:
+                self._learn(name, self.value(statement.value))
+            elif isinstance(statement, ast.For):
+                if name:
+                    self._learn(name, self._counter(statement.iter))
+                self.read(statement.body)
+            elif isinstance(statement, ast.If):
+                self.read((*statement.body, *statement.orelse))
+
+    def _learn(self, name: str, value: Integer) -> None:
+        index = _INDEX.fullmatch(name)
+        count = self.known.get(f"{index[1]}numel", _UNKNOWN) if index else _UNKNOWN
+        if count.ends is not None:
+            value = replace(value, ends=(0, count.ends[0] - 1))
+        bits, known = value.bits, self.known.get(name, value).bits
+        # A fixed size is assigned to its own argument: `xnumel = 4096`.
+        bits = known if bits == _ANY else bits if known in (bits, _ANY) else None
+        self.known[name] = replace(value, bits=bits)
+
+    def _counter(self, node: ast.expr) -> Integer:
+        """Return a loop counter: it has the width of the bounds of its range."""
+        if not isinstance(node, ast.Call):
+            return _UNKNOWN
+        return Integer(self._joined(node.args).bits or NARROW)
+
+    # --- expressions ------------------------------------------------------------------------------
+
+    def value(self, node: ast.expr, depth: int = 0) -> Integer:
+        """Evaluate an integer expression by Triton's type promotion."""
+        if depth > _DEEPEST:
+            return _UNKNOWN
+        if isinstance(node, ast.Constant):
+            return _of_constant(node.value)
+        if isinstance(node, ast.Name):
+            return self.known.get(node.id, _UNKNOWN)
+        if isinstance(node, ast.BinOp) and type(node.op) in _OPERATIONS:
+            left, right = (self.value(side, depth + 1) for side in (node.left, node.right))
+            return _combined(_OPERATIONS[type(node.op)], left, right)
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.USub, ast.UAdd)):
+            inner = self.value(node.operand, depth + 1)
+            if inner.ends is None or isinstance(node.op, ast.UAdd):
+                return inner
+            return replace(inner, ends=(-inner.ends[1], -inner.ends[0]))
+        if isinstance(node, ast.Subscript):
+            return self.value(node.value, depth + 1)
+        return self._of_call(node, depth) if isinstance(node, ast.Call) else _UNKNOWN
+
+    def _of_call(self, node: ast.Call, depth: int) -> Integer:
+        method = _method(node)
+        if method in _COUNTED:
+            return Integer(NARROW)
+        if method == "to" and node.args:
+            assert isinstance(node.func, ast.Attribute)
+            # The operand is computed in its own type.
+            inner = self.value(node.func.value, depth + 1)
+            return Integer(_of_type(node.args[0]), inner.ends if inner.fits else None)
+        if method == "full" and len(node.args) > 2:
+            return Integer(_of_type(node.args[2]))
+        if method == "load" and node.args:
+            return Integer(self._loaded(node.args[0]))
+        if method in _JOINED:
+            return self._joined(node.args[1:] if method == "where" else node.args, depth)
+        if method in _SHAPED:
+            assert isinstance(node.func, ast.Attribute)
+            is_function = isinstance(node.func.value, ast.Name) and node.func.value.id == "tl"
+            shaped = node.args[0] if is_function and node.args else node.func.value
+            return self.value(shaped, depth + 1)
+        return _UNKNOWN
+
+    def _loaded(self, place: ast.expr) -> int | None:
+        pointer = place.left if isinstance(place, ast.BinOp) else place
+        name = pointer.id if isinstance(pointer, ast.Name) else ""
+        return _SIGNATURE_WIDTHS.get(self.pointers.get(name, ""))
+
+    def _joined(self, nodes: Iterable[ast.expr], depth: int = 0) -> Integer:
+        found = [self.value(node, depth + 1) for node in nodes]
+        widths = [value.bits for value in found if value.bits is not None and value.is_signed]
+        return Integer(max(widths, default=_ANY)) if len(widths) == len(found) else _UNKNOWN
+
+
+def kernel_integers(text: str) -> KernelIntegers | None:
+    """Read the integers of a Triton kernel; None if its source cannot be parsed."""
     try:
-        tree = ast.parse(text)
+        tree = ast.parse(text if len(text) <= _LONGEST else "")
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     kernels = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
@@ -245,15 +209,20 @@ def read_index_types(text: str, language: str) -> IndexTypes | None:
     if not kernels or not signature:
         return None
     pointers = {name: kind[1:] for name, kind in signature.items() if kind.startswith("*")}
-    reader = _WidthReader({n: _SIGNATURE_WIDTHS.get(k) for n, k in signature.items()}, pointers)
-    reader.read(kernels[-1].body)
-    return _types(reader, signature)
-
-
-def _types(reader: _WidthReader, signature: Mapping[str, str]) -> IndexTypes | None:
+    known = {name: Integer(_SIGNATURE_WIDTHS.get(kind)) for name, kind in signature.items()}
     axes = tuple(name.removesuffix("numel") for name in signature if _NUMEL.match(name))
-    narrow = tuple(axis for axis in axes if reader.widths.get(f"{axis}index") == NARROW)
-    return IndexTypes(reader.widths, reader.pointers, narrow, axes) if narrow else None
+    found = KernelIntegers(known, pointers, axes)
+    found.read(kernels[-1].body)
+    return found
+
+
+def read_index_types(text: str, language: str) -> KernelIntegers | None:
+    """Read the integers of a kernel; None if no index is narrower than 64 bits."""
+    if language == "C++":
+        is_narrow = len(text) <= _LONGEST and _NARROW_LOOP.search(text)
+        return KernelIntegers({}, {}) if is_narrow else None
+    found = kernel_integers(text)
+    return found if found is not None and found.narrow_axes else None
 
 
 def _signature(tree: ast.Module) -> dict[str, str]:
@@ -281,91 +250,58 @@ def _method(node: ast.Call) -> str:
     return node.func.attr if isinstance(node.func, ast.Attribute) else ""
 
 
-@dataclass
-class _WidthReader:
-    """Evaluates the widths of a kernel's variables; None for one with conflicting widths."""
-
-    widths: dict[str, int | None]
-    pointers: Mapping[str, str]
-
-    def read(self, statements: Iterable[ast.stmt]) -> None:
-        for statement in statements:
-            if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
-                self._learn(statement.targets[0].id, self.width(statement.value))
-            elif isinstance(statement, ast.For):
-                if isinstance(statement.target, ast.Name):
-                    self._learn(statement.target.id, self._counter(statement.iter))
-                self.read(statement.body)
-            elif isinstance(statement, ast.If):
-                self.read((*statement.body, *statement.orelse))
-
-    def _learn(self, name: str, width: int | None) -> None:
-        known = self.widths.get(name, width)
-        # A fixed size is assigned to its own argument: `xnumel = 4096`.
-        self.widths[name] = width if known in (width, _ANY) else known if width == _ANY else None
-
-    def _counter(self, node: ast.expr) -> int | None:
-        """Return the width of a loop counter: that of the bounds of its range."""
-        if not isinstance(node, ast.Call):
-            return None
-        return self._joined(node.args) or NARROW
-
-    def width(self, node: ast.expr, depth: int = 0) -> int | None:
-        """Return the width of an integer expression; None if unknown."""
-        if depth > _DEEPEST:
-            return None
-        if isinstance(node, ast.Constant):
-            return _of_constant(node.value)
-        if isinstance(node, ast.Name):
-            return self.widths.get(node.id)
-        if isinstance(node, ast.BinOp) and isinstance(node.op, _ARITHMETIC):
-            return self._joined((node.left, node.right), depth)
-        if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.USub, ast.UAdd)):
-            return self.width(node.operand, depth + 1)
-        if isinstance(node, ast.Subscript):
-            return self.width(node.value, depth + 1)
-        return self._of_call(node, depth) if isinstance(node, ast.Call) else None
-
-    def _of_call(self, node: ast.Call, depth: int) -> int | None:
-        method = _method(node)
-        if method in _COUNTED:
-            return NARROW
-        if method == "to" and node.args:
-            return _of_type(node.args[0])
-        if method == "full" and len(node.args) > 2:
-            return _of_type(node.args[2])
-        if method == "load" and node.args:
-            return self._loaded(node.args[0])
-        if method in _JOINED:
-            return self._joined(node.args[1:] if method == "where" else node.args, depth)
-        if method in _SHAPED:
-            assert isinstance(node.func, ast.Attribute)
-            is_function = isinstance(node.func.value, ast.Name) and node.func.value.id == "tl"
-            shaped = node.args[0] if is_function and node.args else node.func.value
-            return self.width(shaped, depth + 1)
+def _parse(line: str) -> ast.stmt | None:
+    try:
+        body = ast.parse(line.strip()).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
-
-    def _loaded(self, place: ast.expr) -> int | None:
-        pointer = place.left if isinstance(place, ast.BinOp) else place
-        name = pointer.id if isinstance(pointer, ast.Name) else ""
-        return _SIGNATURE_WIDTHS.get(self.pointers.get(name, ""))
-
-    def _joined(self, nodes: Iterable[ast.expr], depth: int = 0) -> int | None:
-        widest = _ANY
-        for node in nodes:
-            width = self.width(node, depth + 1)
-            if width is None:
-                return None
-            widest = max(widest, width)
-        return widest
+    return body[0] if len(body) == 1 else None
 
 
-def _of_constant(value: object) -> int | None:
+def _of_constant(value: object) -> Integer:
+    """Return a literal: Triton gives it the narrowest type that holds it."""
     if type(value) is not int:
-        return None
-    return _ANY if abs(value) <= LARGEST_NARROW else WIDE
+        return _UNKNOWN
+    ends = (value, value)
+    if abs(value) <= LARGEST_NARROW:
+        return Integer(_ANY, ends)
+    return Integer(NARROW, ends, is_signed=False) if 0 < value < 1 << 32 else Integer(WIDE, ends)
 
 
 def _of_type(node: ast.expr) -> int | None:
     name = node.attr if isinstance(node, ast.Attribute) else ""
     return {"int32": NARROW, "int64": WIDE}.get(name)
+
+
+_Combine = Callable[[Ends, Ends], "list[int] | None"]
+
+
+def _combined(combine: _Combine, left: Integer, right: Integer) -> Integer:
+    if left.bits is None or right.bits is None:
+        return _UNKNOWN
+    bits = max(left.bits, right.bits)
+    is_signed = all(side.is_signed or side.bits != bits for side in (left, right))
+    ends = None
+    # If an operand wraps around, the range does not hold.
+    if left.ends and right.ends and left.fits and right.fits:
+        ends = combine(left.ends, right.ends)
+    if ends is None or max(map(abs, ends)) > _LARGEST:
+        return Integer(bits, None, is_signed)
+    return Integer(bits, (min(ends), max(ends)), is_signed)
+
+
+def _quotients(left: Ends, right: Ends) -> list[int] | None:
+    return [left[0] // right[1], left[1] // right[0]] if left[0] >= 0 and right[0] > 0 else None
+
+
+def _remainders(left: Ends, right: Ends) -> list[int] | None:
+    return [0, min(left[1], right[1] - 1)] if left[0] >= 0 and right[0] > 0 else None
+
+
+_OPERATIONS: dict[type[ast.operator], _Combine] = {
+    ast.Add: lambda left, right: [left[0] + right[0], left[1] + right[1]],
+    ast.Sub: lambda left, right: [left[0] - right[1], left[1] - right[0]],
+    ast.Mult: lambda left, right: [one * other for one in left for other in right],
+    ast.FloorDiv: _quotients,
+    ast.Mod: _remainders,
+}

@@ -35,7 +35,7 @@ from inductoscope.torch_facts.printed_graphs import (
 from inductoscope.torch_facts.printed_stacks import find_stacks
 from inductoscope.torch_facts.python_wrappers import plan_of, timed_wrapper
 from inductoscope.torch_facts.stage_lookup import stage_of_frames, stage_of_module, stage_of_phase
-from inductoscope.torch_facts.triton_indices import kernel_indices, read_index_types
+from inductoscope.torch_facts.triton_indices import kernel_integers
 from inductoscope.torch_facts.triton_kernels import read_kernel_files
 
 SAMPLES = Path(__file__).parent / "samples"
@@ -83,9 +83,10 @@ def _triton_kernels(path: Path) -> Facts:
 
 
 def _triton_indices(path: Path) -> Facts:
-    source = read_kernel_files(path)[0].source
-    types = read_index_types(path.read_text(), "Triton")
-    return {"ranges": kernel_indices(source).known, "narrow axes": types and types.narrow_axes}
+    found = kernel_integers(path.read_text())
+    assert found is not None
+    ranges = {name: value for name, value in found.known.items() if value.ends is not None}
+    return {"ranges": ranges, "narrow axes": found.narrow_axes or None}
 
 
 def _cpp_loops(text: str) -> Facts:

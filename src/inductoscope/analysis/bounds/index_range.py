@@ -26,7 +26,7 @@ from inductoscope.torch_facts.index_expressions import (
     replaced,
     value_of,
 )
-from inductoscope.torch_facts.triton_indices import LARGEST_NARROW, WIDE, IndexTypes
+from inductoscope.torch_facts.triton_indices import LARGEST_NARROW, WIDE, KernelIntegers
 
 # The end of the assumption that torch makes when it chooses 32 bits.
 _ASSUMED_END = " <= 2147483647"
@@ -135,7 +135,7 @@ def unchecked(memory: GraphMemory) -> GraphMemory:
 
 
 def judge_indices(
-    types: IndexTypes,
+    types: KernelIntegers,
     bodies_for: Callable[[AdmittedSizes], Iterable[IndexedBody]],
     memory: GraphMemory,
     *,
@@ -156,7 +156,7 @@ def judge_indices(
     return Limited(gone, found.sizes if isinstance(found, Overflows) else {})
 
 
-def _judged(types: IndexTypes, bodies: Iterable[IndexedBody]) -> IndexVerdict:
+def _judged(types: KernelIntegers, bodies: Iterable[IndexedBody]) -> IndexVerdict:
     needs = [need for body in bodies for need in _needs(types, body)]
     open_ = [need for need in needs if not _fits(need, LARGEST_NARROW)]
     if not open_:
@@ -171,7 +171,7 @@ def _judged(types: IndexTypes, bodies: Iterable[IndexedBody]) -> IndexVerdict:
 # --- what has to fit ------------------------------------------------------------------------------
 
 
-def _needs(types: IndexTypes, body: IndexedBody) -> Iterator[_Need]:
+def _needs(types: KernelIntegers, body: IndexedBody) -> Iterator[_Need]:
     judge = body.judge
     if types.axes:
         yield from _counts(types, body)
@@ -188,7 +188,7 @@ def _needs(types: IndexTypes, body: IndexedBody) -> Iterator[_Need]:
         yield _Need(what, made.index, judge, made.conditions, is_sure=width is not None)
 
 
-def _counts(types: IndexTypes, body: IndexedBody) -> Iterator[_Need]:
+def _counts(types: KernelIntegers, body: IndexedBody) -> Iterator[_Need]:
     """Yield the iteration counts: per axis, and the product of all, which is what torch checks."""
     is_flat = types.axes == ("x",) or (body.reduces and types.axes == ("x", "r0_"))
     for axis, count in zip(("x", "r0_"), body.counts, strict=True):

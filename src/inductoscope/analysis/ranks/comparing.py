@@ -149,14 +149,11 @@ class RankSide:
 
     @property
     def text(self) -> str:
-        """The decision of these ranks, as text."""
         return self.decision.text if self.decision else NONE
 
 
 @dataclass(frozen=True)
 class RankDifference:
-    """A decision in which ranks differ."""
-
     kind: str
     key: str
     # The largest side first: the majority, where there is one.
@@ -219,8 +216,6 @@ class BehindRanks:
 
 @dataclass(frozen=True)
 class RankComparison:
-    """The differences between the ranks of a job."""
-
     ranks: int
     decisions: int
     odd: tuple[OddRanks, ...] = ()
@@ -234,8 +229,6 @@ class RankComparison:
 
 @dataclass
 class _Position:
-    """A decision, and the value of each rank."""
-
     key: _Key
     values: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
     taken: dict[str, Decision] = field(default_factory=dict)

@@ -168,7 +168,6 @@ class StageClock:
 
     @property
     def is_open(self) -> bool:
-        """Whether a phase has begun and not ended."""
         return any(self._open.values())
 
     @property
@@ -203,7 +202,6 @@ class StageClock:
             phases[-1].inside += took
 
     def add(self, stage: str, seconds: float) -> None:
-        """Add seconds that were measured otherwise."""
         self._seconds[stage] += seconds
 
 
@@ -259,7 +257,6 @@ class DecisionFold:
 
     @property
     def decisions(self) -> tuple[Decision, ...]:
-        """The decisions, in order."""
         return tuple(self._decisions.values())
 
     @property

@@ -40,7 +40,6 @@ class TextDecisions(DecisionFold):
 
     @property
     def decisions(self) -> tuple[Decision, ...]:
-        """The decisions, in order."""
         for compile_id in list(self._graphs):
             self._close_graph(compile_id)
         return super().decisions

@@ -98,8 +98,6 @@ class StageTimes:
 
 @dataclass(frozen=True)
 class Straggler:
-    """A rank that is slow in one stage."""
-
     rank: int
     stage: str
     seconds: float
@@ -116,7 +114,6 @@ def stage_times(logs: Sequence[RankLog]) -> tuple[StageTimes, ...]:
 
 
 def find_stragglers(logs: Sequence[RankLog]) -> tuple[Straggler, ...]:
-    """Return the slow ranks, the slowest first."""
     found = []
     for stage, times in _by_stage(logs).items():
         if len(times) < _FEWEST:
@@ -187,8 +184,6 @@ class FirstLine:
 
 @dataclass(frozen=True)
 class RankReport:
-    """The report on the ranks of a job."""
-
     ranks: tuple[int, ...]
     form: str
     missing: tuple[int, ...]

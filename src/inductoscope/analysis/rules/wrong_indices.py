@@ -24,7 +24,7 @@ from inductoscope.model.join import compiled_graphs, final_graph
 from inductoscope.model.schedule import ScheduledNode, read_schedule
 from inductoscope.recording.events import Kernel
 from inductoscope.torch_facts import stages
-from inductoscope.torch_facts.triton_indices import Wraparound, kernel_indices
+from inductoscope.torch_facts.triton_indices import NARROW, Wraparound, kernel_integers
 
 # A summary must be fast: proofs are quick, computing points is not.
 _POINTS = 20_000
@@ -208,9 +208,11 @@ def _narrow_lines(
     }
     if not lines:
         return
-    indices = kernel_indices(recording.payload(kernel.payload))
+    integers = kernel_integers(recording.payload(kernel.payload))
+    if integers is None:
+        return
     for line, (place, asked) in reversed(lines.items()):
-        wrap = next((wrap for wrap in indices.wraps(line) if wrap.range.bits == 32), None)
+        wrap = next((wrap for wrap in integers.wraps(line) if wrap.bits == NARROW), None)
         if wrap is not None:
             yield _narrow(place, line, asked, wrap)
 
@@ -227,7 +229,7 @@ def _asked_wide(recording: Recording, place: _KernelNode, operation: str) -> str
 
 def _narrow(place: _KernelNode, line: str, asked: str, wrap: Wraparound) -> Finding:
     nodes = ", ".join(node.name for node in place.origins) or place.leaf.name
-    span = f"{wrap.range.low:,} to {wrap.range.high:,}"
+    span = f"{wrap.low:,} to {wrap.high:,}"
     says = "it is used as an address" if asked == _ADDRESS else f"the loop body asks for {asked}"
     return Finding(
         title=f"{nodes}: computed in 32 bits, but the values range from {span}",
