@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-
 import click
 
-from inductoscope.cli.parameters import json_option
+from inductoscope.cli.parameters import json_option, print_view
 
 
 @click.command("attach")
@@ -53,7 +51,6 @@ def command(
     from dataclasses import replace
 
     from inductoscope.hangs.watch.attaching import attach, end_stuck
-    from inductoscope.views.report.terminal import Printer, write_json
     from inductoscope.views.report.watch import print_attached
 
     try:
@@ -63,11 +60,7 @@ def command(
         context.exit(130)
     if kill_stuck and not attached.moves:
         attached = replace(attached, ended=end_stuck(attached.stall.judgement))
-    view = attached.as_data()
-    if json_path is not None:
-        write_json(view, json_path)
-    if json_path != "-":
-        print_attached(Printer(sys.stdout), view)
+    print_view(attached.as_data(), json_path, print_attached)
     context.exit(0 if attached.moves else 1)
 
 

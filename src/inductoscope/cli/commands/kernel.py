@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +15,8 @@ from inductoscope.cli.parameters import (
     WordChoice,
     in_a_folder,
     json_option,
-    long_output,
     pager_option,
+    print_view,
     quiet_option,
 )
 
@@ -105,10 +106,11 @@ def command(
 
     Exit code: 0 it compiles, 1 it hangs or fails, 2 unreadable file, 3 no Triton.
     """
-    from inductoscope.kernels.alone import KernelRequest
+    from inductoscope.kernels.alone import KernelRequest, make_plans, write_script
     from inductoscope.kernels.plan import parse_config
     from inductoscope.processes.children import ChildLimits
     from inductoscope.torch_facts.triton_kernels import read_kernel_file
+    from inductoscope.views.report.kernel import file_view, print_kernel, print_source
 
     # SIGTERM acts like Ctrl-C: nothing is left running.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -122,11 +124,13 @@ def command(
         output=output,
     )
     if form == "source":
-        _show_source(kernel, request, script, json_path)
+        if script is not None:
+            write_script(make_plans(kernel, request)[0], script)
+        print_view(file_view(kernel), json_path, partial(print_source, kernel))
         return
     with tempfile.TemporaryDirectory(prefix="inductoscope-kernel-") as folder:
         view = _compiled(kernel, request, script, Path(folder), form, quiet)
-    _print_view(view, json_path, form)
+    print_view(view, json_path, print_kernel)
     sys.exit(0 if view["verdict"] == "compiles alone" else 1)
 
 
@@ -157,38 +161,3 @@ def _compiled(
         for trial in view["trials"]:
             trial["files"] = {}
     return view
-
-
-def _print_view(view: dict[str, Any], json_path: str | None, form: str | None) -> None:
-    from inductoscope.views.report.kernel import print_kernel, print_shown
-    from inductoscope.views.report.terminal import write_json
-
-    if json_path is not None:
-        write_json(view, json_path)
-    if json_path == "-":
-        return
-    with long_output() as printer:
-        print_kernel(printer, view)
-        if form is not None:
-            text = view["shown"]["text"] or f"This kernel has no {form} for {view['target']}."
-            print_shown(printer, form, text)
-
-
-def _show_source(
-    kernel: KernelFile, request: KernelRequest, script: Path | None, json_path: str | None
-) -> None:
-    from inductoscope.kernels.alone import make_plans, write_script
-    from inductoscope.views.report.kernel import file_view, print_file, print_shown
-    from inductoscope.views.report.terminal import write_json
-
-    if script is not None:
-        write_script(make_plans(kernel, request)[0], script)
-    view = file_view(kernel)
-    if json_path is not None:
-        write_json(view, json_path)
-    if json_path == "-":
-        return
-    with long_output() as printer:
-        print_file(printer, view)
-        printer.line("Not compiled: --show source only reads the file.")
-        print_shown(printer, "source", "\n\n".join(d.source for d in kernel.definitions))

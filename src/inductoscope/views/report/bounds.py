@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict
+from collections.abc import Iterable
 from typing import Any
 
 from inductoscope.analysis.bounds.accesses import NO_TIME
@@ -14,78 +13,66 @@ from inductoscope.analysis.bounds.sentences import index_sentence, sentence
 from inductoscope.analysis.bounds.verdicts import NAMES, Broken, JudgedAccess
 from inductoscope.model.entities import Recording
 from inductoscope.model.target import recording_target
+from inductoscope.recording.codec import as_json
 from inductoscope.views.report.terminal import BAD, FAINT, GOOD, Printer
 from inductoscope.wording import count_of
+
+View = dict[str, Any]
 
 _MOST_PRINTED = 20
 
 
-def bounds_view(recording: Recording, judged: Iterable[JudgedGraph]) -> dict[str, Any]:
+def bounds_view(recording: Recording, judged: Iterable[JudgedGraph]) -> View:
     """Return every access with its verdict, and the count of each verdict."""
     graphs = [_graph_view(graph) for graph in judged]
-    totals = _totals(kind for graph in graphs for kind in (a["verdict"] for a in graph["accesses"]))
     return {
         "recording": recording.path,
         "target": recording_target(recording),
-        "totals": totals,
+        "totals": _totals(_of_all(graphs, "accesses")),
         "graphs": graphs,
         "trials": [],
     }
 
 
-def _graph_view(judged: JudgedGraph) -> dict[str, Any]:
+def _graph_view(judged: JudgedGraph) -> View:
     return {
         "graph": judged.graph.key,
         "function": judged.compile.function,
         "place": judged.compile.place,
         "sizes_recorded": judged.memory.is_recorded,
-        "without_loop_body": list(judged.without_body),
-        "accesses": [_access_view(judged, access) for access in judged.accesses],
-        "index_types": [_index_view(judged, found) for found in judged.index_types],
+        "without_loop_body": judged.without_body,
+        "accesses": _accesses(judged),
+        "index_types": [
+            _found_view(each, index_sentence(judged, each)) for each in judged.index_types
+        ],
     }
 
 
-def _index_view(judged: JudgedGraph, found: JudgedIndexType) -> dict[str, Any]:
-    return {
-        "kernel": found.kernel,
-        "bits": found.bits,
-        "origins": list(found.origins),
-        "verdict": found.kind,
-        "text": index_sentence(judged, found),
-        "details": {name: _plain(value) for name, value in asdict(found.verdict).items()},
-    }
+def _accesses(judged: JudgedGraph) -> list[View]:
+    return [_found_view(access, sentence(judged, access)) for access in judged.accesses]
 
 
-def _access_view(judged: JudgedGraph, access: JudgedAccess) -> dict[str, Any]:
-    return {
-        "kernel": access.kernel,
-        "node": access.node,
-        "line": access.line,
-        "operation": access.operation,
-        "buffer": access.buffer,
-        "index": access.index,
-        "origins": list(access.origins),
-        "verdict": access.kind,
-        "text": sentence(judged, access),
-        "details": {name: _plain(value) for name, value in asdict(access.verdict).items()},
-    }
+def _found_view(found: JudgedAccess | JudgedIndexType, text: str) -> View:
+    return {**as_json(found), "verdict": found.kind, "text": text, "details": found.verdict}
 
 
-def facts_of_nodes(judged: JudgedGraph) -> dict[str, dict[str, Any]]:
+def _of_all(graphs: list[View], name: str) -> list[View]:
+    return [found for graph in graphs for found in graph[name]]
+
+
+def facts_of_nodes(judged: JudgedGraph) -> dict[str, View]:
     """Count the proven and open accesses of each scheduler node, and list the broken ones."""
-    found: dict[str, list[dict[str, Any]]] = {}
-    for access in judged.accesses:
-        found.setdefault(access.node, []).append(_access_view(judged, access))
+    by_node = _grouped(_accesses(judged), "node")
     return {
         node: {
             "bounds": _counts_in_time(accesses),
             "broken": [view["text"] for view in accesses if view["verdict"] == NAMES[Broken]],
         }
-        for node, accesses in found.items()
+        for node, accesses in by_node.items()
     }
 
 
-def _counts_in_time(accesses: list[dict[str, Any]]) -> str:
+def _counts_in_time(accesses: list[View]) -> str:
     """Like `_counts`, but report accesses that were not judged for lack of time separately."""
     judged = [view for view in accesses if NO_TIME not in view["text"]]
     if len(judged) == len(accesses):
@@ -94,27 +81,20 @@ def _counts_in_time(accesses: list[dict[str, Any]]) -> str:
     return f"{_counts(judged)}, the rest {note}" if judged else note
 
 
-def _plain(value: Any) -> Any:
-    return dict(value) if isinstance(value, Mapping) else value
-
-
-def _totals(kinds: Iterable[str]) -> dict[str, int]:
-    counted = Counter(kinds)
+def _totals(found: list[View]) -> dict[str, int]:
+    counted = Counter(view["verdict"] for view in found)
     return {name: counted[name] for name in NAMES.values()}
 
 
-def is_broken(view: dict[str, Any]) -> bool:
+def is_broken(view: View) -> bool:
     """Check whether any access leaves its buffer, or an index overflows its type."""
     return bool(view["totals"]["broken"]) or any(
-        found["verdict"] == INDEX_VERDICTS[Overflows] for found in _index_types(view)
+        found["verdict"] == INDEX_VERDICTS[Overflows]
+        for found in _of_all(view["graphs"], "index_types")
     )
 
 
-def _index_types(view: dict[str, Any]) -> list[dict[str, Any]]:
-    return [found for graph in view["graphs"] for found in graph["index_types"]]
-
-
-def print_bounds(printer: Printer, view: dict[str, Any]) -> None:
+def print_bounds(printer: Printer, view: View) -> None:
     """Print the counts of each kernel, then everything that is not proven."""
     totals = view["totals"]
     if not view["graphs"]:
@@ -124,24 +104,25 @@ def print_bounds(printer: Printer, view: dict[str, Any]) -> None:
         )
         return
     printer.line(_summary(totals), style=BAD if is_broken(view) else GOOD)
-    if any(NO_TIME in access["text"] for graph in view["graphs"] for access in graph["accesses"]):
+    accesses = _of_all(view["graphs"], "accesses")
+    if any(NO_TIME in access["text"] for access in accesses):
         printer.line("The time for the proofs was used up: some accesses were not looked at.")
     for graph in view["graphs"]:
         printer.line()
         printer.heading(f"{graph['function'] or graph['graph']}, {graph['graph']}")
-        for kernel, accesses in _by_kernel(graph["accesses"]).items():
-            printer.line(f"{kernel}: {_counts(accesses)}", indent=2)
+        for kernel, found in _grouped(graph["accesses"], "kernel", "node").items():
+            printer.line(f"{kernel or 'parts of buffers'}: {_counts(found)}", indent=2)
         if graph["without_loop_body"]:
             names = ", ".join(dict.fromkeys(graph["without_loop_body"]))
             printer.line(f"without a loop body, not looked at: {names}", indent=2, style=FAINT)
-    _print_open(printer, view)
-    _print_index_types(printer, _index_types(view))
+    _print_open(printer, accesses)
+    _print_index_types(printer, _of_all(view["graphs"], "index_types"))
     for trial in view["trials"]:
         printer.line()
         printer.line(f"Tried: {trial['text']}", style=BAD if trial["fails"] else "")
 
 
-def _print_index_types(printer: Printer, found: list[dict[str, Any]]) -> None:
+def _print_index_types(printer: Printer, found: list[View]) -> None:
     """Print the number of kernels with 32-bit indices, then those not proven."""
     if not found:
         return
@@ -177,25 +158,22 @@ def _summary(totals: dict[str, int]) -> str:
     return f"{count}: {', '.join(parts)}."
 
 
-def _by_kernel(accesses: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-    found: dict[str, list[dict[str, Any]]] = {}
-    for access in accesses:
-        found.setdefault(access["kernel"] or access["node"] or "parts of buffers", []).append(
-            access
-        )
-    return found
+def _grouped(found: list[View], *names: str) -> dict[str, list[View]]:
+    """Group accesses by the first of their fields `names` that is not empty."""
+    groups: dict[str, list[View]] = {}
+    for view in found:
+        groups.setdefault(next(filter(None, map(view.get, names)), ""), []).append(view)
+    return groups
 
 
-def _counts(accesses: list[dict[str, Any]]) -> str:
-    totals = _totals(access["verdict"] for access in accesses)
-    return ", ".join(f"{number} {kind}" for kind, number in totals.items() if number)
+def _counts(accesses: list[View]) -> str:
+    return ", ".join(f"{number} {kind}" for kind, number in _totals(accesses).items() if number)
 
 
-def _print_open(printer: Printer, view: dict[str, Any]) -> None:
+def _print_open(printer: Printer, accesses: list[View]) -> None:
     """Print the accesses that are not proven."""
-    every = [access for graph in view["graphs"] for access in graph["accesses"]]
     for kind, style in ((NAMES[Broken], BAD), ("out-of-reach", ""), ("data-dependent", FAINT)):
-        texts = [a["text"] for a in every if a["verdict"] == kind]
+        texts = [access["text"] for access in accesses if access["verdict"] == kind]
         if texts:
             printer.line()
             printer.heading(kind)

@@ -145,7 +145,14 @@ def _stuck(attempt: Attempt) -> str:
 # --- terminal -------------------------------------------------------------------------------------
 
 
-def print_file(printer: Printer, view: View) -> None:
+def print_source(kernel: KernelFile, printer: Printer, view: View) -> None:
+    """Print the contents of a kernel file, and its functions."""
+    _print_file(printer, view)
+    printer.line("Not compiled: --show source only reads the file.")
+    _print_shown(printer, "source", "\n\n".join(d.source for d in kernel.definitions))
+
+
+def _print_file(printer: Printer, view: View) -> None:
     printer.heading(f"{view['kernel']} ({view['heuristic']})")
     printer.pair("file", view["file"])
     printer.pair("made for", view["generated_for"] or "not in the file")
@@ -163,7 +170,8 @@ def print_file(printer: Printer, view: View) -> None:
 
 
 def print_kernel(printer: Printer, view: View) -> None:
-    print_file(printer, view)
+    """Print the compile of a kernel, and the form of it that was asked for."""
+    _print_file(printer, view)
     printer.pair("target", f"{view['target']}, Triton {view['triton']}")
     trials = view["trials"]
     if len(trials) == 1:
@@ -174,6 +182,9 @@ def print_kernel(printer: Printer, view: View) -> None:
     printer.line(view["summary"], style=GOOD if view["verdict"] == "compiles alone" else BAD)
     _print_advice(printer, trials)
     printer.line(f"{view['confidence']} by the compile itself. {NO_GPU}", style=FAINT)
+    if "shown" in view:
+        form, text = view["shown"]["form"], view["shown"]["text"]
+        _print_shown(printer, form, text or f"This kernel has no {form} for {view['target']}.")
 
 
 def _print_trial(printer: Printer, trial: View) -> None:
@@ -278,7 +289,7 @@ def _words(values: Mapping[str, Any]) -> str:
     return ", ".join(_words_of(values)) or "nothing"
 
 
-def print_shown(printer: Printer, form: str, text: str) -> None:
+def _print_shown(printer: Printer, form: str, text: str) -> None:
     printer.line()
     printer.heading(form)
     printer.code(text, indent=0)

@@ -115,17 +115,19 @@ class Printer:
             self.line(name, indent=indent)
             name = ""
         width = max(width, len(name) + 1)
-        lines = Text(visible(value)).wrap(self._console, max(20, self.width - indent - width)) or [
-            Text("")
-        ]
-        for number, piece in enumerate(lines):
-            label = name.ljust(width) if number == 0 else " " * width
-            piece.rstrip()
-            self._console.print(Text(" " * indent + label) + piece, soft_wrap=True)
+        self.line(name.ljust(width) + value, indent=indent, column=width)
+
+    def pairs(self, facts: Mapping[str, str]) -> None:
+        """Print names with their values, without those that are empty."""
+        for name, value in facts.items():
+            if value:
+                self.pair(name, value)
 
 
 def _plain(value: Any) -> Any:
-    return as_json(value) if is_dataclass(value) else str(value)
+    if is_dataclass(value):
+        return as_json(value)
+    return dict(value) if isinstance(value, Mapping) else str(value)
 
 
 def write_json(view: Mapping[str, Any], target: str) -> None:
@@ -211,20 +213,10 @@ def _show(text: str) -> None:
     if text.count("\n") < shutil.get_terminal_size().lines:
         sys.stdout.write(text)
         return
-    pager = _chosen_pager()
-    with _environment(LESS=os.environ.get("LESS", _LESS), **({"PAGER": pager} if pager else {})):
-        try:
-            click.echo_via_pager(text, color=True)
-        except ValueError:  # PAGER has an unclosed quote.
-            sys.stdout.write(text)
-
-
-@contextlib.contextmanager
-def _environment(**variables: str) -> Iterator[None]:
-    before = dict(os.environ)
-    os.environ.update(variables)
+    # Nothing else that this process starts from here on reads them.
+    os.environ.setdefault("LESS", _LESS)
+    os.environ["PAGER"] = _chosen_pager() or ""
     try:
-        yield
-    finally:
-        os.environ.clear()
-        os.environ.update(before)
+        click.echo_via_pager(text, color=True)
+    except ValueError:  # PAGER has an unclosed quote.
+        sys.stdout.write(text)
