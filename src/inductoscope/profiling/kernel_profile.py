@@ -182,7 +182,8 @@ class _LoadedGraph:
         return kernels_by_call(self._recording, self.graph)
 
     @cached_property
-    def _nodes(self) -> Mapping[int, list[FxNode]]:
+    def nodes(self) -> Mapping[int, list[FxNode]]:
+        """The FX nodes that a kernel computes, by its identity."""
         join, found = self.work.join, dict[int, list[FxNode]]()
         for node in join.final.calls if join.final else ():
             for kernel in join.kernels(join.leaves(node)):
@@ -221,9 +222,6 @@ class _LoadedGraph:
             found = named[0] if len(named) == 1 else None
         return None if found is None else (site.line, found)
 
-    def nodes_of(self, kernel: Kernel) -> list[FxNode]:
-        return self._nodes.get(id(kernel), [])
-
     def work_of(self, kernel: Kernel, times: GraphTimes) -> KernelWork:
         if self.has_unknown_sizes:
             return KernelWork(missing="the sizes of its calls are not known in a C++ wrapper")
@@ -254,7 +252,7 @@ def _kernels(
             yield row
             continue
         kernel = place[1]
-        nodes, work = known.nodes_of(kernel), known.work_of(kernel, times)
+        nodes, work = known.nodes.get(id(kernel), []), known.work_of(kernel, times)
         yield replace(
             row,
             language=kernel.language,

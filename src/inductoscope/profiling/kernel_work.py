@@ -304,13 +304,14 @@ class GraphWork:
         return known if len(known) == len(found) else None
 
     def _whole(self, buffer: str) -> int | None:
-        room, width = self.memory.rooms.get(buffer), self._widths.get(buffer)
+        room, width = self.memory.rooms.get(buffer), self.widths.get(buffer)
         elements = None if room is None else self._elements(room.size, self.hints)
         return None if elements is None or width is None else elements * width
 
     @cached_property
-    def _widths(self) -> dict[str, int]:
-        found = {b.name: type_width(b.dtype) for n in self._measured.values() for b in n.buffers}
+    def widths(self) -> dict[str, int]:
+        """The bytes of an element of each buffer and each input."""
+        found = {b.name: type_width(b.dtype) for n in self._leaves.values() for b in n.buffers}
         for node in self.join.final.nodes if self.join.final else ():
             value = node.value if isinstance(node.value, dict) else {}
             if node.op == "placeholder" and "dtype" in value:

@@ -15,7 +15,7 @@ from functools import cached_property
 from inductoscope.model.entities import Compile, InductorGraph, Recording
 from inductoscope.model.fx import FxGraph, FxNode, read_graph
 from inductoscope.model.join import GraphJoin
-from inductoscope.model.memory import read_memory
+from inductoscope.profiling.kernel_work import GraphWork
 from inductoscope.profiling.memory_trace import (
     GRADIENT,
     HELD,
@@ -27,7 +27,7 @@ from inductoscope.profiling.memory_trace import (
     TracedStep,
     WrapperCall,
 )
-from inductoscope.torch_facts.index_expressions import number_of, numbers_of, type_width
+from inductoscope.torch_facts.index_expressions import number_of, numbers_of
 from inductoscope.torch_facts.python_wrappers import MissedReuse, extent, plan_of
 
 # The largest difference in ns between the profiler's clock and the tool's.
@@ -169,43 +169,34 @@ class LabelledGraph:
         self.recording, self.compile, self.graph = recording, compile_, graph
         self.title = f"{compile_.function} {compile_.id} {graph.phase}".strip()
         self.is_backward = graph.phase == BACKWARD
-        self._join = GraphJoin(recording, compile_, graph)
-        self._memory = read_memory(recording, compile_, graph)
+        self._work = GraphWork(GraphJoin(recording, compile_, graph))
+
+    @property
+    def hints(self) -> Mapping[str, int]:
+        return self._work.hints
 
     @property
     def text(self) -> str:
         return self.recording.payload(self.graph.wrapper)
 
     @cached_property
-    def hints(self) -> Mapping[str, int]:
-        return self._memory.hints
-
-    @cached_property
-    def _nodes(self) -> Mapping[str, FxNode]:
-        return {node.name: node for node in self._join.final.nodes} if self._join.final else {}
-
-    @cached_property
-    def _buffers(self) -> Mapping[str, tuple[str, str]]:
-        """The FX node whose value each buffer holds, and its dtype."""
+    def _origins(self) -> Mapping[str, str]:
+        """The FX node whose value each buffer holds."""
+        join = self._work.join
         return {
-            buffer.name: (buffer.origin or next(iter(leaf.origins), ""), buffer.dtype)
-            for scheduled in (*self._join.before, *self._join.after)
+            buffer.name: buffer.origin or next(iter(leaf.origins), "")
+            for scheduled in (*join.before, *join.after)
             for leaf in scheduled.leaves
             for buffer in leaf.buffers
         }
 
     def node_of(self, name: str) -> FxNode | None:
-        return self._nodes.get(self._buffers.get(name, (name, ""))[0])
-
-    def _dtype(self, name: str) -> str:
-        if name in self._buffers:
-            return self._buffers[name][1]
-        node = self._nodes.get(name)
-        value = node.value if node is not None and node.op == "placeholder" else None
-        return str(value.get("dtype", "")) if isinstance(value, dict) else ""
+        """Return the FX node of a variable of the wrapper."""
+        final = self._work.join.final
+        return final.node(self._origins.get(name, name)) if final else None
 
     def bytes_of(self, name: str, sizes: Mapping[str, int]) -> int | None:
-        room = self._memory.rooms.get(name)
+        room = self._work.memory.rooms.get(name)
         if room is None:
             return None
         if room.same_as or room.inside:
@@ -214,7 +205,7 @@ class LabelledGraph:
         whole = number_of(room.bytes, values) if room.bytes else None
         if whole is not None:
             return whole
-        itemsize = room.itemsize or type_width(self._dtype(name))
+        itemsize = room.itemsize or self._work.widths.get(name)
         size, stride = (numbers_of(texts, values) for texts in (room.size, room.stride))
         if itemsize is None or size is None or stride is None:
             return None

@@ -160,9 +160,9 @@ class Contents:
             names="names" if self._graphs else "",
             modules=ModulesHead(chunk="modules" if self._graphs else ""),
             profile=self._profile.head,
-            memory=self._measured.memory,
-            advice=self._measured.advice,
-            costs=self._measured.costs,
+            memory=self._measured.heads.get("memory"),
+            advice=self._measured.heads.get("advice"),
+            costs=self._measured.heads.get("costs"),
         )
 
     @cached_property

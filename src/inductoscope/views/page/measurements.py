@@ -54,40 +54,20 @@ class StoredMeasurements:
     """Results of `profile --memory`, `--advise` and `--compile` that a recording holds."""
 
     def __init__(self, folder: Path) -> None:
-        self._memory, self._advice, self._costs = (
-            stored_profile(folder, kind) for kind in (MEMORY, ADVICE, COMPILE)
-        )
+        memory, advice, costs = (stored_profile(folder, kind) for kind in (MEMORY, ADVICE, COMPILE))
+        # By the name of the chunk; chunks are built on demand.
+        self.heads: dict[str, MeasuredHead] = {}
+        self.chunks: dict[str, Callable[[], Any]] = {}
+        if memory:  # If no step was traced, the headline says why.
+            self._add("memory", len(objects(memory.get("steps"))), lambda: _memory(memory))
+        if advice:  # If no change was tried, the chunk still has the overhead, or the reason.
+            tried = sum(not trial.get("warning") for trial in _trials(advice))
+            self._add("advice", tried, lambda: _advice(advice))
+        if stages := objects(members(costs.get("cold")).get("stages")):
+            self._add("costs", len(stages), lambda: _costs(costs))
 
-    @property
-    def memory(self) -> MeasuredHead | None:
-        # If no step was traced, the headline says why.
-        count = len(objects(self._memory.get("steps")))
-        return _head("memory", count, is_kept=bool(self._memory))
-
-    @property
-    def advice(self) -> MeasuredHead | None:
-        """The head of the advice chunk, which counts the changes tried: those without a warning."""
-        # If no change was tried, the chunk still has the overhead, or the reason.
-        count = sum(not trial.get("warning") for trial in _trials(self._advice))
-        return _head("advice", count, is_kept=bool(self._advice))
-
-    @property
-    def costs(self) -> MeasuredHead | None:
-        return _head("costs", len(objects(members(self._costs.get("cold")).get("stages"))))
-
-    @property
-    def chunks(self) -> dict[str, Callable[[], Any]]:
-        made: dict[str, Callable[[], Any]] = {
-            "memory": lambda: _memory(self._memory),
-            "advice": lambda: _advice(self._advice),
-            "costs": lambda: _costs(self._costs),
-        }
-        heads = {"memory": self.memory, "advice": self.advice, "costs": self.costs}
-        return {name: make for name, make in made.items() if heads[name] is not None}
-
-
-def _head(chunk: str, count: int, *, is_kept: bool = False) -> MeasuredHead | None:
-    return MeasuredHead(chunk=chunk, count=count) if count or is_kept else None
+    def _add(self, chunk: str, count: int, make: Callable[[], Any]) -> None:
+        self.heads[chunk], self.chunks[chunk] = MeasuredHead(chunk=chunk, count=count), make
 
 
 # --- memory ---------------------------------------------------------------------------------------
