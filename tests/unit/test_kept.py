@@ -9,14 +9,14 @@ from concurrent.futures import ThreadPoolExecutor
 
 from inductoscope.analysis.fusion.ledger import LedgerRow, graph_ledger, ledger
 from inductoscope.model.fold import load
-from inductoscope.model.payload_cache import BoundedStore, Kept
+from inductoscope.model.payload_cache import PayloadCache
 from inductoscope.model.schedule import read_schedule
 from inductoscope.views.page.contract import SharedTable
 from support.examples import stored
 
 
 def test_what_was_made_is_made_once_and_the_oldest_is_forgotten() -> None:
-    held, made = Kept(made=BoundedStore(100)), []
+    held, made = PayloadCache(100), []
 
     def ask(key: str) -> str:
         return held.once(key, lambda: made.append(key) or key, lambda: 40)
@@ -24,24 +24,24 @@ def test_what_was_made_is_made_once_and_the_oldest_is_forgotten() -> None:
     assert [ask(key) for key in ("a", "b", "a", "c")] == ["a", "b", "a", "c"]
     assert made == ["a", "b", "c"]
     # Of 120 characters 40 have to go, and "a" was asked for after "b".
-    assert held.made.keys == ("a", "c")
+    assert held.keys == ("a", "c")
     ask("b")
     assert made == ["a", "b", "c", "b"]
-    assert held.made.keys == ("c", "b")
+    assert held.keys == ("c", "b")
 
 
 def test_what_is_too_large_or_missing_is_not_kept_and_drives_nothing_out() -> None:
-    held = Kept(made=BoundedStore(100))
+    held = PayloadCache(100)
     held.once("small", lambda: "made", lambda: 10)
     assert held.once("large", lambda: "made", lambda: 101) == "made"
     assert held.once("of a missing payload", tuple, lambda: 0) == ()
     assert held.once("damaged", lambda: None, lambda: 10) is None
-    assert held.made.keys == ("small",)
+    assert held.keys == ("small",)
     assert held.once("damaged", lambda: "whole now", lambda: 10) == "whole now"
 
 
 def test_threads_that_ask_at_the_same_time_get_the_same() -> None:
-    held, together = Kept(made=BoundedStore(300)), threading.Barrier(4)
+    held, together = PayloadCache(300), threading.Barrier(4)
 
     def make() -> object:
         # Nobody is made to wait by somebody who makes: all four make at once.
@@ -54,7 +54,7 @@ def test_threads_that_ask_at_the_same_time_get_the_same() -> None:
 
 
 def test_many_threads_leave_no_more_than_fits() -> None:
-    held = Kept(made=BoundedStore(1000))
+    held = PayloadCache(1000)
 
     def ask(seed: int) -> None:
         chance = random.Random(seed)
@@ -70,16 +70,16 @@ def test_many_threads_leave_no_more_than_fits() -> None:
                 future.result()
     finally:
         sys.setswitchinterval(switching)
-    assert len(held.made.keys) == 10
+    assert len(held.keys) == 10
 
 
 def test_a_missing_text_is_asked_for_again_and_a_long_one_is_not_kept() -> None:
-    held = Kept()
+    held = PayloadCache()
     assert held.text("a", lambda digest: None) == ""
     assert held.text("a", lambda digest: "there now") == "there now"
     assert held.text("a", lambda digest: "other") == "there now"
     assert held.text("long", lambda digest: "x" * 100_000)
-    assert held.texts.keys == ("a",)
+    assert held.keys == ("a",)
 
 
 def test_a_schedule_is_read_once() -> None:

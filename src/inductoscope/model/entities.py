@@ -21,9 +21,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
-from inductoscope.model.payload_cache import Kept, Made
+from inductoscope.model.payload_cache import Made, PayloadCache
 from inductoscope.recording.events import (
     CacheLookup,
     CallableCheck,
@@ -51,6 +51,7 @@ from inductoscope.recording.events import (
     Settings,
     StageStart,
 )
+from inductoscope.recording.reader import RecordingReader
 
 Joined = TypeVar("Joined")
 
@@ -58,22 +59,6 @@ Joined = TypeVar("Joined")
 def joined(kind: type[Joined], event: Event, **more: Any) -> Joined:
     """Build an entity from the fields of an event and further values."""
     return kind(**{**vars(event), **more})
-
-
-class Payloads(Protocol):
-    """Access to payloads by their digest."""
-
-    def payload(self, digest: str) -> str | None:
-        """Return the text of a payload; None if it is missing."""
-
-    def json_payload(self, digest: str) -> Any:
-        """Return the parsed JSON of a payload; None if it is missing or damaged."""
-
-    def decoded_payload(self, digest: str, decode: Callable[[bytes], Made]) -> Made | None:
-        """Decode the payload with `decode`; None if it is missing or damaged."""
-
-    def size(self, digest: str) -> int:
-        """Return the size of a payload; 0 if it is missing."""
 
 
 class NativeCompile(NativeEnd):
@@ -279,7 +264,7 @@ class Recording:
     ending: Ending | None
     damage: tuple[tuple[str, str], ...]
     unknown_events: Mapping[str, int]
-    payloads: Payloads = field(repr=False, compare=False)
+    payloads: RecordingReader = field(repr=False, compare=False)
     # The pid of the command; 0 if the recording was made from inside the program.
     command_pid: int = 0
     launch_configs: tuple[LaunchConfigs, ...] = ()
@@ -297,7 +282,7 @@ class Recording:
     # The timed entries, and the time of each process's last event.
     timed: tuple[Entry[Event], ...] = field(default=(), repr=False, compare=False)
     latest: Mapping[str, float] = field(default_factory=dict, repr=False, compare=False)
-    _kept: Kept = field(default_factory=Kept, init=False, repr=False, compare=False)
+    _kept: PayloadCache = field(default_factory=PayloadCache, init=False, repr=False, compare=False)
 
     def once(self, what: str, digests: tuple[str, ...], make: Callable[[], Made]) -> Made:
         """Memoize `make()` by `what` and the digests of the payloads that it reads."""
