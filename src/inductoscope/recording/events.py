@@ -22,7 +22,7 @@ from inductoscope.recording.values import real
 
 
 if TYPE_CHECKING:
-    from typing_extensions import dataclass_transform
+    from typing_extensions import dataclass_transform as dataclass_transform
 else:  # In typing since Python 3.11; read by type checkers only.
 
     def dataclass_transform(**_):

@@ -8,19 +8,29 @@ fails if the two differ, or if nothing in `web/src` reads a key.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import Field, dataclass, field
 from operator import attrgetter
-from typing import Any, Generic, Literal, NewType, TypeVar
+from typing import Any, ClassVar, Generic, Literal, NewType, TypeVar
 
 from inductoscope.analysis.fusion.ledger import LedgerRow
 from inductoscope.doctor.failure import WrongValue
 from inductoscope.model.entities import Recompile
 from inductoscope.model.fault_trail import TrailStep
 from inductoscope.recording.codec import json_keys
-from inductoscope.recording.events import CacheLookup, GraphBreak
+from inductoscope.recording.events import CacheLookup, GraphBreak, dataclass_transform
 from inductoscope.verdicts import Confidence
 
 Row = TypeVar("Row")
+
+
+@dataclass_transform(frozen_default=True, eq_default=False, field_specifiers=(field,))
+class PageData:
+    """Base of what the page is given. A subclass is a frozen dataclass; its fields are the keys."""
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+    def __init_subclass__(cls) -> None:
+        dataclass(frozen=True, eq=False, repr=False)(cls)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -96,8 +106,7 @@ def _distinct(value: Any) -> tuple[type, Any]:
 # --- modules --------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class PageModule:
+class PageModule(PageData):
     """A module, or a compiled function above all its modules. `parent` is an earlier row."""
 
     path: str
@@ -112,8 +121,7 @@ class PageModule:
     alike: int | None
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class ModuleKernel:
+class ModuleKernel(PageData):
     """A kernel, and the innermost module that contains all its operations."""
 
     module: int
@@ -127,8 +135,7 @@ class ModuleKernel:
     seconds: float | None
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class ModuleTree:
+class ModuleTree(PageData):
     """The module tree of the model, and the kernels compiled from it."""
 
     modules: PageTable[PageModule]
@@ -138,8 +145,7 @@ class ModuleTree:
 # --- the profile ----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class ProfiledKernel:
+class ProfiledKernel(PageData):
     """One call of a kernel in a wrapper. `graph` is a position in the index."""
 
     graph: int | None
@@ -163,8 +169,7 @@ class ProfiledKernel:
     places: tuple[str, ...]
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class UsualKernel:
+class UsualKernel(PageData):
     """A kernel in a typical call of its graph."""
 
     id: str
@@ -173,8 +178,7 @@ class UsualKernel:
     seconds: float
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class ProfiledGraph:
+class ProfiledGraph(PageData):
     """The calls of a graph, and a typical one of about median duration."""
 
     graph: int | None
@@ -193,8 +197,7 @@ class ProfiledGraph:
     kernels: PageTable[UsualKernel]
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class ProfiledMachine:
+class ProfiledMachine(PageData):
     """The peak bandwidth and matrix throughput of a device, in bytes and operations per second."""
 
     device: str
@@ -207,8 +210,7 @@ class ProfiledMachine:
     matrix: Mapping[str, float]
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class PageProfile:
+class PageProfile(PageData):
     """The results of `inductoscope profile`."""
 
     headline: str
@@ -218,8 +220,7 @@ class PageProfile:
     notes: tuple[str, ...]
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class ProfileHead:
+class ProfileHead(PageData):
     """The head of the kernel profile; `chunk` has the times."""
 
     chunk: str
@@ -228,8 +229,7 @@ class ProfileHead:
     headline: str
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class ModulesHead:
+class ModulesHead(PageData):
     """The head of the tree of modules."""
 
     chunk: str
@@ -244,8 +244,7 @@ LineNumber = NewType("LineNumber", int)
 # --- chunks of one graph --------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class PagePane:
+class PagePane(PageData):
     """One level of a graph as text. `numbers` are shown beside the lines, if there are any."""
 
     id: str
@@ -256,8 +255,7 @@ class PagePane:
     missing: str
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class Operation:
+class Operation(PageData):
     """An operation, its lines in each pane, and the lines of nodes that only list it as origin."""
 
     name: str
@@ -270,8 +268,7 @@ class Operation:
     leads: Mapping[str, tuple[LineNumber, ...]]
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class FormHead:
+class FormHead(PageData):
     """A native form of a kernel; `chunk` has its text. `ran`: the configuration that won."""
 
     name: str
@@ -281,8 +278,7 @@ class FormHead:
     ran: bool
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class PaneKernel:
+class PaneKernel(PageData):
     """A kernel and its position in the kernel pane. The id of a library call names its output."""
 
     id: str
@@ -294,8 +290,7 @@ class PaneKernel:
     facts: Mapping[str, float]
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class LinkedPanes:
+class LinkedPanes(PageData):
     """The levels of one graph side by side."""
 
     panes: tuple[PagePane, ...]
@@ -303,8 +298,7 @@ class LinkedPanes:
     kernels: tuple[PaneKernel, ...]
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class FormText:
+class FormText(PageData):
     """A native form. `links`: for a line of the kernel, the lines of this text."""
 
     text: str
@@ -312,8 +306,7 @@ class FormText:
     links: Mapping[str, tuple[LineNumber, ...]]
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class Pass:
+class Pass(PageData):
     """A pass that changed the graph. `before` and `after` are places among the texts."""
 
     stage: str
@@ -323,8 +316,7 @@ class Pass:
     after: int
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class Passes:
+class Passes(PageData):
     """The passes of one graph. Consecutive passes share a graph, so each text is stored once.
 
     Instead of texts, there may be chunks of FX graphs.
@@ -335,8 +327,7 @@ class Passes:
     passes: tuple[Pass, ...]
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class ScheduleNode:
+class ScheduleNode(PageData):
     """A scheduler node."""
 
     id: str
@@ -348,8 +339,7 @@ class ScheduleNode:
     bytes: int | None
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class ScheduleEdge:
+class ScheduleEdge(PageData):
     """A buffer that one node writes and another reads; `inside`: in one kernel."""
 
     writer: str
@@ -359,8 +349,7 @@ class ScheduleEdge:
     inside: bool
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class ScheduleGroup:
+class ScheduleGroup(PageData):
     """The nodes of one fused node."""
 
     id: str
@@ -369,8 +358,7 @@ class ScheduleGroup:
     kernel: str
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class Schedule:
+class Schedule(PageData):
     """The schedule of one graph."""
 
     nodes: tuple[ScheduleNode, ...]
@@ -378,8 +366,7 @@ class Schedule:
     groups: tuple[ScheduleGroup, ...]
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class BufferRow:
+class BufferRow(PageData):
     """A buffer, an input or a constant of a graph."""
 
     name: str
@@ -404,8 +391,7 @@ class BufferRow:
 # --- chunks of the whole run ----------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class NamedThing:
+class NamedThing(PageData):
     """A searchable name: an operation, a source line, a scheduler node or a buffer."""
 
     kind: str
@@ -416,8 +402,7 @@ class NamedThing:
     operations: tuple[str, ...]
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class PageChoice:
+class PageChoice(PageData):
     """One implementation that autotuning considered."""
 
     name: str
@@ -427,8 +412,7 @@ class PageChoice:
     error: str
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class Search:
+class Search(PageData):
     """The autotuning of one operation: its choices and the winner."""
 
     graph: str
@@ -439,16 +423,14 @@ class Search:
     choices: tuple[PageChoice, ...]
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class PageLane:
+class PageLane(PageData):
     """A row of the timeline."""
 
     name: str
     kind: str
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class PageSpan:
+class PageSpan(PageData):
     """A span of work. `lane` is an index into the timeline's lanes, `graph` into the index."""
 
     lane: int
@@ -460,16 +442,14 @@ class PageSpan:
     graph: int | None
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class PageTimeline:
+class PageTimeline(PageData):
     """The timeline: its lanes and spans."""
 
     lanes: tuple[PageLane, ...]
     spans: tuple[PageSpan, ...]
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Guards:
+class Guards(PageData):
     """The guards of one compile, one per line."""
 
     text: str
@@ -478,8 +458,7 @@ class Guards:
 # --- chunks of one package ------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class PackageInput:
+class PackageInput(PageData):
     """The guards of a package on one input, with a text for each size and stride."""
 
     name: str
@@ -491,16 +470,14 @@ class PackageInput:
     aligned_to: int
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class PackageSize:
+class PackageSize(PageData):
     """A symbol in the sizes of package inputs, and the input that defines it."""
 
     name: str
     expression: str
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class PackageConstant:
+class PackageConstant(PageData):
     """A weight or buffer in a package."""
 
     name: str
@@ -513,8 +490,7 @@ class PackageConstant:
     written_by: str
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class PackageContents:
+class PackageContents(PageData):
     """Inputs, size symbols and constants of an AOTInductor package."""
 
     inputs: tuple[PackageInput, ...]
@@ -532,8 +508,7 @@ class PackageContents:
 OF_NOTHING = "-"
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class SourceText:
+class SourceText(PageData):
     """A pane as blocks of lines that belong to one item, or to none."""
 
     language: str
@@ -543,8 +518,7 @@ class SourceText:
     counts: tuple[int, ...]
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class SourceKernel:
+class SourceKernel(PageData):
     """A kernel as a graph calls it."""
 
     # The scheduler nodes in the kernel.
@@ -557,16 +531,14 @@ class SourceKernel:
     numbered: Mapping[str, Mapping[str, tuple[int, ...]]]
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class SourceCall:
+class SourceCall(PageData):
     """A line of the wrapper that calls a kernel, by its index in the list of calls."""
 
     line: LineNumber
     kernel: int
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class GraphSources:
+class GraphSources(PageData):
     """The sources of one graph. Its FX graphs are separate chunks, stored as recorded."""
 
     # The titles of the panes, in order.
@@ -595,8 +567,7 @@ class GraphSources:
     library_files: tuple[str, ...]
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class RecordedPayload:
+class RecordedPayload(PageData):
     """Recorded JSON that is passed through to the page; the browser validates it."""
 
     text: str
@@ -606,8 +577,7 @@ class RecordedPayload:
 # What the page knows of other profiles: memory over time, advice, and the cost of compiling.
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class MeasuredHead:
+class MeasuredHead(PageData):
     """The head of a measurement; `chunk` has the `count` rows."""
 
     chunk: str
@@ -617,8 +587,7 @@ class MeasuredHead:
 # --- memory ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class AliveBlock:
+class AliveBlock(PageData):
     """A block of memory that is in use at the peak. Times are seconds of the step."""
 
     bytes: int
@@ -632,16 +601,14 @@ class AliveBlock:
     end: float | None
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class MemoryPoint:
+class MemoryPoint(PageData):
     """The bytes in use after an allocation or a free."""
 
     seconds: float
     total: int
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class MemoryCourse:
+class MemoryCourse(PageData):
     """The memory of a device over one step."""
 
     device: str
@@ -658,8 +625,7 @@ class MemoryCourse:
     alive: PageTable[AliveBlock]
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class MemoryStep:
+class MemoryStep(PageData):
     """A step: from one call of a compiled function to the next."""
 
     function: str
@@ -669,8 +635,7 @@ class MemoryStep:
     eager: MemoryCourse | None
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class MemoryChange:
+class MemoryChange(PageData):
     """A setting that was tried to reduce memory."""
 
     change: str
@@ -683,8 +648,7 @@ class MemoryChange:
     note: str
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class PageMemory:
+class PageMemory(PageData):
     """The results of `inductoscope profile --memory`."""
 
     headline: str
@@ -696,8 +660,7 @@ class PageMemory:
 # --- advice ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class AdvisedChange:
+class AdvisedChange(PageData):
     """A change with its predicted and its measured savings."""
 
     change: str
@@ -716,8 +679,7 @@ class AdvisedChange:
     how: str
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class AdvisedCost:
+class AdvisedCost(PageData):
     """An overhead of a run outside of its kernels, in seconds."""
 
     what: str
@@ -726,8 +688,7 @@ class AdvisedCost:
     how: str
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class PageAdvice:
+class PageAdvice(PageData):
     """The results of `inductoscope profile --advise`."""
 
     # The ratio of compiled calls to eager; None if unmeasurable, with the reason.
@@ -741,8 +702,7 @@ class PageAdvice:
 # --- compile time ---------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class StageCost:
+class StageCost(PageData):
     """Seconds in a stage without its inner stages, with an empty cache and with a full one."""
 
     stage: str
@@ -754,8 +714,7 @@ class StageCost:
     exponent: float | None
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class PageCosts:
+class PageCosts(PageData):
     """The results of `inductoscope profile --compile`."""
 
     headline: str
@@ -771,8 +730,7 @@ Severity = Literal["error", "warning", "note"]
 # --- the index, which loads at once ---------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class PageProgram:
+class PageProgram(PageData):
     """The recorded program: command, versions, start, duration and outcome."""
 
     command: str
@@ -783,16 +741,14 @@ class PageProgram:
     ending: str
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class PageTarget:
+class PageTarget(PageData):
     """The device that graphs were compiled for without running there."""
 
     name: str
     note: str
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class PageFinding:
+class PageFinding(PageData):
     """A finding of a rule."""
 
     rule: str
@@ -804,16 +760,14 @@ class PageFinding:
     what_to_do: str
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class PageEvidence:
+class PageEvidence(PageData):
     """A piece of evidence and its source."""
 
     what: str
     where: str
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class Reproducer:
+class Reproducer(PageData):
     """The script that reproduces the failure."""
 
     path: str
@@ -824,8 +778,7 @@ class Reproducer:
     text: str
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class PageWorkaround:
+class PageWorkaround(PageData):
     """A workaround for the failure."""
 
     text: str
@@ -834,8 +787,7 @@ class PageWorkaround:
     slowdown: float | None
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class PageTrail:
+class PageTrail(PageData):
     """The trail from the fault back to the culprit kernel. `graph` is an index into the graphs."""
 
     graph: int | None
@@ -847,8 +799,7 @@ class PageTrail:
     how: str
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class PageVerdict:
+class PageVerdict(PageData):
     """The doctor's verdict."""
 
     verdict: str
@@ -870,8 +821,7 @@ class PageVerdict:
     trail: PageTrail | None
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class StageTime:
+class StageTime(PageData):
     """The time of a stage over all compiles."""
 
     name: str
@@ -879,8 +829,7 @@ class StageTime:
     explanation: str
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class PageFailure:
+class PageFailure(PageData):
     """An exception that left the compiler."""
 
     stage: str
@@ -891,8 +840,7 @@ class PageFailure:
     traceback: str
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class PageCompile:
+class PageCompile(PageData):
     """One compile. `graphs` are positions in the index; `guards` and `package` name chunks."""
 
     id: str
@@ -917,15 +865,14 @@ class PageCompile:
     decompositions: Mapping[str, int]
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class PageGraph:
+class PageGraph(PageData):
     """One graph that Inductor compiled. `chunk`, `passes`, `schedule`, `buffers` name chunks."""
 
     key: str
     compile: int | None
     phase: str
     cached: bool
-    finished: bool = True
+    finished: bool = field(default=True, kw_only=True)
     seconds: Mapping[str, float]
     operations: int
     kernels: int
@@ -936,8 +883,7 @@ class PageGraph:
     buffers: str
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class KernelRow:
+class KernelRow(PageData):
     """One kernel, or one library call. `graph` is a position in the index."""
 
     id: str
@@ -957,8 +903,7 @@ class KernelRow:
     shared: int | None
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class LedgerHead:
+class LedgerHead(PageData):
     """The head of the fusion ledger, with the number of pairs per outcome."""
 
     chunk: str
@@ -967,8 +912,7 @@ class LedgerHead:
     never: int
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class AutotuneHead:
+class AutotuneHead(PageData):
     """The head of autotuning, with the number of searches."""
 
     chunk: str
@@ -976,16 +920,14 @@ class AutotuneHead:
     choices: int
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class TimelineHead:
+class TimelineHead(PageData):
     """The head of the timeline, with the number of spans."""
 
     chunk: str
     spans: int
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class Index:
+class Index(PageData):
     """The index: the page's first view, and the list of chunks."""
 
     schema: int
@@ -993,7 +935,7 @@ class Index:
     title: str
     recording: str
     live: bool
-    finished: bool = True
+    finished: bool = field(default=True, kw_only=True)
     target: PageTarget | None
     program: PageProgram
     findings: tuple[PageFinding, ...]
