@@ -162,7 +162,6 @@ class _CalledCollectives:
         self._write({"backend": backend, "asked_world": asked, "world": world})
 
     def take(self, about: Callable[..., dict[str, Any]], name: str, arguments: Any) -> None:
-        """Note a call of a collective or a message."""
         if self._written < MOST_CALLS:
             group, ranks = _group(arguments.get("process_group"))
             said = about(name, arguments, ranks)

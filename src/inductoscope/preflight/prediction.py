@@ -35,8 +35,6 @@ WITH_A_TARGET = (
 
 @dataclass(frozen=True)
 class Preflight:
-    """The results of the preflight check of a job."""
-
     job: PretendedJob
     runs: tuple[RankRun, ...]
     files: tuple[RankFiles, ...]
@@ -76,7 +74,6 @@ class Preflight:
 
 
 def examine(job: PretendedJob, runs: Sequence[RankRun]) -> Preflight:
-    """Compare the files that the ranks wrote."""
     files = tuple(read_rank(job.folder, run.rank, ended=run.ended_well) for run in runs)
     places = [_place(run) for run in runs]
     # The order of compiles, and so the cache misses, are made by this check itself.

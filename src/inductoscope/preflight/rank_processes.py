@@ -58,8 +58,6 @@ class PretendedJob:
 
 @dataclass(frozen=True)
 class RankRun:
-    """The outcome of one rank."""
-
     rank: int
     # None if the rank timed out.
     exit_code: int | None

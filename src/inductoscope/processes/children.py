@@ -46,8 +46,6 @@ NO_LIMIT = float("inf")
 
 @dataclass(frozen=True)
 class ChildLimits:
-    """The limits of one child."""
-
     seconds: float = 60.0
     start_seconds: float = 300.0  # until the child reports that it is ready
     memory_gib: float = 16.0

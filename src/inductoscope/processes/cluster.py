@@ -27,8 +27,6 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class ClusterWorker:
-    """One worker of the cluster."""
-
     address: str
     host: str
     threads: int
@@ -56,7 +54,6 @@ class Cluster:
 
     @property
     def threads(self) -> int:
-        """The number of threads over all workers."""
         return sum(worker.threads for worker in self.workers)
 
     def executor(self, workers: Sequence[ClusterWorker] | None = None) -> Executor:

@@ -71,7 +71,6 @@ class WarmChild:
         return b64decode(self._child.answer("answer", seconds)["data"])
 
     def end(self) -> None:
-        """End the child and remove its folder."""
         self._child.end()
         shutil.rmtree(self._folder, ignore_errors=True)
 

@@ -116,7 +116,6 @@ class ProcessSample:
 
     @property
     def text(self) -> str:
-        """The name and pid, for display."""
         return f"{self.name} (pid {self.pid})"
 
 
@@ -149,7 +148,6 @@ class Tree:
         return next((process for process in self.processes if process.pid == pid), None)
 
     def below(self, pid: int) -> list[ProcessSample]:
-        """Return the descendants of a process."""
         found: list[ProcessSample] = []
         wanted = {pid}
         while wanted:
@@ -178,8 +176,6 @@ class Tree:
 
 @dataclass(frozen=True)
 class Activity:
-    """The activity of a process between two samples."""
-
     seconds: float
     # Share of a core; 2.0 is two cores in full.
     cpu: float

@@ -10,8 +10,6 @@ from functools import cached_property
 
 
 class LineMeaning(str, Enum):
-    """The meaning of a log line."""
-
     RUN = "a program begins"
     TRACING = "Dynamo begins to trace"
     TRACED = "Dynamo has traced"

@@ -172,9 +172,8 @@ class StageClock:
 
     @property
     def stage_seconds(self) -> tuple[tuple[str, float], ...]:
-        """The stages that took time, in the order of the compiler."""
-        order = {stage: number for number, stage in enumerate(stages.COMPILER_ORDER)}
-        found = sorted(self._seconds.items(), key=lambda item: (order.get(item[0], 99), item[0]))
+        """The stages that took time."""
+        found = self._seconds.items()
         return tuple((stage, round(seconds, 6)) for stage, seconds in found if seconds > 0)
 
     def take_event(self, compile_id: str, payload: str) -> None:

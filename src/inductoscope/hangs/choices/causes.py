@@ -28,7 +28,7 @@ class Rule:
     title: str
     reason: str
     advice: str
-    # The configuration values it uses.
+    # The values of a configuration that are its subject.
     looks_at: tuple[str, ...]
     find_evidence: Callable[..., str]
     # The kind of device it applies to; "" for any.
@@ -55,7 +55,6 @@ def likely_causes(
     finished: Sequence[Suspect],
     conditions: Sequence[ChoiceCondition] = (),
 ) -> list[Cause]:
-    """Return the causes that fit the stuck choices, the best first."""
     found = [cause for rule in RULES if (cause := _judge(rule, stuck, finished, conditions))]
     return sorted(found, key=lambda cause: -cause.fit)
 

@@ -29,7 +29,6 @@ class Quantity:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The configuration values that the quantity is computed from."""
         return (*self.summed, *self.factors, *((self.divisor,) if self.divisor else ()))
 
     @property
@@ -127,8 +126,6 @@ _LEAST_ACCURACY = 0.75
 
 @dataclass(frozen=True)
 class Part:
-    """A comparison of a quantity with a value."""
-
     quantity: Quantity
     relation: Relation
     value: Value
@@ -161,7 +158,6 @@ class Part:
         return 1.0 + (0.1 if self.relation != "==" else 0.0) + size
 
     def python(self, configuration: str) -> str:
-        """Return a Python expression for the condition, given the name of a dictionary."""
         value = repr(int(self.value) if _is_whole(self.value) else self.value)
         return f"{self.quantity.python(configuration)} {self.relation} {value}"
 
@@ -196,14 +192,12 @@ class ChoiceCondition:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The configuration values that the condition depends on."""
         return tuple(dict.fromkeys(n for part in self.parts for n in part.quantity.names))
 
     def holds(self, configuration: Configuration) -> bool:
         return all(part.holds(configuration) for part in self.parts)
 
     def python(self, configuration: str) -> str:
-        """Return a Python expression for the condition, given the name of a dictionary."""
         return " and ".join(part.python(configuration) for part in self.parts)
 
 

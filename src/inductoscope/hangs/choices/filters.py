@@ -209,7 +209,6 @@ def _installed_source() -> str:
 
 
 def write_filter(choice_filter: ChoiceFilter, folder: Path) -> list[Path]:
-    """Write snippet and patch; return the paths written."""
     texts = {SNIPPET_FILE: choice_filter.snippet, PATCH_FILE: choice_filter.patch}
     written = []
     try:

@@ -62,7 +62,6 @@ class Suspect:
 
     @property
     def lanes(self) -> int:
-        """The number of threads in a warp or wavefront."""
         return 64 if self.device == "hip" else 32
 
 

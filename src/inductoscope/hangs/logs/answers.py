@@ -37,8 +37,6 @@ _LONGEST_EVIDENCE = 300
 
 
 class Kind(str, Enum):
-    """The outcome of a program."""
-
     COMPILE_HANG = "kernel compile hang"
     BENCHMARK_HANG = "benchmark hang"
     KERNELS = "kernel compiler"
@@ -55,8 +53,6 @@ class Kind(str, Enum):
 
 @dataclass(frozen=True)
 class LogLine:
-    """A line of a log, as evidence."""
-
     place: str
     text: str
 
@@ -145,7 +141,6 @@ def _lines(found: Iterable[Seen | None]) -> tuple[LogLine, ...]:
 
 
 def _choice(state: ChoiceState, words: str) -> LogLine:
-    """Return the last line about a choice as evidence."""
     return _at(state.origins[-1], f"{words} {state.choice.short_name or state.choice.text}")
 
 
@@ -288,7 +283,6 @@ def _waiting_proof(
 
 
 def _alone(groups: list[Group]) -> str:
-    """Return the command that compiles one of the choices alone."""
     states = [state for group in groups for state in (*group.stuck, *group.pending)]
     paths = [s.choice.path for s in states if s.choice.path.endswith(".py")]
     return f"inductoscope kernel {shlex.quote(paths[0])} --timeout 60" if paths else ""

@@ -42,7 +42,6 @@ class Log:
 
 
 def find_logs(paths: Sequence[str]) -> list[Log]:
-    """Find the logs at these paths; folders are searched."""
     files: list[str] = []
     for path in paths:
         if path == STDIN:

@@ -33,8 +33,6 @@ from inductoscope.torch_facts.torch_trace import Record
 
 
 class Progress(str, Enum):
-    """How far a choice got."""
-
     SUBMITTED = "submitted"
     STARTED = "started"
     FINISHED = "finished"
@@ -63,8 +61,6 @@ class ChoiceState:
 
 
 class GroupState(str, Enum):
-    """The state of a group of choices."""
-
     SUBMITTED = "submitted"
     AWAITED = "awaited"
     COMPILED = "compiled"
@@ -164,8 +160,6 @@ _MOST_OVER = 64
 
 
 class AutotuneFold:
-    """A fold of one program's log lines into groups of choices."""
-
     def __init__(self) -> None:
         self._open: list[Group] = []
         self._over: list[Group] = []
@@ -388,7 +382,6 @@ class AutotuneFold:
             self._over = [*self._over, group][-_MOST_OVER:]
 
     def compile_is_over(self, compile_id: str) -> None:
-        """Finish the groups of a compile that has ended."""
         for group in [g for g in self._open if g.origin.compile_id == compile_id]:
             self._finish(group)
         self._waiting.pop(compile_id, None)
@@ -478,8 +471,6 @@ class Phase(NamedTuple):
 
 @dataclass
 class TracedCompile:
-    """The phases, outputs and metrics of one compile id in the trace."""
-
     compile_id: str
     open: list[Phase] = field(default_factory=list)
     # The last phase without a nested one.
@@ -504,8 +495,6 @@ class TracedCompile:
 
 
 class PhaseFold:
-    """A fold of one program's trace records into compiles."""
-
     def __init__(self) -> None:
         self._compiles: dict[str, TracedCompile] = {}
         self.finished = 0
@@ -584,7 +573,6 @@ class SeenFailure:
 
     @property
     def is_crash(self) -> bool:
-        """Whether a signal ended the program rather than an exception."""
         return self.failure.error.startswith(CRASHED)
 
     @property
@@ -707,7 +695,6 @@ class ProgramFold:
     # --- lines ------------------------------------------------------------------------------------
 
     def take_line(self, line: Line, origin: Origin) -> None:
-        """Add a line that torch wrote."""
         pattern = pattern_of(line.pattern) if line.pattern else None
         meaning = pattern.meaning if pattern is not None else None
         seen = Seen(origin, line.module, line.text, meaning)

@@ -42,8 +42,6 @@ _POLL_SECONDS = 0.25
 
 @dataclass
 class ReadFile:
-    """A file that was read."""
-
     path: str
     lines: int = 0
     torch_lines: int = 0
@@ -52,8 +50,6 @@ class ReadFile:
 
 @dataclass(frozen=True)
 class LogReading:
-    """The programs found in logs, and the files read."""
-
     programs: list[ProgramFold]
     files: list[ReadFile]
 
@@ -185,7 +181,6 @@ class LogFold:
         return [program for program in self._all if not program.is_empty]
 
     def take_all(self, found: FoundEvents, file: ReadFile) -> None:
-        """Add the next events of a file."""
         if self._is_numbered is None and found.events:
             self._is_numbered = has_line_numbers([event for _, event in found.events])
         for line, event in found.events:

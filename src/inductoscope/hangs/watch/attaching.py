@@ -70,8 +70,6 @@ _FEWEST_PAUSES = 2
 
 @dataclass(frozen=True)
 class Attached:
-    """The observations on an attached process."""
-
     pid: int
     name: str
     seconds: float
@@ -88,7 +86,6 @@ class Attached:
 def attach(
     pid: int, *, seconds: float = 5.0, native: bool = False, say: Callable[[str], None] = print
 ) -> Attached:
-    """Observe a process for some seconds and diagnose it."""
     process = _python_process(pid)
     stream = recorded_stream(pid)
     first = sample_tree(pid)

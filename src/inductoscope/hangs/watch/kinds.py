@@ -403,7 +403,6 @@ class _Found:
 
 
 def _in(scene: Scene, *wanted: str) -> _Found | None:
-    """Find a thread in one of the stages; None if there is none."""
     position = scene.at(*wanted)
     if position is not None:
         return _Found(scene, position, position.stage)

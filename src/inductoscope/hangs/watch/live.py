@@ -36,8 +36,6 @@ Say = Callable[["Event | Killed"], None]
 
 @dataclass(frozen=True)
 class Watch:
-    """The settings of a watched run."""
-
     folder: Path
     say: Say
     patience: Patience
@@ -98,6 +96,5 @@ def read_stall(path: Path) -> dict[str, Any]:
 
 
 def kept_stalls(folder: Path) -> list[dict[str, Any]]:
-    """Return the stalls of a recording, in order."""
     found = [read_stall(path) for path in folder.glob("stall-*.json")]
     return sorted((data for data in found if data), key=lambda data: str(data.get("number")))

@@ -55,8 +55,6 @@ _GROUPS = ("post_grad_passes", "joint_graph_passes", "pre_grad_passes")
 
 @dataclass(frozen=True)
 class Position:
-    """The position of one thread in the compiler."""
-
     pid: int
     thread: str
     stage: str
@@ -87,7 +85,6 @@ def position_of(pid: int, thread: ThreadStack) -> Position | None:
 
 
 def has_stage(thread: ThreadStack, stage: str) -> bool:
-    """Check whether a stage is anywhere on the stack."""
     return any(stage_of(frame) == stage for frame in thread.frames)
 
 
@@ -108,7 +105,6 @@ def pass_function(position: Position) -> StackFrame | None:
 
 
 def lowering_function(position: Position) -> StackFrame | None:
-    """Return the function that lowers the current operation."""
     plumbing = ("torch/_inductor/graph.py", "torch/fx/interpreter.py", *_PASS_PLUMBING)
     for frame in position.inside:
         if not frame.file.endswith(plumbing) and frame.name not in ("wrapped", "watched"):
@@ -164,7 +160,6 @@ class Scene:
 
     @property
     def root(self) -> ProcessSample:
-        """The user's own process."""
         assert self.tree.root is not None
         return self.tree.root
 

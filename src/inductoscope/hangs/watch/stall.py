@@ -201,7 +201,6 @@ class FollowedStream:
         return self.reader.pid
 
     def catch_up(self) -> None:
-        """Read the new entries of the stream."""
         for entry in self.reader.read_new():
             self.position.take(entry)
             if entry.event.is_progress:
@@ -215,8 +214,6 @@ class FollowedStream:
 
 
 class Streams:
-    """All streams of a recording."""
-
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._known: dict[Path, FollowedStream] = {}
@@ -376,7 +373,6 @@ class _Group:
         return bool(self.stream.position.stages) or self.stream.position.call is not None
 
     def starts_again(self) -> None:
-        """Note that the process has just made progress."""
         self.samples.clear()
         self.still.starts_again()
         self.moved, self.used = time.monotonic(), cpu_seconds(self.pid)

@@ -27,7 +27,6 @@ _MEANINGS = {
 
 
 def write_ranks_page(view: View, path: Path) -> int:
-    """Write the page; return its size."""
     from jinja2 import Environment, StrictUndefined
 
     environment = Environment(autoescape=True, undefined=StrictUndefined)

@@ -108,7 +108,6 @@ def _headline(found: Preflight) -> str:
 
 
 def print_preflight(printer: Printer, view: View, *, kept: bool) -> None:
-    """Print the prediction."""
     clean = view["verdict"] == "clean"
     style = GOOD if clean else WARN if view["verdict"] in _MILD else BAD
     printer.line(f"{view['verdict']}: {view['headline']}", style=style)
