@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from inductoscope.analysis.bounds.accesses import PointBudget
 from inductoscope.analysis.bounds.kernels import (
+    JudgedGraph,
     PlainBody,
     PlainBuffers,
     fits_plainly,
-    judge_graph,
     read_plain_body,
 )
 from inductoscope.analysis.bounds.verdicts import Proven
@@ -101,7 +102,7 @@ def test_the_proof_agrees_about_every_recorded_body(name: str) -> None:
     for compile_ in recording.compiles:
         for graph in compile_.inductor:
             memory = read_memory(recording, compile_, graph)
-            judged = judge_graph(recording, compile_, graph, points=0, until=float("inf"))
+            judged = JudgedGraph(recording, compile_, graph, PointBudget(0))
             scheduled = read_schedule(recording, graph.scheduled_after or graph.scheduled_before)
             plain = {
                 leaf.name

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from inductoscope.analysis.bounds.kernels import judge_graph
+from inductoscope.analysis.bounds.accesses import PointBudget
+from inductoscope.analysis.bounds.kernels import JudgedGraph
 from inductoscope.model.entities import Recording
 from inductoscope.model.fold import load
 from inductoscope.model.wrapper_lines import output_buffers, wrapper_lines
@@ -195,5 +196,5 @@ def test_loop_bodies_say_whether_their_accesses_stay_inside() -> None:
 def test_a_loop_body_says_that_there_was_no_time_to_judge_it(snapshot: SnapshotAssertion) -> None:
     recording = load(stored("exported_package"))
     (compile_,), (graph,) = recording.compiles, recording.graphs
-    judged = judge_graph(recording, compile_, graph, points=1000, until=0.0)
+    judged = JudgedGraph(recording, compile_, graph, PointBudget(1000, until=0.0))
     assert facts_of_nodes(judged)["op2"]["bounds"] == snapshot

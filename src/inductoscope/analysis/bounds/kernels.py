@@ -130,60 +130,22 @@ MOST_POINTS = 2_000_000
 MOST_SECONDS = 300.0
 
 
-@dataclass(frozen=True)
-class JudgedGraph:
-    """The verdicts on the accesses of one graph that Inductor compiled."""
-
-    compile: Compile
-    graph: InductorGraph
-    memory: GraphMemory
-    accesses: tuple[JudgedAccess, ...]
-    # Kernels without a loop body: calls of a library, and templates.
-    without_body: tuple[str, ...]
-    # Kernels that index with fewer than 64 bits.
-    index_types: tuple[JudgedIndexType, ...] = ()
-
-
 def judge_recording(
     recording: Recording,
     *,
     points: int = MOST_POINTS,
     seconds: float = MOST_SECONDS,
-    only_accesses_in_doubt: bool = False,
+    only_in_doubt: bool = False,
 ) -> Iterator[JudgedGraph]:
-    """Judge every compiled graph, in order. Graphs from a cache have no loop bodies.
+    """Yield every compiled graph, in order. Graphs from a cache have no loop bodies.
 
-    `only_accesses_in_doubt` leaves out bodies that plainly stay in their buffers, and index types.
+    `only_in_doubt` leaves out what plainly stays in its buffers, or fits into its type.
     """
     until = time.monotonic() + seconds
     for compile_, graph in compiled_graphs(recording):
-        if not (graph.scheduled_after or graph.scheduled_before):
-            continue
-        judge = _GraphJudge(recording, compile_, graph, PointBudget(points, until))
-        if only_accesses_in_doubt:
-            yield judge.judged(judge.accesses(only_in_doubt=True))
-        else:
-            yield judge.judged(judge.accesses(), judge.index_types())
-
-
-def judge_graph(
-    recording: Recording, compile_: Compile, graph: InductorGraph, *, points: int, until: float
-) -> JudgedGraph:
-    """Judge the accesses of one graph, without its index types."""
-    judge = _GraphJudge(recording, compile_, graph, PointBudget(points, until))
-    return judge.judged(judge.accesses())
-
-
-def judge_index_types(
-    recording: Recording, *, seconds: float = MOST_SECONDS
-) -> Iterator[tuple[JudgedGraph, JudgedIndexType]]:
-    """Judge the narrow indices of every kernel where they are in doubt; skip accesses."""
-    until = time.monotonic() + seconds
-    for compile_, graph in compiled_graphs(recording):
-        judge = _GraphJudge(recording, compile_, graph, PointBudget(0, until))
-        judged = judge.judged((), judge.index_types(only_in_doubt=True))
-        for kernel in judged.index_types:
-            yield judged, kernel
+        if graph.scheduled_after or graph.scheduled_before:
+            budget = PointBudget(points, until)
+            yield JudgedGraph(recording, compile_, graph, budget, only_in_doubt)
 
 
 def judged_indices(recording: Recording, graph: InductorGraph) -> Iterator[Expression]:
@@ -204,13 +166,14 @@ def _leaves(recording: Recording, graph: InductorGraph) -> list[ScheduledNode]:
 
 
 @dataclass
-class _GraphJudge:
-    """The judge of the kernels of one graph."""
+class JudgedGraph:
+    """A graph that Inductor compiled, and the verdicts on its kernels, made when they are read."""
 
     recording: Recording
     compile: Compile
     graph: InductorGraph
     budget: PointBudget
+    only_in_doubt: bool = False
     # Verdicts that loop bodies share: layers of a model repeat.
     known: dict[object, Verdict] = field(default_factory=dict)
 
@@ -227,23 +190,24 @@ class _GraphJudge:
         """The kernel that each scheduler node became."""
         return {node: kernel.name for kernel in self.graph.kernels for node in kernel.nodes}
 
-    def judged(
-        self, accesses: Iterable[JudgedAccess], index_types: Iterable[JudgedIndexType] = ()
-    ) -> JudgedGraph:
+    @property
+    def without_body(self) -> tuple[str, ...]:
+        """Kernels without a loop body: calls of a library, and templates."""
         with_body = {self.kernels.get(leaf.name, "") for leaf in self.leaves}
-        others = tuple(k.name for k in self.graph.kernels if k.name not in with_body)
-        return JudgedGraph(
-            self.compile, self.graph, self.memory, tuple(accesses), others, tuple(index_types)
-        )
+        return tuple(k.name for k in self.graph.kernels if k.name not in with_body)
 
     # --- accesses ---------------------------------------------------------------------------------
 
-    def accesses(self, *, only_in_doubt: bool = False) -> Iterator[JudgedAccess]:
-        """Yield verdicts on every access; those that plainly fit may be left out."""
+    @cached_property
+    def accesses(self) -> tuple[JudgedAccess, ...]:
+        """The loads and stores, with verdicts."""
+        return tuple(self._accesses())
+
+    def _accesses(self) -> Iterator[JudgedAccess]:
         sizes, buffers = AdmittedSizes(self.memory), PlainBuffers(self.memory)
         for leaf in self.leaves:
             text = self.recording.payload(leaf.body)
-            if not (only_in_doubt and buffers.hold(text)):
+            if not (self.only_in_doubt and buffers.hold(text)):
                 yield from self._of_leaf(leaf, text, sizes)
         for access, verdict in judge_parts(sizes, self.budget):
             index = str(access.index)
@@ -278,17 +242,21 @@ class _GraphJudge:
 
     # --- types of indices -------------------------------------------------------------------------
 
-    def index_types(self, *, only_in_doubt: bool = False) -> Iterator[JudgedIndexType]:
-        """Yield verdicts on kernels with 32-bit indices; those that plainly fit may be left out."""
+    @cached_property
+    def index_types(self) -> tuple[JudgedIndexType, ...]:
+        """The kernels with indices of 32 bits, with verdicts."""
+        return tuple(self._index_types())
+
+    def _index_types(self) -> Iterator[JudgedIndexType]:
         places = {leaf.name: place for place, leaf in enumerate(self.leaves)}
         for kernel in self.graph.kernels:
             own = sorted(places[node] for node in kernel.nodes if node in places)
             inside = [self.leaves[place] for place in own]
             texts = [self.recording.payload(leaf.body) for leaf in inside]
-            if not inside or (only_in_doubt and fits_plainly(inside, texts, LARGEST_NARROW)):
+            if self.only_in_doubt and fits_plainly(inside, texts, LARGEST_NARROW):
                 continue
             types = read_index_types(self.recording.payload(kernel.payload), kernel.language)
-            if types is not None:
+            if inside and types is not None:
                 bodies = partial(self._indexed_bodies, kernel, inside)
                 is_checked = self.compile.flow != AOT_INDUCTOR
                 verdict = judge_indices(types, bodies, self.memory, guards_are_checked=is_checked)

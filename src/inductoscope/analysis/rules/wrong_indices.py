@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from inductoscope.analysis.bounds.index_range import Limited, Overflows
-from inductoscope.analysis.bounds.kernels import judge_index_types, judge_recording
+from inductoscope.analysis.bounds.kernels import judge_recording
 from inductoscope.analysis.bounds.sentences import (
     broken_sentence,
     does,
@@ -50,9 +50,7 @@ def out_of_bounds(recording: Recording) -> Iterator[Finding]:
     it.
     """
     seen = set()
-    for judged in judge_recording(
-        recording, points=_POINTS, seconds=_SECONDS, only_accesses_in_doubt=True
-    ):
+    for judged in judge_recording(recording, points=_POINTS, seconds=_SECONDS, only_in_doubt=True):
         for access in judged.accesses:
             key = (judged.compile.id, judged.graph.key, access.kernel, access.buffer)
             if not isinstance(access.verdict, Broken) or key in seen:
@@ -96,7 +94,8 @@ def index_overflow(recording: Recording) -> Iterator[Finding]:
     chooses, correct that; else report it.
     """
     noted = set()
-    for judged, found in judge_index_types(recording, seconds=_SECONDS):
+    graphs = judge_recording(recording, seconds=_SECONDS, only_in_doubt=True)
+    for judged, found in ((graph, found) for graph in graphs for found in graph.index_types):
         is_problem = isinstance(found.verdict, Overflows)
         # One note per package that relies on small sizes.
         key = (judged.compile.id, found.kernel if is_problem else "")

@@ -9,7 +9,8 @@ from functools import wraps
 from itertools import chain
 from typing import Any
 
-from inductoscope.analysis.bounds.kernels import judge_graph
+from inductoscope.analysis.bounds.accesses import PointBudget
+from inductoscope.analysis.bounds.kernels import JudgedGraph
 from inductoscope.analysis.fusion.decisions import Consideration, decisions_of
 from inductoscope.errors import UsageError
 from inductoscope.kernels.assembly import kernel_assembly
@@ -310,7 +311,8 @@ def loop_body(recording: Recording) -> Iterator[Section]:
     until = time.monotonic() + _BOUNDS_SECONDS
     for compile_ in recording.compiles:
         for graph in compile_.inductor:
-            judged = judge_graph(recording, compile_, graph, points=_BOUNDS_POINTS, until=until)
+            budget = PointBudget(_BOUNDS_POINTS, until)
+            judged = JudgedGraph(recording, compile_, graph, budget)
             yield from _loop_bodies(recording, graph, facts_of_nodes(judged))
 
 
