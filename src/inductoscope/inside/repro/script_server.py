@@ -23,9 +23,13 @@ import threading
 import time
 import types
 import warnings
-from collections.abc import Callable
 from importlib.machinery import SourceFileLoader
 from typing import TYPE_CHECKING, Any
+
+from inductoscope.inside import private_cache
+from inductoscope.inside.search.compiler_imports import import_compiler
+from inductoscope.processes.ending import end_fork
+from inductoscope.processes.limits import die_with_parent
 
 if TYPE_CHECKING:
     from inductoscope.inside.child import Channel
@@ -39,14 +43,14 @@ _NOT_INITIALIZED = 3  # CUDA_ERROR_NOT_INITIALIZED
 
 def serve(channel: Channel) -> None:
     """Load torch, serve one request, end. In a fork, run the script."""
-    own = _load()
+    _load()
     request = next(channel.requests, None)
     if request is None:
         return
     if not _can_fork():
         channel.say("runs", runs=None)
         return
-    output = _serve(request, channel, own)
+    output = _serve(request, channel)
     if output is not None:
         channel.close()
         for stream in (1, 2):
@@ -58,20 +62,8 @@ def serve(channel: Channel) -> None:
 # --- the server -----------------------------------------------------------------------------------
 
 
-class _Own:
-    """The functions of inductoscope that stay in use; the script finds its modules unloaded."""
-
-    die_with_parent: Callable[[], None]
-    end_fork: Callable[[int], int]
-
-
-def _load() -> _Own:
+def _load() -> None:
     """Load everything a script may need; a failed import of torch is for the script to show."""
-    from inductoscope.inside import private_cache
-    from inductoscope.inside.search.compiler_imports import import_compiler
-    from inductoscope.processes.ending import end_fork
-    from inductoscope.processes.limits import die_with_parent
-
     is_own = _ASK_WITHOUT_STARTING not in os.environ
     os.environ.setdefault(_ASK_WITHOUT_STARTING, "1")
     gc.disable()  # Imports create ever more objects to scan, and no garbage.
@@ -82,11 +74,6 @@ def _load() -> _Own:
     gc.freeze()
     if is_own:
         del os.environ[_ASK_WITHOUT_STARTING]
-    for name in [name for name in sys.modules if name.partition(".")[0] == "inductoscope"]:
-        del sys.modules[name]
-    own = _Own()
-    own.die_with_parent, own.end_fork = die_with_parent, end_fork
-    return own
 
 
 def _can_fork() -> bool:
@@ -105,7 +92,7 @@ def _has_started_driver() -> bool:
     return bool(driver.cuDeviceGetCount(ctypes.byref(ctypes.c_int())) != _NOT_INITIALIZED)
 
 
-def _serve(request: dict[str, Any], channel: Channel, own: _Own) -> int | None:
+def _serve(request: dict[str, Any], channel: Channel) -> int | None:
     """Fork, wait and answer; in each fork, return the file descriptor for its output."""
     outputs: dict[int, int] = {}
     runs: list[tuple[int | None, str]] = []
@@ -117,25 +104,25 @@ def _serve(request: dict[str, Any], channel: Channel, own: _Own) -> int | None:
                 fork = os.fork()
                 if fork == 0:
                     outputs.clear()  # The fork must not kill its siblings.
-                    own.die_with_parent()
+                    die_with_parent()
                     os.setpgid(0, 0)
                     signal.signal(signal.SIGTERM, signal.SIG_DFL)
                     return output
                 outputs[fork] = output
-            runs += _ended(outputs, time.monotonic() + request["seconds"], own)
+            runs += _ended(outputs, time.monotonic() + request["seconds"])
         channel.say("runs", runs=runs)
         return None
     finally:
         for fork in outputs:
-            own.end_fork(fork)
+            end_fork(fork)
 
 
-def _ended(outputs: dict[int, int], until: float, own: _Own) -> list[tuple[int | None, str]]:
+def _ended(outputs: dict[int, int], until: float) -> list[tuple[int | None, str]]:
     """Wait for the forks, and kill those that exceed the time limit; empties `outputs`."""
     is_over = {fork: _is_over(fork, until) for fork in outputs}
     runs = []
     for fork, output in list(outputs.items()):
-        status = own.end_fork(fork)
+        status = end_fork(fork)
         del outputs[fork]
         code = os.waitstatus_to_exitcode(status) if is_over[fork] else None
         runs.append((code, _text(output)))
@@ -163,6 +150,8 @@ def _text(output: int) -> str:
 def _run(script: str) -> None:
     """Run the script and exit as `python SCRIPT` does."""
     gc.enable()
+    for name in [name for name in sys.modules if name.partition(".")[0] == "inductoscope"]:
+        del sys.modules[name]  # The script finds the modules of this tool unloaded.
     atexit.register(_end_quietly)
     if numpy := sys.modules.get("numpy"):
         numpy.random.seed()  # Otherwise all forks would draw the same numbers.
