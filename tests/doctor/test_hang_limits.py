@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import subprocess
@@ -13,7 +12,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from inductoscope.inside.observe import enter_stage, leave_stage
-from inductoscope.inside.search.forks import Forks
+from inductoscope.inside.search.forks import Forks, RunningFork
 from inductoscope.inside.search.hang_limits import ForkProgress, HangPatience
 from inductoscope.torch_facts import stages
 from support.waiting import wait_until
@@ -27,7 +26,7 @@ def progress_of(*reports: tuple[float, float, str, str]) -> ForkProgress:
     found = ForkProgress(0.0)
     for at, used, kind, stage in reports:
         line = {"kind": kind, "t": at, "cpu": used, "stage": stage, "thread": 1}
-        found.take(json.dumps(line).encode() + b"\n")
+        found.take(line)
     return found
 
 
@@ -99,11 +98,16 @@ def test_what_was_reported_before_is_no_progress() -> None:
 
 def test_half_a_report_is_read_when_the_rest_comes() -> None:
     line = b'{"kind": "note", "t": 2.0, "cpu": 1.0, "node": "add"}\n'
-    found = ForkProgress(0.0)
-    found.take(line[:20])
-    assert found.since == 0.0
-    found.take(line[20:])
-    assert found.since == 2.0
+    reading, writing = os.pipe()
+    os.set_blocking(reading, False)
+    fork = RunningFork(os.getpid(), 0.0, reading)
+    with open(reading, "rb"), open(writing, "wb", buffering=0) as pipe:
+        pipe.write(line[:20])
+        assert not fork.read()
+        assert fork.progress.since == 0.0
+        pipe.write(line[20:])
+        assert not fork.read()
+        assert fork.progress.since == 2.0
 
 
 # --- a process ------------------------------------------------------------------------------------

@@ -270,7 +270,7 @@ READ_ELSEWHERE: dict[type[Event], str] = {
     E.GrowthMeasured: "doctor/runs.py",
     E.CandidateJudged: "inside/search/oracle.py",
     # Only ever sent by a fork to the process that started it.
-    E.KernelLaunched: "inside/search/failure_signature.py",
+    E.KernelLaunched: "inside/search/forks.py",
 }
 
 

@@ -41,7 +41,6 @@ from inductoscope.inside.search.wrong_result_location import (
     wrong_with_backend,
 )
 from inductoscope.recording.codec import decode
-from inductoscope.recording.events import KernelLaunched
 from inductoscope.recording.layout import signal_name
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.messages import device_error
@@ -55,7 +54,6 @@ _KERNEL_CALL = re.compile(r"\s*(?:\w+ = )?((?:cpp_|triton_|extern_kernels\.|torc
 
 
 def locate_error(candidate: Candidate, failure: Failure, forks: Forks) -> Location:
-    """Locate an error, a crash or a hang."""
     declared = location_of_answer(forks.ask(lambda: in_custom_operators(placed(candidate))))
     if declared.is_known:
         return declared
@@ -73,21 +71,19 @@ def _at_run(
     candidate: Candidate, failure: Failure, forks: Forks, *, is_on_device: bool
 ) -> Location:
     """Locate the kernel or the code that was running when a compiled graph failed."""
-    place = Location(stage=failure.stage, function=failure.function, text=failure.text)
-    if is_on_device or failure.kind in (ERROR, SIGNAL):
-        at_kernel = _at_kernel(candidate, failure, forks)
-        if at_kernel.kernel:
-            return at_kernel
-    last = replace(place, function="", kernel=failure.function)
+    place = Location(stage=failure.stage, kernel=failure.function, text=failure.text)
     if failure.kind == HANG:
-        return replace(last, how="launched last, and did not return")
+        return replace(place, how="launched last, and did not return")
+    at_kernel = _at_kernel(candidate, failure, forks)
+    if at_kernel.kernel:
+        return at_kernel
     if is_on_device:
         kernel = kernel_called_from(failure.functions)[1] or failure.function
-        return replace(last, kernel=kernel, how=_how_launched(failure.functions))
+        return replace(place, kernel=kernel, how=_how_launched(failure.functions))
     if failure.kind == ERROR:
         stage, how, kernel = _raised_at_run(failure.functions)
-        return replace(place, stage=stage, how=how, kernel=kernel)
-    return replace(last, how="the last kernel entered") if failure.kind == SIGNAL else place
+        return replace(place, stage=stage, how=how, kernel=kernel, function=failure.function)
+    return replace(place, how="the last kernel entered")
 
 
 def _in_compiler(candidate: Candidate, failure: Failure, forks: Forks) -> Location:
@@ -272,20 +268,20 @@ def _watched(candidate: Candidate) -> _Watched:
 
 def _that_fails(answer: ForkAnswer, watched: _Watched | None) -> Location:
     """Return the launched kernel that did not return; an empty location if all returned."""
-    launched = [event.kernel for event in answer.events if isinstance(event, KernelLaunched)]
-    if not launched or answer.last_stage is not None:
+    if not answer.launches or answer.last_stage is not None:
         return Location()
+    kernel = answer.launches[-1][0]
     how = "the last kernel launched; no buffer that could be compared before it differs from eager"
     nodes: dict[str, list[str]] = {}
     for note in answer.notes:
         nodes.update(note.get("kernels") or {})
-    suspects = tuple(nodes.get(launched[-1], ()))
-    place = Location(stage=stages.RUNTIME, kernel=launched[-1], how=how, suspects=suspects)
+    suspects = tuple(nodes.get(kernel, ()))
+    place = Location(stage=stages.RUNTIME, kernel=kernel, how=how, suspects=suspects)
     if answer.timed_out:
-        return replace(place, text=f"kernel {launched[-1]} did not return")
+        return replace(place, text=f"kernel {kernel} did not return")
     if answer.signal is not None:
         name = signal_name(answer.signal)
-        return replace(place, text=f"the process died of {name} in kernel {launched[-1]}")
-    if watched is not None and watched.raised and watched.returned != launched[-1]:
-        return replace(place, text=f"kernel {launched[-1]} raised {watched.raised}")
+        return replace(place, text=f"the process died of {name} in kernel {kernel}")
+    if watched is not None and watched.raised and watched.returned != kernel:
+        return replace(place, text=f"kernel {kernel} raised {watched.raised}")
     return Location()

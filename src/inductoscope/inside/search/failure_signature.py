@@ -12,7 +12,7 @@ from inductoscope.doctor.failure import ERROR, HANG, NAN, SIGNAL, WRONG, Failure
 from inductoscope.inside.compare.bug_or_rounding import EagerComparison
 from inductoscope.inside.search.forks import ForkAnswer
 from inductoscope.recording.codec import decode
-from inductoscope.recording.events import CompileFailed, KernelLaunched, NativeEnd, StageEnd
+from inductoscope.recording.events import CompileFailed, NativeEnd, StageEnd
 from inductoscope.recording.layout import signal_name
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.frames import is_own, shorten
@@ -38,7 +38,6 @@ def failure_of_comparison(comparison: EagerComparison) -> Failure | None:
 
 
 def failure_of_error(error: BaseException) -> Failure:
-    """Turn an exception of the compiler into a failure."""
     inner = innermost(error)
     functions = raising_functions(inner) or raising_functions(error)
     message = _shortened(plain_message(str(inner)))
@@ -132,11 +131,10 @@ def failure_of_answer(answer: ForkAnswer) -> Failure | None:
     last = answer.last_stage
     stage, detail = (last.event.stage, last.event.detail) if last else ("", "")
     if answer.timed_out:
-        kernel = _running_kernel(answer)
         text = f"not finished after {answer.seconds:.0f} s"
-        if kernel:
+        if answer.launches and last is None:
+            kernel, at = answer.launches[-1]
             text = f"kernel {kernel} did not return: {text}"
-            at = answer.launched_at
             return Failure(HANG, text, stage=stages.RUNTIME, function=kernel, entered_at=at)
         if not answer.is_stuck and answer.seconds - answer.entered_at < answer.seconds / 2:
             stage = ""  # The fork had only just entered the stage, so it may be slow.
@@ -150,19 +148,12 @@ def failure_of_answer(answer: ForkAnswer) -> Failure | None:
     return _with_stage(found, answer) if found.kind == ERROR else found
 
 
-def _running_kernel(answer: ForkAnswer) -> str:
-    """Return the kernel that was launched last, if no compile is under way."""
-    launches = [event for event in answer.events if isinstance(event, KernelLaunched)]
-    return launches[-1].kernel if launches and answer.last_stage is None else ""
-
-
 def failure_of_signal(answer: ForkAnswer) -> Failure:
     """Return the failure of a process that a signal killed, in the compiler or in a kernel."""
-    launches = [event for event in answer.events if isinstance(event, KernelLaunched)]
     last = answer.last_stage
     stage = last.event.stage if last else stages.RUNTIME
     name = signal_name(answer.signal or 0)
-    kernel = launches[-1].kernel if launches and stage == stages.RUNTIME else ""
+    kernel = answer.launches[-1][0] if answer.launches and stage == stages.RUNTIME else ""
     place = f"kernel {kernel}" if kernel else f"stage {stage}"
     return Failure(
         SIGNAL,

@@ -80,8 +80,6 @@ class ForkUse:
 
 @dataclass
 class ForkAnswer:
-    """The result of one piece of work."""
-
     result: Any = None
     error: str = ""
     signal: int | None = None
@@ -101,14 +99,16 @@ class ForkAnswer:
 
     @property
     def events(self) -> list[Event]:
-        """The events of the fork."""
         return [entry.event for entry in self.entries]
 
     @property
-    def launched_at(self) -> float:
-        """Seconds from the start of the fork to the last kernel launch."""
-        times = [entry.time for entry in self.entries if isinstance(entry.event, KernelLaunched)]
-        return times[-1] - self.started if times else 0.0
+    def launches(self) -> list[tuple[str, float]]:
+        """The launched kernels, each with the seconds from the start of the fork to its launch."""
+        return [
+            (entry.event.kernel, entry.time - self.started)
+            for entry in self.entries
+            if isinstance(entry.event, KernelLaunched)
+        ]
 
     @property
     def last_stage(self) -> Entry[StageStart] | None:
@@ -118,24 +118,23 @@ class ForkAnswer:
             position.take(entry)
         return position.stages.all[-1] if position.stages else None
 
+    def take(self, message: dict[str, Any]) -> None:
+        """Add what the fork says."""
+        kind = message.get("kind")
+        if kind == "result":
+            self.result, self.is_done = message.get("result"), True
+        elif kind == "failed":
+            self.error = message.get("error", "")
+        elif kind == "note":
+            self.notes.append(message)
+        elif isinstance(kind, str):
+            self.entries.append(read_entry("", dict(message)))
 
-def _answer_in(text: bytes, started: float) -> ForkAnswer:
-    """Parse the messages of a fork into its answer."""
-    answer = ForkAnswer(started=started, seconds=time.monotonic() - started)
-    for line in text.split(b"\n"):
-        with contextlib.suppress(ValueError):
-            message = json.loads(line)
-            if message.get("kind") == "result":
-                answer.result, answer.is_done = message.get("result"), True
-            elif message.get("kind") == "failed":
-                answer.error = message.get("error", "")
-            elif message.get("kind") == "note":
-                answer.notes.append(message)
-            elif isinstance(message.get("kind"), str):
-                answer.entries.append(read_entry("", message))
-    last = answer.last_stage
-    answer.entered_at = last.time - started if last else 0.0
-    return answer
+    def end(self) -> None:
+        """Note the time at which the fork ended."""
+        self.seconds = time.monotonic() - self.started
+        last = self.last_stage
+        self.entered_at = last.time - self.started if last else 0.0
 
 
 # --- the parent -----------------------------------------------------------------------------------
@@ -167,7 +166,6 @@ class Forks:
         return min(self.workers, _MOST_GUESSES) if can_fork() else 1
 
     def ask(self, work: Work, *, seconds: float | None = None) -> ForkAnswer:
-        """Run one piece of work."""
         return self.ask_all([work], seconds=seconds)[0]
 
     def ask_all(self, works: Sequence[Work], *, seconds: float | None = None) -> list[ForkAnswer]:
@@ -227,7 +225,8 @@ class Forks:
             used = _use_of(fork.pid)
             end_fork(fork.pid)
         os.close(fork.reading)
-        answer = _answer_in(fork.text, fork.started)
+        answer = fork.answer
+        answer.end()
         answer.timed_out, answer.is_stuck, answer.used = not has_ended, is_stuck, used
         if has_ended and os.WIFSIGNALED(status):
             answer.signal = os.WTERMSIG(status)
@@ -240,26 +239,32 @@ class Forks:
 
 @dataclass
 class RunningFork:
-    """A fork that runs, and its progress."""
-
     pid: int
     started: float
     reading: int = -1
-    text: bytes = b""
     # The time of the next look at its processes, and since when all of them have been idle.
     next_look: float = 0.0
     idle_since: float | None = None
+    answer: ForkAnswer = field(init=False)
     progress: ForkProgress = field(init=False)
+    # The beginning of a message, of which the end has not arrived.
+    _rest: bytes = b""
 
     def __post_init__(self) -> None:
+        self.answer = ForkAnswer(started=self.started)
         self.progress = ForkProgress(self.started)
 
     def read(self) -> bool:
         """Read the pipe; return whether it has reached end of file."""
         with contextlib.suppress(BlockingIOError):
             while data := os.read(self.reading, 1 << 16):
-                self.text += data
-                self.progress.take(data)
+                *lines, self._rest = (self._rest + data).split(b"\n")
+                for line in lines:
+                    # A fork that a kernel has damaged may write anything.
+                    with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):
+                        message = json.loads(line)
+                        self.answer.take(message)
+                        self.progress.take(message)
             return True
         return False
 
@@ -328,12 +333,15 @@ def can_fork_alone() -> bool:
 
 def answer_without_fork(work: Work) -> ForkAnswer:
     """Do the work in this process, which a crash or a hang would end too."""
-    started = time.monotonic()
+    answer = ForkAnswer(started=time.monotonic())
     with tempfile.TemporaryFile() as file:
         with SCOPE.redirected(PipeWriter(file.fileno())):
             _do_on_own_thread(work, file.fileno())
         file.seek(0)
-        return _answer_in(file.read(), started)
+        for line in file:
+            answer.take(json.loads(line))
+    answer.end()
+    return answer
 
 
 # --- the child ------------------------------------------------------------------------------------

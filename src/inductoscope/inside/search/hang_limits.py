@@ -62,7 +62,6 @@ class ForkProgress:
     _looked: float | None = None
     _delayed: float = 0.0
     _seen: set[str] = field(default_factory=set)
-    _rest: bytes = b""
 
     def __post_init__(self) -> None:
         self.since = self.awake = self.started
@@ -73,16 +72,11 @@ class ForkProgress:
         innermost = self._position.stages.innermost
         return innermost.stage if innermost is not None else ""
 
-    def take(self, data: bytes) -> None:
-        """Parse the messages that the fork has sent."""
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        for line in lines:
-            with contextlib.suppress(ValueError, KeyError, TypeError):
-                self._take(json.loads(line))
-
-    def _take(self, message: dict[str, object]) -> None:
-        time, used = message.pop("t", None), message.pop("cpu", None)
-        text = json.dumps(message, sort_keys=True)
+    def take(self, message: dict[str, object]) -> None:
+        """Take note of a message from the fork, if it is not a repetition."""
+        time, used = message.get("t"), message.get("cpu")
+        said = {name: value for name, value in message.items() if name not in ("t", "cpu")}
+        text = json.dumps(said, sort_keys=True)
         if not isinstance(time, float) or not isinstance(used, float) or text in self._seen:
             return
         self._seen.add(text)
@@ -90,7 +84,7 @@ class ForkProgress:
         self.longest[self.at] = max(self.longest.get(self.at, 0.0), taken)
         self.since, self.used_before, self.asleep, self._looked = time, used, 0, None
         if message["kind"] != "note":
-            self._position.take(read_entry("", {**message, "t": time}))
+            self._position.take(read_entry("", dict(message)))
         self.at = self._what()
 
     def _what(self) -> str:
