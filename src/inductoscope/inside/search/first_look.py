@@ -10,26 +10,27 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from inductoscope.doctor.failure import Failure, Location
 from inductoscope.inside.search.candidate import Candidate, has_transforms
-from inductoscope.inside.search.forks import ForkAnswer, Work
+from inductoscope.inside.search.forks import Work
 from inductoscope.inside.search.memory_evidence import MemoryEvidence, evidence_of, memory_work
 from inductoscope.inside.search.oracle import Oracle
-from inductoscope.inside.search.subgraph import RecordedGraph, record_values, subgraph
+from inductoscope.inside.search.subgraph import record_values, subgraph
 from inductoscope.inside.search.wrong_result_location import (
+    SeparateNodes,
     first_place,
     location_of_answer,
-    nodes_with_wrong_outputs,
     places_to_look,
+    separated,
     work_on_decompositions,
     work_on_own_kernels,
 )
 
 OnPlace = Callable[[Failure, Location], None]
-# The items to examine, and the answers, by name.
+# The items to examine, by name.
 _Items = dict[str, "Candidate | Work"]
-_Seen = dict[str, "Failure | ForkAnswer | None"]
 
 _ITSELF, _OWN_KERNELS, _NODES_APART, _MEMORY = "itself", "own kernels", "nodes apart", "memory"
 _PLACES = ("a compile", "what is decomposed", "before Inductor", "custom operators")
@@ -63,11 +64,9 @@ def look_closely(candidate: Candidate, failure: Failure, oracle: Oracle) -> Look
     memory = memory_work(candidate, failure)
     if memory is not None:
         items[_MEMORY] = memory
-    seen: _Seen = dict(_as_known(oracle, items, label=" in full"))
-    found, of_memory = _with_place(Look(failure.aspect), seen), seen.get(_MEMORY)
-    if isinstance(of_memory, ForkAnswer):
-        return replace(found, memory=evidence_of(of_memory))
-    return found
+    seen = dict(_as_known(oracle, items, label=" in full"))
+    found = _with_place(Look(failure.aspect), seen)
+    return found if memory is None else replace(found, memory=evidence_of(seen[_MEMORY]))
 
 
 def _look_at(candidate: Candidate, aspect: str, oracle: Oracle, on_place: OnPlace) -> Look:
@@ -77,32 +76,28 @@ def _look_at(candidate: Candidate, aspect: str, oracle: Oracle, on_place: OnPlac
     own, needs no compile of the graph; checking the stages before it does.
     """
     look = Look(aspect)
-    recorded, apart = _nodes_apart(candidate, oracle)
-    items: _Items = {_ITSELF: candidate, **_places(candidate, aspect)}
-    own = work_on_own_kernels(candidate)
-    if own is not None and aspect in _OF_VALUES:
-        items = {_OWN_KERNELS: own, **items}
+    own = work_on_own_kernels(candidate) if aspect in _OF_VALUES else None
+    apart = _nodes_apart(candidate, oracle)
+    items: _Items = {_OWN_KERNELS: own} if own is not None else {}
+    items |= {_ITSELF: candidate, **_places(candidate, aspect)}
     if apart is not None:
-        items[_NODES_APART] = apart
-    seen: _Seen = {}
+        items[_NODES_APART] = apart.candidate
+    seen: dict[str, Any] = {}
     for name, answer in _as_known(oracle, items):
         seen[name] = answer
         if name == _ITSELF and answer is None:
             break  # Other answers are meaningless if the failure is not reproduced.
         if name == _NODES_APART:
-            if apart is not None and recorded is not None and not isinstance(answer, ForkAnswer):
-                wrong = nodes_with_wrong_outputs(recorded, apart, answer)
-                look = replace(look, wrong_alone=tuple(wrong))
+            look = replace(look, wrong_alone=tuple(apart.wrong_in(answer)) if apart else ())
         elif seen.keys() >= {_ITSELF, *_PLACES}:
             look = _with_own_kernel(_with_place(look, seen), seen)
-            if look.failure is not None:
-                on_place(look.failure, look.location)
+            on_place(seen[_ITSELF], look.location)
             if look.location.wrong_alone:
                 break  # Separating all nodes could only confirm this.
         elif seen.keys() >= {_ITSELF, _OWN_KERNELS}:
-            itself, place = seen[_ITSELF], _own_kernel(seen)
-            if isinstance(itself, Failure) and place.is_known:
-                on_place(itself, place)
+            place = location_of_answer(seen[_OWN_KERNELS])
+            if place.is_known:
+                on_place(seen[_ITSELF], place)
     return look
 
 
@@ -137,49 +132,32 @@ def _places(candidate: Candidate, aspect: str, *, closely: bool = False) -> _Ite
     return dict(zip(_PLACES, places_to_look(candidate, aspect, closely=closely), strict=True))
 
 
-def _as_known(
-    oracle: Oracle, items: _Items, label: str = ""
-) -> Iterator[tuple[str, Failure | ForkAnswer | None]]:
+def _as_known(oracle: Oracle, items: _Items, label: str = "") -> Iterator[tuple[str, Any]]:
     for number, answer in oracle.as_known(list(items.values()), label=label):
         yield list(items)[number], answer
 
 
-def _with_place(look: Look, seen: _Seen) -> Look:
-    itself = seen[_ITSELF]
-    known = (seen[name] for name in _PLACES)
-    return replace(
-        look,
-        failure=None if isinstance(itself, ForkAnswer) else itself,
-        location=first_place([each for each in known if isinstance(each, ForkAnswer)]),
-    )
+def _with_place(look: Look, seen: dict[str, Any]) -> Look:
+    location = first_place([seen[name] for name in _PLACES])
+    return replace(look, failure=seen[_ITSELF], location=location)
 
 
-def _with_own_kernel(look: Look, seen: _Seen) -> Look:
+def _with_own_kernel(look: Look, seen: dict[str, Any]) -> Look:
     """Add the operations of the kernel that are wrong on their own, if it is the same kernel."""
-    own = _own_kernel(seen)
+    own = location_of_answer(seen[_OWN_KERNELS]) if _OWN_KERNELS in seen else Location()
     if not own.wrong_alone or own.kernel != look.location.kernel:
         return look
     location = replace(look.location, wrong_alone=own.wrong_alone)
     return replace(look, location=location, wrong_alone=own.suspects)
 
 
-def _own_kernel(seen: _Seen) -> Location:
-    answer = seen.get(_OWN_KERNELS)
-    return location_of_answer(answer) if isinstance(answer, ForkAnswer) else Location()
-
-
-def _nodes_apart(
-    candidate: Candidate, oracle: Oracle
-) -> tuple[RecordedGraph | None, Candidate | None]:
-    """Build a graph of all nodes side by side, so that rounding in one does not reach another.
-
-    Returns None where nodes cannot be separated, or an earlier call matters.
-    """
+def _nodes_apart(candidate: Candidate, oracle: Oracle) -> SeparateNodes | None:
+    """Separate all nodes; None where they cannot be separated, or an earlier call matters."""
     if candidate.counts or has_transforms(candidate) or candidate.earlier is not None:
-        return None, None
+        return None
     try:
         recorded = record_values(candidate)
-        return recorded, subgraph(recorded, recorded.names, separate=True)
+        return separated(recorded, recorded.names)
     except Exception:  # The separated nodes are only a hint.
         oracle.mistakes.append(traceback.format_exc()[-3000:])
-        return None, None
+        return None

@@ -23,7 +23,6 @@ from inductoscope.inside.search.candidate import (
 )
 from inductoscope.inside.search.error_location import kernel_work, locate_error, wrong_kernel_in
 from inductoscope.inside.search.first_look import Look, OnPlace, first_look, look_closely
-from inductoscope.inside.search.forks import ForkAnswer
 from inductoscope.inside.search.memory_evidence import MemoryEvidence, may_depend_on_memory
 from inductoscope.inside.search.oracle import Oracle
 from inductoscope.inside.search.shrink import ShrinkProgress, Subject, apply_passes
@@ -121,14 +120,14 @@ def _shown_by(way: Candidate, failure: Failure, oracle: Oracle, tell: OnPlace) -
     elif failure.kind == SIGNAL and failure.stage == stages.RUNTIME:
         # An earlier kernel than the one that kills the process may be to blame.
         answers = dict(oracle.as_known([way, kernel_work(way)]))
-        again = answers[0] if isinstance(answers[0], Failure) else None
-        if isinstance(answers[1], ForkAnswer) and again is not None:
+        again = answers[0]
+        if again is not None:
             tell(again, wrong_kernel_in(answers[1]))
     else:
         # A healthy candidate beside one that hangs shows what its compiler takes.
         is_native_hang = failure.kind == HANG and failure.stage in _NATIVE
         healthy = healthy_candidate(way) if is_native_hang else None
-        again = next(oracle.failures([way, *([healthy] if healthy is not None else [])]))
+        again = dict(oracle.as_known([way] if healthy is None else [way, healthy]))[0]
     is_shown = again is not None and is_again(again, failure)
     return Verified(way, again, is_shown, look=look)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import sympy
@@ -59,7 +59,6 @@ InCandidate = Callable[[Iterable[Node]], tuple[str, ...]]
 def locate_wrong_result(
     candidate: Candidate, forks: Forks, aspect: str, *, closely: bool = False
 ) -> Location:
-    """Locate a wrong result, in forks of this process."""
     return first_place(forks.ask_all(places_to_look(candidate, aspect, closely=closely)))
 
 
@@ -163,7 +162,6 @@ class _NodeByNode(Interpreter):
     name = ""
 
     def run_node(self, n: Node) -> Any:
-        """Run one node."""
         self.name = n.name
         return super().run_node(n)
 
@@ -265,7 +263,6 @@ class Retraced:
 
 
 def location_at_pass(found: PassDivergence, how: str) -> Location:
-    """Return the location of a failure whose cause is a pass."""
     name = found.name
     if name.startswith("(") and found.inside:
         name = found.inside[-1]
@@ -284,7 +281,6 @@ def location_at_pass(found: PassDivergence, how: str) -> Location:
 
 
 def location_at_kernel(found: KernelDivergence, in_candidate: InCandidate) -> Location:
-    """Return the location of a failure whose cause is a kernel."""
     nodes = {node.name: node for node in found.graph.module.graph.nodes}
     # Nodes in graph order, which is the program's order.
     involved = [node for name, node in nodes.items() if name in found.origins]
@@ -422,9 +418,34 @@ def places_of(nodes: Iterable[Node]) -> list[str]:
 _MOST_ALONE = 3
 
 
+@dataclass(frozen=True)
+class SeparateNodes:
+    """Nodes side by side in one graph, so that rounding in one cannot reach another."""
+
+    recorded: RecordedGraph
+    candidate: Candidate
+
+    def wrong_in(self, found: Failure | None) -> list[str]:
+        """Return the nodes that are wrong on their own, from the failure of this graph."""
+        if found is None or found.kind not in (WRONG, NAN):
+            return []
+        outputs = self.candidate.module.graph.output_node().args[0]
+        places = [place.split() for place in found.where]
+        wrong = [outputs[int(words[1])] for words in places if words[:1] == ["output"]]
+        return [_owner(self.recorded, node.name) for node in wrong]
+
+
+def separated(recorded: RecordedGraph, names: Sequence[str]) -> SeparateNodes | None:
+    """Separate nodes, which then read the values that they read in eager; None if none is left."""
+    apart = subgraph(recorded, names, separate=True)
+    return None if apart is None else SeparateNodes(recorded, apart)
+
+
 def nodes_wrong_alone(recorded: RecordedGraph, oracle: Oracle) -> list[list[str]]:
-    """Return nodes that are wrong on their own, given the values that they read in eager."""
-    return [[name] for name in _wrong_among(recorded, recorded.names, oracle.failure)]
+    """Return the nodes that are wrong on their own, each in a list."""
+    apart = separated(recorded, recorded.names)
+    wrong = apart.wrong_in(oracle.failure(apart.candidate)) if apart is not None else []
+    return [[name] for name in wrong]
 
 
 def worth_trying(candidate: Candidate, names: Sequence[str]) -> list[str]:
@@ -457,38 +478,11 @@ def _nodes_wrong_in_kernel(candidate: Candidate, found: KernelDivergence) -> lis
     )
     try:
         recorded = record_values(of_graph)
-        names = [name for name in recorded.names if name in tried]
-        wrong = _wrong_among(recorded, names, examine)
+        apart = separated(recorded, [name for name in recorded.names if name in tried])
+        wrong = apart.wrong_in(examine(apart.candidate)) if apart is not None else []
     except Exception:  # The nodes are only a hint.
         return []
     return [nodes[name] for name in wrong]
-
-
-def _wrong_among(
-    recorded: RecordedGraph, names: Sequence[str], fails: Callable[[Candidate], Failure | None]
-) -> list[str]:
-    """Return the nodes that are wrong on their own, from one compile of all of them.
-
-    They stand side by side, so that rounding in one node cannot reach another.
-    """
-    apart = subgraph(recorded, names, separate=True)
-    return [] if apart is None else nodes_with_wrong_outputs(recorded, apart, fails(apart))
-
-
-def nodes_with_wrong_outputs(
-    recorded: RecordedGraph, apart: Candidate, found: Failure | None
-) -> list[str]:
-    """Return the nodes with wrong outputs in a graph of separate nodes."""
-    if found is None or found.kind not in (WRONG, NAN):
-        return []
-    outputs = apart.module.graph.output_node().args[0]
-    wrong = []
-    for place in found.where:
-        words = place.split()
-        if words[:1] == ["output"] and isinstance(outputs, tuple):
-            node = outputs[int(words[1])]
-            wrong.append(_owner(recorded, getattr(node, "name", "")))
-    return wrong
 
 
 def _owner(recorded: RecordedGraph, name: str) -> str:
