@@ -24,7 +24,12 @@ from inductoscope.inside.compare.graphs import as_function, input_names
 from inductoscope.inside.compare.values import draws_random_numbers
 from inductoscope.inside.repro.python_text import function_text
 from inductoscope.inside.repro.source_text import literal
-from inductoscope.inside.search.candidate import Candidate, marked_inputs, special_flow
+from inductoscope.inside.search.candidate import (
+    Candidate,
+    marked_inputs,
+    open_sizes,
+    special_flow,
+)
 from inductoscope.inside.search.forks import Forks
 from inductoscope.inside.search.input_recipes import shared_name
 from inductoscope.inside.search.oracle import Oracle
@@ -58,7 +63,6 @@ def script_text(
     """
     state = state or current_state()
     function, parameters = function_text(candidate.module)
-    is_packaged = candidate.flow == AOT_INDUCTOR
     sections = [
         own_passes,
         "\n".join([*_state_lines(state), *_config_lines(candidate)]),
@@ -66,14 +70,14 @@ def script_text(
         filled_memory_text(candidate) if candidate.guarded else "",
         _ON_GPU if candidate.device else "",
         *_inputs_of_calls(candidate, parameters),
-        _packaged_text(candidate, parameters) if is_packaged else "",
+        _packaged_text(candidate, parameters) if candidate.flow == AOT_INDUCTOR else "",
         _run_text(candidate, failure, state),
         _FILL_FREE_MEMORY if _needs_filled_memory(candidate, failure) else "",
         _main_text(candidate, failure, own_passes, lowered),
     ]
     body = "\n\n\n".join(section for section in sections if section)
     in_child = bool(candidate.device) and failure.kind in (SIGNAL, HANG)
-    head = [_head(title, candidate), _imports(body, in_child=in_child, is_packaged=is_packaged)]
+    head = [_head(title, candidate), _imports(body, in_child=in_child)]
     return "\n\n".join(head) + f"\n\n\n{body}\n"
 
 
@@ -142,20 +146,19 @@ def _head(title: str, candidate: Candidate) -> str:
 
 
 _STANDARD = ("base64", "ctypes", "multiprocessing", "os", "sys", "tempfile", "time", "zlib")
+# Imports that a script with these texts needs.
+_OF_TORCH = {
+    "torch._inductor.config.": "import torch._inductor.config",
+    "torch._inductor.aoti_": "import torch._inductor",
+    "fresh_cache()": "from torch._inductor.utils import fresh_cache",
+}
 
 
-def _imports(body: str, *, in_child: bool, is_packaged: bool) -> str:
-    """Return the import statements that the rest of the script needs."""
+def _imports(body: str, *, in_child: bool) -> str:
     used = [name for name in _STANDARD if re.search(rf"(?<![\w.]){name}\.", body)]
     if in_child:
         used = sorted({*used, "os"})
-    needed = {
-        "import torch": True,
-        "import torch._inductor.config": "torch._inductor.config." in body,
-        "import torch._inductor": is_packaged,
-        "from torch._inductor.utils import fresh_cache": "fresh_cache()" in body,
-    }
-    of_torch = [line for line, is_needed in needed.items() if is_needed]
+    of_torch = ["import torch", *(line for sign, line in _OF_TORCH.items() if sign in body)]
     standard = "\n".join(f"import {name}" for name in used)
     groups = [standard, _GPU_IN_FORKS if in_child else "", "\n".join(of_torch)]
     return "\n\n".join(group for group in groups if group)
@@ -421,15 +424,13 @@ def _program_class(stored: Sequence[int], parameters: Sequence[str]) -> str:
 
 def _dynamic_shapes(candidate: Candidate) -> str:
     """Return the dynamic_shapes argument of torch.export: a dict of dimensions per input."""
-    values = dict(zip(input_names(candidate.module), candidate.inputs, strict=True))
-    given = {name: value for name, value in values.items() if name not in candidate.constants}
-    marks = [mark for _, mark in marked_inputs(candidate.module, candidate.marks)]
-    if not any(mark.input in given for mark in marks):
+    every = open_sizes(candidate)
+    if not any(every):
         return ""
     texts = []
-    for name, value in given.items():
-        own = [f"{m.dimension}: {_dimension(m.bounds)}" for m in marks if m.input == name]
-        texts.append(f"{{{', '.join(own)}}}" if isinstance(value, torch.Tensor) else "None")
+    for sizes in every:
+        own = [f"{number}: {_dimension(bounds)}" for number, bounds in (sizes or {}).items()]
+        texts.append("None" if sizes is None else f"{{{', '.join(own)}}}")
     end = "," if len(texts) == 1 else ""
     return f", dynamic_shapes=({', '.join(texts)}{end})"
 

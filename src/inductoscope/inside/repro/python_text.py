@@ -90,8 +90,6 @@ def operator_text(target: Any) -> str:
 
 
 class _Writer:
-    """A converter from nodes to lines of Python code."""
-
     def __init__(self, module: GraphModule, *, is_inner: bool) -> None:
         self._module = module
         self._is_inner = is_inner
@@ -190,7 +188,6 @@ def _operand(text: str) -> str:
 
 
 def qualified_name(target: Any) -> str:
-    """Return a function's public name."""
     if isinstance(target, torch._ops.OpOverload):
         return f"torch.ops.{target}"
     if isinstance(target, torch._ops.HigherOrderOperator):

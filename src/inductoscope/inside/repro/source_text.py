@@ -291,7 +291,6 @@ def _parts_of(code: CodeType) -> list[Any]:
 
 
 def literal(value: Any) -> str:
-    """Return a constant as Python code."""
     if isinstance(value, complex):
         return f"complex({literal(value.real)}, {literal(value.imag)})"
     if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):

@@ -1,19 +1,27 @@
 """Axes: parts of the compiler that can be switched off, one application at a time.
 
 A part asks for a permit before each application, by name. Refusing every permit shows whether the
-axis matters; granting the first n (fuel) finds the one application that does. An axis carries all
-facts about itself. A new one is a row of `AXES`, at the end of this file.
+axis matters; granting the first n (fuel) finds the one application that does. Every trial is made
+in a fork. An axis carries all facts about itself. A new one is a row of `AXES`, at the end of this
+file.
 """
 
 from __future__ import annotations
 
 import contextlib
-import importlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
+
+from inductoscope.doctor.delta_debugging import last_needed
+from inductoscope.doctor.failure import HANG, Failure, Location, SuppressingAxis
 from inductoscope.inside.compare.passes import pattern_classes, pattern_name
+from inductoscope.inside.search.candidate import Candidate, CandidateTrial, special_flow
+from inductoscope.inside.search.failure_signature import failure_of_answer
+from inductoscope.inside.search.forks import Forks
+from inductoscope.inside.search.oracle import EagerFails, examine, patched, replaced
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.printed_graphs import with_usual_names
 
@@ -43,7 +51,6 @@ class Situation:
 
     @property
     def is_on_cpu(self) -> bool:
-        """Whether every tensor is on the CPU."""
         return self.devices <= {"cpu"}
 
 
@@ -101,7 +108,6 @@ class Axis:
 
 
 def axis_named(name: str) -> Axis:
-    """Return the axis with this name."""
     return next(axis for axis in AXES if axis.name == name)
 
 
@@ -120,26 +126,6 @@ class Fuel:
 # --- switches -------------------------------------------------------------------------------------
 
 
-@contextlib.contextmanager
-def patched(settings: Mapping[str, Any], module: str = "torch._inductor.config") -> Iterator[None]:
-    """Patch config settings inside the block; skip settings that this torch does not have."""
-    config: Any = importlib.import_module(module)
-    known = {name: value for name, value in settings.items() if name in config._config}
-    with config.patch(known):
-        yield
-
-
-@contextlib.contextmanager
-def replaced(owner: Any, name: str, make: Callable[[Any], Any]) -> Iterator[None]:
-    """Replace a function of torch inside the block by `make(original)`."""
-    original = owner.__dict__[name]
-    setattr(owner, name, make(original))
-    try:
-        yield
-    finally:
-        setattr(owner, name, original)
-
-
 def subsystem_switch(subsystem: str) -> Switch:
     """Return a switch for a subsystem of torch's CompilerBisector, one application at a time."""
 
@@ -147,16 +133,18 @@ def subsystem_switch(subsystem: str) -> Switch:
         from torch._inductor.compiler_bisector import CompilerBisector
 
         def disable_subsystem(
-            cls: Any, backend: str, asked: str, debug_info: Callable[[], str] | None = None
+            original: Any,
+            cls: Any,
+            backend: str,
+            asked: str,
+            debug_info: Callable[[], str] | None = None,
         ) -> bool:
             if asked != subsystem:
                 return False
             name = asked if debug_info is None else with_usual_names(str(debug_info()))
             return not permit(name)
 
-        return replaced(
-            CompilerBisector, "disable_subsystem", lambda original: classmethod(disable_subsystem)
-        )
+        return replaced(CompilerBisector, "disable_subsystem", disable_subsystem)
 
     return switch
 
@@ -173,12 +161,12 @@ def _without_decompositions(permit: Permit) -> Iterator[None]:
     """Run an operation that is not decomposed as a fallback kernel, despite the table's entry."""
     from torch._inductor import graph, lowering
 
-    def make(original: Any) -> Any:
-        return lambda op, *args, **more: original(op, *args, **{**more, "override_decomp": True})
+    def make_fallback(original: Any, *args: Any, **more: Any) -> Any:
+        return original(*args, **{**more, "override_decomp": True})
 
     with (
-        replaced(graph, "make_fallback", make),
-        replaced(lowering, "make_fallback", make),
+        replaced(graph, "make_fallback", make_fallback),
+        replaced(lowering, "make_fallback", make_fallback),
         subsystem_switch("decomposition")(permit),
     ):
         yield
@@ -188,64 +176,149 @@ def _without_decompositions(permit: Permit) -> Iterator[None]:
 def _without_patterns(permit: Permit) -> Iterator[None]:
     from torch._inductor import pattern_matcher
 
-    def make(original: Any) -> Any:
-        def apply(entry: Any, match: Any, *args: Any, **more: Any) -> Any:
-            if permit(pattern_name(entry, match)):
-                return original(entry, match, *args, **more)
-            return None
-
-        return apply
+    def apply(original: Any, entry: Any, match: Any, *args: Any, **more: Any) -> Any:
+        if permit(pattern_name(entry, match)):
+            return original(entry, match, *args, **more)
+        return None
 
     with contextlib.ExitStack() as stack:
         for entry in pattern_classes(pattern_matcher):
-            stack.enter_context(replaced(entry, "apply", make))
+            stack.enter_context(replaced(entry, "apply", apply))
         yield
 
 
 def _without_fusion(permit: Permit) -> contextlib.AbstractContextManager[None]:
     from torch._inductor.scheduler import Scheduler
 
-    def make(original: Any) -> Any:
-        def can_fuse(scheduler: Any, one: Any, two: Any, *args: Any, **more: Any) -> bool:
-            allowed = original(scheduler, one, two, *args, **more)
-            return bool(allowed and permit(f"{one.get_name()} with {two.get_name()}"))
+    def can_fuse(
+        original: Any, scheduler: Any, one: Any, two: Any, *args: Any, **more: Any
+    ) -> bool:
+        allowed = original(scheduler, one, two, *args, **more)
+        return bool(allowed and permit(f"{one.get_name()} with {two.get_name()}"))
 
-        return can_fuse
-
-    return replaced(Scheduler, "can_fuse", make)
+    return replaced(Scheduler, "can_fuse", can_fuse)
 
 
 def _without_vectorisation(permit: Permit) -> contextlib.AbstractContextManager[None]:
     from torch._inductor.codegen import cpp
 
-    def make(original: Any) -> Any:
-        def select_tiling(selector: Any, *args: Any, **more: Any) -> Any:
-            factors, indices, *rest = original(selector, *args, **more)
-            if factors and not permit("a C++ kernel"):
-                factors, indices = [], []
-            return (factors, indices, *rest)
+    def select_tiling(original: Any, *args: Any, **more: Any) -> Any:
+        factors, indices, *rest = original(*args, **more)
+        if factors and not permit("a C++ kernel"):
+            factors, indices = [], []
+        return (factors, indices, *rest)
 
-        return select_tiling
-
-    return replaced(cpp.TilingSelect, "select_tiling", make)
+    return replaced(cpp.TilingSelect, "select_tiling", select_tiling)
 
 
 def _without_cpp_optimisation(permit: Permit) -> contextlib.AbstractContextManager[None]:
     from torch._inductor import cpp_builder
 
-    def make(original: Any) -> Any:
-        def flags(*args: Any, **more: Any) -> Any:
-            found, linking = original(*args, **more)
-            if not permit("-O3"):
-                found = ["O0" if flag == "O3" else flag for flag in found]
-            return found, linking
+    def flags(original: Any, *args: Any, **more: Any) -> Any:
+        found, linking = original(*args, **more)
+        if not permit("-O3"):
+            found = ["O0" if flag == "O3" else flag for flag in found]
+        return found, linking
 
-        return flags
-
-    return replaced(cpp_builder, "_get_optimization_cflags", make)
+    return replaced(cpp_builder, "_get_optimization_cflags", flags)
 
 
-# --- conditions -----------------------------------------------------------------------------------
+# --- which of them a failure needs ----------------------------------------------------------------
+
+
+def relevant_axes(candidate: Candidate, failure: Failure, location: Location) -> list[Axis]:
+    situation = situation_of(candidate, location)
+    axes = [axis for axis in AXES if axis.is_relevant(situation)]
+    if failure.kind == HANG:
+        # Each axis that does not help costs the whole time limit.
+        axes = [axis for axis in axes if axis.stage == location.stage]
+    return axes
+
+
+def situation_of(candidate: Candidate, location: Location) -> Situation:
+    """Return the facts about the candidate that decide which axes can matter."""
+    tensors = [value for value in candidate.inputs if isinstance(value, torch.Tensor)]
+    devices = [candidate.device] if candidate.device else [each.device for each in tensors]
+    return Situation(
+        devices=frozenset(torch.device(each).type for each in devices),
+        dtypes=frozenset(str(tensor.dtype) for tensor in tensors),
+        settings={**candidate.options, **candidate.config},
+        flow=special_flow(candidate),
+        is_dynamic=bool(candidate.dynamic),
+        stage=location.stage,
+        kernel=location.kernel,
+    )
+
+
+def find_suppressing_axes(
+    candidate: Candidate, failure: Failure, axes: Sequence[Axis], forks: Forks
+) -> list[SuppressingAxis]:
+    """Return the axes without which the failure vanishes, each with its application."""
+    found = []
+    tried = forks.ask_all([TrialWithout(candidate, axis) for axis in axes])
+    for axis, answer in zip(axes, tried, strict=True):
+        if not answer.result or answer.result["failure"] is not None:
+            continue
+        if not answer.result["names"]:
+            continue  # No permit was asked for, so the axis is not the reason.
+        name = _last_application(candidate, failure, axis, answer.result["names"], forks)
+        found.append(suppressing(axis, name))
+    return found
+
+
+def suppressing(axis: Axis, application: str) -> SuppressingAxis:
+    return SuppressingAxis(
+        axis.name,
+        axis.stage,
+        axis.title,
+        application,
+        rank=axis.rank,
+        rewrites_graph=axis.rewrites_graph,
+        names_passes=axis.names_passes,
+        names_operations=axis.names_operations,
+    )
+
+
+def _last_application(
+    candidate: Candidate, failure: Failure, axis: Axis, names: list[str], forks: Forks
+) -> str:
+    """Find the application with which the failure first appears, by limiting fuel."""
+    if len(names) == 1:
+        return names[0]
+    if failure.kind == HANG:
+        return ""  # Each trial would cost the whole time limit.
+    # Permitting one application may change which others are asked for.
+    asked: dict[int, list[str]] = {}
+
+    def fail(amounts: Sequence[int]) -> list[bool]:
+        answers = forks.ask_all([TrialWithout(candidate, axis, amount) for amount in amounts])
+        for amount, answer in zip(amounts, answers, strict=True):
+            asked[amount] = answer.result["names"] if answer.result else []
+        found = map(failure_of_answer, answers)
+        return [each is not None and each.is_same_as(failure) for each in found]
+
+    number = last_needed(len(names), fail, forks.guesses)
+    is_shown = number in asked or fail([number])[0]
+    return asked[number][number - 1] if is_shown and len(asked[number]) >= number else ""
+
+
+@dataclass(frozen=True)
+class TrialWithout(CandidateTrial):
+    """A trial of the candidate with only the first `amount` applications of an axis."""
+
+    axis: Axis
+    amount: int = 0
+
+    def __call__(self) -> dict[str, object]:
+        fuel = Fuel(self.amount)
+        try:
+            failure = examine(self.candidate, lambda: self.axis.switch(fuel))
+        except EagerFails:
+            return {"failure": None, "names": []}
+        return {"failure": failure, "names": fuel.names}
+
+
+# --- the table ------------------------------------------------------------------------------------
 
 
 def _on_cpu(situation: Situation) -> bool:
@@ -255,8 +328,6 @@ def _on_cpu(situation: Situation) -> bool:
 def _disabled_pass(name: str) -> str:
     return f"torch._inductor.config.disabled_passes = {name!r}"
 
-
-# --- the table ------------------------------------------------------------------------------------
 
 # In the order of the compiler's stages: name, stage, title, loss, rank, and what switches it off.
 # fmt: off

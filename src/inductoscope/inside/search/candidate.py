@@ -49,7 +49,6 @@ class Candidate:
 
     @property
     def operations(self) -> list[torch.fx.Node]:
-        """The nodes that compute something."""
         return [node for node in self.module.graph.nodes if is_operation(node)]
 
     @property
@@ -75,7 +74,6 @@ class Candidate:
 
 
 def name_of(node: torch.fx.Node) -> str:
-    """Return the name of a node's target."""
     if isinstance(node.target, str):
         return node.target
     return str(getattr(node.target, "__name__", node.target))
@@ -91,12 +89,10 @@ def is_unpacking(node: torch.fx.Node) -> bool:
 
 
 def is_operation(node: torch.fx.Node) -> bool:
-    """Check whether a node calls a function, a method or a module."""
     return node.op in ("call_function", "call_method", "call_module")
 
 
 def writes_in_place(node: torch.fx.Node) -> bool:
-    """Check whether a node mutates one of its arguments."""
     name = name_of(node)
     return name == "setitem" or (name.endswith("_") and not name.endswith("__"))
 
@@ -171,6 +167,21 @@ def marked_inputs(
     """Return the marks of inputs that the graph has, each with the number of its input."""
     names = input_names(module)
     return ((names.index(mark.input), mark) for mark in marks if mark.input in names)
+
+
+def open_sizes(candidate: Candidate) -> list[dict[int, dict[str, int]] | None]:
+    """Return the bounds of all dynamic dimensions, for each input that a package is called with.
+
+    An input that is no tensor has None.
+    """
+    marks = [mark for _, mark in marked_inputs(candidate.module, candidate.marks)]
+    return [
+        {mark.dimension: mark.bounds for mark in marks if mark.input == name}
+        if isinstance(value, torch.Tensor)
+        else None
+        for name, value in zip(input_names(candidate.module), candidate.inputs, strict=True)
+        if name not in candidate.constants
+    ]
 
 
 # --- the plainest way to compile a candidate: with torch.compile and a Python wrapper -------------

@@ -55,8 +55,7 @@ def as_bytes(item: Any) -> bytes:
 
 
 def from_bytes(data: bytes) -> Any:
-    """Deserialize the result of `as_bytes`."""
-    return torch.load(io.BytesIO(data), weights_only=False, pickle_module=_PICKLE)
+    return torch.load(io.BytesIO(data), weights_only=False)
 
 
 # --- graphs ---------------------------------------------------------------------------------------
@@ -74,23 +73,8 @@ class _Pickler(pickle.Pickler):
         return NotImplemented
 
 
-# The interface of a pickle module, as torch.save and torch.load expect it.
-_PICKLE = types.SimpleNamespace(
-    __name__="pickle",
-    Pickler=_Pickler,
-    Unpickler=pickle.Unpickler,
-    UnpicklingError=pickle.UnpicklingError,
-    dumps=lambda item, protocol=None: _dumped(item, protocol),
-    dump=lambda item, file, protocol=None: _Pickler(file, protocol).dump(item),
-    load=pickle.load,
-    loads=pickle.loads,
-)
-
-
-def _dumped(item: Any, protocol: int | None) -> bytes:
-    page = io.BytesIO()
-    _Pickler(page, protocol).dump(item)
-    return page.getvalue()
+# All that torch.save wants of a pickle module.
+_PICKLE = types.SimpleNamespace(__name__="pickle", Pickler=_Pickler)
 
 
 class _NodeName(str):

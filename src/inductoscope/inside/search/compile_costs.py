@@ -310,7 +310,7 @@ def measured_in(answer: ForkAnswer, candidate: Candidate, stage: str = "") -> Me
     cost = CompileCost(
         max(sum("lowered" in note for note in answer.notes), candidate.size),
         spent,
-        (*ended, *still_open),
+        max((*ended, *still_open), default=0.0),
         _parts(result.get("passes")),
         _parts(result.get("lowered")),
         ended_in,

@@ -43,7 +43,6 @@ def _is_in_range(made: torch.Tensor, value: torch.Tensor) -> bool:
 
 
 def _range_of(numbers: torch.Tensor) -> tuple[int, int]:
-    """Return the minimum and maximum of a tensor of integers."""
     try:
         low, high = numbers.detach().aminmax()
     except RuntimeError:  # Some types have no maximum.

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from inductoscope.doctor.failure import NAN, SIGNAL, WRONG, Failure
+from inductoscope.errors import ToolFailure
 from inductoscope.inside.compare.graphs import as_function
 from inductoscope.inside.compare.guarded_memory import (
     GuardedMemory,
@@ -57,7 +58,6 @@ def memory_work(candidate: Candidate, failure: Failure) -> Work | None:
 
 
 def evidence_of(answer: ForkAnswer) -> MemoryEvidence:
-    """Decode the evidence in a fork's answer."""
     if answer.signal is not None:
         text = f"with other bytes in and around its buffers, {failure_of_signal(answer).text}"
         return MemoryEvidence(texts=(text,))
@@ -84,10 +84,11 @@ def sanitizer_evidence(
     """
     if is_for_gpu(candidate) or failure.kind != SIGNAL or failure.stage != stages.RUNTIME:
         return ()
-    report = run_sanitized(candidate, forks, folder / f"sanitized-{os.getpid()}")
-    if report.why_not and not report.findings:
-        return (f"AddressSanitizer was not asked: {report.why_not}",)
-    return tuple(f"AddressSanitizer: {finding.text}" for finding in report.findings[:2])
+    try:
+        found = run_sanitized(candidate, forks, folder / f"sanitized-{os.getpid()}")
+    except ToolFailure as error:
+        return (f"AddressSanitizer was not asked: {error}",)
+    return tuple(f"AddressSanitizer: {finding.text}" for finding in found[:2])
 
 
 # --- in a fork ------------------------------------------------------------------------------------
@@ -150,7 +151,6 @@ def _has_nan(value: torch.Tensor) -> bool:
 
 
 def _float_pairs(one: Outcome, two: Outcome) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    """Pair the floating-point tensors of two runs."""
     pairs = zip(one.named_values(), two.named_values(), strict=False)
     return [
         (mine, other)

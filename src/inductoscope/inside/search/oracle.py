@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import importlib
 import itertools
 import math
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -28,8 +29,7 @@ from inductoscope.inside.compare.kernels import KernelWatch
 from inductoscope.inside.compare.reference import Case
 from inductoscope.inside.compare.values import Outcome, copy_values, is_plain, run
 from inductoscope.inside.scope import SCOPE
-from inductoscope.inside.search.axes import patched, replaced
-from inductoscope.inside.search.candidate import Candidate, CandidateTrial, marked_inputs, marking
+from inductoscope.inside.search.candidate import Candidate, CandidateTrial, marking, open_sizes
 from inductoscope.inside.search.failure_signature import (
     failure_of_answer,
     failure_of_comparison,
@@ -110,6 +110,32 @@ def _options(candidate: Candidate) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
+def patched(settings: Mapping[str, Any], module: str = "torch._inductor.config") -> Iterator[None]:
+    """Patch config settings inside the block; skip settings that this torch does not have."""
+    config: Any = importlib.import_module(module)
+    known = {name: value for name, value in settings.items() if name in config._config}
+    with config.patch(known):
+        yield
+
+
+@contextlib.contextmanager
+def replaced(owner: Any, name: str, function: Callable[..., Any]) -> Iterator[None]:
+    """Replace a function of torch inside the block by one that gets the original in addition."""
+    before = owner.__dict__[name]
+    # A class method or a static one has the function itself inside.
+    original = getattr(before, "__func__", before)
+
+    def call(*args: Any, **more: Any) -> Any:
+        return function(original, *args, **more)
+
+    setattr(owner, name, call if before is original else type(before)(call))
+    try:
+        yield
+    finally:
+        setattr(owner, name, before)
+
+
+@contextlib.contextmanager
 def compiling(candidate: Candidate, *, in_filled_memory: bool = True) -> Iterator[None]:
     """Enter the state to compile a candidate in: a fresh compiler, its settings, no caches.
 
@@ -168,7 +194,7 @@ def no_further_than(stage: str) -> Iterator[None]:
     def past(*args: Any, **kwargs: Any) -> Any:
         raise _Past
 
-    with replaced(GraphLowering, "_compile_to_module_lines", lambda original: past):
+    with replaced(GraphLowering, "_compile_to_module_lines", past):
         yield
 
 
@@ -206,35 +232,26 @@ class Oracle:
                 self._known[str(entry["candidate"])] = known
 
     def failure(self, candidate: Candidate, *, label: str = "") -> Failure | None:
-        """Return the failure of one candidate."""
-        return next(self.failures([candidate], label=label))
-
-    def failures(
-        self, candidates: Sequence[Candidate], *, label: str = ""
-    ) -> Iterator[Failure | None]:
-        """Return the failure of each candidate, in order; candidates are tried in parallel."""
-        answers = dict(self.as_known(candidates, label=label))
-        return (_failure_in(answers[number]) for number in range(len(candidates)))
+        return dict(self.as_known([candidate], label=label))[0]
 
     def first(self, candidates: Sequence[Candidate | None], failure: Failure) -> int | None:
         """Return the number of the first candidate with the same failure; skip the rest."""
-        numbers = [number for number, item in enumerate(candidates) if item is not None]
+        possible = [(number, item) for number, item in enumerate(candidates) if item is not None]
         answers: dict[int, bool] = {}
-        for place, answer in self.as_known([item for item in candidates if item is not None]):
-            found = _failure_in(answer)
+        for place, found in self.as_known([item for _, item in possible]):
             answers[place] = found is not None and found.is_same_as(failure)
-            before = itertools.takewhile(answers.__contains__, range(len(numbers)))
+            before = itertools.takewhile(answers.__contains__, range(len(possible)))
             shown = next(filter(answers.__getitem__, before), None)
             if shown is not None:
-                return numbers[shown]
+                return possible[shown][0]
         return None
 
     def as_known(
         self, items: Sequence[Candidate | Work], *, label: str = ""
-    ) -> Iterator[tuple[int, Failure | ForkAnswer | None]]:
+    ) -> Iterator[tuple[int, Any]]:
         """Yield numbered answers as they become known, from parallel forks.
 
-        The answer to a candidate is its failure; the answer to other work is the fork's own.
+        The answer to a candidate is its failure or None; to other work, the fork's `ForkAnswer`.
         """
         # Identical candidates are tried once.
         alike: dict[str, list[int]] = {}
@@ -266,11 +283,9 @@ class Oracle:
         return found
 
     def _work(self, candidate: Candidate) -> Work:
-        """Return the work of a fork on a candidate."""
         return PlainTrial(candidate, self.stage, self.watch_kernels)
 
     def _judged(self, candidate: Candidate, answer: ForkAnswer) -> Failure | None:
-        """Return the failure of a candidate, from the answer of its fork."""
         return failure_of_answer(answer)
 
     def _remember(self, key: str, found: Failure | None) -> None:
@@ -279,15 +294,8 @@ class Oracle:
             SCOPE.emit(CandidateJudged(candidate=key, failure=encode(found)))
 
 
-def _failure_in(answer: Failure | ForkAnswer | None) -> Failure | None:
-    assert not isinstance(answer, ForkAnswer)
-    return answer
-
-
 @dataclass(frozen=True)
 class PlainTrial(CandidateTrial):
-    """A trial of whether the candidate fails."""
-
     stage: str = ""
     watch_kernels: bool = False
 
@@ -306,7 +314,6 @@ class PlainTrial(CandidateTrial):
 
 
 def digest(candidate: Candidate) -> str:
-    """Hash a candidate's code, settings and inputs."""
     hasher = hashlib.blake2b(digest_size=12)
     hasher.update(graph_code(candidate.module).encode())
     for value in (*candidate.inputs, *(candidate.earlier or ())):
@@ -389,9 +396,8 @@ def _loaded(candidate: Candidate, inputs: tuple[Any, ...], seen: Seen | None) ->
     program = ExportableGraph(candidate, inputs)
     given = program.given(inputs)
     with torch.no_grad():
-        exported = torch.export.export(
-            program, given, dynamic_shapes=(_dynamic_shapes(candidate, given),), strict=False
-        )
+        shapes = (_dynamic_shapes(candidate),)
+        exported = torch.export.export(program, given, dynamic_shapes=shapes, strict=False)
         module = exported.module()
         if seen is not None:
             seen(module, given)
@@ -416,15 +422,9 @@ def _package_options(candidate: Candidate) -> dict[str, Any]:
     return {**candidate.options, f"{OWN_OPTIONS}output_path": f"{folder}/"}
 
 
-def _dynamic_shapes(candidate: Candidate, given: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return the dynamic dimensions of each input that is passed."""
-    names = [name for name in input_names(candidate.module) if name not in candidate.constants]
-    shapes: dict[str, dict[int, Any]] = {name: {} for name in names}
-    for _, mark in marked_inputs(candidate.module, candidate.marks):
-        if mark.input in shapes:
-            hint = torch.export.Dim.AUTO
-            shapes[mark.input][mark.dimension] = hint(**mark.bounds) if mark.bounds else hint
+def _dynamic_shapes(candidate: Candidate) -> tuple[Any, ...]:
+    hint = torch.export.Dim.AUTO
     return tuple(
-        shapes[name] if isinstance(value, torch.Tensor) else None
-        for name, value in zip(names, given, strict=True)
+        sizes and {number: hint(**bounds) if bounds else hint for number, bounds in sizes.items()}
+        for sizes in open_sizes(candidate)
     )

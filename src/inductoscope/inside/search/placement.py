@@ -35,12 +35,9 @@ def kept_in_main_memory(candidate: Candidate) -> Candidate:
     module = candidate.module
     if any(value.device.type != "cpu" for value in _attributes(candidate).values()):
         module = copy.deepcopy(module).cpu()
-    earlier = candidate.earlier
     return replace(
-        candidate,
+        candidate.with_calls_changed(lambda inputs: copy_values(inputs, device="cpu")),
         module=module,
-        inputs=tuple(copy_values(candidate.inputs, device="cpu")),
-        earlier=None if earlier is None else tuple(copy_values(earlier, device="cpu")),
         device=max(set(others), key=others.count),
         on_cpu=frozenset(n for n, value in tensors.items() if value.device.type == "cpu"),
     )
@@ -70,17 +67,11 @@ def placed(candidate: Candidate) -> Candidate:
     if candidate.device.startswith("cuda"):
         torch.cuda.set_per_process_memory_fraction(_PART_OF_GPU / WORKERS_ON_GPU)
     _place_attributes(candidate)
-    earlier = candidate.earlier
-    return replace(
-        candidate,
-        inputs=placed_inputs(candidate, candidate.inputs),
-        earlier=None if earlier is None else placed_inputs(candidate, earlier),
-        device="",
-    )
+    there = candidate.with_calls_changed(lambda inputs: placed_inputs(candidate, inputs))
+    return replace(there, device="")
 
 
 def placed_inputs(candidate: Candidate, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Move inputs to their device."""
     if not candidate.device:
         return inputs
     names = input_names(candidate.module)

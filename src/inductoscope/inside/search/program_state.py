@@ -30,8 +30,6 @@ _BACKENDS = {
 
 @dataclass(frozen=True)
 class TorchState:
-    """The settings of torch at one moment."""
-
     gradients: bool
     autocast: dict[str, Any]
     precision: str
@@ -87,7 +85,6 @@ def _autocast(device: str, dtype: Any) -> Iterator[None]:
 
 
 def current_state() -> TorchState:
-    """Return the settings of this thread and process."""
     on = [name for name in _DEVICES if torch.is_autocast_enabled(name)]
     return TorchState(
         gradients=torch.is_grad_enabled(),

@@ -20,11 +20,11 @@ from typing import Any
 
 import torch
 
-from inductoscope.inside.search.axes import replaced
+from inductoscope.errors import ToolFailure
 from inductoscope.inside.search.candidate import Candidate, compiled_plainly
 from inductoscope.inside.search.forks import Forks
-from inductoscope.inside.search.oracle import compiled, compiling, run_compiled
-from inductoscope.inside.search.placement import is_for_gpu, placed
+from inductoscope.inside.search.oracle import compiled, compiling, replaced, run_compiled
+from inductoscope.inside.search.placement import placed
 from inductoscope.processes.children import ChildLimits, run_program
 
 _WRAPPER, _CALL = "wrapper.py", "call.pt"
@@ -38,6 +38,7 @@ _ARM_VECTORS = "arm_vectors.h"
 _ARM_TYPES = "f16 f32 f64 s8 s16 s32 s64 u8 u16 u32 u64"
 # The sanitizer reserves more address space than any machine has memory.
 _ADDRESS_SPACE_GIB = float(1 << 20)
+_SECONDS = 300.0
 
 # In the child, in a Python that knows nothing of inductoscope. Where torch has an allocator of its
 # own, the sanitizer does not know its memory: so buffers and arguments come from malloc.
@@ -89,48 +90,38 @@ class SanitizerFinding:
 
     @property
     def text(self) -> str:
-        """One sentence for a report."""
         what = ", ".join(part for part in (self.error, self.access, self.place) if part)
         return f"kernel {self.kernel or '(unknown)'}: {what}; in the line `{self.source}`"
 
 
-@dataclass(frozen=True)
-class SanitizerReport:
-    """The findings of the sanitizers, or in `why_not` the reason that they could not run."""
+def run_sanitized(candidate: Candidate, forks: Forks, folder: Path) -> tuple[SanitizerFinding, ...]:
+    """Call the candidate's C++ kernels once under the sanitizers; creates `folder`.
 
-    findings: tuple[SanitizerFinding, ...] = ()
-    why_not: str = ""
-
-
-def run_sanitized(
-    candidate: Candidate, forks: Forks, folder: Path, *, seconds: float = 300.0
-) -> SanitizerReport:
-    """Call the candidate's kernels once under the sanitizers; creates `folder`."""
+    Raises `ToolFailure` if the sanitizers cannot run.
+    """
     libraries = _libraries()
     if not libraries:
-        return SanitizerReport(why_not="g++ has no AddressSanitizer on this machine (libasan)")
-    if is_for_gpu(candidate):
-        return SanitizerReport(why_not="the sanitizers look at C++ kernels, not at those of a GPU")
+        raise ToolFailure("g++ has no AddressSanitizer on this machine (libasan)")
     folder.mkdir(parents=True)
     # The kernels are the same, whatever calls them; behind a Python wrapper they are in one file.
     plain = compiled_plainly(candidate)
     forks.ask(lambda: _store(placed(plain), folder))
     if not (folder / _CALL).exists():
-        return SanitizerReport(why_not="the candidate does not compile as far as a call")
+        raise ToolFailure("the candidate does not compile as far as a call")
     code = run_program(
         [sys.executable, "-c", _RUN],
-        ChildLimits(seconds=seconds, memory_gib=_ADDRESS_SPACE_GIB),
+        ChildLimits(seconds=_SECONDS, memory_gib=_ADDRESS_SPACE_GIB),
         folder,
         environment=_environment(folder, libraries),
     )
     printed = (folder / "stderr").read_text("utf-8", errors="replace")
     findings = findings_in(printed, (folder / _WRAPPER).read_text("utf-8"))
     if findings or code == 0:
-        return SanitizerReport(findings)
+        return findings
     if code is None:
-        return SanitizerReport(why_not=f"the sanitizers were not done after {seconds:.0f} seconds")
+        raise ToolFailure(f"the sanitizers were not done after {_SECONDS:.0f} seconds")
     last = (printed.strip().splitlines() or ["it said nothing"])[-1]
-    return SanitizerReport(why_not=f"the process ended with code {code} and no report: {last}")
+    raise ToolFailure(f"the process ended with code {code} and no report: {last}")
 
 
 # --- in the fork ----------------------------------------------------------------------------------
@@ -158,16 +149,13 @@ def _storing(folder: Path) -> contextlib.AbstractContextManager[None]:
 
         return stored
 
-    def make(original: Any) -> Any:
-        def load(cls: Any, key: str, path: str, *args: Any, **kwargs: Any) -> Any:
-            module = original.__func__(cls, key, path, *args, **kwargs)
-            if hasattr(module, "call"):
-                module.call = storing_call(module.call, path, kwargs.get("attrs") or {})
-            return module
+    def load(original: Any, cls: Any, key: str, path: str, *args: Any, **more: Any) -> Any:
+        module = original(cls, key, path, *args, **more)
+        if hasattr(module, "call"):
+            module.call = storing_call(module.call, path, more.get("attrs") or {})
+        return module
 
-        return classmethod(load)
-
-    return replaced(PyCodeCache, "load_by_key_path", make)
+    return replaced(PyCodeCache, "load_by_key_path", load)
 
 
 def _plain(value: Any) -> Any:

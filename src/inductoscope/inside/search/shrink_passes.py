@@ -334,7 +334,6 @@ _COMMON_DTYPES = {
 
 
 def _uncommon(candidate: Candidate) -> list[int]:
-    """Return the indices of the inputs with an uncommon dtype."""
     return [n for n, value in enumerate(candidate.inputs) if _common_dtype(value) is not None]
 
 
@@ -423,7 +422,6 @@ def _simpler_inputs(subject: Subject) -> Proposals:
 
 
 def with_exact_inputs(candidate: Candidate) -> Candidate:
-    """Return the candidate with recipes that create its exact inputs."""
     return _with_recipes(candidate, [recipes[-1] for recipes in recipes_of(candidate)])
 
 

@@ -20,7 +20,6 @@ class WatchedCompiler:
         self.has_failed = False
 
     def __call__(self, *arguments: Any, **more: Any) -> Any:
-        """Compile the graph."""
         try:
             return self.compiler(*arguments, **more)
         except BaseException:

@@ -42,7 +42,6 @@ class StackSampler:
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
-        """Take samples inside the block."""
         sampler = threading.Thread(target=self._run, daemon=True)
         sampler.start()
         try:

@@ -33,8 +33,6 @@ _WRITTEN_DOWN = (
 
 @dataclass
 class RecordedGraph:
-    """A candidate with the recorded values of its nodes."""
-
     candidate: Candidate
     # The value of a node as a user saw it, {(user, node): value}, and right after the node ran.
     seen: dict[tuple[str, str], Any] = field(default_factory=dict)
@@ -125,16 +123,14 @@ def subgraph(
 
 
 class _Subgraph:
-    """A builder of one subgraph."""
-
     def __init__(self, recorded: RecordedGraph, keep: Collection[str], separate: bool) -> None:
         self._recorded = recorded
         self._keep = set(keep)
         self._separate = separate
         self._graph = Graph()
         self._new: dict[str, Node] = {}
-        self._inputs: dict[str, Any] = {}
-        self._earlier: dict[str, Any] = {}
+        # Each input, with its value in the earlier call.
+        self._inputs: dict[str, tuple[Any, Any]] = {}
         self._placeholders: dict[tuple[str, int], Node] = {}
         self._last_placeholder: Node | None = None
         self._source = recorded.candidate.module
@@ -149,12 +145,12 @@ class _Subgraph:
         self._graph.output(tuple(self._new[node.name] for node in outputs))
         self._drop_unused_inputs()
         self._graph.lint()
-        module = GraphModule(self._source, self._graph)
+        given = self._inputs.values()
         return replace(
             self._recorded.candidate,
-            module=module,
-            inputs=tuple(self._inputs.values()),
-            earlier=tuple(self._earlier.values()) if self._recorded.earlier else None,
+            module=GraphModule(self._source, self._graph),
+            inputs=tuple(value for value, _ in given),
+            earlier=tuple(before for _, before in given) if self._recorded.earlier else None,
             recipes=(),
             earlier_recipes=(),
         )
@@ -163,7 +159,6 @@ class _Subgraph:
         """Remove inputs that were created for a node that could not be copied."""
         for node in [n for n in self._graph.nodes if n.op == "placeholder" and not n.users]:
             self._inputs.pop(node.name)
-            self._earlier.pop(node.name, None)
             self._graph.erase_node(node)
 
     def _copy(self, node: Node) -> bool:
@@ -219,9 +214,7 @@ class _Subgraph:
         unique = f"{name}_{len(self._inputs)}" if name in self._inputs else name
         new = self._at_front(lambda: self._graph.placeholder(unique))
         self._placeholders[name, id(value)] = new
-        self._inputs[new.name] = _as_input(value)
-        if self._recorded.earlier is not None:
-            self._earlier[new.name] = _as_input(before)
+        self._inputs[new.name] = _as_input(value), _as_input(before)
         return new
 
     def _at_front(self, make: Any) -> Node:

@@ -20,13 +20,7 @@ KernelReference = tuple[str, str]
 
 def kernels_in(graph: Graph) -> dict[int, KernelReference]:
     """Return the kernels that a graph calls, by their index in the table."""
-    table = _table()
-    found = {}
-    for node in graph.nodes:
-        number = node.kwargs.get(_KERNEL)
-        if table is not None and isinstance(number, int):
-            found[number] = _reference(table.id_to_kernel[number])
-    return found
+    return {n: _reference(_table().id_to_kernel[n]) for n in _indices(graph, _KERNEL)}
 
 
 def calls_user_kernels(graph: Graph) -> bool:
@@ -35,24 +29,24 @@ def calls_user_kernels(graph: Graph) -> bool:
 
 
 def is_user_kernel(node: Node) -> bool:
-    """Check whether a node calls a user's Triton kernel."""
     return isinstance(node.kwargs.get(_KERNEL), int)
 
 
 def constants_in(graph: Graph) -> dict[int, dict[str, Any]]:
     """Return the constant arguments of kernel calls, by their index in the table."""
-    table = _table()
-    numbers = [node.kwargs.get(_CONSTANTS) for node in graph.nodes]
-    return {n: dict(table.constant_args[n]) for n in numbers if table and isinstance(n, int)}
+    return {n: dict(_table().constant_args[n]) for n in _indices(graph, _CONSTANTS)}
+
+
+def _indices(graph: Graph, name: str) -> list[int]:
+    numbers = [node.kwargs.get(name) for node in graph.nodes]
+    return [number for number in numbers if isinstance(number, int)]
 
 
 def kernel_of(node: Node) -> Any:
-    """Return the kernel that a node calls."""
     return _table().id_to_kernel[node.kwargs[_KERNEL]]
 
 
 def constants_of(node: Node) -> dict[str, Any]:
-    """Return the constant arguments of a call."""
     return dict(_table().constant_args[node.kwargs[_CONSTANTS]])
 
 
