@@ -27,7 +27,7 @@ def linear(nodes: int) -> float:
 
 def plain(speed: float = 1.0) -> list[CompileCost]:
     """Plain graphs on a machine of some speed; the C++ compiler takes about as long for each."""
-    return [CompileCost(n, {stages.LOWERING: linear(n) / speed}, (2.5 / speed,)) for n in (3, 240)]
+    return [CompileCost(n, {stages.LOWERING: linear(n) / speed}, 2.5 / speed) for n in (3, 240)]
 
 
 def noisy(seconds: float, seed: int) -> float:
@@ -77,7 +77,7 @@ def test_a_stage_that_alone_takes_longer_than_whole_plain_compiles_is_out_of_pro
 def test_a_stage_that_is_slow_for_every_graph_is_slow_beside_the_other_stages() -> None:
     """Then plain graphs are slow, too, and must not be what to expect."""
     everywhere = [
-        CompileCost(n, {stages.LOWERING: linear(n), stages.CODEGEN: 30.0}, (2.5,)) for n in (3, 240)
+        CompileCost(n, {stages.LOWERING: linear(n), stages.CODEGEN: 30.0}, 2.5) for n in (3, 240)
     ]
     found = explosion_of([CompileCost(8, {stages.LOWERING: 0.1, stages.CODEGEN: 30.0})], everywhere)
     assert found is not None
@@ -107,9 +107,9 @@ def test_a_steep_stage_that_takes_little_is_no_explosion() -> None:
 
 def test_many_kernels_are_no_slow_compiler_but_one_kernel_may_be() -> None:
     """Native compilers run side by side: each call is compared with that for a plain kernel."""
-    many = CompileCost(60, {stages.LOWERING: 0.7, stages.CPP_COMPILE: 30.0}, (2.5,) * 20)
+    many = CompileCost(60, {stages.LOWERING: 0.7, stages.CPP_COMPILE: 30.0}, 2.5)
     assert explosion_of([many], plain()) is None
-    one = CompileCost(60, {stages.LOWERING: 0.7, stages.CPP_COMPILE: 30.0}, (2.5, 30.0))
+    one = CompileCost(60, {stages.LOWERING: 0.7, stages.CPP_COMPILE: 30.0}, 30.0)
     found = explosion_of([one], plain())
     assert found is not None
     assert (found.stage, round(found.times)) == (stages.CPP_COMPILE, 12)
@@ -140,7 +140,7 @@ def busy(nodes: int, seconds: float, *, idle: float) -> CompileCost:
     return CompileCost(
         nodes,
         {stages.LOWERING: 0.1, stages.SCHEDULER: seconds},
-        (2.5,),
+        2.5,
         undelayed={stages.LOWERING: 0.1, stages.SCHEDULER: idle, stages.CPP_COMPILE: 2.5},
     )
 
@@ -192,7 +192,7 @@ def test_a_graph_that_computes_for_long_is_no_slow_compile() -> None:
 def test_the_stage_that_usually_takes_most_is_expected_to() -> None:
     """Generating code takes longer than all else for plain graphs as well."""
     usual = [
-        CompileCost(n, {stages.LOWERING: linear(n), stages.CODEGEN: 2 * linear(n)}, (2.5,))
+        CompileCost(n, {stages.LOWERING: linear(n), stages.CODEGEN: 2 * linear(n)}, 2.5)
         for n in (3, 240)
     ]
     assert round(between(usual, 240, stages.CODEGEN)[0], 1) == 7.5

@@ -41,8 +41,8 @@ class CompileCost:
     nodes: int
     # Seconds in each stage, without inner stages.
     stages: Mapping[str, float] = field(default_factory=dict)
-    # Seconds of each call of a native compiler.
-    natives: tuple[float, ...] = ()
+    # Seconds of the longest call of a native compiler: calls run in parallel.
+    native: float = 0.0
     passes: tuple[PartCost, ...] = ()
     lowered: tuple[PartCost, ...] = ()
     # The stage in which the compile was killed, if it took too long.
@@ -56,8 +56,8 @@ class CompileCost:
         """The same compile without the time that it waited for a processor."""
         if not self.undelayed:
             return self
-        native = self.undelayed.get(stages.CPP_COMPILE, self.slowest_native)
-        return replace(self, stages=self.undelayed, natives=(native,) if self.natives else ())
+        native = self.undelayed.get(stages.CPP_COMPILE, self.native) if self.native else 0.0
+        return replace(self, stages=self.undelayed, native=native)
 
     @property
     def in_python(self) -> dict[str, float]:
@@ -68,20 +68,15 @@ class CompileCost:
     def python_seconds(self) -> float:
         return sum(self.in_python.values())
 
-    @property
-    def slowest_native(self) -> float:
-        """Seconds of the longest call of a native compiler: calls run in parallel."""
-        return max(self.natives, default=0.0)
-
     def seconds_of(self, stage: str) -> float:
         """Return the seconds of a stage; for native compilers, of the longest single call."""
         if stage in stages.NATIVE_COMPILES:
-            return self.slowest_native
+            return self.native
         return self.stages.get(stage, 0.0)
 
     @property
     def slowest_stage(self) -> str:
-        native = {stages.CPP_COMPILE: self.slowest_native} if self.natives else {}
+        native = {stages.CPP_COMPILE: self.native} if self.native else {}
         every = {**self.in_python, **native}
         return max(every, key=lambda name: every[name], default="")
 
@@ -99,11 +94,11 @@ def between(costs: Sequence[CompileCost], nodes: int, stage: str = "") -> tuple[
     share = (nodes - small.nodes) / (large.nodes - small.nodes) if large.nodes > small.nodes else 0
     least, most = _usual_seconds(small, stage), _usual_seconds(large, stage)
     python = least + share * (most - least)
-    native = small.slowest_native + share * (large.slowest_native - small.slowest_native)
+    native = small.native + share * (large.native - small.native)
     others = [cost for cost in costs if cost.nodes <= _ALIKE * nodes] or [small]
     return (
         max(python, *(_usual_seconds(cost, stage) for cost in others)),
-        max(native, *(cost.slowest_native for cost in others)),
+        max(native, *(cost.native for cost in others)),
     )
 
 
@@ -129,7 +124,7 @@ def quickest_of(one: CompileCost, other: CompileCost) -> CompileCost:
         one,
         nodes=max(one.nodes, other.nodes),
         stages=both(one.stages, other.stages),
-        natives=(min(one.slowest_native, other.slowest_native),) if one.natives else (),
+        native=min(one.native, other.native),
         undelayed=both(one.undelayed, other.undelayed),
     )
 
@@ -195,7 +190,7 @@ def growth_of_all(costs: Sequence[CompileCost], least: CompileCost | None) -> li
     if not costs:
         return []
     largest = max(costs, key=lambda cost: cost.nodes)
-    names = [*largest.in_python, *([stages.CPP_COMPILE] if largest.natives else [])]
+    names = [*largest.in_python, stages.CPP_COMPILE]
     names.sort(key=lambda name: -largest.seconds_of(name))
     found = [growth_of(n, costs, least.seconds_of(n) if least else 0.0) for n in names]
     return [growth for growth in found if growth is not None]

@@ -259,30 +259,20 @@ def try_settings(runs: ProgramRuns, variants: Sequence[Variant]) -> SettingTrial
     """Run the program unchanged and with each setting, in turns, and compare."""
     done = runs.in_turns([BASE, *variants], runs.turns, fills_caches=True)
     base, *others = done
-    if base.failed:
-        return _not_compared(base, others, runs.seconds)
-    counts = calls_to_compare(done)
+    failed = base.failed[0] if base.failed else None
+    if failed is not None and failed.exit_code is None:
+        seconds = f"{runs.seconds:g} s"
+        raise ToolFailure(
+            f"the program {failed.failure}. Give it more than {seconds}: --time-limit."
+        )
+    counts = {} if failed else calls_to_compare(done)
     first = _trial(base, counts, None)
     return SettingTrials(
         first,
         tuple(_trial(other, counts, first.seconds) for other in others),
         tuple((kind, name, count) for (kind, name), count in counts.items()),
+        failed,
     )
-
-
-def _not_compared(
-    base: VariantRuns, others: Sequence[VariantRuns], seconds: float
-) -> SettingTrials:
-    """Return the trials of a program that fails unchanged."""
-    how = f"the program {base.failed[0].failure}"
-    if base.failed[0].exit_code is None:
-        raise ToolFailure(f"{how}. Give it more than {seconds:g} s: --time-limit.")
-    why = "it is not compared, because the program fails as it is"
-    first, *rest = (
-        SettingTrial(runs.variant, Sample(()), None, len(runs.runs), note)
-        for runs, note in ((base, how), *((other, why) for other in others))
-    )
-    return SettingTrials(first, tuple(rest), (), base.failed[0])
 
 
 def _trial(runs: VariantRuns, counts: Mapping[Thing, int], base: Sample | None) -> SettingTrial:
@@ -297,7 +287,9 @@ def _trial(runs: VariantRuns, counts: Mapping[Thing, int], base: Sample | None) 
 
 def _note(runs: VariantRuns, sample: Sample, refused: str) -> str:
     if runs.failed:
-        return f"it {runs.failed[0].failure}"
+        return f"{'the program' if runs.variant is BASE else 'it'} {runs.failed[0].failure}"
+    if not runs.runs:
+        return "it is not compared, because the program fails as it is"
     if refused:
         return f"it could not be applied: {refused}"
     if not sample.count:

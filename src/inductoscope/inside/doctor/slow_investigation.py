@@ -10,7 +10,6 @@ import contextlib
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from inductoscope.doctor.failure import SLOW, Failure, Location
 from inductoscope.doctor.finding import (
@@ -77,7 +76,7 @@ _ENOUGH = 3
 _MOST = 0.5
 
 
-class SlowInvestigation:
+class SlowInvestigation(FindingWriter):
     """The investigation of one slow compile, step by step."""
 
     def __init__(
@@ -87,9 +86,9 @@ class SlowInvestigation:
         folder: Path,
         instructions: Instructions,
     ) -> None:
+        super().__init__(finding)
         self._whole = replace(candidate, earlier=None)
         self._suspected = finding.failure
-        self._writer = FindingWriter(finding)
         self._with_workaround = instructions.with_workaround
         # The number of nodes that the whole graph is lowered to, which plain graphs have to match.
         self._lowered = max(instructions.lowered, self._whole.size)
@@ -118,13 +117,6 @@ class SlowInvestigation:
         self._write_script()
         if self._with_workaround:
             self._find_workaround()
-
-    @property
-    def _finding(self) -> FailureFinding:
-        return self._writer.finding
-
-    def _claim(self, fact: Any, shown_by: str = "") -> None:
-        self._writer.claim(fact, shown_by)
 
     # --- steps --------------------------------------------------------------------------------
 
