@@ -13,7 +13,8 @@ import torch._inductor.config
 from torch._inductor import compiler_bisector, cpp_builder, pattern_matcher, scheduler
 from torch._inductor.codegen import cpp
 
-from inductoscope.inside.search.axes import AXES, Axis, Fuel, Situation, patched, replaced
+from inductoscope.inside.search.axes import AXES, Axis, Fuel, Situation
+from inductoscope.inside.search.oracle import patched, replaced
 from inductoscope.torch_facts.stages import CPP_WRAPPER
 from support.programs import Workplace
 
@@ -226,7 +227,7 @@ def test_a_function_is_replaced_for_a_while() -> None:
         def name() -> str:
             return "original"
 
-    with replaced(Owner, "name", lambda original: staticmethod(lambda: f"not {original()}")):
+    with replaced(Owner, "name", lambda original: f"not {original()}"):
         assert Owner.name() == "not original"
     assert Owner.name() == "original"
     assert isinstance(vars(Owner)["name"], staticmethod)

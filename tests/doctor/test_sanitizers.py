@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from inductoscope.errors import ToolFailure
 from inductoscope.inside.search import sanitizers
 from inductoscope.inside.search.candidate import Candidate
 from inductoscope.inside.search.forks import Forks
@@ -85,8 +86,8 @@ def test_without_the_sanitizer_it_says_so(
     candidate: Candidate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sanitizers, "_libraries", list)
-    found = run_sanitized(candidate, Forks(), tmp_path / "new")
-    assert found.why_not == "g++ has no AddressSanitizer on this machine (libasan)"
+    with pytest.raises(ToolFailure, match="g\\+\\+ has no AddressSanitizer on this machine"):
+        run_sanitized(candidate, Forks(), tmp_path / "new")
 
 
 def test_a_kernel_that_reads_past_the_end_is_found(
@@ -101,9 +102,7 @@ def test_a_kernel_that_reads_past_the_end_is_found(
         return original(self, text, *args, **kwargs)
 
     monkeypatch.setattr(CppScheduling, "define_kernel", define_kernel)
-    report = run_sanitized(candidate, Forks(seconds=300), tmp_path / "new")
-    assert report.why_not == ""
-    first = report.findings[0]
+    first = run_sanitized(candidate, Forks(seconds=300), tmp_path / "new")[0]
     assert first.error == "heap-buffer-overflow"
     assert first.kernel.startswith("cpp_fused_add_exp")
     assert "loadu(in_ptr0 + 4 +" in first.source

@@ -35,8 +35,7 @@ from inductoscope.doctor.instructions import (
     instructions_from,
 )
 from inductoscope.doctor.verdict import Culprit, Verdict
-from inductoscope.inside.search.axes import AXES
-from inductoscope.inside.search.suppressing_axes import suppressing
+from inductoscope.inside.search.axes import AXES, suppressing
 from inductoscope.recording.events import NotedDifference
 from inductoscope.verdicts import CLEAN, NOT_A_BUG
 from inductoscope.views.report.terminal import Printer
