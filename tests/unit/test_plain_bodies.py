@@ -76,10 +76,10 @@ def test_a_body_that_leaves_its_buffer_is_not_plainly_inside() -> None:
 
 
 def test_an_index_beyond_the_type_does_not_fit_plainly() -> None:
-    assert fits_plainly([], [BODY], 32)
-    assert not fits_plainly([], [BODY], 31)
+    assert fits_plainly([BODY], 32)
+    assert not fits_plainly([BODY], 31)
     wide = BODY.replace("4*p0", "4000000000*p0")
-    assert not fits_plainly([], [wide], LARGEST_NARROW)
+    assert not fits_plainly([wide], LARGEST_NARROW)
 
 
 # How many accesses of each recording a look settles; the others have symbols, or no bodies.

@@ -73,6 +73,16 @@ def compare(first: Recording, second: Recording) -> Difference:
     return replace(found, notes=(*found.notes, unseen))
 
 
+def _differing(
+    first: Mapping[str, str], second: Mapping[str, str], *, otherwise: str
+) -> Iterator[Fact]:
+    """Yield the named values that differ; `otherwise` stands where one side has none."""
+    for name in dict.fromkeys((*first, *second)):
+        one, other = first.get(name, otherwise), second.get(name, otherwise)
+        if one != other:
+            yield Fact(name, one, other)
+
+
 # --- one compile ----------------------------------------------------------------------------------
 
 
@@ -139,10 +149,11 @@ def _outcomes(found: Matched[Compile]) -> Iterator[Fact]:
     """Return the compiles that ended differently, or broke in other places."""
     for one, other in found.pairs:
         name = f"{one.function or one.id} ({one.place or 'unknown place'})"
-        if _outcome(one) != _outcome(other):
-            yield Fact(name, _outcome(one), _outcome(other))
-        if len(one.breaks) != len(other.breaks):
-            yield Fact(f"graph breaks in {name}", str(len(one.breaks)), str(len(other.breaks)))
+        ours, theirs = (
+            {name: _outcome(side), f"graph breaks in {name}": str(len(side.breaks))}
+            for side in (one, other)
+        )
+        yield from _differing(ours, theirs, otherwise="")
 
 
 def _outcome(compile_: Compile) -> str:
@@ -544,7 +555,6 @@ def _doing(item: Kernel, names: Identities, other: Side, others: Identities) -> 
 # --------------------------------------------------------------------------------------------------
 # Settings of the compiler that differ: config modules, torch.compile's arguments, marked sizes.
 
-_DEFAULT = "the default"
 _PLAIN_CALL = "torch.compile without arguments"
 
 Pairs = Iterable[tuple[Compile, Compile]]
@@ -565,10 +575,7 @@ def _facts(one: Compile, other: Compile) -> Iterator[Fact]:
     ours, theirs = one.settings, other.settings
     if ours is None or theirs is None:
         return
-    for name in dict.fromkeys((*ours.config, *theirs.config)):
-        first, second = ours.config.get(name, _DEFAULT), theirs.config.get(name, _DEFAULT)
-        if first != second:
-            yield Fact(name, first, second)
+    yield from _differing(ours.config, theirs.config, otherwise="the default")
     if ours.arguments != theirs.arguments:
         yield Fact(
             _place("the call for", one), ours.call or _PLAIN_CALL, theirs.call or _PLAIN_CALL
@@ -595,9 +602,7 @@ _PLACES = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "TORCH_TRACE", "TMPDIR
 def surroundings(first: Recording, second: Recording) -> tuple[Fact, ...]:
     """Return the facts about the runs (versions, devices, environment) that differ."""
     one, other = dict(_facts_of_run(first)), dict(_facts_of_run(second))
-    names = dict.fromkeys((*one, *other))
-    found = (Fact(name, one.get(name, "not set"), other.get(name, "not set")) for name in names)
-    return tuple(fact for fact in found if fact.first != fact.second)
+    return tuple(_differing(one, other, otherwise="not set"))
 
 
 def _facts_of_run(recording: Recording) -> Iterator[tuple[str, str]]:
