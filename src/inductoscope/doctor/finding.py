@@ -301,22 +301,21 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Claim:
-    """A fact about a failure, with its kind of evidence and how it was established."""
+    """A fact about a failure, with its kind of evidence."""
 
     fact: Any  # An instance of one of `FACTS`.
     shown_by: str = ""
-    how: str = ""
 
     def as_event(self) -> ClaimMade:
         name = type(self.fact).__name__
-        return ClaimMade(fact=name, data=encode(self.fact), shown_by=self.shown_by, how=self.how)
+        return ClaimMade(fact=name, data=encode(self.fact), shown_by=self.shown_by)
 
 
 def claim_of(event: Mapping[str, Any]) -> Claim | None:
     """Return the claim in an event; None if it is damaged."""
     try:
         fact: Any = decode(_BY_NAME[event["fact"]], event["data"])
-        return Claim(fact, str(event.get("shown_by") or ""), str(event.get("how") or ""))
+        return Claim(fact, str(event.get("shown_by") or ""))
     except (KeyError, TypeError, ValueError):
         return None
 
@@ -327,8 +326,8 @@ class FailureFinding:
 
     claims: tuple[Claim, ...] = ()
 
-    def claimed(self, fact: Any, shown_by: str = "", how: str = "") -> FailureFinding:
-        return FailureFinding((*self.claims, Claim(fact, shown_by, how)))
+    def claimed(self, fact: Any, shown_by: str = "") -> FailureFinding:
+        return FailureFinding((*self.claims, Claim(fact, shown_by)))
 
     def every(self, kind: type[T], shown_by: str = "") -> list[T]:
         """Return all facts of a kind, oldest first, optionally of one kind of evidence."""

@@ -805,13 +805,12 @@ class KernelLaunched(Event, kind="launch"):
 class ClaimMade(Event, kind="claim"):
     """The doctor claims something of a failure that it has found.
 
-    fact: the kind of the claim; data: what it says; shown_by: what shows it; how: how it is known.
+    fact: the kind of the claim; data: what it says; shown_by: what shows it.
     """
 
     fact: str
     data: Mapping[str, Any]
     shown_by: str = ""
-    how: str = ""
 
 
 class CandidateJudged(Event, kind="judged"):

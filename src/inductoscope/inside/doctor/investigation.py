@@ -181,18 +181,18 @@ def investigate(
 
 
 class FindingWriter:
-    """A finding that grows; each claim is written to the recording immediately."""
+    """An investigation whose finding grows; each claim is written to the recording immediately."""
 
     def __init__(self, finding: FailureFinding) -> None:
-        self.finding = finding
+        self._finding = finding
 
-    def claim(self, fact: Any, shown_by: str = "", how: str = "") -> None:
+    def _claim(self, fact: Any, shown_by: str = "") -> None:
         """Add a claim and record it, unless it repeats the last claim of its kind."""
-        grown = self.finding.claimed(fact, shown_by, how)
-        same = [claim for claim in self.finding.claims if type(claim.fact) is type(fact)]
+        grown = self._finding.claimed(fact, shown_by)
+        same = [claim for claim in self._finding.claims if type(claim.fact) is type(fact)]
         if same and same[-1] == grown.claims[-1]:
             return
-        self.finding = grown
+        self._finding = grown
         SCOPE.emit(grown.claims[-1].as_event())
 
 
@@ -204,7 +204,7 @@ def _record(finding: FailureFinding) -> None:
 # --- the steps of an investigation ----------------------------------------------------------------
 
 
-class Investigation:
+class Investigation(FindingWriter):
     """The investigation of one failure, step by step."""
 
     def __init__(
@@ -214,9 +214,9 @@ class Investigation:
         folder: Path,
         instructions: Instructions,
     ) -> None:
+        super().__init__(finding)
         self._whole = candidate
         self._failure = failure = finding.failure
-        self._writer = FindingWriter(finding)
         self._folder = folder
         self._instructions = instructions
         self._is_quick = instructions.quick
@@ -301,13 +301,6 @@ class Investigation:
         if self._failure.kind != HANG:
             return _FORK_SECONDS + _FORK_SECONDS_PER_NODE * self._whole.size
         return self._instructions.stall  # `hang_limits` kills a hung fork long before.
-
-    @property
-    def _finding(self) -> FailureFinding:
-        return self._writer.finding
-
-    def _claim(self, fact: Any, shown_by: str = "") -> None:
-        self._writer.claim(fact, shown_by)
 
     def _report(self, *, is_complete: bool = False) -> None:
         """Claim the progress of the search, and the tool's own mistakes."""
