@@ -46,7 +46,7 @@ class FreshProcesses:
     """A runner of scripts, each in a new process."""
 
     def __init__(self, environment: Mapping[str, str], folder: Path, *, times: int = TIMES) -> None:
-        self._environment = dict(environment)
+        self.environment = dict(environment)
         self._folder = folder
         self.times = times
         # The process that has torch loaded, and the running scripts.
@@ -54,16 +54,11 @@ class FreshProcesses:
         self._scripts: list[subprocess.Popen[bytes]] = []
         self._is_closed = False
 
-    @property
-    def environment(self) -> Mapping[str, str]:
-        """The environment of the scripts."""
-        return self._environment
-
     def start(self) -> None:
         """Start the process that loads torch for later runs, unless it is running."""
         self._raise_if_closed()
         if self._server is None:
-            call = ChildCall(_SERVER, environment=self._environment, folder=self._folder)
+            call = ChildCall(_SERVER, environment=self.environment, folder=self._folder)
             quiet = subprocess.DEVNULL
             self._server = Child(call, stdout=quiet, stderr=quiet)
 
@@ -116,7 +111,7 @@ class FreshProcesses:
         self._raise_if_closed()
         child = start_group(
             [sys.executable, str(script)],
-            environment=self._environment,
+            environment=self.environment,
             folder=self._folder,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

@@ -24,6 +24,19 @@ FUNCTION_SCRIPT = "function.py"
 # A backend that runs each graph in eager with perturbed rounding.
 MOVED = "moved"
 
+# Variables of a process that tries candidates in forks. One that has used several OpenMP threads
+# cannot use them in a fork. With the limit, no such thread is ever started; `ThreadLimit` keeps the
+# generated code unchanged. MKL_NUM_THREADS must not be set: torch would use it as the number of its
+# own threads.
+FOR_FORKS = {
+    # Synchronous launches attribute an error to the kernel that caused it.
+    "CUDA_LAUNCH_BLOCKING": "1",
+    # Checking for a GPU through the CUDA runtime would make forks unusable.
+    "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
+    "OMP_THREAD_LIMIT": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+}
+
 # The exit status of a process in which the doctor has found the failure.
 STOPPED = 75
 
@@ -85,12 +98,7 @@ class Instructions:
         return tuple(note for note in self.counts if note.compile == compile_id)
 
     def environment(self) -> dict[str, str]:
-        """Return variables that carry the instructions and make forks of the program possible.
-
-        A process that has used several OpenMP threads cannot use them in a fork. With the limit,
-        no such thread is ever started; `ThreadLimit` keeps the generated code unchanged.
-        MKL_NUM_THREADS must not be set: torch would use it as the number of its own threads.
-        """
+        """Return variables that carry the instructions and make forks of the program possible."""
         without = {"TORCHDYNAMO_DISABLE": "1"} if self.backend == "off" else {}
         without |= self.variables
         if not self.inside:
@@ -99,12 +107,7 @@ class Instructions:
             **without,
             VARIABLE: json.dumps(encode(self)),
             **with_parts("record", "check"),
-            # Synchronous launches attribute an error to the kernel that caused it.
-            "CUDA_LAUNCH_BLOCKING": "1",
-            # Checking for a GPU through the CUDA runtime would make forks unusable.
-            "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
-            "OMP_THREAD_LIMIT": "1",
-            "OPENBLAS_NUM_THREADS": "1",
+            **FOR_FORKS,
         }
 
 

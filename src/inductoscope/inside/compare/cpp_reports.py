@@ -9,31 +9,17 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from ctypes import POINTER, c_char_p, c_int, c_int64, c_void_p
 from dataclasses import dataclass, field
-from types import MappingProxyType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from inductoscope.torch_facts.cpp_wrappers import CAPSULE
 
-NONE: Mapping[str, Any] = MappingProxyType({})
-
-
-class Reports(Protocol):
-    """A receiver of the reports of a wrapper."""
-
-    def begin(self, arguments: list[Any], constants: Mapping[str, Any] = NONE) -> None:
-        """Note a call of the graph; `constants` are the tensors that the compiled code holds."""
-
-    def before(self, kernel: str) -> None:
-        """Note that a kernel is about to be called."""
-
-    def after(self, kernel: str, buffers: dict[str, Any]) -> None:
-        """Note that a kernel has returned, with the buffers that it received or created."""
-
+if TYPE_CHECKING:
+    from inductoscope.inside.compare.kernels import GraphReports
 
 # Allocates a buffer from its name, sizes, strides, and a tensor of its dtype and device.
 Allocator = Callable[[str, Sequence[int], Sequence[int], torch.Tensor], torch.Tensor]
@@ -43,7 +29,7 @@ Allocator = Callable[[str, Sequence[int], Sequence[int], torch.Tensor], torch.Te
 class _Registered:
     """The receivers and allocators of wrappers, and the first error in one of them."""
 
-    reports: dict[bytes, Reports] = field(default_factory=dict)
+    reports: dict[bytes, GraphReports] = field(default_factory=dict)
     allocators: dict[bytes, Allocator] = field(default_factory=dict)
     error: BaseException | None = None
 
@@ -51,7 +37,7 @@ class _Registered:
 _REGISTERED = _Registered()
 
 
-def report_to(reports: Reports, wrapper: str) -> None:
+def report_to(reports: GraphReports, wrapper: str) -> None:
     """Register `reports` as the receiver of the wrapper with this name."""
     _REGISTERED.reports[wrapper.encode()] = reports
 

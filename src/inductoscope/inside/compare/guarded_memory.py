@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from inductoscope.doctor.delta_debugging import last_needed
 from inductoscope.inside.compare import cpp_reports
 from inductoscope.inside.compare.kernels import KernelWatch, told_of_code
 from inductoscope.inside.compare.values import copy_values, is_plain, run
@@ -331,23 +332,23 @@ class _CallsInMemory:
 def _odd_zone(blocks: Sequence[GuardedBlock], changes: Callable[[OddZone], bool]) -> OddZone | None:
     """Find the block whose surrounding bytes matter, and the nearest element that does."""
     end = time.monotonic() + _MOST_SECONDS
-    for number, block in enumerate(blocks[:_MOST_BLOCKS]):
-        for is_after in (True, False):
-            whole = OddZone(number, is_after, ZONE // block.itemsize)
-            if time.monotonic() > end:
-                return None
-            if not changes(whole):
-                continue
-            # With `least` elements nothing changes, with `most` it does.
-            least, most = 0, whole.elements
-            while most - least > 1 and time.monotonic() < end:
-                middle = (least + most) // 2
-                if changes(replace(whole, elements=middle)):
-                    most = middle
-                else:
-                    least = middle
-            return replace(whole, elements=most)
-    return None
+
+    def matters(zone: OddZone) -> bool:
+        return time.monotonic() < end and changes(zone)
+
+    wholes = [
+        OddZone(number, is_after, ZONE // block.itemsize)
+        for number, block in enumerate(blocks[:_MOST_BLOCKS])
+        for is_after in (True, False)
+    ]
+    whole = next(filter(matters, wholes), None)
+    if whole is None:
+        return None
+
+    def hold(counts: Sequence[int]) -> list[bool]:
+        return [matters(replace(whole, elements=count)) for count in counts]
+
+    return replace(whole, elements=last_needed(whole.elements, hold))
 
 
 def _with_element(

@@ -108,7 +108,7 @@ class KernelWatch:
         reporting = cpp_wrappers.with_reports(text, graph.written)
         if reporting is None:
             return contextlib.nullcontext()
-        reports = _GraphReports(self, graph, reporting.mentions)
+        reports = GraphReports(self, graph, reporting.mentions)
         cpp_reports.report_to(reports, reporting.name)
         return python_wrappers.exchanged_entry(module, path, reporting.text)
 
@@ -129,7 +129,7 @@ class KernelWatch:
         if wrapper is None:
             return
         code.value = wrapper.text
-        cpp_reports.report_to(_GraphReports(self, graph, wrapper.mentions), wrapper.name)
+        cpp_reports.report_to(GraphReports(self, graph, wrapper.mentions), wrapper.name)
         self.graphs.append(graph)
 
     def _reporting(self, path: str, graph: WatchedGraph) -> tuple[Any, dict[str, Any]]:
@@ -137,7 +137,7 @@ class KernelWatch:
         text = Path(path).read_text("utf-8")
         wrapper = python_wrappers.reporting_wrapper(path, text, graph.written)
         self.on_graph(graph, wrapper.buffers)
-        reports = _GraphReports(self, graph, wrapper.mentions)
+        reports = GraphReports(self, graph, wrapper.mentions)
         names = (python_wrappers.BEGIN, python_wrappers.BEFORE, python_wrappers.AFTER)
         functions = (reports.begin, reports.before, reports.after)
         return wrapper.code, dict(zip(names, functions, strict=True))
@@ -148,7 +148,7 @@ class KernelWatch:
         self.graphs.append(graph)
 
 
-class _GraphReports:
+class GraphReports:
     """A receiver of one wrapper's reports, which compares buffers with the graph."""
 
     def __init__(self, watch: KernelWatch, graph: WatchedGraph, mentions: dict[str, int]) -> None:
@@ -159,7 +159,8 @@ class _GraphReports:
         self._seen: dict[str, int] = {}
         self._live = LiveBuffers(graph, mentions)
 
-    def begin(self, arguments: list[Any], constants: Mapping[str, Any] = cpp_reports.NONE) -> None:
+    def begin(self, arguments: list[Any], constants: Mapping[str, Any] = {}) -> None:
+        """Note a call of the graph; `constants` are the tensors that C++ code holds."""
         graph = self._graph
         graph.checked.clear()
         self._seen.clear()

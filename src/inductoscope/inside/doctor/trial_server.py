@@ -11,6 +11,7 @@ from base64 import b64decode, b64encode
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from inductoscope.doctor.instructions import FOR_FORKS
 from inductoscope.inside import private_cache
 from inductoscope.inside.doctor.checking_agent import ThreadLimit
 from inductoscope.inside.doctor.program_copy import FindingsAlone
@@ -34,14 +35,7 @@ def serve(channel: Channel, folder: str) -> None:
 
 def _load(cache: Path) -> None:
     """Load torch and its compiler, with the hooks installed."""
-    os.environ.update(private_cache_variables(cache))
-    # The same variables as for the program; see `Instructions.environment`.
-    os.environ |= {
-        "OMP_THREAD_LIMIT": "1",
-        "OPENBLAS_NUM_THREADS": "1",
-        "CUDA_LAUNCH_BLOCKING": "1",
-        "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
-    }
+    os.environ |= {**private_cache_variables(cache), **FOR_FORKS}
     threads = ThreadLimit()
     SCOPE.redirect(FindingsAlone(None))
     Installer(HOOKS, on_import={**private_cache.on_import(), **threads.on_import()}).start()
