@@ -226,9 +226,8 @@ def test_every_hook_is_in_the_table_of_hooks_once() -> None:
     defined: list[Hook] = []
     for path in sorted((ROOT / "inside" / "hooks").glob("*.py")):
         module = importlib.import_module(f"inductoscope.inside.hooks.{path.stem}")
-        hooks = [value for value in vars(module).values() if isinstance(value, Hook)]
-        assert hooks or path.stem == "__init__", f"{place(path)} defines no hook"
-        defined += hooks
+        assert module.HOOKS, f"{place(path)} defines no hook"
+        defined += module.HOOKS if path.stem != "__init__" else ()
     assert sorted(map(id, defined)) == sorted(map(id, HOOKS))
     # A view is switched off by what it records, so no two may record the same.
     assert len({hook.records for hook in HOOKS}) == len(HOOKS)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from inductoscope.inside import observe
-from inductoscope.inside.observe import glance, stage, watch
+from inductoscope.inside.observe import Watching, glance, in_stage, watch
 from inductoscope.inside.scope import BROKEN, SCOPE
 from inductoscope.recording.events import Event, HookError
 from inductoscope.torch_facts.torch_names import Replacement
@@ -28,14 +28,23 @@ def divide(number: int, by: int) -> float:
 
 
 SEEN: list[str] = []
+
+
+def seen_around(args: Any, kwargs: Any) -> Watching:
+    try:
+        yield
+    finally:
+        SEEN.append("seen")
+
+
 HOURLY = glance(3600.0, lambda: SEEN.append("seen"))
 
 
 @pytest.mark.usefixtures("_recording")
 @pytest.mark.parametrize(
     "replacement",
-    [watch(before=lambda args, kwargs: SEEN.append("seen")), HOURLY],
-    ids=["watch", "glance"],
+    [watch(lambda args, kwargs: SEEN.append("seen")), watch(seen_around), HOURLY],
+    ids=["before", "around", "glance"],
 )
 def test_results_and_tracebacks_are_as_without_it(replacement: Replacement) -> None:
     watched: Callable[..., float] = replacement(divide)
@@ -75,16 +84,42 @@ def test_an_error_of_ours_stays_ours_whatever_handlers_of_signals_are_made_of() 
 
 
 def test_what_fails_when_a_stage_is_over_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    def first(frame: Any, result: Any, args: Any, kwargs: Any) -> None:
+    def first(args: Any, kwargs: Any) -> Watching:
+        yield from in_stage("lowering")
         raise KeyError("first")
 
-    def second(frame: Any, result: Any, args: Any, kwargs: Any) -> None:
+    def second(args: Any, kwargs: Any) -> Watching:
+        yield from in_stage("lowering")
         raise KeyError("second")
 
     written: list[Event] = []
     monkeypatch.setattr(observe, "current_compile_id", lambda: "0/0")
     with SCOPE.redirected(SimpleNamespace(emit=written.append, stopped=None)):
-        for after in (first, second):
-            assert stage("lowering", after=after)(divide)(6, by=3) == 2.0
+        for observer in (first, second):
+            assert watch(observer)(divide)(6, by=3) == 2.0
     failed = [event.hook for event in written if isinstance(event, HookError)]
     assert [name.rpartition(".")[2] for name in failed] == ["first", "second"]
+
+
+def test_an_exception_of_the_program_is_recorded_without_frames_of_ours(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def staged(args: Any, kwargs: Any) -> Watching:
+        yield from in_stage("lowering")
+
+    def stops() -> None:
+        raise StopIteration
+
+    written: list[Event] = []
+    texts: list[str] = []
+    monkeypatch.setattr(observe, "current_compile_id", lambda: "0/0")
+    writer = SimpleNamespace(emit=written.append, stopped=None, payload=texts.append)
+    with SCOPE.redirected(writer):
+        with pytest.raises(ZeroDivisionError):
+            watch(staged)(divide)(6, by=0)
+        with pytest.raises(StopIteration):
+            watch(staged)(stops)()
+    assert [event.kind for event in written] == ["stage-start", "stage", "error"] * 2
+    assert "in divide" in texts[0]
+    assert "inside/observe.py" not in texts[0]
+    assert "in staged" not in texts[0]

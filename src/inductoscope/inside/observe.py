@@ -7,13 +7,14 @@ that the user reads the same one as without the tool.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import subprocess
 import threading
 import time
 import traceback
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Generator, Mapping
 from types import CodeType, TracebackType
 from typing import Any
 
@@ -25,42 +26,67 @@ from inductoscope.torch_facts.torch_names import Replacement
 
 Arguments = tuple[Any, ...]
 Keywords = dict[str, Any]
-Before = Callable[[Arguments, Keywords], Any]
-After = Callable[[Any, Any, Arguments, Keywords], None]
-Failed = Callable[[Any, BaseException], None]
+# What an observer does around a call: at its only `yield` the call is made. `yield` returns the
+# result, or raises the exception that the call raised.
+Watching = Generator[None, Any, Any]
+Observer = Callable[[Arguments, Keywords], Watching | None]
 
-# The code objects of all replacements: one shared by those of `watch`, one by those of `glance`.
+# The code of all replacements and observers: one code object for all that a function makes.
 _OWN_CODE: set[CodeType] = set()
 
 
-def watch(
-    *, before: Before | None = None, after: After | None = None, failed: Failed | None = None
-) -> Replacement:
-    """Make a replacement that calls `before`, the original, then `after` or `failed`.
-
-    `before` gets the arguments and returns a token, which the other two are given.
-    """
+def watch(observer: Observer) -> Replacement:
+    """Make a replacement that runs `observer` around the original; without a `yield`, before it."""
+    _OWN_CODE.add(observer.__code__)
 
     def replacement(original: Callable[..., Any]) -> Callable[..., Any]:
         def watched(*args: Any, **kwargs: Any) -> Any:
             if not SCOPE.active:
                 return original(*args, **kwargs)
-            token = None if before is None else SCOPE.guard(before, args, kwargs)
+            watching = SCOPE.guard(_begun, observer, args, kwargs, of=observer)
+            is_watched = watching is not None and watching is not BROKEN
             try:
                 result = original(*args, **kwargs)
             except BaseException as error:
                 SCOPE.guard(_hide_own_frames, error)
-                if failed is not None and token is not BROKEN:
-                    SCOPE.guard(failed, token, error)
+                if is_watched:
+                    SCOPE.guard(_raise_in, watching, error, of=observer)
                 raise
-            if after is not None and token is not BROKEN:
-                SCOPE.guard(after, token, result, args, kwargs)
+            if is_watched:
+                SCOPE.guard(_return_to, watching, result, of=observer)
             return result
 
         _OWN_CODE.add(watched.__code__)
         return functools.wraps(original)(watched)
 
     return replacement
+
+
+def _begun(observer: Observer, args: Arguments, kwargs: Keywords) -> Watching | None:
+    watching = observer(args, kwargs)
+    if watching is not None:
+        next(watching)
+    return watching
+
+
+def _return_to(watching: Watching, result: Any) -> None:
+    with contextlib.suppress(StopIteration):
+        watching.send(result)
+
+
+def _raise_in(watching: Watching, error: BaseException) -> None:
+    """Raise the program's exception in an observer; it leaves it as it came."""
+    entries = error.__traceback__
+    try:
+        watching.throw(error)
+    except StopIteration:
+        pass
+    except BaseException as raised:
+        # Python turns a StopIteration that leaves a generator into a RuntimeError.
+        if raised is not error and raised.__cause__ is not error:
+            raise
+    finally:
+        error.__traceback__ = entries
 
 
 def instead(function: Callable[[], Callable[..., Any]], *given: Any) -> Replacement:
@@ -136,32 +162,36 @@ def glance(seconds: float, before: Callable[[], None]) -> Replacement:
     return replacement
 
 
-def stage(
-    name: str,
-    *,
-    before: Before | None = None,
-    after: After | None = None,
-    failed: Failed | None = None,
-    of_graph: bool = False,
-) -> Replacement:
-    """Make a replacement that marks a stage: its seconds, and the exceptions that leave it.
+def in_stage(name: str, *, detail: str = "", of_graph: bool = False) -> Watching:
+    """Mark the call as a stage: its seconds, and the exceptions that leave it. Return its result.
 
-    `before` is called inside the stage, `after` once the stage has ended. `of_graph` marks a
-    stage of the graph that Inductor is compiling.
+    `of_graph` marks a stage of the graph that Inductor is compiling.
     """
+    frame = enter_graph_stage(name) if of_graph else enter_stage(name, detail=detail)
+    return (yield from until_left(frame))
 
-    def enter(args: Arguments, kwargs: Keywords) -> Any:
-        frame = enter_graph_stage(name) if of_graph else enter_stage(name)
-        if before is not None:
-            SCOPE.guard(before, args, kwargs)
-        return frame
 
-    def leave(frame: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
-        leave_stage(frame)
-        if after is not None:
-            SCOPE.guard(after, frame, result, args, kwargs)
+def until_left(frame: StageFrame | None) -> Watching:
+    """Make the call inside a stage that has begun, and end the stage. Return the call's result."""
+    try:
+        result = yield
+    except BaseException as error:
+        fail_stage(frame, error)
+        raise
+    leave_stage(frame)
+    return result
 
-    return watch(before=enter, after=leave, failed=failed or fail_stage)
+
+_OWN_CODE.update((in_stage.__code__, until_left.__code__))
+
+
+def stage(name: str, *, of_graph: bool = False) -> Replacement:
+    """Make a replacement that only marks a stage."""
+
+    def observer(args: Arguments, kwargs: Keywords) -> Watching:
+        return in_stage(name, of_graph=of_graph)
+
+    return watch(observer)
 
 
 def enter_stage(name: str, *, detail: str = "", graph: str = "") -> StageFrame:
@@ -179,7 +209,7 @@ def enter_stage(name: str, *, detail: str = "", graph: str = "") -> StageFrame:
     return frame
 
 
-def leave_stage(frame: Any, *, failed: bool = False) -> None:
+def leave_stage(frame: StageFrame | None, *, failed: bool = False) -> None:
     """End a stage and record its seconds."""
     if frame is None:
         return
@@ -197,12 +227,7 @@ def leave_stage(frame: Any, *, failed: bool = False) -> None:
     )
 
 
-def stage_done(frame: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
-    """End the stage; the `after` of a hook that does nothing else."""
-    leave_stage(frame)
-
-
-def fail_stage(frame: Any, error: BaseException) -> None:
+def fail_stage(frame: StageFrame | None, error: BaseException) -> None:
     """End a stage that an exception leaves; the outermost one records the exception.
 
     Usually Dynamo is the outermost stage, and its hook records the exception. A lazily compiled
@@ -217,10 +242,20 @@ def fail_stage(frame: Any, error: BaseException) -> None:
         record_error(error, compile_id, SCOPE.failure_of(error))
 
 
-def fail_part(token: Any, error: BaseException) -> None:
-    """End a part of a stage that an exception leaves; the token of the hook begins with it."""
-    SCOPE.note_failure(error, token[0])
-    SCOPE.leave(token[0], failed=True)
+def in_part(stage: str, detail: str) -> Watching:
+    """Mark the call as a part of the current stage. Return its result."""
+    frame = SCOPE.enter_part(stage, detail)
+    try:
+        result = yield
+    except BaseException as error:
+        SCOPE.note_failure(error, frame)
+        SCOPE.leave(frame, failed=True)
+        raise
+    SCOPE.leave(frame)
+    return result
+
+
+_OWN_CODE.add(in_part.__code__)
 
 
 def enter_graph_stage(name: str) -> StageFrame:
@@ -272,6 +307,7 @@ def _past_own(entry: TracebackType | None) -> TracebackType | None:
 
 def record_error(error: BaseException, compile_id: str, origin: Mapping[str, Any] | None) -> None:
     """Record an exception that leaves the compiler; `origin` is where it was first seen."""
+    _hide_own_frames(error)
     origin = origin or {}
     SCOPE.emit(
         CompileFailed(

@@ -223,18 +223,21 @@ class Scope:
 
     # --- errors in the hooks --------------------------------------------------------------------
 
-    def guard(self, work: Callable[..., Any], *arguments: Any) -> Any:
+    def guard(
+        self, work: Callable[..., Any], *arguments: Any, of: Callable[..., Any] | None = None
+    ) -> Any:
         """Run the recording side of a hook: its errors are recorded, never raised.
 
-        Return `BROKEN` after an error. Exceptions from the program's signal handlers, such as for a
-        time limit, are not errors of the hook and pass through.
+        Return `BROKEN` after an error, which is recorded as one of `of`, or of `work`. Exceptions
+        from the program's signal handlers, such as for a time limit, are not errors of the hook
+        and pass through.
         """
         try:
             return work(*arguments)
         except Exception as error:
             if _raised_by_signal_handler(error):
                 raise
-            self._report(work, error)
+            self._report(of or work, error)
             return BROKEN
 
     def attempt(self, work: Callable[..., Any], *arguments: Any) -> Any:

@@ -215,7 +215,7 @@ def suite_hooks(get_watch: Callable[[], GraphWatch]) -> tuple[Hook, ...]:
         Hook(
             stage=stages.INDUCTOR,
             records="which graphs have a compiled backward graph",
-            wraps=(Wrap(hooked.POST_COMPILE, watch(before=note_ready)),),
+            wraps=(Wrap(hooked.POST_COMPILE, watch(note_ready)),),
         ),
     )
 

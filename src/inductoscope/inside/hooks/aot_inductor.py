@@ -10,12 +10,13 @@ from typing import Any
 from inductoscope.inside.observe import (
     Arguments,
     Keywords,
+    Watching,
     enter_stage,
     leave_stage,
     record_error,
     watch,
 )
-from inductoscope.inside.scope import SCOPE
+from inductoscope.inside.scope import SCOPE, StageFrame
 from inductoscope.recording.events import CompileEnd, CompileStart
 from inductoscope.torch_facts import private_names as hooked
 from inductoscope.torch_facts import stages
@@ -39,7 +40,7 @@ def module_to_compile(args: Arguments, kwargs: Keywords) -> Any:
     return args[0] if args else kwargs["model_"]
 
 
-def _start(args: Arguments, kwargs: Keywords) -> Any:
+def _compile(args: Arguments, kwargs: Keywords) -> Watching:
     module = module_to_compile(args, kwargs)
     compile_id = compile_id_of(module)
     file, line = calling_line()
@@ -53,7 +54,22 @@ def _start(args: Arguments, kwargs: Keywords) -> Any:
         )
     )
     SCOPE.ahead_of_time = compile_id
-    return enter_stage(stages.AOT), compile_id
+    frame = enter_stage(stages.AOT)
+    try:
+        yield
+    except BaseException as error:
+        SCOPE.note_failure(error, frame)
+        _close(frame, compile_id, "raised")
+        # The origin is not forgotten, because the doctor's hook on the same compile reads it, too.
+        record_error(error, compile_id, SCOPE.failure_of(error, forget=False))
+        raise
+    _close(frame, compile_id, "compiled")
+
+
+def _close(frame: StageFrame, compile_id: str, outcome: str) -> None:
+    leave_stage(frame, failed=outcome == "raised")
+    SCOPE.ahead_of_time = ""
+    SCOPE.emit(CompileEnd(compile=compile_id, seconds=round(frame.seconds, 6), outcome=outcome))
 
 
 def _name(module: Any) -> str:
@@ -77,27 +93,10 @@ def calling_line() -> tuple[str, int]:
     return "", 0
 
 
-def _end(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
-    _close(token, "compiled")
-
-
-def _failed(token: Any, error: BaseException) -> None:
-    frame, compile_id = token
-    SCOPE.note_failure(error, frame)
-    _close(token, "raised")
-    # The origin is not forgotten, because the doctor's hook on the same compile reads it, too.
-    record_error(error, compile_id, SCOPE.failure_of(error, forget=False))
-
-
-def _close(token: Any, outcome: str) -> None:
-    frame, compile_id = token
-    leave_stage(frame, failed=outcome == "raised")
-    SCOPE.ahead_of_time = ""
-    SCOPE.emit(CompileEnd(compile=compile_id, seconds=round(frame.seconds, 6), outcome=outcome))
-
-
-PROGRAMS = Hook(
-    stage=stages.AOT,
-    records="programs that AOTInductor compiled",
-    wraps=(Wrap(hooked.COMPILE_FX_AOT, watch(before=_start, after=_end, failed=_failed)),),
+HOOKS = (
+    Hook(
+        stage=stages.AOT,
+        records="programs that AOTInductor compiled",
+        wraps=(Wrap(hooked.COMPILE_FX_AOT, watch(_compile)),),
+    ),
 )

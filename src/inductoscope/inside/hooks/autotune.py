@@ -10,10 +10,9 @@ from inductoscope.inside.observe import (
     Arguments,
     Keywords,
     OverheardLogger,
+    Watching,
     current_compile_id,
-    enter_stage,
-    fail_stage,
-    leave_stage,
+    in_stage,
     watch,
 )
 from inductoscope.inside.scope import BROKEN, SCOPE
@@ -34,7 +33,7 @@ from inductoscope.torch_facts.log_lines import PATTERNS
 from inductoscope.torch_facts.torch_names import Hook, Wrap
 
 
-def _selection_start(args: Arguments, kwargs: Keywords) -> Any:
+def _select(args: Arguments, kwargs: Keywords) -> Watching:
     name, choices = str(args[1]), args[2]
     SCOPE.emit(
         AutotuneStart(
@@ -44,15 +43,10 @@ def _selection_start(args: Arguments, kwargs: Keywords) -> Any:
             inputs=_describe_inputs(args[3] if len(args) > 3 else kwargs.get("input_nodes")),
         )
     )
-    return enter_stage(stages.AUTOTUNE, detail=name)
-
-
-def _selection_end(frame: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
-    graph, operation = SCOPE.graph, frame.detail
-    leave_stage(frame)
+    result = yield from in_stage(stages.AUTOTUNE, detail=name)
     chosen = result[1] if isinstance(result, tuple) and len(result) > 1 else None
     if chosen is not None:
-        SCOPE.emit(AutotuneChosen(graph=graph, operation=operation, choice=_name_of(chosen)))
+        SCOPE.emit(AutotuneChosen(graph=SCOPE.graph, operation=name, choice=_name_of(chosen)))
 
 
 def _describe_inputs(nodes: Any) -> tuple[str, ...]:
@@ -78,7 +72,8 @@ def _name_of(choice: Any) -> str:
     return str(getattr(choice, "name", choice))
 
 
-def _timed(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
+def _timed(args: Arguments, kwargs: Keywords) -> Watching:
+    yield
     name, _, timings = args[:3]
     finite = {c: t for c, t in timings.items() if math.isfinite(t)}
     winner = min(finite, key=lambda choice: finite[choice]) if finite else None
@@ -93,70 +88,29 @@ def _timed(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
     )
 
 
-CHOICES = Hook(
-    stage=stages.AUTOTUNE,
-    records="choices of an operation's implementation, their times and the winner",
-    wraps=(
-        Wrap(
-            hooked.ALGORITHM_SELECTOR_CACHE_CALL,
-            watch(before=_selection_start, after=_selection_end, failed=fail_stage),
-        ),
-        Wrap(hooked.LOG_RESULTS, watch(after=_timed)),
-    ),
-)
-
-
-def _precompile_start(args: Arguments, kwargs: Keywords) -> Any:
-    name = _name_of(args[0])
+def _precompile(args: Arguments, kwargs: Keywords) -> Watching:
+    name, started, failure = _name_of(args[0]), time.perf_counter(), ""
     SCOPE.emit(ChoiceStart(choice=name))
-    return name, time.perf_counter()
-
-
-def _precompile_end(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
-    _precompiled(token)
-
-
-def _precompile_failed(token: Any, error: BaseException) -> None:
-    _precompiled(token, error=_text_of(error))
-
-
-def _precompiled(token: Any, *, error: str = "") -> None:
-    name, started = token
+    try:
+        yield
+    except BaseException as error:
+        failure = _text_of(error)
     seconds = round(time.perf_counter() - started, 6)
-    SCOPE.emit(ChoiceEnd(choice=name, seconds=seconds, error=error))
+    SCOPE.emit(ChoiceEnd(choice=name, seconds=seconds, error=failure))
 
 
 def _text_of(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"[:2000]
 
 
-PRECOMPILES = Hook(
-    stage=stages.AUTOTUNE,
-    records="compiles of single choices",
-    wraps=(
-        Wrap(
-            hooked.PRECOMPILE,
-            watch(before=_precompile_start, after=_precompile_end, failed=_precompile_failed),
-        ),
-    ),
-)
-
-
-def _configs_timed(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
-    tuner = args[0]
+def _configs_timed(args: Arguments, kwargs: Keywords) -> Watching:
+    result, tuner = (yield), args[0]
     SCOPE.emit(
         LaunchConfigs(
             kernel=tuner.inductor_meta.get("kernel_name") or "",
             milliseconds=tuple((str(launcher.config), time_) for launcher, time_ in result.items()),
         )
     )
-
-
-LAUNCH_CONFIGS = Hook(
-    stage=stages.AUTOTUNE,
-    records="launch configurations of Triton kernels and their times",
-    wraps=(Wrap(hooked.BENCHMARK_ALL_CONFIGS, watch(after=_configs_timed)),),
-)
 
 
 # --- facts about choices --------------------------------------------------------------------------
@@ -172,35 +126,44 @@ def _say(message: Any, args: Arguments) -> None:
         SCOPE.emit(TorchLogged(text=(message % args)[:4000], compile=current_compile_id()))
 
 
-SAYINGS = Hook(
-    stage=stages.AUTOTUNE,
-    records="what torch logs about choices: submitted, finished, failed, given up",
-    wraps=(Wrap(hooked.LOG, lambda logger: OverheardLogger(logger, _LEVELS, _say)),),
-)
-
-
-def _benchmark_start(args: Arguments, kwargs: Keywords) -> Any:
+def _benchmark(args: Arguments, kwargs: Keywords) -> Watching:
     choice = args[1] if len(args) > 1 else kwargs.get("choice")
-    text = str(choice)[:4000]
-    SCOPE.emit(BenchmarkStart(choice=_name_of(choice), text=text, compile=current_compile_id()))
-    return choice, text
+    name, text, failure = _name_of(choice), str(choice)[:4000], ""
+    SCOPE.emit(BenchmarkStart(choice=name, text=text, compile=current_compile_id()))
+    try:
+        yield
+    except BaseException as error:
+        failure = _text_of(error)
+    SCOPE.emit(BenchmarkEnd(choice=name, text=text, error=failure))
 
 
-def _benchmark_end(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
-    SCOPE.emit(BenchmarkEnd(choice=_name_of(token[0]), text=token[1]))
-
-
-def _benchmark_failed(token: Any, error: BaseException) -> None:
-    SCOPE.emit(BenchmarkEnd(choice=_name_of(token[0]), text=token[1], error=_text_of(error)))
-
-
-BENCHMARKS = Hook(
-    stage=stages.AUTOTUNE,
-    records="runs of single choices to time them",
-    wraps=(
-        Wrap(
-            hooked.BENCHMARK_CHOICE,
-            watch(before=_benchmark_start, after=_benchmark_end, failed=_benchmark_failed),
+HOOKS = (
+    Hook(
+        stage=stages.AUTOTUNE,
+        records="choices of an operation's implementation, their times and the winner",
+        wraps=(
+            Wrap(hooked.ALGORITHM_SELECTOR_CACHE_CALL, watch(_select)),
+            Wrap(hooked.LOG_RESULTS, watch(_timed)),
         ),
+    ),
+    Hook(
+        stage=stages.AUTOTUNE,
+        records="compiles of single choices",
+        wraps=(Wrap(hooked.PRECOMPILE, watch(_precompile)),),
+    ),
+    Hook(
+        stage=stages.AUTOTUNE,
+        records="launch configurations of Triton kernels and their times",
+        wraps=(Wrap(hooked.BENCHMARK_ALL_CONFIGS, watch(_configs_timed)),),
+    ),
+    Hook(
+        stage=stages.AUTOTUNE,
+        records="what torch logs about choices: submitted, finished, failed, given up",
+        wraps=(Wrap(hooked.LOG, lambda logger: OverheardLogger(logger, _LEVELS, _say)),),
+    ),
+    Hook(
+        stage=stages.AUTOTUNE,
+        records="runs of single choices to time them",
+        wraps=(Wrap(hooked.BENCHMARK_CHOICE, watch(_benchmark)),),
     ),
 )

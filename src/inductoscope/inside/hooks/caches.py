@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
-from inductoscope.inside.observe import Arguments, Keywords, current_compile_id, watch
+from inductoscope.inside.observe import Arguments, Keywords, Watching, current_compile_id, watch
 from inductoscope.inside.scope import SCOPE
 from inductoscope.recording.events import CacheKeyMade, CacheLookup, LibraryWanted
 from inductoscope.torch_facts import private_names as hooked
@@ -33,31 +32,18 @@ def _announced(args: Arguments, kwargs: Keywords) -> None:
     )
 
 
-GRAPH_CACHES = Hook(
-    stage="caches",
-    records="hits and misses of the FX graph and AOTAutograd caches",
-    wraps=(Wrap(hooked.INSTANT, watch(before=_announced)),),
-)
-
-
 # Characters of a field that are kept for display; equality is decided by its hash.
 _LONGEST_FIELD = 400
 
 
-def _key_made(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
-    key, fields = result
+def _key_made(args: Arguments, kwargs: Keywords) -> Watching:
+    key, fields = yield
     shown = [str(field)[:_LONGEST_FIELD] for field in fields]
     SCOPE.emit(CacheKeyMade(compile=current_compile_id(), key=key, payload=SCOPE.json(shown)))
 
 
-GRAPH_KEYS = Hook(
-    stage="caches",
-    records="what the keys of the FX graph cache are made of",
-    wraps=(Wrap(hooked.COMPILED_FX_GRAPH_HASH, watch(after=_key_made)),),
-)
-
-
-def _best_config_read(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
+def _best_config_read(args: Arguments, kwargs: Keywords) -> Watching:
+    result = yield
     SCOPE.emit(
         CacheLookup(
             cache="launch configuration",
@@ -67,21 +53,31 @@ def _best_config_read(token: Any, result: Any, args: Arguments, kwargs: Keywords
     )
 
 
-LAUNCH_CONFIGS = Hook(
-    stage="caches",
-    records="hits and misses of the cache of launch configurations",
-    wraps=(Wrap(hooked.READ_BEST, watch(after=_best_config_read)),),
-)
-
-
 def _binary_wanted(args: Arguments, kwargs: Keywords) -> None:
     """Record a request for a C++ library; a compiler event follows unless it is a cache hit."""
     code = args[1] if len(args) > 1 else kwargs["main_code"]
     SCOPE.emit(LibraryWanted(graph=SCOPE.graph, payload=SCOPE.text(str(code).strip())))
 
 
-CPP_BINARIES = Hook(
-    stage="caches",
-    records="C++ libraries asked for, to tell those that were compiled from those in the cache",
-    wraps=(Wrap(hooked.LOAD_ASYNC, watch(before=_binary_wanted)),),
+HOOKS = (
+    Hook(
+        stage="caches",
+        records="hits and misses of the FX graph and AOTAutograd caches",
+        wraps=(Wrap(hooked.INSTANT, watch(_announced)),),
+    ),
+    Hook(
+        stage="caches",
+        records="what the keys of the FX graph cache are made of",
+        wraps=(Wrap(hooked.COMPILED_FX_GRAPH_HASH, watch(_key_made)),),
+    ),
+    Hook(
+        stage="caches",
+        records="hits and misses of the cache of launch configurations",
+        wraps=(Wrap(hooked.READ_BEST, watch(_best_config_read)),),
+    ),
+    Hook(
+        stage="caches",
+        records="C++ libraries asked for, to tell those that were compiled from those in the cache",
+        wraps=(Wrap(hooked.LOAD_ASYNC, watch(_binary_wanted)),),
+    ),
 )

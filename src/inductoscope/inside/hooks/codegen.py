@@ -8,7 +8,18 @@ from typing import Any
 from inductoscope.inside.hooks.inductor import written_wrappers
 from inductoscope.inside.hooks.kernel_lines import forget_writing, numbered_lines, take_lines
 from inductoscope.inside.hooks.scheduler import origin_names
-from inductoscope.inside.observe import Arguments, Keywords, fail_stage, stage, watch
+from inductoscope.inside.observe import (
+    Arguments,
+    Keywords,
+    Watching,
+    enter_graph_stage,
+    enter_stage,
+    fail_stage,
+    leave_stage,
+    stage,
+    until_left,
+    watch,
+)
 from inductoscope.inside.scope import BROKEN, SCOPE
 from inductoscope.recording.events import (
     BuffersListed,
@@ -26,9 +37,9 @@ from inductoscope.torch_facts.torch_names import Hook, Replacement, Wrap
 def _defined(language: str) -> Replacement:
     """Watch `define_kernel(self, source, nodes, …)`, which returns the kernel's name."""
 
-    def after(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
+    def observer(args: Arguments, kwargs: Keywords) -> Watching:
+        name = str((yield))
         source, nodes = args[1], list(_scheduler_nodes(args[2]))
-        name = str(result)
         lines = take_lines({node.get_name() for node in nodes})
         SCOPE.emit(
             Kernel(
@@ -45,7 +56,7 @@ def _defined(language: str) -> Replacement:
             )
         )
 
-    return watch(after=after)
+    return watch(observer)
 
 
 def _scheduler_nodes(schedule: Any) -> Iterable[Any]:
@@ -72,23 +83,11 @@ def _unique(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-KERNELS = Hook(
-    stage=stages.CODEGEN,
-    records="generated C++ kernels",
-    wraps=(Wrap(hooked.CPP_SCHEDULING_DEFINE_KERNEL, _defined("C++")),),
-)
-
-TRITON_KERNELS = Hook(
-    stage=stages.CODEGEN,
-    records="generated Triton kernels",
-    wraps=(Wrap(hooked.TRITON_SCHEDULING_DEFINE_KERNEL, _defined("Triton")),),
-)
-
-
 # --- extern kernels: calls of a library -----------------------------------------------------------
 
 
-def _extern_call(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
+def _extern_call(args: Arguments, kwargs: Keywords) -> Watching:
+    yield
     node = args[1]
     # A user-written kernel with a fused operation wraps the node that holds the kernel.
     holder: Any = getattr(node, "kernel_node", node)
@@ -107,50 +106,37 @@ def _extern_call(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> 
     )
 
 
-EXTERN_KERNELS = Hook(
-    stage=stages.CODEGEN,
-    records="calls of library kernels",
-    wraps=(Wrap(hooked.CODEGEN_EXTERN_CALL, watch(after=_extern_call)),),
-)
-
-
 # --- buffers --------------------------------------------------------------------------------------
 
 
 def _reused(how: str, name_of: Callable[[Any], str]) -> Replacement:
     """Watch a method whose arguments are the old buffer and the new one."""
 
-    def after(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
+    def observer(args: Arguments, kwargs: Keywords) -> Watching:
+        yield
         old, new = map(name_of, args[1:3])
         SCOPE.emit(Reuse(graph=SCOPE.graph, old=old, new=new, how=how))
 
-    return watch(after=after)
-
-
-BUFFER_REUSE = Hook(
-    stage=stages.CODEGEN,
-    records="buffers that take over the memory of others",
-    wraps=(
-        Wrap(hooked.MAKE_BUFFER_REUSE, _reused("memory", lambda buffer: str(buffer.get_name()))),
-        Wrap(hooked.MAKE_INPLACE, _reused("in place", str)),
-    ),
-)
+    return watch(observer)
 
 
 # --- the wrapper ----------------------------------------------------------------------------------
 
 
-def _loading(args: Arguments, kwargs: Keywords) -> None:
+def _load(args: Arguments, kwargs: Keywords) -> Watching:
     """Record the wrapper before loading, which compiles the kernels and may fail or hang."""
-    _emit_wrapper(args[0], args[1].value)
+    frame = enter_stage(stages.WRAPPER)
+    SCOPE.guard(_emit_wrapper, args[0], args[1].value)
+    result = yield from until_left(frame)
+    SCOPE.emit(WrapperLoaded(graph=SCOPE.graph, path=getattr(result, "__file__", "") or ""))
 
 
-def _compiling_ahead(args: Arguments, kwargs: Keywords) -> None:
+def _compile_ahead(args: Arguments, kwargs: Keywords) -> Watching:
     """Record the C++ wrapper of an ahead-of-time compile, which is compiled with its kernels."""
-    _emit_wrapper(args[1], args[2] if len(args) > 2 else kwargs["wrapper_code"])
-
-
-def _compiled_ahead(frame: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
+    frame = enter_stage(stages.CPP_COMPILE)
+    code = args[2] if len(args) > 2 else kwargs.get("wrapper_code", "")
+    SCOPE.guard(_emit_wrapper, args[1], code)
+    result = yield from until_left(frame)
     files = result if isinstance(result, (list, tuple)) else [result]
     path = next((str(file) for file in files if str(file).endswith((".so", ".cpp"))), "")
     SCOPE.emit(WrapperLoaded(graph=SCOPE.graph, path=path))
@@ -171,55 +157,23 @@ def _emit_wrapper(lowered: Any, code: str) -> None:
     SCOPE.emit(BuffersListed(graph=SCOPE.graph, payload=SCOPE.json(buffers)))
 
 
-def _loaded(frame: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
-    SCOPE.emit(WrapperLoaded(graph=SCOPE.graph, path=getattr(result, "__file__", "") or ""))
-
-
-def _scheduler_codegen_failed(frame: Any, error: BaseException) -> None:
-    """Record the scheduler node for which code generation failed."""
-    from torch._inductor.virtualized import V
-
-    node = getattr(getattr(V.graph, "scheduler", None), "current_node", None)
-    if frame is not None and node is not None:
-        frame.detail = node.get_name()
-    fail_stage(frame, error)
-
-
-def _codegen_end(frame: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
+def _generate(args: Arguments, kwargs: Keywords) -> Watching:
+    frame = enter_graph_stage(stages.CODEGEN)
+    try:
+        yield
+    except BaseException as error:
+        frame.detail = _node_being_generated()
+        fail_stage(frame, error)
+        raise
+    leave_stage(frame)
     forget_writing()
 
 
-WRAPPER = Hook(
-    stage=stages.CODEGEN,
-    records="the wrapper that calls the kernels, and the origin of every buffer",
-    wraps=(
-        Wrap(
-            hooked.SCHEDULER_CODEGEN,
-            stage(
-                stages.CODEGEN,
-                after=_codegen_end,
-                failed=_scheduler_codegen_failed,
-                of_graph=True,
-            ),
-        ),
-        Wrap(hooked.PYTHON_WRAPPER_CODEGEN_GENERATE, stage(stages.CODEGEN)),
-        Wrap(
-            hooked.COMPILE_TO_MODULE_LINES,
-            stage(stages.WRAPPER, before=_loading, after=_loaded),
-        ),
-    ),
-)
+def _node_being_generated() -> str:
+    from torch._inductor.virtualized import V
 
-AHEAD_OF_TIME = Hook(
-    stage=stages.CODEGEN,
-    records="the C++ wrapper of a graph compiled ahead of time",
-    wraps=(
-        Wrap(
-            hooked.AOT_CODE_COMPILER_COMPILE,
-            stage(stages.CPP_COMPILE, before=_compiling_ahead, after=_compiled_ahead),
-        ),
-    ),
-)
+    node = getattr(getattr(V.graph, "scheduler", None), "current_node", None)
+    return "" if node is None else str(node.get_name())
 
 
 # --------------------------------------------------------------------------------------------------
@@ -234,7 +188,8 @@ _LONGEST = 2000
 _TOO_LONG = "<too long>"
 
 
-def _listed(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
+def _listed(args: Arguments, kwargs: Keywords) -> Watching:
+    yield
     from torch._inductor.virtualized import V
 
     graph: Any = V.graph
@@ -342,8 +297,49 @@ def _text(value: Any) -> str:
     return text if len(text) <= _LONGEST else _TOO_LONG
 
 
-MEMORY = Hook(
-    stage=stages.CODEGEN,
-    records="the room of every buffer, and what guards say of sizes",
-    wraps=(Wrap(hooked.SCHEDULER_CODEGEN, watch(after=_listed)),),
+HOOKS = (
+    Hook(
+        stage=stages.CODEGEN,
+        records="generated C++ kernels",
+        wraps=(Wrap(hooked.CPP_SCHEDULING_DEFINE_KERNEL, _defined("C++")),),
+    ),
+    Hook(
+        stage=stages.CODEGEN,
+        records="generated Triton kernels",
+        wraps=(Wrap(hooked.TRITON_SCHEDULING_DEFINE_KERNEL, _defined("Triton")),),
+    ),
+    Hook(
+        stage=stages.CODEGEN,
+        records="calls of library kernels",
+        wraps=(Wrap(hooked.CODEGEN_EXTERN_CALL, watch(_extern_call)),),
+    ),
+    Hook(
+        stage=stages.CODEGEN,
+        records="buffers that take over the memory of others",
+        wraps=(
+            Wrap(
+                hooked.MAKE_BUFFER_REUSE, _reused("memory", lambda buffer: str(buffer.get_name()))
+            ),
+            Wrap(hooked.MAKE_INPLACE, _reused("in place", str)),
+        ),
+    ),
+    Hook(
+        stage=stages.CODEGEN,
+        records="the wrapper that calls the kernels, and the origin of every buffer",
+        wraps=(
+            Wrap(hooked.SCHEDULER_CODEGEN, watch(_generate)),
+            Wrap(hooked.PYTHON_WRAPPER_CODEGEN_GENERATE, stage(stages.CODEGEN)),
+            Wrap(hooked.COMPILE_TO_MODULE_LINES, watch(_load)),
+        ),
+    ),
+    Hook(
+        stage=stages.CODEGEN,
+        records="the C++ wrapper of a graph compiled ahead of time",
+        wraps=(Wrap(hooked.AOT_CODE_COMPILER_COMPILE, watch(_compile_ahead)),),
+    ),
+    Hook(
+        stage=stages.CODEGEN,
+        records="the room of every buffer, and what guards say of sizes",
+        wraps=(Wrap(hooked.SCHEDULER_CODEGEN, watch(_listed)),),
+    ),
 )

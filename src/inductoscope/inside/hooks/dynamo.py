@@ -14,12 +14,14 @@ from inductoscope.inside.graphs import store_graph
 from inductoscope.inside.observe import (
     Arguments,
     Keywords,
+    Watching,
     current_compile_id,
     enter_stage,
     glance,
+    in_stage,
     leave_stage,
     record_error,
-    stage,
+    until_left,
     watch,
 )
 from inductoscope.inside.program_settings import (
@@ -61,7 +63,7 @@ _raised = threading.local()
 # --- frames ---------------------------------------------------------------------------------------
 
 
-def _frame_start(args: Arguments, kwargs: Keywords) -> Any:
+def _compile_frame(args: Arguments, kwargs: Keywords) -> Watching:
     code = args[0]
     compile_id = str(kwargs.get("compile_id"))
     resumed = _RESUMED.match(code.co_name)
@@ -74,28 +76,23 @@ def _frame_start(args: Arguments, kwargs: Keywords) -> Any:
             line=code.co_firstlineno,
         )
     )
-    return enter_stage(stages.DYNAMO), compile_id
+    frame = enter_stage(stages.DYNAMO)
 
+    def end(outcome: str, reason: str = "") -> None:
+        leave_stage(frame, failed=outcome == "raised")
+        seconds = round(frame.seconds, 6)
+        SCOPE.emit(CompileEnd(compile=compile_id, seconds=seconds, outcome=outcome, reason=reason))
 
-def _frame_end(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
+    try:
+        result = yield
+    except BaseException as error:
+        SCOPE.note_failure(error, frame)
+        end("raised")
+        record_error(error, compile_id, SCOPE.failure_of(error))
+        _raised.compile_id = compile_id
+        raise
     outcome = "skipped" if getattr(result, "guarded_code", None) is None else "compiled"
-    leave_stage(token[0])
-    _emit_end(token, outcome, reason=_text(getattr(result, "skip_reason", None)))
-
-
-def _frame_failed(token: Any, error: BaseException) -> None:
-    frame, compile_id = token
-    SCOPE.note_failure(error, frame)
-    leave_stage(frame, failed=True)
-    _emit_end(token, "raised")
-    record_error(error, compile_id, SCOPE.failure_of(error))
-    _raised.compile_id = compile_id
-
-
-def _emit_end(token: Any, outcome: str, *, reason: str = "") -> None:
-    frame, compile_id = token
-    seconds = round(frame.seconds, 6)
-    SCOPE.emit(CompileEnd(compile=compile_id, seconds=seconds, outcome=outcome, reason=reason))
+    end(outcome, _text(getattr(result, "skip_reason", None)))
 
 
 def _text(value: object) -> str:
@@ -106,32 +103,18 @@ def _place(frame: Any) -> str:
     return f"{frame.filename}:{frame.lineno}"
 
 
-COMPILES = Hook(
-    stage=stages.DYNAMO,
-    records="frames compiled, and errors with the stage that raised them",
-    wraps=(
-        Wrap(
-            hooked.CONVERT_FRAME_COMPILE,
-            watch(before=_frame_start, after=_frame_end, failed=_frame_failed),
-        ),
-    ),
-    reads=(hooked.CURRENT_COMPILE_ID,),
-)
-
-
 # --- graphs ---------------------------------------------------------------------------------------
 
 
-def _graph_captured(args: Arguments, kwargs: Keywords) -> None:
-    payload = store_graph(args[1] if len(args) > 1 else kwargs["gm"])
+def _call_backend(args: Arguments, kwargs: Keywords) -> Watching:
+    frame = enter_stage(stages.AOT)
+    SCOPE.guard(_emit_graph, args[1] if len(args) > 1 else kwargs.get("gm"))
+    yield from until_left(frame)
+
+
+def _emit_graph(module: Any) -> None:
+    payload = store_graph(module)
     SCOPE.emit(GraphState(stage=stages.DYNAMO, compile=current_compile_id(), payload=payload))
-
-
-GRAPHS = Hook(
-    stage=stages.DYNAMO,
-    records="the graph that Dynamo took from each frame",
-    wraps=(Wrap(hooked.CALL_USER_COMPILER, stage(stages.AOT, before=_graph_captured)),),
-)
 
 
 # --- call stacks ----------------------------------------------------------------------------------
@@ -176,17 +159,11 @@ def _graph_break(args: Arguments, kwargs: Keywords) -> None:
     )
 
 
-GRAPH_BREAKS = Hook(
-    stage=stages.DYNAMO,
-    records="graph breaks with their reason",
-    wraps=(Wrap(hooked.LOG_GRAPH_BREAK, watch(before=_graph_break)),),
-)
-
-
 # --- guards ---------------------------------------------------------------------------------------
 
 
-def _guards_built(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
+def _build_guards(args: Arguments, kwargs: Keywords) -> Watching:
+    yield from in_stage("guards")
     output = kwargs["output_graph"] if "output_graph" in kwargs else args[2]
     guards = [_describe_guard(guard) for guard in output.guards]
     microseconds, costly = time_guards(args[0], output)
@@ -213,17 +190,11 @@ def _describe_guard(guard: Any) -> dict[str, Any]:
     return found
 
 
-GUARDS = Hook(
-    stage=stages.DYNAMO,
-    records="guards of each compiled frame",
-    wraps=(Wrap(hooked.CHECK_FUNCTION_MANAGER_INIT, stage("guards", after=_guards_built)),),
-)
-
-
 # --- recompiles -----------------------------------------------------------------------------------
 
 
-def _recompiled(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
+def _recompiled(args: Arguments, kwargs: Keywords) -> Watching:
+    result = yield
     code = getattr(args[1] if len(args) > 1 else kwargs.get("frame"), "f_code", None)
     own = (code.co_filename, code.co_name) if code is not None else ("", "")
     SCOPE.emit(
@@ -235,31 +206,19 @@ def _recompiled(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> N
     )
 
 
-def _limit_checked(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
-    exceeded, limit = result
+def _limit_checked(args: Arguments, kwargs: Keywords) -> Watching:
+    exceeded, limit = yield
     if exceeded:
         SCOPE.emit(RecompileLimitHit(compile=current_compile_id(), limit=str(limit)))
-
-
-RECOMPILES = Hook(
-    stage=stages.DYNAMO,
-    records="recompiles with the guard that failed",
-    wraps=(
-        Wrap(hooked.GET_AND_MAYBE_LOG_RECOMPILATION_REASONS, watch(after=_recompiled)),
-        Wrap(hooked.EXCEEDS_RECOMPILE_LIMIT, watch(after=_limit_checked)),
-    ),
-)
 
 
 # --- frames that Dynamo gives up on ---------------------------------------------------------------
 
 
-def _conversion_start(args: Arguments, kwargs: Keywords) -> None:
-    _raised.compile_id = None
-
-
-def _conversion_end(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
+def _convert(args: Arguments, kwargs: Keywords) -> Watching:
     """Record a fallback to eager: the compile raised, but Dynamo suppressed the exception."""
+    _raised.compile_id = None
+    result = yield
     compile_id = getattr(_raised, "compile_id", None)
     if compile_id is not None:
         SCOPE.emit(
@@ -268,15 +227,6 @@ def _conversion_end(token: Any, result: Any, args: Arguments, kwargs: Keywords) 
                 reason=_text(getattr(result, "skip_reason", None)),
             )
         )
-
-
-EAGER_FALLBACKS = Hook(
-    stage=stages.DYNAMO,
-    records="frames that run in eager because Dynamo gave up on them",
-    wraps=(
-        Wrap(hooked.CONVERT_FRAME_CALL, watch(before=_conversion_start, after=_conversion_end)),
-    ),
-)
 
 
 # --- Timing of a frame's guards right after they were built, with the values of that call ---------
@@ -370,14 +320,6 @@ def _name(argument: Any) -> str:
     return text.replace("L['", "", 1).replace("']", "", 1) if text.startswith("L['") else text
 
 
-SETTINGS = Hook(
-    stage=stages.DYNAMO,
-    records="settings, arguments of torch.compile and marked sizes",
-    wraps=(Wrap(hooked.CALL_USER_COMPILER, watch(before=_settings)),),
-    reads=tuple(TorchName(module, "_is_default") for module in CONFIGS),
-)
-
-
 # --------------------------------------------------------------------------------------------------
 # Signs of life from tracing, during which nothing else is recorded for long.
 #
@@ -394,17 +336,55 @@ def _continues() -> None:
         SCOPE.emit(TracingContinues())
 
 
-def _signs(stage: str, records: str, name: TorchName) -> Hook:
-    return Hook(stage, records, wraps=(Wrap(name, glance(_SECONDS, _continues)),))
-
-
-TRACED_LINES = _signs(
-    stages.DYNAMO,
-    "that Dynamo gets on with a long function",
-    hooked.STARTS_LINE,
-)
-TRACED_NODES = _signs(
-    stages.AOT,
-    "that AOTAutograd gets on with a large graph",
-    hooked.FETCH_ARGS_KWARGS_FROM_ENV,
+HOOKS = (
+    Hook(
+        stage=stages.DYNAMO,
+        records="frames compiled, and errors with the stage that raised them",
+        wraps=(Wrap(hooked.CONVERT_FRAME_COMPILE, watch(_compile_frame)),),
+        reads=(hooked.CURRENT_COMPILE_ID,),
+    ),
+    Hook(
+        stage=stages.DYNAMO,
+        records="the graph that Dynamo took from each frame",
+        wraps=(Wrap(hooked.CALL_USER_COMPILER, watch(_call_backend)),),
+    ),
+    Hook(
+        stage=stages.DYNAMO,
+        records="graph breaks with their reason",
+        wraps=(Wrap(hooked.LOG_GRAPH_BREAK, watch(_graph_break)),),
+    ),
+    Hook(
+        stage=stages.DYNAMO,
+        records="guards of each compiled frame",
+        wraps=(Wrap(hooked.CHECK_FUNCTION_MANAGER_INIT, watch(_build_guards)),),
+    ),
+    Hook(
+        stage=stages.DYNAMO,
+        records="recompiles with the guard that failed",
+        wraps=(
+            Wrap(hooked.GET_AND_MAYBE_LOG_RECOMPILATION_REASONS, watch(_recompiled)),
+            Wrap(hooked.EXCEEDS_RECOMPILE_LIMIT, watch(_limit_checked)),
+        ),
+    ),
+    Hook(
+        stage=stages.DYNAMO,
+        records="frames that run in eager because Dynamo gave up on them",
+        wraps=(Wrap(hooked.CONVERT_FRAME_CALL, watch(_convert)),),
+    ),
+    Hook(
+        stage=stages.DYNAMO,
+        records="settings, arguments of torch.compile and marked sizes",
+        wraps=(Wrap(hooked.CALL_USER_COMPILER, watch(_settings)),),
+        reads=tuple(TorchName(module, "_is_default") for module in CONFIGS),
+    ),
+    Hook(
+        stage=stages.DYNAMO,
+        records="that Dynamo gets on with a long function",
+        wraps=(Wrap(hooked.STARTS_LINE, glance(_SECONDS, _continues)),),
+    ),
+    Hook(
+        stage=stages.AOT,
+        records="that AOTAutograd gets on with a large graph",
+        wraps=(Wrap(hooked.FETCH_ARGS_KWARGS_FROM_ENV, glance(_SECONDS, _continues)),),
+    ),
 )

@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from inductoscope.inside.observe import Arguments, Keywords, fail_part, watch
+from inductoscope.inside.observe import Arguments, Keywords, Watching, in_part, watch
 from inductoscope.inside.scope import BROKEN, SCOPE
 from inductoscope.recording.events import Fusion, FusionPair, FusionRound
 from inductoscope.torch_facts import private_names as hooked
@@ -66,19 +66,11 @@ _ledger = _Ledger()
 # --- rounds ---------------------------------------------------------------------------------------
 
 
-def _round_start(args: Arguments, kwargs: Keywords) -> Any:
+def _fuse_once(args: Arguments, kwargs: Keywords) -> Watching:
     nodes = args[1] if len(args) > 1 else kwargs["nodes"]
+    count, started = len(nodes), time.perf_counter()
     _ledger.begin_round()
-    return (
-        SCOPE.enter_part(stages.SCHEDULER, f"fusion round {_ledger.round}"),
-        len(nodes),
-        time.perf_counter(),
-    )
-
-
-def _round_end(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
-    frame, count, started = token
-    SCOPE.leave(frame)
+    result = yield from in_part(stages.SCHEDULER, f"fusion round {_ledger.round}")
     _ledger.trying = False
     if _ledger.round > _MOST_ROUNDS and _ledger.round & (_ledger.round - 1):
         return
@@ -119,35 +111,22 @@ def _device_names(nodes: Any) -> dict[str, str]:
     }
 
 
-def _found_candidates(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
+def _found_candidates(args: Arguments, kwargs: Keywords) -> Watching:
+    yield
     _ledger.trying = True
-
-
-ROUNDS = Hook(
-    stage="fusion",
-    records="fusion rounds",
-    wraps=(
-        Wrap(
-            hooked.FUSE_NODES_ONCE,
-            watch(before=_round_start, after=_round_end, failed=fail_part),
-        ),
-        Wrap(hooked.GET_POSSIBLE_FUSIONS, watch(after=_found_candidates)),
-    ),
-)
 
 
 # --- pairs ----------------------------------------------------------------------------------------
 
 
-def _asked(args: Arguments, kwargs: Keywords) -> _Question:
-    question = _Question(args[1].get_name(), args[2].get_name())
-    _ledger.asked.append(question)
-    return question
-
-
-def _answered(question: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
-    _ledger.asked.pop()
+def _can_fuse(args: Arguments, kwargs: Keywords) -> Watching:
     _, first, second = args[:3]
+    question = _Question(first.get_name(), second.get_name())
+    _ledger.asked.append(question)
+    try:
+        result = yield
+    finally:
+        _ledger.asked.pop()
     # Two nodes that have been fused while the pair was queued are the same node.
     if first is not second:
         _emit_pair(
@@ -161,11 +140,8 @@ def _answered(question: Any, result: Any, args: Arguments, kwargs: Keywords) -> 
         )
 
 
-def _asking_failed(question: Any, error: BaseException) -> None:
-    _ledger.asked.pop()
-
-
-def _refused(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
+def _refused(args: Arguments, kwargs: Keywords) -> Watching:
+    yield
     why, reason, *values = args
     text = reason % tuple(values) if values else reason
     question = _ledger.question(why.name1, why.name2)
@@ -194,16 +170,20 @@ def _emit_pair(first: str, second: str, *, possible: bool = False, **facts: Any)
     )
 
 
-def _speed_judged(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
+def _speed_judged(args: Arguments, kwargs: Keywords) -> Watching:
     """Record pairs that are not fused at once: slower, or awaiting a benchmark."""
+    result = yield
     waits = callable(result) or callable(getattr(result, "callable_fn", None))
     if waits or not getattr(result, "should_fuse", result):
         gate = "benchmark" if waits else "speedup_by_fusion"
         _emit_pair(args[1].get_name(), args[2].get_name(), decided={"gate": gate})
 
 
-def _fused(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
-    names = (token[0], token[1])
+def _fuse(args: Arguments, kwargs: Keywords) -> Watching:
+    # Determined before fusing, which may change the two nodes.
+    names = args[1].get_name(), args[2].get_name()
+    kind = _kind(args[1], args[2])
+    result = yield
     score = _ledger.scores.get(names) or _ledger.scores.get((names[1], names[0])) or {}
     SCOPE.emit(
         Fusion(
@@ -212,17 +192,11 @@ def _fused(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
             first=names[0],
             second=names[1],
             result=result.get_name(),
-            type=token[2],
+            type=kind,
             score=score,
             bytes_saved=score.get("memory_score"),
         )
     )
-
-
-def _fusing(args: Arguments, kwargs: Keywords) -> tuple[str, str, str]:
-    # Determined before fusing, which may change the two nodes.
-    _, first, second = args[:3]
-    return first.get_name(), second.get_name(), _kind(first, second)
 
 
 def _kind(first: Any, second: Any) -> str:
@@ -238,25 +212,11 @@ def _kind(first: Any, second: Any) -> str:
     return direction
 
 
-PAIRS = Hook(
-    stage="fusion",
-    records="pairs considered for fusion: fused, or refused with torch's reason",
-    wraps=(
-        Wrap(
-            hooked.SCHEDULER_CAN_FUSE,
-            watch(before=_asked, after=_answered, failed=_asking_failed),
-        ),
-        Wrap(hooked.WHY_NO_FUSE_CALL, watch(after=_refused)),
-        Wrap(hooked.FUSE_TWO_NODES, watch(before=_fusing, after=_fused)),
-        Wrap(hooked.SPEEDUP_BY_FUSION, watch(after=_speed_judged)),
-    ),
-)
-
-
 # --- decisions for which torch gives no reason ----------------------------------------------------
 
 
-def _shared_data(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
+def _shared_data(args: Arguments, kwargs: Keywords) -> Watching:
+    yield
     # Methods and functions alike end with the scheduler, two nodes and the shared bytes.
     _, first, second, shared = args[-4:]
     question = _ledger.question(first.get_name(), second.get_name())
@@ -265,8 +225,8 @@ def _shared_data(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> 
 
 
 def _judged_by(gate: str) -> Replacement:
-    def after(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
-        if result:
+    def observer(args: Arguments, kwargs: Keywords) -> Watching:
+        if (yield):
             return
         nodes = args[1:3]
         question = _ledger.question(nodes[0].get_name(), nodes[1].get_name())
@@ -280,13 +240,14 @@ def _judged_by(gate: str) -> Replacement:
                 "class": [type(node).__name__ for node in nodes],
             }
 
-    return watch(after=after)
+    return watch(observer)
 
 
 # --- scores ---------------------------------------------------------------------------------------
 
 
-def _scored(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
+def _scored(args: Arguments, kwargs: Keywords) -> Watching:
+    result = yield
     _, first, second = args[-3:]
     parts = vars(result) if hasattr(result, "__dict__") else {"score": str(result)}
     _ledger.scores[first.get_name(), second.get_name()] = {
@@ -295,12 +256,32 @@ def _scored(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
     }
 
 
-SCORES = Hook(
-    stage="fusion",
-    records="scores of possible fusions, and what decided where torch gives no reason",
-    wraps=(
-        Wrap(hooked.SCORE_FUSION, watch(after=_scored)),
-        Wrap(hooked.INDUCTOR_CHOICES_CAN_FUSE, watch(after=_shared_data)),
-        *(Wrap(name, _judged_by(name.attribute)) for name in hooked.CPP_CAN_FUSE.values()),
+HOOKS = (
+    Hook(
+        stage="fusion",
+        records="fusion rounds",
+        wraps=(
+            Wrap(hooked.FUSE_NODES_ONCE, watch(_fuse_once)),
+            Wrap(hooked.GET_POSSIBLE_FUSIONS, watch(_found_candidates)),
+        ),
+    ),
+    Hook(
+        stage="fusion",
+        records="pairs considered for fusion: fused, or refused with torch's reason",
+        wraps=(
+            Wrap(hooked.SCHEDULER_CAN_FUSE, watch(_can_fuse)),
+            Wrap(hooked.WHY_NO_FUSE_CALL, watch(_refused)),
+            Wrap(hooked.FUSE_TWO_NODES, watch(_fuse)),
+            Wrap(hooked.SPEEDUP_BY_FUSION, watch(_speed_judged)),
+        ),
+    ),
+    Hook(
+        stage="fusion",
+        records="scores of possible fusions, and what decided where torch gives no reason",
+        wraps=(
+            Wrap(hooked.SCORE_FUSION, watch(_scored)),
+            Wrap(hooked.INDUCTOR_CHOICES_CAN_FUSE, watch(_shared_data)),
+            *(Wrap(name, _judged_by(name.attribute)) for name in hooked.CPP_CAN_FUSE.values()),
+        ),
     ),
 )

@@ -9,10 +9,10 @@ from inductoscope.inside.observe import (
     Arguments,
     Keywords,
     OverheardLogger,
+    Watching,
     current_compile_id,
     enter_stage,
-    fail_stage,
-    leave_stage,
+    until_left,
     watch,
 )
 from inductoscope.inside.scope import SCOPE
@@ -35,7 +35,7 @@ _PHASE_IN_WRAPPER = re.compile(r"^# AOT ID: \['\d+_(forward|backward|inference)'
 written_wrappers: set[str] = set()
 
 
-def _compile_start(args: Arguments, kwargs: Keywords) -> Any:
+def _compile(args: Arguments, kwargs: Keywords) -> Watching:
     options = args[4] if len(args) > 4 else kwargs["graph_kwargs"]
     compile_id = current_compile_id()
     graph = SCOPE.new_graph(compile_id, _phase(options))
@@ -47,19 +47,14 @@ def _compile_start(args: Arguments, kwargs: Keywords) -> Any:
             cpp_wrapper=bool(options.get("cpp_wrapper", False)),
         )
     )
-    return enter_stage(stages.INDUCTOR, graph=graph)
+    yield from until_left(enter_stage(stages.INDUCTOR, graph=graph))
+    SCOPE.emit(InductorEnd(graph=graph, compile=current_compile_id()))
 
 
 def _phase(options: dict[str, Any]) -> str:
     if options.get("is_backward"):
         return "backward"
     return "inference" if options.get("is_inference") else "forward"
-
-
-def _compile_end(frame: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
-    graph = SCOPE.graph
-    leave_stage(frame)
-    SCOPE.emit(InductorEnd(graph=graph, compile=current_compile_id()))
 
 
 def _ready(args: Arguments, kwargs: Keywords) -> None:
@@ -95,24 +90,6 @@ def _file_of(function: Any) -> str:
     return str(getattr(code, "co_filename", ""))
 
 
-GRAPHS = Hook(
-    stage=stages.INDUCTOR,
-    records="graphs that Inductor compiled",
-    wraps=(
-        Wrap(
-            hooked.CODEGEN_AND_COMPILE,
-            watch(before=_compile_start, after=_compile_end, failed=fail_stage),
-        ),
-    ),
-)
-
-CACHED_GRAPHS = Hook(
-    stage=stages.INDUCTOR,
-    records="graphs that came from a cache",
-    wraps=(Wrap(hooked.POST_COMPILE, watch(before=_ready)),),
-)
-
-
 # --- CUDA graphs: reasons for skipping them where they were requested -----------------------------
 
 _LONGEST = 2000
@@ -129,10 +106,22 @@ def _say(message: Any, args: tuple[Any, ...]) -> None:
     )
 
 
-SKIPS = Hook(
-    stage=stages.RUNTIME,
-    records="why graphs run without the CUDA graphs that were asked for",
-    wraps=(
-        Wrap(hooked.CUDAGRAPHS_LOG, lambda logger: OverheardLogger(logger, ("warning",), _say)),
+HOOKS = (
+    Hook(
+        stage=stages.INDUCTOR,
+        records="graphs that Inductor compiled",
+        wraps=(Wrap(hooked.CODEGEN_AND_COMPILE, watch(_compile)),),
+    ),
+    Hook(
+        stage=stages.INDUCTOR,
+        records="graphs that came from a cache",
+        wraps=(Wrap(hooked.POST_COMPILE, watch(_ready)),),
+    ),
+    Hook(
+        stage=stages.RUNTIME,
+        records="why graphs run without the CUDA graphs that were asked for",
+        wraps=(
+            Wrap(hooked.CUDAGRAPHS_LOG, lambda logger: OverheardLogger(logger, ("warning",), _say)),
+        ),
     ),
 )

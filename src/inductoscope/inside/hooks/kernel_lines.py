@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from inductoscope.inside.observe import Arguments, Keywords, watch
+from inductoscope.inside.observe import Arguments, Keywords, Watching, watch
 from inductoscope.inside.scope import SCOPE
 from inductoscope.torch_facts import private_names as hooked
 from inductoscope.torch_facts import stages
@@ -98,7 +98,7 @@ _CODE_BUFFERS = (
 )
 
 
-def _written_so_far(args: Arguments, kwargs: Keywords) -> Any:
+def _written_so_far() -> list[tuple[Any, int]]:
     from torch._inductor.virtualized import V
 
     found = {id(b): b for name in _CODE_BUFFERS if (b := getattr(V.kernel, name, None)) is not None}
@@ -108,13 +108,17 @@ def _written_so_far(args: Arguments, kwargs: Keywords) -> Any:
 def _written_by(method: str) -> Replacement:
     """Watch a method of the ops handler, through which every operation of a loop body goes."""
 
-    def after(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
-        _operation_written(method, token, result, args)
+    def observer(args: Arguments, kwargs: Keywords) -> Watching:
+        before = _written_so_far()
+        result = yield
+        _operation_written(method, before, result, args)
 
-    return watch(before=_written_so_far, after=after)
+    return watch(observer)
 
 
-def _operation_written(method: str, token: Any, result: Any, args: Arguments) -> None:
+def _operation_written(
+    method: str, before: list[tuple[Any, int]], result: Any, args: Arguments
+) -> None:
     from torch._inductor.virtualized import V
 
     body_node = getattr(V.interpreter, "current_node", None)
@@ -126,7 +130,7 @@ def _operation_written(method: str, token: Any, result: Any, args: Arguments) ->
     writer = owner, _block(scheduler_node, V.interpreter) + name
     written: list[Writers] = []
     indices = getattr(V.kernel, "body", None)
-    for buffer, length in token:
+    for buffer, length in before:
         for place in range(length, len(buffer._lines)):
             text = _text(buffer._lines[place])
             if text is not None and text.strip():
@@ -210,38 +214,39 @@ def _carry(notes: Any, buffer: Any, start: int) -> None:
         known[start + place] = buffer._lines[start + place], writers
 
 
-def _splicing(args: Arguments, kwargs: Keywords) -> Any:
+def _splice(args: Arguments, kwargs: Keywords) -> Watching:
     other = args[1] if len(args) > 1 else kwargs.get("other_code")
-    return list(_noted(other)), len(args[0]._lines)
-
-
-def _spliced(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
-    notes, start = token
+    notes, start = list(_noted(other)), len(args[0]._lines)
+    yield
     if notes:
         _carry(notes, args[0], start)
 
 
-def _mapped(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
-    _carry(_noted(args[0]), result, 0)
+def _mapped(args: Arguments, kwargs: Keywords) -> Watching:
+    _carry(_noted(args[0]), (yield), 0)
 
 
-def _added(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
+def _added(args: Arguments, kwargs: Keywords) -> Watching:
+    result = yield
     _carry(_noted(args[0]), result, 0)
     _carry(_noted(args[1]), result, len(args[0]._lines))
 
 
-def _put_under_loop(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
+def _put_under_loop(args: Arguments, kwargs: Keywords) -> Watching:
+    result = yield
     # The lines of the loop and of its opening brace come first; the closing brace is last.
     if len(result._lines) == len(args[0]._lines) + 3:
         _carry(_noted(args[0]), result, 2)
 
 
-def _cleared(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
+def _cleared(args: Arguments, kwargs: Keywords) -> Watching:
+    yield
     _writing.notes.pop(args[0], None)
 
 
-def _finished(token: Any, text: Any, args: Arguments, kwargs: Keywords) -> None:
+def _finished(args: Arguments, kwargs: Keywords) -> Watching:
     """Number the lines of a finished text: some buffer lines are dropped, some span several."""
+    text = yield
     notes = dict(_noted(args[0]))
     if not notes:
         return
@@ -258,25 +263,13 @@ def _finished(token: Any, text: Any, args: Arguments, kwargs: Keywords) -> None:
     _writing.texts[text] = found
 
 
-def _on_buffer(method: str, **observers: Any) -> Wrap:
-    return Wrap(hooked.INDENTED_BUFFER[method], watch(**observers))
-
-
-LINES = Hook(
-    stage=stages.CODEGEN,
-    records="which lines of a kernel each loop body operation became",
-    wraps=(
-        *(Wrap(name, _written_by(method)) for method, name in hooked.CSE_PROXY.items()),
-        _on_buffer("splice", before=_splicing, after=_spliced),
-        _on_buffer("map", after=_mapped),
-        _on_buffer("__add__", after=_added),
-        _on_buffer("clear", after=_cleared),
-        _on_buffer("getvalue", after=_finished),
-        Wrap(hooked.MOVE_CODE_UNDER_INNER_LOOP, watch(after=_put_under_loop)),
-    ),
-    reads=(hooked.V,),
-)
-
+_ON_BUFFER = {
+    "splice": _splice,
+    "map": _mapped,
+    "__add__": _added,
+    "clear": _cleared,
+    "getvalue": _finished,
+}
 
 # --- The operations that each line of a loop body belongs to, noted while torch makes the body ----
 #
@@ -334,26 +327,19 @@ def _claim_function(operation: str, box: Any) -> None:
 def _called_for(owners: Owners) -> Replacement:
     """Watch the inner function of an operation."""
 
-    def before(args: Arguments, kwargs: Keywords) -> Owners:
-        return _call_for(owners)
-
-    return watch(before=before, after=_called, failed=_call_failed)
+    return watch(lambda args, kwargs: _call_for(owners))
 
 
-def _call_for(owners: Owners) -> Owners:
+def _call_for(owners: Owners) -> Watching:
     around, _calling.owners = _calling.owners, owners
-    return around
+    try:
+        yield
+    finally:
+        _calling.owners = around
 
 
-def _called(around: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
-    _calling.owners = around
-
-
-def _call_failed(around: Any, error: BaseException) -> None:
-    _calling.owners = around
-
-
-def _line_made(token: Any, line: Any, args: Arguments, kwargs: Keywords) -> None:
+def _line_made(args: Arguments, kwargs: Keywords) -> Watching:
+    line = yield
     line.meta[_OWNERS] = _whose()
 
 
@@ -370,13 +356,14 @@ def _whose() -> Owners:
 # --- expressions that torch evaluates -------------------------------------------------------------
 
 
-def _worked_out(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
+def _worked_out(args: Arguments, kwargs: Keywords) -> Watching:
+    result = yield
     if getattr(result, "is_symbolic", False):
         inputs = [owner for one in args[2] for owner in getattr(one, _OWNERS, ())]
         setattr(result, _OWNERS, tuple(dict.fromkeys((*inputs, *_whose()))))
 
 
-def _writing_down(args: Arguments, kwargs: Keywords) -> Owners:
+def _writing_down(args: Arguments, kwargs: Keywords) -> Watching:
     return _call_for(getattr(args[1], _OWNERS, _calling.owners))
 
 
@@ -458,13 +445,25 @@ def converted_line(line: Any) -> Any:
     return value if stored is None else stored
 
 
-OWNERS = Hook(
-    stage=stages.SCHEDULER,
-    records="which operation each line of a loop body belongs to",
-    wraps=(
-        Wrap(hooked.CREATE_NODE, watch(after=_line_made)),
-        Wrap(hooked.PROPAGATE_SYMPY, watch(after=_worked_out)),
-        Wrap(hooked.UNWRAP, watch(before=_writing_down, after=_called, failed=_call_failed)),
+HOOKS = (
+    Hook(
+        stage=stages.CODEGEN,
+        records="which lines of a kernel each loop body operation became",
+        wraps=(
+            *(Wrap(name, _written_by(method)) for method, name in hooked.CSE_PROXY.items()),
+            *(Wrap(hooked.INDENTED_BUFFER[name], watch(done)) for name, done in _ON_BUFFER.items()),
+            Wrap(hooked.MOVE_CODE_UNDER_INNER_LOOP, watch(_put_under_loop)),
+        ),
+        reads=(hooked.V,),
     ),
-    reads=(hooked.IRNODE, hooked.LOOPS),
+    Hook(
+        stage=stages.SCHEDULER,
+        records="which operation each line of a loop body belongs to",
+        wraps=(
+            Wrap(hooked.CREATE_NODE, watch(_line_made)),
+            Wrap(hooked.PROPAGATE_SYMPY, watch(_worked_out)),
+            Wrap(hooked.UNWRAP, watch(_writing_down)),
+        ),
+        reads=(hooked.IRNODE, hooked.LOOPS),
+    ),
 )

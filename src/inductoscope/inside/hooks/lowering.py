@@ -10,9 +10,11 @@ from inductoscope.inside.hooks.kernel_lines import claim
 from inductoscope.inside.observe import (
     Arguments,
     Keywords,
+    Watching,
     current_compile_id,
-    fail_stage,
-    stage,
+    enter_graph_stage,
+    in_part,
+    until_left,
     watch,
 )
 from inductoscope.inside.scope import SCOPE
@@ -25,30 +27,30 @@ from inductoscope.torch_facts.torch_names import Hook, Wrap
 _BOXES = ("TensorBox", "StorageBox")
 
 
-def _run_start(args: Arguments, kwargs: Keywords) -> None:
-    """Record a subgraph, which the hooks of the passes have not recorded."""
-    if SCOPE.stages[-1].graph:
-        payload, compile_id = store_graph(args[0].module), current_compile_id()
-        SCOPE.emit(
-            GraphState(stage="post-grad", compile=compile_id, graph=SCOPE.graph, payload=payload)
-        )
+def _lower_graph(args: Arguments, kwargs: Keywords) -> Watching:
+    frame = enter_graph_stage(stages.LOWERING)
+    if frame.graph:
+        # A subgraph, which the hooks of the passes have not recorded.
+        SCOPE.guard(_emit_graph, args[0].module)
+    yield from until_left(frame)
 
 
-def _node_start(args: Arguments, kwargs: Keywords) -> Any:
+def _emit_graph(module: Any) -> None:
+    payload, compile_id = store_graph(module), current_compile_id()
+    SCOPE.emit(
+        GraphState(stage="post-grad", compile=compile_id, graph=SCOPE.graph, payload=payload)
+    )
+
+
+def _lower_node(args: Arguments, kwargs: Keywords) -> Watching:
     graph, node = args[0], args[1]
     if node.op != "call_function":
-        return None
-    frame = SCOPE.enter_part(stages.LOWERING, node.name)
-    return frame, node, len(graph.operations), time.perf_counter()
-
-
-def _node_end(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
-    if token is None:
+        yield
         return
-    frame, node, operations, started = token
+    operations, started = len(graph.operations), time.perf_counter()
+    result = yield from in_part(stages.LOWERING, node.name)
     seconds = time.perf_counter() - started
-    SCOPE.leave(frame)
-    new = args[0].operations[operations:]
+    new = graph.operations[operations:]
     made = [_describe_operation(operation) for operation in new]
     SCOPE.emit(
         LoweredNode(
@@ -69,11 +71,6 @@ def _computed_by(node: Any) -> str:
     while target_name(node) == "getitem" and hasattr(node.args[0], "name"):
         node = node.args[0]
     return str(node.name)
-
-
-def _node_failed(token: Any, error: BaseException) -> None:
-    if token is not None:
-        fail_stage(token[0], error)
 
 
 def _describe_operation(operation: Any) -> dict[str, Any]:
@@ -127,12 +124,14 @@ def _sizes(node: Any) -> list[str] | None:
         return None  # Not every IR node has a size: multi-output kernels do not.
 
 
-NODES = Hook(
-    stage=stages.LOWERING,
-    records="the IR that each FX node became",
-    wraps=(
-        Wrap(hooked.GRAPH_LOWERING_RUN, stage(stages.LOWERING, before=_run_start, of_graph=True)),
-        Wrap(hooked.RUN_NODE, watch(before=_node_start, after=_node_end, failed=_node_failed)),
+HOOKS = (
+    Hook(
+        stage=stages.LOWERING,
+        records="the IR that each FX node became",
+        wraps=(
+            Wrap(hooked.GRAPH_LOWERING_RUN, watch(_lower_graph)),
+            Wrap(hooked.RUN_NODE, watch(_lower_node)),
+        ),
+        reads=(hooked.INNER_FN_STR,),
     ),
-    reads=(hooked.INNER_FN_STR,),
 )

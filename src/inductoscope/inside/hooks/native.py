@@ -10,19 +10,19 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from inductoscope.inside.observe import (
     Arguments,
     Keywords,
+    Watching,
     enter_stage,
     fail_stage,
     leave_stage,
-    stage_done,
     watch,
 )
-from inductoscope.inside.scope import SCOPE
+from inductoscope.inside.scope import SCOPE, chain_of
 from inductoscope.launch.environment import RECORDING_VARIABLE, with_scope
 from inductoscope.recording.events import NativeEnd, NativeStart
 from inductoscope.torch_facts import private_names as hooked
@@ -38,7 +38,7 @@ _READABLE = ("ttir", "ttgir", "llir", "ptx", "sass", "amdgcn")
 # --- C++ ------------------------------------------------------------------------------------------
 
 
-def _cpp_start(args: Arguments, kwargs: Keywords) -> Any:
+def _run_compiler(args: Arguments, kwargs: Keywords) -> Watching:
     command = str(args[0] if args else kwargs["cmd_line"])
     words = shlex.split(command)
     source = next((word for word in words if word.endswith(_SOURCE_SUFFIXES)), "")
@@ -46,34 +46,29 @@ def _cpp_start(args: Arguments, kwargs: Keywords) -> Any:
     SCOPE.emit(NativeStart(tool="c++", source=source))
     # A pool thread has no enclosing stage to pause; the waiting thread keeps the time.
     frame = enter_stage(stages.CPP_COMPILE, detail=source) if SCOPE.stages else None
-    return begun, time.perf_counter(), frame
+    started = time.perf_counter()
+
+    def done(**outcome: Any) -> None:
+        seconds = round(time.perf_counter() - started, 6)
+        SCOPE.emit(replace(begun, seconds=seconds, payload=_source_text(source), **outcome))
+
+    try:
+        yield
+    except BaseException as error:
+        fail_stage(frame, error)
+        output = str(error.args[0]) if error.args else type(error).__name__
+        done(
+            exit_code=getattr(error.__cause__, "returncode", None),
+            messages=SCOPE.text(output),
+            error=type(error).__name__,
+        )
+        raise
+    leave_stage(frame)
+    done(exit_code=0)
 
 
 def _output_of(words: list[str]) -> str:
     return words[words.index("-o") + 1] if "-o" in words[:-1] else ""
-
-
-def _cpp_end(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
-    leave_stage(token[2])
-    _cpp_done(token, exit_code=0)
-
-
-def _cpp_failed(token: Any, error: BaseException) -> None:
-    fail_stage(token[2], error)
-    process = error.__cause__
-    output = str(error.args[0]) if error.args else type(error).__name__
-    _cpp_done(
-        token,
-        exit_code=getattr(process, "returncode", None),
-        messages=SCOPE.text(output),
-        error=type(error).__name__,
-    )
-
-
-def _cpp_done(token: Any, **outcome: Any) -> None:
-    begun, started, _ = token
-    seconds = round(time.perf_counter() - started, 6)
-    SCOPE.emit(replace(begun, seconds=seconds, payload=_source_text(begun.source), **outcome))
 
 
 def _source_text(path: str) -> str:
@@ -85,59 +80,42 @@ def _source_text(path: str) -> str:
         return ""
 
 
-def _wait_start(args: Arguments, kwargs: Keywords) -> Any:
-    """Begin the wrapper's wait for its kernels; the device implies which compiler runs."""
+def _wait(args: Arguments, kwargs: Keywords) -> Watching:
+    """Mark the wrapper's wait for its kernels; the device implies which compiler runs."""
     from torch._inductor.virtualized import V
 
     devices = getattr(V.graph, "device_types", None) or {"cpu"}
-    return enter_stage(stages.CPP_COMPILE if set(devices) <= {"cpu"} else stages.TRITON_COMPILE)
+    frame = enter_stage(stages.CPP_COMPILE if set(devices) <= {"cpu"} else stages.TRITON_COMPILE)
+    try:
+        yield
+    except BaseException as error:
+        # The exception identifies the compiler better than the device.
+        for inner in chain_of(error):
+            frame.stage = _COMPILER_ERRORS.get(type(inner).__name__, frame.stage)
+        fail_stage(frame, error)
+        raise
+    leave_stage(frame)
 
 
-def _wait_failed(frame: Any, error: BaseException) -> None:
-    """Correct the stage by the exception, which identifies the compiler better than the device."""
-    inner: BaseException | None = error
-    while inner is not None:
-        if type(inner).__name__ == "CppCompileError":
-            frame.stage = stages.CPP_COMPILE
-        elif type(inner).__name__ == "SubprocException":
-            frame.stage = stages.TRITON_COMPILE
-        inner = inner.__cause__ or inner.__context__
-    fail_stage(frame, error)
-
-
-CPP = Hook(
-    stage=stages.CPP_COMPILE,
-    records="runs of the C++ compiler",
-    wraps=(
-        Wrap(hooked.RUN_COMPILE_CMD, watch(before=_cpp_start, after=_cpp_end, failed=_cpp_failed)),
-        Wrap(hooked.WAIT, watch(before=_wait_start, after=stage_done, failed=_wait_failed)),
-    ),
-)
+_COMPILER_ERRORS = {
+    "CppCompileError": stages.CPP_COMPILE,
+    "SubprocException": stages.TRITON_COMPILE,
+}
 
 
 # --- Triton ---------------------------------------------------------------------------------------
 
 
-@dataclass
-class _TritonCompile:
-    """A compile of one kernel for one configuration, on one thread."""
-
-    # The event to record, as far as it is known.
-    known: NativeEnd
-    started: float
-    frame: Any
-
-
 class _Current(threading.local):
-    """The Triton compile under way on this thread."""
+    """The Triton compile under way on this thread: the event to record, as far as it is known."""
 
-    compile: _TritonCompile | None = None
+    compile: NativeEnd | None = None
 
 
 _current = _Current()
 
 
-def _triton_start(args: Arguments, kwargs: Keywords) -> _TritonCompile:
+def _compile_config(args: Arguments, kwargs: Keywords) -> Watching:
     tuner, config = args[0], args[1]
     named = str(tuner.inductor_meta.get("kernel_name") or "")
     # Autotuning choices are compiled before they have names of their own.
@@ -151,17 +129,19 @@ def _triton_start(args: Arguments, kwargs: Keywords) -> _TritonCompile:
         "config": str(config),
         "source": getattr(tuner, "filename", "") or "",
     }
-    token = _TritonCompile(NativeEnd(tool="triton", **about), time.perf_counter(), frame)
+    started = time.perf_counter()
     SCOPE.emit(NativeStart(tool="triton", **about))
-    _current.compile = token
-    return token
-
-
-def _triton_end(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
-    leave_stage(token.frame)
+    _current.compile = NativeEnd(tool="triton", **about)
+    try:
+        result = yield
+    except BaseException as error:
+        fail_stage(frame, error)
+        _triton_done(started, error=type(error).__name__, messages=SCOPE.text(str(error)))
+        raise
+    leave_stage(frame)
     kernel = getattr(result, "kernel", None)
     _triton_done(
-        token,
+        started,
         exit_code=0,
         registers=getattr(kernel, "n_regs", None),
         spills=getattr(kernel, "n_spills", None),
@@ -169,16 +149,11 @@ def _triton_end(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> N
     )
 
 
-def _triton_failed(token: Any, error: BaseException) -> None:
-    fail_stage(token.frame, error)
-    _triton_done(token, error=type(error).__name__, messages=SCOPE.text(str(error)))
-
-
-def _triton_done(token: _TritonCompile, **outcome: Any) -> None:
-    _current.compile = None
+def _triton_done(started: float, **outcome: Any) -> None:
+    known, _current.compile = _current.compile, None
     said = {name: value for name, value in outcome.items() if value is not None}
-    seconds = round(time.perf_counter() - token.started, 6)
-    SCOPE.emit(replace(token.known, seconds=seconds, **said))
+    if known is not None:
+        SCOPE.emit(replace(known, seconds=round(time.perf_counter() - started, 6), **said))
 
 
 def _listen() -> None:
@@ -215,7 +190,7 @@ def _passes_reported(report: dict[str, Any]) -> None:
         "shared": metadata.get("shared"),
     }
     if _current.compile is not None:
-        _current.compile.known = replace(_current.compile.known, **found)
+        _current.compile = replace(_current.compile, **found)
     else:
         # A user-written kernel that Triton compiles outside of Inductor.
         SCOPE.emit(NativeEnd(tool="triton", kernel=metadata.get("name") or "", **found))
@@ -230,18 +205,6 @@ def _read_forms(files: dict[str, str]) -> dict[str, str]:
             with contextlib.suppress(OSError), open(path, encoding="utf-8") as file:
                 forms[form] = SCOPE.text(file.read())
     return forms
-
-
-TRITON = Hook(
-    stage=stages.TRITON_COMPILE,
-    records="compiles of Triton kernels",
-    wraps=(
-        Wrap(
-            hooked.PRECOMPILE_CONFIG,
-            watch(before=_triton_start, after=_triton_end, failed=_triton_failed),
-        ),
-    ),
-)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -263,8 +226,23 @@ def _with_scope_for_workers(original: Callable[..., Any]) -> Callable[..., Any]:
     return environment_for_workers
 
 
-WORKERS = Hook(
-    stage=stages.TRITON_COMPILE,
-    records="what torch's worker processes compile",
-    wraps=tuple(Wrap(name, _with_scope_for_workers) for name in hooked.PYTHON_SUBPROCESS_ENV),
+HOOKS = (
+    Hook(
+        stage=stages.CPP_COMPILE,
+        records="runs of the C++ compiler",
+        wraps=(
+            Wrap(hooked.RUN_COMPILE_CMD, watch(_run_compiler)),
+            Wrap(hooked.WAIT, watch(_wait)),
+        ),
+    ),
+    Hook(
+        stage=stages.TRITON_COMPILE,
+        records="compiles of Triton kernels",
+        wraps=(Wrap(hooked.PRECOMPILE_CONFIG, watch(_compile_config)),),
+    ),
+    Hook(
+        stage=stages.TRITON_COMPILE,
+        records="what torch's worker processes compile",
+        wraps=tuple(Wrap(name, _with_scope_for_workers) for name in hooked.PYTHON_SUBPROCESS_ENV),
+    ),
 )

@@ -16,6 +16,7 @@ from inductoscope.inside.graphs import store_graph
 from inductoscope.inside.observe import (
     Arguments,
     Keywords,
+    Watching,
     current_compile_id,
     enter_stage,
     fail_stage,
@@ -202,49 +203,37 @@ def _record_change(observer: Any, running: _Running, seconds: float) -> None:
     _state.known[id(graph)] = _Known(now, digest)
 
 
-PASSES = Hook(
-    stage="passes",
-    records="FX passes that changed the graph",
-    wraps=(
-        Wrap(hooked.ENTER, watch(before=_enter_pass)),
-        Wrap(hooked.EXIT, watch(before=_exit_pass)),
-    ),
-)
-
-
 # --- the three groups of passes -------------------------------------------------------------------
 
 
 def _group(stage: str) -> Replacement:
     """Watch a function that runs all passes of one group over its first argument."""
 
-    def enter(args: Arguments, kwargs: Keywords) -> Any:
+    def observer(args: Arguments, kwargs: Keywords) -> Watching:
         if SCOPE.stage == stage:
-            return None  # A subgraph belongs to the same group.
+            try:
+                yield  # A subgraph belongs to the same group.
+            except BaseException:
+                _state.known.clear()
+            return
         _state.known.clear()
         _state.spent.clear()
         frame = enter_stage(stage)
         graph = _graph_of(args[0])
         SCOPE.guard(_digest_before, graph, stage, _fingerprint(graph))
-        return frame, graph
-
-    def leave(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
-        if token is None:
-            return
-        frame, graph = token
+        try:
+            result = yield
+        except BaseException as error:
+            SCOPE.guard(_record_seconds, stage)
+            _state.known.clear()
+            fail_stage(frame, error)
+            raise
         SCOPE.guard(_record_result, stage, graph, _graph_of(args[0] if result is None else result))
         SCOPE.guard(_record_seconds, stage)
         _state.known.clear()
         leave_stage(frame)
 
-    def failed(token: Any, error: BaseException) -> None:
-        if token is not None:
-            SCOPE.guard(_record_seconds, stage)
-        _state.known.clear()
-        if token is not None:
-            fail_stage(token[0], error)
-
-    return watch(before=enter, after=leave, failed=failed)
+    return watch(observer)
 
 
 def _record_seconds(stage: str) -> None:
@@ -286,12 +275,22 @@ def _record_result(stage: str, before: Any, after: Any) -> None:
     )
 
 
-PASS_STAGES = Hook(
-    stage="passes",
-    records="the graph after the pre-grad, joint and post-grad passes",
-    wraps=(
-        Wrap(hooked.RUN_PRE_GRAD_PASSES, _group(stages.PRE_GRAD_PASS)),
-        Wrap(hooked.RECURSIVE_JOINT_GRAPH_PASSES, _group(stages.JOINT_PASS)),
-        Wrap(hooked.RECURSIVE_POST_GRAD_PASSES, _group(stages.POST_GRAD_PASS)),
+HOOKS = (
+    Hook(
+        stage="passes",
+        records="FX passes that changed the graph",
+        wraps=(
+            Wrap(hooked.ENTER, watch(_enter_pass)),
+            Wrap(hooked.EXIT, watch(_exit_pass)),
+        ),
+    ),
+    Hook(
+        stage="passes",
+        records="the graph after the pre-grad, joint and post-grad passes",
+        wraps=(
+            Wrap(hooked.RUN_PRE_GRAD_PASSES, _group(stages.PRE_GRAD_PASS)),
+            Wrap(hooked.RECURSIVE_JOINT_GRAPH_PASSES, _group(stages.JOINT_PASS)),
+            Wrap(hooked.RECURSIVE_POST_GRAD_PASSES, _group(stages.POST_GRAD_PASS)),
+        ),
     ),
 )

@@ -17,7 +17,7 @@ from inductoscope.torch_facts.torch_names import Hook, Replacement, Wrap
 
 
 def _listed(when: str) -> Replacement:
-    def before(args: Arguments, kwargs: Keywords) -> None:
+    def observer(args: Arguments, kwargs: Keywords) -> None:
         if SCOPE.is_timing:
             return
         # Nodes are guarded one by one: a node that cannot be described must not lose the list.
@@ -28,7 +28,7 @@ def _listed(when: str) -> Replacement:
         if when == "after":
             _printed.bodies.clear()
 
-    return watch(before=before)
+    return watch(observer)
 
 
 def describe_node(node: Any) -> dict[str, Any]:
@@ -182,16 +182,18 @@ def origin_names(operation: Any) -> list[str]:
     return [origin.name for origin in origins]
 
 
-NODES = Hook(
-    stage=stages.SCHEDULER,
-    records="scheduler nodes, buffers and loop bodies, before and after fusion",
-    wraps=(
-        Wrap(hooked.SCHEDULER_INIT, stage(stages.SCHEDULER, of_graph=True)),
-        Wrap(hooked.LOG_IR_PRE_FUSION, _listed("before")),
-        Wrap(hooked.LOG_IR_POST_FUSION, _listed("after")),
-    ),
-    reads=(
-        hooked.LOOP_BODY,
-        hooked.GET_OUTPUTS,
+HOOKS = (
+    Hook(
+        stage=stages.SCHEDULER,
+        records="scheduler nodes, buffers and loop bodies, before and after fusion",
+        wraps=(
+            Wrap(hooked.SCHEDULER_INIT, stage(stages.SCHEDULER, of_graph=True)),
+            Wrap(hooked.LOG_IR_PRE_FUSION, _listed("before")),
+            Wrap(hooked.LOG_IR_POST_FUSION, _listed("after")),
+        ),
+        reads=(
+            hooked.LOOP_BODY,
+            hooked.GET_OUTPUTS,
+        ),
     ),
 )
