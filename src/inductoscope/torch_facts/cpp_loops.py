@@ -66,7 +66,6 @@ class LoopNest:
 
 
 def read_loops(source: str) -> tuple[CppLoop, ...]:
-    """Return the outermost loops of a kernel."""
     return tuple(_loops(source.splitlines()))
 
 

@@ -41,8 +41,6 @@ _FRAME = re.compile(
 
 @dataclass(frozen=True)
 class Frame:
-    """A frame of a Python stack: file, line and function."""
-
     file: str
     line: int
     function: str
@@ -61,12 +59,10 @@ def frames_in(text: str) -> tuple[Frame, ...]:
 
 
 def is_generated(file: str) -> bool:
-    """Check whether Inductor generated a file."""
     return bool(_GENERATED.search(_slashed(file)))
 
 
 def is_torchs(file: str) -> bool:
-    """Check whether a file belongs to torch."""
     return bool(_TORCH.search(_slashed(file)))
 
 

@@ -112,7 +112,6 @@ def read_target(text: str) -> Target:
 
 
 def architecture(target: Target) -> Architecture:
-    """Return the device properties of a target."""
     found = ARCHITECTURES.get(str(target))
     if found is None:
         raise UsageError(f"Unknown target {target}. Known targets: {TARGET_HELP}.")

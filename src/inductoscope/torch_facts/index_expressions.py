@@ -41,8 +41,6 @@ FAILURES = (
 
 @dataclass(frozen=True)
 class Number:
-    """A constant."""
-
     value: int | float
 
     def __str__(self) -> str:
@@ -153,7 +151,6 @@ OPPOSITES = {"eq": "ne", "ge": "lt", "gt": "le", "le": "gt", "lt": "ge", "ne": "
 
 @lru_cache(maxsize=1 << 14)
 def read_expression(text: str) -> Expression:
-    """Parse an expression."""
     if len(text) > _LONGEST:
         raise NotUnderstood("an expression that is too long")
     try:
@@ -163,7 +160,6 @@ def read_expression(text: str) -> Expression:
 
 
 def from_syntax(node: ast.expr, depth: int = 0) -> Expression:
-    """Convert a node of a syntax tree to an expression."""
     if depth > _DEEPEST:
         raise NotUnderstood("an expression that is nested too deeply")
     if isinstance(node, ast.Constant) and isinstance(node.value, (int, float)):
@@ -227,12 +223,10 @@ def _named(operation: str | None, node: ast.AST) -> str:
 
 
 def minus(expression: Expression) -> Expression:
-    """Negate an expression."""
     return Applied("mul", (Number(-1), expression))
 
 
 def add(*terms: Expression) -> Expression:
-    """Add expressions."""
     return Applied("add", terms)
 
 
@@ -244,7 +238,6 @@ def span(size: tuple[Expression, ...], stride: tuple[Expression, ...]) -> Expres
 
 @lru_cache(maxsize=1 << 15)
 def names_in(expression: Expression) -> frozenset[str]:
-    """Return the names that an expression depends on."""
     if isinstance(expression, Name):
         return frozenset((expression.name,))
     if isinstance(expression, Applied):
@@ -271,7 +264,6 @@ def data_in(expression: Expression) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1 << 15)
 def depth_of(expression: Expression) -> int:
-    """Return the nesting depth of an expression."""
     inner = expression.operands if isinstance(expression, Applied) else ()
     return 1 + max(map(depth_of, inner), default=0)
 
@@ -307,7 +299,6 @@ def _with_values(expression: Expression, values: Mapping[str, Expression]) -> Ex
 
 
 def conjuncts(condition: Expression) -> Iterator[Expression]:
-    """Yield the operands of a conjunction."""
     if isinstance(condition, Applied) and condition.operation == "and":
         for operand in condition.operands:
             yield from conjuncts(operand)

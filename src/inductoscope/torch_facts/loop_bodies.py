@@ -289,7 +289,6 @@ def _value(operand: _Operation | _Name | str, known: dict[str, str]) -> str:
 
 
 def _plain(operand: _Operation | _Name | str) -> str:
-    """Format an operand as it is written in the source."""
     if isinstance(operand, _Operation):
         return f"{operand.name}({', '.join(_plain(inner) for inner in operand.operands)})"
     return str(operand)
@@ -468,8 +467,6 @@ _VALUES = {
 
 @dataclass(frozen=True)
 class MemoryAccess:
-    """A load or store of a loop body."""
-
     operation: str
     # The name of the result in its line.
     line: str
@@ -491,14 +488,11 @@ class IndexFromValue:
 
     @property
     def buffers(self) -> tuple[str, ...]:
-        """The buffers that the value comes from."""
         return data_in(self.value)
 
 
 @dataclass(frozen=True)
 class LoopBody:
-    """The loops and memory accesses of a loop body."""
-
     ranges: Mapping[str, Expression]
     accesses: tuple[MemoryAccess, ...]
     from_values: tuple[IndexFromValue, ...]
@@ -544,7 +538,6 @@ class _Reader:
     lines: int = 0
 
     def read_block(self, name: str, conditions: tuple[Expression, ...], depth: int) -> Expression:
-        """Evaluate one block; return its value."""
         if depth > _MOST_NESTED:
             raise NotUnderstood("masks that are nested too deeply")
         block = _BlockReader(self, {}, conditions, depth)
@@ -561,7 +554,6 @@ class _Reader:
         return result
 
     def index(self, name: str) -> Expression:
-        """Return the index expression with a name."""
         if name not in self.assigned:
             raise NotUnderstood(f"an index {name[:40]} that is not there")
         return from_syntax(self.assigned[name])
@@ -575,7 +567,6 @@ class _BlockReader:
     depth: int
 
     def read_line(self, line: str, node: ast.expr) -> Expression:
-        """Evaluate a line; return its value."""
         if not isinstance(node, ast.Call):
             return Loaded("")
         if isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Name):
@@ -715,7 +706,6 @@ def _is_logical(operation: str, operands: tuple[Expression, ...]) -> bool:
 
 
 def _is_truth(value: Expression) -> bool:
-    """Check whether an expression is a boolean."""
     if isinstance(value, Number):
         return isinstance(value.value, bool)
     return isinstance(value, Applied) and value.operation in _TRUTHS

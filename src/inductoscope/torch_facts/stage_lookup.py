@@ -216,7 +216,6 @@ def stage_of_module(module: str) -> str:
 
 
 def stage_of_phase(name: str) -> str:
-    """Return the stage of a trace phase."""
     return _first(_PHASE_STAGES, name, stages.NO_STAGE)
 
 

@@ -68,5 +68,4 @@ class Hook:
 
     @property
     def names(self) -> tuple[TorchName, ...]:
-        """The names that the view needs."""
         return (*(wrap.name for wrap in self.wraps), *self.reads)

@@ -114,7 +114,6 @@ class KernelIntegers:
     # --- statements -------------------------------------------------------------------------------
 
     def read(self, statements: Iterable[ast.stmt]) -> None:
-        """Take note of the variables that statements assign."""
         for statement in statements:
             targets = getattr(statement, "targets", [getattr(statement, "target", None)])
             name = targets[0].id if isinstance(targets[0], ast.Name) else ""

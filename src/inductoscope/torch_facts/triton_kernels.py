@@ -51,12 +51,10 @@ class KernelFile:
 
     @property
     def source(self) -> str:
-        """The source of the kernel function."""
         return self.kernel.source
 
     @property
     def device_functions(self) -> tuple[KernelDefinition, ...]:
-        """Other functions under `@triton.jit` in the file."""
         return tuple(d for d in self.definitions if d.kind == "function")
 
     @property
@@ -404,7 +402,6 @@ def is_plain(value: Any) -> bool:
 
 
 def code(value: Any) -> str:
-    """Format a value as Python source."""
     if isinstance(value, float) and not math.isfinite(value):
         return f"float({str(value)!r})"
     if isinstance(value, Made):
@@ -447,8 +444,6 @@ class KernelDefinition:
 
 @dataclass(frozen=True)
 class Body:
-    """The arguments and constants of the kernel function."""
-
     arguments: tuple[str, ...] = ()
     constexpr_arguments: tuple[str, ...] = ()
     constexpr_values: Mapping[str, Any] = field(default_factory=dict)

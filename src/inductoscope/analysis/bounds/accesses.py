@@ -91,7 +91,6 @@ class PointBudget:
 
     @property
     def is_late(self) -> bool:
-        """Whether the deadline has passed."""
         return time.monotonic() > self.until
 
     def spend(self, points: int, most: int = 1 << 16) -> None:
@@ -250,7 +249,6 @@ class Positions:
         return frozenset().union(*map(names_in, (self.first, self.end, *self.lengths)))
 
     def at(self, sizes: Point) -> tuple[int, int]:
-        """Return the first and end position for given sizes."""
         first = value_of(self.first, sizes)
         if any(value_of(length, sizes) == 0 for length in self.lengths):
             return first, first
@@ -446,8 +444,6 @@ class _DataIndex:
 
 @dataclass
 class BodyJudge:
-    """The judge of the accesses of one loop body."""
-
     body: LoopBody
     sizes: AdmittedSizes
     indirect: Mapping[str, IndirectIndex]
@@ -464,7 +460,6 @@ class BodyJudge:
             self._learn(source)
 
     def judge(self, access: MemoryAccess) -> Verdict:
-        """Return the verdict on an access."""
         if self.budget.is_late:
             return OutOfReach(NO_TIME)
         if access.is_search:
@@ -502,7 +497,6 @@ class BodyJudge:
 
     @cached_property
     def lengths(self) -> dict[str, Expression]:
-        """The length of each loop."""
         return {name: self.sizes.resolved(size) for name, size in self.body.ranges.items()}
 
     @property

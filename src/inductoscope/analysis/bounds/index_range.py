@@ -78,7 +78,6 @@ class JudgedIndexType:
 
     @property
     def kind(self) -> str:
-        """The name of the verdict."""
         return INDEX_VERDICTS[type(self.verdict)]
 
 

@@ -155,7 +155,6 @@ def judged_indices(recording: Recording, graph: InductorGraph) -> Iterator[Expre
 
 
 def _leaves(recording: Recording, graph: InductorGraph) -> list[ScheduledNode]:
-    """Return the scheduler nodes that have a loop body."""
     scheduled = read_schedule(recording, graph.scheduled_after or graph.scheduled_before)
     return [leaf for node in scheduled for leaf in node.leaves if leaf.body]
 
@@ -182,7 +181,6 @@ class JudgedGraph:
 
     @cached_property
     def kernels(self) -> dict[str, str]:
-        """The kernel that each scheduler node became."""
         return {node: kernel.name for kernel in self.graph.kernels for node in kernel.nodes}
 
     @property

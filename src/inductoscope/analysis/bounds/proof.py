@@ -55,12 +55,10 @@ class Polynomial:
 
     @cached_property
     def atoms(self) -> frozenset[Atom]:
-        """The atoms that the polynomial depends on."""
         return frozenset(atom for monomial in self.terms for atom, _ in monomial)
 
     @property
     def constant(self) -> Coefficient | None:
-        """The value, if the polynomial is constant."""
         return self.terms.get(CONSTANT, 0) if not self.atoms else None
 
     def __add__(self, other: Polynomial) -> Polynomial:
@@ -79,13 +77,11 @@ class Polynomial:
         )
 
     def times(self, factor: Coefficient) -> Polynomial:
-        """Multiply by a number."""
         return Polynomial(
             {monomial: _bounded(value * factor) for monomial, value in self.terms.items()}
         )
 
     def degree(self, atom: Atom) -> int:
-        """Return the highest power of an atom."""
         return max((dict(monomial).get(atom, 0) for monomial in self.terms), default=0)
 
     def split(self, atom: Atom) -> tuple[Polynomial, Polynomial]:
@@ -99,7 +95,6 @@ class Polynomial:
         return Polynomial(slope), Polynomial(rest)
 
     def put(self, atom: Atom, value: Polynomial) -> Polynomial:
-        """Substitute a polynomial for an atom."""
         if atom not in self.atoms:
             return self
         powers = [number(1), value]
@@ -137,7 +132,6 @@ class Polynomial:
 
 
 def number(value: Coefficient) -> Polynomial:
-    """Return a constant polynomial."""
     return Polynomial({CONSTANT: value} if value else {})
 
 
@@ -146,13 +140,11 @@ def _whole_if_possible(value: Fraction) -> Coefficient:
 
 
 def one(atom: Atom) -> Polynomial:
-    """Return the polynomial that consists of one atom."""
     return Polynomial({frozenset(((atom, 1),)): 1})
 
 
 @lru_cache(maxsize=1 << 14)
 def polynomial(expression: Expression) -> Polynomial:
-    """Convert an expression to a polynomial."""
     if isinstance(expression, Number):
         return number(_bounded(_whole_if_possible(Fraction(expression.value))))
     if not isinstance(expression, Applied):
@@ -344,7 +336,6 @@ class Effort:
     steps: int = 500
 
     def take(self) -> bool:
-        """Use one step; False if none is left."""
         self.steps -= 1
         return self.steps > 0
 
@@ -644,5 +635,4 @@ def _whole_quotient(value: Polynomial, divisor: Polynomial) -> tuple[Polynomial 
 
 
 def difference(left: Expression, right: Expression) -> Polynomial:
-    """Return left - right."""
     return polynomial(add(left, minus(right)))

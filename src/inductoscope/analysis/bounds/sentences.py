@@ -19,7 +19,6 @@ _DONE = {"load": "reads", "load_seed": "reads", "part": "has a part"}
 
 
 def sentence(judged: JudgedGraph, access: JudgedAccess) -> str:
-    """Describe an access in one sentence."""
     verdict = access.verdict
     if isinstance(verdict, Broken):
         return broken_sentence(access, verdict)
@@ -61,7 +60,6 @@ def sizes_sentence(judged: JudgedGraph, found: Mapping[str, int]) -> str:
 
 
 def index_sentence(judged: JudgedGraph, found: JudgedIndexType) -> str:
-    """Describe whether a kernel's indices fit into their type."""
     verdict, own = found.verdict, f"{found.kernel} indexes with {found.bits} bits"
     largest = (1 << (found.bits - 1)) - 1
     if isinstance(verdict, Overflows):
@@ -86,7 +84,6 @@ def who(access: JudgedAccess) -> str:
 
 
 def does(access: JudgedAccess) -> str:
-    """Return the verb for the access."""
     return _DONE.get(access.operation, "searches" if access.operation == "bucketize" else "writes")
 
 

@@ -79,7 +79,6 @@ class AdmittedSizes:
 
     @cached_property
     def spans(self) -> dict[str, Ends]:
-        """The range of each symbol."""
         ends = {name: self.ends(name) for name in self.memory.symbols}
         return {
             name: Ends(*(None if end is None else Number(end) for end in both))
@@ -92,7 +91,6 @@ class AdmittedSizes:
         return _end(symbol.lower), _end(symbol.upper)
 
     def unknown(self, names: Iterable[str]) -> list[str]:
-        """Return the names whose range is unknown."""
         return sorted(name for name in names if name not in self.memory.symbols)
 
     def is_data(self, name: str) -> bool:

@@ -77,5 +77,4 @@ class JudgedAccess:
 
     @property
     def kind(self) -> str:
-        """The name of the verdict."""
         return NAMES[type(self.verdict)]

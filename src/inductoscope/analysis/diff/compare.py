@@ -278,7 +278,6 @@ Change = tuple[str, int, int, int, int]
 
 
 def compare_stages(first: Side, second: Side) -> Iterator[StageComparison]:
-    """Compare every stage that a run went through, in the compiler's order."""
     for stage, extract in STAGES.items():
         one, other = extract(first), extract(second)
         unnamed = why_unnamed(first, second) if stage in NAMED_BY_OTHERS else ""
@@ -307,7 +306,6 @@ def _compared(stage: str, one: Material, other: Material, unnamed: str) -> Stage
 
 
 def _changed_operations(one: Material, other: Material) -> str:
-    """Describe the operations that only one of two graphs has."""
     ours, theirs = Counter(one.operations), Counter(other.operations)
     only = [("only in the first", ours - theirs), ("only in the second", theirs - ours)]
     return "; ".join(f"{where}: {_counted(names)}" for where, names in only if names)

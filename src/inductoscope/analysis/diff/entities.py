@@ -63,8 +63,6 @@ class KernelChange:
 
 @dataclass(frozen=True)
 class GraphDifference:
-    """A graph of the program, compared between both runs."""
-
     function: str
     place: str
     # Keys of the graph ('0/0 forward') in each run; a run that has none leaves its own empty.
@@ -78,7 +76,6 @@ class GraphDifference:
 
     @property
     def first_different(self) -> StageComparison | None:
-        """The first stage in which the runs differ."""
         return next((stage for stage in self.stages if stage.status == "different"), None)
 
     @property
@@ -88,7 +85,6 @@ class GraphDifference:
 
     @property
     def label(self) -> str:
-        """The graph in words."""
         place = f" ({PurePosixPath(self.place).name})" if self.place else ""
         phase = (self.first or self.second).partition(" ")[2]
         return f"{self.function or 'a frame'}{place}" + (f", {phase}" if phase else "")
@@ -96,8 +92,6 @@ class GraphDifference:
 
 @dataclass(frozen=True)
 class OnlyIn:
-    """A compile without a counterpart."""
-
     run: Literal["first", "second"]
     compile: str
     function: str
@@ -116,8 +110,6 @@ class Fact:
 
 @dataclass(frozen=True)
 class Difference:
-    """Everything that differs between two recordings."""
-
     first: str
     second: str
     surroundings: tuple[Fact, ...]

@@ -39,7 +39,6 @@ class Renaming:
     _counts: Counter[str] = field(default_factory=Counter)
 
     def text(self, text: str) -> str:
-        """Return the text with canonical names."""
         return _QUOTED_OR_NAME.sub(self._word, text)
 
     def _word(self, found: re.Match[str]) -> str:
@@ -55,7 +54,6 @@ class Renaming:
         return self.names[bare]
 
     def know(self, names: Iterable[str], kind: str) -> None:
-        """Number these names in this order."""
         for name in names:
             if name not in self.names:
                 self.names[name] = f"{kind}#{self._counts[kind]}"
@@ -135,14 +133,12 @@ class Side:
 
     @cached_property
     def final(self) -> FxGraph | None:
-        """The graph that was lowered."""
         if self.graph is None:
             return None
         return read_graph(self.recording, final_graph(self.compile, self.graph))
 
     @cached_property
     def captured(self) -> FxGraph | None:
-        """The graph that Dynamo captured."""
         return captured_graph(self.recording, self.compile)
 
     @cached_property
@@ -177,7 +173,6 @@ class Side:
 
     @property
     def process(self) -> Process | None:
-        """The process that compiled the graph."""
         wanted = self.compile.process
         return next((p for p in self.recording.processes if p.stream == wanted), None)
 

@@ -129,7 +129,6 @@ def fusion_settings(graph: InductorGraph) -> Mapping[str, Any]:
 
 
 def settings_text(settings: Mapping[str, Any]) -> str:
-    """Format settings as they are written in Python."""
     return ", ".join(f"{name}={value!r}" for name, value in settings.items()) or "no change"
 
 

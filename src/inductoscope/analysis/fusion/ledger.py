@@ -115,7 +115,6 @@ class Bandwidth:
     target: str = ""
 
     def microseconds(self, count: int | None) -> float | None:
-        """Return the time to move this many bytes."""
         return None if count is None else round(count / (self.gigabytes * 1000), 3)
 
 
@@ -276,7 +275,6 @@ class GraphSchedule:
         }
 
     def input_bytes(self) -> dict[str, int]:
-        """The sizes of the graph's inputs, by name."""
         final = read_graph(self.recording, final_graph(self.compile, self.graph))
         found = {}
         for node in final.nodes if final else ():
@@ -289,7 +287,6 @@ class GraphSchedule:
     # --- rows -------------------------------------------------------------------------------------
 
     def row(self, pair: Pair, items: tuple[Consideration, ...]) -> LedgerRow:
-        """Return the pair's row in the ledger."""
         first, second = self.nodes[pair.first], self.nodes[pair.second]
         outcome = self.outcome(pair, items)
         if pair.relation == SHARED and outcome != FUSED:
@@ -533,7 +530,6 @@ def graph_ledger(
     *,
     bandwidth: float | None = None,
 ) -> Iterator[LedgerRow]:
-    """Yield every pair of one graph."""
     schedule = GraphSchedule(recording, compile_, graph, bandwidth)
     nodes = schedule.nodes
     if not nodes:

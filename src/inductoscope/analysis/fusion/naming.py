@@ -173,7 +173,6 @@ def _refuse_graph(recording: Recording, key: str) -> NoReturn:
 
 
 def check_graph(recording: Recording, key: str) -> None:
-    """Raise UsageError if the requested graph does not exist."""
     if key and not any(_graphs(recording, key)):
         _refuse_graph(recording, key)
 

@@ -154,17 +154,14 @@ class Region:
 
     @property
     def elements(self) -> int:
-        """The number of positions."""
         return math.prod(count for _, count in self.steps)
 
     @property
     def end(self) -> int:
-        """The position after the last."""
         return self.offset + sum(step * (count - 1) for step, count in self.steps) + 1
 
     @property
     def is_whole(self) -> bool:
-        """Whether the region is contiguous."""
         return self.end - self.offset == self.elements
 
 

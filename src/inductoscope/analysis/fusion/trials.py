@@ -41,7 +41,6 @@ class Trial:
 
     @property
     def fused(self) -> bool:
-        """Whether the pair ended up in one kernel."""
         return self.outcome == FUSED
 
 

@@ -88,7 +88,6 @@ UNCOMPILED = ("ran_in_eager",)
 
 
 def findings_of(rule: Rule, recording: Recording) -> list[Finding]:
-    """Return the findings of one rule."""
     return [replace(finding, rule=rule.__name__) for finding in rule(recording)]
 
 

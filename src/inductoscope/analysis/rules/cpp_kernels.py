@@ -117,7 +117,6 @@ def _why_scalar(
 
 
 def _scalar_types(source: str, nest: LoopNest) -> list[str]:
-    """Return the types in the loop that Inductor cannot vectorize."""
     text = "\n".join(nest.loop.own_lines)
     used = {kind for kind, name in _POINTER.findall(source) if f"{name}[" in text}
     used |= set(_CONVERTED.findall(text))
@@ -125,7 +124,6 @@ def _scalar_types(source: str, nest: LoopNest) -> list[str]:
 
 
 def _strided_buffer(nest: LoopNest) -> str:
-    """Return a buffer that the inner loop accesses with a stride."""
     factor = re.compile(rf"\d+L\*{nest.loop.variable}\b|\b{nest.loop.variable}\*\d+L")
     accesses = (found for line in nest.loop.own_lines for found in _ACCESS.findall(line))
     return next((str(name) for name, index in accesses if factor.search(index)), "")

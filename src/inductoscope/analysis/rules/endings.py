@@ -37,8 +37,6 @@ def was_interrupted(compile_: Compile) -> bool:
 
 @dataclass(frozen=True)
 class UncaughtFailure:
-    """An uncaught exception, and the process in which it was raised."""
-
     process: Process
     error: UncaughtException
     is_programs: bool
