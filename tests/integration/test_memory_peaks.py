@@ -56,7 +56,7 @@ def test_peaks_are_what_can_be_computed_by_hand(profiled: MemoryProfile) -> None
     assert step.device.peak == pytest.approx((2 + 2 * LINKS) * MIB, rel=0.01)
     # In eager, the backward pass of sin holds the gradient, a cosine and their product as well,
     # while the result is still there and the last sin no longer is.
-    eager = profiled.eager.peak_like(step)
+    eager = profiled.eager_peak(step)
     assert eager == pytest.approx((3 + 2 * (LINKS - 1) + 3) * MIB, rel=0.01)
 
 
@@ -76,7 +76,7 @@ def test_every_byte_at_the_peak_is_accounted_for(profiled: MemoryProfile) -> Non
 
 
 def test_in_eager_the_line_that_makes_a_tensor_is_known(profiled: MemoryProfile) -> None:
-    eager = profiled.eager.like(profiled.steps[0])
+    eager = profiled.in_eager(profiled.steps[0])
     assert eager is not None
     labels = [eager.labels[block.number] for block in eager.device.at_peak]
     made = {(label.operation, label.source.rpartition("/")[2]) for label in labels if label.source}

@@ -28,14 +28,13 @@ from inductoscope.profiling.kernel_profile import (
     build_profile,
     regions_of,
 )
-from inductoscope.profiling.kernel_work import GraphWork, operand_bytes
+from inductoscope.profiling.kernel_work import GraphWork, KernelWork, floor_of, operand_bytes
 from inductoscope.profiling.machine import (
     FUNCTIONS,
     MATRIX,
     MEMORY,
     Bandwidths,
     MachineLimits,
-    floor_of,
     memory_seconds,
 )
 from inductoscope.profiling.statistics import Sample
@@ -202,17 +201,19 @@ def test_a_cache_is_never_slower_than_what_is_behind_it() -> None:
 
 
 def test_the_floor_names_what_takes_longest() -> None:
-    few = (1000, 1000)
-    assert floor_of(MACHINE, (1 << 27, 1 << 27), {}, 1000, {}).limit == MEMORY  # type: ignore[union-attr]
-    product = floor_of(MACHINE, few, {"float32": 10**9}, 0, {})
+    few = KernelWork(1000, 1000)
+    much = floor_of(KernelWork(1 << 27, 1 << 27, operations=1000), MACHINE)
+    assert much is not None
+    assert much.limit == MEMORY
+    product = floor_of(replace(few, matrix={"float32": 10**9}), MACHINE)
     assert product is not None
     assert (product.limit, product.seconds) == (MATRIX, pytest.approx(0.01))
     # Shorter numbers could be multiplied as float32, so that is the limit.
-    assert floor_of(MACHINE, few, {"bfloat16": 10**9}, 0, {}) == product
-    slow = floor_of(MACHINE, few, {}, 10**6, {"exp": 10**6})
+    assert floor_of(replace(few, matrix={"bfloat16": 10**9}), MACHINE) == product
+    slow = floor_of(replace(few, operations=10**6, functions={"exp": 10**6}), MACHINE)
     assert slow is not None
     assert (slow.limit, slow.seconds) == (FUNCTIONS, pytest.approx(1e-3))
-    assert floor_of(MACHINE, None, {}, 0, {}) is None
+    assert floor_of(KernelWork(), MACHINE) is None
 
 
 def test_a_kernel_reads_every_input_and_writes_every_output_once() -> None:

@@ -26,7 +26,8 @@ from inductoscope.model.entities import Compile, Recording
 from inductoscope.model.fx import bare_operation
 from inductoscope.model.join import KernelPlace, kernel_places
 from inductoscope.profiling.evidence import RecordedEvidence
-from inductoscope.profiling.kernel_profile import NO_PROFILE, KernelProfile, Profile, floor_for
+from inductoscope.profiling.kernel_profile import NO_PROFILE, KernelProfile, Profile
+from inductoscope.profiling.kernel_work import floor_of
 from inductoscope.profiling.machine import TF32, memory_seconds
 from inductoscope.profiling.orders import overruling, overruling_sizes
 from inductoscope.profiling.timings import CLOCK, FUNCTION
@@ -407,7 +408,7 @@ def _saved_in_tf32(row: KernelProfile, evidence: RecordedEvidence) -> float:
     if machine.matrix.get(TF32, 0.0) < _CLEARLY * machine.matrix.get("float32", 0.0):
         return 0.0
     matrix = Counter(row.work.matrix) + Counter({TF32: single}) - Counter({"float32": single})
-    floor = floor_for(replace(row.work, matrix=dict(matrix)), machine)
+    floor = floor_of(replace(row.work, matrix=dict(matrix)), machine)
     return max(0.0, row.total - floor.seconds * row.calls) if floor is not None else 0.0
 
 

@@ -18,8 +18,8 @@ from inductoscope.model.fx import FxNode
 from inductoscope.model.join import GraphJoin
 from inductoscope.model.wrapper_lines import kernels_by_call, kernels_by_line
 from inductoscope.processes.children import ChildCall, ChildLimits, run_child
-from inductoscope.profiling.kernel_work import FUNCTIONS, GraphWork, KernelWork
-from inductoscope.profiling.machine import TOLERANCE, Floor, MachineLimits, floor_of, known_limits
+from inductoscope.profiling.kernel_work import FUNCTIONS, GraphWork, KernelWork, floor_of
+from inductoscope.profiling.machine import TOLERANCE, Floor, MachineLimits, known_limits
 from inductoscope.profiling.orders import QUIET, Orders
 from inductoscope.profiling.statistics import Sample
 from inductoscope.profiling.timings import (
@@ -257,21 +257,12 @@ def _kernels(
             row,
             language=kernel.language,
             work=work,
-            floor=floor_for(work, machine),
+            floor=floor_of(work, machine) if machine else None,
             operations=tuple(dict.fromkeys(node.operation for node in nodes)),
             nodes=tuple(node.name for node in nodes),
             places=tuple(dict.fromkeys(f"{n.place.file}:{n.place.line}" for n in nodes if n.place)),
             captured=tuple(dict.fromkeys(name for node in nodes for name in node.origins)),
         )
-
-
-def floor_for(work: KernelWork, machine: MachineLimits | None) -> Floor | None:
-    if machine is None:
-        return None
-    moved = None
-    if work.read is not None and work.written is not None:
-        moved = work.read, work.written
-    return floor_of(machine, moved, work.matrix, work.operations, work.functions)
 
 
 # --- the same graphs in eager ---------------------------------------------------------------------

@@ -22,7 +22,14 @@ from inductoscope.model.fx import FxGraph, FxNode
 from inductoscope.model.join import GraphJoin
 from inductoscope.model.memory import GraphMemory, read_memory
 from inductoscope.model.schedule import ScheduledNode
-from inductoscope.profiling.machine import TF32
+from inductoscope.profiling import machine as machines
+from inductoscope.profiling.machine import (
+    TF32,
+    Floor,
+    MachineLimits,
+    memory_seconds,
+    product_rate,
+)
 from inductoscope.profiling.timings import CONVOLUTIONS, PRODUCTS
 from inductoscope.recording.events import Kernel
 from inductoscope.recording.values import members
@@ -202,6 +209,25 @@ class KernelWork:
     def flops(self) -> int:
         """The number of all operations; an expensive function counts as one."""
         return sum(self.matrix.values()) + self.operations
+
+
+def floor_of(work: KernelWork, machine: MachineLimits) -> Floor | None:
+    """Return the least time of a kernel on a machine; None if nothing is known."""
+    at, rates = machine.functions, {dtype: product_rate(machine, dtype) for dtype in work.matrix}
+    moved = None
+    if work.read is not None and work.written is not None:
+        moved = memory_seconds(machine, work.read, work.written)
+    known = {
+        machines.MEMORY: moved,
+        machines.MATRIX: sum(work.matrix[dtype] / rate for dtype, rate in rates.items() if rate),
+        machines.ARITHMETIC: work.operations / machine.vector if machine.vector else None,
+        machines.FUNCTIONS: sum(n / at[name] for name, n in work.functions.items() if name in at),
+    }
+    parts = {limit: seconds for limit, seconds in known.items() if seconds}
+    if not parts:
+        return None
+    limit = max(parts, key=lambda name: parts[name])
+    return Floor(parts[limit], limit, parts, work.bytes or 0)
 
 
 class GraphWork:

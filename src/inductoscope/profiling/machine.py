@@ -70,10 +70,11 @@ class MachineLimits:
         A cache is not slower than the memory behind it; if a measurement says so, that is due to
         the overhead of calls or to other load.
         """
-        found: list[Bandwidths] = []
-        for item in sorted(self.bandwidths, key=lambda item: -item.working_set):
-            found.append(_blended(item, found[-1] if found else item, max))
-        return tuple(reversed(found))
+        largest_first = sorted(self.bandwidths, key=lambda item: -item.working_set)
+        steady = itertools.accumulate(
+            largest_first, lambda larger, item: _blended(item, larger, max)
+        )
+        return tuple(reversed([*steady]))
 
     def bandwidth_at(self, working_set: int) -> Bandwidths | None:
         known = self.steady_bandwidths
@@ -118,28 +119,7 @@ def memory_seconds(machine: MachineLimits, read: int, written: int) -> float | N
     )
 
 
-def floor_of(
-    machine: MachineLimits,
-    moved: tuple[int, int] | None,
-    matrix: Mapping[str, int],
-    operations: int,
-    functions: Mapping[str, int],
-) -> Floor | None:
-    at, rates = machine.functions, {dtype: _rate(machine, dtype) for dtype in matrix}
-    known = {
-        MEMORY: memory_seconds(machine, *moved) if moved is not None else None,
-        MATRIX: sum(matrix[dtype] / rate for dtype, rate in rates.items() if rate),
-        ARITHMETIC: operations / machine.vector if machine.vector else None,
-        FUNCTIONS: sum(n / at[name] for name, n in functions.items() if name in at),
-    }
-    parts = {limit: seconds for limit, seconds in known.items() if seconds}
-    if not parts:
-        return None
-    limit = max(parts, key=lambda name: parts[name])
-    return Floor(parts[limit], limit, parts, sum(moved) if moved else 0)
-
-
-def _rate(machine: MachineLimits, dtype: str) -> float | None:
+def product_rate(machine: MachineLimits, dtype: str) -> float | None:
     """Return the rate for a dtype; at least that of float32 for lower precision."""
     rate = machine.matrix.get(dtype)
     if dtype in (TF32, "bfloat16", "float16"):

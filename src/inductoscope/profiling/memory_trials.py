@@ -273,30 +273,12 @@ def _results(processes: Sequence[ProcessMemory]) -> list[CallResult]:
 
 
 @dataclass(frozen=True)
-class EagerSteps:
-    steps: tuple[StepProfile, ...] = ()
-    # Why eager was not measured.
-    error: str = ""
-
-    def like(self, profile: StepProfile) -> StepProfile | None:
-        wanted = profile.step.function, profile.device.device
-        same = (s for s in self.steps if (s.step.function, s.device.device) == wanted)
-        return next(same, None)
-
-    def peak_like(self, profile: StepProfile) -> int | None:
-        """Return the peak of the same call, or of any call of the function if it was not traced."""
-        found = self.like(profile)
-        if found is None:
-            return None
-        return found.peaks.get(profile.step.number, found.device.peak)
-
-
-@dataclass(frozen=True)
 class MemoryProfile:
     ending: Ending
     recording: str
     steps: tuple[StepProfile, ...]
-    eager: EagerSteps = EagerSteps()
+    # The same steps in eager.
+    eager: tuple[StepProfile, ...] = ()
     trials: tuple[MemoryTrial, ...] = ()
     # Whether no setting of torch can lower the peak by much, so that none was tried.
     is_at_its_least: bool = False
@@ -305,6 +287,17 @@ class MemoryProfile:
     @property
     def is_empty(self) -> bool:
         return not self.steps
+
+    def in_eager(self, profile: StepProfile) -> StepProfile | None:
+        """Return the step of the same function in eager."""
+        wanted = profile.step.function, profile.device.device
+        same = (s for s in self.eager if (s.step.function, s.device.device) == wanted)
+        return next(same, None)
+
+    def eager_peak(self, profile: StepProfile) -> int | None:
+        """Return the peak of the same call, or of any call of the function if it was not traced."""
+        found = self.in_eager(profile)
+        return None if found is None else found.peaks.get(profile.step.number, found.device.peak)
 
 
 def profile_memory(
@@ -319,21 +312,30 @@ def profile_memory(
     notes = tuple(dict.fromkeys(note for process in seen for note in process.notes))
     if not steps or ending.exit_code != 0:
         return MemoryProfile(ending, str(folder), steps, notes=notes)
-    eager = _in_eager(runs) if with_eager else EagerSteps()
+    eager, error = _in_eager(runs) if with_eager else ((), "")
     alternatives = alternatives_for(steps[0], _settings_made(recording))
     trials: tuple[MemoryTrial, ...] = ()
     if alternatives and runs.turns:
         trials = try_alternatives(runs, steps[0], seen, alternatives)
-    return MemoryProfile(ending, str(folder), steps, eager, trials, not alternatives, notes)
+    return MemoryProfile(
+        ending,
+        str(folder),
+        steps,
+        eager,
+        trials,
+        not alternatives,
+        (*notes, *filter(None, [error])),
+    )
 
 
-def _in_eager(runs: ProgramRuns) -> EagerSteps:
+def _in_eager(runs: ProgramRuns) -> tuple[tuple[StepProfile, ...], str]:
+    """Return the steps in eager, or why they were not measured."""
     runs.say("measuring memory in eager")
     run, seen = run_traced(runs, Variant("in eager"), "eager-memory")
     if run.failure:
-        return EagerSteps(error=f"in eager the program {run.failure}")
+        return (), f"in eager the program {run.failure}"
     steps = profiles_of(seen)
-    return EagerSteps(steps, "" if steps else "no step was traced in eager")
+    return steps, "" if steps else "no step was traced in eager"
 
 
 def _settings_made(recording: Recording) -> dict[str, str]:

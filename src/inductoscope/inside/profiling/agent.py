@@ -73,17 +73,12 @@ class Agent:
     def _settle(self) -> None:
         for name, value in self.orders.settings.items():
             set_by_the_tool(f"{_CONFIG}.{name}")
-            owner, last = _owner(name)
-            setattr(owner, last, value)
+            setattr(sys.modules[_CONFIG], name, value)
 
     def _settings_now(self) -> dict[str, str]:
-        if _CONFIG not in sys.modules:
-            return {}
-        found = {}
-        for name in self.orders.settings:
-            owner, last = _owner(name)
-            found[name] = repr(getattr(owner, last, None))
-        return found
+        config = sys.modules.get(_CONFIG)
+        names = self.orders.settings if config is not None else ()
+        return {name: repr(getattr(config, name, None)) for name in names}
 
     # --- measurements -----------------------------------------------------------------------------
 
@@ -178,15 +173,6 @@ class Agent:
         found = replace(found, not_applied=self.not_applied)
         if found.calls or found.not_applied or found.several_threads:
             write_measured(found, self.place)
-
-
-def _owner(name: str) -> tuple[Any, str]:
-    """Return the object that holds a setting, and its name there: `simdlen` in `cpp`."""
-    *path, last = name.split(".")
-    owner: Any = sys.modules[_CONFIG]
-    for part in path:
-        owner = getattr(owner, part)
-    return owner, last
 
 
 def _described(function: Any) -> tuple[str, str, str]:

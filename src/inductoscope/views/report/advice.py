@@ -9,6 +9,7 @@ from typing import Any
 from inductoscope.profiling.evidence import Cost
 from inductoscope.profiling.flip_trials import FlipTrial, TrialResults
 from inductoscope.views.report.terminal import BAD, FAINT, GOOD, Printer
+from inductoscope.views.report.times import picked
 from inductoscope.wording import count_of
 
 # Slower than eager by more than this is worth a colour.
@@ -40,19 +41,13 @@ def advice_view(
 
 def _trial_view(trial: FlipTrial) -> dict[str, Any]:
     return {
-        "change": trial.flip.change,
+        **picked(trial.flip, "change", "why", "rule", "source", "prediction", "warning"),
         "code": trial.flip.to_paste,
-        "why": trial.flip.why,
-        "rule": trial.flip.rule,
-        "source": trial.flip.source,
         # These values are unknown for a change that was not measured.
         "seconds_saved": trial.saved if trial.changed.count else None,
         "ratio": trial.ratio if trial.changed.count else None,
         "seconds_predicted": trial.flip.predicted,
-        "prediction": trial.flip.prediction,
-        "helps": trial.helps,
-        "warning": trial.flip.warning,
-        "how": trial.how,
+        **picked(trial, "helps", "how"),
     }
 
 

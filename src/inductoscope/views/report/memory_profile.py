@@ -14,7 +14,7 @@ from inductoscope.profiling.memory_blocks import (
     DeviceSteps,
     StepProfile,
 )
-from inductoscope.profiling.memory_trials import EagerSteps, MemoryProfile, MemoryTrial
+from inductoscope.profiling.memory_trials import MemoryProfile, MemoryTrial
 from inductoscope.recording.profile_file import alive_at_peak, left_out_at_peak
 from inductoscope.views.report.terminal import BAD, FAINT, GOOD, WARN, Printer
 from inductoscope.views.report.times import comparison_view, picked, sample_view, short, time_text
@@ -29,7 +29,7 @@ _TEXT = 12
 
 
 def memory_view(profile: MemoryProfile) -> dict[str, Any]:
-    steps = [_step_view(step, profile.eager) for step in profile.steps]
+    steps = [_step_view(step, profile) for step in profile.steps]
     trials = [_trial_view(trial) for trial in profile.trials]
     return {
         "recording": profile.recording,
@@ -39,12 +39,12 @@ def memory_view(profile: MemoryProfile) -> dict[str, Any]:
         "steps": steps,
         "alternatives": trials,
         "findings": list(_findings(steps, trials)),
-        "notes": [*profile.notes, *filter(None, [profile.eager.error])],
+        "notes": list(profile.notes),
     }
 
 
-def _step_view(profile: StepProfile, eager: EagerSteps) -> dict[str, Any]:
-    step, in_eager, eager_peak = profile.step, eager.like(profile), eager.peak_like(profile)
+def _step_view(profile: StepProfile, whole: MemoryProfile) -> dict[str, Any]:
+    step, in_eager, eager_peak = profile.step, whole.in_eager(profile), whole.eager_peak(profile)
     return {
         **picked(step, "function", "place", "ended_by"),
         "call": step.number,
