@@ -314,7 +314,7 @@ def test_kernels_that_are_in_one_run_alone(tmp_path: Path) -> None:
 
 
 def test_what_has_the_same_key_is_paired_in_order() -> None:
-    found = match(["a1", "b1", "a2"], ["a3", "c1", "a4"], (lambda x: x[0], lambda x: x[0]))
+    found = match(["a1", "b1", "a2"], ["a3", "c1", "a4"], lambda x: x[0])
     assert found.pairs == (("a1", "a3"), ("a2", "a4"))
     assert (found.only_first, found.only_second) == (("b1",), ("c1",))
 

@@ -30,9 +30,8 @@ from inductoscope.analysis.diff.materials import (
     why_unnamed,
 )
 from inductoscope.analysis.diff.sides import Side, graph_lines
-from inductoscope.model.entities import Compile, InductorGraph, Process, Recording
-from inductoscope.model.fx import FxGraph, read_graph
-from inductoscope.model.join import captured_graph, final_graph
+from inductoscope.model.entities import Compile, Process, Recording
+from inductoscope.model.fx import FxGraph
 from inductoscope.model.kernels import NativeIndex
 from inductoscope.model.schedule import ScheduledNode
 from inductoscope.recording.events import Kernel, Settings
@@ -46,21 +45,25 @@ _UNSEEN = (
 _SAME_SETTINGS = "So are the settings of torch._inductor, torch._dynamo and torch._functorch"
 _NO_SETTINGS = "Settings made in the program were not recorded by this version of inductoscope"
 
-Run = tuple[Recording, NativeIndex]
-Runs = tuple[Run, Run]
 Seconds = Mapping[str, tuple[float, float]]
 
 
 def compare(first: Recording, second: Recording) -> Difference:
     """Return everything that differs, and what could not be compared."""
-    compiles = match_compiles(first, second)
-    runs = (first, NativeIndex(first)), (second, NativeIndex(second))
+    compiles = match(
+        _sides(first),
+        _sides(second),
+        lambda side: (side.rank, *_frame(side.compile), side.compile.line),
+        lambda side: (side.rank, *_frame(side.compile)),
+        lambda side: _lines(side.captured),
+        lambda side: side.compile.function or None,
+    )
     found = Difference(
         first=first.path,
         second=second.path,
         surroundings=surroundings(first, second),
         settings=different_settings(compiles.pairs),
-        graphs=tuple(graph for pair in compiles.pairs for graph in _compare_compile(runs, *pair)),
+        graphs=tuple(graph for pair in compiles.pairs for graph in _compare_compile(*pair)),
         only=tuple(_only(compiles)),
         outcomes=tuple(_outcomes(compiles)),
         seconds=_joined(_seconds(first), _seconds(second)),
@@ -86,18 +89,43 @@ def _differing(
 # --- one compile ----------------------------------------------------------------------------------
 
 
-def _compare_compile(runs: Runs, one: Compile, other: Compile) -> Iterator[GraphDifference]:
-    (first, first_natives), (second, second_natives) = runs
-    found = match_graphs((first, second), one, other)
-    pairs: list[tuple[InductorGraph | None, InductorGraph | None]] = [*found.pairs]
-    pairs += [(graph, None) for graph in found.only_first]
-    pairs += [(None, graph) for graph in found.only_second]
-    for number, (ours, theirs) in enumerate(pairs or [(None, None)]):
-        yield _compare_graph(
-            Side(first, one, ours, first_natives),
-            Side(second, other, theirs, second_natives),
-            of_compile=number == 0,
-        )
+def _sides(recording: Recording) -> list[Side]:
+    """Return the compiles of a run; processes are told apart by rank, or else by order."""
+    natives = NativeIndex(recording)
+    compiling = dict.fromkeys(compile_.process for compile_ in recording.compiles)
+    known = {process.stream: process.rank for process in recording.processes}
+    ranks = {name: known.get(name) or f"#{n}" for n, name in enumerate(compiling)}
+    return [
+        Side(recording, compile_, None, natives, ranks[compile_.process])
+        for compile_ in recording.compiles
+    ]
+
+
+def _frame(compile_: Compile) -> tuple[str, str]:
+    """Return a frame's key, with the name of its file but not its folders, which are local."""
+    return compile_.function, PurePosixPath(compile_.file).name
+
+
+def _lines(graph: FxGraph | None) -> Hashable:
+    return None if graph is None else graph_lines(graph)
+
+
+def _compare_compile(one: Side, other: Side) -> Iterator[GraphDifference]:
+    ours, theirs = (
+        [replace(side, graph=graph) for graph in side.compile.inductor] for side in (one, other)
+    )
+    found = match(ours, theirs, _phase, lambda side: _lines(side.final))
+    pairs = [*found.pairs]
+    pairs += [(side, other) for side in found.only_first]
+    pairs += [(one, side) for side in found.only_second]
+    for number, pair in enumerate(pairs or [(one, other)]):
+        yield _compare_graph(*pair, of_compile=number == 0)
+
+
+def _phase(side: Side) -> Hashable:
+    """Return the graph's key without the compile's number: 'forward', 'forward#2'."""
+    graph = side.graph
+    return (graph.key.partition(" ")[2] or graph.phase or None) if graph else None
 
 
 def _compare_graph(first: Side, second: Side, *, of_compile: bool) -> GraphDifference:
@@ -138,20 +166,24 @@ def _counted_passes(side: Side, of_compile: bool) -> Counter[tuple[str, str]]:
 # --- all compiles ---------------------------------------------------------------------------------
 
 
-def _only(found: Matched[Compile]) -> Iterator[OnlyIn]:
-    for item in found.only_first:
-        yield OnlyIn("first", item.id, item.function, item.place, item.outcome)
-    for item in found.only_second:
-        yield OnlyIn("second", item.id, item.function, item.place, item.outcome)
+def _only(found: Matched[Side]) -> Iterator[OnlyIn]:
+    for side in found.only_first:
+        yield _only_in("first", side.compile)
+    for side in found.only_second:
+        yield _only_in("second", side.compile)
 
 
-def _outcomes(found: Matched[Compile]) -> Iterator[Fact]:
+def _only_in(run: Literal["first", "second"], item: Compile) -> OnlyIn:
+    return OnlyIn(run, item.id, item.function, item.place, item.outcome)
+
+
+def _outcomes(found: Matched[Side]) -> Iterator[Fact]:
     """Return the compiles that ended differently, or broke in other places."""
     for one, other in found.pairs:
-        name = f"{one.function or one.id} ({one.place or 'unknown place'})"
+        name = f"{one.compile.function or one.compile.id} ({one.compile.place or 'unknown place'})"
         ours, theirs = (
-            {name: _outcome(side), f"graph breaks in {name}": str(len(side.breaks))}
-            for side in (one, other)
+            {name: _outcome(item), f"graph breaks in {name}": str(len(item.breaks))}
+            for item in (one.compile, other.compile)
         )
         yield from _differing(ours, theirs, otherwise="")
 
@@ -177,7 +209,7 @@ def _joined(first: Mapping[str, float], second: Mapping[str, float]) -> Seconds:
     }
 
 
-# --- Which compile of one run corresponds to which of the other, and which graph to which ---------
+# --- Which item of one run corresponds to which of the other --------------------------------------
 
 Item = TypeVar("Item")
 Key = Callable[[Item], Hashable]
@@ -192,81 +224,24 @@ class Matched(Generic[Item]):
     only_second: tuple[Item, ...]
 
 
-def match(
-    first: Sequence[Item], second: Sequence[Item], *keys: tuple[Key[Item], Key[Item]]
-) -> Matched[Item]:
+def match(first: Sequence[Item], second: Sequence[Item], *keys: Key[Item]) -> Matched[Item]:
     """Pair items with equal keys, in order; try the next key on the items left over.
 
-    Each key is one function per side; a key of None never matches.
+    A key of None never matches.
     """
     left, right = dict(enumerate(first)), dict(enumerate(second))
     found: dict[int, int] = {}
-    for of_first, of_second in keys:
+    for key_of in keys:
         waiting: dict[Hashable, list[int]] = defaultdict(list)
         for number, item in right.items():
-            waiting[of_second(item)].append(number)
+            waiting[key_of(item)].append(number)
         for number, item in list(left.items()):
-            key = of_first(item)
+            key = key_of(item)
             if key is not None and waiting[key]:
                 found[number] = waiting[key].pop(0)
                 del left[number], right[found[number]]
     pairs = tuple((first[number], second[found[number]]) for number in sorted(found))
     return Matched(pairs, tuple(left.values()), tuple(right.values()))
-
-
-# --- compiles -------------------------------------------------------------------------------------
-
-
-def match_compiles(first: Recording, second: Recording) -> Matched[Compile]:
-    """Match compiles by function and place, in compile order, then by content."""
-    keys = zip(_keys_of_compiles(first), _keys_of_compiles(second), strict=True)
-    return match(first.compiles, second.compiles, *keys)
-
-
-def _keys_of_compiles(recording: Recording) -> list[Key[Compile]]:
-    ranks = _ranks(recording)
-    return [
-        lambda c: (ranks.get(c.process), *_frame(c), c.line),
-        lambda c: (ranks.get(c.process), *_frame(c)),
-        lambda c: _lines(captured_graph(recording, c)),
-        lambda c: c.function or None,
-    ]
-
-
-def _frame(compile_: Compile) -> tuple[str, str]:
-    """Return a frame's key, with the name of its file but not its folders, which are local."""
-    return compile_.function, PurePosixPath(compile_.file).name
-
-
-def _lines(graph: FxGraph | None) -> Hashable:
-    return None if graph is None else graph_lines(graph)
-
-
-def _ranks(recording: Recording) -> dict[str, str]:
-    """Name the compiling processes by rank, or else by order."""
-    compiling = dict.fromkeys(compile_.process for compile_ in recording.compiles)
-    known = {process.stream: process.rank for process in recording.processes}
-    return {name: known.get(name) or f"#{n}" for n, name in enumerate(compiling)}
-
-
-# --- graphs ---------------------------------------------------------------------------------------
-
-
-def match_graphs(
-    sides: tuple[Recording, Recording], first: Compile, second: Compile
-) -> Matched[InductorGraph]:
-    """Match graphs by phase (forward, backward, inference), then by the final graph's content."""
-
-    def content(recording: Recording, compile_: Compile) -> Key[InductorGraph]:
-        return lambda graph: _lines(read_graph(recording, final_graph(compile_, graph)))
-
-    by_content = content(sides[0], first), content(sides[1], second)
-    return match(first.inductor, second.inductor, (_phase, _phase), by_content)
-
-
-def _phase(graph: InductorGraph) -> Hashable:
-    """Return the graph's key without the compile's number: 'forward', 'forward#2'."""
-    return graph.key.partition(" ")[2] or graph.phase or None
 
 
 # --- Compares one graph stage by stage ------------------------------------------------------------
@@ -499,20 +474,20 @@ def kernel_changes(first: Side, second: Side) -> Iterator[KernelChange]:
         return
     ours, theirs, _ = identities(first, second)
     found = match(
-        first.graph.kernels,
-        second.graph.kernels,
-        (lambda k: _identity(k, ours), lambda k: _identity(k, theirs)),
-        (lambda k: k.name, lambda k: k.name),
+        [(kernel, _identity(kernel, ours)) for kernel in first.graph.kernels],
+        [(kernel, _identity(kernel, theirs)) for kernel in second.graph.kernels],
+        lambda item: item[1],
+        lambda item: item[0].name,
     )
-    for one, other in found.pairs:
+    for (one, _), (other, _) in found.pairs:
         diff = _source_diff(first, second, one, other)
         if diff:
             yield _kernel_change("changed", first, one, (other.name,), diff)
     if bool(first.before) != bool(second.before):
         return  # Names alone do not tell that a kernel is gone.
-    for item in found.only_first:
+    for item, _ in found.only_first:
         yield _kernel_change("removed", first, item, _doing(item, ours, second, theirs))
-    for item in found.only_second:
+    for item, _ in found.only_second:
         yield _kernel_change("added", second, item, _doing(item, theirs, first, ours))
 
 
@@ -555,12 +530,10 @@ def _doing(item: Kernel, names: Identities, other: Side, others: Identities) -> 
 
 _PLAIN_CALL = "torch.compile without arguments"
 
-Pairs = Iterable[tuple[Compile, Compile]]
 
-
-def different_settings(pairs: Pairs) -> tuple[Fact, ...]:
+def different_settings(pairs: Iterable[tuple[Side, Side]]) -> tuple[Fact, ...]:
     """Return the settings in which compiles of the same functions differ, without repeats."""
-    found = (fact for one, other in pairs for fact in _facts(one, other))
+    found = (fact for one, other in pairs for fact in _facts(one.compile, other.compile))
     return tuple(dict.fromkeys(found))
 
 

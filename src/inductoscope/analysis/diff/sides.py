@@ -122,6 +122,8 @@ class Side:
     graph: InductorGraph | None
     # One per recording: it reads every file that a native compiler was given.
     natives: NativeIndex
+    # Of the process that compiled it.
+    rank: str
 
     @cached_property
     def _final_nodes(self) -> dict[str, FxNode]:
