@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -41,11 +42,14 @@ class Sample:
 
     @property
     def median(self) -> float:
-        return quantile(self.values, 0.5)
+        return statistics.median(self.values) if self.values else 0.0
 
     @property
     def quartiles(self) -> tuple[float, float]:
-        return quantile(self.values, 0.25), quantile(self.values, 0.75)
+        if self.count < 2:
+            return self.median, self.median
+        low, _, high = statistics.quantiles(self.values, n=4, method="inclusive")
+        return low, high
 
     @property
     def spread(self) -> float:
@@ -57,16 +61,6 @@ class Sample:
     def is_noisy(self) -> bool:
         """Whether the values vary so much that their median says little."""
         return self.count > 1 and self.spread > NOISY
-
-
-def quantile(values: Sequence[float], share: float) -> float:
-    ordered = sorted(values)
-    if not ordered:
-        return 0.0
-    place = share * (len(ordered) - 1)
-    low = math.floor(place)
-    high = min(low + 1, len(ordered) - 1)
-    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
 
 
 @dataclass(frozen=True)
@@ -110,7 +104,7 @@ def compare(base: Sample, other: Sample) -> TimeComparison:
     ratios = sorted(b / a for a in first for b in second if a > 0)
     if not ratios:
         return TimeComparison(1.0, 0.0, math.inf, 1.0, TOO_FEW, runs)
-    ratio = quantile(ratios, 0.5)
+    ratio = statistics.median(ratios)
     chance = chance_of_ranks(first, second)
     edge = _interval_edge(len(first), len(second))
     low, high = ratios[min(edge, len(ratios) - 1)], ratios[max(len(ratios) - 1 - edge, 0)]
@@ -121,7 +115,7 @@ def blocks_of(values: Sequence[float], most: int) -> tuple[float, ...]:
     """Return the medians of at most `most` blocks of neighbours of about equal length."""
     count = min(most, len(values))
     edges = [len(values) * number // count for number in range(count + 1)] if count else []
-    return tuple(quantile(values[start:end], 0.5) for start, end in itertools.pairwise(edges))
+    return tuple(statistics.median(values[start:end]) for start, end in itertools.pairwise(edges))
 
 
 def _verdict(runs: tuple[int, int], ratio: float, chance: float) -> str:
