@@ -515,7 +515,7 @@ def read_body(text: str) -> LoopBody:
     if "body" not in blocks:
         raise NotUnderstood("a loop body without a main block")
     reader = _Reader(assigned, blocks)
-    reader.read_block("body", (), 0)
+    reader.read_block("body", ())
     return LoopBody(_ranges(assigned), tuple(reader.accesses), tuple(reader.from_values))
 
 
@@ -536,35 +536,28 @@ class _Reader:
     accesses: list[MemoryAccess] = field(default_factory=list)
     from_values: list[IndexFromValue] = field(default_factory=list)
     lines: int = 0
+    # Of the block that is being read.
+    values: dict[str, Expression] = field(default_factory=dict)
+    conditions: tuple[Expression, ...] = ()
+    depth: int = 0
 
-    def read_block(self, name: str, conditions: tuple[Expression, ...], depth: int) -> Expression:
-        if depth > _MOST_NESTED:
+    def read_block(self, name: str, conditions: tuple[Expression, ...]) -> Expression:
+        if self.depth > _MOST_NESTED:
             raise NotUnderstood("masks that are nested too deeply")
-        block = _BlockReader(self, {}, conditions, depth)
+        outer = self.values, self.conditions, self.depth
+        self.values, self.conditions, self.depth = {}, conditions, self.depth + 1
         result: Expression = Loaded("")
         for statement in self.blocks.get(name, ()):
             self.lines += 1
             if self.lines > _MOST_LINES:
                 raise NotUnderstood("a loop body with too many lines")
             if isinstance(statement, ast.Return) and isinstance(statement.value, ast.Name):
-                result = block.values.get(statement.value.id, Loaded(""))
+                result = self.values.get(statement.value.id, Loaded(""))
             elif isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
                 line = statement.targets[0].id
-                block.values[line] = block.read_line(line, statement.value)
+                self.values[line] = self.read_line(line, statement.value)
+        self.values, self.conditions, self.depth = outer
         return result
-
-    def index(self, name: str) -> Expression:
-        if name not in self.assigned:
-            raise NotUnderstood(f"an index {name[:40]} that is not there")
-        return from_syntax(self.assigned[name])
-
-
-@dataclass
-class _BlockReader:
-    reader: _Reader
-    values: dict[str, Expression]
-    conditions: tuple[Expression, ...]
-    depth: int
 
     def read_line(self, line: str, node: ast.expr) -> Expression:
         if not isinstance(node, ast.Call):
@@ -579,20 +572,23 @@ class _BlockReader:
 
     def _own(self, line: str, method: str, node: ast.Call) -> Expression:
         if method == "get_index":
-            return self.reader.index(_text(node.args[0] if node.args else None))
+            name = _text(node.args[0] if node.args else None)
+            if name not in self.assigned:
+                raise NotUnderstood(f"an index {name[:40]} that is not there")
+            return from_syntax(self.assigned[name])
         if method.startswith("set_indirect") and node.args:
             value = self._value(node.args[0])
             variable = method.removeprefix("set_")
-            self.reader.from_values.append(IndexFromValue(method, variable, value))
+            self.from_values.append(IndexFromValue(method, variable, value))
             return Loaded("")
-        if method in self.reader.blocks and node.args:
+        if method in self.blocks and node.args:
             return self._masked(method, node)
         return self._unknown(node)
 
     def _masked(self, method: str, node: ast.Call) -> Expression:
         mask = self._value(node.args[0])
         inner = (*self.conditions, *conjuncts(mask))
-        value = self.reader.read_block(method, inner, self.depth + 1)
+        value = self.read_block(method, inner)
         other = self._value(node.args[1]) if len(node.args) > 1 else Loaded("")
         return self._kept(Applied("where", (mask, value, other)), node)
 
@@ -629,7 +625,7 @@ class _BlockReader:
         self, name: str, line: str, buffer: str, index: Expression, *, is_search: bool = False
     ) -> None:
         found = MemoryAccess(name, line, buffer, index, self.conditions, is_search)
-        self.reader.accesses.append(found)
+        self.accesses.append(found)
 
     def _asserted(self, node: ast.Call) -> Iterator[Expression]:
         """Return the bounds that the kernel asserts before it continues."""
