@@ -103,7 +103,7 @@ def test_sum_has_the_reducing_and_the_storing_lines(snapshot: SnapshotAssertion)
 def test_a_variance_has_its_reductions() -> None:
     """Its sum of squares is a buffer that is the result of no operation."""
     found = next(trace(load(TRAINING), by_operation("var_mean")))
-    lines = [line for body in found.loop_lines for line in body.lines]
+    lines = [step.text for steps in found.steps.values() for step in steps]
     assert sum("store_reduction" in line for line in lines) == 2
 
 
@@ -195,7 +195,7 @@ def test_every_operation_of_a_generated_kernel_has_lines_in_it(name: str) -> Non
             is_no_operation = found.node.target == "getitem"
             if item.kernel.language != "extern" and not is_no_operation:
                 assert item.lines, found.node.name
-                assert found.loop_lines, found.node.name
+                assert found.steps, found.node.name
 
 
 # --- ways to choose -------------------------------------------------------------------------------

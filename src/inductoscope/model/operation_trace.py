@@ -23,14 +23,6 @@ from inductoscope.torch_facts.frames import Frame
 
 
 @dataclass(frozen=True)
-class LoopLines:
-    """The loop body lines of one scheduler node that implement an operation."""
-
-    node: str
-    lines: tuple[str, ...]
-
-
-@dataclass(frozen=True)
 class KernelLines:
     """The lines of a generated kernel that implement an operation."""
 
@@ -45,13 +37,13 @@ class OperationTrace:
 
     compile: Compile
     graph: InductorGraph
-    place: Frame | None
     captured: tuple[FxNode, ...]
     node: FxNode
     lowered: LoweredNode | None
     scheduled: tuple[ScheduledNode, ...]
     groups: tuple[ScheduledNode, ...]
-    loop_lines: tuple[LoopLines, ...]
+    # The lines of loop bodies that implement it, by scheduler node.
+    steps: Steps
     kernels: tuple[KernelLines, ...]
     # Why it has no code of its own; empty where it has some, or nothing is known.
     no_code: str = ""
@@ -121,15 +113,12 @@ def _trace_node(join: GraphJoin, node: FxNode, captured: FxGraph | None) -> Oper
     return OperationTrace(
         compile=join.compile,
         graph=join.graph,
-        place=node.place,
         captured=_captured_nodes(captured, node),
         node=node,
         lowered=join.lowered.get(node.name),
         scheduled=tuple(leaves),
         groups=tuple(join.groups(leaves)),
-        loop_lines=tuple(
-            LoopLines(name, tuple(step.text for step in found)) for name, found in steps.items()
-        ),
+        steps=steps,
         kernels=tuple(
             _kernel_lines(join.recording, kernel, steps) for kernel in join.kernels(leaves)
         ),

@@ -16,7 +16,7 @@ View = dict[str, Any]
 
 def operation_view(found: OperationTrace) -> View:
     """Return a trace as data."""
-    node, place = found.node, found.place
+    node, place = found.node, found.node.place
     return {
         "graph": found.graph.key,
         "compile": found.compile.id,
@@ -27,7 +27,10 @@ def operation_view(found: OperationTrace) -> View:
         "ir": None if found.lowered is None else _ir(found),
         "scheduler": [scheduled_view(item) for item in found.scheduled],
         "fused_group": [_group(item) for item in found.groups],
-        "loop_body": [{"node": item.node, "lines": list(item.lines)} for item in found.loop_lines],
+        "loop_body": [
+            {"node": name, "lines": [step.text for step in steps]}
+            for name, steps in found.steps.items()
+        ],
         "kernel": [_kernel(item) for item in found.kernels],
         "no_code": found.no_code,
     }
