@@ -30,8 +30,6 @@ _BEGINNINGS = ("inductoscope: ", "Error: ")
 
 @dataclass(frozen=True)
 class CallEnd:
-    """The result of a command: its exit code, JSON and last output."""
-
     exit_code: int
     data: dict[str, Any] | None
     said: str
@@ -46,7 +44,6 @@ class CallEnd:
 
     @property
     def problem(self) -> str:
-        """The command's own error message that says why there is no answer."""
         lines = self.said.strip().splitlines()
         starts = [number for number, line in enumerate(lines) if line.startswith(_BEGINNINGS)]
         told = "\n".join(lines[starts[-1] :] if starts else lines[-_MOST_LINES:])
@@ -119,7 +116,6 @@ def _is_too_large(path: Path) -> bool:
 
 
 def _read(path: Path) -> dict[str, Any] | None:
-    """Read the command's JSON; None if there is none that can be parsed."""
     if _is_too_large(path):
         return None
     with contextlib.suppress(OSError, ValueError):
@@ -164,7 +160,6 @@ class _Heard:
         return data
 
     def new_lines(self) -> list[str]:
-        """Return the complete lines since the last call."""
         whole, separator, self._unsaid = self._unsaid.rpartition(b"\n")
         lines = visible(whole.decode("utf-8", "replace")).splitlines() if separator else []
         return [line.strip() for line in lines if line.strip()]

@@ -20,8 +20,6 @@ ACTING = "_and_act"
 
 @dataclass(frozen=True)
 class OfferedCommand:
-    """A command that is offered as a tool."""
-
     words: tuple[str, ...]
     # The strongest effect of the command, whatever its parameters: it reads; it writes files,
     # possibly over others; or it executes code that is not the tool's.
@@ -121,7 +119,6 @@ class CommandTool:
 
     @property
     def schema(self) -> dict[str, Any]:
-        """The parameters of a call as a JSON Schema."""
         found = self.parameters
         return {
             "type": "object",

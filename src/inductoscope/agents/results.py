@@ -79,12 +79,10 @@ def _fitted_object(
 
 
 def size_of(value: Any) -> int:
-    """Return the length of a value as JSON, in characters."""
     return len(as_text(value))
 
 
 def as_text(value: Any) -> str:
-    """Serialize a value as JSON on one line."""
     return json.dumps(value, ensure_ascii=False)
 
 
@@ -93,7 +91,6 @@ def _escaped(key: str) -> str:
 
 
 def at_pointer(value: Any, pointer: str) -> Any:
-    """Resolve a JSON Pointer in a value."""
     if pointer and not pointer.startswith("/"):
         raise UsageError(f"pointer is {pointer!r}. A JSON Pointer begins with /, such as /rows/3.")
     for number, part in enumerate(pointer.split("/")[1:], start=1):
@@ -146,8 +143,6 @@ MORE_SCHEMA: dict[str, Any] = {
 
 
 class KeptResults:
-    """The folder of results that were too large for one answer."""
-
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._numbers = itertools.count(1)
@@ -170,7 +165,6 @@ class KeptResults:
         return self._folder / f"kept-{number}.json"
 
     def more(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a part of a stored result; `left_out` counts from the part shown."""
         unknown = sorted(set(given) - set(MORE_SCHEMA["properties"]))
         if unknown:
             raise UsageError(f"{MORE} has no parameter {unknown[0]!r}.")

@@ -53,7 +53,6 @@ _MOST_LISTED = 100
 
 
 def template(part: str = "") -> str:
-    """Return the URI template of recordings, or of a part of each."""
     return f"{_RECORDINGS}{{name}}" + (f"/{part}" if part else "")
 
 
@@ -108,7 +107,6 @@ class AgentServer:
         self._numbers = itertools.count(1)
 
     async def run(self) -> None:
-        """Serve until end of file on standard input."""
         server: Any = Server(
             "inductoscope",
             version=__version__,

@@ -42,7 +42,6 @@ class Channel:
         self.requests = self._incoming()
 
     def say(self, event: str, **facts: Any) -> None:
-        """Report an event."""
         if not self.descriptors:
             return
         line = json.dumps({"event": event, "at": time.monotonic(), **facts}, default=str)
@@ -66,7 +65,6 @@ class Channel:
 
 
 def main() -> None:
-    """Call the function that the first request names, and report the outcome."""
     # Python puts the folder of a script first on the path; its modules must not shadow others.
     sys.path[:] = [place for place in sys.path if place != os.path.dirname(__file__)]
     channel = Channel(*map(int, sys.argv[1:3]))

@@ -48,7 +48,6 @@ class Installer(importlib.abc.MetaPathFinder):
         self.catch_up()
 
     def stop(self) -> None:
-        """Put every original back."""
         with contextlib.suppress(ValueError):
             sys.meta_path.remove(self)
         # Two hooks may wrap the same name, so they are undone in reverse order of installation.
@@ -59,7 +58,6 @@ class Installer(importlib.abc.MetaPathFinder):
         self._done.clear()
 
     def catch_up(self) -> None:
-        """Hook modules that were imported without the finder."""
         for module in sorted(self._modules - self._done):
             loaded = sys.modules.get(module)
             if loaded is not None and not _is_loading(loaded):
@@ -180,7 +178,6 @@ def _same_kind(original: Any, wrap: Wrap) -> Any:
 
 
 def describe_torch(seconds: float = 0.0) -> None:
-    """Record which torch this process has imported."""
     version = sys.modules.get("torch.version")
     SCOPE.emit(
         TorchImported(

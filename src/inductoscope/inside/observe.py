@@ -187,8 +187,6 @@ _OWN_CODE.update((in_stage.__code__, until_left.__code__))
 
 
 def stage(name: str, *, of_graph: bool = False) -> Replacement:
-    """Make a replacement that only marks a stage."""
-
     def observer(args: Arguments, kwargs: Keywords) -> Watching:
         return in_stage(name, of_graph=of_graph)
 
@@ -211,7 +209,6 @@ def enter_stage(name: str, *, detail: str = "", graph: str = "") -> StageFrame:
 
 
 def leave_stage(frame: StageFrame | None, *, failed: bool = False) -> None:
-    """End a stage and record its seconds."""
     if frame is None:
         return
     graph, compile_id = SCOPE.graph, current_compile_id()

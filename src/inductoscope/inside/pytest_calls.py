@@ -97,7 +97,6 @@ class SuiteGraph:
     off: str = ""
 
     def versions(self) -> tuple[int, ...]:
-        """Return the version counters of the tensors that the module holds."""
         held = [*self.module.parameters(), *self.module.buffers()]
         held += [value for value in vars(self.module).values() if isinstance(value, torch.Tensor)]
         return tuple(value._version for value in held if not value.is_inference())
@@ -127,8 +126,6 @@ class KeptSuiteCall:
 
 @dataclass
 class SeenInTest:
-    """The graphs that one test has compiled and called so far."""
-
     graphs: list[SuiteGraphData] = field(default_factory=list)
     calls: list[KeptSuiteCall] = field(default_factory=list)
     # Calls that are not kept, with the reason; one per graph is enough.
@@ -192,7 +189,6 @@ class GraphWatch:
         return graph
 
     def note_backward(self, compile_id: str) -> None:
-        """Note that the backward graph of a compile has been compiled."""
         graph = self._by_id.get(compile_id)
         if graph is not None:
             graph.has_backward = True

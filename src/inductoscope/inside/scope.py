@@ -68,7 +68,6 @@ class Scope:
         self._reported: set[str] = set()
 
     def open(self, folder: Path) -> None:
-        """Begin to record into `folder`."""
         self._writer = StreamWriter(folder, first_event=describe_process)
         self._graphs.clear()
         self._reported.clear()
@@ -98,14 +97,12 @@ class Scope:
             self._writer, self.active, self.is_redirected, self.is_timing = before
 
     def close(self) -> None:
-        """Stop recording, and mark the stream as ended normally."""
         self.active = False
         if self._writer is not None:
             self._writer.close()
             self._writer = None
 
     def emit(self, event: Event) -> None:
-        """Append an event."""
         if self._writer is None:
             return
         self._writer.emit(event)
@@ -113,18 +110,15 @@ class Scope:
             self.active = False  # The writer has failed for good, so the hooks need not run.
 
     def text(self, content: str) -> str:
-        """Store a text and return its digest."""
         return self._writer.payload(content) if self._writer is not None else ""
 
     def json(self, content: Any) -> str:
-        """Store data as JSON and return its digest."""
         return self.text(json.dumps(content, separators=(",", ":"), default=str))
 
     # --- current stage and graph --------------------------------------------------------------
 
     @property
     def stages(self) -> list[StageFrame]:
-        """The stages entered on this thread, outermost first."""
         return self._thread.stages
 
     @property
@@ -157,7 +151,6 @@ class Scope:
 
     @property
     def stage(self) -> str:
-        """The innermost stage on this thread."""
         return self._thread.stages[-1].stage if self._thread.stages else NO_STAGE
 
     def new_graph(self, compile_id: str, phase: str) -> str:
@@ -167,7 +160,6 @@ class Scope:
         return base if count == 1 else f"{base}#{count}"
 
     def enter(self, stage: str, detail: str = "", graph: str = "") -> StageFrame:
-        """Begin a stage and stop the clock of the enclosing one."""
         return self._push(StageFrame(stage, detail, graph, time.perf_counter()))
 
     def enter_part(self, stage: str, detail: str) -> StageFrame:
@@ -294,7 +286,6 @@ SCOPE = Scope()
 
 
 def say(text: str) -> None:
-    """Record a progress message for the user."""
     SCOPE.emit(Said(text=text))
 
 

@@ -59,8 +59,6 @@ class InsidePart:
 
 
 def recorder(folder: Path) -> InsidePart:
-    """Make the part that records the compiler in this process and its forks."""
-
     def begin() -> None:
         SCOPE.open(folder)
         record_until_exit()
@@ -98,7 +96,6 @@ def _made(name: PartName, folder: Path) -> InsidePart:
 
 
 def _joined_work(parts: Sequence[InsidePart]) -> dict[str, Callable[[], None]]:
-    """Combine the work of all parts for each module, in order; settings come first."""
     work: dict[str, list[Callable[[], None]]] = defaultdict(list)
     for part in parts:
         for name, value in part.settings.items():
@@ -169,7 +166,6 @@ def _is_cancellation(error: BaseException) -> bool:
 
 @contextlib.contextmanager
 def _installed(hooks: tuple[Hook, ...]) -> Iterator[None]:
-    """Install hooks inside the block, in addition to those of the recording in use."""
     installer = Installer(hooks)
     installer.start()
     try:

@@ -45,7 +45,6 @@ def _end() -> None:
 
 
 def record_main_thread() -> None:
-    """Record the exception that ended the main thread, if there was one."""
     error = getattr(sys, "last_value", None)
     entries = getattr(sys, "last_traceback", None)
     if SCOPE.active and isinstance(error, BaseException) and _left_the_program(entries):
@@ -73,7 +72,6 @@ def _record_thread(arguments: Any) -> None:
 def record_uncaught(
     error: BaseException, entries: TracebackType | None, *, thread: str = ""
 ) -> None:
-    """Record an exception that nobody caught."""
     SCOPE.emit(
         ExceptionUncaught(
             type=type(error).__name__,

@@ -39,7 +39,6 @@ PartName = Literal[
 
 
 def with_scope(environment: dict[str, str]) -> dict[str, str]:
-    """Return an environment with the start-up hook in front of PYTHONPATH."""
     paths = [str(BOOTSTRAP), *filter(None, [environment.get("PYTHONPATH")])]
     return {**environment, "PYTHONPATH": os.pathsep.join(paths)}
 
@@ -50,7 +49,6 @@ def with_parts(*names: PartName) -> dict[str, str]:
 
 
 def private_cache(folder: Path) -> dict[str, str]:
-    """Return the variables that make torch and Triton use the private cache in `folder`."""
     return {
         CACHE_VARIABLE: str(folder),
         "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),

@@ -131,7 +131,6 @@ def _refuse_missing_script_of_python(words: Sequence[str]) -> None:
 
 
 def environment_for(folder: Path, base: Mapping[str, str], *, fresh: bool) -> dict[str, str]:
-    """Return the user's environment, set up to record into `folder`."""
     environment = with_scope(dict(base))
     environment[RECORDING_VARIABLE] = str(folder)
     if fresh:
@@ -186,7 +185,6 @@ def start_or_discard(
 
 
 def ending_from(status: int, seconds: float, by_tool: str = "") -> Ending:
-    """Convert `Popen.returncode` into an `Ending`."""
     from inductoscope.model.entities import Ending
 
     return Ending(

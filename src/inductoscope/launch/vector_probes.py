@@ -29,7 +29,6 @@ def variables(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def all_known(environment: Mapping[str, str]) -> bool:
-    """Check whether every probe is known to succeed."""
     compiler = environment.get("CXX", "g++")
     kept = answer_file(compiler, EVERYTHING, path=environment.get("PATH"))
     return kept is not None and kept.exists()

@@ -57,7 +57,6 @@ Joined = TypeVar("Joined")
 
 
 def joined(kind: type[Joined], event: Event, **more: Any) -> Joined:
-    """Build an entity from the fields of an event and further values."""
     return kind(**{**vars(event), **more})
 
 
@@ -92,8 +91,6 @@ _GENERATED = ("triton_", "cpp_", "cutlass_", "cutedsl_", "rocm_", "pallas_")
 
 @dataclass(frozen=True)
 class TimedChoice:
-    """One implementation that autotuning considered."""
-
     name: str
     description: str
     milliseconds: float | None
@@ -122,8 +119,6 @@ class TimedChoice:
 
 @dataclass(frozen=True)
 class Autotune:
-    """One search for the fastest implementation."""
-
     operation: str
     choices: tuple[TimedChoice, ...]
     winner: str
@@ -132,7 +127,6 @@ class Autotune:
 
     @property
     def timed(self) -> tuple[TimedChoice, ...]:
-        """The choices that were timed, the fastest first."""
         found = [choice for choice in self.choices if choice.milliseconds is not None]
         return tuple(sorted(found, key=lambda choice: choice.milliseconds or 0.0))
 
@@ -214,13 +208,10 @@ class Compile(CompileStart):
 
     @property
     def place(self) -> str:
-        """The file and line where the frame begins; empty if unknown."""
         return f"{self.file}:{self.line}" if self.file else ""
 
 
 class Process(ProcessStart):
-    """One process of the recorded program."""
-
     stream: str
     torch: Mapping[str, Any]
     ended: bool
@@ -248,14 +239,11 @@ class Ending:
 
 
 def ending_of(event: Exited) -> Ending:
-    """Convert an `Exited` event into an `Ending`."""
     return Ending(event.exit_code, event.signal, event.seconds, event.by_tool)
 
 
 @dataclass(frozen=True)
 class Recording:
-    """The model of one recorded run."""
-
     path: str
     manifest: Mapping[str, Any]
     processes: tuple[Process, ...]
@@ -291,18 +279,14 @@ class Recording:
         )
 
     def payload(self, digest: str) -> str:
-        """Return the text of a payload; empty if it is missing."""
         return self._kept.text(digest, self.payloads.payload) if digest else ""
 
     def data(self, digest: str) -> Any:
-        """Return the parsed JSON of a payload; None if it is missing."""
         return self.payloads.json_payload(digest) if digest else None
 
     def decoded(self, digest: str, decode: Callable[[bytes], Made]) -> Made | None:
-        """Decode the payload stored under a digest; None if it is missing or damaged."""
         return self.payloads.decoded_payload(digest, decode) if digest else None
 
     @property
     def graphs(self) -> tuple[InductorGraph, ...]:
-        """All graphs that Inductor compiled or loaded from its cache, over all compiles."""
         return tuple(graph for compile_ in self.compiles for graph in compile_.inductor)

@@ -62,12 +62,10 @@ OF_PROCESS: frozenset[type[Event]] = frozenset(
 
 
 def load(path: Path) -> Recording:
-    """Open the recording in `path` and fold it."""
     return fold(open_recording(path))
 
 
 def fold(reader: RecordingReader) -> Recording:
-    """Fold the events that `reader` yields into a `Recording`."""
     streams: dict[str, _ProcessFold] = {}
     unknown: Counter[str] = Counter()
     timed: list[Entry[Event]] = []
@@ -113,11 +111,9 @@ class _EventsByClass:
         self._found: dict[type[Event], list[Any]] = defaultdict(list)
 
     def add(self, event: Event) -> None:
-        """Append an event."""
         self._found[type(event)].append(event)
 
     def all(self, kind: type[SomeEvent]) -> tuple[SomeEvent, ...]:
-        """Return all events of a class."""
         return tuple(self._found.get(kind, ()))
 
     def last(self, kind: type[SomeEvent]) -> SomeEvent | None:
@@ -128,8 +124,6 @@ class _EventsByClass:
 
 @dataclass
 class _GraphFold:
-    """The state of one Inductor graph during the fold."""
-
     key: str
     events: _EventsByClass = field(default_factory=_EventsByClass)
     seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
@@ -139,8 +133,6 @@ class _GraphFold:
 
 @dataclass
 class _CompileFold:
-    """The state of one compile during the fold."""
-
     start: E.CompileStart
     events: _EventsByClass = field(default_factory=_EventsByClass)
     # Seconds after the end, since the backward graph is compiled when it is first needed.
@@ -161,8 +153,6 @@ class _CompileFold:
 
 @dataclass
 class _ProcessFold:
-    """The state of one process during the fold."""
-
     name: str
     position: ProcessPosition = field(default_factory=ProcessPosition)
     events: _EventsByClass = field(default_factory=_EventsByClass)
@@ -175,7 +165,6 @@ class _ProcessFold:
     latest: float = 0.0
 
     def take(self, entry: Entry[Event]) -> None:
-        """Fold one entry into the state."""
         event, kind = entry.event, type(entry.event)
         self.latest = max(self.latest, entry.time)
         self.position.take(entry)
@@ -220,7 +209,6 @@ class _ProcessFold:
         return self.compiles[key]
 
     def _graph_of(self, event: Any) -> _GraphFold:
-        """Return the Inductor graph of an event, creating it if necessary."""
         key = event.graph or "?"
         return self._compile_of(event).graphs.setdefault(key, _GraphFold(key))
 

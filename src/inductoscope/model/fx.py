@@ -17,8 +17,6 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True)
 class FxNode:
-    """One operation of an FX graph."""
-
     name: str
     op: str
     target: str
@@ -59,7 +57,6 @@ class FxGraph:
     globals: Mapping[str, str | None] = field(default_factory=dict)
 
     def node(self, name: str) -> FxNode | None:
-        """Return the node called `name`; None if there is none."""
         return self._by_name.get(name)
 
     @cached_property
@@ -68,7 +65,6 @@ class FxGraph:
 
     @cached_property
     def calls(self) -> tuple[FxNode, ...]:
-        """The nodes that call a function, method or module."""
         return tuple(
             n for n in self.nodes if n.op in ("call_function", "call_method", "call_module")
         )
@@ -87,12 +83,10 @@ def bare_operation(target: str) -> str:
 
 
 def read_graph(recording: Recording, digest: str) -> FxGraph | None:
-    """Decode the FX graph stored under a digest; None if it is missing or damaged."""
     return recording.once("graph", (digest,), lambda: graph_from(recording.data(digest)))
 
 
 def graph_from(data: Any) -> FxGraph | None:
-    """Build an `FxGraph` from parsed JSON; None if it is not a graph."""
     if not isinstance(data, dict) or not isinstance(data.get("nodes"), list):
         return None
     stacks = [frames_in(text) for text in texts(data.get("stacks"))]

@@ -41,7 +41,6 @@ class GraphJoin:
 
     @cached_property
     def final(self) -> FxGraph | None:
-        """The graph that was lowered: after the post-grad passes."""
         return self.read(final_graph(self.compile, self.graph))
 
     def read(self, digest: str) -> FxGraph | None:
@@ -50,17 +49,14 @@ class GraphJoin:
 
     @cached_property
     def before(self) -> tuple[ScheduledNode, ...]:
-        """The scheduler's nodes before fusion."""
         return read_schedule(self.recording, self.graph.scheduled_before)
 
     @cached_property
     def after(self) -> tuple[ScheduledNode, ...]:
-        """The scheduler's nodes after fusion."""
         return read_schedule(self.recording, self.graph.scheduled_after)
 
     @cached_property
     def lowered(self) -> dict[str, LoweredNode]:
-        """The lowering of each FX node, by node name."""
         return {item.node: item for item in reversed(self.graph.lowered)}
 
     @cached_property
@@ -84,7 +80,6 @@ class GraphJoin:
 
     @cached_property
     def _groups(self) -> dict[str, ScheduledNode]:
-        """The fused scheduler node, by the name of each node inside it."""
         return {leaf.name: item for item in self.after for leaf in item.leaves}
 
     @cached_property
@@ -104,7 +99,6 @@ class GraphJoin:
         return {name: _inner(item) for name, item in self.lowered.items()}
 
     def text(self, digest: str) -> str:
-        """Return the text of a payload."""
         return self.recording.payload(digest)
 
     def leaves(self, node: FxNode) -> list[ScheduledNode]:
@@ -140,7 +134,6 @@ class GraphJoin:
         return bool(self._stored_for(node, leaf) or (leaf.body and self.steps(node, [leaf])))
 
     def _made(self, node: FxNode) -> list[str]:
-        """Return the names of the IR operations that an FX node was lowered to."""
         lowered = self.lowered.get(node.name)
         return [str(made.get("name", "")) for made in lowered.made] if lowered else []
 
@@ -154,17 +147,14 @@ class GraphJoin:
         return {name: tuple(nodes) for name, nodes in found.items()}
 
     def groups(self, leaves: list[ScheduledNode]) -> list[ScheduledNode]:
-        """Return the fused nodes that contain the given scheduler nodes."""
         found = {id(g): g for leaf in leaves if (g := self._groups.get(leaf.name)) is not None}
         return list(found.values())
 
     def kernels(self, leaves: list[ScheduledNode]) -> list[Kernel]:
-        """Return the kernels generated from the given scheduler nodes."""
         found = {id(k): k for leaf in leaves for k in self._kernels_by_node.get(leaf.name, ())}
         return list(found.values())
 
     def steps(self, node: FxNode, leaves: list[ScheduledNode]) -> Steps:
-        """Return the loop body lines of an operation, by scheduler node."""
         found: Steps = {}
         for name in dict.fromkeys(leaf.name for leaf in leaves):
             leaf = self._final_leaves.get(name)
@@ -197,7 +187,6 @@ class GraphJoin:
 
     @cached_property
     def _parts(self) -> dict[str, list[str]]:
-        """The `getitem` nodes of each operation with several results."""
         found: dict[str, list[str]] = defaultdict(list)
         for node in self._nodes.values():
             if node.target == "getitem":
@@ -226,7 +215,6 @@ class GraphJoin:
 
 
 def lines_of_steps(kernel: Kernel, source: str, steps: Steps) -> set[int]:
-    """Return the kernel line numbers, from 1, generated for the given loop body lines."""
     known = numbers_by_step(kernel, source)
     return {
         number
@@ -237,7 +225,6 @@ def lines_of_steps(kernel: Kernel, source: str, steps: Steps) -> set[int]:
 
 
 def numbers_by_step(kernel: Kernel, source: str) -> Mapping[tuple[str, str], Sequence[int]]:
-    """Map scheduler node and loop body line to the kernel's line numbers."""
     return kernel.numbers_by_step if kernel.numbered else _found_by_text(kernel.lines, source)
 
 
@@ -257,7 +244,6 @@ def _found_by_text(
 
 
 def compiled_graphs(recording: Recording) -> Iterator[tuple[Compile, InductorGraph]]:
-    """Yield every graph that Inductor compiled, with its compile."""
     for compile_ in recording.compiles:
         for graph in compile_.inductor:
             yield compile_, graph
@@ -282,7 +268,6 @@ def captured_digest(compile_: Compile) -> str:
 
 
 def inputs_of(node: FxNode) -> list[str]:
-    """Return the names of a node's inputs, from its args and kwargs."""
     return sorted(set(_NAME.findall(f"{node.args} {node.kwargs}")) - {node.name})
 
 

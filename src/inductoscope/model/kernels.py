@@ -32,8 +32,6 @@ NO_CALLS = frozenset(
 
 @dataclass(frozen=True)
 class KernelCounts:
-    """The number of generated kernels by language, and of kernel and library calls."""
-
     # The number of generated kernels by language.
     defined: Mapping[str, int]
     calls: int
@@ -51,13 +49,11 @@ def count_kernels(graphs: Iterable[InductorGraph]) -> KernelCounts:
 
 
 def generated(graph: InductorGraph) -> tuple[Kernel, ...]:
-    """Return the kernels that a graph's wrapper defines, in order of their first call."""
     found = {kernel.name: kernel for kernel in reversed(graph.kernels)}
     return tuple(found[name] for name in calls_by_name(graph) if found[name].language != LIBRARY)
 
 
 def library_calls(graph: InductorGraph) -> tuple[Kernel, ...]:
-    """Return the library calls in a graph's wrapper."""
     return tuple(kernel for kernel in graph.kernels if kernel.language == LIBRARY)
 
 
@@ -75,7 +71,6 @@ _BEGINNING = 400
 
 
 def compile_of_kernel(recording: Recording, kernel: Kernel) -> tuple[NativeCompile, ...]:
-    """Return the native compiles of a kernel."""
     return NativeIndex(recording).of(kernel)
 
 
@@ -103,7 +98,6 @@ class NativeIndex:
         return _grouped((pair[0][:_BEGINNING], pair) for pair in self._texts)
 
     def of(self, kernel: Kernel) -> tuple[NativeCompile, ...]:
-        """Return the native compiles of one kernel."""
         if kernel.language == "Triton":
             return tuple(self._by_name.get(kernel.name, ()))
         text = _core(self._recording.payload(kernel.payload))

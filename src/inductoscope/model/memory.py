@@ -50,8 +50,6 @@ class SizeSymbol(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class GraphMemory:
-    """Buffer layouts, size symbols and assumptions of one graph."""
-
     rooms: Mapping[str, Room] = field(default_factory=dict)
     symbols: Mapping[str, SizeSymbol] = field(default_factory=dict)
     replaced: Mapping[str, str] = field(default_factory=dict)
@@ -61,7 +59,6 @@ class GraphMemory:
 
     @property
     def hints(self) -> dict[str, int]:
-        """The size hints that the graph was compiled with, by symbol."""
         values = {name: symbol.value for name, symbol in self.symbols.items()}
         return {name: int(text) for name, text in values.items() if text.lstrip("-").isdecimal()}
 

@@ -25,7 +25,6 @@ class PayloadCache:
 
     @property
     def keys(self) -> tuple[Hashable, ...]:
-        """The cached keys, least recently used first."""
         with self._lock:
             return tuple(self._entries)
 
@@ -50,7 +49,6 @@ class PayloadCache:
         return found
 
     def _get(self, key: Hashable) -> Any:
-        """Return the cached value and mark it most recently used; None on a cache miss."""
         with self._lock:
             entry = self._entries.pop(key, None)
             if entry is None:

@@ -39,7 +39,6 @@ class OpenStages:
 
     @property
     def innermost(self) -> E.StageStart | None:
-        """The stage that was entered last; None outside the compiler."""
         return self._open[-1].event if self._open else None
 
     @property
@@ -49,7 +48,6 @@ class OpenStages:
         return next((stage.time for stage in self._open if stage.event.thread == thread), None)
 
     def enter(self, entry: Stage) -> None:
-        """Push a stage."""
         self._open.append(entry)
 
     def leave(self, end: E.StageEnd) -> tuple[Stage, ...]:
@@ -66,7 +64,6 @@ class OpenStages:
         return ended
 
     def clear(self) -> None:
-        """Close all stages: the process has ended."""
         self._open.clear()
 
 
@@ -93,7 +90,6 @@ NativeKey = tuple[str, str, str, str]
 
 
 def native_key(event: E.NativeStart | E.NativeEnd) -> NativeKey:
-    """Return the key of a native compile: tool, kernel, config, source."""
     return event.tool, event.kernel, event.config, event.source
 
 
@@ -122,7 +118,6 @@ class ProcessPosition:
     signs: int = 0
 
     def take(self, entry: Entry[Event]) -> None:
-        """Update the position with one entry; most events do not affect it."""
         is_sign = isinstance(entry.event, E.TracingContinues)
         if entry.event.is_progress or is_sign:
             self.latest = max(self.latest, entry.time)
@@ -176,12 +171,10 @@ class ProcessPosition:
 
     @property
     def rank(self) -> str:
-        """The rank of the process in a distributed program."""
         return self.process.rank if self.process else ""
 
     @property
     def compile(self) -> str:
-        """The current compile; empty if there is none."""
         compiles = (stage.event.compile for stage in reversed(self.stages.all))
         return next(filter(None, compiles), "")
 

@@ -12,8 +12,6 @@ from inductoscope.recording.decoding import decode_list
 
 
 class Buffer(msgspec.Struct, frozen=True):
-    """A buffer that a scheduler node writes."""
-
     name: str = ""
     users: tuple[str, ...] = ()
     recorded_origin: str | None = msgspec.field(default=None, name="origin")
@@ -30,8 +28,6 @@ class Buffer(msgspec.Struct, frozen=True):
 
 
 class IndirectIndex(msgspec.Struct, frozen=True):
-    """A loop body value that is used in an index."""
-
     variable: str = ""
     # The number of elements in the indexed dimension.
     size: str = ""
@@ -72,8 +68,6 @@ class ScheduledNode(msgspec.Struct, frozen=True, dict=True):
 
 
 def read_schedule(recording: Recording, digest: str) -> tuple[ScheduledNode, ...]:
-    """Decode the scheduler nodes stored under a digest, in order."""
-
     def decode(data: bytes) -> tuple[ScheduledNode, ...]:
         return decode_list(ScheduledNode, data)
 

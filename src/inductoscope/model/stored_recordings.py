@@ -44,8 +44,6 @@ _SILENCE = 24 * 3600.0
 
 @dataclass(frozen=True)
 class GivenVerdict:
-    """The part of the doctor's verdict that a list of recordings shows."""
-
     verdict: str
     confidence: str
     partial: bool
@@ -53,8 +51,6 @@ class GivenVerdict:
 
 @dataclass(frozen=True)
 class StoredRecording:
-    """One recording in the folder of recordings."""
-
     path: Path
     # Seconds since 1970.
     created: float
@@ -85,12 +81,10 @@ class StoredRecording:
 
 
 def stored_recordings() -> list[StoredRecording]:
-    """Return all recordings in the folder of recordings, newest first."""
     return [describe(path) for path in reversed(all_recordings())]
 
 
 def describe(path: Path) -> StoredRecording:
-    """Describe a recording from its manifest, its streams, its size on disk and its processes."""
     manifest, problem = _manifest(path)
     streams = [_read_stream(stream) for stream in _streams(path)]
     ending = next((stream.ending for stream in streams if stream.ending), None)
@@ -122,7 +116,6 @@ def describe(path: Path) -> StoredRecording:
 
 
 def _manifest(path: Path) -> tuple[dict[str, Any], str]:
-    """Read the manifest; return it, and the reason if the folder is not a valid recording."""
     if path.is_symlink():
         return _manifest(path.resolve())[0], "it is a link to a recording elsewhere"
     try:
@@ -320,12 +313,10 @@ def plan_pruning(
 
 
 def read_duration(written: str) -> float:
-    """Parse a duration such as 7d into seconds."""
     return _read(written, _SECONDS, "--older-than", "a duration", "7d, 12h, 30m or 2w")
 
 
 def read_size(written: str) -> float:
-    """Parse a size such as 500MB into bytes."""
     return _read(written, _BYTES, "--size", "a size", "500MB, 1.5GB or 2GiB")
 
 

@@ -54,7 +54,6 @@ class Span:
 
     @property
     def end(self) -> float:
-        """The end, in seconds from the beginning of the run."""
         return round(self.start + self.seconds, 6)
 
 
@@ -70,7 +69,6 @@ class Timeline:
 
 
 def timeline(recording: Recording) -> Timeline:
-    """Build the timeline of a recording, intact or damaged."""
     streams = {name: _Stream(name, last=last) for name, last in recording.latest.items()}
     exits: dict[int, float] = {}
     for entry in recording.timed:
@@ -147,8 +145,6 @@ EVENTS: frozenset[type[Event]] = frozenset(
 
 @dataclass(eq=False)
 class _Work:
-    """A unit of work with its start and end, in event time."""
-
     entry: Entry[Any]
     stage: str
     label: str
@@ -158,8 +154,6 @@ class _Work:
 
 @dataclass
 class _Stream:
-    """The state of one process's stream during the fold."""
-
     name: str
     first: float = 0.0
     last: float = 0.0
@@ -221,7 +215,6 @@ class _Stream:
             self.last = max(self.last, time)
 
     def lane(self, kind: str, number: int, begun: float) -> Lane:
-        """Build the lane `number` of a kind."""
         pid = self.process.pid or "?"
         thread = f", thread {number + 1}" if number else ""
         return Lane(
@@ -247,13 +240,11 @@ class _Stream:
 
     @property
     def kind(self) -> str:
-        """The kind of process: launcher, compile worker or program."""
         if any("torch/_inductor/compile_worker" in word for word in self.process.argv):
             return "worker"
         return self.process.role if self.process.role in ("launcher", "worker") else "program"
 
     def rows(self, begun: float) -> Iterator[tuple[str, list[list[Span]]]]:
-        """Yield the process's own lanes, at least one, then those of its compilers."""
         own: list[Span] = []
         beside: list[Span] = []
         for work in (*self.done, *self.open):
@@ -264,7 +255,6 @@ class _Stream:
         yield _COMPILERS, _laid_out(beside, _is_part_of_choice)
 
     def _span(self, work: _Work, begun: float) -> Span:
-        """Convert work into a span relative to the beginning of the run."""
         start, end = round(work.start - begun, 6), round((work.end or self.last) - begun, 6)
         graph = getattr(work.entry.event, "graph", "")
         return Span(
@@ -280,7 +270,6 @@ class _Stream:
         )
 
     def notes(self) -> Iterator[str]:
-        """Yield warnings about spans that have no beginning or never ended."""
         if self.without_beginning:
             ends = count_of(self.without_beginning, "end")
             yield f"{self.name}: left out {ends} without a beginning"

@@ -38,7 +38,6 @@ class WrapperLines:
 
 
 def wrapper_lines(text: str, kernels: Sequence[Kernel]) -> WrapperLines:
-    """Find the lines of a wrapper that run the graph, and the kernels that each one calls."""
     run = run_function(text)
     if run is not None:
         lines = tuple(run.text.splitlines())
@@ -121,8 +120,6 @@ def _called_in_cpp(
 
 
 class _Places:
-    """An index of a graph's kernels by name and by written buffer."""
-
     def __init__(self, kernels: Sequence[Kernel]) -> None:
         self._kernels = kernels
         # The positions of generated kernels by name, and of operators by name and by written

@@ -34,7 +34,6 @@ _STYLE = "width:100%;height:640px;border:1px solid #8886;border-radius:4px"
 
 
 def show_inline(shell: Any, text: str, recording: Path | None) -> None:
-    """Show the text and, if a recording is given, its page."""
     shown = f"<pre>{escape(text)}</pre>"
     if recording is not None:
         shown += _frame(recording)
@@ -127,8 +126,6 @@ _ALONE = (
 
 @dataclass(frozen=True)
 class Examination:
-    """A request: earlier cells to include, and options for the doctor."""
-
     cells: str
     options: tuple[str, ...]
     with_page: bool
@@ -206,7 +203,6 @@ _RUN, _DOCTOR = "run", "doctor"
 
 
 def register(shell: Any) -> None:
-    """Register `%%inductoscope` with `shell`."""
     from IPython.core.error import UsageError as ShellUsageError
     from IPython.core.magic import output_can_be_silenced
 
@@ -230,7 +226,6 @@ def register(shell: Any) -> None:
 
 
 def unregister(shell: Any) -> None:
-    """Unregister the magic."""
     shell.magics_manager.magics["cell"].pop(NAME, None)
 
 

@@ -13,7 +13,6 @@ MODES = ("fail", "report")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the plugin's options."""
     group = parser.getgroup("inductoscope", "compiled code checked against eager (inductoscope)")
     group.addoption(
         "--inductoscope",
@@ -55,7 +54,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Set up the plugin if `--inductoscope` is given."""
     config.addinivalue_line(
         "markers", "no_inductoscope: what this test compiles is not checked by --inductoscope"
     )

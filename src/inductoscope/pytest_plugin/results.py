@@ -33,8 +33,6 @@ class SuiteGraphData:
 
 @dataclass(frozen=True)
 class CheckedCall:
-    """A call of a graph, with the verdict of its comparison with eager."""
-
     graph: str
     compile: str
     call: int
@@ -100,7 +98,6 @@ class SuiteTest:
 
 
 def suite_test_from(data: dict[str, Any]) -> SuiteTest:
-    """Rebuild a test from its `asdict` form."""
     lists = {
         "graphs": [SuiteGraphData(**item) for item in data["graphs"]],
         "calls": [CheckedCall(**item) for item in data["calls"]],
@@ -113,7 +110,6 @@ def suite_test_from(data: dict[str, Any]) -> SuiteTest:
 
 
 def totals_of(tests: Sequence[SuiteTest]) -> dict[str, Any]:
-    """Compute the totals over all tests."""
     compared = [call for test in tests for call in test.calls if call.verdict != NOT_CHECKED]
     verdicts = Counter(call.verdict for call in compared)
     checked = {call.graph for call in compared}
@@ -146,7 +142,6 @@ def _not_checked(tests: Sequence[SuiteTest], checked: set[str]) -> dict[str, int
 
 
 def sentences_about(totals: dict[str, Any]) -> list[str]:
-    """Return the summary lines for the end of pytest's output."""
     if not totals["graphs"] and not totals["findings"]:
         return ["no test compiled anything"]
     named = {
@@ -172,7 +167,6 @@ _WIDTH = 14
 
 
 def text_of_findings(findings: list[SuiteFinding]) -> str:
-    """Format all findings of a test, one below the other."""
     return visible("\n\n".join("\n".join(_lines_of(finding)) for finding in findings))
 
 

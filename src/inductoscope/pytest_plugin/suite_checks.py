@@ -57,8 +57,6 @@ _CALLS = 4
 
 @dataclass(frozen=True)
 class SuiteOptions:
-    """The options for checking a test suite."""
-
     # Whether wrong compiled code fails its test.
     fails: bool
     # The number of checked calls per graph and test.
@@ -70,7 +68,6 @@ class SuiteOptions:
 
 
 def options_of(config: pytest.Config) -> SuiteOptions:
-    """Read the options; raise a UsageError if they are invalid."""
     calls: Any = config.getoption("inductoscope_calls")
     path = config.getoption("inductoscope_json") or ""
     if calls is not None and calls < 1:
@@ -101,13 +98,11 @@ class TimeLimits:
     def pytest_timeout_set_timer(
         self, item: pytest.Item, settings: Any
     ) -> Generator[None, Any, Any]:
-        """Note that a time limit starts."""
         self._limit = item, settings, time.monotonic() + float(settings.timeout)
         return (yield)
 
     @pytest.hookimpl(wrapper=True, optionalhook=True)
     def pytest_timeout_cancel_timer(self) -> Generator[None, Any, Any]:
-        """Note that the time limit is lifted."""
         self._limit = None
         return (yield)
 
@@ -161,7 +156,6 @@ class SuiteRecordings:
 
     @property
     def path(self) -> str:
-        """The path of the current recording; empty if there is none."""
         return str(self._current or "")
 
     def end(self, *, keep: bool) -> None:
@@ -278,7 +272,6 @@ def name_for_pytest(config: pytest.Config, nodeid: str) -> str:
 
 
 def command_to_type(config: pytest.Config, nodeid: str) -> str:
-    """Return the command that finds the cause of a finding."""
     return f"inductoscope doctor -m pytest {shlex.quote(name_for_pytest(config, nodeid))}"
 
 
@@ -408,7 +401,6 @@ class SuiteChecks:
         self._installer.start()
 
     def pytest_unconfigure(self) -> None:
-        """Uninstall the hooks from torch and close the recording."""
         self._installer.stop()
         self._recordings.finish()
 
@@ -436,7 +428,6 @@ class SuiteChecks:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, Any, Any]:
-        """Start a test, possibly a rerun."""
         self._test, self._is_own_failure = SuiteTest(item.nodeid), False
         item.user_properties[:] = [one for one in item.user_properties if one[0] != HANDED_OVER]
         self._is_on = item.get_closest_marker("no_inductoscope") is None
@@ -510,7 +501,6 @@ class SuiteChecks:
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[Any]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Attach findings to the report of the phase in which they are known."""
         report = yield
         if report.when == "call" or (report.when == "setup" and call.excinfo is not None):
             if self._seen is not None and not self._test.graphs:

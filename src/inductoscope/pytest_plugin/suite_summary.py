@@ -40,8 +40,6 @@ _WORKER_ROOT = "inductoscope_root"
 
 
 class SuiteSummary:
-    """The pytest hooks that collect the results of all tests."""
-
     def __init__(self, options: SuiteOptions, root: Path | None, why_not: str) -> None:
         """`why_not` is the reason why nothing is checked; `root` is None then."""
         self._options, self._root, self._why_not = options, root, why_not
@@ -49,7 +47,6 @@ class SuiteSummary:
         self._unwritten = ""
 
     def pytest_report_header(self) -> str:
-        """Return the line at the top of pytest's output."""
         if self._why_not:
             return f"inductoscope: nothing is checked: {self._why_not}"
         return "inductoscope: checks every graph that Inductor compiles against eager"
@@ -62,7 +59,6 @@ class SuiteSummary:
             hand_words_over(node)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Collect the results from one phase of a test, run here or in a worker."""
         data = getattr(report, HANDED_OVER, None)
         if isinstance(data, Mapping):
             test = suite_test_from(dict(data))
@@ -105,7 +101,6 @@ class SuiteSummary:
     def pytest_terminal_summary(
         self, terminalreporter: pytest.TerminalReporter, config: pytest.Config
     ) -> None:
-        """Print the section at the end of pytest's output."""
         if config.option.collectonly:
             return
         found = [(test.test, finding) for test in self._tests for finding in test.findings]

@@ -54,7 +54,6 @@ def _decoded(cls: Any, data: Mapping[str, Any], *, is_strict: bool) -> Iterator[
 
 @cache
 def _fields(cls: Any) -> tuple[tuple[str, Any, bool], ...]:
-    """Return the name and type of each field, and whether it is required."""
     hints = typing.get_type_hints(cls)
     return tuple(
         (one.name, hints[one.name], one.default is MISSING and one.default_factory is MISSING)

@@ -65,7 +65,6 @@ class Entry(Generic[SomeEvent]):
 
     @property
     def kind(self) -> str:
-        """The kind of the event."""
         return self.event.kind
 
 

@@ -45,7 +45,6 @@ class KernelValue:
 
 
 def write_value(value: KernelValue, folder: Path) -> None:
-    """Append a value to the index of a recording."""
     with (folder / FOLDER / INDEX).open("a", encoding="utf-8") as file:
         file.write(json.dumps(encode(value)) + "\n")
 

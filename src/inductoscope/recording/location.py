@@ -64,7 +64,6 @@ def _age(recording: Path) -> tuple[str, float]:
 
 
 def last_recording() -> Path:
-    """Return the latest recording; UnreadableRecording if there is none."""
     found = all_recordings()
     if not found:
         raise UnreadableRecording(
@@ -182,7 +181,6 @@ def _chosen_folder(output: Path) -> Path:
 
 
 def _short_name(command: Sequence[str]) -> str:
-    """Derive a recording's short name from the script, module or program."""
     words = [word for word in command if not word.startswith("-")]
     scripts = [word for word in words if word.endswith(".py")]
     chosen = (scripts or words[-1:] or ["recording"])[0]

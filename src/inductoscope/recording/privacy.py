@@ -57,14 +57,12 @@ _CREDENTIALS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]{0,31}://)[^/@\s]+@")
 
 
 def may_be_stored(name: str) -> bool:
-    """Check whether the environment variable `name` may be written into a recording."""
     if any(word in name.upper() for word in FORBIDDEN_WORDS):
         return False
     return name in ALLOWED_NAMES or name.startswith(ALLOWED_PREFIXES)
 
 
 def storable(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables of `environment` that may be written into a recording."""
     return {
         name: _without_credentials(environment[name])
         for name in sorted(environment)
@@ -96,5 +94,4 @@ def _is_secret(option: str) -> bool:
 
 
 def _without_credentials(text: str) -> str:
-    """Remove user names and passwords from URLs."""
     return _CREDENTIALS.sub(rf"\1{HIDDEN}@", text)

@@ -177,8 +177,6 @@ LINK = "a link, which is not followed"
 
 @dataclass(frozen=True)
 class Damage:
-    """A part of a recording that could not be read."""
-
     where: str
     what: str
 
@@ -197,7 +195,6 @@ class StreamReader:
 
     @property
     def pid(self) -> int:
-        """The pid of the stream's writer, from the file name; 0 if it has none."""
         text = self.name.partition("-")[0]
         return int(text) if text.isdecimal() and text.isascii() else 0
 

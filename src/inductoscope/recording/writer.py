@@ -67,8 +67,6 @@ os.register_at_fork(after_in_child=_renew_lock)
 
 
 class StreamWriter:
-    """A writer that appends the process's events and payloads to the recording in `folder`."""
-
     def __init__(self, folder: Path, *, first_event: Callable[[], Event]) -> None:
         """`first_event` describes the process; it is called again in every forked child."""
         self.folder = Path(folder)
@@ -197,7 +195,6 @@ def _write_file(path: str, data: bytes) -> None:
 
 
 def describe_process(role: str = "") -> ProcessStart:
-    """Build the first event of a stream, which describes the current process."""
     return ProcessStart(
         role=role,
         pid=os.getpid(),
@@ -212,5 +209,4 @@ def describe_process(role: str = "") -> ProcessStart:
 
 
 def describe_launcher() -> ProcessStart:
-    """Build the first event of the tool's own stream."""
     return describe_process(role="launcher")

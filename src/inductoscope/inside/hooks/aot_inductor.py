@@ -36,7 +36,6 @@ def compile_id_of(module: Any) -> str:
 
 
 def module_to_compile(args: Arguments, kwargs: Keywords) -> Any:
-    """Return the module argument of `compile_fx_aot`."""
     return args[0] if args else kwargs["model_"]
 
 

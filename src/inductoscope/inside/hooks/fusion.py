@@ -56,7 +56,6 @@ class _Ledger(threading.local):
         self.scores.clear()
 
     def question(self, first: str, second: str) -> _Question | None:
-        """Return the innermost open question about two nodes; None if there is none."""
         return next((q for q in reversed(self.asked) if q.is_about(first, second)), None)
 
 
@@ -200,7 +199,6 @@ def _fuse(args: Arguments, kwargs: Keywords) -> Watching:
 
 
 def _kind(first: Any, second: Any) -> str:
-    """Return the kind of fusion of a pair."""
     if first.is_template():
         return "template epilogue"
     if second.is_template():

@@ -325,8 +325,6 @@ def _claim_function(operation: str, box: Any) -> None:
 
 
 def _called_for(owners: Owners) -> Replacement:
-    """Watch the inner function of an operation."""
-
     return watch(lambda args, kwargs: _call_for(owners))
 
 
@@ -417,7 +415,6 @@ def _lines(body: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _owners_of(node: Any) -> Owners:
-    """Return the owners of a buffer's computation, or else of the buffer."""
     for found in (getattr(node, "data", None), node):
         if found is not None and _OWNERS in vars(found):
             return vars(found)[_OWNERS]  # type: ignore[no-any-return]

@@ -43,16 +43,12 @@ Fingerprint = list[tuple[Any, Any, Any, Any]]
 
 @dataclass
 class _Known:
-    """The last printed state of a graph."""
-
     fingerprint: Fingerprint
     digest: str
 
 
 @dataclass
 class _Running:
-    """A pass in progress."""
-
     before: Fingerprint
     frame: Any
     started: float
@@ -69,8 +65,6 @@ class _Spent:
 
 
 class _State(threading.local):
-    """Graphs and passes on this thread."""
-
     def __init__(self) -> None:
         self.known: dict[int, _Known] = {}
         self.running: list[tuple[Any, _Running | None]] = []

@@ -175,7 +175,6 @@ def _describe_buffer(buffer: Any) -> dict[str, Any]:
 
 
 def origin_names(operation: Any) -> list[str]:
-    """Return the names of an operation's origin FX nodes, in graph order."""
     origins = list(getattr(operation, "origins", None) or ())
     if len(origins) > 1:
         origins.sort()  # FX nodes compare by position in the graph.

@@ -34,8 +34,6 @@ _MOST_KEPT = 100
 
 @dataclass(frozen=True)
 class Written:
-    """A file of an export."""
-
     path: str
     what: str
     graph: str
@@ -109,7 +107,6 @@ def _write_up_to(largest: int, folder: Path, items: Iterable[Item]) -> Iterator[
 
 
 def kept_files(folder: Path) -> list[str]:
-    """Return the files in the folder that are not part of the export."""
     return list(texts(_manifest(folder).get("kept")))
 
 
@@ -136,7 +133,6 @@ def _unchanged_files(folder: Path) -> Iterator[str]:
 
 
 def _remove(folder: Path, paths: set[str]) -> None:
-    """Remove these files, and folders that become empty."""
     for path in paths:
         (folder / path).unlink()
         for parent in Path(path).parents[:-1]:
@@ -154,7 +150,6 @@ def _lies_in(folder: Path, path: str) -> bool:
 
 
 def _files_in(folder: Path) -> list[str]:
-    """Return up to `_MOST_KEPT` files below a folder."""
     found = (path.relative_to(folder).as_posix() for path in folder.rglob("*"))
     return sorted(path for path in islice(found, _MOST_KEPT) if not (folder / path).is_dir())
 
@@ -222,7 +217,6 @@ _NEXT = {
 
 
 def export_view(recording: str, folder: Path, written: Iterable[Written]) -> View:
-    """Return the files that were written, as plain data."""
     return {
         "schema": VIEW_SCHEMA,
         "recording": recording,

@@ -18,7 +18,6 @@ _LONGEST_LABEL = 400
 
 
 def graphviz(recording: Recording) -> Iterator[Item]:
-    """Yield a picture of each recorded FX graph, and of each schedule before and after fusion."""
     for compile_ in recording.compiles:
         yield from _fx_items(recording, compile_)
         for graph in compile_.inductor:
@@ -57,7 +56,6 @@ def _schedule_items(recording: Recording, graph: InductorGraph) -> Iterator[Item
 
 
 def fx_picture(graph: FxGraph, title: str) -> str:
-    """Draw the operations of an FX graph and the data flow between them."""
     numbers = {node.name: f"n{number}" for number, node in enumerate(graph.nodes)}
     lines = [
         f"  {numbers[node.name]} [label={_quoted(_fx_label(node))}{_fx_style(node)}];"

@@ -25,7 +25,6 @@ Event = dict[str, Any]
 
 
 def perfetto(recording: Recording) -> Iterator[Item]:
-    """Yield one trace of all processes."""
     yield Item(
         "trace.json",
         "compile time by process, stage and graph, measured calls, memory; open in ui.perfetto.dev",

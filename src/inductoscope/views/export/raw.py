@@ -29,7 +29,6 @@ _SUFFIXES = {"C++": "cpp", "Triton": "py"}
 
 
 def raw(recording: Recording) -> Iterator[Item]:
-    """Yield the files of one folder per compile, with a subfolder per Inductor graph."""
     natives = NativeIndex(recording)
     for compile_ in recording.compiles:
         folder = f"raw/{safe_name(compile_.id)}-{safe_name(compile_.function, 'frame')}"
@@ -142,7 +141,6 @@ def _forms(
 
 
 def _natives(recording: Recording) -> Iterator[Item]:
-    """Yield the files passed to the C++ compiler, and its messages."""
     for number, native in enumerate(recording.natives, start=1):
         file = native.source.rpartition("/")[2].removesuffix(".cpp")
         name = f"raw/native/{number:03}-{safe_name(file, safe_name(native.tool))}"
@@ -174,7 +172,6 @@ _DIGEST = re.compile(r"[0-9a-f]{32}")
 
 
 def everything(recording: Recording) -> Iterator[Item]:
-    """Yield the whole recording as one self-contained file."""
     yield Item("recording.json", "everything", lambda: json.dumps(as_data(recording), indent=1))
 
 

@@ -94,11 +94,9 @@ class Contents:
 
     @property
     def graphs(self) -> range:
-        """The numbers of the graphs."""
         return range(len(self._graphs))
 
     def summary(self, number: int) -> GraphSummary:
-        """Return the cached summary of one graph for the tables over all graphs."""
         if number not in self._summaries:
             self._summaries[number] = summarise(number, self._join(number))
         return self._summaries[number]
@@ -119,7 +117,6 @@ class Contents:
 
     @cached_property
     def findings(self) -> tuple[PageFinding, ...]:
-        """The findings of all rules."""
         return tuple(finding_view(finding) for finding in diagnose(self._recording))
 
     def find_out(self) -> None:
@@ -264,7 +261,6 @@ class Contents:
 
     @cached_property
     def timeline(self) -> Timeline:
-        """The timeline of the recording."""
         return timeline(self._recording)
 
 
@@ -273,7 +269,6 @@ def _graphs(recording: Recording) -> list[tuple[Compile, InductorGraph]]:
 
 
 def _numbers(recording: Recording) -> dict[tuple[str, str], int]:
-    """Return the number of each graph by process and graph key."""
     return {(c.process, g.key): number for number, (c, g) in enumerate(_graphs(recording))}
 
 
@@ -370,7 +365,6 @@ def _autotune(recording: Recording) -> AutotuneHead:
 
 
 def program(recording: Recording, *, live: bool) -> PageProgram:
-    """Return the recorded program and its outcome."""
     return PageProgram(
         command=" ".join(texts(recording.manifest.get("command"))),
         torch=torch_version(recording),
@@ -412,7 +406,6 @@ _SLOW = ("graph_breaks", "recompiles")
 
 
 def finding_view(finding: Finding) -> PageFinding:
-    """Convert a finding to the page's format."""
     problem: Severity = "warning" if finding.rule in _SLOW else "error"
     # The source line and the path to it come first, then the evidence.
     stack = arrows(finding.stack) if len(finding.stack) > 1 else ""
@@ -461,7 +454,6 @@ def notes(recording: Recording) -> tuple[str, ...]:
 
 
 def stages(recording: Recording) -> tuple[StageTime, ...]:
-    """Return the time of each stage over all compiles, in stage order."""
     seconds: dict[str, float] = {}
     for compile_ in recording.compiles:
         for stage, spent in compile_.stage_seconds.items():
@@ -477,7 +469,6 @@ def stages(recording: Recording) -> tuple[StageTime, ...]:
 
 
 def autotune(recording: Recording) -> tuple[Search, ...]:
-    """Return every autotuning search with its choices."""
     return tuple(
         Search(
             graph=graph.key,
@@ -503,7 +494,6 @@ def _choice(choice: TimedChoice) -> PageChoice:
 
 
 def guards(recording: Recording, compile_: Compile) -> Guards:
-    """Return the guards of one compile, one per line."""
     rows = recording.data(compile_.guards)
     lines = []
     for row in rows if isinstance(rows, list) else ():
@@ -546,7 +536,6 @@ def package(found: WrapperText) -> PackageContents:
 
 
 def timeline_view(found: Timeline, numbers: Mapping[tuple[str, str], int]) -> PageTimeline:
-    """Convert the timeline to the page's format."""
     return PageTimeline(
         lanes=tuple(PageLane(lane.name, lane.kind) for lane in found.lanes),
         spans=tuple(

@@ -42,7 +42,6 @@ class PageTable(Generic[Row]):
 
     @classmethod
     def of(cls, kind: type[Row], rows: Iterable[Row]) -> PageTable[Row]:
-        """A table of rows that all have this class."""
         keys = json_keys(kind)  # type: ignore[arg-type]
         return cls(keys, tuple(tuple(vars(row).values()) for row in rows))
 
@@ -59,14 +58,12 @@ class SharedTable(Generic[Row]):
 
     @classmethod
     def of(cls, kind: type[Row], rows: Sequence[Row]) -> SharedTable[Row]:
-        """A table of rows that all have this class."""
         keys = json_keys(kind)  # type: ignore[arg-type]
         columns = [_shared(map(attrgetter(key), rows)) for key in keys]
         return cls(keys, tuple(values for values, _ in columns), tuple(p for _, p in columns))
 
     @classmethod
     def joined(cls, kind: type[Row], tables: Sequence[SharedTable[Row]]) -> SharedTable[Row]:
-        """Concatenate tables."""
         keys = json_keys(kind)  # type: ignore[arg-type]
         columns = [
             _joined([(table.values[at], table.places[at]) for table in tables])
@@ -136,8 +133,6 @@ class ModuleKernel(PageData):
 
 
 class ModuleTree(PageData):
-    """The module tree of the model, and the kernels compiled from it."""
-
     modules: PageTable[PageModule]
     kernels: PageTable[ModuleKernel]
 
@@ -170,8 +165,6 @@ class ProfiledKernel(PageData):
 
 
 class UsualKernel(PageData):
-    """A kernel in a typical call of its graph."""
-
     id: str
     name: str
     start: float
@@ -221,8 +214,6 @@ class PageProfile(PageData):
 
 
 class ProfileHead(PageData):
-    """The head of the kernel profile; `chunk` has the times."""
-
     chunk: str
     kernels: int
     seconds: float
@@ -230,8 +221,6 @@ class ProfileHead(PageData):
 
 
 class ModulesHead(PageData):
-    """The head of the tree of modules."""
-
     chunk: str
 
 
@@ -291,8 +280,6 @@ class PaneKernel(PageData):
 
 
 class LinkedPanes(PageData):
-    """The levels of one graph side by side."""
-
     panes: tuple[PagePane, ...]
     operations: tuple[Operation, ...]
     kernels: tuple[PaneKernel, ...]
@@ -328,8 +315,6 @@ class Passes(PageData):
 
 
 class ScheduleNode(PageData):
-    """A scheduler node."""
-
     id: str
     kind: str
     label: str
@@ -350,8 +335,6 @@ class ScheduleEdge(PageData):
 
 
 class ScheduleGroup(PageData):
-    """The nodes of one fused node."""
-
     id: str
     kind: str
     members: tuple[str, ...]
@@ -359,16 +342,12 @@ class ScheduleGroup(PageData):
 
 
 class Schedule(PageData):
-    """The schedule of one graph."""
-
     nodes: tuple[ScheduleNode, ...]
     edges: tuple[ScheduleEdge, ...]
     groups: tuple[ScheduleGroup, ...]
 
 
 class BufferRow(PageData):
-    """A buffer, an input or a constant of a graph."""
-
     name: str
     kind: str
     dtype: str
@@ -403,8 +382,6 @@ class NamedThing(PageData):
 
 
 class PageChoice(PageData):
-    """One implementation that autotuning considered."""
-
     name: str
     description: str
     milliseconds: float | None
@@ -413,8 +390,6 @@ class PageChoice(PageData):
 
 
 class Search(PageData):
-    """The autotuning of one operation: its choices and the winner."""
-
     graph: str
     operation: str
     # Shapes and types of the tuned inputs; empty in older recordings.
@@ -424,8 +399,6 @@ class Search(PageData):
 
 
 class PageLane(PageData):
-    """A row of the timeline."""
-
     name: str
     kind: str
 
@@ -443,15 +416,11 @@ class PageSpan(PageData):
 
 
 class PageTimeline(PageData):
-    """The timeline: its lanes and spans."""
-
     lanes: tuple[PageLane, ...]
     spans: tuple[PageSpan, ...]
 
 
 class Guards(PageData):
-    """The guards of one compile, one per line."""
-
     text: str
 
 
@@ -478,8 +447,6 @@ class PackageSize(PageData):
 
 
 class PackageConstant(PageData):
-    """A weight or buffer in a package."""
-
     name: str
     kind: str
     dtype: str
@@ -491,8 +458,6 @@ class PackageConstant(PageData):
 
 
 class PackageContents(PageData):
-    """Inputs, size symbols and constants of an AOTInductor package."""
-
     inputs: tuple[PackageInput, ...]
     sizes: tuple[PackageSize, ...]
     constants: tuple[PackageConstant, ...]
@@ -519,8 +484,6 @@ class SourceText(PageData):
 
 
 class SourceKernel(PageData):
-    """A kernel as a graph calls it."""
-
     # The scheduler nodes in the kernel.
     nodes: tuple[str, ...]
     library: bool
@@ -602,15 +565,11 @@ class AliveBlock(PageData):
 
 
 class MemoryPoint(PageData):
-    """The bytes in use after an allocation or a free."""
-
     seconds: float
     total: int
 
 
 class MemoryCourse(PageData):
-    """The memory of a device over one step."""
-
     device: str
     seconds: float
     base: int
@@ -636,8 +595,6 @@ class MemoryStep(PageData):
 
 
 class MemoryChange(PageData):
-    """A setting that was tried to reduce memory."""
-
     change: str
     why: str
     peak: int | None
@@ -731,8 +688,6 @@ Severity = Literal["error", "warning", "note"]
 
 
 class PageProgram(PageData):
-    """The recorded program: command, versions, start, duration and outcome."""
-
     command: str
     torch: str
     python: str
@@ -749,8 +704,6 @@ class PageTarget(PageData):
 
 
 class PageFinding(PageData):
-    """A finding of a rule."""
-
     rule: str
     title: str
     severity: Severity
@@ -761,15 +714,11 @@ class PageFinding(PageData):
 
 
 class PageEvidence(PageData):
-    """A piece of evidence and its source."""
-
     what: str
     where: str
 
 
 class Reproducer(PageData):
-    """The script that reproduces the failure."""
-
     path: str
     verified: bool
     failed: int | None
@@ -779,8 +728,6 @@ class Reproducer(PageData):
 
 
 class PageWorkaround(PageData):
-    """A workaround for the failure."""
-
     text: str
     code: str
     verified: bool
@@ -800,8 +747,6 @@ class PageTrail(PageData):
 
 
 class PageVerdict(PageData):
-    """The doctor's verdict."""
-
     verdict: str
     stage: str
     summary: str
@@ -822,16 +767,12 @@ class PageVerdict(PageData):
 
 
 class StageTime(PageData):
-    """The time of a stage over all compiles."""
-
     name: str
     seconds: float
     explanation: str
 
 
 class PageFailure(PageData):
-    """An exception that left the compiler."""
-
     stage: str
     type: str
     message: str
@@ -904,8 +845,6 @@ class KernelRow(PageData):
 
 
 class LedgerHead(PageData):
-    """The head of the fusion ledger, with the number of pairs per outcome."""
-
     chunk: str
     fused: int
     refused: int
@@ -913,16 +852,12 @@ class LedgerHead(PageData):
 
 
 class AutotuneHead(PageData):
-    """The head of autotuning, with the number of searches."""
-
     chunk: str
     searches: int
     choices: int
 
 
 class TimelineHead(PageData):
-    """The head of the timeline, with the number of spans."""
-
     chunk: str
     spans: int
 

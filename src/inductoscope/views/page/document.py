@@ -36,7 +36,6 @@ _POLICY = (
 
 
 def asset(name: str) -> str:
-    """Read a built web asset of the package."""
     place = resources.files("inductoscope.views.page") / "assets" / name
     try:
         return place.read_text("utf-8")
@@ -48,7 +47,6 @@ def asset(name: str) -> str:
 
 
 def write_page(contents: Contents, path: Path) -> int:
-    """Write the page of a recording; return its size."""
     return write_parts(_parts(contents), path)
 
 
@@ -69,7 +67,6 @@ def write_parts(parts: Iterable[str], path: Path) -> int:
 
 
 def page_text(contents: Contents) -> str:
-    """Return the whole page as text, for embedding."""
     return "".join(_parts(contents))
 
 
@@ -87,7 +84,6 @@ def _parts(contents: Contents) -> Iterator[str]:
 
 
 def head(title: str, *, live: bool) -> str:
-    """Return the HTML up to the data."""
     policy = _POLICY.format(connect="'self'" if live else "'none'")
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
@@ -152,7 +148,6 @@ _contents: Contents
 
 
 def pack(value: Any) -> str:
-    """Serialize a value as gzipped JSON in base64."""
     packer = zlib.compressobj(_LEVEL, wbits=_GZIP)
     data = packer.compress(compact(value)) + packer.flush()
     return base64.b64encode(data).decode("ascii")

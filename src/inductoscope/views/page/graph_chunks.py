@@ -60,8 +60,6 @@ _FORMS = {
 
 @dataclass(frozen=True)
 class Form:
-    """One native form of a kernel, for one configuration."""
-
     kernel: Kernel
     name: str
     config: str
@@ -87,8 +85,6 @@ def forms_of(
 
 
 def form_chunk(recording: Recording, form: Form) -> Callable[[], FormText]:
-    """Return a function that builds the chunk of a form."""
-
     def make() -> FormText:
         text, lines = _assembled(recording, form) if form.name == "asm" else _read(recording, form)
         # The pane begins each kernel with a line that names it.
@@ -153,7 +149,6 @@ def _form_head(form: Form, timed: Mapping[str, float]) -> FormHead:
 
 
 def _missing(join: GraphJoin) -> dict[str, str]:
-    """Return the reason why each empty pane is empty."""
     if join.graph.cached:
         why = (
             "This graph came from a cache, so this stage did not run. "
@@ -203,7 +198,6 @@ def passes(join: GraphJoin) -> Passes:
 
 
 def changed_graphs(join: GraphJoin) -> dict[str, int]:
-    """Map the digests of the graphs before and after these passes to their indices."""
     return _passes(join)[0]
 
 
@@ -227,7 +221,6 @@ def _passes(join: GraphJoin) -> tuple[dict[str, int], tuple[Pass, ...]]:
 
 
 def schedule(join: GraphJoin) -> Schedule:
-    """Build the schedule: nodes, edges with their buffers, and fused groups."""
     leaves = [leaf for item in join.before for leaf in item.leaves]
     group_of = {leaf.name: item.name for item in join.after for leaf in item.leaves}
     kernel_of = {name: kernel_id(kernel) for kernel in join.graph.kernels for name in kernel.nodes}
@@ -297,7 +290,6 @@ StepNames = Mapping[str, tuple[str, ...]]
 
 
 def graph_digests(join: GraphJoin) -> dict[str, str]:
-    """Return the digest of the FX graph of each pane that has one."""
     found = {
         "dynamo": captured_digest(join.compile),
         "aot": aot_digest(join.compile, join.graph.phase),
@@ -307,7 +299,6 @@ def graph_digests(join: GraphJoin) -> dict[str, str]:
 
 
 def chunk_of(digest: str) -> str:
-    """Return the name of the chunk with an FX graph."""
     return f"fx-{digest}"
 
 
@@ -317,7 +308,6 @@ def recorded(recording: Recording, digest: str) -> RecordedPayload:
 
 
 def sources(join: GraphJoin, natives: NativeIndex, forms: list[Form]) -> GraphSources:
-    """Collect the sources of a graph's panes."""
     stages = StagePanes(join)
     before = [leaf for item in join.before for leaf in item.leaves]
     return GraphSources(
@@ -444,7 +434,6 @@ class Pane:
         self.add_lines(text.split("\n"), *keys)
 
     def add_lines(self, lines: list[str], *keys: Hashable) -> None:
-        """Append lines that belong to `keys`."""
         self.lines += lines
         self.blocks.append((keys, len(lines)))
 

@@ -39,8 +39,6 @@ Modules = tuple[Module, ...]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class CallSummary:
-    """One call of a kernel in a wrapper."""
-
     # The minimum bytes that the call moves; None if unknown.
     moved: int | None
     operations: str
@@ -51,8 +49,6 @@ class CallSummary:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class GraphSummary:
-    """The summary of one graph for the tables over all graphs."""
-
     # The calls in wrapper order.
     calls: tuple[CallSummary, ...]
     # The number of operations in each module.
@@ -63,7 +59,6 @@ class GraphSummary:
 
 
 def summarise(number: int, join: GraphJoin) -> GraphSummary:
-    """Summarize the graph with this number."""
     rows = tuple(graph_ledger(join.recording, join.compile, join.graph))
     owners = _owners(join)
     work = GraphWork(join)
@@ -214,7 +209,6 @@ Seconds = Mapping[tuple[int, int], float]
 
 
 def module_tree(graphs: Graphs, summaries: Sequence[GraphSummary], seconds: Seconds) -> ModuleTree:
-    """Build the tree of all modules that graph operations belong to, with their kernels."""
     tree = GrowingTree()
     # For each module a kernel once: its name, and of each call the bytes and seconds.
     called: dict[tuple[_Node, int, str], tuple[str, list[_Cost]]] = {}
@@ -270,7 +264,6 @@ class _Node:
 
     @property
     def line(self) -> list[_Node]:
-        """The path from the outermost module to this one."""
         return [*(self.parent.line if self.parent else ()), self]
 
     @property
@@ -316,7 +309,6 @@ class GrowingTree:
         return {node: number for number, node in enumerate(self._nodes())}
 
     def rows(self) -> list[PageModule]:
-        """Return the rows of all modules in the page's format."""
         places = self.places()
         return [_module(node, places) for node in places]
 

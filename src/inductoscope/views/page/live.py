@@ -63,8 +63,6 @@ def _sizes(path: Path) -> tuple[tuple[str, int], ...]:
 
 
 class LiveServer(ThreadingHTTPServer):
-    """The web server of one recording."""
-
     daemon_threads = True
 
     def __init__(self, path: Path, port: int = 0) -> None:
@@ -74,7 +72,6 @@ class LiveServer(ThreadingHTTPServer):
 
     @property
     def address(self) -> str:
-        """The URL to open in a browser."""
         return f"http://127.0.0.1:{self.server_port}/{self.token}/"
 
 
@@ -84,7 +81,6 @@ class _Handler(BaseHTTPRequestHandler):
     sys_version = ""
 
     def do_GET(self) -> None:
-        """Serve the page, its index, or a chunk."""
         name = self._asked_for()
         if name is None:
             self._answer(HTTPStatus.NOT_FOUND, b"not found", "text/plain; charset=utf-8")
@@ -116,7 +112,6 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(status, body or b"null", "application/json")
 
     def _data(self, name: str) -> bytes | None:
-        """Return the index or a chunk; None if it does not exist."""
         found = self.server.recording.contents()
         kind, _, chunk = name.partition("/")
         if name == "index.json":
