@@ -376,18 +376,13 @@ def _packaged_text(candidate: Candidate, parameters: Sequence[str]) -> str:
     if _brings_cpp_library():
         # The package would otherwise crash while it is loaded, whatever is in it.
         kept += [_CPP_LIBRARY, cpp_library.CODE]
-    options = f", inductor_configs={_options_text(candidate)}" if candidate.options else ""
-    replaced = {
-        "STORED": str(stored),
-        "SHAPES": _dynamic_shapes(candidate),
-        "OPTIONS": options,
-        "PROGRAM": "Program(*stored)" if stored else "Program()",
-        "REST": "rest" if stored else "arguments",
-    }
-    packaged = (_PACKAGED_WITH_CONSTANTS if stored else "") + _PACKAGED
-    for name, text in replaced.items():
-        packaged = packaged.replace(name, text)
-    function = f"{_PACKAGED_HEAD}{packaged}"
+    function = _PACKAGED.format(
+        constants=_PACKAGED_CONSTANTS.format(stored=stored) if stored else "",
+        program="Program(*stored)" if stored else "Program()",
+        given="rest" if stored else "arguments",
+        shapes=_dynamic_shapes(candidate),
+        options=f", inductor_configs={_options_text(candidate)}" if candidate.options else "",
+    )
     return "\n\n\n".join([_program_class(stored, parameters), "\n".join(kept), function])
 
 
@@ -529,25 +524,21 @@ _CPP_LIBRARY = (
     "# The C++ compiler puts a copy of libstdc++ into the package: let torch's own come first."
 )
 
-_PACKAGED_HEAD = '''\
+_PACKAGED_CONSTANTS = """
+    stored = [arguments[n] for n in {stored}]
+    rest = tuple(a for n, a in enumerate(arguments) if n not in {stored})"""
+
+_PACKAGED = '''\
 def packaged(*arguments):
-    """Exported, compiled with AOTInductor, packaged, loaded and called."""
-'''
-
-_PACKAGED_WITH_CONSTANTS = """\
-    stored = [arguments[n] for n in STORED]
-    rest = tuple(a for n, a in enumerate(arguments) if n not in STORED)
-"""
-
-_PACKAGED = """\
+    """Exported, compiled with AOTInductor, packaged, loaded and called."""{constants}
     if not loaded:
-        exported = torch.export.export(PROGRAM, RESTSHAPES)
+        exported = torch.export.export({program}, {given}{shapes})
         path = torch._inductor.aoti_compile_and_package(
-            exported, package_path=f"{folder.name}/model.pt2"OPTIONS
+            exported, package_path=f"{{folder.name}}/model.pt2"{options}
         )
         loaded.append(torch._inductor.aoti_load_package(path))
     (model,) = loaded
-    return model(*REST)"""
+    return model(*{given})'''
 
 _RAISES = """\
 if __name__ == "__main__":

@@ -7,11 +7,12 @@ import keyword
 import operator
 import re
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch.fx import Graph, GraphModule, Node
+from torch.fx.graph import inplace_methods, magic_methods
 from torch.fx.node import _get_qualified_name
 
 from inductoscope.errors import ToolFailure
@@ -24,20 +25,7 @@ from inductoscope.inside.search.user_kernels import (
     kernel_of,
 )
 
-_INFIX = {
-    operator.add: "+", operator.sub: "-", operator.mul: "*", operator.truediv: "/",
-    operator.floordiv: "//", operator.mod: "%", operator.pow: "**", operator.matmul: "@",
-    operator.and_: "&", operator.or_: "|", operator.xor: "^", operator.lshift: "<<",
-    operator.rshift: ">>", operator.eq: "==", operator.ne: "!=", operator.lt: "<",
-    operator.le: "<=", operator.gt: ">", operator.ge: ">=",
-}  # fmt: skip
-_IN_PLACE = {
-    operator.iadd: "+=", operator.isub: "-=", operator.imul: "*=", operator.itruediv: "/=",
-    operator.ifloordiv: "//=", operator.imod: "%=", operator.ipow: "**=", operator.iand: "&=",
-    operator.ior: "|=", operator.ixor: "^=", operator.imatmul: "@=",
-}  # fmt: skip
 _TAKEN = ("torch", "fn", "run", "inputs", "float", "complex")
-_PREFIX = {operator.neg: "-", operator.invert: "~", operator.pos: "+"}
 
 # The decoration that Dynamo adds to the name of a local variable or a parameter.
 _DYNAMO_NAME = re.compile(r"^(l_|L_)|(self_|modules_|parameters_|buffers_)|_+$")
@@ -139,8 +127,8 @@ class _Writer:
         arguments = [self._text(argument) for argument in node.args]
         if node.target is operator.setitem:
             return [f"{arguments[0]}[{self._index(node.args[1])}] = {arguments[2]}"]
-        if node.target in _IN_PLACE:
-            return [f"{name} = {arguments[0]}", f"{name} {_IN_PLACE[node.target]} {arguments[1]}"]
+        if in_place := _form(node.target, inplace_methods):
+            return [f"{name} = {arguments[0]}", in_place.format(name, arguments[1])]
         text = self._expression(node, arguments)
         return [f"{name} = {text}"] if node.users else [text]
 
@@ -150,10 +138,8 @@ class _Writer:
             return f"{arguments[0]}[{self._index(node.args[1])}]"
         if target is getattr:
             return f"{arguments[0]}.{node.args[1]}"
-        if target in _INFIX and len(arguments) == 2:
-            return f"{_operand(arguments[0])} {_INFIX[target]} {_operand(arguments[1])}"
-        if target in _PREFIX and len(arguments) == 1:
-            return f"{_PREFIX[target]}{arguments[0]}"
+        if operation := _form(target, magic_methods):
+            return operation.format(*map(_operand, arguments))
         named = [f"{key}={self._text(value)}" for key, value in node.kwargs.items()]
         if node.op == "call_method":
             return f"{arguments[0]}.{target}({', '.join([*arguments[1:], *named])})"
@@ -180,6 +166,12 @@ class _Writer:
             ends = ", ".join(self._text(end) for end in (value.start, value.stop, value.step))
             return f"slice({ends})"
         return literal(value)
+
+
+def _form(target: Any, forms: Mapping[str, str]) -> str | None:
+    """Return how torch.fx writes a function of the operator module, such as '{} + {}'."""
+    name = getattr(target, "__name__", "")
+    return forms.get(name) if getattr(operator, name, None) is target else None
 
 
 def _operand(text: str) -> str:
