@@ -60,12 +60,10 @@ def propose_workarounds(
     return sorted(unique.values(), key=lambda item: item.loss)
 
 
-# The loss of a workaround that does without Inductor.
-_LAST = 9
 _LAST_RESORT = ProposedWorkaround(
     'import functools\ntorch.compile = functools.partial(torch.compile, backend="aot_eager")',
     "compile without Inductor: torch.compile(…, backend='aot_eager')",
-    _LAST,
+    9,
 )
 # Stages that skip an operation entirely if it falls back to eager's kernel.
 _OF_OPERATIONS = (
@@ -285,15 +283,14 @@ def faster_compiles(
 def _proposals(location: Location, operations: Sequence[str]) -> list[ProposedWorkaround]:
     lines = [_lines(each) for each in _SETTINGS.get(location.stage, ())]
     settings = [ProposedWorkaround.of_settings("\n".join(each), 2) for each in lines]
-    named = [location.operation] if location.operation else list(operations)
-    operations = named if location.stage in (stages.LOWERING, stages.DECOMPOSITION) else ()
-    others = propose_workarounds(location.stage, operations, [location.pass_name], ())
-    of_parts = [each for each in others if each.loss < _LAST]
+    of_parts = list(_for_passes([location.pass_name]))
+    if location.stage in (stages.LOWERING, stages.DECOMPOSITION):
+        named = [location.operation] if location.operation else operations
+        of_parts += _for_operations(location.stage, named)
     if location.stage == stages.LOWERING and is_users(file_of(location.function)):
         # The program replaces the lowering after importing torch; the workaround must come later.
         of_parts = [replace(each, code=at_last(each.code).strip()) for each in of_parts]
-    last = [each for each in others if each.loss >= _LAST]
-    return [*[*of_parts, *settings][:_MOST_TRIED], *last]
+    return [*[*of_parts, *settings][:_MOST_TRIED], _LAST_RESORT]
 
 
 @contextlib.contextmanager

@@ -359,42 +359,41 @@ class ExportableGraph(torch.nn.Module):
     def __init__(self, candidate: Candidate, inputs: tuple[Any, ...]) -> None:
         super().__init__()
         self._names = input_names(candidate.module)
-        self._stored = {name for name in self._names if name in candidate.constants}
+        self._constants = candidate.constants
         self._function = as_function(candidate.module)
         for name, value in zip(self._names, inputs, strict=True):
-            if name in self._stored:
+            if name in self._constants:
                 self.register_buffer(f"stored_{name}", value.detach())
 
     def forward(self, *given: Any) -> Any:
         """Run the graph, with stored inputs as constants."""
         rest = iter(given)
         values = [
-            getattr(self, f"stored_{name}") if name in self._stored else next(rest)
+            getattr(self, f"stored_{name}") if name in self._constants else next(rest)
             for name in self._names
         ]
         return self._function(*values)
 
-    def given(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return the inputs that are passed in a call."""
-        named = zip(self._names, inputs, strict=True)
-        return tuple(value for name, value in named if name not in self._stored)
-
 
 def compiled_ahead_of_time(candidate: Candidate, seen: Seen | None = None) -> Callable[..., Any]:
     """Compile the candidate's graph with AOTInductor, on its first call."""
-    loaded: list[Callable[..., Any]] = []
+    names = input_names(candidate.module)
+    loaded: Callable[..., Any] | None = None
 
     def call(*arguments: Any) -> Any:
-        if not loaded:
-            loaded.append(_loaded(candidate, arguments, seen))
-        return loaded[0](*arguments)
+        nonlocal loaded
+        named = zip(names, arguments, strict=True)
+        given = tuple(value for name, value in named if name not in candidate.constants)
+        if loaded is None:
+            loaded = _loaded(candidate, ExportableGraph(candidate, arguments), given, seen)
+        return loaded(*given)
 
     return call
 
 
-def _loaded(candidate: Candidate, inputs: tuple[Any, ...], seen: Seen | None) -> Callable[..., Any]:
-    program = ExportableGraph(candidate, inputs)
-    given = program.given(inputs)
+def _loaded(
+    candidate: Candidate, program: ExportableGraph, given: tuple[Any, ...], seen: Seen | None
+) -> Callable[..., Any]:
     with torch.no_grad():
         shapes = (_dynamic_shapes(candidate),)
         exported = torch.export.export(program, given, dynamic_shapes=shapes, strict=False)
@@ -405,12 +404,7 @@ def _loaded(candidate: Candidate, inputs: tuple[Any, ...], seen: Seen | None) ->
     device = next((str(v.device) for v in given if isinstance(v, torch.Tensor)), "cpu")
     if cpp_library.file_brings_own(Path(path)):
         cpp_library.take_from_torch()
-    function = torch._export.aot_load(str(path), device)
-
-    def call(*arguments: Any) -> Any:
-        return function(*program.given(arguments))
-
-    return call
+    return torch._export.aot_load(str(path), device)
 
 
 def _package_options(candidate: Candidate) -> dict[str, Any]:

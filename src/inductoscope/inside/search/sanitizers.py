@@ -136,7 +136,11 @@ def _store(candidate: Candidate, folder: Path) -> None:
 def _storing(folder: Path) -> contextlib.AbstractContextManager[None]:
     from torch._inductor.codecache import PyCodeCache
 
-    def storing_call(call: Any, path: str, constants: dict[str, Any]) -> Any:
+    def load(original: Any, cls: Any, key: str, path: str, *args: Any, **more: Any) -> Any:
+        module = original(cls, key, path, *args, **more)
+        call: Any = getattr(module, "call", None)
+        constants = more.get("attrs") or {}
+
         def stored(arguments: list[Any]) -> Any:
             if not (folder / _CALL).exists():
                 shutil.copy(path, folder / _WRAPPER)
@@ -147,12 +151,8 @@ def _storing(folder: Path) -> contextlib.AbstractContextManager[None]:
                 torch.save(what, folder / _CALL)
             return call(arguments)
 
-        return stored
-
-    def load(original: Any, cls: Any, key: str, path: str, *args: Any, **more: Any) -> Any:
-        module = original(cls, key, path, *args, **more)
-        if hasattr(module, "call"):
-            module.call = storing_call(module.call, path, more.get("attrs") or {})
+        if call is not None:
+            module.call = stored
         return module
 
     return replaced(PyCodeCache, "load_by_key_path", load)

@@ -73,14 +73,16 @@ def _first_that_shows_it(
     recorded: RecordedGraph, suspects: Sequence[list[str]], kernel: Sequence[list[str]]
 ) -> Generator[Batch, int | None, list[str] | None]:
     """Return the first set of nodes that shows the failure by itself."""
-    parts = [subgraph(recorded, names) for names in suspects]
-    # Small shapes are tried in the same batch: if they fail too, a round of compiles is saved.
+    attempts: list[tuple[list[str], Candidate | None]] = []
+    for names in suspects:
+        part = subgraph(recorded, names)
+        # Small shapes are tried in the same batch: if they fail too, a round of compiles is saved.
+        small = None if part is None else all_resized(part, _SMALL)
+        attempts += [(names, small), (names, part)]
     # Kernels keep their shapes: much of a kernel is left out next, and the rest may need them.
-    small = [None if part is None else all_resized(part, _SMALL) for part in parts]
-    sets = [names for names in suspects for _ in range(2)] + [*kernel]
-    pairs = [each for pair in zip(small, parts, strict=True) for each in pair]
-    found = yield pairs + [subgraph(recorded, names) for names in kernel]
-    return None if found is None else sets[found]
+    attempts += [(names, subgraph(recorded, names)) for names in kernel]
+    found = yield [candidate for _, candidate in attempts]
+    return None if found is None else attempts[found][0]
 
 
 def _bypass_nodes(candidate: Candidate, guesses: int) -> Generator[Batch, int | None, Candidate]:

@@ -219,13 +219,8 @@ class _Subgraph:
 
     def _at_front(self, make: Any) -> Node:
         """Insert an input before all other nodes, after the inputs created so far."""
-        after = self._last_placeholder
-        if after is None:
-            first = next(iter(self._graph.nodes), None)
-            scope = self._graph.inserting_before(first) if first else self._graph.inserting_after()
-        else:
-            scope = self._graph.inserting_after(after)
-        with scope:
+        last, graph = self._last_placeholder, self._graph
+        with graph.inserting_before() if last is None else graph.inserting_after(last):
             new: Node = make()
         self._last_placeholder = new
         return new
