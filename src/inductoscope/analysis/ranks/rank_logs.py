@@ -35,14 +35,6 @@ class TextDecisions(DecisionFold):
     def __init__(self) -> None:
         super().__init__()
         self._operation = ""
-        # The lines of graphs that collectives are read from, by compile.
-        self._graphs: dict[str, list[str]] = {}
-
-    @property
-    def decisions(self) -> tuple[Decision, ...]:
-        for compile_id in list(self._graphs):
-            self._close_graph(compile_id)
-        return super().decisions
 
     def take_line(self, compile_id: str, artifact: str, text: str) -> None:
         """Add the message of a line of torch's, and the marks before it."""
@@ -56,16 +48,6 @@ class TextDecisions(DecisionFold):
                 self.take_guard(compile_id, "", found["reason"])
         elif found := _CACHE.search(text):
             self._take_cache(f"fx_graph_cache_{found['state'].lower()}", compile_id, "")
-        elif artifact == "post_grad_graphs":
-            if "class " in text and "torch.nn.Module" in text:
-                self._close_graph(compile_id)
-            self._graphs.setdefault(compile_id, []).append(text)
-
-    def _close_graph(self, compile_id: str) -> None:
-        lines = self._graphs.pop(compile_id, [])
-        if any("def forward" in line for line in lines):
-            key = self._key(compile_id, "post-grad graph")
-            self._take_collectives(key, compile_id, "\n".join(lines))
 
     def take_printed(self, text: str) -> None:
         """Parse autotuning's table, which has no header; its first row is the winner."""

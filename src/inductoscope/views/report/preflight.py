@@ -30,10 +30,11 @@ _TAIL_LINES = 12
 
 def preflight_view(found: Preflight) -> View:
     """Return all results as data; the terminal shows a part of them."""
+    verdict, headline = _verdict(found)
     return {
         "schema": 1,
-        "verdict": _verdict(found),
-        "headline": _headline(found),
+        "verdict": verdict,
+        "headline": headline,
         "command": list(found.job.command),
         "world": found.job.world,
         "ranks_run": list(found.job.ranks),
@@ -70,38 +71,34 @@ def _prediction(prediction: Prediction) -> View:
     }
 
 
-def _verdict(found: Preflight) -> str:
-    if found.predictions:
-        return f"{found.predictions[0].kind} predicted"
-    if found.could_not_check:
-        return "failed"
-    if found.failed:
-        return "some ranks fail"
-    if found.has_nothing_to_compare:
-        return "nothing compared"
-    return "ranks differ" if found.differs else "clean"
-
-
-def _headline(found: Preflight) -> str:
+def _verdict(found: Preflight) -> tuple[str, str]:
+    """Return the verdict and its headline."""
     runs = count_of(len(found.runs), "rank")
     if found.predictions:
         first = found.predictions[0]
-        if first.is_message:
-            return _MESSAGES[first.kind]
-        if first.kind == HANG:
-            return "ranks of one process group do not call the same collectives"
-        return "ranks call the same collective with different sizes or types"
+        return f"{first.kind} predicted", _predicted(first)
     if found.could_not_check:
         compared = "only what they did before" if found.report.comparison.decisions else "nothing"
-        return f"the program failed as every rank ({runs}), so {compared} could be compared"
+        text = f"the program failed as every rank ({runs}), so {compared} could be compared"
+        return "failed", text
     if found.failed:
-        return f"the program fails as {ranks_text(run.rank for run in found.failed)}"
+        failed = ranks_text(run.rank for run in found.failed)
+        return "some ranks fail", f"the program fails as {failed}"
     if found.has_nothing_to_compare:
-        return f"none of {runs} compiled anything or called a collective"
+        return "nothing compared", f"none of {runs} compiled anything or called a collective"
     if found.differs:
-        return "ranks compile different graphs; nothing shows that their collectives clash"
+        text = "ranks compile different graphs; nothing shows that their collectives clash"
+        return "ranks differ", text
     messages = "; their messages meet" if any(one.messages for one in found.files) else ""
-    return f"{runs} compile the same and call the same collectives{messages}"
+    return "clean", f"{runs} compile the same and call the same collectives{messages}"
+
+
+def _predicted(first: Prediction) -> str:
+    if first.is_message:
+        return _MESSAGES[first.kind]
+    if first.kind == HANG:
+        return "ranks of one process group do not call the same collectives"
+    return "ranks call the same collective with different sizes or types"
 
 
 # --- terminal -------------------------------------------------------------------------------------
