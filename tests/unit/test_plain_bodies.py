@@ -8,9 +8,9 @@ from inductoscope.analysis.bounds.accesses import PointBudget
 from inductoscope.analysis.bounds.kernels import (
     JudgedGraph,
     PlainBody,
-    PlainBuffers,
     fits_plainly,
     read_plain_body,
+    stays_plainly_inside,
 )
 from inductoscope.analysis.bounds.verdicts import Proven
 from inductoscope.model.fold import load
@@ -63,16 +63,16 @@ def test_what_takes_more_than_a_look_is_left_to_the_proof(written: str, instead:
 
 
 def test_a_body_that_leaves_its_buffer_is_not_plainly_inside() -> None:
-    assert PlainBuffers(_memory(arg0_1=("8", "4"), buf0=("8",))).hold(BODY)
+    assert stays_plainly_inside(BODY, _memory(arg0_1=("8", "4"), buf0=("8",)))
     for memory in (
         _memory(arg0_1=("8", "4"), buf0=("7",)),
         _memory(arg0_1=("7", "4"), buf0=("8",)),
         _memory(arg0_1=("s0", "4"), buf0=("8",)),
         _memory(arg0_1=("8", "4")),
     ):
-        assert not PlainBuffers(memory).hold(BODY)
+        assert not stays_plainly_inside(BODY, memory)
     shifted = BODY.replace("4*p0 + p1", "4*p0 + p1 + 1")
-    assert not PlainBuffers(_memory(arg0_1=("8", "4"), buf0=("8",))).hold(shifted)
+    assert not stays_plainly_inside(shifted, _memory(arg0_1=("8", "4"), buf0=("8",)))
 
 
 def test_an_index_beyond_the_type_does_not_fit_plainly() -> None:
@@ -108,7 +108,7 @@ def test_the_proof_agrees_about_every_recorded_body(name: str) -> None:
                 leaf.name
                 for node in scheduled
                 for leaf in node.leaves
-                if leaf.body and PlainBuffers(memory).hold(recording.payload(leaf.body))
+                if leaf.body and stays_plainly_inside(recording.payload(leaf.body), memory)
             }
             found = [access for access in judged.accesses if access.node in plain]
             assert all(isinstance(access.verdict, Proven) for access in found), name

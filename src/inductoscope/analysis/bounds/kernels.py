@@ -79,24 +79,12 @@ def read_plain_body(text: str) -> PlainBody | None:
     return PlainBody(math.prod(lengths.values()), largest)
 
 
-@dataclass(frozen=True)
-class PlainBuffers:
-    """The buffers of a graph; the size of each is computed once."""
-
-    memory: GraphMemory
-    _elements: dict[str, int] = field(default_factory=dict)
-
-    def hold(self, text: str) -> bool:
-        """Check without a proof that a loop body stays inside the buffers."""
-        body = read_plain_body(text)
-        return body is not None and all(
-            position < self._elements_of(name) for name, position in body.largest.items()
-        )
-
-    def _elements_of(self, name: str) -> int:
-        if name not in self._elements:
-            self._elements[name] = _elements(owner(name, self.memory))
-        return self._elements[name]
+def stays_plainly_inside(text: str, memory: GraphMemory) -> bool:
+    """Check without a proof that a loop body stays inside its buffers."""
+    body = read_plain_body(text)
+    return body is not None and all(
+        position < _elements(owner(name, memory)) for name, position in body.largest.items()
+    )
 
 
 def _elements(room: Room | None) -> int:
@@ -197,10 +185,10 @@ class JudgedGraph:
         return tuple(self._accesses())
 
     def _accesses(self) -> Iterator[JudgedAccess]:
-        sizes, buffers = AdmittedSizes(self.memory), PlainBuffers(self.memory)
+        sizes = AdmittedSizes(self.memory)
         for leaf in self.leaves:
             text = self.recording.payload(leaf.body)
-            if not (self.only_in_doubt and buffers.hold(text)):
+            if not (self.only_in_doubt and stays_plainly_inside(text, self.memory)):
                 yield from self._of_leaf(leaf, text, sizes)
         for access, verdict in judge_parts(sizes, self.budget):
             index = str(access.index)
