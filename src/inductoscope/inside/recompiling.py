@@ -20,8 +20,9 @@ from inductoscope.inside.rebuilding import Rebuilder, Rebuilt, Unbuildable
 from inductoscope.inside.scope import SCOPE
 from inductoscope.launch.environment import RECORDING_VARIABLE
 from inductoscope.model.fx import graph_from
+from inductoscope.recording.codec import decode
 from inductoscope.recording.events import CompileEnd, CompileStart, GraphState, TargetNoted
-from inductoscope.targets.work_list import GraphOrder, Order, devices_for_graphs, order_from
+from inductoscope.targets.work_list import GraphOrder, Order, devices_for_graphs
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.gpu_targets import parse_target
 from inductoscope.torch_facts.messages import asked_in_vain
@@ -35,7 +36,7 @@ def compile_graphs(channel: Channel, order: dict[str, Any]) -> None:
 
     The scope is inside this process, as in a recorded program, and writes the new recording.
     """
-    wanted = order_from(order)
+    wanted = decode(Order, order)
     devices = _prepare(wanted)
     stay_inside(_own_folders())
     channel.ready()

@@ -14,16 +14,14 @@ import importlib.metadata
 import importlib.util
 import os
 import platform
-import shlex
-import shutil
 import stat
 import subprocess
 import tempfile
 from pathlib import Path
 
 from inductoscope.errors import ToolFailure
+from inductoscope.packages.cpp_library import installed_compiler
 
-_COMPILERS = ("g++", "clang++", "c++")
 _COMPILE_SECONDS = 300
 
 # A torch with CUDA registers its own guard on import, so the stand-in registers its guard again
@@ -142,16 +140,13 @@ def _torch_root() -> Path:
 
 
 def _compiler() -> list[str]:
-    chosen = (
-        shlex.split(os.environ.get("CXX", ""))
-        or [name for name in _COMPILERS if shutil.which(name)][:1]
-    )
-    if not chosen or shutil.which(chosen[0]) is None:
+    compiler = installed_compiler()
+    if compiler is None:
         raise ToolFailure(
             "Pretending a device needs a C++ compiler once, and there is none. "
             "Install g++, or name one with CXX."
         )
-    return chosen
+    return compiler
 
 
 def _key(root: Path, compiler: list[str]) -> str:

@@ -44,15 +44,10 @@ class Order:
     """All graphs of a recording, and how to compile them."""
 
     graphs: tuple[GraphOrder, ...]
-    settings: Mapping[str, object]
+    settings: Mapping[str, Any]
     target: str
     # Compile kernels to machine code, or only write them.
     machine_code: bool
-
-
-def order_from(data: Mapping[str, Any]) -> Order:
-    """Build the order from its JSON data."""
-    return Order(**{**data, "graphs": tuple(GraphOrder(**item) for item in data["graphs"])})
 
 
 def captured_graphs(recording: Recording, *, exported: bool = False) -> Iterator[GraphOrder]:
@@ -140,9 +135,3 @@ class TrialOrder:
     sized: tuple[GraphOrder, ...]
     # Values that inputs must hold somewhere, by the input's name.
     values: Mapping[str, int]
-
-
-def trial_order_from(data: Mapping[str, Any]) -> TrialOrder:
-    """Build the order from its JSON data."""
-    sized = tuple(GraphOrder(**graph) for graph in data["sized"])
-    return TrialOrder(GraphOrder(**data["recorded"]), sized, data["values"])

@@ -30,9 +30,10 @@ class WatchedCompiler:
 def try_sizes(channel: Channel, order: dict[str, Any]) -> None:
     """Run the trial that was ordered, and report its result."""
     channel.ready()
-    from inductoscope.targets.work_list import trial_order_from
+    from inductoscope.recording.codec import decode
+    from inductoscope.targets.work_list import TrialOrder
 
-    wanted = trial_order_from(order)
+    wanted = decode(TrialOrder, order)
     import torch  # noqa: F401  (it reads what it is installed with before it is confined)
 
     trust_compiler()
