@@ -128,16 +128,10 @@ def test_a_second_run_is_made_only_where_the_copy_may_matter(libraries: dict[str
         (
             replace(DIED, signal="SIGABRT"),
             False,
-            "With libstdc++.so.6 loaded first it dies while loading the package (SIGABRT). Both",
+            "With libstdc++.so.6 loaded first it dies while loading the package (SIGABRT), too",
         ),
-        (
-            replace(DIED, step="inputs"),
-            False,
-            "it dies while loading the inputs (SIGSEGV). Both runs fail",
-        ),
-        (DIED, False, "That is not why: with libstdc++.so.6 loaded first it ends the same."),
     ],
-    ids=["cured", "goes further", "ends otherwise", "ends earlier", "same"],
+    ids=["cured", "goes further", "dies, too"],
 )
 def test_what_the_second_run_says(
     libraries: dict[str, Path], second: RunOutcome, problem: bool, sentence: str
@@ -165,14 +159,3 @@ def test_one_good_run_is_no_proof_of_what_does_not_always_fail(
     found = next(iter(findings_of_both(first, RAN, with_library(libraries["copied"]).models[0])))
     assert found.text == snapshot
     assert (found.is_problem, found.confidence) == (True, "likely")
-
-
-def test_an_address_in_a_message_is_no_difference(
-    libraries: dict[str, Path], snapshot: SnapshotAssertion
-) -> None:
-    first = replace(DIED, outcome="fails", signal="", message="RuntimeError: no kernel at 0x7f10")
-    second = replace(first, message="RuntimeError: no kernel at 0x7f2c")
-    model = with_library(libraries["copied"]).models[0]
-    (found,) = findings_of_both(first, second, model)
-    assert not found.is_problem
-    assert found.text == snapshot

@@ -318,7 +318,9 @@ def findings_of_both(
 ) -> Iterator[PackageFinding]:
     """Yield conclusions from the second run about the first."""
     if not _gets_further(first, second):
-        text = f"{_COPY} {_both_fail(first, second)}"
+        said = second.signal or first_lines(second.message)
+        text = f"{_COPY} With {cpp_library.NAME} loaded first it {_in_words(second)}"
+        text += f"{f' ({said})' if said else ''}, too, so that the copy is not known to be why."
         yield PackageFinding("cpp_library", text, _BOTH_RUNS, is_problem=False)
         return
     # Loading is deterministic; a model may fail intermittently, and a busy machine may be slow.
@@ -338,24 +340,6 @@ def findings_of_both(
 def _gets_further(first: RunOutcome, second: RunOutcome) -> bool:
     steps = list(STEPS)
     return second.outcome == "runs" or steps.index(second.step) > steps.index(first.step)
-
-
-def _both_fail(first: RunOutcome, second: RunOutcome) -> str:
-    """Describe the end of the second run, which gets no further than the first."""
-    if _how_it_ended(second) == _how_it_ended(first):
-        return f"That is not why: with {cpp_library.NAME} loaded first it ends the same."
-    said = second.signal or first_lines(second.message)
-    how = f"{_in_words(second)}{f' ({said})' if said else ''}"
-    return (
-        f"With {cpp_library.NAME} loaded first it {how}. Both runs fail, so that this does not "
-        "show whether the copy has to do with it."
-    )
-
-
-def _how_it_ended(run: RunOutcome) -> tuple[str, str, str, str]:
-    """Return a key that is equal for runs with the same end; addresses are masked."""
-    message = re.sub(r"0x[0-9a-fA-F]+", "0x", first_lines(run.message))
-    return run.outcome, run.step, run.signal, message
 
 
 def _in_words(run: RunOutcome) -> str:
