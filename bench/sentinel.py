@@ -90,7 +90,7 @@ def _plant() -> None:
 def _shadowed(recording: Path) -> int:
     from inductoscope.doctor.sentinel_run import read_shadows
 
-    return sum(read_shadows(recording).shadowed.values())
+    return sum(map(len, read_shadows(recording).shadowed.values()))
 
 
 def child(kind: str, steps: int, overhead: float, *more: str) -> Result:

@@ -21,7 +21,7 @@ from inductoscope.processes.ending import end_child
 _TOOL = "compute-sanitizer"
 _SECONDS = 120.0
 _ACCESS = re.compile(
-    r"Invalid __(?P<memory>\w+)__ (?P<how>read|write|atomic) of size (?P<size>\d+) bytes\s*"
+    r"Invalid __\w+__ (?P<how>read|write|atomic) of size (?P<size>\d+) bytes\s*"
     r"=*\s*at (?P<kernel>[^\s+]+)\+0x[0-9a-f]+(?: in (?P<file>\S+?):(?P<line>\d+))?"
 )
 _DISTANCE = re.compile(
@@ -34,16 +34,8 @@ class InvalidAccess:
     """The first access out of bounds."""
 
     kernel: str
-    how: str
-    memory: str
-    size: int
-    place: str = ""
-    distance: str = ""
-
-    def __str__(self) -> str:
-        at = f" at {self.place}" if self.place else ""
-        far = f", {self.distance}" if self.distance else ""
-        return f"kernel {self.kernel}{at}: {self.how} of {self.size} bytes out of bounds{far}"
+    place: str
+    text: str
 
 
 @dataclass(frozen=True)
@@ -91,14 +83,10 @@ def read_report(text: str) -> InvalidAccess | None:
         return None
     distance = _DISTANCE.search(text, found.end())
     place = f"{found['file']}:{found['line']}" if found["file"] else ""
-    return InvalidAccess(
-        kernel=found["kernel"],
-        how=found["how"],
-        memory=found["memory"],
-        size=int(found["size"]),
-        place=place,
-        distance=distance[1] if distance else "",
-    )
+    what = f"{found['how']} of {found['size']} bytes out of bounds"
+    at = f" at {place}" if place else ""
+    far = f", {distance[1]}" if distance else ""
+    return InvalidAccess(found["kernel"], place, f"kernel {found['kernel']}{at}: {what}{far}")
 
 
 def _why_not(text: str) -> str:

@@ -37,9 +37,8 @@ _FEWEST_TO_TELL = 30
 class Shadows:
     """Calls that the sentinel shadowed in all processes of a run."""
 
-    # By compile: the graph's calls up to the last shadowed one, and the number of shadowed calls.
-    calls: dict[str, int]
-    shadowed: dict[str, int]
+    # By compile: the shadowed calls of the graph, as stream and number.
+    shadowed: dict[str, set[tuple[str, int]]]
     # By compile: why shadowing of a graph stopped.
     ended: dict[str, str]
     # The texts of all alarms.
@@ -50,24 +49,21 @@ class Shadows:
 
 
 def read_shadows(folder: Path) -> Shadows:
-    calls: dict[str, int] = {}
-    seen_calls: dict[str, set[tuple[str, int]]] = {}
+    shadowed: dict[str, set[tuple[str, int]]] = {}
     ended: dict[str, str] = {}
     alarms: list[str] = []
     times: dict[str, tuple[float, float]] = {}
     for entry in open_recording(folder).entries():
         event = entry.event
         if isinstance(event, CallShadowed):
-            calls[event.compile] = max(calls.get(event.compile, 0), event.call)
-            seen_calls.setdefault(event.compile, set()).add((entry.stream, event.call))
+            shadowed.setdefault(event.compile, set()).add((entry.stream, event.call))
             times[entry.stream] = event.spent, event.seen
         elif isinstance(event, ShadowsEnded):
             ended[event.compile] = event.text
         elif isinstance(event, BiasFound):
             alarms.append(event.text)
     return Shadows(
-        calls,
-        {compile_: len(numbers) for compile_, numbers in seen_calls.items()},
+        shadowed,
         ended,
         alarms,
         sum(spent for spent, _ in times.values()),
@@ -145,7 +141,8 @@ class LongRun:
             return verdict.add(why, "the sentinel")
         code = self._ending.exit_code if self._ending else 0
         ended = "was interrupted" if self._is_interrupted else "ended well"
-        count, graphs = sum(shadows.shadowed.values()), len(shadows.shadowed)
+        counts = [len(calls) for calls in shadows.shadowed.values()]
+        count, graphs = sum(counts), len(counts)
         if code and not self._is_interrupted:
             return Verdict(
                 v.UNKNOWN,
@@ -153,7 +150,7 @@ class LongRun:
                 f"The program ended with exit code {code}, and the sentinel raised no alarm. "
                 "'inductoscope doctor' without --sentinel finds out why it fails.",
             )
-        if max(shadows.shadowed.values(), default=0) < _FEWEST_TO_TELL:
+        if max(counts, default=0) < _FEWEST_TO_TELL:
             text = f"The program {ended}, but none of its compiled calls was shadowed."
             if count:
                 text = (
@@ -178,9 +175,9 @@ class LongRun:
     def _finished(self, verdict: Verdict, shadows: Shadows, alarm: Alarm | None = None) -> Verdict:
         if alarm is not None:
             verdict.add(f"{alarm.text}; {alarm.bound}", "the sentinel, in the whole run")
-        for compile_, count in list(shadows.shadowed.items())[:8]:
-            called = shadows.calls[compile_]
-            text = f"{count_of(count, 'call')} shadowed, the last of them call {called}"
+        for compile_, calls in list(shadows.shadowed.items())[:8]:
+            last = max(number for _, number in calls)
+            text = f"{count_of(len(calls), 'call')} shadowed, the last of them call {last}"
             verdict.add(text, f"graph {compile_}")
         for compile_, text in list(shadows.ended.items())[:8]:
             verdict.add(f"not shadowed: {text}", f"graph {compile_}")

@@ -175,7 +175,8 @@ def proven_failure(case: ProgramCase) -> Verdict | None:
     if device_error(case.finding.failure.text):
         case.say("running the reproducer under compute-sanitizer, if that is installed")
         check = check_script(case.proof.script, case.proof.fresh.environment)
-        case.finding = case.finding.claimed(CheckedAccess(str(check.access or check.why_not)))
+        text = check.access.text if check.access is not None else check.why_not
+        case.finding = case.finding.claimed(CheckedAccess(text))
     return verdict_on(case.finding)
 
 

@@ -138,8 +138,8 @@ def fails_in_eager(case: ProgramCase) -> Verdict | None:
         if check.access is None:
             return result.add(check.why_not, "where the access happens is not known")
         result.culprit = Culprit(kernel=check.access.kernel, source=check.access.place or None)
-        result.summary = f"{result.summary.rstrip('.')}. It is in {check.access}."
-        result.add(str(check.access), "compute-sanitizer, on the program in eager")
+        result.summary = f"{result.summary.rstrip('.')}. It is in {check.access.text}."
+        result.add(check.access.text, "compute-sanitizer, on the program in eager")
     return result
 
 
