@@ -93,7 +93,7 @@ def test_as_many_values_as_a_run_keeps_are_compared_at_once(count: int) -> None:
     started = time.monotonic()
     found = compare(base, Sample(tuple(2 * draw.lognormvariate(0, 0.3) for _ in range(count))))
     assert time.monotonic() - started < 1.0
-    assert (found.verdict, found.runs) == (SLOWER, (count, count))
+    assert found.verdict == SLOWER
     assert 1.5 < found.low < found.ratio < found.high < 2.5
     same = Sample(tuple(draw.lognormvariate(0, 0.3) for _ in range(count)))
     assert compare(base, same).verdict == NO_DIFFERENCE

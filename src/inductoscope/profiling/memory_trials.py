@@ -31,7 +31,7 @@ from inductoscope.profiling.memory_trace import (
     TensorSummary,
 )
 from inductoscope.profiling.orders import QUIET, Orders
-from inductoscope.profiling.statistics import Sample, TimeComparison, compare
+from inductoscope.profiling.statistics import TimeComparison, compare
 from inductoscope.profiling.timings import FOLDER, read_measured
 from inductoscope.profiling.turns import (
     BASE,
@@ -143,8 +143,6 @@ _LOWER = 0.98
 # The most alternatives that are timed: each costs several runs.
 _MOST_TIMED = 2
 
-_NONE = Sample(())
-
 
 @dataclass(frozen=True)
 class MemoryTrial:
@@ -156,8 +154,6 @@ class MemoryTrial:
     peaks: tuple[int, ...] = ()
     results: ResultComparison | None = None
     # Seconds of compiled calls, one value per run, without and with the alternative.
-    base_seconds: Sample = _NONE
-    seconds: Sample = _NONE
     time: TimeComparison | None = None
     error: str = ""
 
@@ -260,8 +256,7 @@ def _timed(trial: MemoryTrial, done: Sequence[VariantRuns]) -> MemoryTrial:
     for runs in done[1:]:
         seconds = runs.sample(counts)
         if runs.variant.name == trial.flip.change and seconds.count and base.count:
-            comparison = compare(base, seconds)
-            return replace(trial, base_seconds=base, seconds=seconds, time=comparison)
+            return replace(trial, time=compare(base, seconds))
     return trial
 
 

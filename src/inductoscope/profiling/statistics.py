@@ -65,6 +65,8 @@ class Sample:
 
 @dataclass(frozen=True)
 class TimeComparison:
+    base: Sample
+    other: Sample
     # The time of the sample relative to the base, with its 95 % confidence interval.
     ratio: float
     low: float
@@ -73,7 +75,6 @@ class TimeComparison:
     chance: float
     # FASTER, SLOWER, NO_DIFFERENCE or TOO_FEW.
     verdict: str
-    runs: tuple[int, int]
 
     @property
     def differs(self) -> bool:
@@ -81,8 +82,8 @@ class TimeComparison:
 
     @property
     def how(self) -> str:
-        first, second = self.runs
-        return f"{second} runs against {first}, each by its median; {self.certainty}"
+        runs = f"{self.other.count} runs against {self.base.count}"
+        return f"{runs}, each by its median; {self.certainty}"
 
     @property
     def certainty(self) -> str:
@@ -99,16 +100,16 @@ def compare(base: Sample, other: Sample) -> TimeComparison:
     Both hold one value per run, made in turns. If there are more values than the exact test
     supports, medians of blocks of neighbours are compared, which are correlated anyway.
     """
-    runs = base.count, other.count
     first, second = blocks_of(base.values, MOST_VALUES), blocks_of(other.values, MOST_VALUES)
     ratios = sorted(b / a for a in first for b in second if a > 0)
     if not ratios:
-        return TimeComparison(1.0, 0.0, math.inf, 1.0, TOO_FEW, runs)
+        return TimeComparison(base, other, 1.0, 0.0, math.inf, 1.0, TOO_FEW)
     ratio = statistics.median(ratios)
     chance = chance_of_ranks(first, second)
     edge = _interval_edge(len(first), len(second))
     low, high = ratios[min(edge, len(ratios) - 1)], ratios[max(len(ratios) - 1 - edge, 0)]
-    return TimeComparison(ratio, low, high, chance, _verdict(runs, ratio, chance), runs)
+    verdict = _verdict(min(base.count, other.count), ratio, chance)
+    return TimeComparison(base, other, ratio, low, high, chance, verdict)
 
 
 def blocks_of(values: Sequence[float], most: int) -> tuple[float, ...]:
@@ -118,8 +119,8 @@ def blocks_of(values: Sequence[float], most: int) -> tuple[float, ...]:
     return tuple(statistics.median(values[start:end]) for start, end in itertools.pairwise(edges))
 
 
-def _verdict(runs: tuple[int, int], ratio: float, chance: float) -> str:
-    if min(runs) < FEWEST_RUNS:
+def _verdict(runs: int, ratio: float, chance: float) -> str:
+    if runs < FEWEST_RUNS:
         return TOO_FEW
     if chance > SIGNIFICANT or 1 / LEAST_RATIO < ratio < LEAST_RATIO:
         return NO_DIFFERENCE

@@ -152,8 +152,8 @@ def _trial_view(trial: MemoryTrial) -> dict[str, Any]:
             # JSON has no infinity.
             "apart": min(results.apart, 1e300),
         },
-        "base_seconds": sample_view(trial.base_seconds) if time else None,
-        "seconds": sample_view(trial.seconds) if time else None,
+        "base_seconds": sample_view(time.base) if time else None,
+        "seconds": sample_view(time.other) if time else None,
         "comparison": comparison_view(time) if time else None,
         "helps": trial.is_lower,
         "note": trial.error,
