@@ -117,10 +117,12 @@ def _findings_on(recording: Recording, failures: list[UncaughtFailure]) -> Itera
     for failure in failures:
         error = failure.error
         raising = where_raised(recording, failure.process, error)
-        key = f"{error.type} {_where_raised(raising)}".strip(), error.thread
+        origin = _origin(raising)
+        key = f"{error.type} {origin.where}".strip(), error.thread
         names.setdefault(key, []).append(_failed_part(recording, failure))
         if key not in findings:
-            findings[key] = _on_exception(error, raising, recording_target(recording))
+            target = recording_target(recording)
+            findings[key] = _on_exception(error, raising, origin, target)
     for key, finding in findings.items():
         who = " and ".join(dict.fromkeys(names[key]))
         verb = "failed with" if finding.is_problem else "reached a limit of the pretended GPU:"
@@ -144,36 +146,59 @@ def _failed_part(recording: Recording, failure: UncaughtFailure) -> str:
     return name
 
 
-def _where_raised(raising: Raising) -> str:
-    if raising.compile_error is not None and raising.compile is not None:
-        compile_ = raising.compile
-        return f"while {compile_.function or 'a graph'} was compiled ({compile_.id})"
+@dataclass(frozen=True)
+class _Origin:
+    """Where an exception was raised, in words; the line to look at, and what to do."""
+
+    where: str
+    stage: str
+    source: str
+    advice: str
+
+
+def _origin(raising: Raising) -> _Origin:
+    compile_, caller = raising.compile, str(raising.caller or "")
+    if raising.compile_error is not None and compile_ is not None:
+        return _Origin(
+            f"while {compile_.function or 'a graph'} was compiled ({compile_.id})",
+            raising.compile_error.stage,
+            raising.compile_error.source or compile_.place,
+            "The finding on the failed compile says in which stage, and why.",
+        )
     if raising.wrapper is not None:
-        return _in_graph(raising)
-    if raising.caller is None:
-        return ""
-    outside = "" if raising.is_compilers else ", outside compiled code"
-    return f"at {PurePath(str(raising.caller)).name}{outside}"
+        source = raising.compiled_line or (compile_.place if compile_ else "") or caller
+        return _Origin(
+            _in_graph(raising, source),
+            stages.RUNTIME,
+            str(raising.callee or source),
+            "'inductoscope doctor SCRIPT' says whether the program fails in eager, too.",
+        )
+    outside, advice = "", "The traceback above ends in torch's compiler."
+    if not raising.is_compilers:
+        outside = ", outside compiled code"
+        advice = (
+            "No compiled code is on the traceback. If you suspect a wrong value that compiled code "
+            "made: 'inductoscope doctor SCRIPT' compares with eager."
+        )
+    where = f"at {PurePath(caller).name}{outside}" if caller else ""
+    return _Origin(where, stages.NO_STAGE, caller, advice)
 
 
-def _in_graph(raising: Raising) -> str:
-    compile_ = raising.compile
-    graph = "a compiled graph" if compile_ is None else f"compiled graph {compile_.id}"
+def _in_graph(raising: Raising, source: str) -> str:
+    graph = (
+        "a compiled graph" if raising.compile is None else f"compiled graph {raising.compile.id}"
+    )
     if raising.graph is not None and raising.graph.phase == "backward":
         graph = f"the backward of {graph}"
     if raising.callee is not None:
         callee = raising.callee
         return f"in {callee.function} ({PurePath(str(callee)).name}), called by {graph}"
-    line = _compiled_line(raising)
-    return f"inside {graph}" + (f" ({PurePath(line).name})" if line else "")
+    return f"inside {graph}" + (f" ({PurePath(source).name})" if source else "")
 
 
-def _compiled_line(raising: Raising) -> str:
-    place = raising.compile.place if raising.compile else ""
-    return raising.compiled_line or place or str(raising.caller or "")
-
-
-def _on_exception(error: UncaughtException, raising: Raising, target: str) -> Finding:
+def _on_exception(
+    error: UncaughtException, raising: Raising, origin: _Origin, target: str
+) -> Finding:
     message = error.message.strip().partition("\n")[0][:300]
     limit = _limit_of_target(error, target) if target else ""
     through: tuple[str, ...] = ()
@@ -187,9 +212,9 @@ def _on_exception(error: UncaughtException, raising: Raising, target: str) -> Fi
         title="",
         is_problem=not limit,
         evidence=(f"{error.type}: {message}" if message else error.type, *through),
-        advice=limit or _advice_on_exception(raising),
-        stage=_stage_of(raising),
-    ).at(raising.compile.id if raising.compile else "", _source_of(raising))
+        advice=limit or origin.advice,
+        stage=origin.stage,
+    ).at(raising.compile.id if raising.compile else "", origin.source)
 
 
 def _limit_of_target(error: UncaughtException, target: str) -> str:
@@ -202,35 +227,6 @@ def _limit_of_target(error: UncaughtException, target: str) -> str:
     return (
         f"This is a limit of --target {target}, not a fault of the program: it asked for {asked}, "
         "which only a real GPU has. Everything compiled before is recorded."
-    )
-
-
-def _stage_of(raising: Raising) -> str:
-    if raising.compile_error is not None:
-        return raising.compile_error.stage
-    return stages.RUNTIME if raising.wrapper is not None else stages.NO_STAGE
-
-
-def _source_of(raising: Raising) -> str:
-    if raising.callee is not None:
-        return str(raising.callee)
-    if raising.wrapper is not None:
-        return _compiled_line(raising)
-    if raising.compile_error is not None and raising.compile is not None:
-        return raising.compile_error.source or raising.compile.place
-    return str(raising.caller or "")
-
-
-def _advice_on_exception(raising: Raising) -> str:
-    if raising.compile_error is not None:
-        return "The finding on the failed compile says in which stage, and why."
-    if raising.wrapper is not None:
-        return "'inductoscope doctor SCRIPT' says whether the program fails in eager, too."
-    if raising.is_compilers:
-        return "The traceback above ends in torch's compiler."
-    return (
-        "No compiled code is on the traceback. If you suspect a wrong value that compiled code "
-        "made: 'inductoscope doctor SCRIPT' compares with eager."
     )
 
 
