@@ -12,10 +12,12 @@ import torch._dynamo.config
 import torch._inductor.config
 from torch._inductor import compiler_bisector, cpp_builder, pattern_matcher, scheduler
 from torch._inductor.codegen import cpp
+from torch.fx import symbolic_trace
 
-from inductoscope.inside.search.axes import AXES, Axis, Fuel, Situation
+from inductoscope.doctor.failure import Location
+from inductoscope.inside.search.axes import AXES, Axis, Fuel
+from inductoscope.inside.search.candidate import Candidate
 from inductoscope.inside.search.oracle import patched, replaced
-from inductoscope.torch_facts.stages import CPP_WRAPPER
 from support.programs import Workplace
 
 # As the design lists them.
@@ -65,8 +67,10 @@ def test_a_snippet_is_python(axis: Axis) -> None:
 
 
 def relevant(**known: Any) -> set[str]:
-    situation = Situation(**{"devices": frozenset({"cpu"}), **known})
-    return {axis.name for axis in AXES if axis.is_relevant(situation)}
+    place = Location(stage=known.pop("stage", ""), kernel=known.pop("kernel", ""))
+    given: dict[str, Any] = {"inputs": (torch.ones(2),), **known}
+    candidate = Candidate(symbolic_trace(torch.sin), **given)
+    return {axis.name for axis in AXES if axis.is_relevant(candidate, place)}
 
 
 NEEDS_MORE = {
@@ -86,12 +90,12 @@ def test_where_nothing_is_known_all_axes_that_can_matter_are_relevant() -> None:
 @pytest.mark.parametrize(
     ("known", "name"),
     [
-        ({"is_dynamic": True}, "dynamic shapes"),
-        ({"settings": {"freezing": True}}, "freezing"),
-        ({"dtypes": frozenset({"torch.bfloat16"})}, "precision casts"),
-        ({"settings": {"max_autotune_gemm": True}}, "autotuning"),
-        ({"devices": frozenset({"cuda"})}, "cudagraphs"),
-        ({"devices": frozenset({"cuda"}), "flow": CPP_WRAPPER}, "tuning while compiling"),
+        ({"dynamic": True}, "dynamic shapes"),
+        ({"config": {"freezing": True}}, "freezing"),
+        ({"inputs": (torch.ones(2, dtype=torch.bfloat16),)}, "precision casts"),
+        ({"options": {"max_autotune_gemm": True}}, "autotuning"),
+        ({"device": "cuda:0"}, "cudagraphs"),
+        ({"device": "cuda:0", "options": {"cpp_wrapper": True}}, "tuning while compiling"),
     ],
 )
 def test_an_axis_is_relevant_where_the_candidate_gives_it_something_to_do(
@@ -101,7 +105,7 @@ def test_an_axis_is_relevant_where_the_candidate_gives_it_something_to_do(
 
 
 def test_what_is_about_cpp_is_not_relevant_on_a_gpu() -> None:
-    gone = relevant() - relevant(devices=frozenset({"cuda"}))
+    gone = relevant() - relevant(device="cuda:0")
     assert gone == {"vectorisation", "loop tail", "fast math", "C++ optimisation"}
 
 

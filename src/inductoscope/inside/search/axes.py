@@ -34,27 +34,6 @@ _KERNEL_STAGES = (stages.LOWERING, stages.CODEGEN, stages.LOOP_BODY, stages.SCHE
 
 
 @dataclass(frozen=True)
-class Situation:
-    """Facts about a failing candidate, known before any axis is tried on it."""
-
-    devices: frozenset[str] = frozenset()
-    # Names as torch prints them, such as 'torch.float16'.
-    dtypes: frozenset[str] = frozenset()
-    # Options of torch.compile and settings of the compiler.
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    is_dynamic: bool = False
-    # How the graph reaches Inductor, if not plainly through torch.compile.
-    flow: str = ""
-    # The location of the failure; empty if it is not known.
-    stage: str = ""
-    kernel: str = ""
-
-    @property
-    def is_on_cpu(self) -> bool:
-        return self.devices <= {"cpu"}
-
-
-@dataclass(frozen=True)
 class Axis:
     """A part of the compiler, how to switch it off, and which stage to blame if that helps."""
 
@@ -72,8 +51,8 @@ class Axis:
     settings: Mapping[str, Any] = field(default_factory=dict)
     # Switches single applications off; None if only the settings do.
     by_code: Switch | None = None
-    # Whether the axis can matter in a situation.
-    applies: Callable[[Situation], bool] = lambda situation: True
+    # Whether the axis can matter for a candidate whose failure is located there.
+    applies: Callable[[Candidate, Location], bool] = lambda candidate, place: True
     # Whether it rewrites graphs. If every graph is known to be right, the axis is not to blame.
     rewrites_graph: bool = False
     # Further stages in which it acts.
@@ -94,15 +73,13 @@ class Axis:
             return self.by_code(permit)
         return contextlib.nullcontext() if permit(self.name) else patched(self.settings)
 
-    def is_relevant(self, situation: Situation) -> bool:
-        """Check whether switching this axis off can explain a failure in this situation."""
-        if not self.applies(situation):
+    def is_relevant(self, candidate: Candidate, location: Location) -> bool:
+        """Check whether switching this axis off can explain a failure of the candidate there."""
+        if not self.applies(candidate, location) or location.stage == stages.AOT:
             return False
-        if situation.stage in _GRAPH_STAGES:
-            return situation.stage in (self.stage, *self.also_acts_in)
-        if situation.stage == stages.AOT:
-            return False
-        if situation.stage in (stages.LOWERING, stages.CODEGEN) or situation.kernel:
+        if location.stage in _GRAPH_STAGES:
+            return location.stage in (self.stage, *self.also_acts_in)
+        if location.stage in (stages.LOWERING, stages.CODEGEN) or location.kernel:
             return self.stage in _KERNEL_STAGES
         return True
 
@@ -227,27 +204,11 @@ def _without_cpp_optimisation(permit: Permit) -> contextlib.AbstractContextManag
 
 
 def relevant_axes(candidate: Candidate, failure: Failure, location: Location) -> list[Axis]:
-    situation = situation_of(candidate, location)
-    axes = [axis for axis in AXES if axis.is_relevant(situation)]
+    axes = [axis for axis in AXES if axis.is_relevant(candidate, location)]
     if failure.kind == HANG:
         # Each axis that does not help costs the whole time limit.
         axes = [axis for axis in axes if axis.stage == location.stage]
     return axes
-
-
-def situation_of(candidate: Candidate, location: Location) -> Situation:
-    """Return the facts about the candidate that decide which axes can matter."""
-    tensors = [value for value in candidate.inputs if isinstance(value, torch.Tensor)]
-    devices = [candidate.device] if candidate.device else [each.device for each in tensors]
-    return Situation(
-        devices=frozenset(torch.device(each).type for each in devices),
-        dtypes=frozenset(str(tensor.dtype) for tensor in tensors),
-        settings={**candidate.options, **candidate.config},
-        flow=special_flow(candidate),
-        is_dynamic=bool(candidate.dynamic),
-        stage=location.stage,
-        kernel=location.kernel,
-    )
 
 
 def find_suppressing_axes(
@@ -321,8 +282,31 @@ class TrialWithout(CandidateTrial):
 # --- the table ------------------------------------------------------------------------------------
 
 
-def _on_cpu(situation: Situation) -> bool:
-    return situation.is_on_cpu
+def _on_cpu(candidate: Candidate, place: Location) -> bool:
+    devices = [each.device for each in _tensors(candidate)]
+    return all(torch.device(d).type == "cpu" for d in [candidate.device or "cpu", *devices])
+
+
+def _on_gpu(candidate: Candidate, place: Location) -> bool:
+    return not _on_cpu(candidate, place)
+
+
+def _tensors(candidate: Candidate) -> list[torch.Tensor]:
+    return [value for value in candidate.inputs if isinstance(value, torch.Tensor)]
+
+
+def _has_half_precision(candidate: Candidate, place: Location) -> bool:
+    return any(value.dtype in (torch.float16, torch.bfloat16) for value in _tensors(candidate))
+
+
+def _with_any(*settings: str) -> Callable[[Candidate, Location], bool]:
+    """Return the condition that one of these settings is switched on."""
+
+    def applies(candidate: Candidate, place: Location) -> bool:
+        own = {**candidate.options, **candidate.config}
+        return any(own.get(name) for name in settings)
+
+    return applies
 
 
 def _disabled_pass(name: str) -> str:
@@ -334,7 +318,7 @@ def _disabled_pass(name: str) -> str:
 AXES: tuple[Axis, ...] = (
     # Sizes that are kept symbolic, so that one kernel serves many shapes.
     Axis("dynamic shapes", stages.LOOP_BODY, "dynamic shapes", 3, 120,
-         by_code=_without_dynamic_shapes, applies=lambda situation: situation.is_dynamic,
+         by_code=_without_dynamic_shapes, applies=lambda candidate, place: bool(candidate.dynamic),
          snippet=lambda name: "torch._dynamo.config.automatic_dynamic_shapes = False"),
     # Passes over the graph that Dynamo captured, before gradients are taken.
     Axis("pre-grad passes", stages.PRE_GRAD_PASS, "the pre-grad passes", 2, 10,
@@ -352,7 +336,7 @@ AXES: tuple[Axis, ...] = (
          also_acts_in=(stages.PRE_GRAD_PASS, stages.POST_GRAD_PASS)),
     # Weights folded into the graph.
     Axis("freezing", stages.POST_GRAD_PASS, "freezing of weights", 2, 130, {"freezing": False},
-         applies=lambda situation: bool(situation.settings.get("freezing"))),
+         applies=_with_any("freezing")),
     # Passes over the forward and the backward graph.
     Axis("post-grad passes", stages.POST_GRAD_PASS, "the post-grad passes", 2, 40,
          by_code=subsystem_switch("post_grad_passes"), rewrites_graph=True,
@@ -365,7 +349,7 @@ AXES: tuple[Axis, ...] = (
     # Intermediate results of half precision kept in float32.
     Axis("precision casts", stages.LOWERING, "keeping intermediate results in higher precision",
          2, 140, {"emulate_precision_casts": True},
-         applies=lambda situation: bool(situation.dtypes & {"torch.float16", "torch.bfloat16"})),
+         applies=_has_half_precision),
     # Reductions done in two steps.
     Axis("split reductions", stages.LOWERING, "the splitting of reductions", 1, 150,
          {"split_reductions": False}),
@@ -374,13 +358,13 @@ AXES: tuple[Axis, ...] = (
          by_code=subsystem_switch("lowerings"), names_operations=True),
     Axis("autotuning", stages.AUTOTUNE, "the choice of kernels by timing", 3, 160,
          {"max_autotune": False, "max_autotune_gemm": False, "max_autotune_pointwise": False},
-         applies=lambda situation: any(
-             situation.settings.get(name) for name in ("max_autotune", "max_autotune_gemm"))),
+         applies=_with_any("max_autotune", "max_autotune_gemm")),
     # A C++ wrapper on a GPU has its kernels tuned while they are compiled.
     Axis("tuning while compiling", stages.AUTOTUNE,
          "launches of kernels on made-up inputs while they are compiled", 1, 155,
          {"triton.autotune_at_compile_time": False},
-         applies=lambda situation: not situation.is_on_cpu and bool(situation.flow)),
+         applies=lambda candidate, place: (
+             _on_gpu(candidate, place) and bool(special_flow(candidate)))),
     # Fusion of two scheduler nodes into one kernel.
     Axis("fusion", stages.SCHEDULER, "fusion of kernels", 4, 10, {"max_fusion_size": 1},
          by_code=_without_fusion),
@@ -406,10 +390,10 @@ AXES: tuple[Axis, ...] = (
     # -O3 of the C++ compiler.
     Axis("C++ optimisation", stages.CPP_COMPILE, "optimisation by the C++ compiler", 6, 110,
          by_code=_without_cpp_optimisation,
-         applies=lambda situation: situation.is_on_cpu and not situation.stage),
+         applies=lambda candidate, place: _on_cpu(candidate, place) and not place.stage),
     # Replay of a recorded sequence of launches.
     Axis("cudagraphs", stages.RUNTIME, "CUDA graphs", 2, 170,
          {"triton.cudagraphs": False, "triton.cudagraph_trees": False},
-         applies=lambda situation: not situation.is_on_cpu),
+         applies=_on_gpu),
 )
 # fmt: on
