@@ -70,8 +70,7 @@ class SourceParts:
         self._take_name(function.__name__, function)
         source = source_of(function)
         self.functions.append(source)
-        names = {node.id for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Name)}
-        for name in sorted(names & function.__globals__.keys()):
+        for name in sorted(_names_in(ast.parse(source)) & function.__globals__.keys()):
             self._add(name, function.__globals__[name])
 
     def add_class(self, kind: type) -> None:
@@ -250,7 +249,7 @@ def names_in_defaults(text: str) -> set[str]:
     return set().union(*map(_names_in, given))
 
 
-def _names_in(node: ast.expr) -> set[str]:
+def _names_in(node: ast.AST) -> set[str]:
     return {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
 
 

@@ -48,8 +48,6 @@ def memory_work(candidate: Candidate, failure: Failure) -> Work | None:
 
     Returns None where memory is not suspected.
     """
-    if failure.kind not in (WRONG, NAN):
-        return None
     if candidate.device:
         return lambda: _device_evidence(placed(candidate))
     if is_for_gpu(candidate) or failure.aspect not in _OF_VALUES:
