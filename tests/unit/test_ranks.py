@@ -257,12 +257,12 @@ def test_a_rank_that_is_behind_is_not_odd() -> None:
     comparison = compare_ranks(ranks(4, other={1: USUAL[:2]}))
     assert comparison.odd == ()
     (behind,) = comparison.behind
-    assert (behind.ranks, behind.key) == ((1,), GRAPH.key)
+    assert (behind.ranks, behind.decision) == ((1,), GRAPH.key)
     printed = io.StringIO()
     print_ranks(
         Printer(printed, is_terminal=False), ranks_view(report(ranks(4, other={1: USUAL[:2]})))
     )
-    assert f"rank 1 (between compiles): not yet at {behind.key}" in " ".join(
+    assert f"rank 1 (between compiles): not yet at {behind.decision}" in " ".join(
         printed.getvalue().split()
     )
 

@@ -210,7 +210,7 @@ class BehindRanks:
     ranks: tuple[int, ...]
     # The first decision that these ranks have not made.
     kind: str
-    key: str
+    decision: str
     inside_a_compile: bool
 
 

@@ -149,7 +149,7 @@ def _places(reduced: Sequence[ReducedLog]) -> Iterator[RankPlace]:
             rank=rank,
             what=answer.kind.value,
             title=answer.title,
-            is_problem=answer.is_problem,
+            problem=answer.is_problem,
             confidence=answer.confidence,
             stage=answer.stage,
             compile=answer.compile_id,

@@ -167,7 +167,7 @@ class RankPlace:
     rank: int
     what: str
     title: str
-    is_problem: bool
+    problem: bool
     confidence: str
     stage: str = ""
     compile: str = ""
@@ -200,7 +200,7 @@ class RankReport:
     @property
     def stuck(self) -> tuple[RankPlace, ...]:
         """The places of the ranks that have a problem."""
-        return tuple(place for place in self.places if place.is_problem)
+        return tuple(place for place in self.places if place.problem)
 
     @property
     def is_problem(self) -> bool:

@@ -62,26 +62,17 @@ def _answer(answer: Answer) -> View:
 def _group(group: Group, analysis: Analysis) -> View:
     unfinished = group.stuck or group.pending
     return {
-        "operation": group.operation,
-        "shapes": group.shapes,
+        **_fields(group, "operation", "shapes", "announced", "unnamed", "timed_out_after"),
         "compile": group.origin.compile_id,
         "place": group.origin.place,
         "state": group.stage.value,
-        "announced": group.announced,
         "counts": _counts(group),
-        "unnamed": group.unnamed,
-        "timed_out_after": group.timed_out_after,
         "stuck": [_state(s, c) for s, c in zip(unfinished, analysis.stuck, strict=True)],
         "finished": [_state(s, c) for s, c in zip(group.finished, analysis.finished, strict=True)],
         "failed": [_state(state, None) for state in group.failed],
         "queued": [_state(state, None) for state in group.queued],
         "conditions": [
-            {
-                "text": condition.text,
-                "counts": condition.counts,
-                "separates": condition.separates,
-                "decided_by": condition.decided_by,
-            }
+            _fields(condition, "text", "counts", "separates", "decided_by")
             for condition in analysis.conditions
         ],
         "causes": [_cause(cause) for cause in analysis.causes],
@@ -91,11 +82,14 @@ def _group(group: Group, analysis: Analysis) -> View:
 
 
 def _cause(cause: Cause) -> View:
-    fields = ("evidence", "stuck", "of_stuck", "finished", "of_finished")
     return {
-        **{name: getattr(cause.rule, name) for name in ("name", "title", "reason", "advice")},
-        **{name: getattr(cause, name) for name in fields},
+        **_fields(cause.rule, "name", "title", "reason", "advice"),
+        **_fields(cause, "evidence", "stuck", "of_stuck", "finished", "of_finished"),
     }
+
+
+def _fields(thing: Any, *names: str) -> View:
+    return {name: getattr(thing, name) for name in names}
 
 
 def _counts(group: Group) -> dict[str, int]:
@@ -113,14 +107,11 @@ def _counts(group: Group) -> dict[str, int]:
 def _state(state: ChoiceState, suspect: Suspect | None) -> View:
     choice = state.choice
     return {
-        "kind": choice.kind,
-        "name": choice.name,
-        "short_name": choice.short_name,
+        **_fields(choice, "kind", "name", "short_name"),
         "configuration": dict(suspect.configuration if suspect else choice.configuration),
         "state": state.progress.value,
         "where": "worker process" if state.to_pool else "thread",
-        "seconds": state.seconds,
-        "message": state.message,
+        **_fields(state, "seconds", "message"),
         "lines": [origin.place for origin in state.origins],
     }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import asdict
 from typing import Any
 
 from inductoscope.analysis.ranks.report import ranks_text
@@ -43,13 +44,7 @@ def preflight_view(found: Preflight) -> View:
         "backend": next((one.backend for one in found.files if one.backend), ""),
         "predictions": [_prediction(one) for one in found.predictions],
         "runs": [
-            {
-                "rank": run.rank,
-                "exit_code": run.exit_code,
-                "seconds": run.seconds,
-                "collectives": files.calls,
-                "output": run.output,
-            }
+            {**asdict(run), "collectives": files.calls}
             for run, files in zip(found.runs, found.files, strict=True)
         ],
         "ranks": ranks_view(found.report),

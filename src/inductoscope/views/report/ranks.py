@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any
 
 from inductoscope.analysis.ranks.comparing import OddRanks, RankDifference, RankSplit
@@ -53,15 +53,7 @@ def ranks_view(report: RankReport) -> View:
             (_odd(one, report) for one in report.comparison.odd), key=lambda one: not one["problem"]
         ),
         "splits": [_split(one, report) for one in report.comparison.splits],
-        "behind": [
-            {
-                "ranks": list(one.ranks),
-                "kind": one.kind,
-                "decision": one.key,
-                "inside_a_compile": one.inside_a_compile,
-            }
-            for one in report.comparison.behind
-        ],
+        "behind": [asdict(one) for one in report.comparison.behind],
         "stages": [asdict(one) for one in report.stage_times],
         "stragglers": [asdict(one) for one in report.stragglers],
         "clocks": ABOUT_CLOCKS,
@@ -71,21 +63,12 @@ def ranks_view(report: RankReport) -> View:
 
 def _places(places: Sequence[RankPlace]) -> list[View]:
     """Group ranks by position; the most frequent comes last, as the least informative."""
-    together: dict[RankPlace, list[int]] = defaultdict(list)
+    together: dict[tuple[tuple[str, Any], ...], list[int]] = defaultdict(list)
     for place in places:
-        together[replace(place, rank=0)].append(place.rank)
-    found = [
-        {
-            "ranks": ranks,
-            "problem": place.is_problem,
-            "what": place.what,
-            "title": place.title,
-            "stage": place.stage,
-            "compile": place.compile,
-            "confidence": place.confidence,
-        }
-        for place, ranks in together.items()
-    ]
+        about = asdict(place)
+        rank = about.pop("rank")
+        together[tuple(about.items())].append(rank)
+    found = [{"ranks": ranks, **dict(about)} for about, ranks in together.items()]
     return sorted(found, key=lambda one: (not one["problem"], len(one["ranks"])))
 
 
