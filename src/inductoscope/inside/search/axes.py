@@ -330,11 +330,9 @@ AXES: tuple[Axis, ...] = (
          {"joint_graph_constant_folding": False, "use_joint_graph_passes": False},
          by_code=subsystem_switch("joint_graph_passes"), rewrites_graph=True,
          snippet=_disabled_pass),
-    # Single replacements that the pattern matcher makes.
     Axis("patterns", stages.JOINT_PASS, "pattern replacements", 3, 50, {"pattern_matcher": False},
          by_code=_without_patterns, rewrites_graph=True, names_passes=True,
          also_acts_in=(stages.PRE_GRAD_PASS, stages.POST_GRAD_PASS)),
-    # Weights folded into the graph.
     Axis("freezing", stages.POST_GRAD_PASS, "freezing of weights", 2, 130, {"freezing": False},
          applies=_with_any("freezing")),
     # Passes over the forward and the backward graph.
@@ -350,7 +348,6 @@ AXES: tuple[Axis, ...] = (
     Axis("precision casts", stages.LOWERING, "keeping intermediate results in higher precision",
          2, 140, {"emulate_precision_casts": True},
          applies=_has_half_precision),
-    # Reductions done in two steps.
     Axis("split reductions", stages.LOWERING, "the splitting of reductions", 1, 150,
          {"split_reductions": False}),
     # Lowering of one node to loops; without it the node runs as eager's own kernel.
@@ -365,7 +362,6 @@ AXES: tuple[Axis, ...] = (
          {"triton.autotune_at_compile_time": False},
          applies=lambda candidate, place: (
              _on_gpu(candidate, place) and bool(special_flow(candidate)))),
-    # Fusion of two scheduler nodes into one kernel.
     Axis("fusion", stages.SCHEDULER, "fusion of kernels", 4, 10, {"max_fusion_size": 1},
          by_code=_without_fusion),
     Axis("loop ordering", stages.SCHEDULER, "the choice of loop orders", 1, 70,
@@ -376,7 +372,6 @@ AXES: tuple[Axis, ...] = (
     # Values of loop bodies that are known from their indices.
     Axis("index propagation", stages.LOOP_BODY, "constant and index propagation", 1, 40,
          {"constant_and_index_propagation": False}),
-    # Vectorisation of one C++ kernel, and of what is left over at the end of its loops.
     Axis("vectorisation", stages.CODEGEN, "vectorisation of C++ loops", 3, 20, {"cpp.simdlen": 1},
          by_code=_without_vectorisation, applies=_on_cpu),
     Axis("loop tail", stages.CODEGEN, "vectorised loop tails", 1, 30,
@@ -387,11 +382,9 @@ AXES: tuple[Axis, ...] = (
     Axis("fast math", stages.CPP_COMPILE, "unsafe floating point optimisation in C++", 1, 100,
          {"cpp.enable_unsafe_math_opt_flag": False,
           "cpp.enable_floating_point_contract_flag": "off"}, applies=_on_cpu),
-    # -O3 of the C++ compiler.
     Axis("C++ optimisation", stages.CPP_COMPILE, "optimisation by the C++ compiler", 6, 110,
          by_code=_without_cpp_optimisation,
          applies=lambda candidate, place: _on_cpu(candidate, place) and not place.stage),
-    # Replay of a recorded sequence of launches.
     Axis("cudagraphs", stages.RUNTIME, "CUDA graphs", 2, 170,
          {"triton.cudagraphs": False, "triton.cudagraph_trees": False},
          applies=_on_gpu),

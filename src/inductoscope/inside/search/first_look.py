@@ -29,7 +29,6 @@ from inductoscope.inside.search.wrong_result_location import (
 )
 
 OnPlace = Callable[[Failure, Location], None]
-# The items to examine, by name.
 _Items = dict[str, "Candidate | Work"]
 
 _ITSELF, _OWN_KERNELS, _NODES_APART, _MEMORY = "itself", "own kernels", "nodes apart", "memory"
@@ -44,10 +43,8 @@ class Look:
     """The findings of one batch of forks."""
 
     aspect: str
-    # The failure of the candidate itself.
     failure: Failure | None = None
     location: Location = field(default_factory=Location)
-    # Nodes that are wrong on their own.
     wrong_alone: tuple[str, ...] = ()
     memory: MemoryEvidence = field(default_factory=MemoryEvidence)
 

@@ -114,7 +114,6 @@ class ForkProgress:
 class HangPatience:
     """How long forks may go without progress, in the search for a hang."""
 
-    # The stage in which the program hangs.
     stage: str = ""
     # Whether certainty takes precedence over an early end.
     is_sure: bool = False

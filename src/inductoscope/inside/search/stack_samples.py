@@ -33,9 +33,7 @@ class StackSampler:
     """
 
     thread: int
-    # The stage that a thread is in.
     stage_of: Callable[[int], str]
-    # The samples of each stage.
     stacks: dict[str, list[tuple[str, ...]]] = field(default_factory=dict)
     _stop: threading.Event = field(default_factory=threading.Event)
     _names: dict[CodeType, str] = field(default_factory=dict)

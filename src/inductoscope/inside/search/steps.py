@@ -56,7 +56,6 @@ class Verified:
     is_shown: bool = False
     # Whether plain torch.compile gives right results, if the program uses another flow.
     is_right_plainly: bool = False
-    # The first look at a wrong result.
     look: Look | None = None
 
 
