@@ -222,7 +222,10 @@ def _overflow(need: _Need, limit: int) -> Overflows | None:
     names = names_in(need.value).union(*map(names_in, conditions))
     if sizes.has_unknown_guards or not names <= sizes.memory.symbols.keys():
         return None
-    usual = {name: _usual(sizes, name) for name in sorted(sizes.with_neighbours(names))}
+    usual = {
+        name: sizes.usual.get(name, max(sizes.ends(name)[0] or 0, 2))
+        for name in sorted(sizes.with_neighbours(names))
+    }
     if any(sizes.is_data(name) for name in usual):
         return None
     for found in _beyond(sizes, need.value, usual, limit):
@@ -258,13 +261,6 @@ def _admitted(sizes: AdmittedSizes, choices: Iterable[dict[str, int]]) -> Iterat
         )
         if inside and sizes.admits(choice):
             yield choice
-
-
-def _usual(sizes: AdmittedSizes, name: str) -> int:
-    symbol = sizes.memory.symbols[name]
-    if symbol.value.isdecimal():
-        return int(symbol.value)
-    return max(sizes.ends(name)[0] or 0, 2)
 
 
 def _first_past(value: Expression, usual: Mapping[str, int], name: str, limit: int) -> int | None:

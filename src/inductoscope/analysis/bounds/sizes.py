@@ -85,6 +85,12 @@ class AdmittedSizes:
             for name, both in ends.items()
         }
 
+    @cached_property
+    def usual(self) -> dict[str, int]:
+        """The sizes of the run, as far as they were known before it."""
+        symbols = self.memory.symbols.items()
+        return {name: int(one.value) for name, one in symbols if one.value.isdecimal()}
+
     def ends(self, name: str) -> tuple[int | None, int | None]:
         """Return the smallest and the largest value of a symbol; None where unbounded."""
         symbol = self.memory.symbols[name]
@@ -137,10 +143,9 @@ class AdmittedSizes:
                 }
 
     def _choices(self, name: str) -> list[int]:
-        symbol = self.memory.symbols[name]
         low, high = self.ends(name)
         lowest = 0 if low is None else max(low, 0)
-        usual = [int(symbol.value)] if symbol.value.isdecimal() else []
+        usual = [self.usual[name]] if name in self.usual else []
         found = [*usual, *(lowest + step for step in _STEPS), *_VALUES]
         if high is not None and high < 1 << 20:
             found += [high, high - 1]
@@ -198,8 +203,7 @@ class EdgeSize:
 
 def edge_sizes(sizes: AdmittedSizes, indices: Iterable[Expression]) -> Iterator[EdgeSize]:
     """Yield edge cases that every guard admits, without duplicates."""
-    symbols = sizes.memory.symbols
-    usual = {n: int(s.value) for n, s in symbols.items() if s.value.isdecimal()}
+    usual = sizes.usual
     parts = [*indices, *_sizes_and_guards(sizes)]
     for name in sorted(usual):
         tried = 0

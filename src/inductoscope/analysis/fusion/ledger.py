@@ -24,6 +24,7 @@ from inductoscope.model.target import recording_target
 from inductoscope.recording.codec import NOT_IN_JSON
 from inductoscope.recording.values import members, texts
 from inductoscope.torch_facts.fusion_reasons import Explanation, Settings, read_loops
+from inductoscope.torch_facts.gpu_targets import ARCHITECTURES
 from inductoscope.torch_facts.index_expressions import bytes_of
 from inductoscope.torch_facts.loop_bodies import PrintedBody, printed_body
 from inductoscope.verdicts import Confidence
@@ -106,13 +107,12 @@ ESTABLISHED = "bytes / bandwidth, not measured"
 class Bandwidth:
     """The memory bandwidth of a device in GB/s (10^9 bytes), and its source.
 
-    The device is found by a pattern of its name, or by the target that stands for it.
+    The device is found by a pattern of its name.
     """
 
     pattern: str
     gigabytes: float
     source: str
-    target: str = ""
 
     def microseconds(self, count: int | None) -> float | None:
         return None if count is None else round(count / (self.gigabytes * 1000), 3)
@@ -120,14 +120,14 @@ class Bandwidth:
 
 # The first match counts, so variants come before the plain name.
 BANDWIDTHS: tuple[Bandwidth, ...] = (
-    Bandwidth(r"\bB200\b", 8000, "NVIDIA HGX B200 data sheet", "cuda:100"),
+    Bandwidth(r"\bB200\b", 8000, "NVIDIA HGX B200 data sheet"),
     Bandwidth(r"\bH200\b", 4800, "NVIDIA H200 data sheet"),
     Bandwidth(r"\bH100 NVL\b", 3900, "NVIDIA H100 data sheet (NVL)"),
     Bandwidth(r"\bH100 PCIe\b", 2000, "NVIDIA H100 data sheet (PCIe)"),
-    Bandwidth(r"\bH100\b", 3350, "NVIDIA H100 data sheet (SXM)", "cuda:90"),
+    Bandwidth(r"\bH100\b", 3350, "NVIDIA H100 data sheet (SXM)"),
     Bandwidth(r"\bA100.SXM4.40GB\b", 1555, "NVIDIA A100 data sheet (40 GB)"),
     Bandwidth(r"\bA100.*PCIe?\b", 1935, "NVIDIA A100 data sheet (80 GB PCIe)"),
-    Bandwidth(r"\bA100\b", 2039, "NVIDIA A100 data sheet (80 GB SXM)", "cuda:80"),
+    Bandwidth(r"\bA100\b", 2039, "NVIDIA A100 data sheet (80 GB SXM)"),
     Bandwidth(r"\bV100\b", 900, "NVIDIA V100 data sheet (SXM2)"),
     Bandwidth(r"\bL40S\b", 864, "NVIDIA L40S data sheet"),
     Bandwidth(r"\bL4\b", 300, "NVIDIA L4 data sheet"),
@@ -135,8 +135,8 @@ BANDWIDTHS: tuple[Bandwidth, ...] = (
     Bandwidth(r"\bA10G?\b", 600, "NVIDIA A10 data sheet"),
     Bandwidth(r"\bRTX 4090\b", 1008, "NVIDIA GeForce RTX 4090 specification"),
     Bandwidth(r"\bRTX 3090\b", 936, "NVIDIA GeForce RTX 3090 specification"),
-    Bandwidth(r"\bMI300X\b", 5300, "AMD Instinct MI300X data sheet", "hip:gfx942"),
-    Bandwidth(r"\bMI2[15]0X?\b", 1638, "AMD Instinct MI250X data sheet, one die", "hip:gfx90a"),
+    Bandwidth(r"\bMI300X\b", 5300, "AMD Instinct MI300X data sheet"),
+    Bandwidth(r"\bMI2[15]0X?\b", 1638, "AMD Instinct MI250X data sheet, one die"),
 )
 
 
@@ -148,16 +148,11 @@ def bandwidth_for(
         return Bandwidth("", given, "given with --bandwidth")
     if device.startswith("cpu"):
         return None
-    target = recording_target(recording)
+    pretended = ARCHITECTURES.get(recording_target(recording))
     rounds = (round_ for graph in recording.graphs for round_ in graph.rounds)
     named = [members(round_.settings.get("devices")).get(device) for round_ in rounds]
-    name = str(next(filter(None, reversed(named)), ""))
-    for published in BANDWIDTHS:
-        if (target and published.target == target) or (
-            name and not target and re.search(published.pattern, name)
-        ):
-            return published
-    return None
+    name = pretended.name if pretended else str(next(filter(None, reversed(named)), ""))
+    return next((known for known in BANDWIDTHS if re.search(known.pattern, name)), None)
 
 
 # --- nodes that torch does not fuse ---------------------------------------------------------------
