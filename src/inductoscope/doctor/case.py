@@ -10,12 +10,11 @@ from functools import cached_property
 from inductoscope.doctor.finding import FailureFinding
 from inductoscope.doctor.instructions import Instructions
 from inductoscope.doctor.proof import Proof
-from inductoscope.doctor.runs import Runs, functions_that_differ
+from inductoscope.doctor.runs import Runs
 from inductoscope.doctor.watched_run import ProgramRun
 from inductoscope.model.entities import Recording
-from inductoscope.model.fold import load
 from inductoscope.model.fx import read_graph
-from inductoscope.recording.events import FROM_ELSEWHERE, CallableCheck, Check, NotedDifference
+from inductoscope.recording.events import FROM_ELSEWHERE, Check, NotedDifference
 
 Say = Callable[[str], None]
 # A program that takes longer is not run again just to confirm that it succeeds without the tool.
@@ -37,10 +36,10 @@ class ProgramCase:
     # Results for which the program needs eager's memory layout.
     needed_layout: Sequence[NotedDifference] = ()
 
-    @cached_property
+    @property
     def recording(self) -> Recording:
         """The recording of the first run."""
-        return load(self.first.folder)
+        return self.first.recording
 
     @property
     def takes_long(self) -> bool:
@@ -68,14 +67,9 @@ class ProgramCase:
         return [note for note in every if note not in self.needed_layout]
 
     @property
-    def functions_that_differ(self) -> list[CallableCheck]:
-        """Compiled functions that gave a different result from their Python code."""
-        return functions_that_differ(self.recording)
-
-    @property
     def is_seen_wrong(self) -> bool:
         """Whether any result in the first run differed from eager."""
-        return bool(self.functions_that_differ or self.checks_that_are("wrong", "error"))
+        return bool(self.first.functions_that_differ or self.checks_that_are("wrong", "error"))
 
     @cached_property
     def random_operations(self) -> list[str]:

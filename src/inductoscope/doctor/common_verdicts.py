@@ -177,7 +177,7 @@ def known_so_far(case: ProgramCase, why: str) -> Verdict:
 def _cause_not_known(case: ProgramCase, why: str) -> Verdict:
     text = f"{why}, before it was known why the program goes wrong."
     result = Verdict(v.UNKNOWN, stages.NO_STAGE, text)
-    for function in case.functions_that_differ[:4]:
+    for function in case.first.functions_that_differ[:4]:
         result.add(f"{function.function}: {function.text}", "compared with eager in a fork")
     for check in case.checks_that_are("wrong", "error")[:4]:
         result.add(check.text, f"compile {check.compile}, compared with eager")

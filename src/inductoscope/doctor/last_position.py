@@ -10,7 +10,6 @@ from inductoscope.doctor.failure import HANG, SIGNAL, Failure
 from inductoscope.doctor.watched_run import ProgramRun
 from inductoscope.hangs.watch.stall import MOST_ROUNDS
 from inductoscope.model.entities import Recording
-from inductoscope.model.fold import load
 from inductoscope.processes.stacks import StackFrame, parse_dump, threads_in
 from inductoscope.recording.layout import signal_name
 from inductoscope.torch_facts.frames import is_compilers, is_users, shorten
@@ -33,7 +32,7 @@ def last_position(run: ProgramRun) -> LastPosition | None:
     was_ended = run.stalled or run.over_time
     name = signal_name(run.ending.signal) if run.ending.signal and not was_ended else ""
     kind = HANG if was_ended else SIGNAL
-    recording = load(run.folder)
+    recording = run.recording
     for process in reversed(recording.processes):
         # Only processes that died or hang lack an end in the recording.
         if process.unfinished and process.unfinished[-1].compile and not process.ended:
@@ -60,7 +59,7 @@ def last_position(run: ProgramRun) -> LastPosition | None:
 
 def last_stacks(run: ProgramRun) -> str:
     """Return the stacks of the first process that wrote any: the program before its children."""
-    texts = (run.stacks_of(process.pid) for process in load(run.folder).processes)
+    texts = (run.stacks_of(process.pid) for process in run.recording.processes)
     return next(filter(None, texts), "")
 
 

@@ -25,11 +25,9 @@ from inductoscope.doctor.watched_run import (
     run_watched,
 )
 from inductoscope.errors import ToolFailure
-from inductoscope.model.entities import Recording
-from inductoscope.model.fold import load
 from inductoscope.profiling.compile_growth import MeasuredGrowth
 from inductoscope.recording.codec import decode
-from inductoscope.recording.events import CallableCheck, GrowthMeasured
+from inductoscope.recording.events import GrowthMeasured
 from inductoscope.recording.layout import CACHE
 from inductoscope.recording.location import create_recording
 from inductoscope.recording.written import written_events
@@ -110,7 +108,7 @@ class Runs:
             run = self._run_base(instructions, self._new_folder())
         self._first_took = run.ending.seconds
         self._first_was_well = run.ending.exit_code == 0 or run.calls_done
-        self.uses_packages = any(each.flow for each in load(run.folder).compiles)
+        self.uses_packages = any(each.flow for each in run.recording.compiles)
         return run
 
     def _run_base(self, instructions: Instructions, folder: Path) -> ProgramRun:
@@ -209,7 +207,7 @@ class Runs:
 
 def _refuse_incomplete(run: ProgramRun) -> None:
     """Raise if the program could not be recorded, which proves nothing."""
-    for process in load(run.folder).processes:
+    for process in run.recording.processes:
         if process.stopped:
             raise ToolFailure(
                 f"The examination could not be written to {run.folder}: {process.stopped}. "
@@ -250,18 +248,13 @@ def _last_words(run: ProgramRun) -> str:
 # --- Comparisons with eager inside a run of the program -------------------------------------------
 
 
-def functions_that_differ(recording: Recording) -> list[CallableCheck]:
-    """Return the compiled functions whose results differ from their Python code's."""
-    return [check for check in recording.callable_checks if check.verdict == "differs"]
-
-
 def every_check_passed(run: ProgramRun) -> bool:
     """Check whether a run succeeded with every check passed; a long one may have been cut short."""
     if run.stalled or not (run.over_time or run.calls_done or run.ending.exit_code == 0):
         return False
-    recording = load(run.folder)
+    recording = run.recording
     broken = any(process.hook_errors for process in recording.processes)
-    if broken or functions_that_differ(recording):
+    if broken or run.functions_that_differ:
         return False  # The workaround itself may have failed, or something else is wrong, too.
     said = {check.verdict for check in recording.checks}
     return bool(said & {"right", "within-rounding"}) and not said & {"wrong", "error"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import select
 import stat
@@ -21,12 +22,14 @@ from inductoscope.doctor.instructions import FOLDER, STOPPED, Instructions
 from inductoscope.errors import ToolFailure
 from inductoscope.launch.environment import private_cache, private_cache_without_scope
 from inductoscope.launch.program import environment_for, record_ending, start_or_discard
+from inductoscope.model.fold import load
 from inductoscope.processes.children import start_group
 from inductoscope.processes.ending import end_child
 from inductoscope.processes.stack_signal import written_stacks
 from inductoscope.processes.stacks import ask_for_stacks
 from inductoscope.processes.status import is_alive
 from inductoscope.recording.events import (
+    CallableCheck,
     CallsUnchecked,
     Check,
     ClaimMade,
@@ -50,7 +53,7 @@ from inductoscope.wording import count_of
 if TYPE_CHECKING:
     from inductoscope.hangs.watch.scene import StallDiagnosis
     from inductoscope.hangs.watch.stall import Stall
-    from inductoscope.model.entities import Ending
+    from inductoscope.model.entities import Ending, Recording
 
 Say = Callable[[str], None]
 
@@ -108,6 +111,17 @@ class ProgramRun:
             data = output_of(self.folder).read_bytes()[-20000:]
             return data.decode("utf-8", "replace")
         return ""
+
+    @functools.cached_property
+    def recording(self) -> Recording:
+        """The recording, which is complete."""
+        return load(self.folder)
+
+    @property
+    def functions_that_differ(self) -> list[CallableCheck]:
+        """Compiled functions that gave a different result from their Python code."""
+        checks = self.recording.callable_checks
+        return [check for check in checks if check.verdict == "differs"]
 
     def stacks_of(self, pid: int) -> str:
         """Return the last stacks that one of the program's processes wrote."""

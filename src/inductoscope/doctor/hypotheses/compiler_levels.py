@@ -20,10 +20,9 @@ from inductoscope.doctor.delta_debugging import smallest_subset
 from inductoscope.doctor.finding import PROGRAM, NeededLayout
 from inductoscope.doctor.instructions import Instructions
 from inductoscope.doctor.judgement import verdict_on
-from inductoscope.doctor.runs import fails_alike, functions_that_differ
+from inductoscope.doctor.runs import fails_alike
 from inductoscope.doctor.verdict import Culprit, Verdict
 from inductoscope.model.entities import CompileError
-from inductoscope.model.fold import load
 from inductoscope.recording.events import NotedDifference
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.frames import frames_in, is_users
@@ -142,7 +141,7 @@ def memory_layout(case: ProgramCase) -> Verdict | None:
     How sure: That the program needs eager's layout is proven by these runs. The place is as sure as
     the way in which it was found.
     """
-    fails = case.first.failed or bool(case.functions_that_differ)
+    fails = case.first.failed or bool(case.first.functions_that_differ)
     notes = [note for note in case.noted if note.aspect in ("stride", "sharing")]
     if case.finding is not None or not fails or case.first.was_ended or not notes:
         return None
@@ -191,7 +190,7 @@ def _ends_well(case: ProgramCase, notes: Sequence[NotedDifference]) -> bool:
     instructions = Instructions(calls=0, investigate=False, as_in_eager=tuple(notes))
     results = count_of(len(notes), "result")
     run = case.runs.again(instructions, f"running it with {results} laid out as in eager")
-    return run.ending.exit_code == 0 and not functions_that_differ(load(run.folder))
+    return run.ending.exit_code == 0 and not run.functions_that_differ
 
 
 def _without_place(case: ProgramCase, needed: Sequence[NotedDifference]) -> Verdict:
@@ -218,15 +217,15 @@ def wrong_capture(case: ProgramCase) -> Verdict | None:
     itself. Otherwise nothing, or 'unknown' of a program that was ended by a limit.
     How sure: Proven by comparing the function with two forks in eager that agree.
     """
-    if case.finding is not None or not case.functions_that_differ:
+    if case.finding is not None or not case.first.functions_that_differ:
         return None
-    seen = case.functions_that_differ[0]
+    seen = case.first.functions_that_differ[0]
     again = case.runs.again(
         Instructions(calls=0, backend="eager", investigate=False),
         f"{seen.function} differs though its graphs are right; running it with Dynamo "
         "alone, each graph in eager",
     )
-    still = functions_that_differ(load(again.folder))
+    still = again.functions_that_differ
     if not still:
         return verdict_at_limit(case) if case.first.was_ended else None
     result = Verdict(

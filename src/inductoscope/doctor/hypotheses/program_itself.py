@@ -109,7 +109,7 @@ def undetermined_result(case: ProgramCase) -> Verdict | None:
     """
     if case.finding is not None or not case.checks_that_are("unsteady"):
         return None
-    if case.first.ending.exit_code == 0 and not case.functions_that_differ:
+    if case.first.ending.exit_code == 0 and not case.first.functions_that_differ:
         return None
     return not_a_bug(
         "Uninitialised memory or other nondeterminism: eager's result is not deterministic either",

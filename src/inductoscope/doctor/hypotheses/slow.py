@@ -35,7 +35,6 @@ from inductoscope.doctor.slowness import (
 )
 from inductoscope.doctor.verdict import Verdict
 from inductoscope.model.entities import Compile, Recording
-from inductoscope.model.fold import load
 from inductoscope.profiling.compile_growth import SlowCompile, seconds_in, slow_compiles
 from inductoscope.profiling.flip_trials import (
     AgainstEager,
@@ -338,7 +337,7 @@ def _help_with_slow_compile(
         calls=case.instructions.calls, workaround=tried.code, investigate=False
     )
     run = case.runs.again(instructions, f"trying on the program: {tried.text}")
-    recording = load(run.folder)
+    recording = run.recording
     changed = _compile_of(recording, suspect)
     share = 1 - (tried.after or 0.0) / tried.before if tried.before else 0.0
     found = Workaround(tried.text, False, tried.slowdown, tried.code, seen.seconds * share)

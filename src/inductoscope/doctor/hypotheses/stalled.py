@@ -117,7 +117,7 @@ def never_ends(case: ProgramCase) -> Verdict | None:
     Concludes: A hang in the stage that it was in, or in the program itself.
     How sure: Likely.
     """
-    is_late = case.first.over_time and not case.functions_that_differ
+    is_late = case.first.over_time and not case.first.functions_that_differ
     if case.finding is not None or not (case.first.stalled or is_late):
         return None
     position = last_position(case.first)
