@@ -106,7 +106,7 @@ def test_which_libstdcxx_a_compiler_takes(tmp_path: Path, compilers: dict[str, s
 # --- what two runs say ----------------------------------------------------------------------------
 
 DIED = RunOutcome("dies", "load", "", "SIGSEGV", -11, 1.0, (), (), (), "")
-RAN = replace(DIED, outcome="runs", step="run", signal="", exit_code=0)
+RAN = replace(DIED, outcome="runs", stage="run", signal="", exit_code=0)
 
 
 def test_a_second_run_is_made_only_where_the_copy_may_matter(libraries: dict[str, Path]) -> None:
@@ -121,7 +121,7 @@ def test_a_second_run_is_made_only_where_the_copy_may_matter(libraries: dict[str
     [
         (RAN, True, "with libstdc++.so.6 loaded first, the same run ends well"),
         (
-            replace(DIED, step="run"),
+            replace(DIED, stage="run"),
             True,
             "the same run goes further, and then dies while running the model",
         ),
@@ -148,7 +148,7 @@ def test_what_the_second_run_says(
 
 @pytest.mark.parametrize(
     "first",
-    [replace(DIED, step="run"), replace(DIED, outcome="does not end", signal="")],
+    [replace(DIED, stage="run"), replace(DIED, outcome="does not end", signal="")],
     ids=["the model may fail now and then", "the machine may be slow once"],
 )
 def test_one_good_run_is_no_proof_of_what_does_not_always_fail(

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from inductoscope.cli.commands.aoti import _inspected
+from inductoscope.cli.commands.aoti import _examined
 from inductoscope.packages.fitting import (
     Fit,
     LocalMachine,
@@ -220,7 +220,8 @@ def test_only_the_model_that_runs_is_judged(tmp_path: Path) -> None:
                 is_library = name.endswith(".so")
                 riscv = data[:18] + struct.pack("<H", 243) + data[20:]
                 new.writestr(name, riscv if is_library else data)
-    alone = _inspected(both, None, (), is_run=True)
+    alone = _examined(both, "model", None, quiet=True)
     assert [bool(model["fits"]) for model in alone["models"]] == [True, False]
     assert "riscv64" not in str([model["fits"] for model in alone["models"]])
-    assert "riscv64" in str([m["fits"] for m in _inspected(both, None, (), is_run=False)["models"]])
+    every = _examined(both, None, None, quiet=True)
+    assert "riscv64" in str([model["fits"] for model in every["models"]])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -26,7 +26,6 @@ from inductoscope.packages.serving import (
 from inductoscope.processes.children import ChildLimits
 from inductoscope.torch_facts.messages import crash_place
 from inductoscope.views.report import package
-from inductoscope.views.report.package import with_serving
 from inductoscope.views.report.terminal import Printer
 
 PACKAGE = Path(__file__).parents[1] / "data" / "packages" / "small.pt2"
@@ -109,7 +108,7 @@ def test_where_nothing_else_was_tried_nothing_is_blamed() -> None:
 
 def printed(serving: Serving) -> str:
     page = io.StringIO()
-    package._print_serving(Printer(page), with_serving({}, serving)["serving"])
+    package._print_serving(Printer(page), asdict(serving))
     return page.getvalue()
 
 

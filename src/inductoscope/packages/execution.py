@@ -59,64 +59,69 @@ class RunRequest:
 
 
 @dataclass(frozen=True)
+class PackageTrial:
+    """A model that is to be run."""
+
+    package: Package
+    model: PackagedModel
+    request: RunRequest
+    folder: Path  # for this trial alone
+    say: Callable[[str], None]
+
+
+@dataclass(frozen=True)
 class RunOutcome:
     """The outcome of a run."""
 
     outcome: str  # runs, broken guards, fails, dies, does not end
-    step: str
+    stage: str
     message: str
     signal: str
     exit_code: int | None
     seconds: float
     inputs: tuple[InputFacts, ...]
     outputs: tuple[Mapping[str, Any], ...]
-    broken: tuple[BrokenGuard, ...]
-    printed: str
+    broken_guards: tuple[BrokenGuard, ...]
+    output: str  # all that it printed
     measured: tuple[ChildEvent, ...] = ()  # measurements of repeated calls
 
     @property
     def where(self) -> str:
         """The step in which the run ended, as part of a sentence."""
-        return f"while {STEPS[self.step]}" if self.step in STEPS else ""
+        return f"while {STEPS[self.stage]}" if self.stage in STEPS else ""
 
 
-def run_package(
-    package: Package,
-    model: PackagedModel,
-    request: RunRequest,
-    folder: Path,
-    on_step: Callable[[str], None],
-) -> RunOutcome:
-    """Run a package once, or repeatedly if `serve` is set. `folder` is for this run alone."""
+def run_package(trial: PackageTrial) -> RunOutcome:
+    """Run a package once, or repeatedly if `serve` is set."""
+    request, folder = trial.request, trial.folder
     for path in (request.inputs, *request.operators):
         if not path.is_file():
             raise UsageError(f"{path} does not exist, or is not a file.")
-    environment = child_environment(folder)
     call = ChildCall(
         "inductoscope.inside.packages.child:run_package",
-        {"order": _order(package, model, request, folder)},
-        {**os.environ, **environment},
+        {"order": _order(trial)},
+        {**os.environ, **child_environment(folder)},
         folder,
     )
 
     def on_event(event: ChildEvent) -> None:
         if event["event"] == "stage":
-            on_step(STEPS.get(event["stage"], "working"))
+            trial.say(STEPS.get(event["stage"], "working"))
 
-    ended = run_child(call, limits_for(model, request.limits), on_event)
-    _raise_if_full(package, ended, folder)
-    return _outcome(ended, model)
+    ended = run_child(call, limits_for(trial.model, request.limits), on_event)
+    _raise_if_full(trial, ended)
+    return _outcome(ended, trial.model)
 
 
-def _raise_if_full(package: Package, ended: ChildResult, folder: Path) -> None:
+def _raise_if_full(trial: PackageTrial, ended: ChildResult) -> None:
     """Raise if the disk was full: torch unpacks a package into the temporary folder."""
     text = " ".join(str(event.get("message", "")) for event in ended.events)
-    free = shutil.disk_usage(folder).free
+    package, free = trial.package, shutil.disk_usage(trial.folder).free
     if _NOT_UNPACKED in text and free < package.bytes:
         raise ToolFailure(
-            f"There is no room to unpack {package.path.name}: {folder.parent} has {free:,} bytes "
-            f"left, and the package has {package.bytes:,}. Make room there, or set TMPDIR to a "
-            "folder that has some."
+            f"There is no room to unpack {package.path.name}: {trial.folder.parent} has {free:,} "
+            f"bytes left, and the package has {package.bytes:,}. Make room there, or set TMPDIR to "
+            "a folder that has some."
         )
 
 
@@ -137,9 +142,8 @@ def limits_for(model: PackagedModel, limits: ChildLimits) -> ChildLimits:
     return wide if model.device in ("", "cpu") else replace(wide, memory_gib=NO_LIMIT)
 
 
-def _order(
-    package: Package, model: PackagedModel, request: RunRequest, folder: Path
-) -> dict[str, Any]:
+def _order(trial: PackageTrial) -> dict[str, Any]:
+    package, model, request = trial.package, trial.model, trial.request
     wrapper = model.wrapper
     return {
         "package": str(package.path.absolute()),
@@ -155,7 +159,7 @@ def _order(
         "custom_operators": list(model.custom_operators),
         "parts": request.parts,
         "cpp_library_first": request.cpp_library_first,
-        "raw_inputs": str(folder / "inputs.pt"),
+        "raw_inputs": str(trial.folder / "inputs.pt"),
     }
 
 
@@ -171,7 +175,7 @@ def _outcome(ended: ChildResult, model: PackagedModel) -> RunOutcome:
     times = [float(event["at"]) for event in ended.events if "at" in event]
     return RunOutcome(
         outcome=_ending(ended, by_name, broken),
-        step=step,
+        stage=step,
         message=message,
         signal=ended.signal,
         exit_code=ended.exit_code,
@@ -180,8 +184,8 @@ def _outcome(ended: ChildResult, model: PackagedModel) -> RunOutcome:
             decode(InputFacts, item) for item in by_name.get("inputs", {}).get("inputs", ())
         ),
         outputs=tuple(by_name.get("outputs", {}).get("outputs", ())),
-        broken=broken,
-        printed=ended.output,
+        broken_guards=broken,
+        output=ended.output,
         measured=tuple(e for e in ended.events if e.get("event") == "measured"),
     )
 
@@ -246,13 +250,13 @@ class PackageFinding:
 
 def findings_of_run(run: RunOutcome, model: PackagedModel) -> Iterator[PackageFinding]:
     """Yield the findings of a single run."""
-    for item in run.broken:
+    for item in run.broken_guards:
         how = "compared the given inputs with the checks in the package's C++ wrapper"
         if run.message:
             how = "raised by the package's own check (AOTI_RUNTIME_CHECK_INPUTS=1)"
         name = "broken_guard" if item.is_about_inputs else "operator_result"
         yield PackageFinding(name, item.text, how, is_problem=not item.is_harmless)
-    if run.outcome == "fails" and not run.broken:
+    if run.outcome == "fails" and not run.broken_guards:
         yield _error(run)
     if run.outcome == "dies":
         yield _death(run, model)
@@ -278,7 +282,7 @@ def _death(run: RunOutcome, model: PackagedModel) -> PackageFinding:
     how = f"of {run.signal}" if run.signal else f"with exit code {run.exit_code}"
     hint = _HINTS.get(run.signal, "")
     calls = model.wrapper.calls if model.wrapper else ()
-    place = crash_place(run.printed, [call.name for call in calls])
+    place = crash_place(run.output, [call.name for call in calls])
     where = f", {place.text}" if place is not None else ""
     if place is not None and place.kernel:
         hint += " A kernel that dies need not be the guilty one: an earlier one may have given it"
@@ -324,7 +328,7 @@ def findings_of_both(
         yield PackageFinding("cpp_library", text, _BOTH_RUNS, is_problem=False)
         return
     # Loading is deterministic; a model may fail intermittently, and a busy machine may be slow.
-    is_proven = first.step == "load" and first.outcome != "does not end"
+    is_proven = first.stage == "load" and first.outcome != "does not end"
     why = f"{_COPY} The two {'' if is_proven else 'seem to '}get in each other's way: "
     if second.outcome == "runs":
         how = f"ends well, with {count_of(len(second.outputs), 'output')}"
@@ -339,7 +343,7 @@ def findings_of_both(
 
 def _gets_further(first: RunOutcome, second: RunOutcome) -> bool:
     steps = list(STEPS)
-    return second.outcome == "runs" or steps.index(second.step) > steps.index(first.step)
+    return second.outcome == "runs" or steps.index(second.stage) > steps.index(first.stage)
 
 
 def _in_words(run: RunOutcome) -> str:

@@ -16,11 +16,7 @@ from typing import Any
 
 from inductoscope.errors import UnreadablePackage, UsageError
 from inductoscope.model.entities import Compile, Recording
-from inductoscope.packages.archive import (
-    Archive,
-    damaged,
-    open_archive,
-)
+from inductoscope.packages.archive import Archive, damaged, open_archive
 from inductoscope.packages.elf import SharedLibrary, is_elf, read_library
 from inductoscope.torch_facts.package_wrappers import WrapperText, read_wrapper
 from inductoscope.torch_facts.stages import AOT_INDUCTOR
@@ -82,7 +78,6 @@ class Package:
     path: Path
     kind: str  # package, exported program or library
     bytes: int
-    format: str
     version: str
     models: tuple[PackagedModel, ...]
     programs: tuple[PackagedProgram, ...]
@@ -147,7 +142,7 @@ def _library_alone(path: Path) -> Package:
         kernel_files=(),
         weights_files={},
     )
-    return Package(path, "library", path.stat().st_size, "", "", (model,), (), (), 0)
+    return Package(path, "library", path.stat().st_size, "", (model,), (), (), 0)
 
 
 def _beside(path: Path, suffix: str) -> str:
@@ -160,7 +155,7 @@ def _beside(path: Path, suffix: str) -> str:
 
 def _package(archive: Archive) -> Package:
     names = list(archive.members)
-    format_, version = archive.text("archive_format"), archive.text("archive_version")
+    version = archive.text("archive_version")
     models = tuple(_model(archive, *found) for found in sorted(_folders(names).items()))
     programs = tuple(_programs(archive, names))
     if not models and not programs:
@@ -172,7 +167,6 @@ def _package(archive: Archive) -> Package:
         path=archive.path,
         kind="package" if models else "exported program",
         bytes=archive.path.stat().st_size,
-        format=(format_ or "").strip(),
         version=(version or "").strip(),
         models=models,
         programs=programs,

@@ -15,14 +15,16 @@ import os
 import re
 import statistics
 import subprocess
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from inductoscope.packages import cpp_library
 from inductoscope.packages.execution import (
     PackageFinding,
+    PackageTrial,
     RunOutcome,
     RunRequest,
     child_environment,
@@ -30,7 +32,7 @@ from inductoscope.packages.execution import (
     run_package,
 )
 from inductoscope.packages.fitting import LocalMachine
-from inductoscope.packages.package import Package, PackagedModel
+from inductoscope.packages.package import PackagedModel
 from inductoscope.processes.children import ChildLimits, run_program
 from inductoscope.wording import count_of
 
@@ -121,18 +123,13 @@ class LeakTrials:
     without_operators: tuple[Growth, ...] | None = None  # the rest; None: not tried
 
 
-def _look_for_leaks(
-    package: Package,
-    model: PackagedModel,
-    request: RunRequest,
-    folder: Path,
-    on_step: Callable[[str], None],
-) -> LeakTrials:
+def _look_for_leaks(trial: PackageTrial) -> LeakTrials:
     """Call each custom operator alone, and the model with recorded results in their place."""
-    if not model.custom_operators:
+    if not trial.model.custom_operators:
         return LeakTrials()
+    folder = trial.folder / "leaks"
     folder.mkdir()
-    run = run_package(package, model, replace(request, parts=True), folder, on_step)
+    run = run_package(replace(trial, request=replace(trial.request, parts=True), folder=folder))
     if run.outcome != "runs":
         return LeakTrials(f"a child process that looked for it {run.outcome}")
     grown = {event.get("name", ""): growths(event["samples"]) for event in run.measured}
@@ -336,50 +333,42 @@ class Serving:
         return next((way.outcome for way in self.ways if way.name == name), "not tried")
 
 
-def serve(
-    package: Package,
-    model: PackagedModel,
-    request: RunRequest,
-    run: RunOutcome,
-    here: LocalMachine,
-    folder: Path,
-    on_step: Callable[[str], None],
-) -> Serving:
+def serve(trial: PackageTrial, run: RunOutcome, here: LocalMachine) -> Serving:
     """Call a package from several threads in C++. `run` has the repeated calls in Python."""
-    problem = _not_for_cpp(model, request)
+    request, folder, threads = trial.request, trial.folder, trial.request.serve["threads"]
+    problem = _not_for_cpp(trial.model, request)
     ways: tuple[ServedWay, ...] = ()
     deterministic: bool | None = None
     state = "unknown"
     samples: Sequence[Mapping[str, int]] = ()
     if not problem:
-        on_step("building the C++ program")
+        trial.say("building the C++ program")
         built = build_program(here, folder, request.limits)
         problem = built.problem
         if built.path is not None:
-            fewer = replace(request, serve={**request.serve, "calls": calls_to_keep(request, run)})
-            caller = _Caller(package, model, fewer, folder, built.path)
-            on_step("calling it from C++, one call after another")
-            first, second = (caller.call("serial", seed) for seed in _SEEDS)
+            call = partial(_call, trial, built.path, calls_to_keep(request, run))
+            trial.say("calling it from C++, one call after another")
+            first, second = (call("serial", seed) for seed in _SEEDS)
             problem = _failure(first) or _failure(second)
             if not problem:
                 # Serial calls give the same results with different random seeds.
                 one, other = ((folder / f"serial_{seed}.bin").read_bytes() for seed in _SEEDS)
                 deterministic = one == other
-                state = _state(first, caller.call("fresh", _SEEDS[0]))
+                state = _state(first, call("fresh"))
                 for name in WAYS if deterministic else ():
-                    on_step(f"calling it from {caller.threads} threads: {WAYS[name]}")
+                    trial.say(f"calling it from {threads} threads: {WAYS[name]}")
                     # The expected results of separate containers depend on where the state is.
                     common = "-common" if (name, state) == ("containers", "process") else ""
-                    ways += (_way(name, caller.call(name + common, _SEEDS[0])),)
-                on_step("watching memory, files and threads")
-                samples = caller.call("growth", _SEEDS[0]).samples
+                    ways += (_way(name, call(name + common)),)
+                trial.say("watching memory, files and threads")
+                samples = call("growth").samples
     growth, in_python = growths(samples), growths(_samples(run, "calls"))
     loading = _measured(run, "loading")
     trials = None
     if growth or in_python:
-        trials = _look_for_leaks(package, model, request, folder / "leaks", on_step)
+        trials = _look_for_leaks(trial)
     return Serving(
-        threads=request.serve["threads"],
+        threads=threads,
         calls=request.serve["calls"],
         not_in_cpp=problem,
         is_deterministic=deterministic,
@@ -418,34 +407,21 @@ def _not_for_cpp(model: PackagedModel, request: RunRequest) -> str:
     return ""
 
 
-class _Caller:
-    """Runs the C++ program in one way after another, each in its own process."""
-
-    def __init__(
-        self,
-        package: Package,
-        model: PackagedModel,
-        request: RunRequest,
-        folder: Path,
-        program: Path,
-    ) -> None:
-        self.threads = request.serve["threads"]
-        self._package, self._model, self._request = package, model, request
-        self._folder, self._program = folder, program
-
-    def call(self, way: str, seed: str) -> ServerRun:
-        outputs = self._folder / f"serial_{seed}.bin"
+def _call(
+    trial: PackageTrial, program: Path, calls: int, way: str, seed: str = _SEEDS[0]
+) -> ServerRun:
+    """Run the C++ program in one way, in a process of its own."""
+    folder, threads = trial.folder, trial.request.serve["threads"]
+    words = [
+        *(way, str(trial.package.path.absolute()), trial.model.name),
+        *(str(folder / "inputs.pt"), str(folder / f"serial_{seed}.bin")),
         # The same number of calls for each thread.
-        calls = self._request.serve["calls"] // self.threads * self.threads
-        words = [
-            *(way, str(self._package.path.absolute()), self._model.name),
-            *(str(self._folder / "inputs.pt"), str(outputs)),
-            *(str(self.threads), str(calls), seed),
-            *(str(path.absolute()) for path in self._request.operators),
-        ]
-        limits = limits_for(self._model, self._request.limits)
-        first = cpp_library.preloaded() if self._request.cpp_library_first else {}
-        return call_program(self._program, words, limits, self._folder, first)
+        *(str(threads), str(calls // threads * threads), seed),
+        *(str(path.absolute()) for path in trial.request.operators),
+    ]
+    limits = limits_for(trial.model, trial.request.limits)
+    first = cpp_library.preloaded() if trial.request.cpp_library_first else {}
+    return call_program(program, words, limits, folder, first)
 
 
 def _state(serial: ServerRun, fresh: ServerRun) -> str:

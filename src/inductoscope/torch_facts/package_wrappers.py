@@ -562,7 +562,6 @@ class WrapperText:
     compile_command: str
     link_command: str
     in_spec: str  # how arguments are flattened
-    out_spec: str
     has_weights: bool | None  # whether the constants are in the library; None if it does not say
     declared_functions: tuple[str, ...] = ()  # of custom operators, which torch does not offer
 
@@ -587,7 +586,6 @@ def read_wrapper(text: str) -> WrapperText:
         compile_command=_found(r"^// Compile cmd\n// (.*)$", text).strip(),
         link_command=_found(r"^// Link cmd\n// (.*)$", text).strip(),
         in_spec=_found(r'^[ \t]*in_spec_ = R"\((.*)\)";$', text),
-        out_spec=_found(r'^[ \t]*out_spec_ = R"\((.*)\)";$', text),
         has_weights=_has_weights(text),
         declared_functions=_declared(text),
     )

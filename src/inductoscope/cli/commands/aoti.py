@@ -18,7 +18,8 @@ from inductoscope.cli.parameters import json_option, long_output, pager_option, 
 from inductoscope.errors import ToolFailure, UsageError
 
 if TYPE_CHECKING:
-    from inductoscope.packages.execution import RunRequest
+    from inductoscope.packages.execution import PackageTrial, RunRequest
+    from inductoscope.packages.fitting import LocalMachine
 
 _SCRIPTS = (".py",)
 
@@ -131,7 +132,7 @@ def command(
     if inputs is None and (operators or serve):
         option = "--serve" if serve else "--ops"
         raise UsageError(f"{option} needs --inputs: without inputs nothing is loaded or run.")
-    view = _inspected(file, name, operators, is_run=inputs is not None)
+    request = None
     if inputs is not None:
         from inductoscope.packages.execution import RunRequest
         from inductoscope.processes.children import ChildLimits
@@ -141,29 +142,36 @@ def command(
         limits = ChildLimits(seconds=timeout, memory_gib=memory)
         serving = {"threads": threads, "calls": calls} if serve else {}
         request = RunRequest(inputs, operators, limits, serving)
-        view = _executed(file, name, view, request, quiet=quiet)
+    view = _examined(file, name, request, quiet=quiet)
     _print_view(view, json_path, everything=everything)
     sys.exit(0 if view["verdict"] in ("fits", "runs") else 1)
 
 
-def _inspected(
-    file: Path, name: str | None, operators: tuple[Path, ...], *, is_run: bool
+def _examined(
+    file: Path, name: str | None, request: RunRequest | None, *, quiet: bool
 ) -> dict[str, Any]:
+    """Look into a package, and run it unless it is known that it cannot run here."""
+    from inductoscope.packages.execution import PackageTrial
     from inductoscope.packages.fitting import fits, look_at_this_machine
     from inductoscope.packages.package import read_package
     from inductoscope.views.report.package import package_view
+    from inductoscope.views.report.progress import ProgressLine
 
     package = read_package(file)
     # If a model is run or named, only its compatibility matters.
-    models = (package.model(name),) if is_run or name is not None else package.models
+    is_one = request is not None or name is not None
+    models = (package.model(name),) if is_one else package.models
+    operators = request.operators if request is not None else ()
     here = look_at_this_machine(tuple(file for file in operators if file.suffix == ".so"))
-    return package_view(package, {model.name: fits(package, model, here) for model in models})
+    view = package_view(package, {model.name: fits(package, model, here) for model in models})
+    if request is None or view["verdict"] == "does not fit":
+        return view
+    with _private_folder() as place, ProgressLine(quiet=quiet) as progress:
+        trial = PackageTrial(package, models[0], request, place, progress.say)
+        return _executed(trial, view, here)
 
 
-def _executed(
-    file: Path, name: str | None, view: dict[str, Any], request: RunRequest, *, quiet: bool
-) -> dict[str, Any]:
-    """Run the model, unless it is known that it cannot run here."""
+def _executed(trial: PackageTrial, view: dict[str, Any], here: LocalMachine) -> dict[str, Any]:
     from inductoscope.packages.execution import (
         SECOND_RUN,
         findings_of_both,
@@ -171,33 +179,23 @@ def _executed(
         may_be_the_copy,
         run_package,
     )
-    from inductoscope.packages.fitting import look_at_this_machine
-    from inductoscope.packages.package import read_package
     from inductoscope.packages.serving import findings_of_serving, serve
-    from inductoscope.views.report.package import with_run, with_second_run, with_serving
-    from inductoscope.views.report.progress import ProgressLine
+    from inductoscope.views.report.package import with_runs
 
-    package = read_package(file, verify=False)
-    model = package.model(name)
-    if view["verdict"] == "does not fit":
-        return view
-    with _private_folder() as place, ProgressLine(quiet=quiet) as progress:
-        run = run_package(package, model, request, place, progress.say)
-        findings = list(findings_of_run(run, model))
-        last = run
-        if may_be_the_copy(run, model):
-            place, request = place / "again", replace(request, cpp_library_first=True)
-            place.mkdir()
-            progress.say(SECOND_RUN)
-            last = run_package(package, model, request, place, progress.say)
-            findings += findings_of_both(run, last, model)
-            view = with_second_run(view, model.name, last)
-        if request.serve and last.outcome == "runs":
-            here = look_at_this_machine()
-            served = serve(package, model, request, last, here, place, progress.say)
-            findings += findings_of_serving(served, model)
-            view = with_serving(view, served)
-    return with_run(view, model.name, run, findings)
+    model, second, served = trial.model, None, None
+    first = last = run_package(trial)
+    findings = list(findings_of_run(first, model))
+    if may_be_the_copy(first, model):
+        again = replace(trial.request, cpp_library_first=True)
+        trial = replace(trial, request=again, folder=trial.folder / "again")
+        trial.folder.mkdir()
+        trial.say(SECOND_RUN)
+        second = last = run_package(trial)
+        findings += findings_of_both(first, second, model)
+    if trial.request.serve and last.outcome == "runs":
+        served = serve(trial, last, here)
+        findings += findings_of_serving(served, model)
+    return with_runs(view, model.name, (first, second), served, findings)
 
 
 @contextlib.contextmanager

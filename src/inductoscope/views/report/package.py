@@ -274,68 +274,54 @@ _STATES = {
 }
 
 
-def with_serving(view: View, serving: Serving) -> View:
-    """Add the results of serving to the view of a run."""
-    return {
-        **view,
-        "serving": asdict(serving),
-    }
-
-
-def with_run(view: View, name: str, run: RunOutcome, findings: Sequence[PackageFinding]) -> View:
-    """Add a run to the view of a package."""
+def with_runs(
+    view: View,
+    name: str,
+    runs: tuple[RunOutcome, RunOutcome | None],
+    serving: Serving | None,
+    findings: Sequence[PackageFinding],
+) -> View:
+    """Add to a package's view how a model ran, with torch's C++ library first, too, and served."""
+    run, second = runs
     problems = [finding for finding in findings if finding.is_problem]
     verdict = run.outcome if run.outcome != "runs" else ("problems" if problems else "runs")
     return {
         **view,
         "verdict": verdict,
-        "summary": _run_summary(view, verdict, run, problems),
-        "executed": bool(run.outputs) or run.step in ("load", "run"),
+        "summary": _run_summary(view, verdict, runs, problems),
+        "executed": bool(run.outputs) or run.stage in ("load", "run"),
         "run": _run(name, run),
+        "second_run": _run(name, second) if second else None,
+        "serving": asdict(serving) if serving else None,
         "findings": [asdict(finding) for finding in findings],
     }
 
 
-def with_second_run(view: View, name: str, run: RunOutcome) -> View:
-    """Add the run in which torch's C++ library was loaded before the package."""
-    return {**view, "second_run": _run(name, run)}
-
-
 def _run(name: str, run: RunOutcome) -> View:
-    return {
-        "model": name,
-        "outcome": run.outcome,
-        "stage": run.step,
-        "message": run.message,
-        "signal": run.signal,
-        "exit_code": run.exit_code,
-        "seconds": run.seconds,
-        "inputs": [asdict(item) for item in run.inputs],
-        "outputs": [dict(item) for item in run.outputs],
-        "broken_guards": [asdict(item) for item in run.broken],
-        "output": run.printed[-20_000:],
-    }
+    data = {"model": name, **asdict(run), "output": run.output[-20_000:]}
+    del data["measured"]
+    return data
 
 
 def _run_summary(
-    view: View, verdict: str, run: RunOutcome, problems: Sequence[PackageFinding]
+    view: View,
+    verdict: str,
+    runs: tuple[RunOutcome, RunOutcome | None],
+    problems: Sequence[PackageFinding],
 ) -> str:
     name = view["file"].rpartition("/")[2]
+    run, second = runs
     if verdict == "runs":
         return f"{name} runs here: {count_of(len(run.outputs), 'output')}."
     if verdict == "broken guards":
-        harmful = [item for item in run.broken if not item.is_harmless]
+        harmful = [item for item in run.broken_guards if not item.is_harmless]
         count = count_of(len(harmful), "demand")
         return f"{name} is given inputs that break {count} of the package."
     if verdict == "problems":
         return f"{name} runs, but {count_of(len(problems), 'problem')} showed."
-    second = view["second_run"]
-    after = f"; with {cpp_library.NAME} loaded first it runs" if _runs(second) else ""
+    runs_then = second is not None and second.outcome == "runs"
+    after = f"; with {cpp_library.NAME} loaded first it runs" if runs_then else ""
     return f"{name} {verdict} {run.where}{after}."
-
-
-def _runs(second: View | None) -> bool:
-    return second is not None and bool(second["outcome"] == "runs")
 
 
 def print_run(printer: Printer, view: View) -> None:
@@ -346,13 +332,14 @@ def print_run(printer: Printer, view: View) -> None:
     for number, item in enumerate(run["inputs"]):
         printer.pair(f"input {number}", _tensor(item) + f", strides {list(item['strides'])}")
     _print_outputs(printer, run)
-    if _runs(view["second_run"]):
+    second = view["second_run"]
+    if second and second["outcome"] == "runs":
         printer.line()
         printer.heading(f"Run of {run['model']} with {cpp_library.NAME} loaded first")
-        _print_outputs(printer, view["second_run"])
+        _print_outputs(printer, second)
     if view["serving"]:
         _print_serving(printer, view["serving"])
-    if view["second_run"]:
+    if second:
         printer.line()
     for finding in view["findings"]:
         style = BAD if finding["is_problem"] else WARN
