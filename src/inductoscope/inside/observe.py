@@ -110,6 +110,19 @@ def instead(function: Callable[[], Callable[..., Any]], *given: Any) -> Replacem
     return replacement
 
 
+def around(function: Callable[..., Any]) -> Replacement:
+    """Make a replacement that calls `function` with the original and the arguments of the call."""
+
+    def replacement(original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            return function(original, *args, **kwargs)
+
+        return call
+
+    return replacement
+
+
 class OverheardLogger:
     """A wrapper around torch's logger that also passes messages of some levels to a callback.
 

@@ -14,8 +14,10 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
+from inductoscope.inside.observe import around
 from inductoscope.inside.profiling.call_clock import CallClock
 from inductoscope.inside.program_settings import set_by_the_tool
 from inductoscope.inside.scope import SCOPE
@@ -88,14 +90,14 @@ class Agent:
                 stage=stages.DYNAMO,
                 records="seconds of every call of a compiled function",
                 wraps=(
-                    Wrap(hooked.TORCH_DYNAMO_CONTEXT_CALL, self._around_functions),
-                    Wrap(hooked.RUN_START_CALLBACKS, self._counting),
+                    Wrap(hooked.TORCH_DYNAMO_CONTEXT_CALL, around(self._compile_function)),
+                    Wrap(hooked.RUN_START_CALLBACKS, around(self._begin_compile)),
                 ),
             ),
             Hook(
                 stage=stages.WRAPPER,
                 records="seconds of every call of a compiled graph",
-                wraps=(Wrap(hooked.LOAD_BY_KEY_PATH, self._around_graphs),),
+                wraps=(Wrap(hooked.LOAD_BY_KEY_PATH, around(self._load_graph)),),
             ),
             Hook(
                 stage=stages.RUNTIME,
@@ -104,35 +106,24 @@ class Agent:
             ),
         )
 
-    def _around_functions(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def compile_function(context: Any, function: Any) -> Any:
-            compiled = original(context, function)
-            if type(context).__name__ != "OptimizeContext" or isinstance(compiled, type):
-                return compiled
-            if not isinstance(compiled, type(compile_function)):
-                return compiled  # The call of a compiled module passes through here anyway.
-            return self.clock.timed(compiled, *_described(function))
+    def _compile_function(self, original: Callable[..., Any], context: Any, function: Any) -> Any:
+        compiled = original(context, function)
+        # The call of a compiled module passes through here anyway.
+        if type(context).__name__ != "OptimizeContext" or not isinstance(compiled, FunctionType):
+            return compiled
+        return self.clock.timed(compiled, *_described(function))
 
-        return compile_function
+    def _begin_compile(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        self.clock.compile_begins()
+        return original(*args, **kwargs)
 
-    def _counting(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def run_start_callbacks(*args: Any, **kwargs: Any) -> Any:
-            self.clock.compile_begins()
-            return original(*args, **kwargs)
-
-        return run_start_callbacks
-
-    def _around_graphs(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def load(cls: Any, key: str, path: str, *args: Any, **kwargs: Any) -> Any:
-            module = original(cls, key, path, *args, **kwargs)
-            if callable(getattr(module, "call", None)):
-                SCOPE.guard(self.graph_loaded, module, path)
-            return module
-
-        return load
+    def _load_graph(
+        self, original: Callable[..., Any], cls: Any, key: str, path: str, *args: Any, **kwargs: Any
+    ) -> Any:
+        module = original(cls, key, path, *args, **kwargs)
+        if callable(getattr(module, "call", None)):
+            SCOPE.guard(self.graph_loaded, module, path)
+        return module
 
     def graph_loaded(self, module: Any, path: str) -> None:
         module.call = self.clock.timed(module.call, "graph", GRAPH, path)

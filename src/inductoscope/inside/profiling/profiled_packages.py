@@ -8,7 +8,6 @@ copy with the ranges is compiled in addition. The program loads the copy.
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import sys
 import tempfile
@@ -17,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from inductoscope.inside.observe import around
 from inductoscope.inside.scope import BROKEN, SCOPE
 from inductoscope.torch_facts import private_names as hooked
 from inductoscope.torch_facts import stages
@@ -29,22 +29,18 @@ _LOAD = hooked.LOAD_PACKAGE
 _UNKNOWN = "a package"
 
 
-def _with_ranges(original: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def generate(graph: Any, *args: Any, **kwargs: Any) -> Any:
-        config: Any = sys.modules["torch._inductor.config"]
-        if graph.aot_mode or not hasattr(config.cpp, "enable_kernel_profile"):
-            return original(graph, *args, **kwargs)
-        with config.patch({SETTING: True}):
-            return original(graph, *args, **kwargs)
-
-    return generate
+def _with_ranges(original: Callable[..., Any], graph: Any, *args: Any, **kwargs: Any) -> Any:
+    config: Any = sys.modules["torch._inductor.config"]
+    if graph.aot_mode or not hasattr(config.cpp, "enable_kernel_profile"):
+        return original(graph, *args, **kwargs)
+    with config.patch({SETTING: True}):
+        return original(graph, *args, **kwargs)
 
 
 JIT_WRAPPERS = Hook(
     stage=stages.WRAPPER,
     records="kernels that C++ wrappers of torch.compile call, for torch.profiler",
-    wraps=(Wrap(_CODEGEN, _with_ranges),),
+    wraps=(Wrap(_CODEGEN, around(_with_ranges)),),
 )
 
 
@@ -70,12 +66,12 @@ class ProfiledPackages:
             Hook(
                 stage=stages.AOT,
                 records="packages of AOTInductor, once more with kernels for torch.profiler",
-                wraps=(Wrap(_COMPILE, self._compiling),),
+                wraps=(Wrap(_COMPILE, around(self._compile)),),
             ),
             Hook(
                 stage=stages.RUNTIME,
                 records="the files that packages of AOTInductor are loaded from",
-                wraps=(Wrap(_LOAD, self._loading),),
+                wraps=(Wrap(_LOAD, around(self._load)),),
             ),
         )
 
@@ -91,20 +87,16 @@ class ProfiledPackages:
         with contextlib.suppress(OSError):
             self._folder.rmdir()
 
-    def _compiling(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def compile_and_package(*args: Any, **kwargs: Any) -> Any:
-            copy = self._copy(original, args, kwargs)
-            if copy is None:
-                return original(*args, **kwargs)
-            with SCOPE.redirected(None):  # Not recorded twice: the copy is the same program.
-                path = original(*args, **kwargs)
-            written = _file(path)
-            if written is not None:
-                self._copies[written] = copy
-            return path
-
-        return compile_and_package
+    def _compile(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        copy = self._copy(original, args, kwargs)
+        if copy is None:
+            return original(*args, **kwargs)
+        with SCOPE.redirected(None):  # Not recorded twice: the copy is the same program.
+            path = original(*args, **kwargs)
+        written = _file(path)
+        if written is not None:
+            self._copies[written] = copy
+        return path
 
     def _copy(self, original: Callable[..., Any], args: Any, kwargs: Any) -> str | None:
         """Compile a copy with ranges around its kernels; return its file, or None on failure."""
@@ -122,16 +114,12 @@ class ProfiledPackages:
         # If the copy fails to compile, the program's own call reports the error.
         return None if copy is BROKEN else str(copy)
 
-    def _loading(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def load(path: Any, *args: Any, **kwargs: Any) -> Any:
-            known = _file(path)
-            copy = self._copies.get(known) if known else None
-            model = SCOPE.attempt(lambda: original(copy, *args, **kwargs)) if copy else BROKEN
-            if model is BROKEN:
-                model = original(path, *args, **kwargs)
-            with contextlib.suppress(TypeError):
-                self._paths[model] = os.fspath(path)
-            return model
-
-        return load
+    def _load(self, original: Callable[..., Any], path: Any, *args: Any, **kwargs: Any) -> Any:
+        known = _file(path)
+        copy = self._copies.get(known) if known else None
+        model = SCOPE.attempt(lambda: original(copy, *args, **kwargs)) if copy else BROKEN
+        if model is BROKEN:
+            model = original(path, *args, **kwargs)
+        with contextlib.suppress(TypeError):
+            self._paths[model] = os.fspath(path)
+        return model

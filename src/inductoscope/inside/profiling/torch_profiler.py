@@ -7,11 +7,11 @@ profiles only while the program does not, and stops when the program starts a pr
 from __future__ import annotations
 
 import contextlib
-import functools
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from inductoscope.inside.observe import around
 from inductoscope.inside.scope import SCOPE
 from inductoscope.torch_facts import private_names as hooked
 from inductoscope.torch_facts import stages
@@ -63,29 +63,21 @@ class ProgramProfilers:
             stage=stages.RUNTIME,
             records="when the program uses torch's profiler, which then is not disturbed",
             wraps=(
-                *(Wrap(name, self._before) for name in hooked.PROFILER_BEGINS),
-                Wrap(hooked.DISABLE_PROFILER, self._after),
+                *(Wrap(name, around(self._begin)) for name in hooked.PROFILER_BEGINS),
+                Wrap(hooked.DISABLE_PROFILER, around(self._end)),
             ),
         )
 
-    def _before(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def begin(*args: Any, **kwargs: Any) -> Any:
-            if not _OWN.is_used:
-                # The flag is set first, so that the tool starts no profiler from here on.
-                self.are_used = True
-                SCOPE.guard(self._make_way)
+    def _begin(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        if not _OWN.is_used:
+            # The flag is set first, so that the tool starts no profiler from here on.
+            self.are_used = True
+            SCOPE.guard(self._make_way)
+        return original(*args, **kwargs)
+
+    def _end(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        try:
             return original(*args, **kwargs)
-
-        return begin
-
-    def _after(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def end(*args: Any, **kwargs: Any) -> Any:
-            try:
-                return original(*args, **kwargs)
-            finally:
-                if not _OWN.is_used:
-                    self.are_used = False
-
-        return end
+        finally:
+            if not _OWN.is_used:
+                self.are_used = False
