@@ -80,11 +80,12 @@ def aot(side: Side) -> Material | None:
 # --- Inductor -------------------------------------------------------------------------------------
 
 
-def _renamed(lines: Iterable[str], renaming: Renaming) -> Material | None:
-    found = tuple(lines)
-    if not found:
-        return None
-    return Material(found, tuple(renaming.text(line) for line in found))
+def _written(
+    write: Callable[[Callable[[str], str]], Iterable[str]], renaming: Renaming
+) -> Material | None:
+    """Return the lines under the run's own names and under canonical ones; None if none."""
+    lines = tuple(write(str))
+    return Material(lines, tuple(write(renaming.text))) if lines else None
 
 
 def ir(side: Side) -> Material | None:
@@ -115,40 +116,31 @@ def autotune(side: Side) -> Material | None:
         won = next((c for c in search.choices if c.name == search.winner), None)
         name = re.sub(r"_\d+$", "", search.winner)
         lines.append(f"{search.operation}: {name} {won.description if won else ''}".rstrip())
-    return _renamed(lines, side.renaming())
+    return _written(lambda named: map(named, lines), side.renaming())
 
 
 def scheduler(side: Side) -> Material | None:
-    if not side.before:
-        return None
-    renaming = side.renaming()
-    return Material(
-        lines=tuple(_scheduled(leaf, str) for leaf in side.before),
-        canonical=tuple(_scheduled(leaf, renaming.text) for leaf in side.before),
+    return _written(
+        lambda named: [_scheduled(leaf, named) for leaf in side.before], side.renaming()
     )
 
 
-def _scheduled(leaf: ScheduledNode, renamed: Callable[[str], str]) -> str:
+def _scheduled(leaf: ScheduledNode, named: Callable[[str], str]) -> str:
     """Format a node with its reads, an unordered set, sorted by canonical name."""
     buffers = [f"{b.name} {b.dtype}{list(b.size)} {list(b.stride)}" for b in leaf.buffers]
     text = (
         f"{leaf.name} {leaf.kind} {leaf.ir} {leaf.loops} {leaf.device} {leaf.group} "
         f"{leaf.sizes} {leaf.kernel} writes {', '.join(buffers)} reads "
     )
-    return renamed(text) + ", ".join(sorted(renamed(name) for name in leaf.reads))
+    return named(text) + ", ".join(sorted(named(name) for name in leaf.reads))
 
 
 def fusion(side: Side) -> Material | None:
     """Return which nodes share a loop, regardless of the order of the groups."""
-    if not side.after:
-        return None
-    renaming = side.renaming()
     groups = [[leaf.name for leaf in node.leaves] for node in side.after]
-    return Material(
-        lines=tuple(sorted(" + ".join(sorted(group)) for group in groups)),
-        canonical=tuple(
-            sorted(" + ".join(sorted(renaming.text(name) for name in group)) for group in groups)
-        ),
+    return _written(
+        lambda named: sorted(" + ".join(sorted(map(named, group))) for group in groups),
+        side.renaming(),
     )
 
 
@@ -157,8 +149,8 @@ def loop_body(side: Side) -> Material | None:
     order = {leaf.name: number for number, leaf in enumerate(side.before)}
     leaves.sort(key=lambda leaf: order.get(leaf.name, len(order)))
     texts = [side.recording.payload(leaf.body) for leaf in leaves]
-    lines = (line for text in texts for line in text.splitlines())
-    return _renamed(lines, side.renaming()) if all(texts) else None
+    lines = [line for text in texts for line in text.splitlines()]
+    return _written(lambda named: map(named, lines), side.renaming()) if all(texts) else None
 
 
 def kernel(side: Side) -> Material | None:
@@ -205,7 +197,7 @@ def wrapper(side: Side) -> Material | None:
     taken = ",".join(match[1] for line in lines if (match := _ARGUMENTS.match(line)))
     renaming.know(filter(None, map(str.strip, taken.split(","))), "node")
     renaming.know(_KERNEL_NAMES.findall("\n".join(lines)), "kernel")
-    found = _renamed(lines, renaming)
+    found = _written(lambda named: map(named, lines), renaming)
     if found is None:
         return None
     return Material(found.lines, tuple(_bare(line) for line in found.canonical))
@@ -219,7 +211,7 @@ def native(side: Side) -> Material | None:
         for item in kernels
         for line in sorted({_native(n) for n in side.natives.of(item)})
     ]
-    return _renamed(lines, side.renaming())
+    return _written(lambda named: map(named, lines), side.renaming())
 
 
 def _native(item: NativeCompile) -> str:
