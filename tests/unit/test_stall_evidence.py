@@ -24,6 +24,7 @@ DOCTOR = patience_of_doctor(60.0)
 PROGRAM = ProcessSample(
     pid=7,
     parent=1,
+    group=7,
     name="python",
     command=("python", "train.py"),
     state="S",

@@ -32,6 +32,7 @@ from inductoscope.processes.stacks import (
     parse_dump,
     read_stacks,
 )
+from inductoscope.processes.status import ProcessStatus
 from inductoscope.processes.tree import (
     Activity,
     ProcessSample,
@@ -56,7 +57,8 @@ WORKER = (
 
 def process(pid: int, *command: str, parent: int = 10, **more: Any) -> ProcessSample:
     name = os.path.basename(command[0]) if command else "python"
-    plain = ProcessSample(pid, parent, name, command or ("python",), "S", 1, 0.0, 0, 0, 0.0, 30.0)
+    status = ProcessStatus(pid, "S", parent, pid, 1, 0.0, 0, 0, 0.0)
+    plain = ProcessSample(**vars(status), name=name, command=command or ("python",), age=30.0)
     return replace(plain, **more)
 
 
@@ -235,7 +237,7 @@ def test_a_stopped_process_and_a_dead_one_are_seen(sleeper: subprocess.Popen[byt
     os.waitid(os.P_PID, sleeper.pid, os.WEXITED | os.WNOWAIT)
     dead = sample_tree(os.getpid()).get(sleeper.pid)
     assert dead is not None
-    assert dead.is_zombie
+    assert not dead.is_alive
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import psutil
 
-from inductoscope.processes.status import group_members, read_status, read_text
+from inductoscope.processes.status import ProcessStatus, group_members, read_status, read_text
 from inductoscope.wording import bytes_text
 
 _MOST_PROCESSES = 500
@@ -47,20 +47,11 @@ _WORKER_FILE = "torch/_inductor/compile_worker/__main__.py"
 
 
 @dataclass(frozen=True)
-class ProcessSample:
+class ProcessSample(ProcessStatus):
     """A snapshot of one process."""
 
-    pid: int
-    parent: int
     name: str
     command: tuple[str, ...]
-    state: str
-    threads: int
-    cpu_seconds: float
-    memory: int
-    faults: int
-    # Seconds since boot; together with the pid it identifies a process.
-    started: float
     age: float
     wait_channel: str = ""
     # The voluntary context switches of the first thread.
@@ -70,11 +61,6 @@ class ProcessSample:
     def is_stopped(self) -> bool:
         """Whether a signal or a debugger has stopped the process."""
         return self.state in "Tt"
-
-    @property
-    def is_zombie(self) -> bool:
-        """Whether the process is dead and its parent has not reaped it."""
-        return self.state in "ZX"
 
     @property
     def is_python(self) -> bool:
@@ -159,7 +145,7 @@ class Tree:
     @property
     def compilers(self) -> list[ProcessSample]:
         """The running compilers, innermost first: cc1plus comes before the g++ that started it."""
-        found = [p for p in self.processes if p.compiler and not p.is_zombie]
+        found = [p for p in self.processes if p.compiler and p.is_alive]
         return sorted(found, key=lambda process: -self._depth(process))
 
     def _depth(self, process: ProcessSample) -> int:
@@ -171,7 +157,7 @@ class Tree:
     @property
     def workers(self) -> list[ProcessSample]:
         """The live compile workers of torch, the sidecar first."""
-        return [p for p in self.processes if p.is_torch_worker and not p.is_zombie]
+        return [p for p in self.processes if p.is_torch_worker and p.is_alive]
 
 
 @dataclass(frozen=True)
@@ -276,16 +262,9 @@ def read_process(pid: int) -> ProcessSample | None:
         name, age = process.name(), time.time() - process.create_time()
         switches = process.num_ctx_switches().voluntary
     return ProcessSample(
-        pid=pid,
-        parent=status.parent,
+        **vars(status),
         name=name,
         command=command_of(pid),
-        state=status.state,
-        threads=status.threads,
-        cpu_seconds=status.cpu_seconds,
-        memory=status.memory,
-        faults=status.faults,
-        started=status.started,
         age=max(0.0, age),
         wait_channel=read_text(pid, "wchan").strip("0"),
         switches=switches,

@@ -96,7 +96,7 @@ def attach(
         stream.catch_up()
     entered = {pid: stream.position.stages.innermost} if stream is not None else {}
     scene = look(pid, first, native=native, stages=entered)
-    if scene is None or scene.root.is_zombie:
+    if scene is None or not scene.root.is_alive:
         raise UsageError(f"Process {pid} ended while it was being watched.")
     _refuse_what_is_closed(scene)
     judgement = classify(scene)
@@ -124,7 +124,7 @@ def _python_process(pid: int) -> ProcessSample:
     process = read_process(pid) if pid > 0 else None
     if process is None:
         raise UsageError(f"There is no process {pid}. 'pgrep -af python' lists Python processes.")
-    if process.is_zombie:
+    if not process.is_alive:
         raise UsageError(
             f"Process {pid} ({process.name}) is already dead: its parent, pid {process.parent}, "
             "has not waited for it. Attach to the parent."

@@ -245,7 +245,7 @@ def _family_sleeps(scene: Scene, process: ProcessSample) -> bool:
 
 
 def _worker_died(scene: Scene) -> StallDiagnosis | None:
-    dead = [p for p in scene.tree.processes if p.is_zombie and p.parent == scene.root.pid]
+    dead = [p for p in scene.tree.processes if not p.is_alive and p.parent == scene.root.pid]
     others = [p for p in scene.tree.workers if p.pid != scene.root.pid]
     strays = [p for p in others if scene.tree.get(p.parent) is None]
     gone = [p for p in scene.lost if scene.tree.get(p.pid) is None]

@@ -243,7 +243,7 @@ def look(
     if now.root is None:
         return None
     # Stacks of the root, and of the Python processes below it.
-    others = [p for p in now.processes[1:] if p.is_python and not p.is_zombie]
+    others = [p for p in now.processes[1:] if p.is_python and p.is_alive]
     stacks = {
         p.pid: read_stacks(p.pid, native=native, is_stopped=p.is_stopped)
         for p in [now.root, *others][:_MOST_STACKS]
@@ -604,8 +604,10 @@ def describe(
 def _process(scene: Scene, process: ProcessSample) -> dict[str, Any]:
     role = process.compiler or ("compile worker" if process.is_torch_worker else "child")
     activity = scene.activity.get(process.pid)
+    shown = asdict(process)
+    del shown["group"]
     return {
-        **asdict(process),
+        **shown,
         "role": "program" if process.pid == scene.root.pid else role,
         "doing": scene.doing(process.pid),
         "activity": asdict(activity) if activity is not None else None,
