@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-import typing
-from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -69,24 +67,6 @@ def fitted(kind: type[Kind], found: dict[str, Any]) -> Kind:
         return msgspec.convert(found, kind)
     made: dict[str, Any] = {}
     for field in msgspec.structs.fields(kind):
-        if field.encode_name in found:
-            value = _fitting(field.type, found[field.encode_name])
-            if value is not msgspec.UNSET:
-                made[field.name] = value
+        with contextlib.suppress(msgspec.ValidationError, KeyError):
+            made[field.name] = msgspec.convert(found[field.encode_name], field.type)
     return kind(**made)
-
-
-def _fitting(hint: Any, value: Any) -> Any:
-    """Convert a value, dropping items that do not fit; UNSET if nothing fits."""
-    with contextlib.suppress(msgspec.ValidationError):
-        return msgspec.convert(value, hint)
-    if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
-        return fitted(hint, value) if isinstance(value, dict) else msgspec.UNSET
-    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if isinstance(value, list) and origin is tuple:
-        found = (_fitting(arguments[0], item) for item in value)
-        return tuple(item for item in found if item is not msgspec.UNSET)
-    if isinstance(value, dict) and origin is Mapping:
-        pairs = {name: _fitting(arguments[1], item) for name, item in value.items()}
-        return {name: item for name, item in pairs.items() if item is not msgspec.UNSET}
-    return msgspec.UNSET

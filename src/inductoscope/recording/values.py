@@ -125,11 +125,6 @@ def texts(value: Any) -> tuple[str, ...]:
     return tuple(map(str, value)) if value and isinstance(value, list) else ()
 
 
-def wholes(value: Any) -> tuple[int, ...]:
-    """Return the integers in a list; empty if it is not a list."""
-    return tuple(v for v in value if isinstance(v, int)) if isinstance(value, list) else ()
-
-
 def members(value: Any) -> dict[str, Any]:
     """Return a JSON object; empty if it is not one."""
     return value if isinstance(value, dict) else {}
