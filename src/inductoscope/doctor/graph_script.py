@@ -131,10 +131,7 @@ def _import_line(name: str, path: str) -> str:
     parts = path.split(".")
     if not all(_IDENTIFIER.fullmatch(part) for part in parts):
         return f"{name} = {path}" if re.fullmatch(r"[\w.+-]+", path) else f"# unknown: {name}"
-    if not module or module == "builtins":
-        return f"from builtins import {attribute} as {name}"
-    if module == "_operator":
-        return f"from operator import {attribute} as {name}"
+    module = {"": "builtins", "_operator": "operator"}.get(module, module)
     return f"from {module} import {attribute} as {name}"
 
 

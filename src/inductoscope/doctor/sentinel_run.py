@@ -151,13 +151,11 @@ class LongRun:
                 "'inductoscope doctor' without --sentinel finds out why it fails.",
             )
         if max(counts, default=0) < _FEWEST_TO_TELL:
-            text = f"The program {ended}, but none of its compiled calls was shadowed."
-            if count:
-                text = (
-                    f"The program {ended}, but too few of its calls were shadowed to tell: {count},"
-                    f" and an alarm takes about {_FEWEST_TO_TELL} of one graph. A longer run, or a "
-                    "larger --overhead, gives more."
-                )
+            text = (
+                f"The program {ended}, but too few of its compiled calls were shadowed to tell: "
+                f"{count}, and an alarm takes about {_FEWEST_TO_TELL} of one graph. A longer run, "
+                "or a larger --overhead, gives more."
+            )
             return Verdict(v.NOT_CHECKED, stages.NO_STAGE, text, "proven")
         return Verdict(
             v.CLEAN,
