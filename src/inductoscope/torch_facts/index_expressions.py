@@ -298,29 +298,21 @@ def _with_values(expression: Expression, values: Mapping[str, Expression]) -> Ex
     return Applied(expression.operation, operands)
 
 
-def conjuncts(condition: Expression) -> Iterator[Expression]:
-    if isinstance(condition, Applied) and condition.operation == "and":
-        for operand in condition.operands:
-            yield from conjuncts(operand)
-    elif isinstance(condition, Applied) and condition.operation == "not":
-        yield from _conjuncts_of_not(condition)
-    else:
-        yield condition
-
-
-def _conjuncts_of_not(condition: Applied) -> Iterator[Expression]:
-    inner = condition.operands[0]
-    operation = inner.operation if isinstance(inner, Applied) else ""
-    operands = inner.operands if isinstance(inner, Applied) else ()
-    if operation == "or":
+def conjuncts(condition: Expression, *, is_negated: bool = False) -> Iterator[Expression]:
+    """Yield conditions that all hold if a condition does, or if it does not."""
+    operation = condition.operation if isinstance(condition, Applied) else ""
+    operands = condition.operands if isinstance(condition, Applied) else ()
+    if operation == "not":
+        yield from conjuncts(operands[0], is_negated=not is_negated)
+    elif operation == ("or" if is_negated else "and"):
         for operand in operands:
-            yield from conjuncts(Applied("not", (operand,)))
-    elif operation == "not":
-        yield from conjuncts(operands[0])
+            yield from conjuncts(operand, is_negated=is_negated)
+    elif not is_negated:
+        yield condition
     elif operation in OPPOSITES:
         yield Applied(OPPOSITES[operation], operands)
     else:
-        yield condition
+        yield Applied("not", (condition,))
 
 
 # --- The exact value of an expression for given values of its names -------------------------------

@@ -586,7 +586,7 @@ def _cases(choice: Applied) -> Iterator[tuple[Expression, list[Expression]]]:
     if choice.operation == "where":
         condition, first, second = choice.operands
         yield first, list(conjuncts(condition))
-        yield second, list(conjuncts(Applied("not", (condition,))))
+        yield second, list(conjuncts(condition, is_negated=True))
         return
     if choice.operation == "abs":
         value = choice.operands[0]
