@@ -100,7 +100,9 @@ def evidence(tmp_path_factory: pytest.TempPathFactory) -> RecordedEvidence:
     with pytest.MonkeyPatch.context() as patched:
         patched.setitem(os.environ, "CXX", str(folder / "g++"))
         patched.setitem(os.environ, "TORCHINDUCTOR_VEC_ISA_OK", "1")
-        assert run_profiled(command, recording, stdout=subprocess.DEVNULL).exit_code == 0
+        nowhere = subprocess.DEVNULL
+        ending = run_profiled(command, recording, "kernel-times", stdout=nowhere)
+        assert ending.exit_code == 0
     known = load(recording)
     times = (
         read_measured(ProcessTimes, recording / FOLDER),

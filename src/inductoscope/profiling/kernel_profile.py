@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
+from inductoscope.launch.environment import PartName
 from inductoscope.launch.program import run_recorded
 from inductoscope.model.entities import Compile, Ending, InductorGraph, Recording
 from inductoscope.model.fold import load
@@ -42,7 +43,7 @@ Say = Callable[[str], None]
 LimitsOf = Callable[[str], MachineLimits | None]
 
 # Graphs from a cache have no recorded IR to compute floors from.
-NO_CACHES = {"TORCHINDUCTOR_FX_GRAPH_CACHE": "0", "TORCHINDUCTOR_AUTOGRAD_CACHE": "0"}
+_NO_CACHES = {"TORCHINDUCTOR_FX_GRAPH_CACHE": "0", "TORCHINDUCTOR_AUTOGRAD_CACHE": "0"}
 
 
 @dataclass(frozen=True)
@@ -402,9 +403,11 @@ def _groups(rows: Sequence[KernelProfile]) -> list[list[KernelProfile]]:
 # --- running the program --------------------------------------------------------------------------
 
 
-def run_profiled(command: Sequence[str], folder: Path, *, stdout: int | None = None) -> Ending:
-    """Run the program as `run --fresh` does, with its calls and kernels timed."""
-    variables = {**NO_CACHES, **QUIET, **Orders(records=True).environment("kernel-times")}
+def run_profiled(
+    command: Sequence[str], folder: Path, profiler: PartName, *, stdout: int | None
+) -> Ending:
+    """Run the program as `run --fresh` does, with a profiler in it."""
+    variables = {**_NO_CACHES, **QUIET, **Orders(records=True).environment(profiler)}
     return run_recorded(command, folder, fresh=True, variables=variables, stdout=stdout)
 
 

@@ -12,11 +12,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from inductoscope.launch.environment import PartName
-from inductoscope.launch.program import run_recorded
 from inductoscope.model.entities import Ending, Recording
 from inductoscope.model.fold import load
 from inductoscope.profiling.flips import Flip
-from inductoscope.profiling.kernel_profile import NO_CACHES
+from inductoscope.profiling.kernel_profile import run_profiled
 from inductoscope.profiling.memory_blocks import (
     OUTPUT,
     SAVED,
@@ -30,7 +29,7 @@ from inductoscope.profiling.memory_trace import (
     ProcessMemory,
     TensorSummary,
 )
-from inductoscope.profiling.orders import QUIET, Orders
+from inductoscope.profiling.orders import QUIET
 from inductoscope.profiling.statistics import TimeComparison, compare
 from inductoscope.profiling.timings import FOLDER, read_measured
 from inductoscope.profiling.turns import (
@@ -299,8 +298,7 @@ def profile_memory(
     runs: ProgramRuns, folder: Path, *, stdout: int | None, with_eager: bool
 ) -> MemoryProfile:
     """Run the program recorded and with its memory traced, then the runs to compare with."""
-    variables = {**NO_CACHES, **QUIET, **Orders(records=True).environment("memory")}
-    ending = run_recorded(runs.command, folder, fresh=True, variables=variables, stdout=stdout)
+    ending = run_profiled(runs.command, folder, "memory", stdout=stdout)
     recording = load(folder)
     seen = read_measured(ProcessMemory, folder / FOLDER)
     steps = profiles_of(seen, recording)

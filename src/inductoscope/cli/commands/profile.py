@@ -207,7 +207,7 @@ class _Request:
         """Run the program with its kernels timed; the terminal is the program's own meanwhile."""
         from inductoscope.profiling.kernel_profile import run_profiled
 
-        return run_profiled(self.command, self.folder, stdout=self.stdout)
+        return run_profiled(self.command, self.folder, "kernel-times", stdout=self.stdout)
 
     def profile(self, say: Callable[[str], None]) -> Profile:
         from inductoscope.profiling.kernel_profile import profile_of
