@@ -97,8 +97,8 @@ def command(
     from inductoscope.errors import UsageError
     from inductoscope.hangs.logs.log_files import find_logs
     from inductoscope.hangs.logs.reading import wait_until_quiet
-    from inductoscope.views.report.logs import logs_view
-    from inductoscope.views.report.terminal import write_json
+    from inductoscope.views.report.logs import logs_view, print_logs
+    from inductoscope.views.report.terminal import Printer, write_json
 
     if seconds is not None and not follow:
         raise UsageError("--seconds only works with --follow. Add --follow.")
@@ -123,7 +123,7 @@ def command(
     if json_path is not None:
         write_json(view, json_path)
     if json_path != "-":
-        _print(view)
+        print_logs(Printer(), view)
     context.exit(FOUND_SOMETHING if view["problem"] else FOUND_NOTHING)
 
 
@@ -171,10 +171,3 @@ def _no_torch_line(paths: tuple[str, ...]) -> str:
         'TORCH_LOGS, or it compiled nothing. Run the program with TORCH_LOGS="+inductor" and add '
         "2>&1, because torch logs to standard error."
     )
-
-
-def _print(view: dict[str, Any]) -> None:
-    from inductoscope.views.report.logs import print_logs
-    from inductoscope.views.report.terminal import Printer
-
-    print_logs(Printer(), view)
