@@ -25,7 +25,8 @@ from inductoscope.agents.skill import procedures
 from inductoscope.analysis.rules import RULES
 from inductoscope.cli import COMMANDS
 from inductoscope.errors import UsageError
-from inductoscope.views.explain import STAGES, VERDICTS
+from inductoscope.verdicts import VERDICTS
+from inductoscope.views.explain import STAGES
 from support.examples import inductoscope
 from support.json_schema import schema_of
 

@@ -20,7 +20,7 @@ from inductoscope.analysis.rules import diagnose
 from inductoscope.cli import COMMANDS
 from inductoscope.model.fold import load
 from inductoscope.torch_facts.fusion_reasons import REASONS
-from inductoscope.views.report.explanation import catalogue
+from inductoscope.views.explain import topics
 from support.examples import NAMES, RECORDINGS, inductoscope, stored
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -212,7 +212,7 @@ def prose() -> Iterator[tuple[str, str]]:
         yield path.name, path.read_text("utf-8")
     for name in COMMANDS:
         yield f"{name} --help", inductoscope(name, "--help").stdout
-    for name in sorted({name for entries in catalogue().values() for name in entries}):
+    for name in sorted({topic.name for topic in topics()}):
         yield f"explain {name}", inductoscope("explain", name).stdout
     yield "skill", inductoscope("skill").stdout
     for reason in REASONS:

@@ -16,14 +16,14 @@ from inductoscope.analysis.rules import RULES
 from inductoscope.torch_facts.stages import SHOWN, VERDICT_STAGES
 from inductoscope.views.explain import (
     STAGES,
-    VERDICTS,
     StageEntry,
+    Topic,
     find_stage,
     one_line,
     stage_summary,
     stages_by_symptom,
+    topics,
 )
-from inductoscope.views.report.explanation import catalogue
 from support.examples import inductoscope
 
 every_stage = pytest.mark.parametrize("stage", STAGES, ids=lambda stage: stage.name)
@@ -44,17 +44,21 @@ def test_no_name_means_two_stages() -> None:
     assert len(set(names)) == len(names)
 
 
+def topics_of(kind: str) -> dict[str, Topic]:
+    return {topic.name: topic for topic in topics(kind)}
+
+
 def test_every_rule_verdict_and_stall_is_explained() -> None:
-    found = catalogue()
-    assert set(found["finding"]) == {rule.__name__ for rule in RULES}
-    for entry in found["finding"].values():
-        assert list(entry["parts"]) == ["What it finds", "Why it matters", "Example", "What to do"]
+    findings = topics_of("finding")
+    assert set(findings) == {rule.__name__ for rule in RULES}
+    for topic in findings.values():
+        assert list(topic.parts) == ["What it finds", "Why it matters", "Example", "What to do"]
     constants = [str(value) for name, value in vars(verdicts).items() if name.isupper()]
     kinds = {value for value in constants if re.fullmatch(r"[a-z-]+", value)}
     assert "wrong-result" in kinds
-    assert kinds == {topic.name for topic in VERDICTS}
-    assert set(get_args(verdicts.Confidence)) == found["confidence"].keys()
-    assert {"ptxas", "pool-deadlock", "worker-stopped", "unknown"} <= found["stall"].keys()
+    assert kinds == set(topics_of("verdict"))
+    assert set(get_args(verdicts.Confidence)) == set(topics_of("confidence"))
+    assert {"ptxas", "pool-deadlock", "worker-stopped", "unknown"} <= set(topics_of("stall"))
 
 
 @every_stage
@@ -80,11 +84,9 @@ def test_a_stage_is_explained_in_a_few_lines(stage: StageEntry) -> None:
 
 
 def test_every_other_text_of_explain_is_short() -> None:
-    for kind, entries in catalogue().items():
-        for name, entry in entries.items():
-            assert len(entry["summary"]) < 240, (kind, name)
-            for part, text in entry.get("parts", {}).items():
-                assert len(text) < 500, (kind, name, part)
+    for topic in topics():
+        assert len(topic.summary) < 240, topic.name
+        assert all(len(text) < 500 for text in topic.parts.values()), topic.name
 
 
 # --- what torch really has ------------------------------------------------------------------------

@@ -14,8 +14,7 @@ import click
 
 from inductoscope.agents.command_tools import FOR_A_TERMINAL, parameter_name
 from inductoscope.version import __version__
-from inductoscope.views.explain import STAGES
-from inductoscope.views.report.explanation import catalogue
+from inductoscope.views.explain import STAGES, topics
 
 INSTRUCTIONS = (
     "inductoscope finds out what is wrong with a program that uses torch.compile. Start with "
@@ -44,7 +43,6 @@ def skill(commands: Mapping[str, click.Command]) -> str:
 
 
 def skill_template() -> str:
-    """Read the template of SKILL.md, with placeholders in braces for tables."""
     return (resources.files("inductoscope.agents") / "SKILL.md").read_text("utf-8")
 
 
@@ -60,10 +58,7 @@ def procedures() -> dict[str, str]:
 
 
 def _explained(kind: str) -> str:
-    rows = (
-        (f"`{name}`", entry["summary"], entry["parts"]["What to do"])
-        for name, entry in catalogue()[kind].items()
-    )
+    rows = ((f"`{topic.name}`", topic.summary, topic.parts["What to do"]) for topic in topics(kind))
     return _table(("word", "meaning", "what to do"), rows)
 
 
@@ -81,14 +76,13 @@ def _shown_by(commands: Sequence[tuple[str, str]]) -> str:
 
 def _findings() -> str:
     rows = (
-        (f"`{name}`", entry["summary"], entry["parts"]["What to do"])
-        for name, entry in catalogue()["finding"].items()
+        (f"`{topic.name}`", topic.summary, topic.parts["What to do"]) for topic in topics("finding")
     )
     return _table(("finding", "what it is", "what to do"), rows)
 
 
 def _stalls() -> str:
-    rows = ((f"`{name}`", entry["summary"]) for name, entry in catalogue()["stall"].items())
+    rows = ((f"`{topic.name}`", topic.summary) for topic in topics("stall"))
     return _table(("kind", "what it is"), rows)
 
 

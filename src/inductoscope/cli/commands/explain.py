@@ -8,13 +8,9 @@ from inductoscope.cli.parameters import complete_from, json_option, pager_option
 
 
 def _names() -> list[str]:
-    """Return the names to complete that are known without importing rich."""
-    from inductoscope.analysis.rules import RULES
-    from inductoscope.views.explain import STAGES, VERDICTS, VIEWS
+    from inductoscope.views.explain import topics
 
-    findings = [rule.__name__ for rule in RULES]
-    topics = [topic.name for topic in (*VERDICTS, *VIEWS)]
-    return [*(stage.name for stage in STAGES), *topics, *findings]
+    return [topic.name for topic in topics()]
 
 
 @click.command("explain")

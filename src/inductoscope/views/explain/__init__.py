@@ -1,45 +1,70 @@
-"""Explanations of each stage: what it does, when to look at it, which symptoms live there.
+"""Explanations of stages, findings, verdicts, views and stalls.
 
-The texts are data, in the order of the compiler: one entry per stage in `STAGES`. Findings and
-stalls are not here: the docstrings of their rules explain them.
+The texts about stages are data, one entry per stage in `STAGES`. The docstrings of rules explain
+findings, and the tables of verdicts and kinds of stalls these.
 """
 
 from __future__ import annotations
 
+import inspect
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
 
+from inductoscope.analysis.rules import RULES
 from inductoscope.errors import UsageError
-from inductoscope.views.explain.stages import (
-    CONFIDENCES,
-    FRONTEND,
-    GRAPHS,
-    INDUCTOR_STAGES,
-    OUTPUT,
-    VERDICTS,
-    VIEWS,
-    StageEntry,
-    Topic,
-    TorchSwitch,
-)
+from inductoscope.hangs.watch.kinds import KINDS
+from inductoscope.verdicts import CONFIDENCES, VERDICTS, VerdictDefinition
+from inductoscope.views.explain.stages import STAGES, VIEWS, StageEntry
 
 __all__ = [
-    "CONFIDENCES",
     "STAGES",
-    "VERDICTS",
-    "VIEWS",
     "StageEntry",
     "Topic",
-    "TorchSwitch",
     "find_stage",
     "one_line",
     "stage_summary",
     "stages_by_symptom",
+    "topics",
     "verdicts_by_symptom",
 ]
 
-STAGES: tuple[StageEntry, ...] = (*FRONTEND, *GRAPHS, *INDUCTOR_STAGES, *OUTPUT)
+
+@dataclass(frozen=True)
+class Topic:
+    """Something that has a name and can be explained; stages have more to say than this."""
+
+    kind: str
+    name: str
+    summary: str
+    # Paragraphs by their titles.
+    parts: dict[str, str] = field(default_factory=dict)
+
+
+def topics(kind: str = "") -> list[Topic]:
+    """Return everything that can be explained, or all of one kind."""
+    return [topic for topic in _every_topic() if kind in ("", topic.kind)]
+
+
+def _every_topic() -> Iterator[Topic]:
+    yield from (Topic("stage", stage.name, stage.summary) for stage in STAGES)
+    yield from map(_finding, RULES)
+    for kind, known in (("verdict", VERDICTS), ("confidence", CONFIDENCES)):
+        for one in known:
+            yield Topic(kind, one.name, one.meaning, {"What to do": one.what_to_do})
+    for name, summary, what_to_do in VIEWS:
+        yield Topic("view", name, summary, {"What to do": what_to_do})
+    yield from (Topic("stall", name, kind.summary) for kind in KINDS for name in kind.names)
+
+
+def _finding(rule: Any) -> Topic:
+    text = inspect.getdoc(rule) or ""
+    head, *paragraphs = [" ".join(part.split()) for part in text.split("\n\n")]
+    parts = [part.partition(": ") for part in paragraphs]
+    return Topic("finding", rule.__name__, head, {title: text for title, _, text in parts})
+
 
 # Stop words: they join words, or say where something happened rather than what.
 _COMMON = frozenset(
@@ -95,10 +120,10 @@ def stages_by_symptom(words: Iterable[str]) -> list[tuple[StageEntry, tuple[str,
     return [(stage, shown) for best, _, stage, shown in ranked if best >= _ALMOST * most]
 
 
-def verdicts_by_symptom(words: Iterable[str]) -> list[Topic]:
+def verdicts_by_symptom(words: Iterable[str]) -> list[VerdictDefinition]:
     """Find verdicts whose whole name is among the words: 'loss is nan' names the verdict nan."""
     wanted = _stems(" ".join(words))
-    return [topic for topic in VERDICTS if _stems(topic.name.replace("-", " ")) <= wanted]
+    return [one for one in VERDICTS if _stems(one.name.replace("-", " ")) <= wanted]
 
 
 def _of(stage: StageEntry) -> tuple[str, ...]:
@@ -113,11 +138,8 @@ def _how_telling(stems: Iterable[str]) -> dict[str, float]:
 
 
 def _stems(text: str) -> set[str]:
-    return {_stem(word) for word in _words(text)}
-
-
-def _words(text: str) -> list[str]:
-    return [word for word in re.findall(r"[a-z0-9+-]+", text.lower()) if word not in _COMMON]
+    words = re.findall(r"[a-z0-9+-]+", text.lower())
+    return {_stem(word) for word in words if word not in _COMMON}
 
 
 def _stem(word: str) -> str:

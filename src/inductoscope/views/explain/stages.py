@@ -1,11 +1,10 @@
-"""The texts of `explain`: stages of the compiler, verdicts, views of the page."""
+"""The texts of `explain`: stages of the compiler, and views of the page."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal
 
-from inductoscope import verdicts
 from inductoscope.torch_facts import stages
 
 
@@ -60,15 +59,6 @@ class StageEntry:
     # inductoscope commands, with what they show.
     commands: tuple[tuple[str, str], ...] = ()
     aliases: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Topic:
-    """A verdict of the doctor, a confidence level, or a view of the page."""
-
-    name: str
-    summary: str
-    what_to_do: str
 
 
 # --- What happens before a graph exists: the user's code, Dynamo, guards, breaks, recompiles ------
@@ -198,8 +188,6 @@ RECOMPILES = StageEntry(
     ),
     commands=(("inductoscope show --stage recompiles", "each recompile with its reason"),),
 )
-
-FRONTEND = (USER, DYNAMO, BREAKS, GUARDS, RECOMPILES)
 
 
 # --- What happens to a graph before it is lowered: AOTAutograd, decompositions, passes ------------
@@ -345,8 +333,6 @@ PASSES = StageEntry(
         ("inductoscope diff A B", "passes that apply in only one of two runs"),
     ),
 )
-
-GRAPHS = (AOT, DECOMPOSITION, PRE_GRAD, JOINT, POST_GRAD, PASSES)
 
 
 # --- Inductor's own stages: IR, scheduler, fusion, loop bodies, code, memory ----------------------
@@ -603,17 +589,6 @@ MEMORY = StageEntry(
     commands=(("inductoscope show --stage memory", "origins and reuse of all buffers"),),
 )
 
-INDUCTOR_STAGES = (
-    INDUCTOR,
-    LOWERING,
-    SCHEDULER,
-    FUSION,
-    LOOP_BODY,
-    CODEGEN,
-    KERNEL,
-    MEMORY,
-)
-
 
 # --------------------------------------------------------------------------------------------------
 # From source code to a running program: wrapper, native compile, autotuning, caches, run time.
@@ -857,37 +832,38 @@ NONE = StageEntry(
     commands=(("inductoscope show", "what was recorded"),),
 )
 
-OUTPUT = (WRAPPER, NATIVE, CPP_COMPILE, TRITON_COMPILE, AUTOTUNE, CACHE, ERRORS, RUNTIME, NONE)
+STAGES: tuple[StageEntry, ...] = (
+    *(USER, DYNAMO, BREAKS, GUARDS, RECOMPILES),
+    *(AOT, DECOMPOSITION, PRE_GRAD, JOINT, POST_GRAD, PASSES),
+    *(INDUCTOR, LOWERING, SCHEDULER, FUSION, LOOP_BODY, CODEGEN, KERNEL, MEMORY),
+    *(WRAPPER, NATIVE, CPP_COMPILE, TRITON_COMPILE, AUTOTUNE, CACHE, ERRORS, RUNTIME, NONE),
+)
 
 
-# --- The doctor's verdicts, its confidence levels, and the views of the page ----------------------
+# --- The views of the HTML page that are not named after a stage: name, summary, what to do -------
 
-VERDICTS = tuple(Topic(one.name, one.meaning, one.what_to_do) for one in verdicts.VERDICTS)
-CONFIDENCES = tuple(Topic(one.name, one.meaning, one.what_to_do) for one in verdicts.CONFIDENCES)
-
-# The views of the HTML page that are not named after a stage.
 VIEWS = (
-    Topic(
+    (
         "overview",
         "Findings first, then the program, its compiles and the time they took.",
         "Start with the first finding; each names its stage.",
     ),
-    Topic(
+    (
         "timeline",
         "When each process, worker and compiler was in which stage; spans are nested.",
         "Look for the longest span without inner spans. Spans that never ended are marked.",
     ),
-    Topic(
+    (
         "panes",
         "Python, FX, IR, scheduler, loop body, kernel and machine code side by side.",
         "Select a line in one pane: all other panes highlight its operations.",
     ),
-    Topic(
+    (
         "schedule",
         "The scheduler graph: edges are buffers, boxes are fused groups.",
         "A thick edge between two boxes is a fusion that may be missing: see the ledger.",
     ),
-    Topic(
+    (
         "pairs",
         "The fusion ledger: every pair that could share a kernel, fused or not, and why.",
         "Sort by bytes: the first refused pair costs the most. 'At most' marks an upper bound.",

@@ -1,73 +1,23 @@
-"""`inductoscope explain`: the meaning of a stage, finding, verdict, stall or view.
-
-`views.explain` has the texts of stages, verdicts and views. For findings and stalls, the docstrings
-of their rules are the explanation.
-"""
+"""`inductoscope explain`: the meaning of a stage, finding, verdict, stall or view."""
 
 from __future__ import annotations
 
-import inspect
 from dataclasses import asdict
 from typing import Any
 
-from inductoscope.analysis.rules import RULES
 from inductoscope.errors import UsageError
-from inductoscope.hangs.watch.kinds import KINDS
 from inductoscope.views.explain import (
-    CONFIDENCES,
     STAGES,
-    VERDICTS,
-    VIEWS,
     StageEntry,
     find_stage,
     stages_by_symptom,
+    topics,
     verdicts_by_symptom,
 )
 from inductoscope.views.report.terminal import FAINT, Printer
 from inductoscope.wording import nearest
 
-SCHEMA = 1
 View = dict[str, Any]
-
-
-# --- topics ---------------------------------------------------------------------------------------
-
-
-def _findings() -> dict[str, View]:
-    """Return the rules by name, with the paragraphs of their docstrings."""
-    return {rule.__name__: _finding(rule) for rule in RULES}
-
-
-def _finding(rule: Any) -> View:
-    text = inspect.getdoc(rule) or ""
-    head, *paragraphs = [" ".join(part.split()) for part in text.split("\n\n")]
-    parts = [part.partition(": ") for part in paragraphs]
-    return {"summary": head, "parts": {title: text for title, _, text in parts}}
-
-
-def _stalls() -> dict[str, View]:
-    """Return the kinds of stalls by the names that a diagnosis uses."""
-    return {name: {"summary": kind.summary, "parts": {}} for kind in KINDS for name in kind.names}
-
-
-def catalogue() -> dict[str, dict[str, View]]:
-    """Return everything that can be explained, by kind and name."""
-    topics = {"verdict": VERDICTS, "confidence": CONFIDENCES, "view": VIEWS}
-    return {
-        "stage": {stage.name: {"summary": stage.summary} for stage in STAGES},
-        "finding": _findings(),
-        **{
-            kind: {
-                topic.name: {"summary": topic.summary, "parts": {"What to do": topic.what_to_do}}
-                for topic in topics[kind]
-            }
-            for kind in topics
-        },
-        "stall": _stalls(),
-    }
-
-
-# --- views ----------------------------------------------------------------------------------------
 
 
 def explanation_view(words: tuple[str, ...]) -> View:
@@ -83,42 +33,34 @@ def explanation_view(words: tuple[str, ...]) -> View:
 
 
 def _list_view() -> View:
-    listed = {
-        kind: {name: entry["summary"] for name, entry in entries.items()}
-        for kind, entries in catalogue().items()
-    }
-    return {"schema": SCHEMA, "kind": "list", "entries": listed}
+    entries: dict[str, dict[str, str]] = {}
+    for topic in topics():
+        entries.setdefault(topic.kind, {})[topic.name] = topic.summary
+    return {"kind": "list", "entries": entries}
 
 
 def _named_view(name: str) -> View:
     """Return all meanings of a name, which may be both a stage and a stall."""
     wanted = name.strip().lower()
-    meanings = []
     stage = find_stage(wanted)
-    if stage is not None:
-        meanings.append(_stage_view(stage))
-    for kind, entries in catalogue().items():
-        for spelled in (wanted, wanted.replace("-", "_"), wanted.replace("_", "-")):
-            if kind != "stage" and spelled in entries:
-                meanings.append({"kind": kind, "name": spelled, **entries[spelled]})
-                break
+    meanings = [] if stage is None else [_stage_view(stage)]
+    spellings = (wanted, wanted.replace("-", "_"), wanted.replace("_", "-"))
+    for topic in topics():
+        if topic.kind != "stage" and topic.name in spellings:
+            meanings.append(asdict(topic))
     if not meanings:
         raise UsageError(_unknown(wanted))
-    return {"schema": SCHEMA, "kind": "name", "name": wanted, "meanings": meanings}
+    return {"kind": "name", "name": wanted, "meanings": meanings}
 
 
 def _stage_view(stage: StageEntry) -> View:
-    data = asdict(stage)
-    flags = [
-        {**shown, "text": flag.text} for shown, flag in zip(data["flags"], stage.flags, strict=True)
-    ]
-    return {"kind": "stage", **data, "flags": flags}
+    flags = [{**asdict(flag), "text": flag.text} for flag in stage.flags]
+    return {"kind": "stage", **asdict(stage), "flags": flags}
 
 
 def _unknown(name: str) -> str:
-    known = [entry for entries in catalogue().values() for entry in entries]
     aliases = [alias for stage in STAGES for alias in stage.aliases]
-    near = nearest(name, dict.fromkeys([*known, *aliases]))
+    near = nearest(name, dict.fromkeys([*(topic.name for topic in topics()), *aliases]))
     meant = f"Did you mean {' or '.join(near)}? " if near else ""
     return f"Nothing is called {name}. {meant}'inductoscope explain' lists all names."
 
@@ -131,14 +73,13 @@ def _symptom_view(words: tuple[str, ...]) -> View:
             "'inductoscope doctor SCRIPT', which finds the stage itself."
         )
     return {
-        "schema": SCHEMA,
         "kind": "symptom",
-        "words": list(words),
+        "words": words,
         "verdicts": [
-            {"name": topic.name, "summary": topic.summary} for topic in verdicts_by_symptom(words)
+            {"name": one.name, "summary": one.meaning} for one in verdicts_by_symptom(words)
         ],
         "stages": [
-            {"name": stage.name, "summary": stage.summary, "symptoms": list(shown)}
+            {"name": stage.name, "summary": stage.summary, "symptoms": shown}
             for stage, shown in found
         ],
     }
@@ -149,9 +90,8 @@ def _symptom_view(words: tuple[str, ...]) -> View:
 
 def print_explanation(printer: Printer, view: View) -> None:
     """Print the list, name or symptom view."""
-    {"list": _print_list, "name": _print_named, "symptom": _print_symptom}[view["kind"]](
-        printer, view
-    )
+    prints = {"list": _print_list, "name": _print_named, "symptom": _print_symptom}
+    prints[view["kind"]](printer, view)
 
 
 _TITLES = {
