@@ -66,7 +66,7 @@ class LoopNest:
 
 
 def read_loops(source: str) -> tuple[CppLoop, ...]:
-    return tuple(_loops(source.splitlines()))
+    return tuple(_read(source.splitlines())[0])
 
 
 def loop_nests(source: str) -> Iterator[LoopNest]:
@@ -82,15 +82,22 @@ def _nests(outer: tuple[CppLoop, ...], loop: CppLoop) -> Iterator[LoopNest]:
         yield from _nests((*outer, loop), inner)
 
 
-def _loops(lines: list[str]) -> Iterator[CppLoop]:
-    place = 0
+def _read(lines: list[str]) -> tuple[list[CppLoop], list[str]]:
+    """Return the outermost loops among these lines, and the lines outside of them."""
+    loops, rest, place = [], [], 0
     while place < len(lines):
-        head = _LOOP.fullmatch(lines[place].strip())
+        line = lines[place].strip()
         place += 1
+        head = _LOOP.fullmatch(line)
         if head is not None:
             body = _block(lines, place)
             place += len(body)
-            yield _loop(head, body)
+            inner, own = _read(body)
+            start, end, step = (_number(head[part]) for part in ("start", "end", "step"))
+            loops.append(CppLoop(head["name"], start, end, step, tuple(own), tuple(inner)))
+        elif line:
+            rest.append(line)
+    return loops, rest
 
 
 def _block(lines: list[str], begin: int) -> list[str]:
@@ -101,29 +108,6 @@ def _block(lines: list[str], begin: int) -> list[str]:
         if lines[place].rstrip() == closing:
             return lines[begin : place + 1]
     return lines[begin:]
-
-
-def _loop(head: re.Match[str], body: list[str]) -> CppLoop:
-    inner = tuple(_loops(body))
-    return CppLoop(
-        variable=head["name"],
-        start=_number(head["start"]),
-        end=_number(head["end"]),
-        step=_number(head["step"]),
-        own_lines=tuple(_own_lines(body)),
-        inner=inner,
-    )
-
-
-def _own_lines(body: list[str]) -> Iterator[str]:
-    place = 0
-    while place < len(body):
-        line = body[place].strip()
-        place += 1
-        if _LOOP.fullmatch(line):
-            place += len(_block(body, place))
-        elif line:
-            yield line
 
 
 def _number(text: str) -> int | None:
