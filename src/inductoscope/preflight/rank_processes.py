@@ -37,8 +37,6 @@ _ENDED_BY_SIGTERM = 128 + signal.SIGTERM
 
 @dataclass(frozen=True)
 class PretendedJob:
-    """The command, the size of the job, and the ranks to run."""
-
     command: tuple[str, ...]
     world: int
     ranks: tuple[int, ...]

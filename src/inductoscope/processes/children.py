@@ -176,7 +176,6 @@ class ChildResult:
     stopped_at: float = 0.0
 
     def find(self, event: str) -> ChildEvent | None:
-        """Return the first event of this name; None if there is none."""
         return next((found for found in self.events if found.get("event") == event), None)
 
     @property

@@ -48,8 +48,6 @@ _WORKER_FILE = "torch/_inductor/compile_worker/__main__.py"
 
 @dataclass(frozen=True)
 class ProcessSample(ProcessStatus):
-    """A snapshot of one process."""
-
     name: str
     command: tuple[str, ...]
     age: float

@@ -122,8 +122,6 @@ class Presence(str, Enum):
 
 @dataclass(frozen=True)
 class PatternCheck:
-    """The result of looking up a pattern in the source of one torch version."""
-
     pattern: LogPattern
     presence: Presence
     line: int | None = None  # of the text, or of the nearest text

@@ -141,8 +141,6 @@ NONE = "none"
 
 @dataclass(frozen=True)
 class RankSide:
-    """The ranks that made the same decision, and the decision."""
-
     ranks: tuple[int, ...]
     # None if the ranks made no such decision.
     decision: Decision | None

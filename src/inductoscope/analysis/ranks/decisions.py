@@ -177,7 +177,6 @@ class StageClock:
         return tuple((stage, round(seconds, 6)) for stage, seconds in found if seconds > 0)
 
     def take_event(self, compile_id: str, payload: str) -> None:
-        """Add a chromium event as torch writes it."""
         data = payload.encode()
         kind, name, seconds = read_event(data, 0, len(data)) or ("", "", 0.0)
         if not seconds:
@@ -321,7 +320,6 @@ class DecisionFold:
         self._add_read("code", self._key(compile_id, "code"), compile_id, payload, code_lines)
 
     def take_choices(self, compile_id: str, choices: list[str]) -> None:
-        """Add the choices of autotuning for the operations of one graph."""
         if choices:
             shown = choices[0] if len(choices) == 1 else count_of(len(choices), "choice")
             key = self._key(compile_id, "autotuning")

@@ -43,8 +43,6 @@ _AT_ONCE = 4
 
 @dataclass(frozen=True)
 class ReducedLog:
-    """A log, reduced to its answers, files and ranks."""
-
     log: Log
     answers: tuple[Answer, ...]
     files: tuple[ReadFile, ...]
@@ -172,8 +170,6 @@ _LONGEST_FIRST_LINE = 4096
 
 @dataclass(frozen=True)
 class PlacedLog:
-    """A log, and the workers that see it."""
-
     log: Log
     workers: tuple[ClusterWorker, ...]
 

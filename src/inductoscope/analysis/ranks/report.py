@@ -162,8 +162,6 @@ _MOST_MISSING, _MOST_MISSING_EACH = 1000, 5
 
 @dataclass(frozen=True)
 class RankPlace:
-    """Where a rank is, and how that was established."""
-
     rank: int
     what: str
     title: str
@@ -199,7 +197,6 @@ class RankReport:
 
     @property
     def stuck(self) -> tuple[RankPlace, ...]:
-        """The places of the ranks that have a problem."""
         return tuple(place for place in self.places if place.problem)
 
     @property

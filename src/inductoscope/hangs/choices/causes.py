@@ -39,8 +39,6 @@ class Rule:
 
 @dataclass(frozen=True)
 class Cause:
-    """A rule that fits, how well, and its evidence."""
-
     rule: Rule
     evidence: str
     fit: float

@@ -160,7 +160,6 @@ def _is_over_configurations(loop: ast.For) -> bool:
 
 
 def _assigned(node: ast.stmt) -> str:
-    """Return the name that a statement assigns."""
     targets: list[ast.expr] = []
     if isinstance(node, ast.Assign):
         targets = node.targets
@@ -176,8 +175,6 @@ SNIPPET_FILE, PATCH_FILE = "filter.py", "filter.patch"
 
 @dataclass(frozen=True)
 class ChoiceFilter:
-    """A workaround that excludes the choices for which a condition holds."""
-
     condition: str
     variable: str
     snippet: str

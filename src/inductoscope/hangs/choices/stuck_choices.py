@@ -38,7 +38,6 @@ def stuck_choices(folder: Path) -> StuckChoices | None:
 
 
 def compiled_choices(folder: Path) -> list[Choice]:
-    """Return the choices that a recorded program finished compiling."""
     groups = _groups(open_recording(folder).entries())
     return [state.choice for group in groups for state in group.finished]
 

@@ -136,7 +136,6 @@ def _line(seen: Seen) -> LogLine:
 
 
 def _lines(found: Iterable[Seen | None]) -> tuple[LogLine, ...]:
-    """Return the lines that exist as evidence, without duplicates."""
     return tuple(_line(seen) for seen in dict.fromkeys(found) if seen is not None)
 
 

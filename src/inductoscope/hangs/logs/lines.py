@@ -128,7 +128,6 @@ def pattern_of(head: str) -> LogPattern | None:
 
 
 def recognise(text: str) -> LogPattern | None:
-    """Return the pattern that a message matches, if any."""
     match = _TEXT.match(text.encode("utf-8", "replace"))
     return _HEADS.get(match[1].decode()) if match else None
 

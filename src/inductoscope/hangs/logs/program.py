@@ -46,8 +46,6 @@ _UNFINISHED = (Progress.SUBMITTED, Progress.STARTED)
 
 @dataclass
 class ChoiceState:
-    """The state of a choice in one group, and the lines that show it."""
-
     text: str
     progress: Progress = Progress.SUBMITTED
     to_pool: bool = False
@@ -456,8 +454,6 @@ _MOST_COMPILES = 64
 
 
 class Phase(NamedTuple):
-    """A phase of a trace, and whether it has ended."""
-
     name: str
     began: Origin
     began_at: float
@@ -793,7 +789,6 @@ class ProgramFold:
             del self.failures[1]
 
     def take_printed(self, line: Line, origin: Origin, *, sure: bool) -> None:
-        """Add a line without a header."""
         seen = Seen(origin, "", line.text)
         if line.pattern == COLLECTIVE:
             self.collective = self.collective or seen
@@ -808,7 +803,6 @@ class ProgramFold:
 
     @property
     def last_crash(self) -> SeenFailure | None:
-        """The crash that ended the program."""
         error = self.last_error
         return error if error is not None and error.is_crash else None
 

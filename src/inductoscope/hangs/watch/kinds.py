@@ -43,7 +43,6 @@ class StallKind:
 
 
 def classify(scene: Scene) -> StallDiagnosis:
-    """Return the kind of stall in a scene: the first in `KINDS` that is detected."""
     return next(found for kind in KINDS if (found := kind.find(scene)) is not None)
 
 
@@ -303,7 +302,6 @@ def _is_result(function: str, file: str) -> bool:
 
 
 def _is_compiling(scene: Scene) -> bool:
-    """Check whether any thread of the program is inside the compiler."""
     stacks = scene.stacks.get(scene.root.pid)
     threads = stacks.threads if stacks is not None else ()
     return bool(scene.recorded_stage) or any(has_stage(one, stages.DYNAMO) for one in threads)

@@ -75,7 +75,6 @@ def stage_of(frame: StackFrame) -> str:
 
 
 def position_of(pid: int, thread: ThreadStack) -> Position | None:
-    """Return the stage that a thread is in; None if it is in none."""
     for number, frame in enumerate(thread.frames):
         stage = stage_of(frame)
         if stage:
@@ -171,7 +170,6 @@ class Scene:
         return [found for pid, thread in threads if (found := position_of(pid, thread))]
 
     def at(self, *stages: str) -> Position | None:
-        """Return the first thread that is in one of the stages."""
         return next((position for position in self.positions if position.stage in stages), None)
 
     @property

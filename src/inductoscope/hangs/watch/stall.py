@@ -139,7 +139,6 @@ class Stillness:
     last: Tree | None = None
 
     def look(self, tree: Tree) -> None:
-        """Compare the processes with those of the last look."""
         if self.last is None or not _is_still(self.last, tree):
             self.since = tree.time
         self.last = tree
@@ -381,8 +380,6 @@ class _Group:
 
 @dataclass(frozen=True)
 class Resumed:
-    """The event that a stalled program continues."""
-
     stall: Stall
     after: float
     what: str
