@@ -129,7 +129,7 @@ def profile_of(costs: dict[str, Any]) -> CompileProfile:
 
 def printed(profile: CompileProfile) -> str:
     file = io.StringIO()
-    print_compile_profile(Printer(file), compile_profile_view(profile), profile)
+    print_compile_profile(Printer(file), compile_profile_view(profile))
     return file.getvalue()
 
 

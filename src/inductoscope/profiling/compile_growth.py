@@ -21,6 +21,8 @@ from inductoscope.torch_facts import stages
 
 # Stages whose cost depends on settings or on another program, not on the graph's size.
 NOT_COUNTED = (stages.AUTOTUNE, stages.BENCHMARK, stages.RUNTIME)
+# Stages that are not torch's own Python code.
+NOT_PYTHON = (*NOT_COUNTED, *stages.NATIVE_COMPILES)
 # A stage that takes this many times as long as all others, even for plain graphs, is unusual.
 _UNUSUAL = 3.0
 # Graphs whose sizes differ by less than this factor count as equal in size.
@@ -61,8 +63,7 @@ class CompileCost:
 
     @property
     def in_python(self) -> dict[str, float]:
-        left_out = (*NOT_COUNTED, *stages.NATIVE_COMPILES)
-        return {name: seconds for name, seconds in self.stages.items() if name not in left_out}
+        return {name: seconds for name, seconds in self.stages.items() if name not in NOT_PYTHON}
 
     @property
     def python_seconds(self) -> float:
@@ -306,7 +307,6 @@ _TO_BEGIN, _PER_NODE = 4.0, 0.03
 _STANDS_OUT = 2.0
 # A native compiler takes about as long for one kernel as torch takes to be imported.
 _NATIVE = 4.0
-_NOT_TORCHS = (*stages.NATIVE_COMPILES, stages.AUTOTUNE, stages.BENCHMARK, stages.RUNTIME)
 
 
 @dataclass(frozen=True)
@@ -330,7 +330,7 @@ def slow_compiles(recording: Recording) -> list[SlowCompile]:
 
 def _suspected(recording: Recording, compile_: Compile, unit: float) -> SlowCompile | None:
     nodes = sum(len(graph.lowered) for graph in compile_.inductor)
-    spent = {k: s for k, s in compile_.stage_seconds.items() if k not in _NOT_TORCHS}
+    spent = {k: s for k, s in compile_.stage_seconds.items() if k not in NOT_PYTHON}
     if spent and nodes:
         stage = max(spent, key=lambda name: spent[name])
         most, total = spent[stage], sum(spent.values())

@@ -269,11 +269,7 @@ def _profile_compile(request: _Request) -> None:
             largest = max(profile.cold["compiles"], key=lambda each: each["nodes"])
             growth = measure_growth(command, folder, largest["compile"], request.grow, runs.say)
             profile = replace(profile, growth=growth)
-    request.show(
-        compile_profile_view(profile),
-        lambda printer, view: print_compile_profile(printer, view, profile),
-        COMPILE,
-    )
+    request.show(compile_profile_view(profile), print_compile_profile, COMPILE)
     _end(profile.ending, is_empty=profile.is_empty)
 
 

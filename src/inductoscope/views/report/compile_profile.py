@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from inductoscope.profiling.compile_growth import MeasuredGrowth, StageGrowth
+from inductoscope.profiling.compile_growth import NOT_PYTHON, MeasuredGrowth
 from inductoscope.profiling.compile_times import CompileProfile
 from inductoscope.views.report.terminal import FAINT, HEADING, WARN, Printer
 from inductoscope.views.report.times import picked, short
@@ -86,12 +86,10 @@ def headline(profile: CompileProfile) -> str:
 # --- on the terminal ------------------------------------------------------------------------------
 
 
-def print_compile_profile(
-    printer: Printer, view: Mapping[str, Any], profile: CompileProfile
-) -> None:
+def print_compile_profile(printer: Printer, view: Mapping[str, Any]) -> None:
     """Print the slowest stages, passes, nodes and kernels in 80 columns."""
     printer.line(view["headline"], style=HEADING)
-    if profile.is_empty:
+    if not view["cold"]["compiles"]:
         return
     cold, warm = view["cold"], view["warm"]
     printer.line(f"noise: {view['noise']}", style=FAINT if view["noise"] == _NOISE else WARN)
@@ -105,8 +103,8 @@ def print_compile_profile(
                 why = f": {use['why']}" if use["why"] else ""
                 text = f"{use['cache']} {use['outcome']}, compile {use['compile']}{why}"
                 printer.line(text, indent=2)
-    if profile.growth is not None:
-        _print_growth(printer, profile.growth)
+    if view["growth"] is not None:
+        _print_growth(printer, view["growth"])
     for note in cold["notes"]:
         printer.line(note, style=WARN)
     printer.line(f"recording     {view['recording']}", indent=2)
@@ -159,25 +157,30 @@ def _print_parts(printer: Printer, cold: Mapping[str, Any]) -> None:
             printer.line(f"{seconds:>8.3f} s  {cut:<{_NAME}}  {more}"[:80].rstrip())
 
 
-def _print_growth(printer: Printer, growth: MeasuredGrowth) -> None:
+def _print_growth(printer: Printer, growth: Mapping[str, Any]) -> None:
     printer.line()
-    printer.line(f"growth of compile {growth.compile}, {growth.joined}", style=HEADING)
-    if growth.error:
-        printer.line(growth.error, style=WARN, indent=2)
-    sizes = ", ".join(f"{c.nodes} nodes {c.python_seconds:.1f} s" for c in growth.costs)
+    printer.line(f"growth of compile {growth['compile']}, {growth['joined']}", style=HEADING)
+    if growth["error"]:
+        printer.line(growth["error"], style=WARN, indent=2)
+    sizes = ", ".join(f"{s['nodes']} nodes {_in_python(s):.1f} s" for s in growth["sizes"])
     if sizes:
         printer.line(f"sizes, without native compilers: {sizes}", indent=2)
-    for each in growth.stages:
-        printer.line(f"{each.stage:<18} {_grows(each)}", indent=2)
-    for cost in growth.costs:
-        if cost.ended_in:
-            text = f"{cost.nodes} nodes were not compiled in time: it was in {cost.ended_in}"
-            printer.line(text, style=WARN, indent=2)
+    finished = [size for size in growth["sizes"] if not size["ended_in"]]
+    for each in growth["stages"]:
+        seconds = finished[-1]["seconds"].get(each["stage"], 0.0)
+        printer.line(f"{each['stage']:<18} {_grows(each, seconds)}", indent=2)
+    for size in growth["sizes"]:
+        if size["ended_in"]:
+            ended = f"{size['nodes']} nodes were not compiled in time: it was in {size['ended_in']}"
+            printer.line(ended, style=WARN, indent=2)
 
 
-def _grows(growth: StageGrowth) -> str:
-    seconds = growth.points[-1].seconds
-    if not growth.is_known:
+def _in_python(size: Mapping[str, Any]) -> float:
+    return sum(each for stage, each in size["seconds"].items() if stage not in NOT_PYTHON)
+
+
+def _grows(growth: Mapping[str, Any], seconds: float) -> str:
+    if not growth["known"]:
         return f"{seconds:.2f} s at last; too noisy to say how it grows"
-    interval = f"n^{growth.exponent:.1f}, between n^{growth.low:.1f} and n^{growth.high:.1f}"
-    return f"grows with {interval} (95 %), {seconds:.2f} s at last"
+    exponent, low, high = (f"n^{growth[key]:.1f}" for key in ("exponent", "low", "high"))
+    return f"grows with {exponent}, between {low} and {high} (95 %), {seconds:.2f} s at last"
