@@ -17,12 +17,8 @@ from inductoscope.doctor.finding import StepClock
 from inductoscope.doctor.fresh_processes import TIMES, FreshProcesses
 from inductoscope.doctor.instructions import FOLDER, FUNCTION_SCRIPT, OWN_VARIABLES, Instructions
 from inductoscope.doctor.runs import Runs, Say
-from inductoscope.doctor.watched_run import Listener, ProgramRun, RunLimits
-from inductoscope.launch.environment import (
-    CACHE_VARIABLE,
-    private_cache,
-    private_cache_without_scope,
-)
+from inductoscope.doctor.watched_run import Listener, ProgramRun, RunLimits, cache_variables
+from inductoscope.launch.environment import CACHE_VARIABLE
 from inductoscope.processes.children import with_absolute_path
 from inductoscope.recording.writer import StreamWriter, describe_launcher
 
@@ -173,10 +169,8 @@ class Doctor:
         """Return the user's environment, with compiled binaries shared and no cached results."""
         own = {k: val for k, val in os.environ.items() if k not in OWN_VARIABLES}
         found = with_absolute_path(own)
-        found.update(private_cache(self._runs.cache))
+        found.update(cache_variables(self._runs.cache, inside=False))
         found.pop(CACHE_VARIABLE)
-        found.update(private_cache_without_scope(self._runs.cache))
-        found.update(TORCHINDUCTOR_FX_GRAPH_CACHE="0", TORCHINDUCTOR_AUTOGRAD_CACHE="0")
         # A reproducer may start child processes that use the GPU.
         found.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
         return found

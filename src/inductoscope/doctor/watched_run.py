@@ -161,15 +161,7 @@ def run_watched(
     (folder / FOLDER).mkdir(exist_ok=True)
     inside = instructions.inside
     scope = environment_for(folder, os.environ, fresh=False) if inside else os.environ
-    environment = {
-        **scope,
-        **private_cache(cache),
-        # A workaround may change generated code without changing cache keys.
-        "TORCHINDUCTOR_FX_GRAPH_CACHE": "0",
-        "TORCHINDUCTOR_AUTOGRAD_CACHE": "0",
-        **instructions.environment(),
-        **({} if inside else private_cache_without_scope(cache)),
-    }
+    environment = {**scope, **cache_variables(cache, inside=inside), **instructions.environment()}
     stream = StreamWriter(folder, first_event=describe_launcher)
     started = time.monotonic()
     with output_of(folder).open("wb") as output, _input(stdin) as given:
@@ -204,6 +196,19 @@ def run_watched(
         diagnosis=followed.diagnosis,
         finding=finding,
     )
+
+
+def cache_variables(cache: Path, *, inside: bool) -> dict[str, str]:
+    """Return variables for a private cache of binaries, without cached results of compiles.
+
+    A workaround may change generated code without changing cache keys.
+    """
+    return {
+        **private_cache(cache),
+        "TORCHINDUCTOR_FX_GRAPH_CACHE": "0",
+        "TORCHINDUCTOR_AUTOGRAD_CACHE": "0",
+        **({} if inside else private_cache_without_scope(cache)),
+    }
 
 
 class _EndReason(Enum):
