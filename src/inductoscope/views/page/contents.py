@@ -12,8 +12,8 @@ from typing import Any
 from inductoscope.analysis.fusion.ledger import FUSED, NEVER, REFUSED, LedgerRow, Outcome
 from inductoscope.analysis.rules import diagnose
 from inductoscope.analysis.rules.finding import Finding
-from inductoscope.model.entities import Compile, CompileError, InductorGraph, Recording, TimedChoice
-from inductoscope.model.join import GraphJoin
+from inductoscope.model.entities import Compile, InductorGraph, Recording, TimedChoice
+from inductoscope.model.join import GraphJoin, compiled_graphs
 from inductoscope.model.kernels import NativeIndex, generated
 from inductoscope.model.target import left_out, recording_target, target_note, target_notes
 from inductoscope.model.timeline import Timeline, timeline
@@ -87,7 +87,7 @@ class Contents:
         """
         self._recording, self._live, self._assembly = recording, live, assembly
         self._natives = NativeIndex(recording)
-        self._graphs = _graphs(recording)
+        self._graphs = list(compiled_graphs(recording))
         # Only the latest graph's join is cached: all joins together would take gigabytes.
         self._latest: tuple[int, GraphJoin] | None = None
         self._summaries: dict[int, GraphSummary] = {}
@@ -264,12 +264,8 @@ class Contents:
         return timeline(self._recording)
 
 
-def _graphs(recording: Recording) -> list[tuple[Compile, InductorGraph]]:
-    return [(compile_, graph) for compile_ in recording.compiles for graph in compile_.inductor]
-
-
 def _numbers(recording: Recording) -> dict[tuple[str, str], int]:
-    return {(c.process, g.key): number for number, (c, g) in enumerate(_graphs(recording))}
+    return {(c.process, g.key): number for number, (c, g) in enumerate(compiled_graphs(recording))}
 
 
 # --- compiles, graphs and kernels -----------------------------------------------------------------
@@ -286,46 +282,25 @@ def _compiles(recording: Recording) -> tuple[PageCompile, ...]:
 
 def _compile(recording: Recording, position: int, graphs: tuple[int, ...]) -> PageCompile:
     compile_ = recording.compiles[position]
-    return PageCompile(
-        id=compile_.id,
-        process=compile_.process,
-        flow=compile_.flow,
+    return PageCompile.showing(
+        compile_,
         function=f"rest of {compile_.resumed}" if compile_.resumed else compile_.function,
-        place=compile_.place,
-        outcome=compile_.outcome,
-        reason=compile_.reason,
-        seconds=compile_.seconds,
         stages=compile_.stage_seconds,
         graphs=graphs,
-        breaks=compile_.breaks,
-        recompile=compile_.recompile,
         guard_count=count_guards(recording, compile_),
         guards=f"guards-{position}" if compile_.guards else "",
         package=f"package-{position}" if _package_of(recording, compile_) else "",
-        caches=compile_.caches,
-        errors=tuple(_failure(recording, error) for error in compile_.errors),
-        decompositions=compile_.decompositions,
-    )
-
-
-def _failure(recording: Recording, error: CompileError) -> PageFailure:
-    return PageFailure(
-        stage=error.stage,
-        type=error.type,
-        message=error.message,
-        source=error.source,
-        detail=error.detail,
-        traceback=recording.payload(error.traceback),
+        errors=tuple(
+            PageFailure.showing(error, traceback=recording.payload(error.traceback))
+            for error in compile_.errors
+        ),
     )
 
 
 def _graph(number: int, position: int, graph: InductorGraph) -> PageGraph:
-    return PageGraph(
-        key=graph.key,
+    return PageGraph.showing(
+        graph,
         compile=position,
-        phase=graph.phase,
-        cached=graph.cached,
-        finished=graph.finished,
         seconds={stage: round(spent, 4) for stage, spent in graph.seconds.items()},
         operations=len(graph.lowered),
         kernels=len(generated(graph)),
@@ -409,11 +384,9 @@ def finding_view(finding: Finding) -> PageFinding:
     problem: Severity = "warning" if finding.rule in _SLOW else "error"
     # The source line and the path to it come first, then the evidence.
     stack = arrows(finding.stack) if len(finding.stack) > 1 else ""
-    return PageFinding(
-        rule=finding.rule,
-        title=finding.title,
+    return PageFinding.showing(
+        finding,
         severity=problem if finding.is_problem else "note",
-        confidence=finding.confidence,
         text="\n".join([*filter(None, (finding.code, stack)), *finding.evidence]),
         place=finding.source,
         what_to_do=finding.advice,
@@ -470,13 +443,7 @@ def stages(recording: Recording) -> tuple[StageTime, ...]:
 
 def autotune(recording: Recording) -> tuple[Search, ...]:
     return tuple(
-        Search(
-            graph=graph.key,
-            operation=search.operation,
-            inputs=search.inputs,
-            winner=search.winner,
-            choices=tuple(map(_choice, search.choices)),
-        )
+        Search.showing(search, graph=graph.key, choices=tuple(map(_choice, search.choices)))
         for graph in recording.graphs
         for search in graph.autotunes
     )
@@ -484,13 +451,7 @@ def autotune(recording: Recording) -> tuple[Search, ...]:
 
 def _choice(choice: TimedChoice) -> PageChoice:
     is_timed = choice.milliseconds is not None and not choice.failed
-    return PageChoice(
-        name=choice.name,
-        description=choice.description,
-        milliseconds=choice.milliseconds,
-        state="timed" if is_timed else choice.state,
-        error=choice.error,
-    )
+    return PageChoice.showing(choice, state="timed" if is_timed else choice.state)
 
 
 def guards(recording: Recording, compile_: Compile) -> Guards:
@@ -509,25 +470,14 @@ def package(found: WrapperText) -> PackageContents:
     """Return inputs, size symbols and constants of a package, largest constants first."""
     return PackageContents(
         inputs=tuple(
-            PackageInput(
-                name=guard.name,
-                dtype=guard.dtype,
-                sizes=guard.size_texts,
-                strides=guard.stride_texts,
-                device=guard.device,
-                aligned_to=guard.aligned_to,
-            )
+            PackageInput.showing(guard, sizes=guard.size_texts, strides=guard.stride_texts)
             for guard in found.guards.inputs
         ),
-        sizes=tuple(PackageSize(s.name, s.expression) for s in found.guards.symbols),
+        sizes=tuple(map(PackageSize.showing, found.guards.symbols)),
         constants=tuple(
-            PackageConstant(
-                name=constant.name,
-                kind=constant.kind,
-                dtype=constant.dtype,
+            PackageConstant.showing(
+                constant,
                 shape=f"[{', '.join(map(str, constant.shape))}]",
-                device=constant.device,
-                bytes=constant.bytes,
                 written_by=", ".join(constant.written_by),
             )
             for constant in sorted(found.constants, key=lambda constant: -constant.bytes)
@@ -537,14 +487,12 @@ def package(found: WrapperText) -> PackageContents:
 
 def timeline_view(found: Timeline, numbers: Mapping[tuple[str, str], int]) -> PageTimeline:
     return PageTimeline(
-        lanes=tuple(PageLane(lane.name, lane.kind) for lane in found.lanes),
+        lanes=tuple(map(PageLane.showing, found.lanes)),
         spans=tuple(
-            PageSpan(
-                lane=span.lane,
+            PageSpan.showing(
+                span,
                 start=round(span.start, 6),
                 seconds=round(span.seconds, 6),
-                depth=span.depth,
-                stage=span.stage,
                 label=span.label if span.finished else f"{span.label} (not finished)",
                 graph=numbers.get((found.lanes[span.lane].process, span.graph)),
             )

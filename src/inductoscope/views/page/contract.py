@@ -21,6 +21,11 @@ from inductoscope.recording.events import CacheLookup, GraphBreak, dataclass_tra
 from inductoscope.verdicts import Confidence
 
 Row = TypeVar("Row")
+Data = TypeVar("Data", bound="PageData")
+
+
+def _keys(kind: type[Any]) -> tuple[str, ...]:
+    return json_keys(kind)  # type: ignore[arg-type]  # A class is hashable.
 
 
 @dataclass_transform(frozen_default=True, eq_default=False, field_specifiers=(field,))
@@ -32,6 +37,12 @@ class PageData:
     def __init_subclass__(cls) -> None:
         dataclass(frozen=True, eq=False, repr=False)(cls)
 
+    @classmethod
+    def showing(cls: type[Data], source: object, **more: Any) -> Data:
+        """Take the fields that `source` has under the same name; `more` are all others."""
+        same = {name: getattr(source, name) for name in _keys(cls) if name not in more}
+        return cls(**same, **more)
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PageTable(Generic[Row]):
@@ -42,7 +53,7 @@ class PageTable(Generic[Row]):
 
     @classmethod
     def of(cls, kind: type[Row], rows: Iterable[Row]) -> PageTable[Row]:
-        keys = json_keys(kind)  # type: ignore[arg-type]
+        keys = _keys(kind)
         return cls(keys, tuple(tuple(vars(row).values()) for row in rows))
 
 
@@ -58,13 +69,13 @@ class SharedTable(Generic[Row]):
 
     @classmethod
     def of(cls, kind: type[Row], rows: Sequence[Row]) -> SharedTable[Row]:
-        keys = json_keys(kind)  # type: ignore[arg-type]
+        keys = _keys(kind)
         columns = [_shared(map(attrgetter(key), rows)) for key in keys]
         return cls(keys, tuple(values for values, _ in columns), tuple(p for _, p in columns))
 
     @classmethod
     def joined(cls, kind: type[Row], tables: Sequence[SharedTable[Row]]) -> SharedTable[Row]:
-        keys = json_keys(kind)  # type: ignore[arg-type]
+        keys = _keys(kind)
         columns = [
             _joined([(table.values[at], table.places[at]) for table in tables])
             for at in range(len(keys))

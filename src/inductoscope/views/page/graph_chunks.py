@@ -139,10 +139,8 @@ def _kernels(
 
 def _form_head(form: Form, timed: Mapping[str, float]) -> FormHead:
     """Describe a form; `ran` marks the fastest of several launch configurations."""
-    return FormHead(
-        name=form.name,
-        config=form.config,
-        chunk=form.chunk,
+    return FormHead.showing(
+        form,
         milliseconds=timed.get(form.config),
         ran=bool(timed) and timed.get(form.config) == min(timed.values()),
     )
@@ -204,10 +202,8 @@ def changed_graphs(join: GraphJoin) -> dict[str, int]:
 def _passes(join: GraphJoin) -> tuple[dict[str, int], tuple[Pass, ...]]:
     places: dict[str, int] = {}
     found = [
-        Pass(
-            stage=change.stage,
-            name=change.name,
-            seconds=change.seconds,
+        Pass.showing(
+            change,
             before=places.setdefault(change.before, len(places)),
             after=places.setdefault(change.after, len(places)),
         )

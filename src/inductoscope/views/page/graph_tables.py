@@ -148,12 +148,11 @@ def _kernel(
     natives: tuple[NativeCompile, ...],
 ) -> KernelRow:
     seconds = _sum(native.seconds for native in natives)
-    return KernelRow(
+    return KernelRow.showing(
+        kernel,
         id=kernel_id(kernel),
-        name=kernel.name,
         made=made,
         calls=len(calls),
-        language=kernel.language,
         graph=number,
         operations=calls[0].operations,
         lines=calls[0].lines,
@@ -333,12 +332,9 @@ def _common(nodes: Sequence[_Node]) -> _Node | None:
 def _module(node: _Node, places: Mapping[_Node, int]) -> PageModule:
     beside = node.parent.parts.values() if node.parent else ()
     alike = [other for other in beside if other.structure == node.structure]
-    return PageModule(
-        path=node.path,
-        label=node.label,
-        kind=node.kind,
+    return PageModule.showing(
+        node,
         parent=places[node.parent] if node.parent else None,
-        operations=node.operations,
         graphs=tuple(sorted(node.graphs)),
         alike=places[alike[0]] if len(alike) > 1 else None,
     )

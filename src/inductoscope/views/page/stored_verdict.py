@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from inductoscope.doctor.verdict import Verdict, read_verdict
+from inductoscope.doctor.verdict import read_verdict
 from inductoscope.model.entities import Recording
 from inductoscope.model.fault_trail import FaultTrail
 from inductoscope.recording.values import text
@@ -25,12 +25,8 @@ def verdict_view(recording: Recording) -> PageVerdict | None:
     if found is None:
         return None
     culprit = found.as_data()["culprit"]
-    work = found.workaround
-    return PageVerdict(
-        verdict=found.verdict,
-        stage=found.stage,
-        summary=found.summary,
-        confidence=found.confidence,
+    return PageVerdict.showing(
+        found,
         culprit={name: value for name, value in culprit.items() if value},
         values=tuple(found.values),
         evidence=tuple(
@@ -38,20 +34,11 @@ def verdict_view(recording: Recording) -> PageVerdict | None:
         ),
         notes=tuple(PageEvidence(note.text, f"compile {note.compile}") for note in found.notes),
         not_checked=tuple(found.not_checked),
-        partial=found.partial,
-        repro=_reproducer(found, text(texts.get("repro_text"))),
-        workaround=None
-        if work is None
-        else PageWorkaround(
-            text=work.text, code=work.code, verified=work.verified, slowdown=work.slowdown
-        ),
+        repro=found.repro and Reproducer.showing(found.repro, text=text(texts.get("repro_text"))),
+        workaround=found.workaround and PageWorkaround.showing(found.workaround),
         issue=text(texts.get("issue_text")),
         trail=_trail(found.trail, recording),
     )
-
-
-def _reproducer(found: Verdict, script: str) -> Reproducer | None:
-    return None if found.repro is None else Reproducer(**vars(found.repro), text=script)
 
 
 def _trail(found: FaultTrail | None, recording: Recording) -> PageTrail | None:
@@ -59,12 +46,4 @@ def _trail(found: FaultTrail | None, recording: Recording) -> PageTrail | None:
         return None
     graphs = [(c.id, graph.key) for c in recording.compiles for graph in c.inductor]
     place = found.compile, found.graph
-    return PageTrail(
-        graph=graphs.index(place) if place in graphs else None,
-        calls=found.calls,
-        steps=found.steps,
-        reaches_fault=found.reaches_fault,
-        fault=found.fault,
-        wrong=found.wrong,
-        how=found.how,
-    )
+    return PageTrail.showing(found, graph=graphs.index(place) if place in graphs else None)
