@@ -14,7 +14,6 @@ from inductoscope.cli.commands.aoti import _examined
 from inductoscope.packages.fitting import (
     Fit,
     LocalMachine,
-    _readable,
     fits,
     look_at_this_machine,
 )
@@ -205,7 +204,9 @@ def test_a_function_is_looked_up_in_the_files_of_ops(package: Package, tmp_path:
         name = next(name for name in archive.namelist() if name.endswith(".so"))
         (tmp_path / "ops.so").write_bytes(archive.read(name))
     here = replace(BUILDER, torch_folder=tmp_path, loaded_first=(tmp_path / "ops.so",))
-    assert ["AOTInductorModelContainerRun" in file.offered for file in _readable(here)] == [True]
+    assert ["AOTInductorModelContainerRun" in one.defined for one in here.readable_libraries] == [
+        True
+    ]
 
 
 def test_only_the_model_that_runs_is_judged(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from inductoscope.errors import UnreadablePackage
-from inductoscope.packages.elf import ElfFile, read_library
+from inductoscope.packages.elf import read_library
 from inductoscope.packages.package import Package, read_package
 from support.examples import inductoscope
 
@@ -248,9 +248,9 @@ def test_a_library_that_announces_too_many_versions(package: Package) -> None:
 def test_symbols_that_a_library_offers_are_not_those_that_it_needs() -> None:
     with zipfile.ZipFile(SMALL) as archive:
         name = next(name for name in archive.namelist() if name.endswith(".so"))
-        library = ElfFile(memoryview(archive.read(name)))
-    assert "AOTInductorModelContainerRun" in library.offered
-    assert "aoti_torch_cpu_addmm_out" not in library.offered
+        library = read_library(memoryview(archive.read(name)), name)
+    assert "AOTInductorModelContainerRun" in library.defined
+    assert "aoti_torch_cpu_addmm_out" not in library.defined
 
 
 def test_a_script_is_examined_by_the_doctor(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ def brings_own(library: SharedLibrary | None) -> bool:
 def file_brings_own(path: Path) -> bool:
     """Check a library in a file for a copy of libstdc++; False if it cannot be read."""
     try:
-        return _LOCALE in mapped(path).offered
+        return _LOCALE in mapped(path).defined
     except (OSError, ValueError, LookupError, struct.error):
         return False
 

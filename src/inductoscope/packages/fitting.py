@@ -12,11 +12,12 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from inductoscope.packages import cpp_library
 from inductoscope.packages.constants import CPU, on_other_device
-from inductoscope.packages.elf import ElfFile, mapped
+from inductoscope.packages.elf import SharedLibrary, mapped
 from inductoscope.packages.package import Package, PackagedModel
 from inductoscope.wording import count_of
 
@@ -39,10 +40,19 @@ class LocalMachine:
 
     @property
     def torch_libraries(self) -> tuple[Path, ...]:
-        """The libraries of torch that a package may link to."""
         if self.torch_folder is None:
             return ()
         return tuple(sorted((self.torch_folder / "lib").glob("lib*.so*")))
+
+    @cached_property
+    def readable_libraries(self) -> tuple[SharedLibrary, ...]:
+        """Those that define what a package calls: torch's, and those that the user loads first."""
+        torch = (n for n in self.torch_libraries if n.name.startswith(("libtorch", "libc10")))
+        found = []
+        for path in (*torch, *self.loaded_first):
+            with contextlib.suppress(OSError, ValueError, LookupError, struct.error):
+                found.append(mapped(path))
+        return tuple(found)
 
     @property
     def torch_devices(self) -> tuple[str, ...]:
@@ -271,10 +281,10 @@ def _torch_functions(model: PackagedModel, here: LocalMachine) -> Iterator[Fit]:
         yield Fit("torch", None, "torch is not installed here", "looked for it")
         return
     wanted = [name for name in model.library.undefined if name.startswith("aoti_torch_")]
-    libraries = list(_readable(here))
-    if not libraries or model.library.machine != here.processor:
+    if not here.readable_libraries or model.library.machine != here.processor:
         return
-    lacking = [name for name in wanted if not any(name in file.offered for file in libraries)]
+    offered = frozenset[str]().union(*(library.defined for library in here.readable_libraries))
+    lacking = [name for name in wanted if name not in offered]
     how = f"compared the symbols of {model.library_name} with those of torch's libraries"
     calls = f"calls {count_of(len(wanted), 'function')} of torch"
     certain = [name for name in lacking if not _may_be_elsewhere(name, model)]
@@ -312,15 +322,6 @@ def _may_be_elsewhere(name: str, model: PackagedModel) -> bool:
     return _OPERATOR_SHIM.match(name) is not None
 
 
-def _readable(here: LocalMachine) -> Iterator[ElfFile]:
-    torch = (n for n in here.torch_libraries if n.name.startswith(("libtorch", "libc10")))
-    for library in (*torch, *here.loaded_first):
-        try:
-            yield mapped(library)
-        except (OSError, ValueError, struct.error):
-            continue
-
-
 def _c_library(model: PackagedModel, here: LocalMachine) -> Iterator[Fit]:
     if model.library is None or not here.c_library:
         return
@@ -336,7 +337,7 @@ def _c_library(model: PackagedModel, here: LocalMachine) -> Iterator[Fit]:
 
 def _cpp_library(model: PackagedModel, here: LocalMachine) -> Iterator[Fit]:
     """Check for a copy of libstdc++ besides torch's, which may or may not cause conflicts."""
-    used = {name for file in _readable(here) for name in file.needed()}
+    used = {name for library in here.readable_libraries for name in library.needed}
     if cpp_library.brings_own(model.library) and cpp_library.NAME in used:
         text = (
             f"brings a copy of libstdc++, and torch uses {cpp_library.NAME}: loading it can end in "
