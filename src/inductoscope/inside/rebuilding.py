@@ -237,7 +237,6 @@ class Names:
     devices: Mapping[str, str]
 
     def device(self, recorded: str) -> Any:
-        """Return the device to use in place of a recorded one."""
         import torch
 
         kind = recorded.partition(":")[0]
@@ -409,8 +408,6 @@ _MAKES_TENSORS = {
 
 @dataclass(frozen=True)
 class Call:
-    """The target of a call, and its arguments."""
-
     target: Any
     arguments: tuple[Any, ...]
     keywords: dict[str, Any]
@@ -684,7 +681,6 @@ def stand_in(
 
 
 def _type_of(item: Any, name: str) -> str:
-    """Return the schema type of an argument."""
     import torch
 
     if isinstance(item, (list, tuple)):

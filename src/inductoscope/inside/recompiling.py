@@ -70,7 +70,6 @@ def _prepare(order: Order) -> dict[str, str]:
 def compile_graph(
     order: GraphOrder, settings: Mapping[str, object], devices: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Compile the graph of an order and return the outcome."""
     started = time.perf_counter()
 
     def ended(outcome: str, reason: str) -> dict[str, Any]:

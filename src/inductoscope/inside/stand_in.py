@@ -150,7 +150,6 @@ def _compiler() -> list[str]:
 
 
 def _key(root: Path, compiler: list[str]) -> str:
-    """Return a hash of everything that the built library depends on."""
     version = subprocess.run([*compiler, "--version"], capture_output=True, text=True).stdout
     torch = importlib.metadata.version("torch")
     parts = (_SOURCE, torch, str(root), " ".join(compiler), version, platform.machine())

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 
 def describe_torch(channel: Channel, question: dict[str, Any]) -> None:
-    """Report the answers to a question."""
     channel.say("answer", answer=answer(question))
 
 

@@ -66,8 +66,6 @@ class TritonStage:
 
 @dataclass(frozen=True)
 class Attempt:
-    """One compile in one child process."""
-
     outcome: str  # 'compiles', 'does not end' or 'fails'
     seconds: float
     stages: tuple[TritonStage, ...]
@@ -95,7 +93,6 @@ class KernelTrial:
 
     @property
     def outcome(self) -> str:
-        """The worst outcome of the attempts."""
         return min((attempt.outcome for attempt in self.attempts), key=WORST_FIRST.index)
 
     @property
@@ -119,8 +116,6 @@ def check_triton(plan: Plan) -> None:
 
 @dataclass(frozen=True)
 class KernelRequest:
-    """The user's request."""
-
     target: str | None = None
     settings: Mapping[str, Scalar] = field(default_factory=dict)
     all_configs: bool = False
@@ -280,7 +275,6 @@ _SECONDS = 120.0
 
 
 def has_torch() -> bool:
-    """Check whether torch is installed, without importing it."""
     return importlib.util.find_spec("torch") is not None
 
 
@@ -340,8 +334,6 @@ _PTXAS_SETTINGS = ("TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH")
 
 @dataclass(frozen=True)
 class WaitingProcess:
-    """A process of a compile that did not end."""
-
     pid: int
     parent: int
     words: tuple[str, ...]  # its command line
@@ -432,7 +424,6 @@ def _configs_to_try(
 
 
 def write_script(plan: Plan, path: Path) -> None:
-    """Write the standalone script to the path that the user gave."""
     try:
         path.write_text(script_text(plan), "utf-8")
     except OSError as error:

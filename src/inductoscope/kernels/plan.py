@@ -303,7 +303,6 @@ def _power_of_two(number: int) -> int:
 
 
 def with_settings(config: Config, settings: Mapping[str, Scalar]) -> Config:
-    """Return the configuration with the user's settings applied."""
     if not settings:
         return config
     origin = "--config" if set(config.values) <= set(settings) else f"--config over {config.origin}"
@@ -311,7 +310,6 @@ def with_settings(config: Config, settings: Mapping[str, Scalar]) -> Config:
 
 
 def open_arguments(kernel: KernelFile, values: Mapping[str, Any]) -> list[str]:
-    """Return the constexpr arguments without a value."""
     return [name for name in _free_arguments(kernel) if name not in values]
 
 

@@ -41,7 +41,6 @@ class Archive:
     _bytes: mmap.mmap = field(repr=False, compare=False)
 
     def data(self, name: str) -> memoryview:
-        """Return the bytes of a member."""
         member = self.members[name]
         try:
             with self._zip.open(member) as file:  # Checks the local header, too.
@@ -74,7 +73,6 @@ class Archive:
 
 
 def damaged(path: Path, what: str) -> UnreadablePackage:
-    """Return the error for a damaged package."""
     return UnreadablePackage(f"{path} is damaged: {what}. {_AGAIN}")
 
 

@@ -48,8 +48,6 @@ STEPS = {
 
 @dataclass(frozen=True)
 class RunRequest:
-    """A run requested by the user."""
-
     inputs: Path
     operators: tuple[Path, ...] = ()
     limits: ChildLimits = field(default_factory=ChildLimits)
@@ -60,8 +58,6 @@ class RunRequest:
 
 @dataclass(frozen=True)
 class PackageTrial:
-    """A model that is to be run."""
-
     package: Package
     model: PackagedModel
     request: RunRequest
@@ -71,8 +67,6 @@ class PackageTrial:
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """The outcome of a run."""
-
     outcome: str  # runs, broken guards, fails, dies, does not end
     stage: str
     message: str
@@ -220,7 +214,6 @@ def _ending(
 
 
 def first_lines(message: str, most: int = 3) -> str:
-    """Return the first lines of an error message, without the C++ stack trace."""
     text = re.split(r"\n(?:C\+\+ CapturedTraceback|Exception raised from)", message)[0]
     return " ".join(" ".join(text.split("\n")[:most]).split())
 
@@ -239,8 +232,6 @@ _HINTS = {
 
 @dataclass(frozen=True)
 class PackageFinding:
-    """One fact."""
-
     name: str
     text: str
     established: str
@@ -249,7 +240,6 @@ class PackageFinding:
 
 
 def findings_of_run(run: RunOutcome, model: PackagedModel) -> Iterator[PackageFinding]:
-    """Yield the findings of a single run."""
     for item in run.broken_guards:
         how = "compared the given inputs with the checks in the package's C++ wrapper"
         if run.message:

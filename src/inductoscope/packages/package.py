@@ -32,8 +32,6 @@ _MALFORMED = (ValueError, IndexError, KeyError, TypeError, RecursionError, struc
 
 @dataclass(frozen=True)
 class PackagedModel:
-    """One model compiled ahead of time."""
-
     name: str
     metadata: Mapping[str, str]
     wrapper: WrapperText | None
@@ -73,8 +71,6 @@ class PackagedProgram:
 
 @dataclass(frozen=True)
 class Package:
-    """The content of a package file or library."""
-
     path: Path
     kind: str  # package, exported program or library
     bytes: int
@@ -180,7 +176,6 @@ def _in(names: list[str], folder: str) -> Iterator[str]:
 
 
 def _folders(names: list[str]) -> dict[str, list[str]]:
-    """Return the files of every model, by its name."""
     found: dict[str, list[str]] = {}
     for name in _in(names, _MODELS):
         model, slash, _ = name.removeprefix(_MODELS).partition("/")

@@ -55,8 +55,6 @@ _LEAST_LATER = 0.35  # share of the growth that falls into the second half
 
 @dataclass(frozen=True)
 class Growth:
-    """One quantity that grows with the calls."""
-
     quantity: str
     name: str
     total: int
@@ -71,7 +69,6 @@ class Growth:
 
     @property
     def text(self) -> str:
-        """The growth per call, as a sentence."""
         return f"Every call adds {self.amount}, over {self.calls} calls."
 
 
@@ -204,20 +201,16 @@ class BuiltProgram:
 
 @dataclass(frozen=True)
 class ServerRun:
-    """The outcome of one run of the C++ program."""
-
     events: tuple[Mapping[str, Any], ...]
     exit_code: int | None  # None: killed by the time limit
     printed: str
 
     @property
     def samples(self) -> list[Mapping[str, int]]:
-        """The samples taken between calls."""
         found = [event for event in self.events if event.get("event") == "sample"]
         return [{k: int(v) for k, v in event.items() if k != "event"} for event in found]
 
     def event(self, name: str) -> Mapping[str, Any] | None:
-        """Return the last event of this name."""
         found = [event for event in self.events if event.get("event") == name]
         return found[-1] if found else None
 
@@ -254,7 +247,6 @@ def build_program(here: LocalMachine, folder: Path, limits: ChildLimits) -> Buil
 
 
 def first_error(text: str) -> str:
-    """Return the first error in a compiler's output."""
     lines = [line for line in text.splitlines() if "error" in line or "No space" in line]
     return (lines or text.strip().splitlines() or ["it said nothing"])[0][:_MOST_MESSAGE]
 
@@ -297,8 +289,6 @@ _MOST_KEPT = 512 << 20  # bytes of outputs that are kept to be compared
 
 @dataclass(frozen=True)
 class ServedWay:
-    """One way of calling from several threads."""
-
     name: str
     text: str
     outcome: str  # agrees, interferes, fails, dies, does not end, not tried
@@ -329,7 +319,6 @@ class Serving:
     growth_measured: bool = False  # in C++ or in Python
 
     def way(self, name: str) -> str:
-        """Return the outcome of a way of calling."""
         return next((way.outcome for way in self.ways if way.name == name), "not tried")
 
 

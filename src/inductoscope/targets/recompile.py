@@ -257,7 +257,6 @@ def _version(name: str) -> str:
 
 
 def _is_whole(folder: Path) -> bool:
-    """Check whether the result was completed."""
     try:
         manifest: Any = json.loads((folder / MANIFEST).read_text("utf-8"))
     except (OSError, ValueError):
@@ -282,7 +281,6 @@ def _new_folder(place: Path, digest: str) -> Iterator[Path]:
 
 
 def _make_room(place: Path) -> None:
-    """Remove the oldest results."""
     found = sorted(place.iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)
     for old in found[_MOST_KEPT - 1 :]:
         shutil.rmtree(old, ignore_errors=True)

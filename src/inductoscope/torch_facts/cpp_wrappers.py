@@ -147,8 +147,6 @@ _NO_OPERATORS = re.compile(
 
 @dataclass(frozen=True)
 class ReportingWrapper:
-    """The source of an instrumented wrapper."""
-
     text: str
     # Distinguishes its reports from those of other wrappers.
     name: str
@@ -240,7 +238,6 @@ class _Body:
             self.mentions[name] = self.mentions.get(name, 0) + 1
 
     def _kernel(self, statement: str, *, is_block: bool) -> str:
-        """Return the kernel or operator that a statement calls."""
         if is_block:
             named = _NAME_IN_CALL.search(statement) if _CALL_BY_NAME.search(statement) else None
             return named[1] if named else ""

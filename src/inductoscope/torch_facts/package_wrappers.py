@@ -51,7 +51,6 @@ class SizeRange:
     most: int | None = None
 
     def admits(self, size: int) -> bool:
-        """Check whether a size is within the range."""
         return (self.least is None or size >= self.least) and (
             self.most is None or size <= self.most
         )
@@ -66,8 +65,6 @@ class SizeRange:
 
 @dataclass(frozen=True)
 class InputGuard:
-    """The guards on one input."""
-
     index: int
     name: str
     dtype: str = ""
@@ -82,12 +79,10 @@ class InputGuard:
 
     @property
     def label(self) -> str:
-        """The name of the input in messages."""
         return f"input {self.index} ({self.name})" if self.name else f"input {self.index}"
 
     @property
     def rank(self) -> int | None:
-        """The number of dimensions, if the package states it."""
         return len(self.size_expressions) if self.has_rank else None
 
     @property
@@ -105,7 +100,6 @@ class InputGuard:
 
     @property
     def count(self) -> int:
-        """The number of guards on this input."""
         sizes = [text for text in self.size_texts if not text.endswith(_ANY_SIZE)]
         strides = [text for text in self.stride_texts if text != "?"]
         others = (self.dtype, self.device, self.aligned_to)
@@ -140,21 +134,16 @@ class Symbol:
 
 @dataclass(frozen=True)
 class PackageGuards:
-    """All guards of one model."""
-
     inputs: tuple[InputGuard, ...] = ()
     symbols: tuple[Symbol, ...] = ()  # in the order in which they are computed
 
     @property
     def count(self) -> int:
-        """The number of guards."""
         return sum(guard.count for guard in self.inputs)
 
 
 @dataclass(frozen=True)
 class InputFacts:
-    """The properties of an input that a user gave."""
-
     dtype: str
     sizes: tuple[int, ...]
     strides: tuple[int, ...]
@@ -164,8 +153,6 @@ class InputFacts:
 
 @dataclass(frozen=True)
 class BrokenGuard:
-    """A guard that an input violates."""
-
     input: int  # -1 where it is about their number
     name: str
     kind: str  # inputs, dtype, dimensions, size, stride, device or alignment
@@ -413,7 +400,6 @@ class RunFunction:
 
 
 def run_function(text: str) -> RunFunction | None:
-    """Extract the function that runs the graph; None for a Python wrapper."""
     start = _BEGIN.search(text) if "void " in text else None
     if start is None:
         return None
@@ -518,7 +504,6 @@ def called_names(reported: str) -> frozenset[str]:
 
 
 def is_same_operator(recorded: str, reported: str) -> bool:
-    """Check whether a scheduler kernel and a wrapper's call name the same operator."""
     return not scheduler_names(recorded).isdisjoint(called_names(reported))
 
 
@@ -537,8 +522,6 @@ _LONGEST_LIST = 4_000  # characters of the arguments of the model's base class
 
 @dataclass(frozen=True)
 class PackagedConstant:
-    """A weight, buffer or constant of a package."""
-
     name: str  # as in the model, such as l.weight
     variable: str  # as in the wrapper, such as l_weight
     dtype: str
@@ -553,8 +536,6 @@ class PackagedConstant:
 
 @dataclass(frozen=True)
 class WrapperText:
-    """The parsed parts of a wrapper."""
-
     guards: PackageGuards
     outputs: tuple[str, ...]
     constants: tuple[PackagedConstant, ...]
@@ -567,12 +548,10 @@ class WrapperText:
 
     @property
     def compile_flags(self) -> tuple[str, ...]:
-        """The compiler flags, without include directories."""
         return flags_of(self.compile_command)
 
 
 def read_wrapper(text: str) -> WrapperText:
-    """Parse everything we need from a wrapper."""
     run = run_function(text)
     body = run.text if run else ""
     names = _inputs(text)
@@ -641,7 +620,6 @@ def _listed(text: str) -> tuple[str, ...]:
 def _limits(
     checks: str,
 ) -> tuple[dict[str, dict[int, SizeRange]], dict[str, dict[int, int]]]:
-    """Parse the checks on sizes and strides, by input name and dimension."""
     sizes: defaultdict[str, dict[int, SizeRange]] = defaultdict(dict)
     strides: defaultdict[str, dict[int, int]] = defaultdict(dict)
     for value, name, kind, dimension in _EXACT.findall(checks):

@@ -97,7 +97,6 @@ class _Rewriter(ast.NodeTransformer):
         return node
 
     def change(self, function: ast.FunctionDef) -> None:
-        """Rewrite one kernel-calling function."""
         function.body = self.changed(function.body)
 
     def changed(self, body: list[ast.stmt]) -> list[ast.stmt]:
@@ -183,7 +182,6 @@ def exchanged_entry(module: Any, path: str, text: str) -> Iterator[None]:
 
 
 def _codes_of_functions(code: types.CodeType) -> dict[str, types.CodeType]:
-    """Return the code of every function of a module, by its qualified name."""
     found: dict[str, types.CodeType] = {}
     for item in code.co_consts:
         if isinstance(item, types.CodeType):
@@ -216,8 +214,6 @@ BEGIN, BEFORE, AFTER = "inductoscope_begin", "inductoscope_before", "inductoscop
 
 @dataclass(frozen=True)
 class ReportingCode:
-    """An instrumented Python wrapper."""
-
     code: types.CodeType
     # The number of reports of each buffer, and the buffers that each kernel takes or makes.
     mentions: dict[str, int]
@@ -291,16 +287,12 @@ _ON_GPU = re.compile(r"\bget_raw_stream\b|\btorch\.cuda\._DeviceGuard\b")
 
 @dataclass(frozen=True)
 class KernelLine:
-    """A line of a wrapper that calls a kernel."""
-
     line: int
     kernel: str
 
 
 @dataclass(frozen=True)
 class TimedWrapper:
-    """The rewritten code, and the lines on which it calls kernels."""
-
     code: types.CodeType
     lines: tuple[KernelLine, ...]
     on_gpu: bool
@@ -392,7 +384,6 @@ class _Naming(_Rewriter):
 
 
 def _assigned_names(statement: ast.stmt) -> list[str]:
-    """Return the variables that a statement assigns."""
     if not isinstance(statement, ast.Assign):
         return []
     targets = [
@@ -485,7 +476,6 @@ class _Held:
     fresh: dict[str, PlannedBuffer] = field(default_factory=dict)
 
     def run(self, kernel: str, touched: frozenset[str]) -> None:
-        """Record that a kernel runs on these variables."""
         self.last = kernel, touched
         self.filled = {name: self.fresh.pop(name) for name in touched if name in self.fresh}
 

@@ -200,7 +200,6 @@ def _preloaded(case: ProgramCase) -> ProgramRun:
 
 
 def _stack(run: ProgramRun) -> tuple[StackFrame, ...]:
-    """Return the Python stack on which a signal ended a run, innermost frame first."""
     _, begin, rest = run.output.rpartition("Current thread ")
     return next((thread.frames for _, thread in threads_in(begin + rest)), ()) if begin else ()
 

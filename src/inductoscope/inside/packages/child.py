@@ -19,7 +19,6 @@ Say = Callable[..., None]
 
 
 def run_package(channel: Channel, order: Mapping[str, Any]) -> None:
-    """Run a package as the order says."""
     from inductoscope.inside.packages.trials import InputsRefused
 
     channel.say("stage", stage="torch")

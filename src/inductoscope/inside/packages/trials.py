@@ -24,7 +24,6 @@ class InputsRefused(Exception):
 
 
 def load_operators(files: Sequence[str]) -> None:
-    """Define custom operators by loading libraries and running Python files."""
     import runpy
 
     import torch
@@ -101,7 +100,6 @@ def flat_inputs(args: Sequence[Any], kwargs: Mapping[str, Any], in_spec: str) ->
 
 
 def facts_of(tensor: Any) -> InputFacts:
-    """Return the facts about an input that guards check."""
     address = tensor.data_ptr()
     aligned = next((size for size in (64, 32, 16, 8, 4, 2) if address % size == 0), 1)
     return InputFacts(
@@ -146,7 +144,6 @@ class LoadedModel:
         self._run = getattr(self._model, "boxed_run", self._model.run)
 
     def __call__(self, inputs: Sequence[Any]) -> list[Any]:
-        """Run the model once."""
         return list(self._run(list(inputs)))
 
 
@@ -241,7 +238,6 @@ def _watch_loading(order: Mapping[str, Any], inputs: Sequence[Any], say: Say) ->
 
 
 def _mapped(library: str) -> int:
-    """Return how many files of this library name are mapped into this process."""
     with open("/proc/self/maps", encoding="utf-8", errors="replace") as file:
         words = (line.split(maxsplit=5) for line in file)
         paths = {w[5].strip().removesuffix(" (deleted)") for w in words if len(w) == 6}

@@ -23,7 +23,6 @@ from inductoscope.wording import bytes_text, count_of
 
 
 def facts_of_inputs(package: WrapperText | None) -> dict[str, str]:
-    """Return one fact for each input."""
     guards = package.guards.inputs if package else ()
     return {f"input {each.index}": f"{each.name}: {guard_text(each)}" for each in guards}
 
@@ -41,7 +40,6 @@ def facts_of_package(package: WrapperText | None) -> dict[str, str | list[str]]:
 
 
 def constant_text(constant: PackagedConstant) -> str:
-    """Format a constant in one line."""
     written = f", changed by {', '.join(constant.written_by)}" if constant.written_by else ""
     size = bytes_text(constant.bytes)
     return f"{constant.name} ({constant.dtype} {list(constant.shape)}, {size}{written})"
@@ -147,7 +145,6 @@ def _input(guard: InputGuard) -> View:
 
 
 def guard_text(guard: InputGuard) -> str:
-    """Format an input guard in one line."""
     sizes, strides = ", ".join(guard.size_texts), ", ".join(guard.stride_texts)
     words = [guard.dtype, f"[{sizes}]", f"strides [{strides}]"]
     if guard.aligned_to:
@@ -325,7 +322,6 @@ def _run_summary(
 
 
 def print_run(printer: Printer, view: View) -> None:
-    """Print the inputs, outputs and findings of a run."""
     run = view["run"]
     printer.line()
     printer.heading(f"Run of {run['model']}")

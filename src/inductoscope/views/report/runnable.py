@@ -32,7 +32,6 @@ def runnable_view(recording: Recording, name: str, target: str) -> View:
 
 
 def print_runnable(printer: Printer, view: View) -> None:
-    """Print the script, or its path."""
     if view["path"] is None:
         printer.code(view["script"], indent=0)
     else:
