@@ -328,30 +328,21 @@ def ends_of(value: Expression, lengths: Mapping[str, int]) -> Ends:
     operands = [ends_of(operand, lengths) for operand in value.operands]
     if value.operation == "rounded":
         return operands[0]
+    if value.operation not in ("min", "max", "where"):
+        return OPEN
+    chosen = operands[1:] if value.operation == "where" else operands
     # One known upper bound of an operand bounds a minimum; its lower bound needs those of all.
-    if value.operation == "min":
-        return Ends(_low(operands), _clamp("min", [end.high for end in operands]))
-    if value.operation == "max":
-        return Ends(_clamp("max", [end.low for end in operands]), _high(operands))
-    if value.operation == "where" and len(operands) == 3:
-        return Ends(_low(operands[1:]), _high(operands[1:]))
-    return OPEN
+    is_min, is_max = value.operation == "min", value.operation == "max"
+    return Ends(
+        _clamp("max" if is_max else "min", [end.low for end in chosen], needs_all=not is_max),
+        _clamp("min" if is_min else "max", [end.high for end in chosen], needs_all=not is_min),
+    )
 
 
-def _low(operands: list[Ends]) -> Expression | None:
-    lows = [end.low for end in operands]
-    return None if None in lows else _clamp("min", lows)
-
-
-def _high(operands: list[Ends]) -> Expression | None:
-    highs = [end.high for end in operands]
-    return None if None in highs else _clamp("max", highs)
-
-
-def _clamp(operation: str, ends: list[Expression | None]) -> Expression | None:
-    """Combine the known bounds; None if none is known."""
-    found = tuple(end for end in ends if end is not None)
-    return Applied(operation, found) if found else None
+def _clamp(operation: str, ends: list[Expression | None], *, needs_all: bool) -> Expression | None:
+    known = tuple(end for end in ends if end is not None)
+    is_enough = len(known) == len(ends) if needs_all else bool(known)
+    return Applied(operation, known) if is_enough else None
 
 
 # --- numbers with a fraction ----------------------------------------------------------------------
