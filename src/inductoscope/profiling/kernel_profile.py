@@ -21,7 +21,7 @@ from inductoscope.model.wrapper_lines import kernels_by_call, kernels_by_line
 from inductoscope.processes.children import ChildCall, ChildLimits, run_child
 from inductoscope.profiling.kernel_work import FUNCTIONS, GraphWork, KernelWork, floor_of
 from inductoscope.profiling.machine import TOLERANCE, Floor, MachineLimits, known_limits
-from inductoscope.profiling.orders import QUIET, Orders
+from inductoscope.profiling.orders import Orders
 from inductoscope.profiling.statistics import Sample
 from inductoscope.profiling.timings import (
     FOLDER,
@@ -407,7 +407,7 @@ def run_profiled(
     command: Sequence[str], folder: Path, profiler: PartName, *, stdout: int | None
 ) -> Ending:
     """Run the program as `run --fresh` does, with a profiler in it."""
-    variables = {**_NO_CACHES, **QUIET, **Orders(records=True).environment(profiler)}
+    variables = {**_NO_CACHES, **Orders(records=True).environment(profiler)}
     return run_recorded(command, folder, fresh=True, variables=variables, stdout=stdout)
 
 

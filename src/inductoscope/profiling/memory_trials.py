@@ -29,7 +29,6 @@ from inductoscope.profiling.memory_trace import (
     ProcessMemory,
     TensorSummary,
 )
-from inductoscope.profiling.orders import QUIET
 from inductoscope.profiling.statistics import TimeComparison, compare
 from inductoscope.profiling.timings import FOLDER, read_measured
 from inductoscope.profiling.turns import (
@@ -195,7 +194,7 @@ def try_alternatives(
 def run_traced(
     runs: ProgramRuns, variant: Variant, profiler: PartName = "memory"
 ) -> tuple[TimedRun, tuple[ProcessMemory, ...]]:
-    run = runs.run_once(replace(variant, variables=QUIET), profiler)
+    run = runs.run_once(variant, profiler)
     return run, read_measured(ProcessMemory, run.measured)
 
 

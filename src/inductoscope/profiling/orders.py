@@ -14,7 +14,7 @@ from inductoscope.recording.codec import decode, encode
 
 VARIABLE = "INDUCTOSCOPE_PROFILE"
 # Stops torch's profiler from logging its start and stop on standard error.
-QUIET = {"KINETO_LOG_LEVEL": "99"}
+_QUIET = {"KINETO_LOG_LEVEL": "99"}
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Orders:
 
     def environment(self, profiler: PartName = "call-times") -> dict[str, str]:
         parts = with_parts("record", profiler) if self.records else with_parts(profiler)
-        return {VARIABLE: json.dumps(encode(self)), **parts}
+        return {VARIABLE: json.dumps(encode(self)), **_QUIET, **parts}
 
 
 def orders_from(environment: Mapping[str, str] = os.environ) -> Orders:

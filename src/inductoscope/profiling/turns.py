@@ -52,10 +52,9 @@ _LAST_WORDS = 300
 @dataclass(frozen=True)
 class Variant:
     name: str
-    # Settings of torch._inductor.config, statements to execute once torch is imported, environment.
+    # Settings of torch._inductor.config, and statements to execute once torch is imported.
     settings: Mapping[str, Any] = field(default_factory=dict)
     code: str = ""
-    variables: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -202,7 +201,6 @@ class ProgramRuns:
             **environment_for(folder, os.environ, fresh=False),
             **private_cache(cache),
             **orders.environment(profiler),
-            **variant.variables,
         }
         started = time.monotonic()
         with (folder / _OUTPUT).open("wb") as output, self.stdin.open("rb") as read:

@@ -176,7 +176,7 @@ def _print_growth(printer: Printer, growth: Mapping[str, Any]) -> None:
 
 
 def _in_python(size: Mapping[str, Any]) -> float:
-    return sum(each for stage, each in size["seconds"].items() if stage not in NOT_PYTHON)
+    return sum(float(each) for stage, each in size["seconds"].items() if stage not in NOT_PYTHON)
 
 
 def _grows(growth: Mapping[str, Any], seconds: float) -> str:
