@@ -494,8 +494,7 @@ class Prover:
         value, divisor = map(polynomial, atom.operands)
         if not self._at_least_one(divisor):
             return
-        for end in self._ends(value, is_upper=is_upper):
-            yield from self._rounded(end, divisor, is_upper=is_upper)
+        yield from self._rounded(self._end(value, is_upper=is_upper), divisor, is_upper=is_upper)
         if divisor.constant is not None:
             exact = Applied("mod", atom.operands) in self.context.zeros
             lost = number(0) if is_upper or exact else divisor - number(1)
@@ -528,18 +527,15 @@ class Prover:
         else:
             yield value
 
-    def _ends(self, value: Polynomial, *, is_upper: bool) -> Iterator[Polynomial]:
-        """Yield the value with every atom except sizes replaced by a bound."""
-        found = value
+    def _end(self, value: Polynomial, *, is_upper: bool) -> Polynomial:
+        """Replace atoms except sizes by a bound, as far as bounds are known."""
         for _ in range(8):
-            inner = [a for a in _ordered(found.atoms) if not self._is_size(a) and not _is_case(a)]
-            if not inner:
-                break
-            step = self._ended(found, inner, is_upper=is_upper)
+            inner = [a for a in _ordered(value.atoms) if not self._is_size(a) and not _is_case(a)]
+            step = self._ended(value, inner, is_upper=is_upper)
             if step is None:
                 break
-            found = step
-        yield found
+            value = step
+        return value
 
     def _ended(self, value: Polynomial, atoms: list[Atom], *, is_upper: bool) -> Polynomial | None:
         for atom in atoms:

@@ -50,12 +50,9 @@ class AdmittedSizes:
 
     @cached_property
     def _replaced(self) -> dict[str, Expression]:
-        return {name: found for name, found in self._replacements.items() if found is not None}
-
-    @cached_property
-    def _replacements(self) -> dict[str, Expression | None]:
-        """Torch's replacements of symbols; None where one is not understood."""
-        return {name: _understood(text) for name, text in self.memory.replaced.items()}
+        """Torch's replacements of symbols, as far as they are understood."""
+        found = {name: _understood(text) for name, text in self.memory.replaced.items()}
+        return {name: value for name, value in found.items() if value is not None}
 
     @cached_property
     def assumed(self) -> tuple[Expression, ...]:
@@ -75,7 +72,7 @@ class AdmittedSizes:
     @property
     def has_unknown_guards(self) -> bool:
         """Whether some guard or replacement is not understood, so no size is surely admitted."""
-        return None in self._guards or None in self._replacements.values()
+        return None in self._guards or len(self._replaced) < len(self.memory.replaced)
 
     @cached_property
     def spans(self) -> dict[str, Ends]:
