@@ -15,7 +15,7 @@ from inductoscope.torch_facts.printed_graphs import Module, module_names
 from inductoscope.views.export.perfetto import whole_trace
 from inductoscope.views.page.contents import Contents
 from inductoscope.views.page.contract import PageTable
-from inductoscope.views.page.graph_tables import GrowingTree
+from inductoscope.views.page.graph_tables import GrowingTree, module_row
 from support.examples import stored
 
 Row = dict[str, Any]
@@ -85,7 +85,7 @@ def test_layers_of_one_class_with_the_same_parts_are_alike() -> None:
         part = "mlp" if layer < 3 else "experts"
         for name in ("ln", part):
             tree.note(root, (Module((), "Model"), block, Module((*block.names, name), "M")), 0)
-    found = {row.path: row for row in tree.rows()}
+    found = {row.path: row for row in map(module_row, tree.nodes)}
     assert found["h.0"].label == "h.0"
     assert found["h.0.mlp"].label == "mlp"
     assert found[""].operations == 8

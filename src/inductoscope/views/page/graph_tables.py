@@ -220,10 +220,9 @@ def module_tree(graphs: Graphs, summaries: Sequence[GraphSummary], seconds: Seco
             owner = _common([nodes[modules] for modules in call.modules]) or tree.root(compile_)
             _, costs = called.setdefault((owner, number, kernel_id(kernel)), (kernel.name, []))
             costs.append((call.moved, seconds.get((number, at))))
-    places = tree.places()
     kernels = [
         ModuleKernel(
-            module=places[owner],
+            module=owner.row,
             graph=graph,
             id=name,
             name=kernel,
@@ -234,7 +233,7 @@ def module_tree(graphs: Graphs, summaries: Sequence[GraphSummary], seconds: Seco
         for (owner, graph, name), (kernel, costs) in called.items()
     ]
     return ModuleTree(
-        modules=PageTable.of(PageModule, tree.rows()),
+        modules=PageTable.of(PageModule, map(module_row, tree.nodes)),
         kernels=PageTable.of(ModuleKernel, kernels),
     )
 
@@ -253,6 +252,7 @@ def _sum(values: Iterable[Any]) -> Any:
 class _Node:
     """A module, or a compiled function above all of its modules."""
 
+    row: int
     path: str
     label: str
     kind: str
@@ -277,6 +277,13 @@ class GrowingTree:
 
     def __init__(self) -> None:
         self._roots: dict[tuple[str, str], _Node] = {}
+        # Modules come before their parts.
+        self.nodes: list[_Node] = []
+
+    def _add(self, *about: Any) -> _Node:
+        node = _Node(len(self.nodes), *about)
+        self.nodes.append(node)
+        return node
 
     def root(self, compile_: Compile) -> _Node:
         """Return the root of a compiled function, which its recompiles share."""
@@ -284,7 +291,7 @@ class GrowingTree:
         place = f"{os.path.basename(compile_.file)}:{compile_.line}" if compile_.file else ""
         key = (function, place)
         if key not in self._roots:
-            self._roots[key] = _Node("", function or compile_.id, place)
+            self._roots[key] = self._add("", function or compile_.id, place)
         return self._roots[key]
 
     def note(self, root: _Node, modules: Sequence[Module], graph: int, count: int = 1) -> _Node:
@@ -296,27 +303,12 @@ class GrowingTree:
             known = node.parts.get(module.path)
             if known is None:
                 label = module.path.removeprefix(f"{node.path}." if node.path else "")
-                known = node.parts[module.path] = _Node(module.path, label, module.kind, node)
+                known = node.parts[module.path] = self._add(module.path, label, module.kind, node)
             node = known
         for above in node.line:
             above.operations += count
             above.graphs.add(graph)
         return node
-
-    def places(self) -> dict[_Node, int]:
-        """Return the row of every module; parents come before their parts."""
-        return {node: number for number, node in enumerate(self._nodes())}
-
-    def rows(self) -> list[PageModule]:
-        places = self.places()
-        return [_module(node, places) for node in places]
-
-    def _nodes(self) -> Iterator[_Node]:
-        waiting = list(reversed(self._roots.values()))
-        while waiting:
-            node = waiting.pop()
-            yield node
-            waiting.extend(reversed(node.parts.values()))
 
 
 def _common(nodes: Sequence[_Node]) -> _Node | None:
@@ -329,12 +321,12 @@ def _common(nodes: Sequence[_Node]) -> _Node | None:
     return found
 
 
-def _module(node: _Node, places: Mapping[_Node, int]) -> PageModule:
+def module_row(node: _Node) -> PageModule:
     beside = node.parent.parts.values() if node.parent else ()
     alike = [other for other in beside if other.structure == node.structure]
     return PageModule.showing(
         node,
-        parent=places[node.parent] if node.parent else None,
+        parent=node.parent.row if node.parent else None,
         graphs=tuple(sorted(node.graphs)),
-        alike=places[alike[0]] if len(alike) > 1 else None,
+        alike=alike[0].row if len(alike) > 1 else None,
     )
