@@ -25,7 +25,6 @@ from inductoscope.inside.profiling.kernel_tracer import (
     range_name,
 )
 from inductoscope.inside.profiling.profiled_packages import JIT_WRAPPERS, ProfiledPackages
-from inductoscope.inside.profiling.torch_profiler import ProgramProfilers
 from inductoscope.profiling.orders import Orders
 from inductoscope.profiling.timings import (
     CLOCK,
@@ -154,8 +153,7 @@ class KernelClock:
     def __init__(self, clock: Callable[[], int] = time.perf_counter_ns) -> None:
         self._clock = clock
         self.graphs: list[TimedGraph] = []
-        self.programs_profilers = ProgramProfilers(lambda: self.tracer.make_way())
-        self.tracer = KernelTracer(self._note_trace, self.programs_profilers)
+        self.tracer = KernelTracer(self._note_trace)
         self._rewriting_failed: dict[str, None] = {}
         self._open = _OpenCall()
         self._packages: dict[str, TimedGraph] = {}
@@ -264,7 +262,7 @@ class KernelAgent(Agent):
             *super().hooks(),
             JIT_WRAPPERS,
             *self._packages.hooks(),
-            self._kernels.programs_profilers.hook,
+            self._kernels.tracer.profilers.hook,
         )
 
     def around_packages(self, original: Callable[..., Any]) -> Callable[..., Any]:

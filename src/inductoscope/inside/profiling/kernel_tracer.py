@@ -216,12 +216,10 @@ class KernelTracer:
     The profiler runs during those calls alone: the program may have its own before and after.
     """
 
-    def __init__(
-        self, traced: Callable[[Trace], None], programs: ProgramProfilers | None = None
-    ) -> None:
-        """`traced` receives every trace; `programs` tracks the program's own profilers."""
+    def __init__(self, traced: Callable[[Trace], None]) -> None:
+        """`traced` receives every trace."""
         self._hand_over = traced
-        self._programs = programs or ProgramProfilers(self.make_way)
+        self.profilers = ProgramProfilers(self.make_way)
         self.note = ""
         # The number of wrappers loaded so far, and whether one of them is C++ code.
         self.wrappers = 0
@@ -293,7 +291,7 @@ class KernelTracer:
         on_gpu = torch.cuda.is_initialized()
         if not on_gpu and not self.has_cpp:
             return False
-        if not self._programs.leave_it_free:
+        if not self.profilers.leave_it_free:
             self.note = OWN_PROFILER
             return False
         try:

@@ -46,7 +46,7 @@ def is_traced_here() -> bool:
 
 
 class ProgramProfilers:
-    def __init__(self, make_way: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, make_way: Callable[[], None]) -> None:
         """`make_way` stops the tool's profiler, just before one of the program's starts."""
         self._make_way = make_way
         # Whether a profiler of the program is prepared or running, on any thread.
