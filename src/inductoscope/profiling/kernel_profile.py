@@ -13,13 +13,18 @@ from pathlib import Path
 
 from inductoscope.launch.environment import PartName
 from inductoscope.launch.program import run_recorded
-from inductoscope.model.entities import Compile, Ending, InductorGraph, Recording
+from inductoscope.model.entities import Ending, Recording
 from inductoscope.model.fold import load
 from inductoscope.model.fx import FxNode
-from inductoscope.model.join import GraphJoin
 from inductoscope.model.wrapper_lines import kernels_by_call, kernels_by_line
 from inductoscope.processes.children import ChildCall, ChildLimits, run_child
-from inductoscope.profiling.kernel_work import FUNCTIONS, GraphWork, KernelWork, floor_of
+from inductoscope.profiling.kernel_work import (
+    FUNCTIONS,
+    GraphWork,
+    KernelWork,
+    floor_of,
+    recorded_graphs,
+)
 from inductoscope.profiling.machine import TOLERANCE, Floor, MachineLimits, known_limits
 from inductoscope.profiling.orders import Orders
 from inductoscope.profiling.statistics import Sample
@@ -141,12 +146,7 @@ def build_profile(
     kernels: Sequence[KernelTimes],
     limits_of: LimitsOf,
 ) -> Profile:
-    loaded = {
-        graph.wrapper_path: _LoadedGraph(recording, compile_, graph)
-        for compile_ in recording.compiles
-        for graph in compile_.inductor
-        if graph.wrapper_path
-    }
+    loaded = recorded_graphs(recording, _LoadedGraph)
     graphs: list[GraphProfile] = []
     rows: list[KernelProfile] = []
     machines: dict[str, MachineLimits | None] = {}
@@ -168,24 +168,19 @@ def build_profile(
     )
 
 
-class _LoadedGraph:
-    def __init__(self, recording: Recording, compile_: Compile, graph: InductorGraph) -> None:
-        self.compile, self.graph = compile_, graph
-        self.work = GraphWork(GraphJoin(recording, compile_, graph))
-        self._recording = recording
-
+class _LoadedGraph(GraphWork):
     @cached_property
     def _by_line(self) -> Mapping[int, Kernel]:
-        return kernels_by_line(self._recording, self.graph)
+        return kernels_by_line(self.recording, self.graph)
 
     @cached_property
     def _by_call(self) -> Mapping[tuple[str, int], tuple[int, Kernel]]:
-        return kernels_by_call(self._recording, self.graph)
+        return kernels_by_call(self.recording, self.graph)
 
     @cached_property
     def nodes(self) -> Mapping[int, list[FxNode]]:
         """The FX nodes that a kernel computes, by its identity."""
-        join, found = self.work.join, dict[int, list[FxNode]]()
+        join, found = self.join, dict[int, list[FxNode]]()
         for node in join.final.calls if join.final else ():
             for kernel in join.kernels(join.leaves(node)):
                 found.setdefault(id(kernel), []).append(node)
@@ -194,10 +189,10 @@ class _LoadedGraph:
     @property
     def has_unknown_sizes(self) -> bool:
         """Whether the graph has dynamic sizes that its C++ wrapper does not report per call."""
-        return bool(self._by_call) and bool(self.work.hints)
+        return bool(self._by_call) and bool(self.hints)
 
     def profile(self, times: GraphTimes) -> GraphProfile:
-        recorded = all(self.work.hints.get(name) == size for name, size in times.sizes.items())
+        recorded = all(self.hints.get(name) == size for name, size in times.sizes.items())
         return GraphProfile(
             times,
             self.graph.key,
@@ -227,7 +222,7 @@ class _LoadedGraph:
         if self.has_unknown_sizes:
             return KernelWork(missing="the sizes of its calls are not known in a C++ wrapper")
         # torch's TF32 settings do not apply to a CPU.
-        return self.work.of(kernel, times.sizes, () if times.device == "cpu" else times.in_tf32)
+        return self.of(kernel, times.sizes, () if times.device == "cpu" else times.in_tf32)
 
 
 def _package_of(times: GraphTimes, graphs: Iterable[_LoadedGraph]) -> _LoadedGraph | None:

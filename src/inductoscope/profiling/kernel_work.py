@@ -16,8 +16,9 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
+from inductoscope.model.entities import Recording
 from inductoscope.model.fx import FxGraph, FxNode
 from inductoscope.model.join import GraphJoin
 from inductoscope.model.memory import GraphMemory, read_memory
@@ -233,10 +234,11 @@ def floor_of(work: KernelWork, machine: MachineLimits) -> Floor | None:
 class GraphWork:
     def __init__(self, join: GraphJoin) -> None:
         self.join = join
+        self.recording, self.compile, self.graph = join.recording, join.compile, join.graph
 
     @cached_property
     def memory(self) -> GraphMemory:
-        return read_memory(self.join.recording, self.join.compile, self.join.graph)
+        return read_memory(self.recording, self.compile, self.graph)
 
     @cached_property
     def hints(self) -> dict[str, int]:
@@ -401,6 +403,19 @@ class GraphWork:
                 if operation.removeprefix("libdevice_") in FUNCTIONS:
                     functions[operation.removeprefix("libdevice_")] += times
         return total, dict(functions)
+
+
+Work = TypeVar("Work", bound=GraphWork)
+
+
+def recorded_graphs(recording: Recording, kind: type[Work]) -> dict[str, Work]:
+    """Return all graphs of a recording, by the file of the wrapper."""
+    return {
+        graph.wrapper_path: kind(GraphJoin(recording, compile_, graph))
+        for compile_ in recording.compiles
+        for graph in compile_.inductor
+        if graph.wrapper_path
+    }
 
 
 def _value(size: Any, values: Mapping[str, int]) -> int:

@@ -12,10 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from inductoscope.model.entities import Compile, InductorGraph, Recording
+from inductoscope.model.entities import Recording
 from inductoscope.model.fx import FxGraph, FxNode, read_graph
-from inductoscope.model.join import GraphJoin
-from inductoscope.profiling.kernel_work import GraphWork
+from inductoscope.profiling.kernel_work import GraphWork, recorded_graphs
 from inductoscope.profiling.memory_trace import (
     GRADIENT,
     HELD,
@@ -164,16 +163,14 @@ class BlockLabel:
     source: str = ""
 
 
-class LabelledGraph:
-    def __init__(self, recording: Recording, compile_: Compile, graph: InductorGraph) -> None:
-        self.recording, self.compile, self.graph = recording, compile_, graph
-        self.title = f"{compile_.function} {compile_.id} {graph.phase}".strip()
-        self.is_backward = graph.phase == BACKWARD
-        self._work = GraphWork(GraphJoin(recording, compile_, graph))
+class LabelledGraph(GraphWork):
+    @property
+    def title(self) -> str:
+        return f"{self.compile.function} {self.compile.id} {self.graph.phase}".strip()
 
     @property
-    def hints(self) -> Mapping[str, int]:
-        return self._work.hints
+    def is_backward(self) -> bool:
+        return self.graph.phase == BACKWARD
 
     @property
     def text(self) -> str:
@@ -182,21 +179,20 @@ class LabelledGraph:
     @cached_property
     def _origins(self) -> Mapping[str, str]:
         """The FX node whose value each buffer holds."""
-        join = self._work.join
         return {
             buffer.name: buffer.origin or next(iter(leaf.origins), "")
-            for scheduled in (*join.before, *join.after)
+            for scheduled in (*self.join.before, *self.join.after)
             for leaf in scheduled.leaves
             for buffer in leaf.buffers
         }
 
     def node_of(self, name: str) -> FxNode | None:
         """Return the FX node of a variable of the wrapper."""
-        final = self._work.join.final
+        final = self.join.final
         return final.node(self._origins.get(name, name)) if final else None
 
     def bytes_of(self, name: str, sizes: Mapping[str, int]) -> int | None:
-        room = self._work.memory.rooms.get(name)
+        room = self.memory.rooms.get(name)
         if room is None:
             return None
         if room.same_as or room.inside:
@@ -205,7 +201,7 @@ class LabelledGraph:
         whole = number_of(room.bytes, values) if room.bytes else None
         if whole is not None:
             return whole
-        itemsize = room.itemsize or self._work.widths.get(name)
+        itemsize = room.itemsize or self.widths.get(name)
         size, stride = (numbers_of(texts, values) for texts in (room.size, room.stride))
         if itemsize is None or size is None or stride is None:
             return None
@@ -228,15 +224,6 @@ class LabelledGraph:
 
 def _place(node: FxNode) -> str:
     return f"{node.place.file}:{node.place.line}" if node.place else ""
-
-
-def recorded_graphs(recording: Recording) -> dict[str, LabelledGraph]:
-    return {
-        graph.wrapper_path: LabelledGraph(recording, compile_, graph)
-        for compile_ in recording.compiles
-        for graph in compile_.inductor
-        if graph.wrapper_path
-    }
 
 
 class BlockLabels:
@@ -369,7 +356,7 @@ def profiles_of(
     processes: Sequence[ProcessMemory], recording: Recording | None = None
 ) -> tuple[StepProfile, ...]:
     """Return the steps of a run, one per function, the highest peak first."""
-    graphs = recorded_graphs(recording) if recording is not None else {}
+    graphs = recorded_graphs(recording, LabelledGraph) if recording is not None else {}
     found = [
         _profile(step, process, graphs)
         for process in processes
