@@ -56,12 +56,11 @@ class Cluster:
     def threads(self) -> int:
         return sum(worker.threads for worker in self.workers)
 
-    def executor(self, workers: Sequence[ClusterWorker] | None = None) -> Executor:
-        """Return an executor on these workers, by default on all."""
-        chosen = [worker.address for worker in (self.workers if workers is None else workers)]
+    def executor(self, workers: Sequence[ClusterWorker]) -> Executor:
+        addresses = [worker.address for worker in workers]
         # Results must not be shared between equal calls.
         found: Executor = self._client.get_executor(
-            workers=chosen, allow_other_workers=False, pure=False
+            workers=addresses, allow_other_workers=False, pure=False
         )
         return found
 
