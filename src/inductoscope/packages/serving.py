@@ -207,8 +207,7 @@ class ServerRun:
 
     @property
     def samples(self) -> list[Mapping[str, int]]:
-        found = [event for event in self.events if event.get("event") == "sample"]
-        return [{k: int(v) for k, v in event.items() if k != "event"} for event in found]
+        return [event for event in self.events if event.get("event") == "sample"]
 
     def event(self, name: str) -> Mapping[str, Any] | None:
         found = [event for event in self.events if event.get("event") == name]
@@ -459,10 +458,6 @@ def _way(name: str, run: ServerRun) -> ServedWay:
     return ServedWay(name, WAYS[name], outcome, int(called.get("calls", 0)), unmatched, message)
 
 
-def _numbers(event: Mapping[str, Any]) -> Mapping[str, int]:
-    return {name: int(value) for name, value in event.items() if isinstance(value, (int, float))}
-
-
 def _measured(run: RunOutcome, what: str) -> Mapping[str, Any]:
     return next((event for event in run.measured if event.get("what") == what), {})
 
@@ -475,7 +470,7 @@ def _left_by_loading(samples: Sequence[Mapping[str, int]]) -> int | None:
 
 
 def _samples(run: RunOutcome, what: str) -> list[Mapping[str, int]]:
-    return [_numbers(sample) for sample in _measured(run, what).get("samples", ())]
+    return list(_measured(run, what).get("samples", ()))
 
 
 # --- conclusions ----------------------------------------------------------------------------------

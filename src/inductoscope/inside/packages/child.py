@@ -55,7 +55,7 @@ def _follow(order: Mapping[str, Any], say: Say) -> None:
     say("stage", stage="load")
     if order["cpp_library_first"]:
         cpp_library.take_from_torch()
-    model = trials.LoadedModel(order)
+    model = trials.load_model(order)
     say("stage", stage="run")
     outputs = model(inputs)
     say("outputs", outputs=[trials.output_facts(tensor) for tensor in outputs])

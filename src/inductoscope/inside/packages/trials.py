@@ -7,7 +7,7 @@ import ctypes
 import gc
 import os
 import pickle
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -134,17 +134,12 @@ def output_facts(tensor: Any) -> dict[str, Any]:
     return facts
 
 
-class LoadedModel:
-    """A model whose native code is loaded into this process."""
-
-    def __init__(self, order: Mapping[str, Any], runners: int = 1) -> None:
-        """Load the model; a bad package may crash the process, hence the child process."""
-        self._model = _load(order, runners)
-        # A package's loader takes the inputs over, a plain runner does not.
-        self._run = getattr(self._model, "boxed_run", self._model.run)
-
-    def __call__(self, inputs: Sequence[Any]) -> list[Any]:
-        return list(self._run(list(inputs)))
+def load_model(order: Mapping[str, Any], runners: int = 1) -> Callable[[Sequence[Any]], list[Any]]:
+    """Load a model into this process, which a bad package may crash; return what calls it."""
+    model = _load(order, runners)
+    # A package's loader takes the inputs over, a plain runner does not.
+    run = getattr(model, "boxed_run", model.run)
+    return lambda inputs: list(run(list(inputs)))
 
 
 def _load(order: Mapping[str, Any], runners: int) -> Any:
@@ -201,7 +196,7 @@ def bits_of(tensor: Any) -> tuple[Any, int]:
 
 
 def _watch_calls(order: Mapping[str, Any], inputs: Sequence[Any], say: Say) -> None:
-    model = LoadedModel(order)
+    model = load_model(order)
     say("measured", what="calls", samples=watch(lambda: model(inputs), order["serve"]["calls"]))
 
 
@@ -222,16 +217,16 @@ def watch(call: Callable[[], Any], calls: int) -> list[dict[str, int]]:
 def _watch_loading(order: Mapping[str, Any], inputs: Sequence[Any], say: Say) -> None:
     """Load and unload repeatedly: with calls to find files left behind, without for the rest."""
     for _ in range(3):
-        LoadedModel(order)(inputs)
+        load_model(order)(inputs)
     before = _left_behind()
     for _ in range(_RELOADS):
-        LoadedModel(order)(inputs)
+        load_model(order)(inputs)
     left = _left_behind() - before
     mapped = _mapped(order["library"])
     samples = _Samples(_RELOADS + 1)
     samples.take(0)
     for number in range(1, _RELOADS + 1):
-        LoadedModel(order)
+        load_model(order)
         samples.take(number)
     still = _mapped(order["library"]) - mapped
     say("measured", what="loading", left=left, mapped=still, samples=samples.rows())
@@ -316,10 +311,10 @@ def _run_on_streams(order: Mapping[str, Any], inputs: Sequence[Any], say: Say) -
     """Compare concurrent calls on several streams with the result of a single call."""
     import torch
 
-    alone = LoadedModel(order)(inputs)
+    alone = load_model(order)(inputs)
     torch.cuda.synchronize()
     count = order["serve"]["threads"]
-    model = LoadedModel(order, runners=count)
+    model = load_model(order, runners=count)
     streams = [torch.cuda.Stream() for _ in range(count)]
     different = 0
     for _ in range(max(1, order["serve"]["calls"] // count)):
@@ -349,7 +344,7 @@ OperatorCall = tuple[Any, Any, Any, Any]
 
 def call_parts(order: Mapping[str, Any], inputs: Sequence[Any], say: Say) -> None:
     """Call each custom operator alone, then the model without them, reported as `name` empty."""
-    model, calls = LoadedModel(order), order["serve"]["calls"]
+    model, calls = load_model(order), order["serve"]["calls"]
     recorded = recorded_calls(order["custom_operators"], lambda: model(inputs))
     if recorded and not any(call[0]._schema.is_mutable for call in recorded):
         rows = watch(lambda: with_answers(recorded, lambda: model(inputs)), calls)
@@ -361,42 +356,40 @@ def call_parts(order: Mapping[str, Any], inputs: Sequence[Any], say: Say) -> Non
 
 def recorded_calls(names: Sequence[str], call: Callable[[], Any]) -> list[OperatorCall]:
     """Record every call of these operators while `call` runs, with copies of all tensors."""
-    from torch.utils._python_dispatch import TorchDispatchMode
-
     found: list[OperatorCall] = []
 
-    class RecordingCalls(TorchDispatchMode):  # type: ignore[misc]
-        def __torch_dispatch__(
-            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-        ) -> Any:
-            if func._schema.name not in names:
-                return func(*args, **(kwargs or {}))
-            given = _copied((args, kwargs or {}))
-            result = func(*args, **(kwargs or {}))
-            found.append((func, *given, _copied(result)))
-            return result
+    def record(func: Any, args: Any, kwargs: Any) -> Any:
+        given = _copied((args, kwargs))
+        result = func(*args, **kwargs)
+        found.append((func, *given, _copied(result)))
+        return result
 
-    with RecordingCalls():
-        call()
+    _with_operators(names, record, call)
     return found
 
 
 def with_answers(recorded: Sequence[OperatorCall], call: Callable[[], Any]) -> None:
     """Run `call` with operators replaced by their recorded results."""
-    from torch.utils._python_dispatch import TorchDispatchMode
-
     names = {one[0]._schema.name for one in recorded}
     answers = (_copied(one[3]) for one in recorded)
+    _with_operators(names, lambda *given: next(answers), call)
 
-    class AnsweringCalls(TorchDispatchMode):  # type: ignore[misc]
+
+def _with_operators(
+    names: Collection[str], instead: Callable[[Any, Any, Any], Any], call: Callable[[], Any]
+) -> None:
+    """Run `call` with another function in the place of these operators."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Replacing(TorchDispatchMode):  # type: ignore[misc]
         def __torch_dispatch__(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
             if func._schema.name in names:
-                return next(answers)
+                return instead(func, args, kwargs or {})
             return func(*args, **(kwargs or {}))
 
-    with AnsweringCalls():
+    with Replacing():
         call()
 
 

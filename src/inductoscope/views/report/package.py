@@ -57,7 +57,7 @@ NOT_EXECUTED = "Nothing in the file was executed."
 
 def package_view(package: Package, fitting: dict[str, tuple[Fit, ...]]) -> View:
     """Return the file, its models, and whether each can run on this machine."""
-    verdict = _verdict(package, fitting)
+    verdict, summary = _judged(package, fitting)
     return {
         "schema": 1,
         "file": str(package.path),
@@ -69,7 +69,7 @@ def package_view(package: Package, fitting: dict[str, tuple[Fit, ...]]) -> View:
         "extra_files": list(package.extra),
         "weights_bytes": package.weights_bytes,
         "verdict": verdict,
-        "summary": _summary(package, fitting, verdict),
+        "summary": summary,
         "executed": False,
         "run": None,
         "second_run": None,
@@ -78,27 +78,25 @@ def package_view(package: Package, fitting: dict[str, tuple[Fit, ...]]) -> View:
     }
 
 
-def _verdict(package: Package, fitting: dict[str, tuple[Fit, ...]]) -> str:
-    if not package.models:
-        return "not compiled"
-    wrong = any(fit.fits is False for fits in fitting.values() for fit in fits)
-    return "does not fit" if wrong else "fits"
-
-
-def _summary(package: Package, fitting: dict[str, tuple[Fit, ...]], verdict: str) -> str:
+def _judged(package: Package, fitting: dict[str, tuple[Fit, ...]]) -> tuple[str, str]:
+    """Return the verdict on whether a package can run here, and a sentence that says so."""
     name = package.path.name
-    if verdict == "not compiled":
-        return (
+    if not package.models:
+        return "not compiled", (
             f"{name} holds an exported program and no compiled model. Compile it: "
             "torch._inductor.aoti_compile_and_package(torch.export.load(PATH))."
         )
     fits = [fit for found in fitting.values() for fit in found]
     wrong = [fit.what for fit in fits if fit.fits is False]
     if wrong:
-        return f"{name} cannot run on this machine: {', '.join(dict.fromkeys(wrong))}."
+        conditions = ", ".join(dict.fromkeys(wrong))
+        return "does not fit", f"{name} cannot run on this machine: {conditions}."
     unknown = [fit.what for fit in fits if fit.fits is None]
     open_ = f" Only a run can tell: {', '.join(dict.fromkeys(unknown))}." if unknown else ""
-    return f"Nothing that {name} states speaks against running it on this machine.{open_}"
+    return (
+        "fits",
+        f"Nothing that {name} states speaks against running it on this machine.{open_}",
+    )
 
 
 def _model(model: PackagedModel, fits: Sequence[Fit]) -> View:
