@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from inductoscope.recording.layout import PROFILE
-from inductoscope.recording.reader import read_file
-from inductoscope.recording.values import members, objects, parse, real, whole
+from inductoscope.recording.reader import read_object
+from inductoscope.recording.values import members, objects, real, whole
 
 # The kinds of profiles, which are also their file names.
 KERNELS, COMPILE, MEMORY, ADVICE = "kernels", "compile", "memory", "advice"
-
-# The size limit of a profile: tens of thousands of kernels take less.
-_LARGEST = 256 << 20
 
 
 def profile_path(folder: Path, kind: str) -> Path:
@@ -27,9 +23,7 @@ def profile_path(folder: Path, kind: str) -> Path:
 
 def stored_profile(folder: Path, kind: str) -> Mapping[str, Any]:
     """Read a stored profile as plain data; empty if it is missing or damaged."""
-    with contextlib.suppress(OSError, ValueError):
-        return members(parse(read_file(folder / PROFILE / f"{kind}.json", _LARGEST)))
-    return {}
+    return read_object(folder / PROFILE / f"{kind}.json")
 
 
 # --- memory ---------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ file is read that is larger than any run writes.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import re
@@ -143,6 +144,13 @@ def read_file(path: str | Path, largest: int = _LARGEST_FILE) -> bytes:
         if os.fstat(file.fileno()).st_size > largest:
             raise OSError(errno.EFBIG, f"larger than {largest >> 20} MiB")
         return file.read()
+
+
+def read_object(path: Path, largest: int = _LARGEST_FILE) -> dict[str, Any]:
+    """Read a JSON object from a file of a recording; empty if it is missing or damaged."""
+    with contextlib.suppress(OSError, ValueError):
+        return values.members(values.parse(read_file(path, largest)))
+    return {}
 
 
 def _read_manifest(path: Path) -> tuple[dict[str, Any], list[Damage]]:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from inductoscope.recording.layout import VERDICT
-from inductoscope.recording.reader import read_file
-from inductoscope.recording.values import members, parse
+from inductoscope.recording.reader import read_object
 
 # A verdict is a few pages; anything larger is not a verdict.
 _LARGEST = 8 << 20
@@ -17,6 +15,4 @@ _LARGEST = 8 << 20
 
 def stored_verdict(folder: Path) -> Mapping[str, Any]:
     """Read the verdict and the texts it refers to as plain data; empty if it is damaged."""
-    with contextlib.suppress(OSError, ValueError):
-        return members(parse(read_file(folder / VERDICT, _LARGEST)))
-    return {}
+    return read_object(folder / VERDICT, _LARGEST)

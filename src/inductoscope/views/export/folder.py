@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from inductoscope.errors import ToolFailure, UsageError, unwritable
-from inductoscope.recording.values import members, objects, parse, texts
+from inductoscope.recording.reader import read_object
+from inductoscope.recording.values import objects, texts
 from inductoscope.version import __version__
 from inductoscope.views.report.recordings import megabytes
 from inductoscope.views.report.terminal import Printer
@@ -112,12 +113,8 @@ def kept_files(folder: Path) -> list[str]:
 
 def _manifest(folder: Path) -> dict[str, Any]:
     """Read the manifest of an earlier export; empty if there is none."""
-    place = folder / MANIFEST
-    try:
-        known = members(parse(place.read_bytes())) if not place.is_symlink() else {}
-    except (OSError, ValueError):
-        return {}
-    return dict(known) if str(known.get("tool", "")).startswith("inductoscope") else {}
+    known = read_object(folder / MANIFEST)
+    return known if str(known.get("tool", "")).startswith("inductoscope") else {}
 
 
 def _unchanged_files(folder: Path) -> Iterator[str]:
