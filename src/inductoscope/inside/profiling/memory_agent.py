@@ -31,16 +31,10 @@ class MemoryAgent(Agent):
         # The amount of data at the last write.
         self._seen_when_written = 0
 
-    def on_import(self) -> dict[str, Callable[[], None]]:
-        """Return the work on imports; the allocator keeps its table from the import of torch on."""
-        others = super().on_import()
-        execute = others["torch"]
-
-        def torch_is_there() -> None:
-            self.tracer.has_table = memory_steps.keep_table()
-            execute()
-
-        return {**others, "torch": torch_is_there}
+    def _execute(self) -> None:
+        # The allocator keeps its table from the import of torch on.
+        self.tracer.has_table = memory_steps.keep_table()
+        super()._execute()
 
     def hooks(self) -> tuple[Hook, ...]:
         return (*super().hooks(), self.tracer.profilers.hook)
