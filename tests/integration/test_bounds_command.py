@@ -87,7 +87,9 @@ def test_healthy_operators_are_proven_and_never_accused(workplace: Workplace) ->
     done = workplace.run(str(script))
     assert re.search(r"compiled \d+", done.stdout), done.stderr
     kinds = Counter(
-        access.kind for graph in judge_recording(done.recording) for access in graph.accesses
+        access.verdict.kind
+        for graph in judge_recording(done.recording)
+        for access in graph.accesses
     )
     assert kinds["broken"] == 0
     assert kinds["data-dependent"] > 0
@@ -204,7 +206,7 @@ def test_indices_of_32_bits_that_no_guard_protects_are_found(workplace: Workplac
     run = workplace.run(str(script), PYTHONPATH=search)
     assert run.exit_code == 0, run.stderr
     found = {
-        (graph.compile.function, kernel.kind)
+        (graph.compile.function, kernel.verdict.kind)
         for graph in judge_recording(run.recording)
         for kernel in graph.index_types
     }

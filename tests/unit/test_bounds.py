@@ -204,7 +204,7 @@ def test_a_buffer_without_elements_is_never_addressed_by_an_empty_loop() -> None
 def test_nothing_recorded_is_accused(path: Path) -> None:
     """Loads and stores of real kernels, on CPU and H200; all of them are proven."""
     judged_graphs = list(judge_recording(load(path)))
-    kinds = {access.kind for graph in judged_graphs for access in graph.accesses}
+    kinds = {access.verdict.kind for graph in judged_graphs for access in graph.accesses}
     assert kinds <= {"proven"}
 
 

@@ -113,7 +113,9 @@ def test_a_damaged_loop_body_never_ends_the_report(
         lambda self, digest: body if "def body" in own(digest) else own(digest),
     )
     assert list(out_of_bounds(recording)) == []
-    kinds = {access.kind for graph in judge_recording(recording) for access in graph.accesses}
+    kinds = {
+        access.verdict.kind for graph in judge_recording(recording) for access in graph.accesses
+    }
     assert kinds == {"out-of-reach"}
 
 
@@ -144,5 +146,7 @@ def test_a_damaged_description_of_a_graph_never_ends_the_report(
             "data",
             lambda self, digest, lost=digests: damaged if digest in lost else own(self, digest),
         )
-        kinds = {access.kind for found in judge_recording(recording) for access in found.accesses}
+        kinds = {
+            access.verdict.kind for found in judge_recording(recording) for access in found.accesses
+        }
         assert "broken" not in kinds

@@ -153,4 +153,4 @@ def test_kernels_that_an_h200_ran_are_proven() -> None:
         graphs = judge_recording(load(stored(name)))
         found = [kernel for graph in graphs for kernel in graph.index_types]
         assert found
-        assert {kernel.kind for kernel in found} == {"proven"}
+        assert {kernel.verdict.kind for kernel in found} == {"proven"}

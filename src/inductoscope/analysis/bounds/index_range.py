@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 from inductoscope.analysis.bounds.accesses import UNJUDGED, BodyJudge, out_of_reach
 from inductoscope.analysis.bounds.proof import number, polynomial
@@ -42,6 +43,7 @@ _FARTHEST = 1 << 42
 class Overflows:
     """A verdict: at these sizes, which the guards admit, an index overflows its type."""
 
+    kind: ClassVar[str] = "broken"
     sizes: Mapping[str, int]
     # The name and the size of the value that is too large.
     what: str
@@ -52,6 +54,7 @@ class Overflows:
 class Limited:
     """A verdict: indices fit only under an assumption of torch's that nothing checks."""
 
+    kind: ClassVar[str] = "limited"
     assumed: tuple[str, ...]
     # The first sizes that violate the assumption; empty if none were found.
     sizes: Mapping[str, int]
@@ -59,12 +62,7 @@ class Limited:
 
 IndexVerdict = Proven | Overflows | Limited | OutOfReach
 
-INDEX_VERDICTS: dict[type, str] = {
-    Overflows: "broken",
-    Limited: "limited",
-    OutOfReach: "out-of-reach",
-    Proven: "proven",
-}
+INDEX_KINDS = tuple(one.kind for one in (Overflows, Limited, OutOfReach, Proven))
 
 
 @dataclass(frozen=True)
@@ -75,10 +73,6 @@ class JudgedIndexType:
     bits: int
     verdict: IndexVerdict
     origins: tuple[str, ...] = ()
-
-    @property
-    def kind(self) -> str:
-        return INDEX_VERDICTS[type(self.verdict)]
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 
 @dataclass(frozen=True)
 class Proven:
     """A verdict: inside the buffer for all sizes that the guards admit. `how` names the proof."""
 
+    kind: ClassVar[str] = "proven"
     how: str
 
 
@@ -20,6 +22,7 @@ class Broken:
     All values were computed exactly, in integers, and satisfy the guards and the masks.
     """
 
+    kind: ClassVar[str] = "broken"
     sizes: Mapping[str, int]
     point: Mapping[str, int]
     position: int
@@ -34,6 +37,7 @@ class Broken:
 class DataDependent:
     """A verdict: the index is data. `is_asserted`: the kernel checks it; None if unknown."""
 
+    kind: ClassVar[str] = "data-dependent"
     buffers: tuple[str, ...]
     is_asserted: bool | None
     # Whether it is inside the buffer for every value that passes the check.
@@ -44,6 +48,7 @@ class DataDependent:
 class OutOfReach:
     """A verdict: neither proven nor refuted, and the reason."""
 
+    kind: ClassVar[str] = "out-of-reach"
     why: str
     # The number of sizes at which every point was computed and is inside.
     sizes_tried: int = 0
@@ -51,13 +56,8 @@ class OutOfReach:
 
 Verdict = Proven | Broken | DataDependent | OutOfReach
 
-# The names in JSON, in the order in which verdicts are listed.
-NAMES: dict[type, str] = {
-    Broken: "broken",
-    OutOfReach: "out-of-reach",
-    DataDependent: "data-dependent",
-    Proven: "proven",
-}
+# In the order in which verdicts are listed.
+KINDS = tuple(one.kind for one in (Broken, OutOfReach, DataDependent, Proven))
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,3 @@ class JudgedAccess:
     verdict: Verdict
     # FX nodes that the loop body was made from.
     origins: tuple[str, ...] = ()
-
-    @property
-    def kind(self) -> str:
-        return NAMES[type(self.verdict)]

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from inductoscope.analysis.bounds.accesses import NO_TIME
-from inductoscope.analysis.bounds.index_range import INDEX_VERDICTS, JudgedIndexType, Overflows
+from inductoscope.analysis.bounds.index_range import INDEX_KINDS, JudgedIndexType, Overflows
 from inductoscope.analysis.bounds.kernels import JudgedGraph
 from inductoscope.analysis.bounds.sentences import index_sentence, sentence
-from inductoscope.analysis.bounds.verdicts import NAMES, Broken, JudgedAccess
+from inductoscope.analysis.bounds.verdicts import KINDS, Broken, JudgedAccess
 from inductoscope.model.entities import Recording
 from inductoscope.model.target import recording_target
 from inductoscope.recording.codec import as_json
@@ -53,7 +53,7 @@ def _accesses(judged: JudgedGraph) -> list[View]:
 
 
 def _found_view(found: JudgedAccess | JudgedIndexType, text: str) -> View:
-    return {**as_json(found), "verdict": found.kind, "text": text, "details": found.verdict}
+    return {**as_json(found), "verdict": found.verdict.kind, "text": text, "details": found.verdict}
 
 
 def _of_all(graphs: list[View], name: str) -> list[View]:
@@ -66,7 +66,7 @@ def facts_of_nodes(judged: JudgedGraph) -> dict[str, View]:
     return {
         node: {
             "bounds": _counts_in_time(accesses),
-            "broken": [view["text"] for view in accesses if view["verdict"] == NAMES[Broken]],
+            "broken": [view["text"] for view in accesses if view["verdict"] == Broken.kind],
         }
         for node, accesses in by_node.items()
     }
@@ -83,14 +83,13 @@ def _counts_in_time(accesses: list[View]) -> str:
 
 def _totals(found: list[View]) -> dict[str, int]:
     counted = Counter(view["verdict"] for view in found)
-    return {name: counted[name] for name in NAMES.values()}
+    return {name: counted[name] for name in KINDS}
 
 
 def is_broken(view: View) -> bool:
     """Check whether any access leaves its buffer, or an index overflows its type."""
     return bool(view["totals"]["broken"]) or any(
-        found["verdict"] == INDEX_VERDICTS[Overflows]
-        for found in _of_all(view["graphs"], "index_types")
+        found["verdict"] == Overflows.kind for found in _of_all(view["graphs"], "index_types")
     )
 
 
@@ -132,10 +131,10 @@ def _print_index_types(printer: Printer, found: list[View]) -> None:
     if proven:
         number = "all" if len(proven) == len(found) else str(len(proven))
         printer.line(f"{number} proven to fit, for all sizes that the guards admit", indent=2)
-    for kind in INDEX_VERDICTS.values():
+    for kind in INDEX_KINDS:
         if kind != "proven":
             texts = [index["text"] for index in found if index["verdict"] == kind]
-            style = BAD if kind == INDEX_VERDICTS[Overflows] else ""
+            style = BAD if kind == Overflows.kind else ""
             _print_some(printer, texts, style)
 
 
@@ -171,8 +170,7 @@ def _counts(accesses: list[View]) -> str:
 
 
 def _print_open(printer: Printer, accesses: list[View]) -> None:
-    """Print the accesses that are not proven."""
-    for kind, style in ((NAMES[Broken], BAD), ("out-of-reach", ""), ("data-dependent", FAINT)):
+    for kind, style in ((Broken.kind, BAD), ("out-of-reach", ""), ("data-dependent", FAINT)):
         texts = [access["text"] for access in accesses if access["verdict"] == kind]
         if texts:
             printer.line()
