@@ -16,10 +16,10 @@ installed next to it are not importable.
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 import json
 import os
+import pkgutil
 import select
 import signal
 import sys
@@ -83,7 +83,6 @@ def main() -> None:
 
 
 def _load(name: str) -> Callable[..., None]:
-    module, _, function = name.partition(":")
     if "inductoscope" not in sys.modules:
         spec: Any = importlib.util.spec_from_file_location(
             "inductoscope",
@@ -92,7 +91,7 @@ def _load(name: str) -> Callable[..., None]:
         )
         package = sys.modules["inductoscope"] = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(package)
-    found: Callable[..., None] = getattr(importlib.import_module(module), function)
+    found: Callable[..., None] = pkgutil.resolve_name(name)
     return found
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import importlib
 import os
+import pkgutil
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -90,8 +90,7 @@ def start(folder: str) -> Installer:
 
 
 def _made(name: PartName, folder: Path) -> InsidePart:
-    module, _, function = PARTS[name].partition(":")
-    part: InsidePart = getattr(importlib.import_module(module), function)(folder)
+    part: InsidePart = pkgutil.resolve_name(PARTS[name])(folder)
     return part
 
 

@@ -126,7 +126,7 @@ def _reused(how: str, name_of: Callable[[Any], str]) -> Replacement:
 def _load(args: Arguments, kwargs: Keywords) -> Watching:
     """Record the wrapper before loading, which compiles the kernels and may fail or hang."""
     frame = enter_stage(stages.WRAPPER)
-    SCOPE.guard(_emit_wrapper, args[0], args[1].value)
+    SCOPE.guard(lambda: _emit_wrapper(args[0], args[1].value), of=_load)
     result = yield from until_left(frame)
     SCOPE.emit(WrapperLoaded(graph=SCOPE.graph, path=getattr(result, "__file__", "") or ""))
 
@@ -134,8 +134,8 @@ def _load(args: Arguments, kwargs: Keywords) -> Watching:
 def _compile_ahead(args: Arguments, kwargs: Keywords) -> Watching:
     """Record the C++ wrapper of an ahead-of-time compile, which is compiled with its kernels."""
     frame = enter_stage(stages.CPP_COMPILE)
-    code = args[2] if len(args) > 2 else kwargs.get("wrapper_code", "")
-    SCOPE.guard(_emit_wrapper, args[1], code)
+    code = args[2] if len(args) > 2 else kwargs.get("wrapper_code")
+    SCOPE.guard(lambda: _emit_wrapper(args[1], code), of=_compile_ahead)
     result = yield from until_left(frame)
     files = result if isinstance(result, (list, tuple)) else [result]
     path = next((str(file) for file in files if str(file).endswith((".so", ".cpp"))), "")

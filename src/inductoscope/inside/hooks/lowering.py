@@ -31,12 +31,12 @@ def _lower_graph(args: Arguments, kwargs: Keywords) -> Watching:
     frame = enter_graph_stage(stages.LOWERING)
     if frame.graph:
         # A subgraph, which the hooks of the passes have not recorded.
-        SCOPE.guard(_emit_graph, args[0].module)
+        SCOPE.guard(_emit_graph, args[0])
     yield from until_left(frame)
 
 
-def _emit_graph(module: Any) -> None:
-    payload, compile_id = store_graph(module), current_compile_id()
+def _emit_graph(lowering: Any) -> None:
+    payload, compile_id = store_graph(lowering.module), current_compile_id()
     SCOPE.emit(
         GraphState(stage="post-grad", compile=compile_id, graph=SCOPE.graph, payload=payload)
     )
