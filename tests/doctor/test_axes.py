@@ -69,7 +69,7 @@ def test_a_snippet_is_python(axis: Axis) -> None:
 def relevant(**known: Any) -> set[str]:
     place = Location(stage=known.pop("stage", ""), kernel=known.pop("kernel", ""))
     given: dict[str, Any] = {"inputs": (torch.ones(2),), **known}
-    candidate = Candidate(symbolic_trace(torch.sin), **given)
+    candidate = Candidate(symbolic_trace(lambda x: x.sin()), **given)
     return {axis.name for axis in AXES if axis.is_relevant(candidate, place)}
 
 
