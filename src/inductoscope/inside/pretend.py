@@ -7,7 +7,6 @@ import functools
 import importlib.machinery
 import importlib.util
 import os
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
@@ -21,6 +20,7 @@ from inductoscope.inside.program_settings import set_by_the_tool
 from inductoscope.inside.scope import SCOPE
 from inductoscope.inside.stand_in import StandIn, load_stand_in
 from inductoscope.inside.start import InsidePart
+from inductoscope.inside.triton_kernels import cuobjdump
 from inductoscope.launch.environment import TARGET_VARIABLE
 from inductoscope.recording.events import TargetNoted
 from inductoscope.torch_facts.gpu_targets import (
@@ -371,7 +371,6 @@ def _put_tensors_on_the_current_device(stand_in: StandIn) -> None:
 # --- Triton really compiles for the device; nothing is loaded, launched or timed ------------------
 
 _BACKENDS = {"cuda": "nvidia", "hip": "amd"}
-_DISASSEMBLY_SECONDS = 60
 # Triton counts spills in registers of this many bytes.
 _SPILL = 4
 
@@ -496,22 +495,8 @@ def _add_machine_code(files: dict[str, Any]) -> None:
             continue
         sass = Path(path).with_suffix(".sass")
         if not sass.exists():
-            sass.write_text(_cuobjdump("-sass", path), "utf-8")
+            sass.write_text(cuobjdump("-sass", path), "utf-8")
         files[sass.name] = str(sass)
-
-
-def _cuobjdump(option: str, cubin: Any) -> str:
-    """Return the output of the cuobjdump that comes with Triton for a compiled kernel."""
-    import triton
-
-    made = subprocess.run(
-        [triton.knobs.nvidia.cuobjdump.path, option, str(cubin)],
-        capture_output=True,
-        text=True,
-        timeout=_DISASSEMBLY_SECONDS,
-        check=True,
-    )
-    return made.stdout
 
 
 def _resources(kernel: Any) -> Resources:
@@ -519,7 +504,7 @@ def _resources(kernel: Any) -> Resources:
     if "amdgcn" in kernel.asm:
         return amd_resources(kernel.asm["amdgcn"], shared)
     cubin = next(path for name, path in kernel.metadata_group.items() if name.endswith(".cubin"))
-    return nvidia_resources("", _cuobjdump("-res-usage", cubin), shared)
+    return nvidia_resources("", cuobjdump("-res-usage", cubin), shared)
 
 
 # --- nothing is timed -----------------------------------------------------------------------------

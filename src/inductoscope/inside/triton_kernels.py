@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from inductoscope.inside.child import Channel
 
 _TEXTS = ("ttir", "ttgir", "llir", "ptx", "amdgcn", "spv")
+_DISASSEMBLY_SECONDS = 60
 _BACKENDS = {"cuda": "nvidia", "hip": "amd", "xpu": "intel"}
 
 
@@ -106,15 +107,18 @@ class _Probe:
 
 
 def _disassemble(folder: Path) -> None:
-    """Disassemble the cubin and dump its register usage, with the tools that come with Triton."""
+    """Disassemble the cubin and dump its register usage."""
     cubin = folder / "kernel.cubin"
-    if not cubin.exists():
-        return
+    for name, option in (("sass", "-sass"), ("usage", "-res-usage")):
+        with contextlib.suppress(OSError, RuntimeError, AttributeError, subprocess.SubprocessError):
+            if cubin.exists():
+                (folder / f"kernel.{name}").write_text(cuobjdump(option, cubin), "utf-8")
+
+
+def cuobjdump(option: str, cubin: Path | str) -> str:
+    """Return the output of the cuobjdump that comes with Triton for a compiled kernel."""
     from triton import knobs
 
-    with contextlib.suppress(OSError, RuntimeError, AttributeError, subprocess.SubprocessError):
-        tool = knobs.nvidia.cuobjdump.path
-        for name, option in (("sass", "-sass"), ("usage", "-res-usage")):
-            made = subprocess.run([tool, option, cubin], capture_output=True, timeout=30)
-            if made.returncode == 0:
-                (folder / f"kernel.{name}").write_bytes(made.stdout)
+    command = [knobs.nvidia.cuobjdump.path, option, str(cubin)]
+    made = subprocess.run(command, capture_output=True, timeout=_DISASSEMBLY_SECONDS, check=True)
+    return made.stdout.decode("utf-8", "replace")
