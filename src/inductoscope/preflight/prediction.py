@@ -36,7 +36,6 @@ WITH_A_TARGET = (
 @dataclass(frozen=True)
 class Preflight:
     job: PretendedJob
-    runs: tuple[RankRun, ...]
     files: tuple[RankFiles, ...]
     report: RankReport
     predictions: tuple[Prediction, ...]
@@ -54,12 +53,12 @@ class Preflight:
     @property
     def failed(self) -> tuple[RankRun, ...]:
         """The ranks as which the program did not finish."""
-        return tuple(run for run in self.runs if not run.ended_well)
+        return tuple(one.run for one in self.files if not one.run.ended_well)
 
     @property
     def could_not_check(self) -> bool:
         """Whether the program failed as every rank, so that later calls are unknown."""
-        return len(self.failed) == len(self.runs)
+        return len(self.failed) == len(self.files)
 
     @property
     def differs(self) -> bool:
@@ -74,7 +73,7 @@ class Preflight:
 
 
 def examine(job: PretendedJob, runs: Sequence[RankRun]) -> Preflight:
-    files = tuple(read_rank(job.folder, run.rank, ended=run.ended_well) for run in runs)
+    files = tuple(read_rank(job.folder, run) for run in runs)
     places = [_place(run) for run in runs]
     # The order of compiles, and so the cache misses, are made by this check itself.
     # All calls are recorded, unless there are too many or compiled code cannot run here.
@@ -88,21 +87,16 @@ def examine(job: PretendedJob, runs: Sequence[RankRun]) -> Preflight:
     )
     faults, about_messages = message_faults(
         {one.log.rank: one.messages for one in files},
-        [one.log.rank for run, one in zip(runs, files, strict=True) if _is_complete(run, one)],
+        [one.log.rank for one in files if one.run.ended_well and not one.has_more_calls],
         next((one.backend for one in files if one.backend), ""),
     )
     return Preflight(
         job=job,
-        runs=tuple(runs),
         files=files,
         report=report,
         predictions=(*_predictions(report), *faults),
         notes=(*_notes(job, files), *about_messages),
     )
-
-
-def _is_complete(run: RankRun, files: RankFiles) -> bool:
-    return run.ended_well and not files.has_more_calls
 
 
 def _place(run: RankRun) -> RankPlace:

@@ -24,7 +24,9 @@ from inductoscope.preflight.rank_folder import (
     RECEIVE,
     SEND,
     TRACE,
+    rank_folder,
 )
+from inductoscope.preflight.rank_processes import RankRun
 
 _KIND = "message"
 _OTHER = {SEND: RECEIVE, RECEIVE: SEND}
@@ -186,8 +188,9 @@ def _deadlock(of_rank: Mapping[int, Sequence[Message]]) -> list[Prediction]:
 
 @dataclass(frozen=True)
 class RankFiles:
-    """The files of a rank: its process group, if it created one, and its decisions."""
+    """A run as one rank: its process group, if it created one, and its decisions."""
 
+    run: RankRun
     log: RankLog
     # The backend that the program requested; None if it created no process group.
     backend: str | None
@@ -198,23 +201,20 @@ class RankFiles:
     has_more_calls: bool
 
 
-def rank_folder(folder: Path, rank: int) -> Path:
-    return folder / f"rank_{rank}"
-
-
-def read_rank(folder: Path, rank: int, *, ended: bool) -> RankFiles:
-    own = rank_folder(folder, rank)
-    log = _trace(own, rank)
+def read_rank(folder: Path, run: RankRun) -> RankFiles:
+    own = rank_folder(folder, run.rank)
+    log = _trace(own, run.rank)
     lines = list(_lines(own / CALLS))
     made = next((line for line in lines if "backend" in line), None)
     calls = tuple(_decisions(lines))
-    progress = RankProgress.ENDED if ended else RankProgress.BUSY
+    progress = RankProgress.ENDED if run.ended_well else RankProgress.BUSY
     return RankFiles(
+        run=run,
         log=replace(log, decisions=(*log.decisions, *calls), progress=progress, form="preflight"),
         backend=None if made is None else str(made["backend"]),
         asked_world=made.get("asked_world", -1) if made else -1,
         calls=len(calls),
-        messages=tuple(read_messages(rank, lines, str(made["backend"]) if made else "")),
+        messages=tuple(read_messages(run.rank, lines, str(made["backend"]) if made else "")),
         has_more_calls=any("more" in line for line in lines),
     )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 CALLS = "collectives.jsonl"
 TRACE = "trace"
 OUTPUT = "output.txt"
@@ -12,3 +14,7 @@ MOST_CALLS = 20_000
 # The directions of a message, and the sender of one received from any rank.
 SEND, RECEIVE = "send", "recv"
 ANY_RANK = -1
+
+
+def rank_folder(folder: Path, rank: int) -> Path:
+    return folder / f"rank_{rank}"

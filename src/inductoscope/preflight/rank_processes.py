@@ -24,8 +24,7 @@ from inductoscope.launch.environment import (
     with_parts,
     with_scope,
 )
-from inductoscope.preflight.rank_files import rank_folder
-from inductoscope.preflight.rank_folder import OBJECTS, OUTPUT, TRACE
+from inductoscope.preflight.rank_folder import OBJECTS, OUTPUT, TRACE, rank_folder
 from inductoscope.processes.children import end_of_file, start_group
 from inductoscope.processes.ending import end_child
 

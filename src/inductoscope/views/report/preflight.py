@@ -43,10 +43,7 @@ def preflight_view(found: Preflight) -> View:
         "distributed": found.uses_distributed,
         "backend": next((one.backend for one in found.files if one.backend), ""),
         "predictions": [_prediction(one) for one in found.predictions],
-        "runs": [
-            {**asdict(run), "collectives": files.calls}
-            for run, files in zip(found.runs, found.files, strict=True)
-        ],
+        "runs": [{**asdict(one.run), "collectives": one.calls} for one in found.files],
         "ranks": ranks_view(found.report),
         "notes": [*found.notes, *_about_groups(found)],
         "limits": list(found.limits),
@@ -68,7 +65,7 @@ def _prediction(prediction: Prediction) -> View:
 
 def _verdict(found: Preflight) -> tuple[str, str]:
     """Return the verdict and its headline."""
-    runs = count_of(len(found.runs), "rank")
+    runs = count_of(len(found.files), "rank")
     if found.predictions:
         first = found.predictions[0]
         return f"{first.kind} predicted", _predicted(first)
