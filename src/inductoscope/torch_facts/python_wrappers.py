@@ -425,7 +425,6 @@ class PlannedBuffer:
     name: str
     bytes: int
     is_input: bool = False
-    shape: str = ""
 
 
 @dataclass(frozen=True)
@@ -542,8 +541,8 @@ def _follow(body: Sequence[ast.stmt], held: _Held) -> None:
 
 def _assign(statement: ast.Assign, held: _Held) -> None:
     target, value = statement.targets[0], statement.value
-    if isinstance(target, (ast.Tuple, ast.List)):
-        for element in target.elts if isinstance(value, ast.Name) and value.id == "args" else ():
+    if isinstance(value, ast.Name) and value.id == "args":
+        for element in target.elts if isinstance(target, (ast.Tuple, ast.List)) else ():
             if isinstance(element, ast.Name):
                 held.inputs.append(element.id)
                 own = held.bytes_of(element.id) or 0
@@ -552,11 +551,8 @@ def _assign(statement: ast.Assign, held: _Held) -> None:
     if not isinstance(target, ast.Name):
         return
     name = target.id
-    if isinstance(value, ast.Name) and value.id == "args":
-        return
     if isinstance(value, ast.Call) and _ALLOCATES.fullmatch(ast.unparse(value.func)):
-        size = _allocated_bytes(value, held.values)
-        _known(held, name, size, ast.unparse(value.args[0]) if value.args else "")
+        _known(held, name, _allocated_bytes(value, held.values))
         return
     taken = next((n for n in _names(value) if n in held.memory), None)
     # A library call returns new memory.
@@ -564,14 +560,14 @@ def _assign(statement: ast.Assign, held: _Held) -> None:
     if taken is not None and not (is_call and not ast.unparse(value).startswith(_VIEWS)):
         held.memory[name] = held.memory[taken]
     elif isinstance(value, ast.Call):
-        _known(held, name, held.bytes_of(name), "")
+        _known(held, name, held.bytes_of(name))
 
 
-def _known(held: _Held, name: str, size: int | None, shape: str) -> None:
+def _known(held: _Held, name: str, size: int | None) -> None:
     if size is None:
         held.unknown.append(name)
         return
-    held.allocate(name, PlannedBuffer(name, size, shape=shape))
+    held.allocate(name, PlannedBuffer(name, size))
 
 
 def _names(node: ast.AST) -> Iterator[str]:
