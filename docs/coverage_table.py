@@ -300,9 +300,9 @@ def coverage_flags() -> str:
         for name in row.flags:
             named.setdefault(name, []).append(row)
     rows = [
-        f"| `{name}` | {known[name].kind.value} | {known[name].acts.value} | {known[name].purpose} "
+        f"| `{name}` | {known[name].kind} | {known[name].acts} | {known[name].purpose} "
         f"| {_instead(named[name])} | {known[name].note or ''} |"
-        for name in sorted(named, key=lambda name: (known[name].kind.value, name.lower()))
+        for name in sorted(named, key=lambda name: (known[name].kind, name.lower()))
     ]
     head = ["| flag | kind | acts at | what it does | without it | what to know |"]
     return "\n".join([*head, "|---|---|---|---|---|---|", *rows])

@@ -115,7 +115,8 @@ def test_flags_are_readable_at_80_columns(known: Environment) -> None:
 
 def test_json_on_stdout_is_nothing_but_json(known: Environment) -> None:
     result = run_env("--flags", "--json", "-")
-    assert json.loads(result.stdout) == json.loads(json.dumps(environment_view(known, flags=True)))
+    view = {"schema": 1, **environment_view(known, flags=True)}
+    assert json.loads(result.stdout) == json.loads(json.dumps(view))
     assert violations("env", json.loads(result.stdout)) == []
 
 
@@ -123,9 +124,8 @@ def test_json_in_a_file_comes_with_the_text(known: Environment, tmp_path: Path) 
     target = tmp_path / "env.json"
     result = run_env("--json", str(target))
     assert result.output == run_env().output
-    assert json.loads(target.read_text("utf-8")) == json.loads(
-        json.dumps(environment_view(known, flags=False))
-    )
+    view = {"schema": 1, **environment_view(known, flags=False)}
+    assert json.loads(target.read_text("utf-8")) == json.loads(json.dumps(view))
 
 
 def test_a_missing_name_is_a_finding(

@@ -91,7 +91,6 @@ class _LazyGroup(click.Group):
 
 
 def all_commands(context: click.Context) -> dict[str, click.Command]:
-    """Return all commands by name."""
     found = {name: _cli.get_command(context, name) for name in COMMANDS}
     return {name: command for name, command in found.items() if command is not None}
 

@@ -65,7 +65,6 @@ class WordChoice(click.Choice):  # type: ignore[type-arg]  # Not generic before 
 
 
 def matching(words: Iterable[str], incomplete: str) -> list[CompletionItem]:
-    """Return the words that begin with the incomplete input."""
     return [CompletionItem(word) for word in words if word.startswith(incomplete)]
 
 

@@ -22,7 +22,6 @@ def visible(text: str) -> str:
 
 
 def visible_data(value: Any) -> Any:
-    """Sanitize every text in a JSON value."""
     if isinstance(value, str):
         return visible(value)
     if isinstance(value, list):

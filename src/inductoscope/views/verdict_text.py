@@ -105,7 +105,6 @@ def _who(verdict: Verdict, finding: FailureFinding) -> str:
 
 
 def _own_pass(finding: FailureFinding) -> str:
-    """Return name and line of a pass that is not torch's."""
     return _name_and_line(finding.location.own_pass)
 
 

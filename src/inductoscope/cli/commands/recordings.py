@@ -103,14 +103,12 @@ def prune_command(
 
 
 def _pruned(recordings: Any, plan: Any, *, dry_run: bool) -> dict[str, Any]:
-    """Carry out the pruning plan, and return the view of its result."""
     from inductoscope.recording.location import recordings_folder
     from inductoscope.views.report.recordings import recording_view
 
     deleted, failed = (list(plan.delete), []) if dry_run else _delete(plan.delete)
     left = [recording for recording in recordings if recording not in deleted]
     return {
-        "schema": 1,
         "folder": str(recordings_folder()),
         "dry_run": dry_run,
         "deleted": [recording_view(recording) for recording in deleted],

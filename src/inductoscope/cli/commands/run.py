@@ -167,7 +167,6 @@ def _compile_for(target: Target, folder: Path, *, quiet: bool, failed: bool) -> 
 
 
 def _save_values(kernels: str, *, pretend: bool) -> None:
-    """Configure the program to save the buffers of its kernels."""
     from inductoscope.errors import UsageError
     from inductoscope.launch.environment import with_parts
     from inductoscope.recording.kernel_values import VARIABLE

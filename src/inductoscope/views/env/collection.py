@@ -25,7 +25,7 @@ from inductoscope.torch_facts.messages import last_lines
 from inductoscope.torch_facts.private_names import declared_names
 from inductoscope.torch_facts.stage_lookup import stage_of_module
 from inductoscope.torch_facts.torch_names import TorchName
-from inductoscope.views.env.flags import FLAGS, Flag, FlagKind
+from inductoscope.views.env.flags import ARTIFACT, FLAGS, VARIABLE, Flag
 
 CACHE_VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
 _SECONDS_FOR_A_VERSION = 20
@@ -33,8 +33,6 @@ _SECONDS_FOR_A_VERSION = 20
 
 @dataclass(frozen=True)
 class Machine:
-    """The operating system and the CPU."""
-
     system: str
     cpu: str
     cores: int
@@ -217,8 +215,6 @@ OLDEST_TORCH, NEWEST_TORCH = "2.11", "2.15"
 
 @dataclass(frozen=True)
 class Device:
-    """One accelerator that torch can use."""
-
     kind: str
     index: int
     name: str
@@ -241,7 +237,6 @@ class Torch:
 
     @property
     def supported(self) -> bool:
-        """Whether inductoscope supports this version."""
         return release(OLDEST_TORCH) <= release(self.version) <= release(NEWEST_TORCH)
 
     @property
@@ -300,7 +295,6 @@ class Environment:
 
     @property
     def missing(self) -> tuple[NameCheck | PatternCheck | FlagCheck, ...]:
-        """Names, log lines and flags that this torch lacks."""
         checks: tuple[NameCheck | PatternCheck | FlagCheck, ...] = (
             *self.names,
             *self.patterns,
@@ -312,7 +306,7 @@ class Environment:
 def collect_environment(python: str) -> Environment:
     """Collect the environment from the torch of `python` and from this machine."""
     needed = _needed_names()
-    artifacts = [flag.name for flag in FLAGS if flag.kind is FlagKind.ARTIFACT]
+    artifacts = [flag.name for flag in FLAGS if flag.kind == ARTIFACT]
     settings = {flag.name: flag.setting for flag in FLAGS if flag.setting}
     answer = ask(
         python,
@@ -371,7 +365,6 @@ def _needed_names() -> dict[TorchName, str]:
 
 
 def _source(torch: Torch, module: str) -> str:
-    """Read the source of a torch module; empty if the module is gone."""
     with suppress(OSError):
         return (Path(torch.root).parent / module).read_text("utf-8", "replace")
     return ""
@@ -379,12 +372,11 @@ def _source(torch: Torch, module: str) -> str:
 
 def _flag_checks(torch: Torch, replies: Mapping[str, dict[str, Any]]) -> Iterator[FlagCheck]:
     """Check every flag; `replies` has torch's answers on config keys and artifacts, by flag."""
-    of_kind = FlagKind.VARIABLE
-    variables = find_variables(Path(torch.root), [f.name for f in FLAGS if f.kind is of_kind])
+    variables = find_variables(Path(torch.root), [f.name for f in FLAGS if f.kind == VARIABLE])
     for flag in FLAGS:
         reply = replies.get(flag.name, {"known": False, "value": None})
         known, value = reply["known"], reply["value"]
-        if flag.kind is FlagKind.VARIABLE:
+        if flag.kind == VARIABLE:
             known = flag.name in variables
             how = variables.get(flag.name) or _not_found(flag, torch)
             yield FlagCheck(flag, known, how, os.environ.get(flag.name), config_value=value)

@@ -3,46 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
 from typing import Any
 
 INDUCTOR_CONFIG = "torch._inductor.config"
 
 
-class FlagKind(str, Enum):
-    """The mechanism that sets a switch."""
+# The mechanisms that set a switch.
+VARIABLE, ARTIFACT, SETTING = "environment variable", "TORCH_LOGS artifact", "config key"
 
-    VARIABLE = "environment variable"
-    ARTIFACT = "TORCH_LOGS artifact"
-    SETTING = "config key"
+# When a switch acts, which decides whether code must be recompiled.
+CODE_GENERATION, COMPILE, RUN = "code generation", "compile", "run"
 
-
-class FlagPhase(str, Enum):
-    """The time at which a switch acts, which decides whether code must be recompiled."""
-
-    CODE_GENERATION = "code generation"
-    COMPILE = "compile"
-    RUN = "run"
-
-    @property
-    def meaning(self) -> str:
-        return _PHASE_MEANINGS[self]
-
-
-_PHASE_MEANINGS = {
-    FlagPhase.CODE_GENERATION: "changes the generated code; existing code must be recompiled",
-    FlagPhase.COMPILE: "acts while the compiler runs; the generated code stays the same",
-    FlagPhase.RUN: "acts when the program runs; compiled code is used as is",
+PHASES = {
+    CODE_GENERATION: "changes the generated code; existing code must be recompiled",
+    COMPILE: "acts while the compiler runs; the generated code stays the same",
+    RUN: "acts when the program runs; compiled code is used as is",
 }
 
 
 @dataclass(frozen=True)
 class Flag:
-    """One switch."""
-
     name: str
-    kind: FlagKind
-    acts: FlagPhase
+    kind: str
+    acts: str
     purpose: str
     example: str | None = None  # of a variable: a value with an effect
     config_key: str | None = None  # of a variable: the config key that it initializes
@@ -55,7 +38,7 @@ class Flag:
     @property
     def setting(self) -> tuple[str, str] | None:
         """The module and dotted path of the config key that this flag is or sets."""
-        key = self.name if self.kind is FlagKind.SETTING else self.config_key
+        key = self.name if self.kind == SETTING else self.config_key
         if key is None:
             return None
         module, elsewhere, path = key.partition(".config.")
@@ -68,19 +51,17 @@ class Flag:
 # with the advice in circulation. Whether the installed torch knows it is never written down here:
 # `inductoscope env --flags` finds that out.
 
-CODE_GENERATION, COMPILE, RUN = FlagPhase.CODE_GENERATION, FlagPhase.COMPILE, FlagPhase.RUN
 
-
-def _variable(name: str, acts: FlagPhase, purpose: str, example: str = "1", **more: Any) -> Flag:
-    return Flag(name, FlagKind.VARIABLE, acts, purpose, example, **more)
+def _variable(name: str, acts: str, purpose: str, example: str = "1", **more: Any) -> Flag:
+    return Flag(name, VARIABLE, acts, purpose, example, **more)
 
 
 def _artifact(name: str, purpose: str, **more: Any) -> Flag:
-    return Flag(name, FlagKind.ARTIFACT, COMPILE, purpose, **more)
+    return Flag(name, ARTIFACT, COMPILE, purpose, **more)
 
 
-def _setting(name: str, acts: FlagPhase, purpose: str, **more: Any) -> Flag:
-    return Flag(name, FlagKind.SETTING, acts, purpose, **more)
+def _setting(name: str, acts: str, purpose: str, **more: Any) -> Flag:
+    return Flag(name, SETTING, acts, purpose, **more)
 
 
 FLAGS: tuple[Flag, ...] = (

@@ -89,7 +89,6 @@ def find_stage(name: str) -> StageEntry | None:
 
 
 def stage_summary(name: str) -> str:
-    """Return the summary of a stage; empty if it does not exist."""
     stage = find_stage(name)
     return stage.summary if stage else ""
 

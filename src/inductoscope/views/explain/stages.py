@@ -10,8 +10,6 @@ from inductoscope.torch_facts import stages
 
 @dataclass(frozen=True)
 class TorchSwitch:
-    """A switch that torch offers."""
-
     # A word for TORCH_LOGS, a name in a config module, or an environment variable.
     kind: Literal["log", "setting", "variable"]
     name: str
@@ -24,7 +22,6 @@ class TorchSwitch:
 
 
 def log(name: str, what: str) -> TorchSwitch:
-    """Build a switch for TORCH_LOGS."""
     return TorchSwitch("log", name, what)
 
 
@@ -35,7 +32,6 @@ def setting(name: str, what: str) -> TorchSwitch:
 
 
 def variable(name: str, what: str) -> TorchSwitch:
-    """Build a switch for an environment variable."""
     return TorchSwitch("variable", name, what)
 
 

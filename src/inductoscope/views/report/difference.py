@@ -13,7 +13,6 @@ from inductoscope.torch_facts.stages import DYNAMO, PASSES
 from inductoscope.views.report.terminal import BAD, FAINT, GOOD, WARN, Printer
 from inductoscope.wording import count_of
 
-SCHEMA = 1
 View = dict[str, Any]
 
 # Shorter than this is noise on a machine that does other things as well.
@@ -24,7 +23,6 @@ def difference_view(found: Difference) -> View:
     """Return the difference as data, with the diffs of all stages and kernels."""
     data = asdict(found)
     return {
-        "schema": SCHEMA,
         "verdict": verdict(found),
         "differs": found.differs,
         **data,
@@ -111,7 +109,6 @@ def _first_difference(graph: GraphDifference) -> str:
 
 
 def fusion_text(change: FusionChange) -> str:
-    """Describe a lost or gained fusion with its reason."""
     names = f"{_names(change.operations)} with {_names(change.others)}"
     said = f"torch says '{change.reason}'" if change.in_torchs_words else change.reason
     if change.what == "lost":
@@ -170,8 +167,7 @@ def _print_graph(printer: Printer, graph: View) -> None:
     printer.heading(graph["label"])
     for status, title in (("same", "same"), ("renamed", "only renamed"), ("different", "differs")):
         names = [stage["stage"] for stage in graph["stages"] if stage["status"] == status]
-        if names:
-            printer.pair(title, ", ".join(names))
+        printer.pairs({title: ", ".join(names)})
     _print_uncompared(printer, graph["stages"])
     if graph["first_different_stage"]:
         detail = next(s["detail"] for s in graph["stages"] if s["status"] == "different")
@@ -270,7 +266,6 @@ def texts_view(view: View, *, kernel: str = "", stage: str = "") -> View:
 
 
 def print_texts(printer: Printer, view: View) -> None:
-    """Print the diffs."""
     for item in view["shown"]:
         printer.heading(item["title"])
         printer.code(item["text"])

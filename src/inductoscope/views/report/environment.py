@@ -17,45 +17,36 @@ from inductoscope.views.env.collection import (
     FlagCheck,
     NameCheck,
 )
-from inductoscope.views.env.flags import FlagKind, FlagPhase
+from inductoscope.views.env.flags import ARTIFACT, PHASES, SETTING, VARIABLE
 from inductoscope.views.report.terminal import BAD, FAINT, GOOD, WARN, Printer
 from inductoscope.wording import bytes_text
 
 View = dict[str, Any]
 
 _HEADINGS = {
-    FlagKind.VARIABLE: "Environment variables",
-    FlagKind.ARTIFACT: "Names for TORCH_LOGS",
-    FlagKind.SETTING: "Keys of torch._inductor.config",
+    VARIABLE: "Environment variables",
+    ARTIFACT: "Names for TORCH_LOGS",
+    SETTING: "Keys of torch._inductor.config",
 }
 
 
 def environment_view(environment: Environment, *, flags: bool) -> View:
     """Return the environment as data; the table of flags only on request."""
-    torch = environment.torch
+    torch, found = environment.torch, asdict(environment)
     view: View = {
-        "schema": 1,
+        **{name: found[name] for name in ("machine", "compiler", "ptxas", "cache", "notes")},
         "inductoscope": __version__,
         "python": {"path": environment.python, "version": environment.python_version},
-        "machine": asdict(environment.machine),
-        "torch": None if torch is None else {**asdict(torch), "supported": torch.supported},
-        "compiler": _optional(environment.compiler),
-        "ptxas": _optional(environment.ptxas),
-        "cache": _optional(environment.cache),
+        "torch": None if torch is None else {**found["torch"], "supported": torch.supported},
         "problem": _problem(environment),
         "names": [_name_view(check) for check in environment.names],
         "patterns": [_pattern_view(check) for check in environment.patterns],
         "missing": [_missing_text(check) for check in environment.missing],
-        "notes": list(environment.notes),
     }
     if flags:
-        view["phases"] = {phase.value: phase.meaning for phase in FlagPhase}
-        view["flags"] = [_flag_view(check) for check in environment.flags]
+        view["phases"] = PHASES
+        view["flags"] = [{**check.pop("flag"), **check} for check in found["flags"]]
     return view
-
-
-def _optional(found: Any) -> View | None:
-    return None if found is None else asdict(found)
 
 
 def _problem(environment: Environment) -> View | None:
@@ -92,19 +83,6 @@ def _pattern_view(check: PatternCheck) -> View:
     }
 
 
-def _flag_view(check: FlagCheck) -> View:
-    return {
-        **asdict(check.flag),
-        "kind": check.flag.kind.value,
-        "acts": check.flag.acts.value,
-        "set_by": list(check.flag.set_by),
-        "known": check.known,
-        "how": check.how,
-        "value": check.value,
-        "config_value": check.config_value,
-    }
-
-
 def _missing_text(check: NameCheck | PatternCheck | FlagCheck) -> str:
     if isinstance(check, NameCheck):
         is_shared = check.stage == stages.NO_STAGE
@@ -129,7 +107,6 @@ _STYLES = {"found": GOOD, "missing": BAD, "level changed": BAD}
 
 
 def print_environment(printer: Printer, view: View) -> None:
-    """Print the environment in 80 columns."""
     for label, told in _summary(view):
         printer.pair(label, told, indent=0)
     if view["torch"] is not None:
@@ -139,7 +116,7 @@ def print_environment(printer: Printer, view: View) -> None:
         printer.line()
         printer.heading(heading)
         for flag in view["flags"]:
-            if flag["kind"] == kind.value:
+            if flag["kind"] == kind:
                 _print_flag(printer, flag)
     if "flags" in view:
         printer.line()

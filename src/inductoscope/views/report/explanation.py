@@ -89,7 +89,6 @@ def _symptom_view(words: tuple[str, ...]) -> View:
 
 
 def print_explanation(printer: Printer, view: View) -> None:
-    """Print the list, name or symptom view."""
     prints = {"list": _print_list, "name": _print_named, "symptom": _print_symptom}
     prints[view["kind"]](printer, view)
 

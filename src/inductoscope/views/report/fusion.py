@@ -68,17 +68,12 @@ def fusion_view(recording: Recording, selection: Selection) -> View:
     rows = [row for row in every if wanted in ("", row.outcome)]
     rows.sort(key=_SORTS.get(selection.sort, lambda row: 0))
     return {
-        "schema": 1,
         "recording": recording.path,
         "target": target_view(recording),
         "outcome": wanted,
         "sort": selection.sort,
         "limit": selection.limit,
-        "totals": {
-            outcome: {"pairs": len(chosen), "bytes": bytes_moved(chosen)}
-            for outcome in OUTCOMES.values()
-            for chosen in [[row for row in every if row.outcome == outcome]]
-        },
+        "totals": {outcome: _total(every, outcome) for outcome in OUTCOMES.values()},
         "time": _time(recording, every, selection.bandwidth),
         "conditions": [
             condition
@@ -89,6 +84,11 @@ def fusion_view(recording: Recording, selection: Selection) -> View:
         "rows": rows,
         "notes": _notes(recording, selection.graph),
     }
+
+
+def _total(rows: list[LedgerRow], outcome: str) -> View:
+    chosen = [row for row in rows if row.outcome == outcome]
+    return {"pairs": len(chosen), "bytes": bytes_moved(chosen)}
 
 
 def is_graph(key: str, wanted: str) -> bool:
@@ -106,18 +106,15 @@ _SORTS: dict[str, Callable[[LedgerRow], Any]] = {
 
 def _time(recording: Recording, rows: Iterable[LedgerRow], given: float | None) -> View:
     devices = sorted({row.device for row in rows})
-    known = {
-        device: speed
-        for device in devices
-        if (speed := bandwidth_for(recording, device, given=given)) is not None
-    }
+    speeds = {device: bandwidth_for(recording, device, given=given) for device in devices}
     return {
         "established": ESTABLISHED,
         "bandwidths": {
             device: {"gigabytes_per_second": speed.gigabytes, "source": speed.source}
-            for device, speed in known.items()
+            for device, speed in speeds.items()
+            if speed is not None
         },
-        "unknown": [device for device in devices if device not in known],
+        "unknown": [device for device in devices if speeds[device] is None],
     }
 
 
@@ -149,7 +146,6 @@ def _missing(recording: Recording, graph: InductorGraph) -> str:
 
 
 def print_fusion(printer: Printer, view: View) -> None:
-    """Print the ledger."""
     if view["target"]:
         printer.line(view["target"]["note"], style=WARN)
     for note in view["notes"]:
@@ -193,11 +189,8 @@ def _print_totals(printer: Printer, view: View) -> None:
 
 
 def _print_losses(printer: Printer, view: View) -> None:
-    found = [
-        (loss, condition.number)
-        for condition in _conditions(view, REFUSED)
-        for loss in condition.losses
-    ]
+    conditions = _conditions(view, REFUSED)
+    found = [(loss, condition.number) for condition in conditions for loss in condition.losses]
     if not found:
         return
     found.sort(key=lambda item: -(item[0].bytes or 0))
@@ -210,15 +203,10 @@ def _print_losses(printer: Printer, view: View) -> None:
 
 def _print_rows(printer: Printer, view: View, title: str) -> None:
     printer.heading(title)
-    table = [
-        (
-            _size(row, view),
-            row.graph,
-            row.label,
-            row.kind if row.outcome == FUSED else row.condition,
-        )
-        for row in view["rows"]
-    ]
+    table = []
+    for row in view["rows"]:
+        why = row.kind if row.outcome == FUSED else row.condition
+        table.append((_size(row, view), row.graph, row.label, why))
     _print_table(printer, table, view["limit"])
 
 
@@ -313,8 +301,6 @@ def print_change(printer: Printer, change: str) -> None:
 
 # --- One pair of the fusion ledger in full: each time it was considered, and what to change -------
 
-PairView = dict[str, Any]
-
 _MOST_PARTS = 5
 _STYLES = {"fused": GOOD, "refused": BAD, "possible": "", "never tried": WARN}
 
@@ -322,42 +308,29 @@ _STYLES = {"fused": GOOD, "refused": BAD, "possible": "", "never tried": WARN}
 # --- data -----------------------------------------------------------------------------------------
 
 
-def pair_view(
-    recording: Recording, found: FoundPair, *, bandwidth: float | None = None
-) -> PairView:
+def pair_view(recording: Recording, found: FoundPair, *, bandwidth: float | None = None) -> View:
     """Return all data on a pair; `bandwidth` must be the one passed to `find_pair`."""
     row = found.row
-    view: PairView = {
-        "schema": 1,
+    view: View = {
         "recording": recording.path,
         "target": target_view(recording),
         "graph": found.graph,
         "words": found.words,
         "other_pairs": found.others,
-        "pair": None,
-        "considered": [],
-        "moved": [],
-        "tries": [],
+        "pair": row,
+        "considered": row.considered if row else (),
+        "moved": row.moved if row else (),
+        "tries": row.tries if row else (),
         "trials": [],
     }
     if row is None:
         return view
     speed = bandwidth_for(recording, row.device, given=bandwidth)
-    return {
-        **view,
-        "label": row.label,
-        "pair": row,
-        "considered": row.considered,
-        "moved": row.moved,
-        "time": None
-        if speed is None
-        else f"{ESTABLISHED}; {speed.gigabytes:.0f} GB/s, {speed.source}",
-        "tries": row.tries,
-    }
+    time = None if speed is None else f"{ESTABLISHED}; {speed.gigabytes:.0f} GB/s, {speed.source}"
+    return {**view, "label": row.label, "time": time}
 
 
-def trials_view(row: LedgerRow, trials: Iterable[Trial]) -> list[PairView]:
-    """Return the pair's outcomes under other settings."""
+def trials_view(row: LedgerRow, trials: Iterable[Trial]) -> list[View]:
     return [
         {**asdict(trial), "fused": trial.fused, "as_recorded": trial.outcome == row.outcome}
         for trial in trials
@@ -367,8 +340,7 @@ def trials_view(row: LedgerRow, trials: Iterable[Trial]) -> list[PairView]:
 # --- terminal -------------------------------------------------------------------------------------
 
 
-def print_pair(printer: Printer, view: PairView) -> None:
-    """Print a pair."""
+def print_pair(printer: Printer, view: View) -> None:
     if view["target"]:
         printer.line(view["target"]["note"], style=WARN)
     if view["pair"] is None:
@@ -383,11 +355,9 @@ def print_pair(printer: Printer, view: PairView) -> None:
     printer.pair("second", ", ".join(pair.second_operations) or "?")
     printer.pair("kernels", _kernels(pair))
     _print_costs(printer, view)
-    if view["words"]:
-        printer.pair("also", view["words"])
-    if view["other_pairs"]:
-        text = f"{view['other_pairs']} more between these two kernels; this is the costliest"
-        printer.pair("pairs", text)
+    others = view["other_pairs"]
+    more = f"{others} more between these two kernels; this is the costliest" if others else ""
+    printer.pairs({"also": view["words"], "pairs": more})
     printer.line()
     _print_considered(printer, pair.considered)
     printer.heading("Why")
@@ -412,7 +382,7 @@ def _established(pair: LedgerRow) -> str:
     return f"{pair.confidence}: concluded from the recording"
 
 
-def _print_costs(printer: Printer, view: PairView) -> None:
+def _print_costs(printer: Printer, view: View) -> None:
     pair: LedgerRow = view["pair"]
     words = "saves" if pair.outcome == FUSED else "costs"
     time = pair.microseconds
@@ -471,7 +441,7 @@ def group_text(name: str) -> str:
     return f"{parts[0]}_{parts[1]}_..._{parts[-1]} ({len(parts)} nodes)"
 
 
-def _print_trials(printer: Printer, view: PairView) -> None:
+def _print_trials(printer: Printer, view: View) -> None:
     trials = view["trials"]
     if not trials:
         if view["tries"] and view["pair"].outcome != FUSED:
@@ -487,7 +457,7 @@ def _print_trials(printer: Printer, view: PairView) -> None:
     printer.line(_conclusion(trials), indent=2)
 
 
-def _trial_text(trial: PairView) -> str:
+def _trial_text(trial: View) -> str:
     if trial["error"]:
         return f"unknown: {trial['error']}"
     kernels = f"; {count_of(trial['kernels'], 'kernel')} in the graph" if trial["kernels"] else ""
@@ -495,7 +465,7 @@ def _trial_text(trial: PairView) -> str:
     return f"{trial['outcome']}{kernels}{reason}"
 
 
-def _conclusion(trials: list[PairView]) -> str:
+def _conclusion(trials: list[View]) -> str:
     if not trials[0]["as_recorded"]:
         return "The recorded outcome was not reproduced, so the trial proves nothing."
     helped = [trial for trial in trials[1:] if trial["fused"]]

@@ -30,9 +30,7 @@ _VERDICTS = {
 
 
 def file_view(kernel: KernelFile) -> View:
-    """Return the contents of a kernel file, without compiling it."""
     return {
-        "schema": 1,
         "file": kernel.path,
         "kernel": kernel.name,
         "heuristic": kernel.heuristic,
@@ -146,7 +144,6 @@ def _stuck(attempt: Attempt) -> str:
 
 
 def print_source(kernel: KernelFile, printer: Printer, view: View) -> None:
-    """Print the contents of a kernel file, and its functions."""
     _print_file(printer, view)
     printer.line("Not compiled: --show source only reads the file.")
     _print_shown(printer, "source", "\n\n".join(d.source for d in kernel.definitions))
@@ -156,15 +153,13 @@ def _print_file(printer: Printer, view: View) -> None:
     printer.heading(f"{view['kernel']} ({view['heuristic']})")
     printer.pair("file", view["file"])
     printer.pair("made for", view["generated_for"] or "not in the file")
-    if view["size_hints"]:
-        printer.pair("size hints", _words(view["size_hints"]))
-    if view["configuration"]:
-        printer.pair("in the file", _words(view["configuration"]))
+    for name, key in (("size hints", "size_hints"), ("in the file", "configuration")):
+        if view[key]:
+            printer.pair(name, _words(view[key]))
     for config in view["configs"]:
         printer.pair("config", _words(config))
     printer.pair("signature", _words(view["signature"]))
-    if view["device_functions"]:
-        printer.pair("functions", ", ".join(view["device_functions"]))
+    printer.pairs({"functions": ", ".join(view["device_functions"])})
     for problem in view["problems"]:
         printer.pair("note", problem)
 

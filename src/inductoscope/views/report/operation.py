@@ -15,7 +15,6 @@ View = dict[str, Any]
 
 
 def operation_view(found: OperationTrace) -> View:
-    """Return a trace as data."""
     node, place = found.node, found.node.place
     return {
         "graph": found.graph.key,
@@ -53,7 +52,6 @@ def _ir(found: OperationTrace) -> View:
 
 
 def scheduled_view(node: ScheduledNode) -> View:
-    """Return a scheduler node as data."""
     return {
         "name": node.name,
         "class": node.kind,
@@ -87,23 +85,16 @@ def _kernel(item: KernelLines) -> View:
     }
 
 
+# The texts of a native compile, which are payloads, are left out.
+_NATIVE = (
+    *("tool", "kernel", "config", "source", "output", "command", "seconds", "exit_code", "error"),
+    *("registers", "spills", "shared", "passes"),
+)
+
+
 def native_view(native: NativeCompile) -> View:
     """Return a native compile as data, without the texts it refers to."""
-    return {
-        "tool": native.tool,
-        "kernel": native.kernel,
-        "config": native.config,
-        "source": native.source,
-        "output": native.output,
-        "command": native.command,
-        "seconds": native.seconds,
-        "exit_code": native.exit_code,
-        "error": native.error,
-        "registers": native.registers,
-        "spills": native.spills,
-        "shared": native.shared,
-        "passes": [list(item) for item in native.passes],
-    }
+    return {name: getattr(native, name) for name in _NATIVE}
 
 
 # --- terminal -------------------------------------------------------------------------------------
@@ -189,7 +180,6 @@ def _print_scheduler(printer: Printer, view: View) -> None:
 
 
 def scheduler_text(node: View) -> str:
-    """Format a scheduler node in one line."""
     users = ", ".join(sorted({user for names in node["users"].values() for user in names}))
     inner = node["ir"] if node["loops"] in ("", "NoneType") else f"{node['ir']}({node['loops']})"
     text = (

@@ -25,7 +25,6 @@ _OUTCOME_WIDTH = 22
 def recordings_view(recordings: Sequence[StoredRecording]) -> View:
     """Return all recordings as data, newest first."""
     return {
-        "schema": 1,
         "folder": str(recordings_folder()),
         "bytes": sum(recording.size for recording in recordings),
         "recordings": [recording_view(recording) for recording in recordings],
@@ -33,7 +32,6 @@ def recordings_view(recordings: Sequence[StoredRecording]) -> View:
 
 
 def recording_view(recording: StoredRecording) -> View:
-    """Return one recording as data."""
     verdict, ending = recording.verdict, recording.ending
     return {
         "path": str(recording.path),

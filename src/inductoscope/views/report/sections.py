@@ -29,7 +29,6 @@ def sections_view(stage: str, sections: list[Section], *, empty: str) -> View:
 
 
 def print_sections(printer: Printer, view: View) -> None:
-    """Print sections."""
     if view.get("explanation"):
         printer.line(view["explanation"], style=FAINT)
     if view["empty"]:
@@ -45,7 +44,6 @@ def print_sections(printer: Printer, view: View) -> None:
 
 
 def fact_text(value: Any) -> str:
-    """Format the value of a fact."""
     if isinstance(value, dict):
         return ", ".join(f"{name} {fact_text(item)}" for name, item in value.items())
     if isinstance(value, (list, tuple)):

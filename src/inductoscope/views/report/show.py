@@ -69,7 +69,6 @@ def _refuse_contradictions(selection: ShowSelection) -> None:
 
 
 def _only(recording: Recording, compile_id: str) -> Recording:
-    """Restrict the recording to one compile."""
     found = tuple(compile_ for compile_ in recording.compiles if compile_.id == compile_id)
     if not found:
         known = ", ".join(dict.fromkeys(compile_.id for compile_ in recording.compiles))

@@ -104,7 +104,6 @@ def graph_text(graph: FxGraph | None) -> str:
 
 
 def node_text(node: FxNode) -> str:
-    """Format a node of a graph in one line."""
     value = describe_value(node.value)
     if node.op == "placeholder":
         return f"%{node.name}: {value}" if value else f"%{node.name}"
@@ -114,7 +113,6 @@ def node_text(node: FxNode) -> str:
 
 
 def node_texts(graph: FxGraph) -> list[str]:
-    """Format the nodes of a graph, one per line."""
     return [node_text(node) for node in graph.nodes]
 
 
@@ -347,7 +345,6 @@ def kernel(recording: Recording, graph: InductorGraph) -> Iterator[Section]:
 
 
 def kernel_section(recording: Recording, graph: InductorGraph, item: Kernel) -> Section:
-    """Return one kernel in full."""
     natives = compile_of_kernel(recording, item)
     return Section(
         f"{graph.key} {item.name} ({item.language})",
@@ -455,44 +452,34 @@ View = dict[str, Any]
 Build = Callable[[Recording], Iterator[Section]]
 
 
-def _of_compiles(build: Callable[[Recording, Compile], Iterator[Section]]) -> Build:
-    """Turn a view of one compile into a view of all compiles."""
+def _of_each(field: str, build: Callable[[Recording, Any], Iterator[Section]]) -> Build:
+    """Turn a view of one compile or graph into a view of all in this field of a recording."""
 
     @wraps(build)
     def view(recording: Recording) -> Iterator[Section]:
-        return chain.from_iterable(build(recording, one) for one in recording.compiles)
-
-    return view
-
-
-def _of_graphs(build: Callable[[Recording, InductorGraph], Iterator[Section]]) -> Build:
-    """Turn a view of one graph into a view of all Inductor graphs."""
-
-    @wraps(build)
-    def view(recording: Recording) -> Iterator[Section]:
-        return chain.from_iterable(build(recording, one) for one in recording.graphs)
+        return chain.from_iterable(build(recording, one) for one in getattr(recording, field))
 
     return view
 
 
 STAGE_VIEWS: dict[str, Build] = {
-    stages.DYNAMO: _of_compiles(dynamo),
-    "breaks": _of_compiles(breaks),
-    "guards": _of_compiles(guards),
-    "recompiles": _of_compiles(recompiles),
-    stages.AOT: _of_compiles(aot),
-    "passes": _of_compiles(passes),
-    "ir": _of_graphs(ir),
-    stages.SCHEDULER: _of_graphs(scheduler),
-    "fusion": _of_graphs(fusion),
+    stages.DYNAMO: _of_each("compiles", dynamo),
+    "breaks": _of_each("compiles", breaks),
+    "guards": _of_each("compiles", guards),
+    "recompiles": _of_each("compiles", recompiles),
+    stages.AOT: _of_each("compiles", aot),
+    "passes": _of_each("compiles", passes),
+    "ir": _of_each("graphs", ir),
+    stages.SCHEDULER: _of_each("graphs", scheduler),
+    "fusion": _of_each("graphs", fusion),
     stages.LOOP_BODY: loop_body,
-    "kernel": _of_graphs(kernel),
-    "memory": _of_graphs(memory),
-    stages.WRAPPER: _of_graphs(wrapper),
+    "kernel": _of_each("graphs", kernel),
+    "memory": _of_each("graphs", memory),
+    stages.WRAPPER: _of_each("graphs", wrapper),
     "native": native,
-    stages.AUTOTUNE: _of_graphs(autotune),
-    "cache": _of_compiles(cache),
-    "errors": _of_compiles(errors),
+    stages.AUTOTUNE: _of_each("graphs", autotune),
+    "cache": _of_each("compiles", cache),
+    "errors": _of_each("compiles", errors),
 }
 assert tuple(STAGE_VIEWS) == SHOWN
 
@@ -501,7 +488,6 @@ assert tuple(STAGE_VIEWS) == SHOWN
 
 
 def stage_view(recording: Recording, stage: str) -> View:
-    """Return one stage in full."""
     sections = list(STAGE_VIEWS[stage](recording))
     return {
         "explanation": one_line(stage),
@@ -528,7 +514,6 @@ def _why_empty(recording: Recording, stage: str) -> str:
 
 
 def kernel_view(recording: Recording, name: str, form: str) -> View:
-    """Return the kernels with this name in full, or one form of them."""
     every = [(graph, kernel) for graph in recording.graphs for kernel in graph.kernels]
     found = [pair for pair in every if pair[1].name == name] or [
         pair for pair in every if name in pair[1].name

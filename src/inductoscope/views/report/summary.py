@@ -27,9 +27,7 @@ View = dict[str, Any]
 
 
 def summary_view(recording: Recording, findings: list[Finding]) -> View:
-    """Return the summary as data."""
     return {
-        "schema": 1,
         "recording": recording.path,
         "command": list(texts(recording.manifest.get("command"))),
         "state": _state(recording),
@@ -152,7 +150,6 @@ def _stage_seconds(recording: Recording) -> dict[str, float]:
 
 
 def print_summary(printer: Printer, view: View) -> None:
-    """Print the summary."""
     totals = view["totals"]
     if view["verdict"]:
         from inductoscope.views.report.verdict import print_stored_verdict
@@ -160,19 +157,19 @@ def print_summary(printer: Printer, view: View) -> None:
         print_stored_verdict(printer, view["recording"])
     printer.heading(f"inductoscope: {view['headline']}")
     ended = view["state"].partition("the program ended ")[2]
-    if ended and not view["headline"].startswith(view["state"]):
-        printer.pair("ended", ended)
-    if view["torch"]:
-        printer.pair("torch", view["torch"])
-    printer.pair("compiles", _compile_words(view))
-    if totals["kernels"] or totals["library_calls"]:
-        printer.pair("kernels", _kernel_words(totals))
-    if view["stage_seconds"]:
-        printer.pair("seconds", _seconds_words(view["stage_seconds"]))
-    if totals["cache_lookups"]:
-        words = (f"{name} {count}" for name, count in totals["cache_lookups"].items())
-        printer.pair("caches", ", ".join(words))
-    printer.pair("recording", view["recording"])
+    said = view["headline"].startswith(view["state"])
+    caches = (f"{name} {count}" for name, count in totals["cache_lookups"].items())
+    printer.pairs(
+        {
+            "ended": "" if said else ended,
+            "torch": view["torch"],
+            "compiles": _compile_words(view),
+            "kernels": _kernel_words(totals),
+            "seconds": _seconds_words(view["stage_seconds"]),
+            "caches": ", ".join(caches),
+            "recording": view["recording"],
+        }
+    )
     if view["ranks"] is not None:
         from inductoscope.views.report.ranks import print_ranks
 
@@ -224,6 +221,8 @@ def _compile_words(view: View) -> str:
 
 
 def _kernel_words(totals: View) -> str:
+    if not totals["kernels"] and not totals["library_calls"]:
+        return ""
     words = [f"{count} {language}" for language, count in totals["kernels"].items()] or ["none"]
     if totals["kernels"] and totals["kernel_calls"] != sum(totals["kernels"].values()):
         words[-1] += f" in {count_of(totals['kernel_calls'], 'call')}"
@@ -247,16 +246,16 @@ def print_findings(printer: Printer, findings: list[View], *, is_success: bool =
         kind = "problem" if finding["is_problem"] else "note"
         style = BAD if finding["is_problem"] else WARN
         printer.line(f"{number}. {kind}: {finding['title']}", style=style)
-        if finding["source"]:
-            printer.pair("where", finding["source"], indent=3)
-        if finding["code"]:
-            printer.pair("", finding["code"], indent=3)
-        if len(finding["stack"]) > 1:
-            printer.pair("stack", arrows(finding["stack"]), indent=3)
+        stack = finding["stack"]
+        about = {
+            "where": finding["source"],
+            "": finding["code"],
+            "stack": arrows(stack) if len(stack) > 1 else "",
+        }
+        printer.pairs(about, indent=3)
         for evidence in finding["evidence"][:6]:
-            printer.pair(f"{finding['confidence']}", evidence, indent=3)
-        if finding["advice"]:
-            printer.pair("next", finding["advice"], indent=3)
+            printer.pair(finding["confidence"], evidence, indent=3)
+        printer.pairs({"next": finding["advice"]}, indent=3)
 
 
 def print_compiles(printer: Printer, view: View) -> None:
@@ -271,8 +270,7 @@ def print_compiles(printer: Printer, view: View) -> None:
         printer.pair("source", compile_["source"])
         total = "not finished" if not compile_["seconds"] else f"{compile_['seconds']:.2f}"
         printer.pair("seconds", f"{total}  ({_top(compile_['stage_seconds'])})")
-        if compile_["reason"]:
-            printer.pair("reason", compile_["reason"])
+        printer.pairs({"reason": compile_["reason"]})
         for number, line in enumerate(_settings_lines(compile_["settings"])):
             printer.pair("" if number else "settings", line)
         hits = [c["cache"] for c in compile_["caches"] if c["outcome"] == "hit"]

@@ -95,7 +95,6 @@ class Printer:
         self._console.file.flush()
 
     def heading(self, text: str) -> None:
-        """Print a heading."""
         self.line(text, style=HEADING)
 
     def code(self, text: str, *, indent: int = 2) -> None:
@@ -105,7 +104,6 @@ class Printer:
             self._console.print(Text("\n".join(lines)), soft_wrap=True)
 
     def whole(self, text: str, *, style: str = "") -> None:
-        """Print one line without wrapping."""
         self._console.print(Text(visible(text), style=style), soft_wrap=True)
 
     def pair(self, name: str, value: str, *, indent: int = 2, width: int = 14) -> None:
@@ -117,11 +115,11 @@ class Printer:
         width = max(width, len(name) + 1)
         self.line(name.ljust(width) + value, indent=indent, column=width)
 
-    def pairs(self, facts: Mapping[str, str]) -> None:
+    def pairs(self, facts: Mapping[str, str], *, indent: int = 2) -> None:
         """Print names with their values, without those that are empty."""
         for name, value in facts.items():
             if value:
-                self.pair(name, value)
+                self.pair(name, value, indent=indent)
 
 
 def _plain(value: Any) -> Any:

@@ -37,11 +37,8 @@ def print_verdict(printer: Printer, verdict: Verdict, *, can_resume: bool = Fals
             printer.line("To go on:")
             printer.code(f"inductoscope doctor --resume {quote(verdict.recording)}", indent=2)
     printer.line()
-    printer.pair("stage", verdict.stage)
-    for name, value in vars(verdict.culprit).items():
-        if value:
-            printer.pair(name.rstrip("_"), value)
-    printer.pair("confidence", verdict.confidence)
+    culprit = {name.rstrip("_"): value for name, value in vars(verdict.culprit).items()}
+    printer.pairs({"stage": verdict.stage, **culprit, "confidence": verdict.confidence})
     print_trail(printer, verdict.trail)
     _print_section(printer, "Evidence", _evidence(verdict))
     gaps = ((f"- {text}", 2, "") for text in verdict.not_checked)
@@ -52,12 +49,14 @@ def print_verdict(printer: Printer, verdict: Verdict, *, can_resume: bool = Fals
     if verdict.workaround is not None and verdict.workaround.verified:
         printer.code(verdict.workaround.code, indent=4)
     printer.line()
-    if verdict.issue:
-        printer.pair("bug report", verdict.issue)
-    printer.pair("recording", verdict.recording)
-    if verdict.output:
-        printer.pair("it printed", verdict.output)
-    printer.pair("took", f"{verdict.seconds:.0f} s, {count_of(verdict.runs, 'run')}")
+    printer.pairs(
+        {
+            "bug report": verdict.issue,
+            "recording": verdict.recording,
+            "it printed": verdict.output,
+            "took": f"{verdict.seconds:.0f} s, {count_of(verdict.runs, 'run')}",
+        }
+    )
 
 
 def _print_section(printer: Printer, heading: str, lines: Iterable[Line]) -> None:
@@ -179,6 +178,5 @@ def _trail(trail: FaultTrail) -> Iterator[Line]:
 
 
 def _buffer_text(buffer: TrailBuffer) -> str:
-    """Format a buffer with its operation and source line."""
     about = ", ".join(word for word in (buffer.operation, buffer.source) if word)
     return f"{buffer.name} ({about})" if about else buffer.name

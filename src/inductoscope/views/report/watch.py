@@ -54,32 +54,29 @@ def print_facts(printer: Printer, view: View) -> None:
     """Print the details of a stall, after its first line."""
     judgement = view["judgement"]
     printer.line(judgement["title"], style=HEADING, indent=2)
-    for name, value in _facts(view):
-        if value:
-            printer.pair(name, value)
+    printer.pairs(_facts(view))
     for evidence in judgement["evidence"]:
         printer.pair(judgement["confidence"], evidence)
     _print_processes(printer, view["processes"])
     _print_locks(printer, view)
     _print_stack(printer, view)
-    if judgement["advice"]:
-        printer.pair("next", judgement["advice"])
+    printer.pairs({"next": judgement["advice"]})
 
 
-def _facts(view: View) -> list[tuple[str, str]]:
+def _facts(view: View) -> dict[str, str]:
     detail = f" ({view['detail']})" if view["detail"] else ""
     choices = ", ".join(view["choices"][:6])
     more = len(view["choices"]) - 6
-    return [
-        ("kind", view["judgement"]["kind"]),
-        ("stage", f"{view['stage']}{detail}"),
-        ("compile", " of ".join(filter(None, (view["compile"], view["function"])))),
-        ("source", view["source"]),
-        ("kernel", view["kernel"]),
-        ("choices", f"{choices} and {more} more" if more > 0 else choices),
-        ("last lowered", view["last_node"] if view["stage"] == stages.LOWERING else ""),
-        ("moves", view["judgement"]["moves"]),
-    ]
+    return {
+        "kind": view["judgement"]["kind"],
+        "stage": f"{view['stage']}{detail}",
+        "compile": " of ".join(filter(None, (view["compile"], view["function"]))),
+        "source": view["source"],
+        "kernel": view["kernel"],
+        "choices": f"{choices} and {more} more" if more > 0 else choices,
+        "last lowered": view["last_node"] if view["stage"] == stages.LOWERING else "",
+        "moves": view["judgement"]["moves"],
+    }
 
 
 def _print_processes(printer: Printer, processes: list[View]) -> None:
@@ -120,7 +117,6 @@ def _print_stack(printer: Printer, view: View) -> None:
 
 
 def print_attached(printer: Printer, view: View) -> None:
-    """Print the observations of `attach` on a process."""
     stall = view["stall"]
     if view["moves"]:
         printer.line(f"pid {view['pid']} is making progress: {view['moves']}", style=GOOD)
