@@ -201,7 +201,7 @@ def test_what_is_small_stays_whole_beside_what_is_cut() -> None:
     assert (shown["summary"], shown["none"]) == ("short", None)
     assert shown["rows"] == rows[: len(shown["rows"])]
     assert len(shown["rows"]) > 20
-    assert {(one.pointer, one.of, one.unit) for one in cuts} == {
+    assert {(one["pointer"], one["of"], one["unit"]) for one in cuts} == {
         ("/rows", 1000, "items"),
         ("/source", 20_000, "characters"),
     }
@@ -211,7 +211,7 @@ def test_the_first_item_of_a_list_is_cut_rather_than_left_out() -> None:
     shown, cuts = cut([{"text": "x" * 1000}, "more"], 200)
     assert len(shown) == 1
     assert shown[0]["text"].startswith("xxx")
-    assert [one.pointer for one in cuts] == ["/0/text", ""]
+    assert [one["pointer"] for one in cuts] == ["/0/text", ""]
 
 
 def test_a_pointer_names_a_part() -> None:

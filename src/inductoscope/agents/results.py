@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +17,8 @@ MOST_CHARACTERS = 40_000
 _LEAST = 80
 
 
-@dataclass(frozen=True)
-class Cut:
-    """A truncated list or text; `pointer` is a JSON Pointer."""
-
-    pointer: str
-    kept: int
-    of: int
-    unit: str
+# What was cut of a list or text: its JSON Pointer, how much is kept, of how much, in which unit.
+Cut = dict[str, Any]
 
 
 def cut(value: Any, most: int = MOST_CHARACTERS) -> tuple[Any, list[Cut]]:
@@ -38,7 +31,7 @@ def _fitted(value: Any, room: int, pointer: str, cuts: list[Cut]) -> Any:
     if size_of(value) <= room:
         return value
     if isinstance(value, str):
-        cuts.append(Cut(pointer, room, len(value), "characters"))
+        cuts.append(_told(pointer, room, len(value), "characters"))
         return value[:room]
     if isinstance(value, list):
         return _fitted_list(value, room, pointer, cuts)
@@ -60,7 +53,7 @@ def _fitted_list(values: list[Any], room: int, pointer: str, cuts: list[Cut]) ->
     if not kept and values:
         kept.append(_fitted(values[0], max(room, _LEAST), f"{pointer}/0", cuts))
     if len(kept) < len(values):
-        cuts.append(Cut(pointer, len(kept), len(values), "items"))
+        cuts.append(_told(pointer, len(kept), len(values), "items"))
     return kept
 
 
@@ -153,7 +146,7 @@ class KeptResults:
         if size_of(data) <= MOST_CHARACTERS:
             return data
         shown, cuts = cut(data)
-        return {**shown, "left_out": _told(cuts), "result": self._keep(data)}
+        return {**shown, "left_out": cuts, "result": self._keep(data)}
 
     def _keep(self, data: dict[str, Any]) -> int:
         number = next(self._numbers)
@@ -183,7 +176,7 @@ class KeptResults:
             place = {"start": start, "of": len(value)}
             value = value[start:]
         shown, cuts = cut(value)
-        left_out = {"left_out": _told(cuts)} if cuts else {}
+        left_out = {"left_out": cuts} if cuts else {}
         return {"result": number, "pointer": pointer, **place, "value": shown, **left_out}
 
 
@@ -194,5 +187,5 @@ def _whole(given: Mapping[str, Any], name: str) -> int:
     return value
 
 
-def _told(cuts: list[Cut]) -> list[dict[str, Any]]:
-    return [asdict(one) for one in cuts]
+def _told(pointer: str, kept: int, of: int, unit: str) -> Cut:
+    return {"pointer": pointer, "kept": kept, "of": of, "unit": unit}

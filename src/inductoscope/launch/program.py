@@ -200,15 +200,7 @@ def record_ending(
 ) -> Ending:
     """Emit the command's ending as the launcher's last event. `status` is Popen.returncode."""
     ending = ending_from(status, seconds, by_tool)
-    stream.emit(
-        Exited(
-            pid=pid,
-            exit_code=ending.exit_code,
-            signal=ending.signal,
-            seconds=round(ending.seconds, 3),
-            by_tool=by_tool,
-        )
-    )
+    stream.emit(Exited(pid=pid, **{**vars(ending), "seconds": round(seconds, 3)}))
     stream.close()
     return ending
 
