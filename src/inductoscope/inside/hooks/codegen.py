@@ -134,7 +134,7 @@ def _load(args: Arguments, kwargs: Keywords) -> Watching:
 def _compile_ahead(args: Arguments, kwargs: Keywords) -> Watching:
     """Record the C++ wrapper of an ahead-of-time compile, which is compiled with its kernels."""
     frame = enter_stage(stages.CPP_COMPILE)
-    code = args[2] if len(args) > 2 else kwargs.get("wrapper_code")
+    code: Any = args[2] if len(args) > 2 else kwargs.get("wrapper_code")
     SCOPE.guard(lambda: _emit_wrapper(args[1], code), of=_compile_ahead)
     result = yield from until_left(frame)
     files = result if isinstance(result, (list, tuple)) else [result]
