@@ -14,12 +14,14 @@ from inductoscope.cli.parameters import (
     check_cluster,
     executor_options,
     json_option,
+    print_view,
     program_argument,
     quiet_option,
 )
 
 if TYPE_CHECKING:
     from inductoscope.doctor.verdict import Verdict
+    from inductoscope.views.report.terminal import Printer
 
 
 @click.command(
@@ -225,12 +227,10 @@ def _print_and_exit(
 ) -> NoReturn:
     """Print and write the verdict, and end with its exit code."""
     from inductoscope.doctor.verdict import exit_code
-    from inductoscope.views.report.terminal import Printer, replace_json, write_json
     from inductoscope.views.report.verdict import print_verdict
 
-    view = verdict.as_data()
-    if json_path and (json_path == "-" or not replace_json(view, json_path)):
-        write_json(view, json_path)
-    if json_path != "-":
-        print_verdict(Printer(sys.stdout), verdict, can_resume=can_resume)
+    def render(printer: Printer, view: object) -> None:
+        print_verdict(printer, verdict, can_resume=can_resume)
+
+    print_view(verdict.as_data(), json_path, render)
     sys.exit(exit_code(verdict.verdict))

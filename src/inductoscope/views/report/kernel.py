@@ -321,9 +321,9 @@ def print_values(
         printer.line(f"{len(values) - _MOST_LINES} more", indent=2, style=FAINT)
     first = next((value.file for value in values if value.file), "")
     # Paths are printed unbroken, so that they can be copied.
-    printer.whole(f"  All of them: {folder / FOLDER / INDEX}", style=FAINT)
+    printer.code(f"All of them: {folder / FOLDER / INDEX}", style=FAINT)
     if first:
-        printer.whole(f"  To read one: torch.load({str(folder / first)!r})", style=FAINT)
+        printer.code(f"To read one: torch.load({str(folder / first)!r})", style=FAINT)
 
 
 def _line(value: KernelValue) -> str:

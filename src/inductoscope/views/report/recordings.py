@@ -85,11 +85,12 @@ def print_recording(printer: Printer, item: View) -> None:
     rest = f"{megabytes(item['bytes']):>9}  {_cut(_one_line(item['outcome']), _OUTCOME_WIDTH)}"
     place = printer.width - _OUTCOME_WIDTH - 12
     if cell_len(name) > place:
-        printer.whole(name)
+        printer.code(name, indent=0)
         name = ""
-    printer.whole(f"{set_cell_size(name, place)} {rest}")
+    printer.code(f"{set_cell_size(name, place)} {rest}", indent=0)
     when = f"  {_when(item['created'])}  "
-    printer.whole(when + _cut(_one_line(_command(item)), printer.width - len(when)), style=FAINT)
+    command = _cut(_one_line(_command(item)), printer.width - len(when))
+    printer.code(when + command, style=FAINT, indent=0)
     if item["not_ours"]:
         printer.line(f"prune never deletes it: {item['not_ours']}", indent=2, style=WARN)
 

@@ -97,14 +97,11 @@ class Printer:
     def heading(self, text: str) -> None:
         self.line(text, style=HEADING)
 
-    def code(self, text: str, *, indent: int = 2) -> None:
+    def code(self, text: str, *, style: str = "", indent: int = 2) -> None:
         """Print lines without wrapping: a terminal or pager can scroll code."""
         lines = [" " * indent + line for line in visible(text).splitlines()]
         if lines:
-            self._console.print(Text("\n".join(lines)), soft_wrap=True)
-
-    def whole(self, text: str, *, style: str = "") -> None:
-        self._console.print(Text(visible(text), style=style), soft_wrap=True)
+            self._console.print(Text("\n".join(lines), style=style), soft_wrap=True)
 
     def pair(self, name: str, value: str, *, indent: int = 2, width: int = 14) -> None:
         """Print a name and its value, wrapped beside the name, or below a long one."""
@@ -115,7 +112,7 @@ class Printer:
         width = max(width, len(name) + 1)
         self.line(name.ljust(width) + value, indent=indent, column=width)
 
-    def pairs(self, facts: Mapping[str, str], *, indent: int = 2) -> None:
+    def pairs(self, facts: Mapping[str, str | None], *, indent: int = 2) -> None:
         """Print names with their values, without those that are empty."""
         for name, value in facts.items():
             if value:
@@ -134,14 +131,13 @@ def write_json(view: Mapping[str, Any], target: str) -> None:
     docs/schemas describes the output of every command. Its `schema` is raised when a key is renamed
     or removed, not when one is added.
     """
-    text = _as_text(view)
     if target == "-":
-        sys.stdout.write(text)
-        return
-    try:
-        Path(target).write_text(text, "utf-8")
-    except OSError as error:
-        raise unwritable(target, error) from error
+        sys.stdout.write(_as_text(view))
+    elif not replace_json(view, target):
+        try:
+            Path(target).write_text(_as_text(view), "utf-8")
+        except OSError as error:
+            raise unwritable(target, error) from error
 
 
 def replace_json(view: Mapping[str, Any], target: str) -> bool:
