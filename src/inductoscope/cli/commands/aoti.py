@@ -8,13 +8,14 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from inductoscope.cli.commands.doctor import command as doctor
-from inductoscope.cli.parameters import json_option, long_output, pager_option, quiet_option
+from inductoscope.cli.parameters import json_option, pager_option, print_view, quiet_option
 from inductoscope.errors import ToolFailure, UsageError
 
 if TYPE_CHECKING:
@@ -143,7 +144,9 @@ def command(
         serving = {"threads": threads, "calls": calls} if serve else {}
         request = RunRequest(inputs, operators, limits, serving)
     view = _examined(file, name, request, quiet=quiet)
-    _print_view(view, json_path, everything=everything)
+    from inductoscope.views.report.package import print_package
+
+    print_view(view, json_path, partial(print_package, everything=everything))
     sys.exit(0 if view["verdict"] in ("fits", "runs") else 1)
 
 
@@ -208,17 +211,3 @@ def _private_folder() -> Iterator[Path]:
             f"{error.filename or tempfile.gettempdir()} cannot be written: {error.strerror}. Make "
             "room there, or set TMPDIR to a folder that has some."
         ) from None
-
-
-def _print_view(view: dict[str, Any], json_path: str | None, *, everything: bool) -> None:
-    from inductoscope.views.report.package import print_package, print_run
-    from inductoscope.views.report.terminal import write_json
-
-    if json_path is not None:
-        write_json(view, json_path)
-    if json_path == "-":
-        return
-    with long_output() as printer:
-        print_package(printer, view, everything=everything)
-        if view["run"]:
-            print_run(printer, view)

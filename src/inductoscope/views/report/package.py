@@ -59,7 +59,6 @@ def package_view(package: Package, fitting: dict[str, tuple[Fit, ...]]) -> View:
     """Return the file, its models, and whether each can run on this machine."""
     verdict, summary = _judged(package, fitting)
     return {
-        "schema": 1,
         "file": str(package.path),
         "kind": package.kind,
         "bytes": package.bytes,
@@ -168,7 +167,7 @@ def _call(call: KernelCall, model: PackagedModel) -> View:
 
 
 def print_package(printer: Printer, view: View, *, everything: bool) -> None:
-    """Print the contents of the package, then whether it fits this machine."""
+    """Print what is in the package, whether it fits this machine, and how it ran."""
     models = f", {count_of(len(view['models']), 'model')}" if view["models"] else ""
     printer.heading(f"{view['file']}: {view['kind']}, {megabytes(view['bytes'])}{models}")
     for program in view["programs"]:
@@ -178,7 +177,9 @@ def print_package(printer: Printer, view: View, *, everything: bool) -> None:
     for model in view["models"]:
         printer.line()
         _print_model(printer, model, None if everything else _MOST_SHOWN)
-    if not view["run"]:
+    if view["run"]:
+        _print_run(printer, view)
+    else:
         printer.line()
         printer.line(view["summary"], style=_STYLES[view["verdict"]])
         printer.line(f"{NOT_EXECUTED}{_next_step(view)}", style=FAINT)
@@ -205,9 +206,8 @@ def _print_model(printer: Printer, model: View, most: int | None) -> None:
         printer.pair("outputs", str(len(model["outputs"])))
     _print_constants(printer, model["constants"], model["device"], most)
     _print_calls(printer, model["calls"], most)
-    if model["compile_flags"]:
-        plain = [flag for flag in model["compile_flags"] if not flag.startswith("-D")]
-        printer.pair("flags", " ".join(plain))
+    plain = [flag for flag in model["compile_flags"] if not flag.startswith("-D")]
+    printer.pairs({"flags": " ".join(plain)})
     library = model["library"]
     if library["name"]:
         printer.pair("library", f"{megabytes(library['bytes'])} for {library['machine']}")
@@ -319,7 +319,7 @@ def _run_summary(
     return f"{name} {verdict} {run.where}{after}."
 
 
-def print_run(printer: Printer, view: View) -> None:
+def _print_run(printer: Printer, view: View) -> None:
     run = view["run"]
     printer.line()
     printer.heading(f"Run of {run['model']}")
