@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 
+from inductoscope.doctor.failure import Location
 from inductoscope.inside.compare.bug_or_rounding import judge
 from inductoscope.inside.compare.graphs import (
     as_function,
@@ -180,20 +181,11 @@ def users_place(function: Any) -> list[str]:
 
 @dataclass(frozen=True)
 class PassDivergence:
-    """The first pass that changed the result of a graph."""
+    """The first pass that changed a graph for the worse."""
 
-    stage: str
-    name: str
-    inside: tuple[str, ...]
-    patterns: tuple[str, ...]
-    text: str
-    removed: tuple[str, ...]
-    added: tuple[str, ...]
+    location: Location
     # Nodes of the graph before the pass that are no longer there.
-    nodes: tuple[Any, ...]
-    # The operation that cannot run any more, if the pass broke the graph.
-    broken: str = ""
-    users: tuple[str, ...] = ()
+    nodes: tuple[Node, ...]
 
 
 # Kinds of difference that are wrong in a graph, whatever is looked for.
@@ -262,7 +254,7 @@ def _refusal(before: GraphModule, after: GraphModule, error: Exception) -> tuple
 def divergence_at(
     before: GraphModule, after: PassStep, text: str, broken: str = ""
 ) -> PassDivergence:
-    """Describe a pass that changed a graph for the worse."""
+    """Describe a pass that changed a graph; `broken` is an operation that cannot run any more."""
     old = {node.name: node for node in before.graph.nodes}
     new = {node.name: node for node in after.module.graph.nodes}
     gone = [node for name, node in old.items() if name not in new]
@@ -272,18 +264,20 @@ def divergence_at(
         for name, node in old.items()
         if name in new and (str(node.args), node.target) != (str(new[name].args), new[name].target)
     ]
-    return PassDivergence(
-        after.stage,
-        after.name,
-        after.inside,
-        after.patterns,
-        text,
-        tuple(str(node.target) for node in gone),
-        tuple(str(node.target) for node in come),
-        tuple(gone or changed),
-        broken,
-        after.users,
+    removed = tuple(dict.fromkeys(str(node.target) for node in gone))
+    added = dict.fromkeys(str(node.target) for node in come)
+    is_between = after.name.startswith("(") and bool(after.inside)
+    location = Location(
+        stage=after.stage,
+        pass_name=after.inside[-1] if is_between else after.name,
+        operation=broken or ", ".join(removed)[:300],
+        text=text,
+        names=(*after.patterns, *after.inside),
+        removed=removed,
+        added=tuple(name for name in added if "built-in" not in name),
+        own_pass=after.users[-1] if after.users else "",
     )
+    return PassDivergence(location, tuple(gone or changed))
 
 
 # --- The first pass after which a node's metadata is not true of its value ------------------------

@@ -367,7 +367,7 @@ class Surroundings:
             torch.is_grad_enabled(),
             torch.is_inference_mode_enabled(),
             torch.get_default_dtype(),
-            _matmul_precision(),
+            matmul_precision(),
             tuple(
                 (kind, torch.get_autocast_dtype(kind), torch.is_autocast_enabled(kind))
                 for kind in kinds
@@ -377,7 +377,7 @@ class Surroundings:
     @contextlib.contextmanager
     def entered(self) -> Iterator[None]:
         with contextlib.ExitStack() as stack:
-            dtype, precision = torch.get_default_dtype(), _matmul_precision()
+            dtype, precision = torch.get_default_dtype(), matmul_precision()
             # Other threads have these two as well, so they are only touched where they differ.
             if dtype != self.default_dtype:
                 stack.callback(torch.set_default_dtype, dtype)
@@ -392,8 +392,8 @@ class Surroundings:
             yield
 
 
-def _matmul_precision() -> str:
-    try:
-        return torch.get_float32_matmul_precision()
-    except RuntimeError:
-        return ""  # Torch refuses to say once a program has used the newer settings.
+def matmul_precision() -> str:
+    """Return the float32 matmul precision; empty once a program has used torch's newer settings."""
+    with contextlib.suppress(RuntimeError):
+        return str(torch.get_float32_matmul_precision())
+    return ""

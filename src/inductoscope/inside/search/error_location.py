@@ -36,7 +36,6 @@ from inductoscope.inside.search.wrong_result_location import (
     Retraced,
     in_custom_operators,
     location_at_kernel,
-    location_at_pass,
     location_of_answer,
     wrong_with_backend,
 )
@@ -165,7 +164,8 @@ def _in_passes(candidate: Candidate) -> Location:
         run_compiled(candidate, seen.compiled())
     found = first_break(passes, seen.inputs)
     if found is not None:
-        return location_at_pass(found, "the graph was run in eager before and after each pass")
+        how = "the graph was run in eager before and after each pass"
+        return replace(found.location, how=how)
     found = first_false_metadata(passes, seen.inputs)
     if found is None:
         return Location()
@@ -173,7 +173,7 @@ def _in_passes(candidate: Candidate) -> Location:
         "after each pass, every node was compared with its metadata; without this pass, nothing "
         "fails"
     )
-    place = location_at_pass(found, how)
+    place = replace(found.location, how=how)
     return place if _is_well_without(candidate, place.pass_name) else Location()
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from inductoscope.inside.compare.passes import users_place
+from inductoscope.inside.compare.values import matmul_precision
 from inductoscope.inside.program_settings import changed_settings
 
 _DEVICES = ("cpu", "cuda")
@@ -89,18 +90,11 @@ def current_state() -> TorchState:
     return TorchState(
         gradients=torch.is_grad_enabled(),
         autocast={name: torch.get_autocast_dtype(name) for name in on},
-        precision=_precision(),
+        precision=matmul_precision(),
         default_dtype=torch.get_default_dtype(),
         determinism=torch.get_deterministic_debug_mode(),
         backends=dict(_backends()),
     )
-
-
-def _precision() -> str:
-    """Return the float32 matmul precision; empty if torch's newer API was used to set it."""
-    with contextlib.suppress(RuntimeError):
-        return str(torch.get_float32_matmul_precision())
-    return ""
 
 
 def _backends() -> Iterator[tuple[str, Any]]:

@@ -32,7 +32,7 @@ from inductoscope.inside.compare.kernels import (
 )
 from inductoscope.inside.compare.loop_bodies import CannotEvaluate, evaluate
 from inductoscope.inside.compare.operators import first_false_declaration, first_wrong_decomposition
-from inductoscope.inside.compare.passes import PassDivergence, PassWatch, first_divergence
+from inductoscope.inside.compare.passes import PassWatch, first_divergence
 from inductoscope.inside.compare.reference import Case
 from inductoscope.inside.compare.values import copy_values, is_plain, run
 from inductoscope.inside.search.candidate import Candidate, is_operation
@@ -178,7 +178,7 @@ def _in_compile(candidate: Candidate, aspect: str, closely: bool) -> Location:
     found = first_divergence(passes, known, aspect)
     if found is not None:
         how = "the graph was run before and after each pass on the same inputs"
-        return replace(location_at_pass(found, how), suspects=seen.in_candidate(found.nodes))
+        return replace(found.location, how=how, suspects=seen.in_candidate(found.nodes))
     if kernels.divergences and aspect not in ("stride", "sharing"):
         found_in = kernels.divergences[0]
         place = location_at_kernel(found_in, seen.in_candidate)
@@ -260,24 +260,6 @@ class Retraced:
         names = _names_in_earlier_graphs(nodes)
         pairs = zip(own, self._nodes, strict=True)
         return tuple(mine.name for mine, other in pairs if other.name in names)
-
-
-def location_at_pass(found: PassDivergence, how: str) -> Location:
-    name = found.name
-    if name.startswith("(") and found.inside:
-        name = found.inside[-1]
-    removed = tuple(dict.fromkeys(found.removed))
-    return Location(
-        stage=found.stage,
-        pass_name=name,
-        operation=found.broken or ", ".join(removed)[:300],
-        text=found.text,
-        how=how,
-        names=(*found.patterns, *found.inside),
-        removed=removed,
-        added=tuple(dict.fromkeys(name for name in found.added if "built-in" not in name)),
-        own_pass=found.users[-1] if found.users else "",
-    )
 
 
 def location_at_kernel(found: KernelDivergence, in_candidate: InCandidate) -> Location:
