@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -19,10 +19,6 @@ from inductoscope.cli.parameters import (
     target_option,
 )
 from inductoscope.torch_facts.stages import SHOWN, SHOWN_AS
-
-if TYPE_CHECKING:
-    from inductoscope.model.entities import Recording
-    from inductoscope.views.report.terminal import Printer
 
 
 @click.command("show")
@@ -81,18 +77,17 @@ def command(
     """
     gc.disable()  # Objects live as long as this short process.
     if list_all:
-        view, render = _list_recordings()
+        from inductoscope.model.stored_recordings import stored_recordings
+        from inductoscope.views.report.recordings import print_recordings, recordings_view
+
+        view = recordings_view(stored_recordings())
+        print_view(view, json_path, print_recordings)
     else:
-        view, render = _build(read_recording(recording, target), options)
+        from inductoscope.views.report.show import ShowSelection, choose_view
 
-    def print_all(printer: Printer, view: dict[str, Any]) -> None:
-        if view.get("target"):
-            from inductoscope.views.report.target import print_target
-
-            print_target(printer, view["target"])
-        render(printer, view)
-
-    print_view(view, json_path, print_all)
+        selection = ShowSelection(**{name: value or "" for name, value in options.items()})
+        view, render = choose_view(read_recording(recording, target), selection)
+        print_view(view, json_path, render)
     sys.exit(1 if _reports_problem(view) else 0)
 
 
@@ -104,20 +99,3 @@ def _reports_problem(view: dict[str, Any]) -> bool:
     if verdict is not None and exit_code(verdict["verdict"]) == 1:
         return True
     return any(finding["is_problem"] for finding in view.get("findings", ()))
-
-
-def _list_recordings() -> tuple[Any, Any]:
-    from inductoscope.model.stored_recordings import stored_recordings
-    from inductoscope.views.report.recordings import print_recordings, recordings_view
-
-    return recordings_view(stored_recordings()), print_recordings
-
-
-def _build(recording: Recording, options: dict[str, str | None]) -> tuple[Any, Any]:
-    from inductoscope.model.target import target_view
-    from inductoscope.views.report.show import ShowSelection, choose_view
-
-    selection = ShowSelection(**{name: value or "" for name, value in options.items()})
-    view, render = choose_view(recording, selection)
-    about = target_view(recording)
-    return ({**view, "target": about} if about else view), render
