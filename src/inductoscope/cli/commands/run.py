@@ -225,25 +225,18 @@ def _report(folder: Path, json_path: str | None, *, quiet: bool) -> bool:
     """Print the summary and write its JSON; return whether it reports a problem."""
     from inductoscope.analysis.rules import diagnose
     from inductoscope.model.fold import load
-    from inductoscope.model.target import target_view
     from inductoscope.views.report.summary import print_summary, summary_view
-    from inductoscope.views.report.target import print_target
+    from inductoscope.views.report.target import with_target
     from inductoscope.views.report.terminal import Printer, write_json
 
     recording = load(folder)
     findings = diagnose(recording)
-    view = summary_view(recording, findings)
-    about = target_view(recording)
-    if about is not None:
-        view["target"] = about
+    view, render = with_target(recording, summary_view(recording, findings), print_summary)
     if json_path:
         write_json(view, json_path)
     if not quiet:
         try:
-            printer = Printer(sys.stderr)
-            if about is not None:
-                print_target(printer, about)
-            print_summary(printer, view)
+            render(Printer(sys.stderr), view)
             sys.stderr.flush()
         except (OSError, ValueError):
             pass  # Standard error may be closed; the program's own result must still get through.

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 from inductoscope.errors import UsageError
 from inductoscope.model.entities import Recording
-from inductoscope.model.target import target_view
 from inductoscope.views.report.sections import print_sections
-from inductoscope.views.report.target import print_target
+from inductoscope.views.report.target import Render, View, with_target
 from inductoscope.views.report.terminal import Printer
-
-View = dict[str, Any]
-Render = Callable[[Printer, View], None]
 
 
 @dataclass(frozen=True)
@@ -32,21 +26,9 @@ class ShowSelection:
 
 
 def choose_view(recording: Recording, selection: ShowSelection) -> tuple[View, Render]:
-    """Return the data of the selected view, and the function that prints it.
-
-    Every view of a recording for an absent GPU begins with a note that nothing ran on one.
-    """
+    """Return the data of the selected view, and the function that prints it."""
     _refuse_contradictions(selection)
-    view, render = _chosen(recording, selection)
-    about = target_view(recording)
-    if about is None:
-        return view, render
-
-    def print_all(printer: Printer, view: View) -> None:
-        print_target(printer, view["target"])
-        render(printer, view)
-
-    return {**view, "target": about}, print_all
+    return with_target(recording, *_chosen(recording, selection))
 
 
 def _chosen(recording: Recording, selection: ShowSelection) -> tuple[View, Render]:
