@@ -23,9 +23,18 @@ from torch._inductor.virtualized import V
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._pytree import tree_leaves
 
-from inductoscope.inside.compare.loop_bodies import CannotEvaluate, evaluate, in_layout
+from inductoscope.inside.compare.loop_bodies import CannotEvaluate, evaluate
 
 Function = Callable[..., Any]
+
+
+def in_layout(value: torch.Tensor, layout: Any, sizes: dict[sympy.Symbol, int]) -> torch.Tensor:
+    """A copy in the strides of an IR layout."""
+    size, stride = (
+        [int(sympy.sympify(each).subs(sizes)) for each in group]
+        for group in (layout.size, layout.stride)
+    )
+    return torch.empty_strided(size, stride, dtype=value.dtype).copy_(value)
 
 
 class Scheduled(BaseException):
@@ -364,10 +373,10 @@ def test_an_index_out_of_bounds_is_refused() -> None:
         evaluate(lowered.nodes[0], inputs)
 
 
-def test_an_error_of_torch_names_the_operation() -> None:
+def test_an_error_of_torch_is_no_answer() -> None:
     lowered = lower(lambda x, y: x // y, (integers(0, 9, 4), integers(1, 9, 4)))
     inputs = {**lowered.inputs, "arg1_1": torch.zeros(4, dtype=torch.int64)}
-    with pytest.raises(CannotEvaluate, match="floordiv: ZeroDivisionError"):
+    with pytest.raises(CannotEvaluate, match="ZeroDivisionError"):
         evaluate(lowered.nodes[0], inputs)
 
 

@@ -28,8 +28,6 @@ from torch.utils._sympy import functions as sympy_functions
 
 from inductoscope.inside.compare.values import plain_torch
 
-__all__ = ["CannotEvaluate", "evaluate", "in_layout"]
-
 # A GPU is fast, and has room for tensors of a gigabyte.
 _MOST_POINTS = {"cpu": 2**24, "cuda": 2**27}
 _NARROW = (torch.bfloat16, torch.float16)
@@ -44,9 +42,9 @@ def evaluate(
 ) -> dict[str, Tensor]:
     """Return the values that the loop body of a SchedulerNode stores, by the buffer's name.
 
-    `values` holds the tensors that the body reads, by buffer name, in the strides of the buffer:
-    see `in_layout`. `sizes` gives the symbols of dynamic shapes. A node that writes into another
-    buffer (a mutation, a part of a concatenation) also returns that buffer, with the new content.
+    `values` holds the tensors that the body reads, by buffer name, in the strides of the buffer.
+    `sizes` gives the symbols of dynamic shapes. A node that writes into another buffer (a mutation,
+    a part of a concatenation) also returns that buffer, with the new content.
 
     bfloat16 and float16 are rounded after every operation, as in eager. `widened` keeps them in
     float32 between load and store instead, as generated code does.
@@ -65,20 +63,6 @@ def evaluate(
         raise CannotEvaluate(f"{type(error).__name__}: {error}") from error
 
 
-def in_layout(value: Tensor, layout: Any, sizes: Mapping[sympy.Symbol, int] = {}) -> Tensor:
-    """Copy a tensor to the strides of an IR layout, for use in `values`."""
-    with plain_torch():
-        return _placed(value, layout, _known_sizes(sizes, value.device))
-
-
-def _placed(value: Tensor, layout: Any, known: dict[Any, Tensor]) -> Tensor:
-    size, stride = (_integers(each, known, value.device) for each in (layout.size, layout.stride))
-    if tuple(value.shape) != size:
-        raise CannotEvaluate(f"a value of shape {tuple(value.shape)} for a buffer of {size}")
-    placed = torch.empty_strided(size, stride, dtype=value.dtype, device=value.device)
-    return placed.copy_(value.detach())
-
-
 def _evaluate(
     body: Any,
     buffer: Any,
@@ -86,8 +70,7 @@ def _evaluate(
     sizes: Mapping[sympy.Symbol, int],
     widened: bool,
 ) -> dict[str, Tensor]:
-    known = _known_sizes(sizes, buffer.get_device())
-    space = _Space(body, known, buffer.get_device())
+    space = _Space(body, sizes, buffer.get_device())
     output = _Output(buffer, values, space)
     with V.set_ops_handler(_Operations(space, values, output, widened)):
         body(*space.variables)
@@ -97,21 +80,13 @@ def _evaluate(
 # --- the iteration space --------------------------------------------------------------------------
 
 
-def _known_sizes(sizes: Mapping[sympy.Symbol, int], device: torch.device) -> dict[Any, Tensor]:
-    return {symbol: torch.tensor(int(size), device=device) for symbol, size in sizes.items()}
-
-
-def _integers(expressions: Any, known: dict[Any, Tensor], device: torch.device) -> tuple[int, ...]:
-    return tuple(int(evaluate_index(sympy.sympify(e), known, device)) for e in expressions)
-
-
 class _Space:
     """The iteration space of the loops, with index expressions as tensors over it."""
 
-    def __init__(self, body: Any, known: dict[Any, Tensor], device: torch.device) -> None:
+    def __init__(self, body: Any, sizes: Mapping[sympy.Symbol, int], device: torch.device) -> None:
         self.device = device
-        self._known = known
-        outer, inner = (_integers(group, known, device) for group in body.sizes)
+        self._known = {symbol: torch.tensor(int(n), device=device) for symbol, n in sizes.items()}
+        outer, inner = map(self.integers, body.sizes)
         self.outer = (1, *outer)
         self.shape = (*self.outer, *inner)
         if math.prod(self.shape) > _MOST_POINTS.get(device.type, 2**24):
@@ -132,10 +107,16 @@ class _Space:
         return symbol
 
     def integers(self, expressions: Any) -> tuple[int, ...]:
-        return _integers(expressions, self._known, self.device)
+        values = (evaluate_index(sympy.sympify(e), self._known, self.device) for e in expressions)
+        return tuple(map(int, values))
 
     def placed(self, value: Tensor, layout: Any) -> Tensor:
-        return _placed(value, layout, self._known)
+        """Copy a tensor to the strides of an IR layout."""
+        size, stride = map(self.integers, (layout.size, layout.stride))
+        if tuple(value.shape) != size:
+            raise CannotEvaluate(f"a value of shape {tuple(value.shape)} for a buffer of {size}")
+        placed = torch.empty_strided(size, stride, dtype=value.dtype, device=value.device)
+        return placed.copy_(value.detach())
 
     def index(self, expression: Any) -> Tensor:
         value = evaluate_index(sympy.sympify(expression), self._known, self.device)
@@ -249,14 +230,7 @@ class _Operations:
         function = POINTWISE.get(name.removeprefix("libdevice_"))
         if function is None:
             raise CannotEvaluate(name)
-
-        def call(*arguments: Any) -> Any:
-            try:
-                return function(*arguments)
-            except (RuntimeError, TypeError) as error:
-                raise CannotEvaluate(f"{name}: {error}") from error
-
-        return call
+        return function
 
     def _computed(self, dtype: torch.dtype) -> torch.dtype:
         return torch.float32 if self._widened and dtype in _NARROW else dtype
@@ -365,10 +339,7 @@ class _Operations:
     ) -> Any:
         values = value if isinstance(value, (tuple, list)) else (value,)
         rows = tuple(self._space.rows(each) for each in values)
-        try:
-            found = reduce_last(reduction_type, self._computed(dtype), rows)
-        except RuntimeError as error:
-            raise CannotEvaluate(f"reduction {reduction_type}: {error}") from error
+        found = reduce_last(reduction_type, self._computed(dtype), rows)
         if isinstance(found, tuple):
             return tuple(self._space.reduced(each) for each in found)
         return self._space.reduced(found)
