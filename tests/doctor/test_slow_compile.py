@@ -147,8 +147,8 @@ def test_a_native_compiler_that_was_ended_took_until_then() -> None:
     waiting = StageStart(stage=stages.CPP_COMPILE)
     answer = ended((5.0, waiting), (5.0, NATIVE), used=ForkUse(5.0, 0.1, slowest_child=33.0))
     cost = measured_in(answer, FOUR).cost
-    assert cost.slowest_native == 35.0
-    assert cost.on_idle_machine.slowest_native == 33.0
+    assert cost.native == 35.0
+    assert cost.on_idle_machine.native == 33.0
 
 
 def test_what_was_ended_outside_of_every_stage_is_not_judged() -> None:
