@@ -27,14 +27,7 @@ from battery.workplace import descendants, workplace
 from bench.command_cost import CommandCost, column, run_command, why_failed
 from bench.figures import finish
 from bench.measurement import Measurement
-from bench.peers import (
-    NOT_INSTALLED,
-    ROOT,
-    TLPARSE,
-    TLPARSE_AT_BEST,
-    find_tlparse,
-    ways_of_tlparse,
-)
+from bench.peers import NOT_INSTALLED, ROOT, TLPARSE, TLPARSE_AT_BEST, find_tlparse, ways_of_tlparse
 
 RECORDED = ROOT / "tests" / "data" / "recorded_logs"
 TOOL = [sys.executable, "-m", "inductoscope", "logs", "--json"]

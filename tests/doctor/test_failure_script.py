@@ -12,14 +12,7 @@ import pytest
 import torch
 from torch.fx import Graph, GraphModule, symbolic_trace
 
-from inductoscope.doctor.failure import (
-    ERROR,
-    HANG,
-    NAN,
-    SIGNAL,
-    WRONG,
-    Failure,
-)
+from inductoscope.doctor.failure import ERROR, HANG, NAN, SIGNAL, WRONG, Failure
 from inductoscope.inside.repro.failure_script import HANG_SECONDS, script_text
 from inductoscope.inside.search.candidate import Candidate
 from inductoscope.inside.search.input_recipes import recipes_for

@@ -9,28 +9,14 @@ import torch
 import torch._inductor.config
 from torch._inductor.kernel.custom_op import CustomOpConfig, register_custom_op_autotuning
 
-from inductoscope.doctor.failure import (
-    ERROR,
-    HANG,
-    NAN,
-    SIGNAL,
-    WRONG,
-    Failure,
-    advice_on_machine,
-)
+from inductoscope.doctor.failure import ERROR, HANG, NAN, SIGNAL, WRONG, Failure, advice_on_machine
 from inductoscope.errors import ToolFailure
 from inductoscope.inside.repro.replaced_functions import check_tuned_operators
 from inductoscope.inside.search.error_location import is_benchmark
 from inductoscope.inside.search.failure_signature import failure_of_answer, failure_of_error
 from inductoscope.inside.search.forks import ForkAnswer
 from inductoscope.recording.codec import encode
-from inductoscope.recording.events import (
-    CompileFailed,
-    Event,
-    KernelLaunched,
-    StageEnd,
-    StageStart,
-)
+from inductoscope.recording.events import CompileFailed, Event, KernelLaunched, StageEnd, StageStart
 from support.examples import entries
 
 # --- a fork that was given up ---------------------------------------------------------------------

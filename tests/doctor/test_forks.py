@@ -22,20 +22,9 @@ import torch
 
 from inductoscope.inside.observe import enter_stage, leave_stage
 from inductoscope.inside.scope import SCOPE
-from inductoscope.inside.search.forks import (
-    ForkAnswer,
-    Forks,
-    RunningFork,
-    is_late,
-    is_ready,
-)
+from inductoscope.inside.search.forks import ForkAnswer, Forks, RunningFork, is_late, is_ready
 from inductoscope.processes.status import cpu_seconds
-from inductoscope.recording.events import (
-    Kernel,
-    NativeEnd,
-    StageEnd,
-    StageStart,
-)
+from inductoscope.recording.events import Kernel, NativeEnd, StageEnd, StageStart
 from support.examples import entries
 from support.waiting import wait_until
 

@@ -12,12 +12,7 @@ from torch._inductor.decomposition import decompositions, fast_random_decomps
 from torch.fx import symbolic_trace
 
 from inductoscope.inside.repro.failure_script import script_text
-from inductoscope.inside.search.candidate import (
-    Candidate,
-    MarkedSize,
-    marked_sizes,
-    name_of,
-)
+from inductoscope.inside.search.candidate import Candidate, MarkedSize, marked_sizes, name_of
 from inductoscope.inside.search.forks import Forks
 from inductoscope.inside.search.oracle import Oracle
 from inductoscope.inside.search.shrink import Subject, apply_passes

@@ -16,12 +16,7 @@ from inductoscope.inside.compare.values import same_generators
 from inductoscope.inside.doctor.kept_call import in_precision
 from inductoscope.inside.search.candidate import Candidate
 from inductoscope.inside.sentinel.bias_test import Likeness, margin_for, signed_errors
-from inductoscope.inside.sentinel.shadow import (
-    CannotRepeat,
-    Drops,
-    draw_seeds,
-    uniform,
-)
+from inductoscope.inside.sentinel.shadow import CannotRepeat, Drops, draw_seeds, uniform
 from inductoscope.launch.environment import RECORDING_VARIABLE
 from support.graphs import captured, numbers
 from support.programs import ONE_PROOF, Workplace

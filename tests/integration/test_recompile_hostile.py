@@ -9,12 +9,7 @@ from typing import Any
 
 import pytest
 
-from inductoscope.inside.rebuilding import (
-    Names,
-    Unbuildable,
-    read_arguments,
-    resolve_function,
-)
+from inductoscope.inside.rebuilding import Names, Unbuildable, read_arguments, resolve_function
 
 NAMES = Names({}, {})
 

@@ -6,12 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from inductoscope.doctor.verdict import (
-    Repro,
-    Verdict,
-    keep_verdict,
-    read_verdict,
-)
+from inductoscope.doctor.verdict import Repro, Verdict, keep_verdict, read_verdict
 from inductoscope.launch.program import record_ending
 from inductoscope.recording.location import create_recording
 from inductoscope.recording.writer import StreamWriter, describe_launcher

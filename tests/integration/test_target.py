@@ -18,12 +18,7 @@ from inductoscope.inside import stand_in
 from inductoscope.model.entities import Recording
 from inductoscope.model.fold import load
 from inductoscope.model.kernels import compile_of_kernel, generated
-from inductoscope.model.target import (
-    left_out,
-    recording_target,
-    target_note,
-    target_notes,
-)
+from inductoscope.model.target import left_out, recording_target, target_note, target_notes
 from inductoscope.recording.location import FOLDER_VARIABLE
 from inductoscope.targets import recompile as kept
 from inductoscope.targets.recompile import recording_for_target

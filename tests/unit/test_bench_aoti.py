@@ -19,13 +19,7 @@ from battery.fault import Fault, Truth
 from battery.trial import Outcome, make_environment, write_files
 from bench.aoti.faults import FAULTS, THE_INPUT, THE_OPERATOR, PackageFault
 from bench.aoti.guide import FILTER, PRINTER, Guide, GuideRun, Trail, in_place_of
-from bench.aoti.printed import (
-    PrintedValue,
-    calls_of,
-    last_announced,
-    reused_names,
-    shown_calls,
-)
+from bench.aoti.printed import PrintedValue, calls_of, last_announced, reused_names, shown_calls
 from bench.aoti.table import BEGIN, END, Row, markdown, put_into, read_rows, write_rows
 from bench.aoti.tool import Examined, count_runs, counted, cpu_of_tree, ended_after, named_by
 

@@ -10,16 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bench.doctor import (
-    LARGE,
-    SCRIPTS,
-    TURN,
-    make_faults,
-    plan,
-    read_program,
-    read_runs,
-    write,
-)
+from bench.doctor import LARGE, SCRIPTS, TURN, make_faults, plan, read_program, read_runs, write
 from bench.doctor_comparison import PROCESSOR, PROOF, ToolRun, summarize
 from bench.measurement import Measurement
 from bench.torch_tools import Measured, count_nodes

@@ -11,12 +11,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from inductoscope.analysis.bounds.accesses import PointBudget, judge_parts
 from inductoscope.analysis.bounds.kernels import judge_recording
-from inductoscope.analysis.bounds.proof import (
-    Context,
-    Ends,
-    Prover,
-    difference,
-)
+from inductoscope.analysis.bounds.proof import Context, Ends, Prover, difference
 from inductoscope.analysis.bounds.sentences import who
 from inductoscope.analysis.bounds.sizes import AdmittedSizes, edge_sizes
 from inductoscope.analysis.bounds.verdicts import (

@@ -14,12 +14,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from inductoscope.analysis.rules import diagnose
 from inductoscope.cli import COMMANDS
-from inductoscope.errors import (
-    InductoscopeError,
-    ToolFailure,
-    UnreadableRecording,
-    UsageError,
-)
+from inductoscope.errors import InductoscopeError, ToolFailure, UnreadableRecording, UsageError
 from inductoscope.model.fold import load
 from inductoscope.version import __version__
 from support.examples import inductoscope, stored

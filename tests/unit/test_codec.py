@@ -9,12 +9,7 @@ from typing import Any
 
 import pytest
 
-from inductoscope.doctor.failure import (
-    HANG,
-    Failure,
-    Location,
-    SuppressingAxis,
-)
+from inductoscope.doctor.failure import HANG, Failure, Location, SuppressingAxis
 from inductoscope.doctor.finding import GraphWorkaround, GraphWorkarounds, Suppressed
 from inductoscope.doctor.instructions import Instructions
 from inductoscope.recording.codec import decode, encode

@@ -16,12 +16,7 @@ from inductoscope.errors import ToolFailure
 from inductoscope.model.fold import load
 from inductoscope.model.timeline import Lane, Timeline, timeline
 from inductoscope.views.export import FORMS
-from inductoscope.views.export.folder import (
-    Item,
-    kept_files,
-    safe_name,
-    write_all,
-)
+from inductoscope.views.export.folder import Item, kept_files, safe_name, write_all
 from inductoscope.views.export.perfetto import trace
 from support.examples import NAMES, inductoscope, stored, write_recording
 

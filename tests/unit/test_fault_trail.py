@@ -15,15 +15,7 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from inductoscope.doctor.case import ProgramCase
-from inductoscope.doctor.failure import (
-    ERROR,
-    HANG,
-    NAN,
-    SIGNAL,
-    WRONG,
-    Failure,
-    Location,
-)
+from inductoscope.doctor.failure import ERROR, HANG, NAN, SIGNAL, WRONG, Failure, Location
 from inductoscope.doctor.finding import PROGRAM, FailureFinding, Flow, Noticed
 from inductoscope.doctor.trail import trail_of, trail_or_nothing
 from inductoscope.doctor.verdict import Verdict, keep_verdict, read_verdict

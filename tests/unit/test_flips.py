@@ -15,12 +15,7 @@ from inductoscope.inside.profiling.alternating_calls import AlternatingClock
 from inductoscope.model.fold import load
 from inductoscope.profiling.evidence import RecordedEvidence, costs_of
 from inductoscope.profiling.flip_trials import AgainstEager, FlipTrial, TrialResults
-from inductoscope.profiling.flips import (
-    Flip,
-    flips_for,
-    predicted,
-    wrapper_in_cpp,
-)
+from inductoscope.profiling.flips import Flip, flips_for, predicted, wrapper_in_cpp
 from inductoscope.profiling.kernel_profile import GraphProfile, KernelProfile, Profile
 from inductoscope.profiling.kernel_work import KernelWork
 from inductoscope.profiling.machine import Bandwidths, Floor, MachineLimits

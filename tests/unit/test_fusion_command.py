@@ -10,12 +10,7 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from inductoscope.model.fold import load
-from inductoscope.views.report.fusion import (
-    Selection,
-    fusion_view,
-    print_fusion,
-    shortened_pair,
-)
+from inductoscope.views.report.fusion import Selection, fusion_view, print_fusion, shortened_pair
 from inductoscope.views.report.terminal import Printer
 from support.examples import Answer, inductoscope, stored, write_recording
 from support.schedules import graph, node, refused

@@ -15,12 +15,7 @@ from syrupy.assertion import SnapshotAssertion
 from inductoscope.analysis.fusion import ledger
 from inductoscope.analysis.fusion.decisions import Groups
 from inductoscope.analysis.fusion.ledger import bytes_moved, losses
-from inductoscope.analysis.fusion.pairs import (
-    Region,
-    common_elements,
-    common_share,
-    read_region,
-)
+from inductoscope.analysis.fusion.pairs import Region, common_elements, common_share, read_region
 from inductoscope.model.fold import load
 from inductoscope.model.schedule import ScheduledNode
 from inductoscope.recording.codec import as_json

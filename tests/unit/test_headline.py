@@ -7,13 +7,7 @@ from typing import Any
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from inductoscope.doctor.failure import (
-    ERROR,
-    WRONG,
-    Failure,
-    Location,
-    SuppressingAxis,
-)
+from inductoscope.doctor.failure import ERROR, WRONG, Failure, Location, SuppressingAxis
 from inductoscope.doctor.finding import (
     PROGRAM,
     Claim,

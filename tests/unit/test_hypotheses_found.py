@@ -8,13 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from inductoscope.doctor.failure import (
-    ERROR,
-    HANG,
-    SIGNAL,
-    WRONG,
-    Failure,
-)
+from inductoscope.doctor.failure import ERROR, HANG, SIGNAL, WRONG, Failure
 from inductoscope.doctor.finding import GraphWorkaround, GraphWorkarounds
 from inductoscope.doctor.hypotheses import first_verdict
 from inductoscope.recording.events import StageStart

@@ -17,12 +17,7 @@ from inductoscope.model.fold import load
 from inductoscope.model.memory import GraphMemory, Room, SizeSymbol
 from inductoscope.torch_facts.index_expressions import Expression, Number, read_expression
 from inductoscope.torch_facts.loop_bodies import read_body
-from inductoscope.torch_facts.triton_indices import (
-    NARROW,
-    WIDE,
-    KernelIntegers,
-    read_index_types,
-)
+from inductoscope.torch_facts.triton_indices import NARROW, WIDE, KernelIntegers, read_index_types
 from support.examples import stored
 from support.loop_bodies import body_text
 

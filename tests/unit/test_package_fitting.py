@@ -11,12 +11,7 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from inductoscope.cli.commands.aoti import _examined
-from inductoscope.packages.fitting import (
-    Fit,
-    LocalMachine,
-    fits,
-    look_at_this_machine,
-)
+from inductoscope.packages.fitting import Fit, LocalMachine, fits, look_at_this_machine
 from inductoscope.packages.package import Package, read_package
 from inductoscope.torch_facts.package_wrappers import read_wrapper
 

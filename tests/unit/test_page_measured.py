@@ -10,12 +10,7 @@ from typing import Any
 from syrupy.assertion import SnapshotAssertion
 
 from inductoscope.model.fold import load
-from inductoscope.recording.profile_file import (
-    ADVICE,
-    COMPILE,
-    MEMORY,
-    profile_path,
-)
+from inductoscope.recording.profile_file import ADVICE, COMPILE, MEMORY, profile_path
 from inductoscope.views.export.perfetto import whole_trace
 from inductoscope.views.page.contents import Contents
 from inductoscope.views.page.contract import MemoryCourse, PageTable

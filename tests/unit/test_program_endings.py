@@ -19,12 +19,7 @@ from inductoscope.doctor import watched_run
 from inductoscope.doctor.failure import WRONG, Failure
 from inductoscope.doctor.finding import PROGRAM, Claim, finding_in
 from inductoscope.doctor.instructions import Instructions
-from inductoscope.doctor.watched_run import (
-    Listener,
-    ProgramRun,
-    RunLimits,
-    run_watched,
-)
+from inductoscope.doctor.watched_run import Listener, ProgramRun, RunLimits, run_watched
 from inductoscope.model.fold import load
 from inductoscope.recording.events import ProcessStart
 from inductoscope.recording.location import create_recording

@@ -7,12 +7,7 @@ from pathlib import Path
 import pytest
 
 from inductoscope.doctor.case import ProgramCase
-from inductoscope.doctor.failure import (
-    SLOW,
-    WRONG,
-    Failure,
-    Location,
-)
+from inductoscope.doctor.failure import SLOW, WRONG, Failure, Location
 from inductoscope.doctor.finding import (
     FailureFinding,
     GraphWorkaround,

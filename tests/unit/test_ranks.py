@@ -18,17 +18,8 @@ from inductoscope.analysis.ranks.comparing import (
     RankComparison,
     compare_ranks,
 )
-from inductoscope.analysis.ranks.decisions import (
-    Decision,
-    RankLog,
-    RankProgress,
-    merged_order,
-)
-from inductoscope.analysis.ranks.report import (
-    RankReport,
-    find_stragglers,
-    report_on,
-)
+from inductoscope.analysis.ranks.decisions import Decision, RankLog, RankProgress, merged_order
+from inductoscope.analysis.ranks.report import RankReport, find_stragglers, report_on
 from inductoscope.torch_facts.printed_graphs import (
     code_lines,
     collective_text,

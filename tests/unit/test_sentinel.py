@@ -12,13 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from inductoscope.doctor.alarm import (
-    KEPT,
-    Alarm,
-    read_alarm,
-    read_alarms,
-    write_alarm,
-)
+from inductoscope.doctor.alarm import KEPT, Alarm, read_alarm, read_alarms, write_alarm
 from inductoscope.doctor.common_verdicts import failure_of_alarm, verdict_on_alarm
 from inductoscope.doctor.failure import WRONG
 from inductoscope.doctor.sentinel_options import SentinelOptions, options_from

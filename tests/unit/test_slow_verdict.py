@@ -13,12 +13,7 @@ from inductoscope.doctor import slowness
 from inductoscope.doctor.hypotheses import first_verdict, slow
 from inductoscope.doctor.slowness import may_be_slower, wasted_compiles
 from inductoscope.doctor.verdict import exit_code
-from inductoscope.profiling.flip_trials import (
-    AgainstEager,
-    FlipTrial,
-    TrialResults,
-    against_eager,
-)
+from inductoscope.profiling.flip_trials import AgainstEager, FlipTrial, TrialResults, against_eager
 from inductoscope.profiling.flips import Flip, flips_for
 from inductoscope.profiling.statistics import compare
 from inductoscope.recording.events import (

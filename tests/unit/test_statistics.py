@@ -25,12 +25,7 @@ from inductoscope.profiling.timings import (
     read_measured,
     write_measured,
 )
-from inductoscope.profiling.turns import (
-    TimedRun,
-    Variant,
-    VariantRuns,
-    calls_to_compare,
-)
+from inductoscope.profiling.turns import TimedRun, Variant, VariantRuns, calls_to_compare
 
 
 def sample(*values: float) -> Sample:

@@ -10,17 +10,9 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from inductoscope.model.fold import load
-from inductoscope.profiling.autotuning import (
-    WITHOUT_TUNING,
-    TuningResult,
-    searches_of,
-)
+from inductoscope.profiling.autotuning import WITHOUT_TUNING, TuningResult, searches_of
 from inductoscope.profiling.statistics import Sample, compare
-from inductoscope.profiling.turns import (
-    BASE,
-    SettingTrial,
-    SettingTrials,
-)
+from inductoscope.profiling.turns import BASE, SettingTrial, SettingTrials
 from inductoscope.views.report.setting_trials import print_tuning, tuning_view
 from inductoscope.views.report.terminal import Printer
 from support.examples import stored

@@ -25,21 +25,9 @@ from inductoscope.hangs.watch.stall import FollowedStream, patience_of_doctor, p
 from inductoscope.model.fold import load
 from inductoscope.model.process_position import ProcessPosition
 from inductoscope.processes.locks import FileLock, count_tries, held_locks
-from inductoscope.processes.stacks import (
-    StackFrame,
-    Stacks,
-    ThreadStack,
-    parse_dump,
-    read_stacks,
-)
+from inductoscope.processes.stacks import StackFrame, Stacks, ThreadStack, parse_dump, read_stacks
 from inductoscope.processes.status import ProcessStatus
-from inductoscope.processes.tree import (
-    Activity,
-    ProcessSample,
-    Tree,
-    activity,
-    sample_tree,
-)
+from inductoscope.processes.tree import Activity, ProcessSample, Tree, activity, sample_tree
 from inductoscope.recording.events import Entry, GraphCall, StageStart
 from inductoscope.recording.reader import StreamReader
 from inductoscope.views.report.summary import summary_view

@@ -22,14 +22,7 @@ from typing import Any, NoReturn
 
 from inductoscope.inside.start import InsidePart
 from inductoscope.launch.environment import TARGET_VARIABLE
-from inductoscope.preflight.rank_folder import (
-    ANY_RANK,
-    CALLS,
-    MOST_CALLS,
-    OBJECTS,
-    RECEIVE,
-    SEND,
-)
+from inductoscope.preflight.rank_folder import ANY_RANK, CALLS, MOST_CALLS, OBJECTS, RECEIVE, SEND
 from inductoscope.torch_facts.frames import is_users
 from inductoscope.torch_facts.printed_graphs import collective_text
 

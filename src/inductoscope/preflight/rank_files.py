@@ -18,14 +18,7 @@ from inductoscope.analysis.ranks.comparing import RankSide
 from inductoscope.analysis.ranks.decisions import Decision, RankLog, RankProgress
 from inductoscope.analysis.ranks.rank_logs import read_rank_log
 from inductoscope.hangs.logs.log_files import Log
-from inductoscope.preflight.rank_folder import (
-    ANY_RANK,
-    CALLS,
-    RECEIVE,
-    SEND,
-    TRACE,
-    rank_folder,
-)
+from inductoscope.preflight.rank_folder import ANY_RANK, CALLS, RECEIVE, SEND, TRACE, rank_folder
 from inductoscope.preflight.rank_processes import RankRun
 
 _KIND = "message"

@@ -6,21 +6,13 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from inductoscope.model.entities import (
-    Autotune,
-    Compile,
-    InductorGraph,
-    Recording,
-)
+from inductoscope.model.entities import Autotune, Compile, InductorGraph, Recording
 from inductoscope.model.fx import read_graph
 from inductoscope.model.join import final_graph
 from inductoscope.profiling.kernel_profile import KernelProfile, Profile
 from inductoscope.profiling.orders import overruling
 from inductoscope.profiling.statistics import Sample
-from inductoscope.profiling.turns import (
-    SettingTrials,
-    Variant,
-)
+from inductoscope.profiling.turns import SettingTrials, Variant
 from inductoscope.torch_facts import stages
 
 

@@ -16,13 +16,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from inductoscope.profiling.flips import Flip
-from inductoscope.profiling.statistics import (
-    TOO_FEW,
-    Sample,
-    TimeComparison,
-    blocks_of,
-    compare,
-)
+from inductoscope.profiling.statistics import TOO_FEW, Sample, TimeComparison, blocks_of, compare
 from inductoscope.profiling.timings import (
     DIFFERENTIATED,
     FUNCTION,

@@ -24,13 +24,7 @@ from inductoscope.model.join import GraphJoin
 from inductoscope.model.memory import GraphMemory, read_memory
 from inductoscope.model.schedule import ScheduledNode
 from inductoscope.profiling import machine as machines
-from inductoscope.profiling.machine import (
-    TF32,
-    Floor,
-    MachineLimits,
-    memory_seconds,
-    product_rate,
-)
+from inductoscope.profiling.machine import TF32, Floor, MachineLimits, memory_seconds, product_rate
 from inductoscope.profiling.timings import CONVOLUTIONS, PRODUCTS
 from inductoscope.recording.events import Kernel
 from inductoscope.recording.values import members

@@ -24,11 +24,7 @@ from inductoscope.profiling.memory_blocks import (
     peaks_of,
     profiles_of,
 )
-from inductoscope.profiling.memory_trace import (
-    CallResult,
-    ProcessMemory,
-    TensorSummary,
-)
+from inductoscope.profiling.memory_trace import CallResult, ProcessMemory, TensorSummary
 from inductoscope.profiling.statistics import TimeComparison, compare
 from inductoscope.profiling.timings import FOLDER, read_measured
 from inductoscope.profiling.turns import (

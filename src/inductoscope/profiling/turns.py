@@ -23,22 +23,11 @@ from typing import Any
 from inductoscope.errors import ToolFailure, UsageError
 from inductoscope.launch.environment import PartName, private_cache
 from inductoscope.launch.program import environment_for
-from inductoscope.processes.children import (
-    ChildCall,
-    ChildLimits,
-    run_child,
-    start_group,
-)
+from inductoscope.processes.children import ChildCall, ChildLimits, run_child, start_group
 from inductoscope.processes.ending import end_child
 from inductoscope.profiling.orders import Orders
 from inductoscope.profiling.statistics import Sample, TimeComparison, compare
-from inductoscope.profiling.timings import (
-    FOLDER,
-    CallTimes,
-    ProcessTimes,
-    all_calls,
-    read_measured,
-)
+from inductoscope.profiling.timings import FOLDER, CallTimes, ProcessTimes, all_calls, read_measured
 from inductoscope.wording import did_you_mean
 
 Say = Callable[[str], None]

@@ -26,12 +26,7 @@ from inductoscope.inside.doctor.checking_agent import KEEPING_WRAPPERS
 from inductoscope.inside.hooks import HOOKS
 from inductoscope.inside.hooks.inductor import phase_of_wrapper
 from inductoscope.inside.install import Installer
-from inductoscope.inside.observe import (
-    Arguments,
-    Keywords,
-    current_compile_id,
-    watch,
-)
+from inductoscope.inside.observe import Arguments, Keywords, current_compile_id, watch
 from inductoscope.inside.scope import BROKEN, SCOPE, chain_of
 from inductoscope.model.fold import load
 from inductoscope.processes.children import start_group, tool_command

@@ -13,13 +13,7 @@ from functools import lru_cache, partial
 from typing import NamedTuple
 
 from inductoscope.processes.stacks import FORMATS, DumpFormat, StackFrame
-from inductoscope.torch_facts.log_text import (
-    HEADER,
-    decode,
-    has_label,
-    label_of,
-    prefix_of,
-)
+from inductoscope.torch_facts.log_text import HEADER, decode, has_label, label_of, prefix_of
 
 _BEGIN = b"Traceback (most recent call last):"
 _FRAME = re.compile(rb'\s+File "([^"\n]+)", line (\d+), in ([^\r\n]+)')

@@ -26,13 +26,7 @@ from inductoscope.analysis.bounds.proof import (
     written,
 )
 from inductoscope.analysis.bounds.sizes import AdmittedSizes
-from inductoscope.analysis.bounds.verdicts import (
-    Broken,
-    DataDependent,
-    OutOfReach,
-    Proven,
-    Verdict,
-)
+from inductoscope.analysis.bounds.verdicts import Broken, DataDependent, OutOfReach, Proven, Verdict
 from inductoscope.model.memory import GraphMemory, Room
 from inductoscope.model.schedule import IndirectIndex
 from inductoscope.torch_facts.index_expressions import (

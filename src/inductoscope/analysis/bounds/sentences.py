@@ -6,12 +6,7 @@ from collections.abc import Mapping
 
 from inductoscope.analysis.bounds.index_range import JudgedIndexType, Limited, Overflows
 from inductoscope.analysis.bounds.kernels import JudgedGraph
-from inductoscope.analysis.bounds.verdicts import (
-    Broken,
-    DataDependent,
-    JudgedAccess,
-    OutOfReach,
-)
+from inductoscope.analysis.bounds.verdicts import Broken, DataDependent, JudgedAccess, OutOfReach
 from inductoscope.wording import count_of
 
 _LONGEST_INDEX = 100

@@ -11,13 +11,7 @@ from inductoscope.analysis.ranks.decisions import Decision, DecisionFold, RankLo
 from inductoscope.analysis.ranks.report import rank_of_label, rank_of_path
 from inductoscope.hangs.logs.log_files import STDIN, UNREADABLE, Log, LogStream, open_log
 from inductoscope.torch_facts import stages
-from inductoscope.torch_facts.log_text import (
-    LONGEST,
-    TORCH_LINE,
-    clean,
-    decode,
-    label_of,
-)
+from inductoscope.torch_facts.log_text import LONGEST, TORCH_LINE, clean, decode, label_of
 from inductoscope.torch_facts.torch_trace import writer_of
 
 _TRACING = re.compile(r"torchdynamo start tracing (?P<name>\S+) (?P<file>\S+):(?P<line>\d+)")

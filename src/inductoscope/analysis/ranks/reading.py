@@ -21,18 +21,9 @@ from inductoscope.analysis.ranks.report import (
     report_on,
 )
 from inductoscope.errors import ToolFailure, UsageError
-from inductoscope.hangs.logs.answers import (
-    Answer,
-    Kind,
-    judge,
-    urgency,
-)
+from inductoscope.hangs.logs.answers import Answer, Kind, judge, urgency
 from inductoscope.hangs.logs.log_files import STDIN, Log, find_logs
-from inductoscope.hangs.logs.reading import (
-    PIECE,
-    ReadFile,
-    read_logs,
-)
+from inductoscope.hangs.logs.reading import PIECE, ReadFile, read_logs
 from inductoscope.processes.side_by_side import several_at_once
 
 if TYPE_CHECKING:

@@ -27,12 +27,7 @@ from inductoscope.hangs.choices.filters import (
     write_filter,
 )
 from inductoscope.hangs.choices.suspects import StuckChoices, kernel_of
-from inductoscope.kernels.alone import (
-    KernelRequest,
-    KernelTrial,
-    make_plans,
-    try_alone,
-)
+from inductoscope.kernels.alone import KernelRequest, KernelTrial, make_plans, try_alone
 from inductoscope.kernels.plan import script_text
 from inductoscope.processes.children import ChildLimits
 from inductoscope.torch_facts import stages

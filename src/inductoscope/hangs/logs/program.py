@@ -22,11 +22,7 @@ from inductoscope.hangs.logs.lines import (
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.log_choices import Choice, parse_choice, whole_choice
 from inductoscope.torch_facts.log_lines import LineMeaning
-from inductoscope.torch_facts.log_text import (
-    ASSEMBLER_KILLED,
-    COLLECTIVE,
-    CRASHED,
-)
+from inductoscope.torch_facts.log_text import ASSEMBLER_KILLED, COLLECTIVE, CRASHED
 from inductoscope.torch_facts.printed_stacks import LoggedStack
 from inductoscope.torch_facts.stage_lookup import stage_of_frames
 from inductoscope.torch_facts.torch_trace import Record

@@ -17,13 +17,7 @@ from typing import Any
 from inductoscope.errors import ToolFailure, UsageError
 from inductoscope.hangs.watch.kinds import classify
 from inductoscope.hangs.watch.scene import Scene, StallDiagnosis, mark
-from inductoscope.hangs.watch.stall import (
-    FollowedStream,
-    Stall,
-    Streams,
-    describe,
-    look,
-)
+from inductoscope.hangs.watch.stall import FollowedStream, Stall, Streams, describe, look
 from inductoscope.launch.environment import RECORDING_VARIABLE
 from inductoscope.processes.ending import end_processes
 from inductoscope.processes.stacks import read_stacks

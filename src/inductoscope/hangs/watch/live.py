@@ -11,13 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from inductoscope.hangs.watch.attaching import EndedProcesses, end_stuck
-from inductoscope.hangs.watch.stall import (
-    Event,
-    Patience,
-    Resumed,
-    Stall,
-    StallWatcher,
-)
+from inductoscope.hangs.watch.stall import Event, Patience, Resumed, Stall, StallWatcher
 
 _TICK = 0.5
 _TIME_TO_STOP = 5.0

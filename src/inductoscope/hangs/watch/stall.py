@@ -12,25 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from inductoscope.hangs.watch.kinds import classify
-from inductoscope.hangs.watch.scene import (
-    Scene,
-    StallDiagnosis,
-    mark,
-    user_frame,
-)
+from inductoscope.hangs.watch.scene import Scene, StallDiagnosis, mark, user_frame
 from inductoscope.model.process_position import ProcessPosition
-from inductoscope.processes.locks import (
-    FileLock,
-    count_tries,
-    held_locks,
-    who_has_open,
-)
+from inductoscope.processes.locks import FileLock, count_tries, held_locks, who_has_open
 from inductoscope.processes.stacks import Stacks, read_stacks, spied_locals
-from inductoscope.processes.status import (
-    cpu_seconds,
-    is_alive,
-    read_status,
-)
+from inductoscope.processes.status import cpu_seconds, is_alive, read_status
 from inductoscope.processes.tree import (
     ProcessSample,
     Tree,

@@ -27,12 +27,7 @@ from inductoscope.inside.search.forks import Forks, can_fork_alone
 from inductoscope.inside.search.other_sizes import is_right
 from inductoscope.packages.constants import ConstantFacts, broken_demands, is_about_view
 from inductoscope.packages.package import read_package
-from inductoscope.recording.events import (
-    FROM_ELSEWHERE,
-    OUTSIDE,
-    REJECTED,
-    RIGHT_WITH_COPIES,
-)
+from inductoscope.recording.events import FROM_ELSEWHERE, OUTSIDE, REJECTED, RIGHT_WITH_COPIES
 from inductoscope.torch_facts.package_wrappers import InputFacts, broken
 from inductoscope.wording import count_of
 

@@ -24,12 +24,7 @@ from inductoscope.inside.compare.graphs import as_function, input_names
 from inductoscope.inside.compare.values import draws_random_numbers
 from inductoscope.inside.repro.python_text import function_text
 from inductoscope.inside.repro.source_text import literal
-from inductoscope.inside.search.candidate import (
-    Candidate,
-    marked_inputs,
-    open_sizes,
-    special_flow,
-)
+from inductoscope.inside.search.candidate import Candidate, marked_inputs, open_sizes, special_flow
 from inductoscope.inside.search.forks import Forks
 from inductoscope.inside.search.input_recipes import shared_name
 from inductoscope.inside.search.oracle import Oracle

@@ -24,12 +24,7 @@ from inductoscope.doctor.failure import SLOW, Failure
 from inductoscope.inside.compare.values import copy_values
 from inductoscope.inside.scope import SCOPE
 from inductoscope.inside.search.candidate import Candidate
-from inductoscope.inside.search.forks import (
-    ForkAnswer,
-    Forks,
-    PipeWriter,
-    Work,
-)
+from inductoscope.inside.search.forks import ForkAnswer, Forks, PipeWriter, Work
 from inductoscope.inside.search.oracle import (
     Around,
     Oracle,
@@ -44,12 +39,7 @@ from inductoscope.inside.search.program_state import as_when_fresh, settings_wit
 from inductoscope.inside.search.stack_samples import HotPath, StackSampler, hot_path
 from inductoscope.inside.search.subgraph import record_values, subgraph
 from inductoscope.processes.status import thread_delay
-from inductoscope.profiling.compile_growth import (
-    CompileCost,
-    PartCost,
-    against_plain,
-    between,
-)
+from inductoscope.profiling.compile_growth import CompileCost, PartCost, against_plain, between
 from inductoscope.recording.codec import decode
 from inductoscope.recording.events import (
     Event,

@@ -10,12 +10,7 @@ from typing import Any
 
 from inductoscope.kernels.alone import WORST_FIRST, Attempt, KernelTrial
 from inductoscope.recording.kernel_values import FOLDER, INDEX, KernelValue
-from inductoscope.torch_facts.triton_kernels import (
-    Dotted,
-    KernelFile,
-    Made,
-    Opaque,
-)
+from inductoscope.torch_facts.triton_kernels import Dotted, KernelFile, Made, Opaque
 from inductoscope.views.report.terminal import BAD, FAINT, GOOD, HEADING, WARN, Printer
 from inductoscope.wording import count_of
 

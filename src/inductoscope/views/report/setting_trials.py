@@ -6,20 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from inductoscope.profiling.autotuning import TunedOperation, TuningResult
-from inductoscope.profiling.statistics import (
-    FASTER,
-    FEWEST_RUNS,
-    SLOWER,
-    TOO_FEW,
-)
+from inductoscope.profiling.statistics import FASTER, FEWEST_RUNS, SLOWER, TOO_FEW
 from inductoscope.profiling.turns import SettingTrial, SettingTrials
-from inductoscope.views.report.terminal import (
-    BAD,
-    FAINT,
-    GOOD,
-    WARN,
-    Printer,
-)
+from inductoscope.views.report.terminal import BAD, FAINT, GOOD, WARN, Printer
 from inductoscope.views.report.times import comparison_view, picked, sample_view, time_text
 from inductoscope.wording import count_of
 
