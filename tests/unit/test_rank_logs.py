@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -53,6 +55,20 @@ def test_text_in_a_file_of_its_own_for_each_rank_names_the_guard_that_failed(
     (odd,) = [one for one in answer.data["ranks"]["odd"] if one["kind"] == "guard"]
     assert odd["ranks"] == [2]
     assert "size mismatch" in odd["here"]
+
+
+def test_ranks_in_standard_input_are_not_compared() -> None:
+    """It cannot be read once more, and without decisions the report would say nothing true."""
+    done = subprocess.run(
+        [sys.executable, "-m", "inductoscope", "logs", "-"],
+        input=logged(0) + logged(1),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1, done.stderr
+    assert "not compared" not in done.stdout
+    assert "ranks:" not in done.stdout
 
 
 def test_line_numbers_are_no_ranks(tmp_path: Path) -> None:

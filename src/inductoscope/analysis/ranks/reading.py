@@ -109,6 +109,8 @@ def _report(
     reduced: Sequence[ReducedLog], lines_of: LinesOf, world: int | None
 ) -> RankReport | None:
     """Report on the ranks; None if too few are known."""
+    # Standard input cannot be read once more, so nothing of it can be compared.
+    reduced = [one for one in reduced if STDIN not in one.log.parts]
     logs = [rank for one in reduced for rank in one.ranks]
     places = list(_places(reduced))
     known = {log.rank for log in logs} | {place.rank for place in places}
