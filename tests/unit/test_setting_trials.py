@@ -109,6 +109,19 @@ def test_a_program_that_fails_as_it_is_is_not_compared(monkeypatch: pytest.Monke
         try_settings(ProgramRuns([], Path(), print), [])
 
 
+def test_runs_of_a_setting_are_not_compared_if_the_program_fails_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    base, tried = (runs_of(v, 1000, settings={}) for v in (BASE, Variant("x = 1")))
+    failed = TimedRun(1, 1.0, (), "ValueError: no")
+    done = (replace(base, runs=(*base.runs, failed)), tried)
+    monkeypatch.setattr(ProgramRuns, "in_turns", lambda *given, **more: done)
+    found = try_settings(ProgramRuns([], Path(), print), [tried.variant])
+    assert found.base.note == "the program ended with exit code 1: ValueError: no"
+    (trial,) = found.trials
+    assert trial.note == "it is not compared, because the program fails as it is"
+
+
 def test_a_run_is_ended_when_its_time_is_up_and_keeps_its_last_words(tmp_path: Path) -> None:
     script = "import time; print('begun', flush=True); time.sleep(60)"
     command = [sys.executable, "-c", script]

@@ -16,7 +16,7 @@ import time
 import zlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -254,9 +254,13 @@ def try_settings(runs: ProgramRuns, variants: Sequence[Variant]) -> SettingTrial
         )
     counts = {} if failed else calls_to_compare(done)
     first = _trial(base, counts, None)
+    trials = [_trial(other, counts, first.seconds) for other in others]
+    if failed is not None:
+        why = "it is not compared, because the program fails as it is"
+        trials = [replace(trial, note=why) for trial in trials]
     return SettingTrials(
         first,
-        tuple(_trial(other, counts, first.seconds) for other in others),
+        tuple(trials),
         tuple((kind, name, count) for (kind, name), count in counts.items()),
         failed,
     )
@@ -275,8 +279,6 @@ def _trial(runs: VariantRuns, counts: Mapping[Thing, int], base: Sample | None) 
 def _note(runs: VariantRuns, sample: Sample, refused: str) -> str:
     if runs.failed:
         return f"{'the program' if runs.variant is BASE else 'it'} {runs.failed[0].failure}"
-    if not runs.runs:
-        return "it is not compared, because the program fails as it is"
     if refused:
         return f"it could not be applied: {refused}"
     if not sample.count:
