@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Generator, Mapping
 from types import CodeType, TracebackType
 from typing import Any
 
-from inductoscope.inside.scope import BROKEN, SCOPE, StageFrame, causes_of
+from inductoscope.inside.scope import SCOPE, StageFrame, causes_of
 from inductoscope.recording.events import CompileFailed, StageEnd, StageStart
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.frames import innermost_users, shorten
@@ -42,37 +42,35 @@ def watch(observer: Observer) -> Replacement:
         def watched(*args: Any, **kwargs: Any) -> Any:
             if not SCOPE.active:
                 return original(*args, **kwargs)
-            watching = SCOPE.guard(_begun, observer, args, kwargs, of=observer)
-            is_watched = watching is not None and watching is not BROKEN
+            # Not by `guard`, which would double what a watched call costs.
+            watching: Watching | None = None
+            try:
+                watching = observer(args, kwargs)
+                if watching is not None:
+                    next(watching)
+            except Exception as ours:
+                SCOPE.take_failure(ours, observer)
+                watching = None
             try:
                 result = original(*args, **kwargs)
             except BaseException as error:
                 SCOPE.guard(_hide_own_frames, error)
-                if is_watched:
+                if watching is not None:
                     SCOPE.guard(_raise_in, watching, error, of=observer)
                 raise
-            if is_watched:
-                SCOPE.guard(_return_to, watching, result, of=observer)
+            if watching is not None:
+                try:
+                    watching.send(result)
+                except StopIteration:
+                    pass  # The observer is through.
+                except Exception as ours:
+                    SCOPE.take_failure(ours, observer)
             return result
 
         _OWN_CODE.add(watched.__code__)
         return functools.wraps(original)(watched)
 
     return replacement
-
-
-def _begun(observer: Observer, args: Arguments, kwargs: Keywords) -> Watching | None:
-    watching = observer(args, kwargs)
-    if watching is not None:
-        next(watching)
-    return watching
-
-
-def _return_to(watching: Watching, result: Any) -> None:
-    try:  # noqa: SIM105  # Faster than `suppress`: some functions are called very often.
-        watching.send(result)
-    except StopIteration:
-        pass  # The observer is through.
 
 
 def _raise_in(watching: Watching, error: BaseException) -> None:

@@ -227,10 +227,14 @@ class Scope:
         try:
             return work(*arguments)
         except Exception as error:
-            if _raised_by_signal_handler(error):
-                raise
-            self._report(of or work, error)
+            self.take_failure(error, of or work)
             return BROKEN
+
+    def take_failure(self, error: Exception, work: Callable[..., Any]) -> None:
+        """Record the error of a hook that is being handled, unless a signal handler raised it."""
+        if _raised_by_signal_handler(error):
+            raise error
+        self._report(work, error)
 
     def attempt(self, work: Callable[..., Any], *arguments: Any) -> Any:
         """Run work that may well fail, such as a query that not every tensor supports.
