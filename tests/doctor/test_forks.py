@@ -22,7 +22,14 @@ import torch
 
 from inductoscope.inside.observe import enter_stage, leave_stage
 from inductoscope.inside.scope import SCOPE
-from inductoscope.inside.search.forks import ForkAnswer, Forks, RunningFork, is_late, is_ready
+from inductoscope.inside.search.forks import (
+    ForkAnswer,
+    Forks,
+    RunningFork,
+    answer_without_fork,
+    is_late,
+    is_ready,
+)
 from inductoscope.processes.status import cpu_seconds
 from inductoscope.recording.events import Kernel, NativeEnd, StageEnd, StageStart
 from support.examples import entries
@@ -87,6 +94,25 @@ def test_a_large_result_comes_back_whole(forks: Forks) -> None:
 
 def test_what_json_does_not_know_comes_back_as_text(forks: Forks) -> None:
     assert forks.ask(lambda: [Path("a/b"), torch.float32]).result == ["a/b", "torch.float32"]
+
+
+def write_damaged(*lines: bytes) -> Callable[[], str]:
+    def work() -> str:
+        os.write(vars(SCOPE.writer)["_descriptor"], b"\n".join([*lines, b""]))
+        return "done"
+
+    return work
+
+
+def test_a_damaged_message_is_skipped(forks: Forks) -> None:
+    lines = b'{"kind": "no', b"[1]", b"7", b"\xff", b'{"kind": [], "t": 1.0, "cpu": 1.0}'
+    answer = forks.ask(write_damaged(*lines))
+    assert (answer.result, answer.error, answer.notes) == ("done", "", [])
+
+
+def test_a_message_cut_short_is_skipped_without_a_fork_too() -> None:
+    answer = answer_without_fork(write_damaged(b'{"kind": "no'))
+    assert (answer.result, answer.error, answer.notes) == ("done", "", [])
 
 
 def test_nothing_is_a_result_too(forks: Forks) -> None:

@@ -339,7 +339,8 @@ def answer_without_fork(work: Work) -> ForkAnswer:
             _do_on_own_thread(work, file.fileno())
         file.seek(0)
         for line in file:
-            answer.take(json.loads(line))
+            with contextlib.suppress(ValueError):  # A message is cut short by a full disk.
+                answer.take(json.loads(line))
     answer.end()
     return answer
 
