@@ -17,8 +17,8 @@ from torch.fx import Graph, GraphModule
 
 from inductoscope.doctor.failure import Location
 from inductoscope.inside.search.candidate import Candidate
-from inductoscope.inside.search.error_location import locate_error
 from inductoscope.inside.search.forks import Forks
+from inductoscope.inside.search.location import locate_error
 from inductoscope.inside.search.oracle import Oracle
 from support.graphs import captured, numbers
 

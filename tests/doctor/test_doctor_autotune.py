@@ -16,7 +16,7 @@ import pytest
 from inductoscope.doctor.hypotheses.stalled import _find_filter as find_filter
 from inductoscope.doctor.hypotheses.stalled import _verdict_on_stuck as verdict_on_stuck
 from inductoscope.doctor.instructions import Instructions
-from inductoscope.doctor.watched_run import ProgramRun
+from inductoscope.doctor.runs import ProgramRun
 from inductoscope.hangs.choices.analysis import analyse
 from inductoscope.hangs.choices.stuck_choices import stuck_choices
 from inductoscope.model.entities import Ending

@@ -12,9 +12,9 @@ from torch._inductor.kernel.custom_op import CustomOpConfig, register_custom_op_
 from inductoscope.doctor.failure import ERROR, HANG, NAN, SIGNAL, WRONG, Failure, advice_on_machine
 from inductoscope.errors import ToolFailure
 from inductoscope.inside.repro.replaced_functions import check_tuned_operators
-from inductoscope.inside.search.error_location import is_benchmark
 from inductoscope.inside.search.failure_signature import failure_of_answer, failure_of_error
 from inductoscope.inside.search.forks import ForkAnswer
+from inductoscope.inside.search.location import is_benchmark
 from inductoscope.recording.codec import encode
 from inductoscope.recording.events import CompileFailed, Event, KernelLaunched, StageEnd, StageStart
 from support.examples import entries

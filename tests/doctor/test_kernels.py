@@ -13,15 +13,14 @@ from torch.fx import symbolic_trace
 
 from inductoscope.inside.compare.kernels import KernelWatch, LiveBuffers, WatchedGraph
 from inductoscope.inside.search.candidate import Candidate
-from inductoscope.inside.search.error_location import locate_error
 from inductoscope.inside.search.forks import Forks
-from inductoscope.inside.search.oracle import Oracle
-from inductoscope.inside.search.shrink import Subject, apply_pass
-from inductoscope.inside.search.shrink_passes import NODES
-from inductoscope.inside.search.wrong_result_location import (
+from inductoscope.inside.search.location import (
+    locate_error,
     locate_wrong_result,
     lowering_or_codegen,
 )
+from inductoscope.inside.search.oracle import Oracle
+from inductoscope.inside.search.shrink import NODES, Subject, apply_pass
 from inductoscope.torch_facts import stages
 from support.graphs import captured
 

@@ -16,8 +16,8 @@ from inductoscope.inside.compare.operators import (
 )
 from inductoscope.inside.search.candidate import Candidate
 from inductoscope.inside.search.forks import Forks
+from inductoscope.inside.search.location import locate_wrong_result
 from inductoscope.inside.search.oracle import Oracle
-from inductoscope.inside.search.wrong_result_location import locate_wrong_result
 from support.graphs import captured, numbers
 
 

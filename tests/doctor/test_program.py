@@ -17,7 +17,7 @@ import pytest
 
 from inductoscope.doctor.instructions import Instructions
 from inductoscope.doctor.last_position import last_position
-from inductoscope.doctor.watched_run import Listener, ProgramRun, RunLimits, keep_stdin, run_watched
+from inductoscope.doctor.runs import Listener, ProgramRun, RunLimits, keep_stdin, run_watched
 from inductoscope.errors import ToolFailure
 from inductoscope.hangs.watch.stall import StallWatcher, patience_of_doctor
 from inductoscope.model.entities import Ending

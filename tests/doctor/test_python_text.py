@@ -24,7 +24,7 @@ from inductoscope.inside.compare.values import copy_values
 from inductoscope.inside.repro.python_text import function_text
 from inductoscope.inside.repro.source_text import literal
 from inductoscope.inside.search.candidate import Candidate
-from inductoscope.inside.search.shrink_passes import CONSTANTS, SHAPES
+from inductoscope.inside.search.shrink import CONSTANTS, SHAPES
 from inductoscope.inside.search.user_kernels import (
     calls_user_kernels,
     keeping_kernels,

@@ -20,15 +20,9 @@ from torch.fx import symbolic_trace
 from inductoscope.doctor.failure import Failure
 from inductoscope.inside.search.candidate import Candidate, name_of
 from inductoscope.inside.search.forks import Forks
+from inductoscope.inside.search.location import worth_trying
 from inductoscope.inside.search.oracle import Oracle, examine, no_further_than
 from inductoscope.inside.search.shrink import (
-    Proposals,
-    ShrinkPass,
-    Subject,
-    apply_pass,
-    apply_passes,
-)
-from inductoscope.inside.search.shrink_passes import (
     CONSTANTS,
     DTYPES,
     NODES,
@@ -37,8 +31,12 @@ from inductoscope.inside.search.shrink_passes import (
     SETTINGS,
     SHAPES,
     SHRINK_PASSES,
+    Proposals,
+    ShrinkPass,
+    Subject,
+    apply_pass,
+    apply_passes,
 )
-from inductoscope.inside.search.wrong_result_location import worth_trying
 
 aten = torch.ops.aten
 Plant = Callable[[Any, Callable[..., bool]], None]

@@ -15,8 +15,7 @@ from inductoscope.inside.repro.failure_script import script_text
 from inductoscope.inside.search.candidate import Candidate, name_of
 from inductoscope.inside.search.forks import Forks
 from inductoscope.inside.search.oracle import Oracle
-from inductoscope.inside.search.shrink import Subject, apply_passes
-from inductoscope.inside.search.shrink_passes import SHRINK_PASSES
+from inductoscope.inside.search.shrink import SHRINK_PASSES, Subject, apply_passes
 from inductoscope.inside.search.subgraph import record_values, subgraph
 from support.graphs import numbers, script_fails
 

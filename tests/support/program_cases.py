@@ -14,8 +14,7 @@ from inductoscope.doctor.finding import FailureFinding, finding_in
 from inductoscope.doctor.fresh_processes import FreshProcesses
 from inductoscope.doctor.instructions import FOLDER, MOVED, Instructions
 from inductoscope.doctor.proof import Proof
-from inductoscope.doctor.runs import Runs
-from inductoscope.doctor.watched_run import Listener, ProgramRun, RunLimits, output_of
+from inductoscope.doctor.runs import Listener, ProgramRun, RunLimits, Runs, output_of
 from inductoscope.model.entities import Ending
 from inductoscope.recording.events import CallsUnchecked, Check, CompileStart, Event, ProcessStart
 from inductoscope.recording.location import create_recording

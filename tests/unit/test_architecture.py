@@ -265,7 +265,7 @@ READ_ELSEWHERE: dict[type[Event], str] = {
     E.TracingContinues: "hangs/watch/stall.py",
     **dict.fromkeys(_COSTS, "profiling/compile_times.py"),
     **dict.fromkeys(_SHADOWS, "doctor/sentinel_run.py"),
-    **dict.fromkeys((E.ClaimMade, E.Said), "doctor/watched_run.py"),
+    **dict.fromkeys((E.ClaimMade, E.Said), "doctor/runs.py"),
     E.GrowthMeasured: "doctor/runs.py",
     E.CandidateJudged: "inside/search/oracle.py",
     # Only ever sent by a fork to the process that started it.

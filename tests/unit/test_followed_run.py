@@ -10,7 +10,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from inductoscope.doctor.failure import WRONG, Failure
 from inductoscope.doctor.finding import Claim
-from inductoscope.doctor.watched_run import FollowedRun, Listener
+from inductoscope.doctor.runs import FollowedRun, Listener
 from inductoscope.recording.events import (
     CallsUnchecked,
     Check,

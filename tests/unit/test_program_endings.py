@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from inductoscope.doctor import watched_run
+from inductoscope.doctor import runs
 from inductoscope.doctor.failure import WRONG, Failure
 from inductoscope.doctor.finding import PROGRAM, Claim, finding_in
 from inductoscope.doctor.instructions import Instructions
-from inductoscope.doctor.watched_run import Listener, ProgramRun, RunLimits, run_watched
+from inductoscope.doctor.runs import Listener, ProgramRun, RunLimits, run_watched
 from inductoscope.model.fold import load
 from inductoscope.recording.events import ProcessStart
 from inductoscope.recording.location import create_recording
@@ -93,7 +93,7 @@ def test_processes_that_wait_for_the_one_that_found_something_are_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As the other ranks of distributed training do."""
-    monkeypatch.setattr(watched_run, "_TIME_TO_END", 0.5)
+    monkeypatch.setattr(runs, "_TIME_TO_END", 0.5)
     run = ran(FINDS + "if os.fork() == 0:\n    find()\nos.wait()" + WAITS, tmp_path)
     assert run.ending.signal == 9
     assert run.ending.by_tool
@@ -104,14 +104,14 @@ def test_a_claim_made_just_before_the_program_is_ended_is_in_its_finding(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The last look comes after the end; here the claim is made between the two."""
-    end = watched_run.end_child
+    end = runs.end_child
 
     def claim_and_end(child: subprocess.Popen[Any]) -> int:
         stream = StreamWriter(tmp_path / "out", first_event=ProcessStart)
         stream.emit(Claim(Failure(WRONG, "output 0 is 2"), PROGRAM).as_event())
         return end(child)
 
-    monkeypatch.setattr(watched_run, "end_child", claim_and_end)
+    monkeypatch.setattr(runs, "end_child", claim_and_end)
     run = ran(WAITS, tmp_path, RunLimits(seconds=0.5))
     assert run.over_time
     assert run.finding is not None

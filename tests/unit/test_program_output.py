@@ -8,8 +8,7 @@ from pathlib import Path
 from inductoscope.doctor.alarm import Alarm, write_alarm
 from inductoscope.doctor.examination import Doctor, Request
 from inductoscope.doctor.instructions import Instructions
-from inductoscope.doctor.runs import Runs
-from inductoscope.doctor.watched_run import Listener, RunLimits
+from inductoscope.doctor.runs import Listener, RunLimits, Runs
 from inductoscope.recording.location import create_recording
 from support.program_cases import COMMAND, COMPILED, End, WrittenRuns
 

@@ -10,8 +10,7 @@ from functools import cached_property
 from inductoscope.doctor.finding import FailureFinding
 from inductoscope.doctor.instructions import Instructions
 from inductoscope.doctor.proof import Proof
-from inductoscope.doctor.runs import Runs
-from inductoscope.doctor.watched_run import ProgramRun
+from inductoscope.doctor.runs import ProgramRun, Runs
 from inductoscope.model.entities import Recording
 from inductoscope.model.fx import read_graph
 from inductoscope.recording.events import FROM_ELSEWHERE, Check, NotedDifference

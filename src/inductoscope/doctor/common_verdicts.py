@@ -15,9 +15,9 @@ from inductoscope.analysis.rules.dynamo import ran_in_eager
 from inductoscope.doctor.alarm import Alarm
 from inductoscope.doctor.case import ProgramCase
 from inductoscope.doctor.failure import WRONG, Failure
+from inductoscope.doctor.runs import ProgramRun
 from inductoscope.doctor.slowness import LONGEST_TO_TIME, may_be_slower
 from inductoscope.doctor.verdict import Culprit, Verdict
-from inductoscope.doctor.watched_run import ProgramRun
 from inductoscope.model.entities import Recording
 from inductoscope.recording.events import OUTSIDE, Check
 from inductoscope.recording.layout import signal_name

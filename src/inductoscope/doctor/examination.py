@@ -16,8 +16,7 @@ from inductoscope.doctor.failure import Failure
 from inductoscope.doctor.finding import StepClock
 from inductoscope.doctor.fresh_processes import TIMES, FreshProcesses
 from inductoscope.doctor.instructions import FOLDER, FUNCTION_SCRIPT, OWN_VARIABLES, Instructions
-from inductoscope.doctor.runs import Runs, Say
-from inductoscope.doctor.watched_run import Listener, ProgramRun, RunLimits, cache_variables
+from inductoscope.doctor.runs import Listener, ProgramRun, RunLimits, Runs, Say, cache_variables
 from inductoscope.launch.environment import CACHE_VARIABLE
 from inductoscope.processes.children import with_absolute_path
 from inductoscope.recording.writer import StreamWriter, describe_launcher

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from inductoscope.doctor.failure import HANG, SIGNAL, Failure
-from inductoscope.doctor.watched_run import ProgramRun
+from inductoscope.doctor.runs import ProgramRun
 from inductoscope.hangs.watch.stall import MOST_ROUNDS
 from inductoscope.model.entities import Recording
 from inductoscope.processes.stacks import StackFrame, parse_dump, threads_in

@@ -15,9 +15,9 @@ from inductoscope.doctor.alarm import Alarm, read_alarms
 from inductoscope.doctor.common_verdicts import verdict_on_alarm
 from inductoscope.doctor.examination import Doctor, Request
 from inductoscope.doctor.instructions import FOLDER, STOPPED
+from inductoscope.doctor.runs import FollowedRun, Listener
 from inductoscope.doctor.sentinel_options import SentinelOptions
 from inductoscope.doctor.verdict import Verdict
-from inductoscope.doctor.watched_run import FollowedRun, Listener
 from inductoscope.launch.program import run_recorded
 from inductoscope.model.entities import Ending
 from inductoscope.recording.events import BiasFound, CallShadowed, ShadowsEnded

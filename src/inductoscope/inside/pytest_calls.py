@@ -51,11 +51,7 @@ from inductoscope.inside.observe import current_compile_id
 from inductoscope.inside.scope import BROKEN, SCOPE, chain_of
 from inductoscope.inside.search.candidate import Candidate
 from inductoscope.inside.search.failure_signature import failure_of_comparison
-from inductoscope.inside.search.wrong_result_location import (
-    first_wrong_own_kernel,
-    places_of,
-    source_lines,
-)
+from inductoscope.inside.search.location import first_wrong_own_kernel, places_of, source_lines
 from inductoscope.pytest_plugin.results import (
     ERROR,
     NOT_CHECKED,

@@ -135,9 +135,9 @@ def command(
     from inductoscope.doctor.alarm import read_alarm
     from inductoscope.doctor.examination import Doctor, Request
     from inductoscope.doctor.instructions import Instructions
+    from inductoscope.doctor.runs import RunLimits
     from inductoscope.doctor.sentinel_options import SentinelOptions
     from inductoscope.doctor.verdict import read_verdict
-    from inductoscope.doctor.watched_run import RunLimits
     from inductoscope.errors import UsageError
     from inductoscope.launch.program import resolve_command
     from inductoscope.recording.location import command_of, create_recording

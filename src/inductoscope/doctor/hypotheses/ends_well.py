@@ -15,8 +15,8 @@ from inductoscope.doctor.common_verdicts import (
 from inductoscope.doctor.finding import Workaround
 from inductoscope.doctor.instructions import Instructions
 from inductoscope.doctor.judgement import relative_place, verdict_on
+from inductoscope.doctor.runs import ProgramRun
 from inductoscope.doctor.verdict import Culprit, Verdict
-from inductoscope.doctor.watched_run import ProgramRun
 from inductoscope.torch_facts import stages
 
 

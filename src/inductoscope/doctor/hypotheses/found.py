@@ -13,8 +13,8 @@ from inductoscope.doctor.finding import CheckedAccess
 from inductoscope.doctor.instructions import Instructions
 from inductoscope.doctor.judgement import verdict_on
 from inductoscope.doctor.last_position import last_position
+from inductoscope.doctor.runs import ProgramRun
 from inductoscope.doctor.verdict import Verdict
-from inductoscope.doctor.watched_run import ProgramRun
 from inductoscope.model.entities import Recording
 from inductoscope.recording.layout import signal_name
 from inductoscope.torch_facts import stages

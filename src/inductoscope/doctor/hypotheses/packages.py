@@ -12,8 +12,8 @@ from inductoscope.doctor.common_verdicts import nothing_found
 from inductoscope.doctor.finding import Workaround
 from inductoscope.doctor.instructions import Instructions
 from inductoscope.doctor.judgement import relative_place
+from inductoscope.doctor.runs import ProgramRun
 from inductoscope.doctor.verdict import Culprit, Verdict
-from inductoscope.doctor.watched_run import ProgramRun
 from inductoscope.packages import cpp_library
 from inductoscope.packages.constants import is_about_view, overflows
 from inductoscope.processes.stacks import StackFrame, threads_in

@@ -13,8 +13,8 @@ from inductoscope.doctor.common_verdicts import verdict_at_limit
 from inductoscope.doctor.finding import Repro, Workaround
 from inductoscope.doctor.instructions import Instructions
 from inductoscope.doctor.last_position import last_position, last_stacks
+from inductoscope.doctor.runs import ProgramRun
 from inductoscope.doctor.verdict import Culprit, Verdict
-from inductoscope.doctor.watched_run import ProgramRun
 from inductoscope.errors import InductoscopeError
 from inductoscope.hangs.choices import stuck_choices as choices_in
 from inductoscope.hangs.choices.analysis import Analysis, analyse

@@ -334,7 +334,7 @@ class CheckedGraph:
             self.to_investigate = None
             return
         from inductoscope.inside.doctor import investigation
-        from inductoscope.inside.search.shrink_passes import with_outputs_that_count
+        from inductoscope.inside.search.shrink import with_outputs_that_count
 
         noticed = Noticed(
             self.compile_id,

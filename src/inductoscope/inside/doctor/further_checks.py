@@ -27,16 +27,16 @@ from inductoscope.inside.scope import say
 from inductoscope.inside.search.candidate import Candidate, has_transforms
 from inductoscope.inside.search.failure_signature import failure_of_comparison, failure_of_signal
 from inductoscope.inside.search.forks import Forks
-from inductoscope.inside.search.memory_evidence import of_changed_memory
-from inductoscope.inside.search.oracle import Oracle, examine
-from inductoscope.inside.search.placement import placed
-from inductoscope.inside.search.shrink_passes import all_resized
-from inductoscope.inside.search.subgraph import record_values, subgraph
-from inductoscope.inside.search.wrong_result_location import (
+from inductoscope.inside.search.location import (
     first_wrong_own_kernel,
     location_of_answer,
     nodes_wrong_alone,
 )
+from inductoscope.inside.search.memory_evidence import of_changed_memory
+from inductoscope.inside.search.oracle import Oracle, examine
+from inductoscope.inside.search.placement import placed
+from inductoscope.inside.search.shrink import all_resized
+from inductoscope.inside.search.subgraph import record_values, subgraph
 
 
 @dataclass(frozen=True)

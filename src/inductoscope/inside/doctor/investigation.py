@@ -61,10 +61,16 @@ from inductoscope.inside.scope import SCOPE, say
 from inductoscope.inside.search.axes import AXES, find_suppressing_axes, relevant_axes
 from inductoscope.inside.search.candidate import Candidate, compiled_like, name_of, special_flow
 from inductoscope.inside.search.compiler_imports import import_compiler, prepare_passes
-from inductoscope.inside.search.error_location import guilty_in_program, kernel_called_from
 from inductoscope.inside.search.failure_signature import first_to_last, raising_functions
 from inductoscope.inside.search.forks import Forks, can_fork
 from inductoscope.inside.search.hang_limits import HangPatience
+from inductoscope.inside.search.location import (
+    aten_operations,
+    guilty_in_program,
+    kernel_called_from,
+    places_of,
+    source_lines,
+)
 from inductoscope.inside.search.memory_evidence import sanitizer_evidence
 from inductoscope.inside.search.oracle import Oracle, PlainTrial
 from inductoscope.inside.search.steps import (
@@ -75,11 +81,6 @@ from inductoscope.inside.search.steps import (
     place_of,
     shrink,
     verify,
-)
-from inductoscope.inside.search.wrong_result_location import (
-    aten_operations,
-    places_of,
-    source_lines,
 )
 from inductoscope.inside.workarounds import try_workarounds
 from inductoscope.processes.status import is_alive

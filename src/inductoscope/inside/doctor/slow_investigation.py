@@ -47,9 +47,13 @@ from inductoscope.inside.search.compile_costs import (
 )
 from inductoscope.inside.search.compiler_imports import import_compiler
 from inductoscope.inside.search.forks import Forks, can_fork
-from inductoscope.inside.search.shrink import Subject, apply_passes
-from inductoscope.inside.search.shrink_passes import SHRINK_PASSES, with_exact_inputs
-from inductoscope.inside.search.wrong_result_location import source_lines
+from inductoscope.inside.search.location import source_lines
+from inductoscope.inside.search.shrink import (
+    SHRINK_PASSES,
+    Subject,
+    apply_passes,
+    with_exact_inputs,
+)
 from inductoscope.inside.workarounds import faster_compiles
 from inductoscope.profiling.compile_growth import (
     TIMES_PLAIN,

@@ -21,17 +21,27 @@ from inductoscope.inside.search.candidate import (
     healthy_candidate,
     special_flow,
 )
-from inductoscope.inside.search.error_location import kernel_work, locate_error, wrong_kernel_in
-from inductoscope.inside.search.first_look import Look, OnPlace, first_look, look_closely
+from inductoscope.inside.search.location import (
+    Look,
+    OnPlace,
+    first_look,
+    kernel_work,
+    locate_error,
+    locate_wrong_result,
+    look_closely,
+    worth_trying,
+    wrong_kernel_in,
+)
 from inductoscope.inside.search.memory_evidence import MemoryEvidence, may_depend_on_memory
 from inductoscope.inside.search.oracle import Oracle
-from inductoscope.inside.search.shrink import ShrinkProgress, Subject, apply_passes
-from inductoscope.inside.search.shrink_passes import (
+from inductoscope.inside.search.shrink import (
     PASSES_AROUND_GRAPH,
     SHRINK_PASSES,
+    ShrinkProgress,
+    Subject,
+    apply_passes,
     with_exact_inputs,
 )
-from inductoscope.inside.search.wrong_result_location import locate_wrong_result, worth_trying
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.stages import PLAIN
 

@@ -28,7 +28,7 @@ from inductoscope.inside.observe import current_compile_id
 from inductoscope.inside.repro.python_text import input_name
 from inductoscope.inside.scope import SCOPE, say
 from inductoscope.inside.search.candidate import Candidate
-from inductoscope.inside.search.wrong_result_location import source_lines
+from inductoscope.inside.search.location import source_lines
 from inductoscope.inside.sentinel.bias_test import (
     DIRECTIONS,
     ROUNDINGS,
