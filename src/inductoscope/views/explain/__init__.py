@@ -13,9 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from inductoscope.analysis.rules import RULES
 from inductoscope.errors import UsageError
-from inductoscope.hangs.watch.kinds import KINDS
 from inductoscope.verdicts import CONFIDENCES, VERDICTS, VerdictDefinition
 from inductoscope.views.explain.stages import STAGES, VIEWS, StageEntry
 
@@ -49,6 +47,10 @@ def topics(kind: str = "") -> list[Topic]:
 
 
 def _every_topic() -> Iterator[Topic]:
+    # `show` explains stages alone, and is not to wait for the rules to be loaded.
+    from inductoscope.analysis.rules import RULES
+    from inductoscope.hangs.watch.kinds import KINDS
+
     yield from (Topic("stage", stage.name, stage.summary) for stage in STAGES)
     yield from map(_finding, RULES)
     for kind, known in (("verdict", VERDICTS), ("confidence", CONFIDENCES)):

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from inductoscope.packages import cpp_library
 from inductoscope.packages.execution import PackageFinding, RunOutcome
 from inductoscope.packages.fitting import Fit
 from inductoscope.packages.package import Package, PackagedModel
-from inductoscope.packages.serving import Serving
 from inductoscope.torch_facts.package_wrappers import (
     InputGuard,
     KernelCall,
@@ -20,6 +19,9 @@ from inductoscope.torch_facts.package_wrappers import (
 from inductoscope.views.report.recordings import megabytes
 from inductoscope.views.report.terminal import BAD, FAINT, GOOD, WARN, Printer
 from inductoscope.wording import bytes_text, count_of
+
+if TYPE_CHECKING:
+    from inductoscope.packages.serving import Serving
 
 
 def facts_of_inputs(package: WrapperText | None) -> dict[str, str]:
