@@ -1,7 +1,7 @@
 # make demo   sets everything up and runs the main job on a bundled misbehaving script
 # make test   sets everything up; lint, types, and a suite that uses every part of the product once
 # make test-all        lint, types and all tests: half an hour on two cores
-# make test-quick      the tests to run while you work: 90 seconds on two cores
+# make test-quick      the tests to run while you work: about two minutes on two cores
 # make snapshots       rewrites the texts that users read, as the tests hold them
 # make bench           how fast it all is, beside its peers; writes docs/benchmarks.md
 # make bench-logs      one part of that: doctor, hang, real_models, growth, report, capture, logs, cli
