@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import operator
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -34,10 +36,17 @@ from support.graphs import captured, numbers
 
 Function = Callable[..., Any]
 
+NUMBERS = itertools.count()
+
 
 def run_text(module: GraphModule) -> Function:
-    """The function that the text of a graph defines."""
+    """The function that the text of a graph defines.
+
+    Its operators get a namespace of their own: defining one anew frees the operator that the
+    graph, and every later test, still calls.
+    """
     text, parameters = function_text(module)
+    text = re.sub(r"\btext_tests\b", f"text_tests_{next(NUMBERS)}", text)
     space: dict[str, Any] = {"torch": torch}
     exec(compile(text, "<fn>", "exec"), space)
     function: Function = space["fn"]
