@@ -12,7 +12,7 @@ from typing import Any
 from inductoscope.doctor.case import ProgramCase
 from inductoscope.doctor.finding import FailureFinding, finding_in
 from inductoscope.doctor.fresh_processes import FreshProcesses
-from inductoscope.doctor.instructions import FOLDER, MOVED, Instructions
+from inductoscope.doctor.instructions import CONDITIONS, FOLDER, MOVED, Instructions
 from inductoscope.doctor.proof import Proof
 from inductoscope.doctor.runs import Listener, ProgramRun, RunLimits, Runs, output_of
 from inductoscope.model.entities import Ending
@@ -45,8 +45,9 @@ ENDS_WELL = End()
 FAILS = End(1, "step 3\nAssertionError: 0.25 is not 0.5")
 FAILS_OTHERWISE = End(1, "ConnectionError: the server did not answer")
 
-# What a run is asked for by: what stands in for the backend, or one of these two.
-COMPILED, PLAIN = "compiled", "plain"
+# What a run is asked for by: what stands in for the backend, the condition that is given back, the
+# variable that is set, or one of these.
+COMPILED, PLAIN, WARM = "compiled", "plain", "warm"
 
 
 # A graph that was compiled, and one that was called more often than calls are checked.
@@ -87,6 +88,9 @@ class WrittenRuns:
     ) -> ProgramRun:
         """The next run of this kind; the last one is repeated."""
         kind = instructions.backend or (COMPILED if instructions.inside else PLAIN)
+        kind = ", ".join(instructions.given_back) or kind
+        if not instructions.inside and (instructions.is_warm or instructions.variables):
+            kind = WARM if instructions.is_warm else ", ".join(instructions.variables)
         self.asked.append(kind)
         ends = self.ends[kind]
         return leave_behind(ends.pop(0) if len(ends) > 1 else ends[0], folder)
@@ -95,7 +99,10 @@ class WrittenRuns:
 def written_case(place: Path, first: End, **ends: list[End]) -> tuple[ProgramCase, list[str]]:
     """A program that ended so at first, and what its further runs are asked for, in order."""
     usual = {"off": [ENDS_WELL], PLAIN: [FAILS], "eager": [ENDS_WELL], "aot_eager": [ENDS_WELL]}
-    written = WrittenRuns({**usual, MOVED: [ENDS_WELL], COMPILED: [ENDS_WELL], **ends})
+    given_back = {condition.name: [ENDS_WELL] for condition in CONDITIONS}
+    written = WrittenRuns(
+        {**usual, **given_back, MOVED: [ENDS_WELL], COMPILED: [ENDS_WELL], WARM: [FAILS], **ends}
+    )
     folder = create_recording(COMMAND, output=place / "out")
     runs = Runs(COMMAND, folder, RunLimits(), Listener(_say_nothing), written)
     fresh = FreshProcesses({}, runs.folder, times=1)

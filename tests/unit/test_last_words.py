@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from inductoscope.doctor.hypotheses import first_verdict
-from inductoscope.doctor.runs import fails_alike
+from inductoscope.doctor.symptom import fails_alike
 from inductoscope.recording.location import create_recording
 from inductoscope.torch_facts.messages import last_lines
 from support.program_cases import COMMAND, End, leave_behind, written_case

@@ -11,9 +11,11 @@ from inductoscope.doctor.finding import FailureFinding
 from inductoscope.doctor.instructions import Instructions
 from inductoscope.doctor.proof import Proof
 from inductoscope.doctor.runs import ProgramRun, Runs
+from inductoscope.doctor.symptom import clock_reads
 from inductoscope.model.entities import Recording
 from inductoscope.model.fx import read_graph
 from inductoscope.recording.events import FROM_ELSEWHERE, Check, NotedDifference
+from inductoscope.torch_facts.messages import COMPARISON_FAILED
 
 Say = Callable[[str], None]
 # A program that takes longer is not run again just to confirm that it succeeds without the tool.
@@ -88,6 +90,30 @@ class ProgramCase:
     def fails_unexplained(self) -> bool:
         """Whether the program fails although no graph is known to be wrong."""
         return self.finding is None and self.first.failed
+
+    @cached_property
+    def clocks(self) -> list[str]:
+        """The lines of the program that read a clock."""
+        return list(clock_reads(self.runs.command, self.recording))
+
+    @property
+    def may_fail_by_time(self) -> bool:
+        """Whether the program may fail, with every graph right, because it takes too long."""
+        raised = any(not e.swallowed for c in self.recording.compiles for e in c.errors)
+        if not self.fails_unexplained or self.is_seen_wrong or raised:
+            return False
+        says_numbers = COMPARISON_FAILED.search(self.first.output)
+        return self.first.ending.signal is None and not says_numbers and bool(self.clocks)
+
+    @property
+    def is_hidden(self) -> bool:
+        """Whether the program fails without the tool, and nothing is wrong with it."""
+        return self.ends_well and not self.takes_long and self.runs.without_tool_once().failed
+
+    @cached_property
+    def uses_gpu(self) -> bool:
+        kernels = (kernel for graph in self.recording.graphs for kernel in graph.kernels)
+        return any(kernel.language == "Triton" for kernel in kernels)
 
     @property
     def ends_well(self) -> bool:

@@ -15,9 +15,14 @@ from inductoscope.doctor.alarm import read_alarm
 from inductoscope.doctor.failure import Failure
 from inductoscope.doctor.finding import StepClock
 from inductoscope.doctor.fresh_processes import TIMES, FreshProcesses
-from inductoscope.doctor.instructions import FOLDER, FUNCTION_SCRIPT, OWN_VARIABLES, Instructions
+from inductoscope.doctor.instructions import (
+    CACHES,
+    FOLDER,
+    FUNCTION_SCRIPT,
+    OWN_VARIABLES,
+    Instructions,
+)
 from inductoscope.doctor.runs import Listener, ProgramRun, RunLimits, Runs, Say, cache_variables
-from inductoscope.launch.environment import CACHE_VARIABLE
 from inductoscope.processes.children import with_absolute_path
 from inductoscope.recording.writer import StreamWriter, describe_launcher
 
@@ -169,7 +174,7 @@ class Doctor:
         own = {k: val for k, val in os.environ.items() if k not in OWN_VARIABLES}
         found = with_absolute_path(own)
         found.update(cache_variables(self._runs.cache, inside=False))
-        found.pop(CACHE_VARIABLE)
+        found.update(CACHES.variables)
         # A reproducer may start child processes that use the GPU.
         found.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
         return found

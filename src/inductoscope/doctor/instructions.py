@@ -1,4 +1,7 @@
-"""Instructions of the doctor for a run of the program, passed through the environment."""
+"""Instructions of the doctor for a run of the program, and how such a run differs from the user's.
+
+They are passed through the environment.
+"""
 
 from __future__ import annotations
 
@@ -21,20 +24,54 @@ FOLDER = EXAMINATION
 INVESTIGATING = "investigating"
 FUNCTION_SCRIPT = "function.py"
 
-# A backend that runs each graph in eager with perturbed rounding.
+# Backends that run each graph in eager: with perturbed rounding, and as slowly without.
 MOVED = "moved"
+UNMOVED = "unmoved"
 
-# Variables of a process that tries candidates in forks. One that has used several OpenMP threads
-# cannot use them in a fork. With the limit, no such thread is ever started; `ThreadLimit` keeps the
-# generated code unchanged. MKL_NUM_THREADS must not be set: torch would use it as the number of its
-# own threads.
+# --- Conditions of a run under the doctor that the user's run does not have -----------------------
+
+
+@dataclass(frozen=True)
+class RunCondition:
+    """A way in which a run under the doctor differs from the user's."""
+
+    name: str
+    # The hypothesis that gives it back, if the program fails only without the tool.
+    covered_by: str
+    # The variables that impose it, as far as it is not imposed inside the process.
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+
+CACHES = RunCondition(
+    "torch's caches of compiled graphs",
+    "cached_results",
+    # A workaround may change generated code without changing cache keys.
+    {"TORCHINDUCTOR_FX_GRAPH_CACHE": "0", "TORCHINDUCTOR_AUTOGRAD_CACHE": "0"},
+)
+# Compiled code draws random numbers as eager does, so that results are comparable.
+RANDOM_NUMBERS = RunCondition("Inductor's random numbers", "inductor_random_numbers")
+CUDA_GRAPHS = RunCondition("CUDA graphs", "cuda_graphs")
+# A process that has used several OpenMP threads cannot use them in a fork. With the limit, no such
+# thread is ever started; `ThreadLimit` keeps the generated code unchanged. MKL_NUM_THREADS must not
+# be set: torch would use it as the number of its own threads.
+THREADS = RunCondition(
+    "several threads",
+    "given_back",
+    {"OMP_THREAD_LIMIT": "1", "OPENBLAS_NUM_THREADS": "1"},
+)
+# Synchronous launches attribute an error to the kernel that caused it.
+LAUNCHES = RunCondition("asynchronous launches", "given_back", {"CUDA_LAUNCH_BLOCKING": "1"})
+# A check calls compiled code once more, keeps copies, and takes time.
+CHECKS = RunCondition("calls without checks", "given_back")
+
+CONDITIONS = (CACHES, RANDOM_NUMBERS, CUDA_GRAPHS, THREADS, LAUNCHES, CHECKS)
+
+# Variables of a process that tries candidates in forks.
 FOR_FORKS = {
-    # Synchronous launches attribute an error to the kernel that caused it.
-    "CUDA_LAUNCH_BLOCKING": "1",
+    **LAUNCHES.variables,
+    **THREADS.variables,
     # Checking for a GPU through the CUDA runtime would make forks unusable.
     "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
-    "OMP_THREAD_LIMIT": "1",
-    "OPENBLAS_NUM_THREADS": "1",
 }
 
 # The exit status of a process in which the doctor has found the failure.
@@ -57,7 +94,7 @@ class Instructions:
     # Results whose strides or aliasing count as a failure.
     counts: tuple[NotedDifference, ...] = ()
     # A replacement for the backend: 'eager' runs each graph unchanged, 'moved' with perturbed
-    # rounding, 'off' compiles nothing.
+    # rounding, 'unmoved' as slowly as that, 'off' compiles nothing.
     backend: str = ""
     # Statements that a workaround consists of.
     workaround: str = ""
@@ -69,8 +106,6 @@ class Instructions:
     with_workaround: bool = True
     # Whether to stop once the failure is located, without reproducer and workaround.
     quick: bool = False
-    # Whether compiled code draws random numbers as eager does, so that results are comparable.
-    random_as_eager: bool = True
     # Whether large graphs, too, are compiled whole with Inductor's own random numbers.
     random_in_whole_graphs: bool = False
     # Seconds without a sign of life that count as a hang.
@@ -86,8 +121,16 @@ class Instructions:
     grow: int = 0
     # The number of nodes that graph was lowered to in an earlier run; 0 if unknown.
     lowered: int = 0
+    # Whether torch finds in its caches what an earlier run has left there.
+    is_warm: bool = False
+    # The names of conditions that are as in the user's run.
+    given_back: tuple[str, ...] = ()
     # Whether the tool is active in the program's processes at all.
     inside: bool = True
+
+    def has(self, condition: RunCondition) -> bool:
+        """Whether the run has a condition that the user's run does not have."""
+        return self.inside and condition.name not in self.given_back
 
     def as_in_eager_of(self, compile_id: str) -> tuple[NotedDifference, ...]:
         """Return the results of one compile that get eager's strides or aliasing."""
@@ -103,11 +146,14 @@ class Instructions:
         without |= self.variables
         if not self.inside:
             return without
+        given_back = [each for each in CONDITIONS if not self.has(each)]
+        as_users = {name for condition in given_back for name in condition.variables}
+        imposed = {**FOR_FORKS, **CACHES.variables}
         return {
             **without,
             VARIABLE: json.dumps(encode(self)),
             **with_parts("record", "check"),
-            **FOR_FORKS,
+            **{name: value for name, value in imposed.items() if name not in as_users},
         }
 
 

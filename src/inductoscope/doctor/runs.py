@@ -9,7 +9,6 @@ import contextlib
 import errno
 import functools
 import os
-import re
 import select
 import shutil
 import stat
@@ -18,7 +17,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
@@ -27,10 +26,15 @@ from typing import TYPE_CHECKING, Any
 from inductoscope.doctor.compute_sanitizer import MemoryCheck, check_memory
 from inductoscope.doctor.failure import SLOW, Failure
 from inductoscope.doctor.finding import Claim, FailureFinding, claim_of, if_any_failure
-from inductoscope.doctor.instructions import FOLDER, STOPPED, Instructions
+from inductoscope.doctor.instructions import CACHES, FOLDER, STOPPED, Instructions, RunCondition
 from inductoscope.errors import ToolFailure
-from inductoscope.launch.environment import private_cache, private_cache_without_scope
+from inductoscope.launch.environment import (
+    CACHE_VARIABLE,
+    private_cache,
+    private_cache_without_scope,
+)
 from inductoscope.launch.program import environment_for, record_ending, start_or_discard
+from inductoscope.launch.users_cache import with_users_cache
 from inductoscope.model.fold import load
 from inductoscope.processes.children import start_group
 from inductoscope.processes.ending import end_child
@@ -61,7 +65,6 @@ from inductoscope.recording.reader import StreamReader
 from inductoscope.recording.writer import StreamWriter, describe_launcher
 from inductoscope.recording.written import written_events
 from inductoscope.torch_facts import stages
-from inductoscope.torch_facts.messages import last_lines
 from inductoscope.wording import count_of
 
 if TYPE_CHECKING:
@@ -177,6 +180,8 @@ def run_watched(
     inside = instructions.inside
     scope = environment_for(folder, os.environ, fresh=False) if inside else os.environ
     environment = {**scope, **cache_variables(cache, inside=inside), **instructions.environment()}
+    if not instructions.has(CACHES):
+        environment |= with_users_cache(cache, os.environ, is_warm=instructions.is_warm)
     stream = StreamWriter(folder, first_event=describe_launcher)
     started = time.monotonic()
     with output_of(folder).open("wb") as output, _input(stdin) as given:
@@ -214,16 +219,12 @@ def run_watched(
 
 
 def cache_variables(cache: Path, *, inside: bool) -> dict[str, str]:
-    """Return variables for a private cache of binaries, without cached results of compiles.
-
-    A workaround may change generated code without changing cache keys.
-    """
-    return {
-        **private_cache(cache),
-        "TORCHINDUCTOR_FX_GRAPH_CACHE": "0",
-        "TORCHINDUCTOR_AUTOGRAD_CACHE": "0",
-        **({} if inside else private_cache_without_scope(cache)),
-    }
+    """Return variables for a private cache, which are torch's own for a run without the tool."""
+    if inside:
+        return private_cache(cache)
+    variables = {**private_cache(cache), **private_cache_without_scope(cache)}
+    del variables[CACHE_VARIABLE]
+    return variables
 
 
 class _EndReason(Enum):
@@ -581,6 +582,19 @@ class Runs:
             self.plain = self.again(Instructions(inside=False), message)
         return self.plain
 
+    def without_tool_under(self, variables: Mapping[str, str], message: str) -> ProgramRun:
+        """Run the program without the tool, with further variables of torch's own."""
+        return self.again(Instructions(inside=False, variables=variables), message)
+
+    def without_tool_warm(self, message: str) -> ProgramRun:
+        """Run the program without the tool, with the caches that the last such run left."""
+        return self.again(Instructions(inside=False, is_warm=True), message)
+
+    def given_back(self, condition: RunCondition, message: str, calls: int = 0) -> ProgramRun:
+        """Run the program under the tool, with one condition as in the user's run."""
+        instructions = Instructions(calls=calls, investigate=False, given_back=(condition.name,))
+        return self.again(instructions, message)
+
     def memory_check_in_eager(self) -> MemoryCheck:
         """Run the program in eager under compute-sanitizer."""
         self.count += 1
@@ -662,21 +676,6 @@ def _no_space_in(folder: Path) -> ToolFailure:
         f"The disk of {folder} is full, so nothing can be compiled there. "
         "Choose another place with --output."
     )
-
-
-# --- Comparison of failed runs of the program -----------------------------------------------------
-
-
-def fails_alike(one: ProgramRun, other: ProgramRun) -> bool:
-    """Check whether two runs failed with the same exit code and last line of output."""
-    if one.ending.exit_code != other.ending.exit_code:
-        return False
-    return _last_words(one) == _last_words(other)
-
-
-def _last_words(run: ProgramRun) -> str:
-    """Return the last line of output, with numbers masked, which may differ."""
-    return re.sub(r"[-+.\d]+(e[-+]?\d+)?", "#", "".join(last_lines(run.output, 1)))
 
 
 # --- Comparisons with eager inside a run of the program -------------------------------------------

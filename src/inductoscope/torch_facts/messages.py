@@ -163,6 +163,13 @@ def _warning_length(lines: list[str], number: int) -> int:
     return 2 if beneath and re.match(r"  \S", beneath[0]) else 1
 
 
+# What torch.testing and numpy.testing say of values that are not close.
+COMPARISON_FAILED = re.compile(
+    r"(?:[Gg]reatest absolute difference|Absolute difference|Max absolute difference[^:\n]*):"
+    r" (?P<off>nan|inf|[\d.]+(?:e[-+]?\d+)?)"
+)
+
+
 # --- errors of kernels and of native code ---------------------------------------------------------
 
 # Prefix of an error from a C++ kernel under torch.compile; errors in packages have none.

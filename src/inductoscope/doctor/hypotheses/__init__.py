@@ -33,6 +33,8 @@ HYPOTHESES: tuple[Hypothesis, ...] = (
     packages.package_from_elsewhere,
     # The first run found nothing inside the program: investigate at the place of the failure.
     found.died_or_stalled,
+    # Before further calls of a program that fails because it is slow are checked.
+    slow.slower_than_it_allows,
     found.unchecked_call,
     # A failure was found inside the program.
     found.machine_cannot_compile,
@@ -57,8 +59,12 @@ HYPOTHESES: tuple[Hypothesis, ...] = (
     slow.slow_compile,
     slow.slower_than_eager,
     ends_well.clean,
+    # Conditions of a checked run, given back one at a time.
+    ends_well.fails_without_the_tool,
+    ends_well.cached_results,
     ends_well.inductor_random_numbers,
     ends_well.cuda_graphs,
+    ends_well.given_back,
     ends_well.hidden_by_the_tool,
     # The program fails with every compiled graph right.
     packages.package_not_compared,

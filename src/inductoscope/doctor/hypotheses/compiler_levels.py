@@ -20,7 +20,7 @@ from inductoscope.doctor.delta_debugging import smallest_subset
 from inductoscope.doctor.finding import PROGRAM, NeededLayout
 from inductoscope.doctor.instructions import Instructions
 from inductoscope.doctor.judgement import verdict_on
-from inductoscope.doctor.runs import fails_alike
+from inductoscope.doctor.symptom import fails_alike
 from inductoscope.doctor.verdict import Culprit, Verdict
 from inductoscope.model.entities import CompileError
 from inductoscope.recording.events import NotedDifference
@@ -315,7 +315,7 @@ def _verdict_on_level(level: CompilerLevel, case: ProgramCase) -> Verdict | None
     """
     instructions = Instructions(calls=0, backend=level.backend, investigate=False)
     tried = case.runs.again(instructions, level.message)
-    if not fails_alike(case.first, tried):
+    if not fails_alike(case.first, tried, case.runs.in_eager_once()):
         return None
     again = case.runs.again(instructions, f"{level.message}, once more")
     well = case.runs.in_eager_once()

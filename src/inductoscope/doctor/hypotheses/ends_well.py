@@ -1,4 +1,7 @@
-"""The program ended well under the tool: it is clean, or the tool has hidden something."""
+"""The program ended well under the tool: it is clean, or a condition of the tool hides a failure.
+
+The conditions are in one table, `doctor.instructions.CONDITIONS`.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +11,30 @@ from dataclasses import replace
 from inductoscope import verdicts as v
 from inductoscope.doctor.case import ProgramCase
 from inductoscope.doctor.common_verdicts import (
+    also_fails_in_eager,
+    not_always,
     nothing_found,
     other_random_numbers,
     what_was_not_checked,
 )
 from inductoscope.doctor.finding import Workaround
-from inductoscope.doctor.instructions import Instructions
+from inductoscope.doctor.instructions import (
+    CACHES,
+    CHECKS,
+    CONDITIONS,
+    CUDA_GRAPHS,
+    LAUNCHES,
+    RANDOM_NUMBERS,
+    THREADS,
+    Instructions,
+    RunCondition,
+)
 from inductoscope.doctor.judgement import relative_place, verdict_on
 from inductoscope.doctor.runs import ProgramRun
+from inductoscope.doctor.symptom import fails_alike, numbers_that_differ
 from inductoscope.doctor.verdict import Culprit, Verdict
+from inductoscope.model.entities import Compile, Recording
+from inductoscope.recording.events import CacheLookup
 from inductoscope.torch_facts import stages
 
 
@@ -47,6 +65,115 @@ def clean(case: ProgramCase) -> Verdict | None:
     return result.add(well if plain.ending.exit_code == 0 else late, "one run")
 
 
+def fails_without_the_tool(case: ProgramCase) -> Verdict | None:
+    """The program fails without torch.compile, and the tool hides that.
+
+    Applies: The program fails without the tool, and not with it.
+    Runs: The program in eager, without the tool.
+    Concludes: Not a compiler bug, if it fails in eager in the same way.
+    How sure: Proven by that run.
+    """
+    if not case.is_hidden:
+        return None
+    eager = case.runs.in_eager_once("it fails without the tool; running it in eager")
+    plain = case.runs.without_tool_once()
+    return also_fails_in_eager(case, eager) if fails_alike(plain, eager) else None
+
+
+def cached_results(case: ProgramCase) -> Verdict | None:
+    """A cache of torch returns compiled code that was made for something else.
+
+    Applies: The program fails without the tool, and not with it, which switches caches off.
+    Runs: The program with its graphs checked and torch's caches on, as the user's run finds them;
+    if it fails or a graph is wrong, without the tool and with one cache off.
+    Concludes: A wrong entry of that cache: who took it, who saved it, what tells the two apart.
+    How sure: Proven if the program ends well without the tool once the cache is off.
+    """
+    if not case.is_hidden:
+        return None
+    message = "running it with torch's caches on, as they are without the tool"
+    run = case.runs.given_back(CACHES, message, calls=case.instructions.calls)
+    hits = _suspicious_hits(run)
+    if not (run.failed or any(check.verdict in _BAD for check in run.recording.checks)) or not hits:
+        return None
+    for cache, variable in _CACHES_OFF.items():
+        if any(hit.cache == cache for _, hit in hits):
+            off = f"running it without the tool and without the cache of {cache}"
+            if case.runs.without_tool_under({variable: "0"}, off).ended_well:
+                return _verdict_on_cache(case, run, cache, variable)
+    return None
+
+
+_BAD = ("wrong", "error")
+# By the name of a cache, the variable that switches it off; the inner cache serves the outer one.
+_CACHES_OFF = {
+    "AOTAutograd": "TORCHINDUCTOR_AUTOGRAD_CACHE",
+    "FX graph": "TORCHINDUCTOR_FX_GRAPH_CACHE",
+}
+_CACHE_STAGES = {"AOTAutograd": stages.AOT, "FX graph": stages.CODEGEN}
+
+
+def _suspicious_hits(run: ProgramRun) -> list[tuple[Compile, CacheLookup]]:
+    """Return the compiles that came from a cache; if some of them are wrong, only those."""
+    hits = [
+        (compile_, lookup)
+        for compile_ in run.recording.compiles
+        for lookup in compile_.caches
+        if lookup.outcome == "hit" and lookup.cache in _CACHES_OFF
+    ]
+    bad = {check.compile for check in run.recording.checks if check.verdict in _BAD}
+    return [hit for hit in hits if hit[0].id in bad] or hits
+
+
+def _verdict_on_cache(case: ProgramCase, run: ProgramRun, cache: str, variable: str) -> Verdict:
+    taker, hit = next(each for each in _suspicious_hits(run) if each[1].cache == cache)
+    saver = _saver_of(run.recording, taker, hit)
+    plain = case.runs.without_tool_once()
+    wrong = next((c for c in run.recording.checks if c.compile == taker.id), None)
+    whose = f"compile {saver.id} saved" if saver is not None else "an earlier run saved"
+    result = Verdict(
+        v.CRASH if plain.ending.signal is not None else v.WRONG_RESULT,
+        _CACHE_STAGES[cache],
+        f"The program fails because of the cache of {cache}: compile {taker.id} of "
+        f"{taker.function} takes the entry that {whose}, which is not right for it. With the cache "
+        "off, it ends well.",
+        "proven",
+        Culprit(function=f"the cache of {cache}", config=f"{variable}=1", source=taker.place),
+    )
+    if wrong is not None and wrong.verdict in _BAD:
+        result.add(wrong.text, f"call {wrong.call} of compile {taker.id}, compared with eager")
+    result.add(f"the key of the entry is {hit.key[:16]}…", f"looked up in compile {taker.id}")
+    if saver is not None and (guard := _told_apart(taker, saver)):
+        text = f"the key leaves out what tells the two apart: {guard}"
+        result.add(text, f"the guard of compile {saver.id} that failed")
+    result.add(
+        f"{variable}=0: ends well; without it: exit code {plain.ending.exit_code}",
+        "two runs without the tool",
+    )
+    result.add(plain.output[-800:], "what the program printed without the tool")
+    code = f'import os\nos.environ["{variable}"] = "0"  # before torch is imported'
+    result.workaround = Workaround(f"switch the cache off: {variable}=0", True, None, code)
+    return result
+
+
+def _saver_of(recording: Recording, taker: Compile, hit: CacheLookup) -> Compile | None:
+    """Return the compile of this run that missed the key and so saved the entry."""
+    for compile_ in recording.compiles:
+        for lookup in compile_.caches:
+            if (lookup.cache, lookup.key, lookup.outcome) == (hit.cache, hit.key, "miss"):
+                return compile_ if compile_.id != taker.id else None
+    return None
+
+
+def _told_apart(taker: Compile, saver: Compile) -> str:
+    """Return the guard of one compile whose failure led to the other, as Dynamo said."""
+    for reason in taker.recompile.reasons if taker.recompile is not None else ():
+        number, _, guard = reason.partition(": ")
+        if number == saver.id:
+            return " ".join(guard.partition("#")[0].split())
+    return ""
+
+
 def inductor_random_numbers(case: ProgramCase) -> Verdict | None:
     """The program fails only with the random numbers that Inductor draws.
 
@@ -58,7 +185,7 @@ def inductor_random_numbers(case: ProgramCase) -> Verdict | None:
     with Inductor's numbers and not with eager's.
     How sure: Proven by two runs that differ in nothing else.
     """
-    if not case.ends_well or not case.random_operations:
+    if not case.is_hidden or not case.random_operations:
         return None
     return _in_whole_graphs(case) or _in_the_program(case)
 
@@ -77,10 +204,8 @@ def _in_whole_graphs(case: ProgramCase) -> Verdict | None:
 
 
 def _in_the_program(case: ProgramCase) -> Verdict | None:
-    run = case.runs.again(
-        Instructions(calls=0, investigate=False, random_as_eager=False),
-        "running the program with random numbers as Inductor draws them",
-    )
+    message = "running the program with random numbers as Inductor draws them"
+    run = case.runs.given_back(RANDOM_NUMBERS, message)
     if not run.failed:
         return None
     control = case.runs.again(
@@ -105,9 +230,7 @@ def cuda_graphs(case: ProgramCase) -> Verdict | None:
     says so, and whether clones help.
     How sure: Proven by two runs that differ in nothing else.
     """
-    kernels = (kernel for graph in case.recording.graphs for kernel in graph.kernels)
-    has_triton = any(kernel.language == "Triton" for kernel in kernels)
-    if not case.ends_well or not has_triton or not case.runs.without_tool_once().failed:
+    if not case.is_hidden or not case.uses_gpu:
         return None
     failing = _run(case, "", "running it without checks")
     if not failing.failed:
@@ -177,31 +300,101 @@ def _workaround(case: ProgramCase) -> Workaround:
 
 
 def _run(case: ProgramCase, workaround: str, message: str) -> ProgramRun:
+    given_back = (CUDA_GRAPHS.name, RANDOM_NUMBERS.name)
     return case.runs.again(
-        Instructions(calls=0, investigate=False, workaround=workaround, random_as_eager=False),
+        Instructions(calls=0, investigate=False, workaround=workaround, given_back=given_back),
         message,
     )
 
 
-def hidden_by_the_tool(case: ProgramCase) -> Verdict | None:
-    """The tool keeps the program from failing.
+def given_back(case: ProgramCase) -> Verdict | None:
+    """One of the other conditions of a checked run hides the failure.
 
-    Applies: The program fails without the tool and not with it, and neither random numbers nor CUDA
-    graphs explain that.
-    Runs: Nothing more.
-    Concludes: That it fails, and that the cause is unknown.
-    How sure: Unknown.
+    Applies: The program fails without the tool, and not with it.
+    Runs: The program under the tool without checks; if it ends well then, with one further
+    condition at a time as in the user's run, and without the tool under the tool's condition.
+    Concludes: Which condition the program needs to fail; what it is in the compiled code that does
+    not bear it stays unknown.
+    How sure: Proven by runs that differ in nothing else; unknown where the checks themselves hide
+    the failure.
     """
-    if not case.ends_well:
+    if not case.is_hidden:
         return None
     plain = case.runs.without_tool_once()
+    if fails_alike(plain, case.runs.given_back(CHECKS, "running it without checks")):
+        return _needs(case, CHECKS, "unknown")
+    for condition in (THREADS, LAUNCHES):
+        if condition is LAUNCHES and not case.uses_gpu:
+            continue
+        run = case.runs.given_back(condition, f"running it with {condition.name}")
+        if fails_alike(plain, run):
+            return _needed_and_avoided(case, condition)
+    return None
+
+
+def _needed_and_avoided(case: ProgramCase, condition: RunCondition) -> Verdict:
+    """Try on the program, without the tool, what the tool does."""
+    settings = " ".join(f"{name}={value}" for name, value in condition.variables.items())
+    run = case.runs.without_tool_under(
+        condition.variables, f"running it without the tool, with {settings}"
+    )
+    result = _needs(case, condition, "proven" if run.ended_well else "likely")
+    if run.ended_well:
+        result.add(f"{settings}: ends well", "one run without the tool")
+        code = "import os\n" + "\n".join(
+            f'os.environ["{name}"] = "{value}"' for name, value in condition.variables.items()
+        )
+        result.workaround = Workaround(f"set {settings}", True, None, code)
+    return result
+
+
+def _needs(case: ProgramCase, condition: RunCondition, confidence: v.Confidence) -> Verdict:
+    plain = case.runs.without_tool_once()
+    kind = v.CRASH if plain.ending.signal is not None else v.UNKNOWN
+    if kind == v.UNKNOWN and numbers_that_differ(plain, case.runs.in_eager_once()):
+        kind = v.WRONG_RESULT
+    result = Verdict(
+        kind,
+        stages.RUNTIME,
+        f"The program fails compiled, and not in eager, but only with {condition.name}, which it "
+        "does not have while it is checked. Every compiled graph matches eager without.",
+        confidence,
+        Culprit(config=condition.name, source=case.last_compiled),
+    )
+    result.add(
+        f"with {condition.name}: exit code {plain.ending.exit_code}, as without the tool",
+        "one run under the tool, without checks",
+    )
+    return result.add(plain.output[-800:], "what the program printed without the tool")
+
+
+def hidden_by_the_tool(case: ProgramCase) -> Verdict | None:
+    """The tool keeps the program from failing, or the program fails intermittently.
+
+    Applies: The program fails without the tool and not with it, and no condition of a checked run
+    explains that.
+    Runs: The program without the tool once more.
+    Concludes: That it fails, and that the cause is unknown; that it fails intermittently, if it
+    ends well this time.
+    How sure: Unknown.
+    """
+    if not case.is_hidden:
+        return None
+    plain = case.runs.without_tool_once()
+    again = case.runs.without_tool_under({}, "running it without the tool once more")
+    if again.ended_well:
+        return not_always(plain, again, "both without the tool")
     result = Verdict(
         v.UNKNOWN,
         stages.NO_STAGE,
-        "The program fails on its own but not under inductoscope, which limits it to one OpenMP "
-        "thread and uses eager's random numbers; the cause is unknown.",
+        "The program fails on its own but not under inductoscope; the cause is unknown. Each "
+        f"condition of a checked run was given back alone: {_conditions()}.",
     )
     result.add(f"exit code {plain.ending.exit_code} without the tool, 0 with it", "two runs")
     result.add(plain.output[-800:], "what the program printed without the tool")
     result.evidence += nothing_found(case).evidence
     return result
+
+
+def _conditions() -> str:
+    return ", ".join(condition.name for condition in CONDITIONS)

@@ -12,9 +12,9 @@ from inductoscope.doctor.common_verdicts import (
     not_always,
     other_random_numbers,
 )
-from inductoscope.doctor.instructions import MOVED, Instructions
+from inductoscope.doctor.instructions import MOVED, UNMOVED, Instructions
 from inductoscope.doctor.judgement import relative_place
-from inductoscope.doctor.runs import fails_alike
+from inductoscope.doctor.symptom import fails_alike, numbers_that_differ
 from inductoscope.doctor.verdict import Culprit, Verdict
 from inductoscope.recording.events import NAN_LIKELY, NAN_REFUSED
 from inductoscope.torch_facts import stages
@@ -165,9 +165,9 @@ def rounding(case: ProgramCase) -> Verdict | None:
     Applies: The program fails with every compiled graph right, and some values are not the same to
     the last bit.
     Runs: The program in eager, with every inexact operation rounded differently by one unit in the
-    last place.
-    Concludes: Not a bug, if it fails the same way.
-    How sure: Proven by that run.
+    last place; a program that reads a clock once more, as slowly, with eager's rounding.
+    Concludes: Not a bug, if it fails the same way, and not because it is slow.
+    How sure: Proven by these runs.
     """
     inexact = case.checks_that_are("within-rounding") or [
         check for check in case.checks if check.is_exact is False
@@ -178,8 +178,14 @@ def rounding(case: ProgramCase) -> Verdict | None:
         Instructions(calls=0, backend=MOVED, investigate=False),
         "running it in eager with other rounding",
     )
-    if not fails_alike(case.first, moved):
+    if not fails_alike(case.first, moved, case.runs.in_eager_once()):
         return None
+    if case.may_fail_by_time:
+        # Perturbing takes time: the program must bear that alone.
+        as_slow = Instructions(calls=0, backend=UNMOVED, investigate=False)
+        message = "it reads a clock; running it as slowly, with eager's rounding"
+        if case.runs.again(as_slow, message).failed:
+            return None
     result = not_a_bug(
         "Rounding: the program also fails in eager if every inexact operation is rounded "
         "differently by one unit in the last place. It asks for more precision than floating "
@@ -195,12 +201,12 @@ def likely_random_numbers(case: ProgramCase) -> Verdict | None:
     """Compiled and eager draw different random numbers.
 
     Applies: The program fails with every compiled graph right, no level of the compiler is to
-    blame, and its graphs draw random numbers.
+    blame, its graphs draw random numbers, and it reads no clock.
     Runs: Nothing.
     Concludes: Not a bug.
     How sure: Likely: no run shows it.
     """
-    if not case.fails_unexplained or not case.random_operations:
+    if not case.fails_unexplained or case.may_fail_by_time or not case.random_operations:
         return None
     return other_random_numbers(case, is_shown=False)
 
@@ -208,14 +214,14 @@ def likely_random_numbers(case: ProgramCase) -> Verdict | None:
 def likely_rounding(case: ProgramCase) -> Verdict | None:
     """Compiled and eager differ within rounding, and nothing else is known to be wrong.
 
-    Applies: The program fails with every compiled graph right, and some calls differ by no more
-    than rounding explains.
+    Applies: The program fails with every compiled graph right, some calls differ by no more than
+    rounding explains, and it reads no clock.
     Runs: Nothing.
     Concludes: Not a bug.
     How sure: Likely: no run shows it.
     """
     within = case.checks_that_are("within-rounding")
-    if not case.fails_unexplained or not within:
+    if not case.fails_unexplained or case.may_fail_by_time or not within:
         return None
     return not_a_bug(
         "Rounding, most likely: compiled and eager differ by no more than rounding explains, "
@@ -230,7 +236,8 @@ def unknown_cause(case: ProgramCase) -> Verdict | None:
 
     Applies: The program fails compiled and not in eager, and no other hypothesis explains it.
     Runs: Nothing.
-    Concludes: A wrong result, or a crash, without a place.
+    Concludes: That the program ends badly when compiled, without a place: a crash if a signal ended
+    it, a wrong result if it prints other numbers than in eager, otherwise unknown.
     How sure: Unknown.
     """
     if not case.fails_unexplained:
@@ -238,13 +245,27 @@ def unknown_cause(case: ProgramCase) -> Verdict | None:
     skipped = case.checks_that_are("skipped")
     compared = count_of(len(case.checks) - len(skipped), "call")
     died = case.first.ending.signal is not None
+    numbers = ""
+    if not died and not case.may_fail_by_time:  # What it prints may be times.
+        numbers = numbers_that_differ(case.first, case.runs.in_eager_once())
+    kind, does = v.UNKNOWN, "ends badly"
+    if died:
+        kind, does = v.CRASH, "dies"
+    elif numbers:
+        kind, does = v.WRONG_RESULT, "gives wrong numbers"
     result = Verdict(
-        v.CRASH if died else v.WRONG_RESULT,
+        kind,
         stages.NO_STAGE,
-        f"The program {'dies' if died else 'fails'} compiled and not in eager; the cause is "
-        f"unknown. Every compiled graph matches eager (compared: {compared}).",
+        f"The program {does} compiled and not in eager; the cause is unknown. Every compiled graph "
+        f"matches eager (compared: {compared}).",
     )
+    if numbers:
+        result.add(numbers, "what the program printed")
+    result.add(f"ruled out: {_RULED_OUT}", "runs of the program")
     result.add(case.first.output[-800:], "what the program printed")
     for check in skipped:
         result.add(f"not compared: {check.text}", check.compile)
     return result
+
+
+_RULED_OUT = "Dynamo alone, AOTAutograd alone, and a failure that comes and goes without the tool"

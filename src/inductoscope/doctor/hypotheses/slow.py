@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -22,8 +23,8 @@ from inductoscope.doctor.finding import (
     Workaround,
 )
 from inductoscope.doctor.instructions import Instructions
-from inductoscope.doctor.judgement import verdict_on
-from inductoscope.doctor.runs import every_check_passed
+from inductoscope.doctor.judgement import relative_place, verdict_on
+from inductoscope.doctor.runs import ProgramRun, every_check_passed
 from inductoscope.doctor.slowness import (
     LONGEST_TO_TIME,
     TIME_FOR_TRIALS,
@@ -33,8 +34,10 @@ from inductoscope.doctor.slowness import (
     trials_in,
     wasted_compiles,
 )
-from inductoscope.doctor.verdict import Verdict
+from inductoscope.doctor.symptom import fails_alike
+from inductoscope.doctor.verdict import Culprit, Verdict
 from inductoscope.model.entities import Compile, Recording
+from inductoscope.model.fx import read_graph
 from inductoscope.profiling.compile_growth import SlowCompile, seconds_in, slow_compiles
 from inductoscope.profiling.flip_trials import (
     AgainstEager,
@@ -142,18 +145,123 @@ def slower_than_eager(case: ProgramCase) -> Verdict | None:
     How sure: Proven by calls in turns. A cause is named if a change of it helps; otherwise it is
     not known, and what rules found in the function is evidence.
     """
-    is_short = case.first.ending.seconds < LONGEST_TO_TIME
-    if not (case.ends_well and is_short and may_be_slower(case.recording)):
+    if not case.ends_well or case.runs.without_tool_once().ending.exit_code != 0:
         return None
-    if case.runs.without_tool_once().ending.exit_code != 0:
-        return None
+    results, slow = _timed_against_eager(case)
+    return _verdict(case, results, slow) if results is not None and slow is not None else None
+
+
+def _timed_against_eager(
+    case: ProgramCase,
+) -> tuple[TrialResults | None, AgainstEager | None]:
+    """Time calls of compiled functions and of eager in turns, if that may be worth it."""
+    if case.first.ending.seconds >= LONGEST_TO_TIME or not may_be_slower(case.recording):
+        return None, None
     case.say("compiled calls may be slower than eager; timing both in turns")
     possible = flips_for(case.recording)
     flips = [flip for flip in possible if not flip.is_tried_cold and not flip.warning]
     with trials_in(case, LONGEST_TO_TIME) as runs:
         results = try_flips(runs, flips, than_eager=_SLOW)
-    slow = slow_function(results.base) if results.base is not None else None
-    return None if slow is None else _verdict(case, results, slow)
+    return results, slow_function(results.base) if results.base is not None else None
+
+
+def slower_than_it_allows(case: ProgramCase) -> Verdict | None:
+    """The program fails because it takes longer compiled than it allows itself.
+
+    Applies: The program fails with every compiled graph right, reads a clock, says nothing of
+    numbers that are not close, ends well in eager, and fails without the tool, too.
+    Runs: The program in eager and without the tool. If the first run makes its calls suspicious:
+    these and eager in turns, and the program with Dynamo alone, and with AOTAutograd. Otherwise
+    twice without the tool, with the caches that the run before left.
+    Concludes: Slow: in its calls, if these are slower than in eager; to compile, if it ends well
+    once its code is in torch's caches, and compiling took much of the time.
+    How sure: Proven by these runs.
+    """
+    if not case.may_fail_by_time or case.runs.in_eager_once().failed:
+        return None
+    plain = case.runs.without_tool_once()
+    if not plain.failed:
+        return None
+    results, slow = _timed_against_eager(case)
+    if results is not None and slow is not None:
+        return _at_level(case, _verdict(case, results, slow))
+    compiling = sum(compile_.seconds for compile_ in case.recording.compiles)
+    if compiling < _MUCH_OF_THE_TIME * plain.ending.seconds:
+        return None
+    message = f"it reads a clock ({relative_place(case.clocks[0])}); running it with warm caches"
+    warm = [case.runs.without_tool_warm(message)]
+    if warm[0].ended_well:
+        warm.append(case.runs.without_tool_warm("with warm caches once more"))
+    return _slow_to_compile(case, plain, warm[-1]) if warm[-1].ended_well else None
+
+
+# The least share of compiles in the seconds of a program that is slow because of them.
+_MUCH_OF_THE_TIME = 0.3
+
+
+def _slow_to_compile(case: ProgramCase, plain: ProgramRun, warm: ProgramRun) -> Verdict:
+    seconds: Counter[str] = Counter()
+    for compile_ in case.recording.compiles:
+        seconds.update(compile_.stage_seconds)
+    slowest = [stage for stage, _ in seconds.most_common() if stage in stages.VERDICT_STAGES]
+    result = Verdict(
+        v.SLOW,
+        slowest[0] if slowest else stages.NO_STAGE,
+        "The program fails because compiling takes longer than it allows (it reads a clock at "
+        f"{relative_place(case.clocks[0])}): it ends well once the compiled code is in torch's "
+        "caches.",
+        "proven",
+        Culprit(source=case.last_compiled),
+    )
+    _say_what_became_many(case, result)
+    took = ", ".join(f"{stage} {seconds[stage]:.1f} s" for stage in slowest[:5])
+    result.add(f"time by stage: {took}", "the first run of the program")
+    result.add(
+        f"exit code {plain.ending.exit_code} after {plain.ending.seconds:.1f} s with empty caches, "
+        f"0 after {warm.ending.seconds:.1f} s with those that this run left, twice",
+        "three runs without the tool",
+    )
+    return result.add(plain.output[-800:], "what the program printed")
+
+
+def _at_level(case: ProgramCase, result: Verdict) -> Verdict:
+    """Name the first level of the compiler with which the program fails in the same way."""
+    for stage, backend in ((stages.DYNAMO, "eager"), (stages.AOT, "aot_eager")):
+        instructions = Instructions(calls=0, backend=backend, investigate=False)
+        run = case.runs.again(instructions, f"running it with backend='{backend}'")
+        if fails_alike(case.first, run, case.runs.in_eager_once()):
+            result.stage = stage
+            result.add(f"as slow with backend='{backend}', without Inductor", "one run")
+            break
+    clock = relative_place(case.clocks[0])
+    result.summary = (
+        f"{result.summary} The program does not allow that: it reads a clock at {clock}."
+    )
+    result.add(case.first.output[-800:], "what the program printed")
+    _say_what_became_many(case, result)
+    return result
+
+
+# A line of the program that became so many operations, and so much of the graph, is named.
+_MANY_OPERATIONS = 50
+_MOST_OF_THE_GRAPH = 0.5
+
+
+def _say_what_became_many(case: ProgramCase, result: Verdict) -> None:
+    """Name the line of the program that most operations of the largest graph come from."""
+    recording = case.recording
+    states = [state for one in recording.compiles for state in one.graphs]
+    graphs = [read for state in states if (read := read_graph(recording, state.payload))]
+    largest = max(graphs, key=lambda graph: len(graph.calls), default=None)
+    if largest is None:
+        return
+    lines = Counter(node.place for node in largest.calls if node.place is not None)
+    for frame, count in lines.most_common(1):
+        if count >= max(_MANY_OPERATIONS, _MOST_OF_THE_GRAPH * len(largest.calls)):
+            place = relative_place(str(frame))
+            of = f"{count} of {len(largest.calls)} operations"
+            result.culprit.source = place
+            result.summary += f" {of} come from {place}: {frame.code}"
 
 
 # A function is slow if it takes at least this multiple of its time in eager.

@@ -43,11 +43,14 @@ _SUMS = {
 }  # fmt: skip
 
 
-def with_perturbed_rounding(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function in eager with every inexact result slightly perturbed."""
+def with_perturbed_rounding(function: Callable[..., Any], *, by: float = 1.0) -> Callable[..., Any]:
+    """Return the function in eager with every inexact result slightly perturbed.
+
+    With `by=0`, it takes as long and the results are eager's.
+    """
 
     def call(*arguments: Any) -> Any:
-        with PerturbedRounding(seed=0):
+        with PerturbedRounding(seed=0, by=by):
             return function(*arguments)
 
     return call
@@ -96,9 +99,9 @@ class _Result:
 class PerturbedRounding(TorchDispatchMode):
     """A dispatch mode in which every inexact result is slightly perturbed."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, by: float = 1.0) -> None:
         super().__init__()
-        self._seed = seed
+        self._seed, self._by = seed, by
         # One generator for each device, as copying random numbers is slower than drawing them.
         self._generators: dict[torch.device, torch.Generator] = {}
         # Whether uninitialised memory was allocated.
@@ -144,7 +147,7 @@ class PerturbedRounding(TorchDispatchMode):
             magnitude.masked_fill_(exact == value, 0.0)
         # A change of a unit or two in the last place rounds in float32 as it would in float64.
         change = magnitude.float().nan_to_num_(0.0, 0.0, 0.0).mul_(self._random(value))
-        changed = change.add_(value)
+        changed = change.mul_(self._by).add_(value)
         return changed.to(value.dtype).as_strided(value.size(), value.stride())
 
     def _magnitude(self, result: _Result) -> torch.Tensor:

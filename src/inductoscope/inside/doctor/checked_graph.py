@@ -19,7 +19,7 @@ from torch.fx import GraphModule
 
 from inductoscope.doctor.failure import ERROR, Failure
 from inductoscope.doctor.finding import PROGRAM, FailureFinding, Noticed
-from inductoscope.doctor.instructions import MOVED, Instructions
+from inductoscope.doctor.instructions import MOVED, UNMOVED, Instructions
 from inductoscope.inside.compare.beside_eager import call_as_in_eager, call_beside_eager
 from inductoscope.inside.compare.bug_or_rounding import EagerComparison
 from inductoscope.inside.compare.graphs import (
@@ -93,8 +93,8 @@ def compile_checked_graph(
     compile_id = current_compile_id() or "?"
     graph = CheckedGraph(snapshot(module), compile_id, instructions, folder, *how_compiled(output))
     stand_in: Callable[..., Any] = graph.module
-    if instructions.backend == MOVED:
-        return with_perturbed_rounding(stand_in)
+    if instructions.backend in (MOVED, UNMOVED):
+        return with_perturbed_rounding(stand_in, by=float(instructions.backend == MOVED))
     if instructions.backend and instructions.backend != "eager":
         stand_in = torch._dynamo.lookup_backend(instructions.backend)(module, examples)
     if instructions.backend:

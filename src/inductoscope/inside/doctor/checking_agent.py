@@ -16,7 +16,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from inductoscope.doctor.instructions import FOLDER, Instructions, instructions_from
+from inductoscope.doctor.instructions import (
+    FOLDER,
+    RANDOM_NUMBERS,
+    THREADS,
+    Instructions,
+    instructions_from,
+)
 from inductoscope.inside.observe import instead
 from inductoscope.inside.scope import SCOPE
 from inductoscope.inside.start import InsidePart
@@ -43,16 +49,18 @@ def checker(recording: Path) -> InsidePart:
         if collects:
             gc.enable()
         gc.freeze()
-        threads.apply()
+        if instructions.has(THREADS):
+            threads.apply()
         # The workaround comes first, where a user would put it.
         exec(f"import torch\n{instructions.workaround}", {})
 
     # The same random numbers in eager and compiled, so that only the compiler can differ.
     random = {"torch._inductor.config.fallback_random": True}
+    on_import = threads.on_import() if instructions.has(THREADS) else {}
     return InsidePart(
         hooks=checking_hooks(instructions, folder),
-        on_import={**threads.on_import(), "torch": torch_imported},
-        settings=random if instructions.random_as_eager else {},
+        on_import={**on_import, "torch": torch_imported},
+        settings=random if instructions.has(RANDOM_NUMBERS) else {},
         begin=begin,
     )
 

@@ -1,0 +1,86 @@
+"""A private copy of the user's cache of compiled code, for a run that has torch's caches.
+
+Such a run must find the entries that the user's run would find, and must leave them as they are.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
+COPY = "as-the-users"
+
+# The newest files of a larger cache are copied; most belong to other programs.
+_MOST_BYTES = 1 << 30
+# Locks belong to processes; headers are linked to by `private_cache_without_scope`.
+_NOT_COPIED = ("locks", "precompiled_headers")
+
+
+def with_users_cache(
+    private: Path, environment: Mapping[str, str], *, is_warm: bool = False
+) -> dict[str, str]:
+    """Copy the user's cache into a private one, and return the variable that names the copy.
+
+    With `is_warm`, the copy that an earlier run has used is used again.
+    """
+    copy = private / COPY
+    if is_warm and copy.exists():
+        return {VARIABLE: str(copy)}
+    shutil.rmtree(copy, ignore_errors=True)
+    copy.mkdir(parents=True)
+    _link_compiled(private / "inductor", copy)
+    source = Path(environment.get(VARIABLE) or _usual_folder())
+    left = _MOST_BYTES
+    for size, path in _newest_first(source):
+        left -= size
+        if left < 0:
+            break
+        target = copy / path.relative_to(source)
+        with contextlib.suppress(OSError):  # The file was deleted meanwhile, or is not readable.
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.unlink(missing_ok=True)  # A link: copying would write through it.
+            shutil.copy2(path, target)
+    return {VARIABLE: str(copy)}
+
+
+def _link_compiled(private: Path, copy: Path) -> None:
+    """Link to what earlier runs compiled: torch names these files by their source code."""
+    for place in private.glob("??"):
+        for path in place.iterdir():
+            if path.suffix != ".best_config" and path.is_file():
+                (copy / place.name).mkdir(exist_ok=True)
+                with contextlib.suppress(OSError):
+                    os.link(path, copy / place.name / path.name)
+
+
+def _usual_folder() -> Path:
+    """Return the folder that torch uses unless it is told another."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        user = f"uid_{os.getuid()}"
+    user = re.sub(r'[\\/:*?"<>|]', "_", user)
+    return Path(tempfile.gettempdir()) / f"torchinductor_{user}"
+
+
+def _newest_first(folder: Path) -> list[tuple[int, Path]]:
+    found = []
+    for path in _files(folder):
+        with contextlib.suppress(OSError):
+            status = path.stat()
+            found.append((status.st_mtime, status.st_size, path))
+    return [(size, path) for _, size, path in sorted(found, reverse=True)]
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    for place, folders, names in os.walk(folder):
+        if Path(place) == folder:
+            folders[:] = [name for name in folders if name not in _NOT_COPIED]
+        yield from (Path(place, name) for name in names if not name.endswith(".lock"))
