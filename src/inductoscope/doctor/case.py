@@ -68,6 +68,11 @@ class ProgramCase:
         return [note for note in every if note not in self.needed_layout]
 
     @property
+    def is_capture_right(self) -> bool:
+        """Whether functions were compared with their Python code, and all of them were right."""
+        return {check.verdict for check in self.recording.callable_checks} == {"right"}
+
+    @property
     def is_seen_wrong(self) -> bool:
         """Whether any result in the first run differed from eager."""
         return bool(self.first.functions_that_differ or self.checks_that_are("wrong", "error"))

@@ -515,9 +515,11 @@ class Runs:
         self.uses_packages = False
         # Whether the program differentiates a graph more than once.
         self._keeps_graphs = False
-        # Runs that several hypotheses share: without torch.compile, and without the tool.
+        # Runs that several hypotheses share: without torch.compile, without the tool, and with
+        # another backend.
         self._eager: ProgramRun | None = None
         self.plain: ProgramRun | None = None
+        self._levels: dict[str, ProgramRun] = {}
 
     @property
     def output(self) -> str:
@@ -581,6 +583,13 @@ class Runs:
         if self.plain is None:
             self.plain = self.again(Instructions(inside=False), message)
         return self.plain
+
+    def with_backend_once(self, backend: str, message: str) -> ProgramRun:
+        """Return the run with this backend, made at the first request and cached."""
+        if backend not in self._levels:
+            instructions = Instructions(calls=0, backend=backend, investigate=False)
+            self._levels[backend] = self.again(instructions, message)
+        return self._levels[backend]
 
     def without_tool_under(self, variables: Mapping[str, str], message: str) -> ProgramRun:
         """Run the program without the tool, with further variables of torch's own."""

@@ -21,7 +21,8 @@ from inductoscope.torch_facts.messages import COMPARISON_FAILED, last_lines
 
 # --- whether two runs failed alike ----------------------------------------------------------------
 
-_NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?|\bnan\b|[-+]?\binf\b", re.IGNORECASE)
+# NaN and infinity stay: they are no other number, but another failure.
+_NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?", re.IGNORECASE)
 # A trial explains numbers that are off by at most so many times what it is off by.
 _AS_FAR_OFF = 10.0
 # Lines at the end of the output that are compared.
@@ -75,17 +76,12 @@ def _is_as_far_off(failed: ProgramRun, trial: ProgramRun, good: ProgramRun | Non
 
 def _distance(value: float, right: float) -> float:
     """Return how far a number is off, relative to the right one."""
-    if value == right:
-        return 0.0
-    if not (math.isfinite(value) and math.isfinite(right)):
-        return math.inf
     return abs(value - right) / max(abs(right), 1e-30)
 
 
 def _float(text: str) -> float:
-    """Return a number of the output; NaN is as far off as can be."""
     value = float(text)
-    return math.inf if math.isnan(value) else value
+    return math.inf if math.isnan(value) else value  # NaN is as far off as can be.
 
 
 # --- what failed: numbers, or the time that something took ----------------------------------------

@@ -50,6 +50,10 @@ HYPOTHESES: tuple[Hypothesis, ...] = (
     compiler_levels.compile_refused,
     stalled.never_ends,
     program_itself.undetermined_result,
+    # The program fails with every compiled graph right.
+    packages.package_not_compared,
+    program_itself.fails_in_eager,
+    program_itself.rounding,
     compiler_levels.memory_layout,
     compiler_levels.wrong_capture,
     # Counted in the first run, so before hypotheses that need measurements.
@@ -66,13 +70,9 @@ HYPOTHESES: tuple[Hypothesis, ...] = (
     ends_well.cuda_graphs,
     ends_well.given_back,
     ends_well.hidden_by_the_tool,
-    # The program fails with every compiled graph right.
-    packages.package_not_compared,
-    program_itself.fails_in_eager,
+    # It fails, and rounding does not explain it.
     program_itself.fails_now_and_then,
-    # Before rounding, whose run also uses Dynamo.
     compiler_levels.dynamo_alone,
-    program_itself.rounding,
     compiler_levels.aot_alone,
     slow.slow_compile_and_failure,
     program_itself.likely_random_numbers,

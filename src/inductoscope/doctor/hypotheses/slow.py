@@ -227,8 +227,7 @@ def _slow_to_compile(case: ProgramCase, plain: ProgramRun, warm: ProgramRun) -> 
 def _at_level(case: ProgramCase, result: Verdict) -> Verdict:
     """Name the first level of the compiler with which the program fails in the same way."""
     for stage, backend in ((stages.DYNAMO, "eager"), (stages.AOT, "aot_eager")):
-        instructions = Instructions(calls=0, backend=backend, investigate=False)
-        run = case.runs.again(instructions, f"running it with backend='{backend}'")
+        run = case.runs.with_backend_once(backend, f"running it with backend='{backend}'")
         if fails_alike(case.first, run, case.runs.in_eager_once()):
             result.stage = stage
             result.add(f"as slow with backend='{backend}', without Inductor", "one run")
