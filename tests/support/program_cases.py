@@ -89,10 +89,11 @@ class WrittenRuns:
         """The next run of this kind; the last one is repeated."""
         kind = instructions.backend or (COMPILED if instructions.inside else PLAIN)
         kind = ", ".join(instructions.given_back) or kind
-        if not instructions.inside and (instructions.is_warm or instructions.variables):
-            kind = WARM if instructions.is_warm else ", ".join(instructions.variables)
+        kind = WARM if instructions.is_warm else kind
+        named = ", ".join(instructions.variables)
+        kind = named if named in self.ends else kind
         self.asked.append(kind)
-        ends = self.ends[kind]
+        ends = self.ends.get(kind, self.ends[COMPILED])
         return leave_behind(ends.pop(0) if len(ends) > 1 else ends[0], folder)
 
 

@@ -6,20 +6,26 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from inductoscope.doctor.hypotheses import first_verdict
+from inductoscope.doctor.instructions import CACHES, CHECKS, LAUNCHES, THREADS, RunCondition
 from inductoscope.doctor.verdict import exit_code
 from inductoscope.recording.events import (
+    CacheLookup,
     CompileFailed,
     CompileStart,
     FellBackToEager,
     GraphBreak,
     HookError,
+    Kernel,
+    Recompiled,
 )
 from support.program_cases import (
     COMPILED_ONE,
     ENDS_WELL,
+    FAILS,
     PLAIN,
     UNCHECKED,
     End,
@@ -52,9 +58,80 @@ def test_a_clean_bill_says_what_was_not_checked(tmp_path: Path) -> None:
     ]
 
 
+# --- a program that fails only without the tool ---------------------------------------------------
+
+HIDES = End(events=(COMPILED_ONE, check()))
+
+
 def test_a_program_that_fails_without_the_tool_only_is_not_clean(tmp_path: Path) -> None:
-    case, asked = written_case(tmp_path, End(events=(check(),)))
-    assert (first_verdict(case).verdict, asked) == ("unknown", [PLAIN])
+    """Each condition of a checked run is given back, and none makes it fail."""
+    case, asked = written_case(tmp_path, HIDES)
+    assert first_verdict(case).verdict == "unknown"
+    assert asked == [PLAIN, "off", CACHES.name, CHECKS.name, THREADS.name, PLAIN]
+
+
+def test_a_program_that_fails_in_eager_too_is_not_blamed_on_what_the_tool_hides(
+    tmp_path: Path,
+) -> None:
+    case, asked = written_case(tmp_path, HIDES, off=[FAILS])
+    assert (first_verdict(case).verdict, asked) == ("not-a-bug", [PLAIN, "off"])
+
+
+def test_a_program_that_fails_now_and_then_is_not_blamed_on_a_condition(tmp_path: Path) -> None:
+    case, _ = written_case(tmp_path, HIDES, plain=[FAILS, ENDS_WELL])
+    assert first_verdict(case).summary.startswith("The program does not end the same way")
+
+
+def looked_up(compile_id: str, outcome: str) -> CacheLookup:
+    return CacheLookup(cache="AOTAutograd", outcome=outcome, compile=compile_id, key="abc")
+
+
+def test_a_wrong_entry_of_a_cache_is_named_with_those_who_share_it(tmp_path: Path) -> None:
+    """Compile 0/1 takes what 0/0 has saved under the same key, though a guard told them apart."""
+    saver, taker = (CompileStart(compile=name, function="step") for name in ("0/0", "0/1"))
+    again = Recompiled(compile="0/1", reasons=("0/0: scale == 0.5  # y = x * scale",))
+    wrong = replace(check("wrong", text="output 0 is 2, in eager 1"), compile="0/1")
+    seen = (saver, looked_up("0/0", "miss"), taker, again, looked_up("0/1", "hit"), wrong)
+    off = {"TORCHINDUCTOR_AUTOGRAD_CACHE": [ENDS_WELL]}
+    case, _ = written_case(tmp_path, HIDES, **{CACHES.name: [End(1, events=seen)]}, **off)
+    verdict = first_verdict(case)
+    assert (verdict.verdict, verdict.stage, verdict.confidence) == ("wrong-result", "aot", "proven")
+    said = [item["what"] for item in verdict.evidence]
+    assert said[2] == "the key leaves out what tells the two apart: scale == 0.5"
+    assert verdict.workaround is not None
+    assert verdict.workaround.verified
+
+
+def test_an_entry_that_was_there_before_the_run_is_stale(tmp_path: Path) -> None:
+    seen = (CompileStart(compile="0/0", function="step"), looked_up("0/0", "hit"))
+    off = {"TORCHINDUCTOR_AUTOGRAD_CACHE": [ENDS_WELL]}
+    case, _ = written_case(tmp_path, HIDES, **{CACHES.name: [End(1, events=seen)]}, **off)
+    assert "the entry that an earlier run saved" in first_verdict(case).summary
+
+
+def test_a_cache_that_changes_nothing_when_it_is_off_is_not_blamed(tmp_path: Path) -> None:
+    seen = (CompileStart(compile="0/0"), looked_up("0/0", "hit"))
+    case, _ = written_case(tmp_path, HIDES, **{CACHES.name: [End(1, events=seen)]})
+    assert first_verdict(case).verdict == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("condition", "confidence"),
+    [(THREADS, "proven"), (LAUNCHES, "proven"), (CHECKS, "unknown")],
+    ids=lambda each: getattr(each, "name", each),
+)
+def test_the_condition_that_hides_the_failure_is_named(
+    condition: RunCondition, confidence: str, tmp_path: Path
+) -> None:
+    """Given back alone, it makes the program fail; imposed alone, it makes it end well."""
+    kernel = Kernel(graph="0/0", name="triton_poi_0", language="Triton", nodes=(), payload="")
+    imposed = {", ".join(condition.variables): [ENDS_WELL]} if condition.variables else {}
+    events = (*HIDES.events, kernel)
+    case, _ = written_case(tmp_path, End(events=events), **{condition.name: [FAILS]}, **imposed)
+    verdict = first_verdict(case)
+    assert (verdict.stage, verdict.confidence) == ("runtime", confidence)
+    assert verdict.culprit.config == condition.name
+    assert (verdict.workaround is not None) == bool(condition.variables)
 
 
 def test_what_was_seen_wrong_and_could_not_be_examined_is_not_clean(

@@ -145,7 +145,9 @@ def slower_than_eager(case: ProgramCase) -> Verdict | None:
     How sure: Proven by calls in turns. A cause is named if a change of it helps; otherwise it is
     not known, and what rules found in the function is evidence.
     """
-    if not case.ends_well or case.runs.without_tool_once().ending.exit_code != 0:
+    if not (case.ends_well and _looks_slower(case)):
+        return None
+    if case.runs.without_tool_once().ending.exit_code != 0:
         return None
     results, slow = _timed_against_eager(case)
     return _verdict(case, results, slow) if results is not None and slow is not None else None
@@ -154,8 +156,8 @@ def slower_than_eager(case: ProgramCase) -> Verdict | None:
 def _timed_against_eager(
     case: ProgramCase,
 ) -> tuple[TrialResults | None, AgainstEager | None]:
-    """Time calls of compiled functions and of eager in turns, if that may be worth it."""
-    if case.first.ending.seconds >= LONGEST_TO_TIME or not may_be_slower(case.recording):
+    """Time calls of compiled functions and of eager in turns, if compiled ones look slower."""
+    if not _looks_slower(case):
         return None, None
     case.say("compiled calls may be slower than eager; timing both in turns")
     possible = flips_for(case.recording)
@@ -163,6 +165,10 @@ def _timed_against_eager(
     with trials_in(case, LONGEST_TO_TIME) as runs:
         results = try_flips(runs, flips, than_eager=_SLOW)
     return results, slow_function(results.base) if results.base is not None else None
+
+
+def _looks_slower(case: ProgramCase) -> bool:
+    return case.first.ending.seconds < LONGEST_TO_TIME and may_be_slower(case.recording)
 
 
 def slower_than_it_allows(case: ProgramCase) -> Verdict | None:
