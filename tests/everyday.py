@@ -29,6 +29,9 @@ EVERYDAY: dict[str, tuple[str, ...]] = {
         "doctor/test_doctor_healthy.py::test_ctrl_c_ends",
         "doctor/test_doctor_healthy.py::test_bad_usage",
     ),
+    "doctor: a failure that a checked run hides": (
+        "doctor/test_hidden_failures.py::test_a_stale_entry",
+    ),
     "doctor: a machine that cannot compile": (
         "doctor/test_doctor_bad_input.py::test_without_a_cpp_compiler",
     ),

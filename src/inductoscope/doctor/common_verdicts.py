@@ -113,7 +113,7 @@ def not_always(failed: ProgramRun, other: ProgramRun, how: str) -> Verdict:
     result = Verdict(v.UNKNOWN, stages.NO_STAGE, text)
     codes = f"exit code {failed.ending.exit_code} in one, {other.ending.exit_code} in the other"
     result.add(codes, f"two runs of the program, {how}")
-    return result.add(failed.output[-800:], "what the run that failed printed last")
+    return result.add(failed.last_words, "what the run that failed printed last")
 
 
 def other_random_numbers(case: ProgramCase, *, is_shown: bool) -> Verdict:

@@ -65,6 +65,7 @@ from inductoscope.recording.reader import StreamReader
 from inductoscope.recording.writer import StreamWriter, describe_launcher
 from inductoscope.recording.written import written_events
 from inductoscope.torch_facts import stages
+from inductoscope.torch_facts.messages import last_lines
 from inductoscope.wording import count_of
 
 if TYPE_CHECKING:
@@ -86,6 +87,8 @@ _TIME_FOR_INPUT = 2.0
 # Seconds for the program's other processes to go on after one of them has investigated.
 _TIME_TO_END = 20.0
 _OUTPUT = "output.txt"
+# Lines of output that a verdict quotes.
+_LAST_WORDS = 12
 
 
 def output_of(recording: Path) -> Path:
@@ -129,6 +132,11 @@ class ProgramRun:
             data = output_of(self.folder).read_bytes()[-20000:]
             return data.decode("utf-8", "replace")
         return ""
+
+    @property
+    def last_words(self) -> str:
+        """The last lines of its output, without warnings."""
+        return "\n".join(last_lines(self.output, _LAST_WORDS))
 
     @functools.cached_property
     def recording(self) -> Recording:

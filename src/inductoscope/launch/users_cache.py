@@ -36,7 +36,7 @@ def with_users_cache(
     shutil.rmtree(copy, ignore_errors=True)
     copy.mkdir(parents=True)
     _link_compiled(private / "inductor", copy)
-    source = Path(environment.get(VARIABLE) or _usual_folder())
+    source = folder(environment)
     left = _MOST_BYTES
     for size, path in _newest_first(source):
         left -= size
@@ -60,8 +60,10 @@ def _link_compiled(private: Path, copy: Path) -> None:
                     os.link(path, copy / place.name / path.name)
 
 
-def _usual_folder() -> Path:
-    """Return the folder that torch uses unless it is told another."""
+def folder(environment: Mapping[str, str]) -> Path:
+    """Return the folder of the user's cache."""
+    if environment.get(VARIABLE):
+        return Path(environment[VARIABLE])
     try:
         user = getpass.getuser()
     except (KeyError, OSError):
@@ -70,17 +72,17 @@ def _usual_folder() -> Path:
     return Path(tempfile.gettempdir()) / f"torchinductor_{user}"
 
 
-def _newest_first(folder: Path) -> list[tuple[int, Path]]:
+def _newest_first(source: Path) -> list[tuple[int, Path]]:
     found = []
-    for path in _files(folder):
+    for path in _files(source):
         with contextlib.suppress(OSError):
             status = path.stat()
             found.append((status.st_mtime, status.st_size, path))
     return [(size, path) for _, size, path in sorted(found, reverse=True)]
 
 
-def _files(folder: Path) -> Iterator[Path]:
-    for place, folders, names in os.walk(folder):
-        if Path(place) == folder:
+def _files(source: Path) -> Iterator[Path]:
+    for place, folders, names in os.walk(source):
+        if Path(place) == source:
             folders[:] = [name for name in folders if name not in _NOT_COPIED]
         yield from (Path(place, name) for name in names if not name.endswith(".lock"))

@@ -330,4 +330,4 @@ def _verdict_on_level(level: CompilerLevel, case: ProgramCase) -> Verdict | None
         f"fails with backend='{level.backend}' in two runs, not without torch.compile in two",
         "runs of the program",
     )
-    return result.add(case.first.output[-800:], "what the program printed")
+    return result.add(case.first.last_words, "what the program printed")

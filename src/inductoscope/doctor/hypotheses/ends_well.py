@@ -5,6 +5,7 @@ The conditions are in one table, `doctor.instructions.CONDITIONS`.
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import replace
 
@@ -33,7 +34,9 @@ from inductoscope.doctor.judgement import relative_place, verdict_on
 from inductoscope.doctor.runs import ProgramRun
 from inductoscope.doctor.symptom import fails_alike, numbers_that_differ
 from inductoscope.doctor.verdict import Culprit, Verdict
+from inductoscope.launch import users_cache
 from inductoscope.model.entities import Compile, Recording
+from inductoscope.model.fx import read_graph
 from inductoscope.recording.events import CacheLookup
 from inductoscope.torch_facts import stages
 
@@ -98,7 +101,7 @@ def cached_results(case: ProgramCase) -> Verdict | None:
         return None
     for cache, variable in _CACHES_OFF.items():
         if any(hit.cache == cache for _, hit in hits):
-            off = f"running it without the tool and without the cache of {cache}"
+            off = f"running it without the tool and without torch's {cache} cache"
             if case.runs.without_tool_under({variable: "0"}, off).ended_well:
                 return _verdict_on_cache(case, run, cache, variable)
     return None
@@ -111,6 +114,8 @@ _CACHES_OFF = {
     "FX graph": "TORCHINDUCTOR_FX_GRAPH_CACHE",
 }
 _CACHE_STAGES = {"AOTAutograd": stages.AOT, "FX graph": stages.CODEGEN}
+# Folders of torch's cache.
+_ENTRIES = {"AOTAutograd": "aotautograd", "FX graph": "fxgraph"}
 
 
 def _suspicious_hits(run: ProgramRun) -> list[tuple[Compile, CacheLookup]]:
@@ -134,23 +139,31 @@ def _verdict_on_cache(case: ProgramCase, run: ProgramRun, cache: str, variable: 
     result = Verdict(
         v.CRASH if plain.ending.signal is not None else v.WRONG_RESULT,
         _CACHE_STAGES[cache],
-        f"The program fails because of the cache of {cache}: compile {taker.id} of "
+        f"The program fails because of torch's {cache} cache: compile {taker.id} of "
         f"{taker.function} takes the entry that {whose}, which is not right for it. With the cache "
-        "off, it ends well.",
+        "off, the program ends well.",
         "proven",
-        Culprit(function=f"the cache of {cache}", config=f"{variable}=1", source=taker.place),
+        Culprit(function=f"{cache} cache", config=f"{variable}=1", source=taker.place),
     )
     if wrong is not None and wrong.verdict in _BAD:
         result.add(wrong.text, f"call {wrong.call} of compile {taker.id}, compared with eager")
     result.add(f"the key of the entry is {hit.key[:16]}…", f"looked up in compile {taker.id}")
-    if saver is not None and (guard := _told_apart(taker, saver)):
-        text = f"the key leaves out what tells the two apart: {guard}"
-        result.add(text, f"the guard of compile {saver.id} that failed")
+    if saver is None:
+        entries = users_cache.folder(os.environ) / _ENTRIES[cache]
+        result.add(f"the entries of that cache lie in {entries}; deleting them mends this, too")
+    if saver is not None:
+        guard, lines = _told_apart(taker, saver), _differing_lines(run.recording, saver, taker)
+        if guard:
+            text = f"the key leaves out what tells the two apart: {guard}"
+            result.add(text, f"the guard of compile {saver.id} that failed")
+        elif lines:
+            text = f"the key leaves out what tells the two apart: {' and '.join(lines)}"
+            result.add(text, f"the captured graphs of compiles {saver.id} and {taker.id}")
     result.add(
         f"{variable}=0: ends well; without it: exit code {plain.ending.exit_code}",
         "two runs without the tool",
     )
-    result.add(plain.output[-800:], "what the program printed without the tool")
+    result.add(plain.last_words, "what the program printed without the tool")
     code = f'import os\nos.environ["{variable}"] = "0"  # before torch is imported'
     result.workaround = Workaround(f"switch the cache off: {variable}=0", True, None, code)
     return result
@@ -172,6 +185,17 @@ def _told_apart(taker: Compile, saver: Compile) -> str:
         if number == saver.id:
             return " ".join(guard.partition("#")[0].split())
     return ""
+
+
+def _differing_lines(recording: Recording, *compiles: Compile) -> tuple[str, ...]:
+    """Return the first line of code in which two captured graphs differ."""
+    read = [read_graph(recording, each.graphs[0].payload) for each in compiles if each.graphs]
+    codes = [graph.code.splitlines() for graph in read if graph is not None]
+    if len(codes) == len(compiles):
+        for lines in zip(*codes, strict=False):
+            if len(set(lines)) > 1:
+                return tuple(line.partition("#")[0].partition(";")[0].strip() for line in lines)
+    return ()
 
 
 def inductor_random_numbers(case: ProgramCase) -> Verdict | None:
@@ -253,7 +277,7 @@ def cuda_graphs(case: ProgramCase) -> Verdict | None:
         Culprit(function="cudagraph_trees", config="triton.cudagraphs", source=place),
     )
     result.add("fails with CUDA graphs, ends well without them", "two runs without checks")
-    result.add(failing.output[-800:], "what the program printed")
+    result.add(failing.last_words, "what the program printed")
     result.workaround = _workaround(case)
     return result
 
@@ -365,7 +389,7 @@ def _needs(case: ProgramCase, condition: RunCondition, confidence: v.Confidence)
         f"with {condition.name}: exit code {plain.ending.exit_code}, as without the tool",
         "one run under the tool, without checks",
     )
-    return result.add(plain.output[-800:], "what the program printed without the tool")
+    return result.add(plain.last_words, "what the program printed without the tool")
 
 
 def hidden_by_the_tool(case: ProgramCase) -> Verdict | None:
@@ -391,7 +415,7 @@ def hidden_by_the_tool(case: ProgramCase) -> Verdict | None:
         f"condition of a checked run was given back alone: {_conditions()}.",
     )
     result.add(f"exit code {plain.ending.exit_code} without the tool, 0 with it", "two runs")
-    result.add(plain.output[-800:], "what the program printed without the tool")
+    result.add(plain.last_words, "what the program printed without the tool")
     result.evidence += nothing_found(case).evidence
     return result
 

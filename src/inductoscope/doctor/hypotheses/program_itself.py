@@ -270,7 +270,7 @@ def unknown_cause(case: ProgramCase) -> Verdict | None:
     if numbers:
         result.add(numbers, "what the program printed")
     result.add(f"ruled out: {_RULED_OUT}", "runs of the program")
-    result.add(case.first.output[-800:], "what the program printed")
+    result.add(case.first.last_words, "what the program printed")
     for check in skipped:
         result.add(f"not compared: {check.text}", check.compile)
     return result

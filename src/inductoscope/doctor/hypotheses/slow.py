@@ -227,7 +227,7 @@ def _slow_to_compile(case: ProgramCase, plain: ProgramRun, warm: ProgramRun) -> 
         f"0 after {warm.ending.seconds:.1f} s with those that this run left, twice",
         "three runs without the tool",
     )
-    return result.add(plain.output[-800:], "what the program printed")
+    return result.add(plain.last_words, "what the program printed")
 
 
 def _at_level(case: ProgramCase, result: Verdict) -> Verdict:
@@ -242,7 +242,7 @@ def _at_level(case: ProgramCase, result: Verdict) -> Verdict:
     result.summary = (
         f"{result.summary} The program does not allow that: it reads a clock at {clock}."
     )
-    result.add(case.first.output[-800:], "what the program printed")
+    result.add(case.first.last_words, "what the program printed")
     _say_what_became_many(case, result)
     return result
 
@@ -429,7 +429,7 @@ def _seen_in_program(
         seconds = seconds_in(case.recording, compile_, stage)
     seen = SlowInProgram(stage, seconds, suspect.of)
     if case.first.failed:
-        code, output = case.first.ending.exit_code, case.first.output[-800:]
+        code, output = case.first.ending.exit_code, case.first.last_words
         seen = replace(seen, exit_code=code, output=output)
     # Loop bodies far larger than the graph slow down every stage that processes them.
     rules = findings_of(repeated_expressions, case.recording) if stage in _WITH_LOOP_BODIES else ()

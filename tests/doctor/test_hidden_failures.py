@@ -1,0 +1,88 @@
+"""Failures that a checked run hides, because one of its conditions is not the user's.
+
+Each program fails whenever it is run as it is, and ends well while its graphs are checked.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from support.programs import Workplace
+
+pytestmark = pytest.mark.spread
+
+# Two graphs get the same key, so the second takes the code of the first from the cache.
+SAME_KEY = """
+import torch
+import torch._functorch._aot_autograd.autograd_cache as cache
+
+key_of = cache.autograd_cache_key
+cache.autograd_cache_key = lambda *a, **k: ("a" + "0" * 51, key_of(*a, **k)[1])
+
+x = torch.arange(4.0)
+for function in ({functions}):
+    torch.testing.assert_close(torch.compile(function)(x), function(x))
+"""
+BOTH, SECOND = "lambda x: x + 1, lambda x: x * 2", "lambda x: x * 2,"
+
+
+def files_of(folder: Path) -> dict[Path, tuple[int, bytes]]:
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    return {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in files}
+
+
+def test_a_wrong_cache_entry_is_named_with_the_two_compiles_that_share_it(
+    workplace: Workplace,
+) -> None:
+    workplace.write("both.py", SAME_KEY.format(functions=BOTH))
+    found = workplace.doctor("both.py").verdict
+    assert (found["verdict"], found["stage"], found["confidence"]) == (
+        "wrong-result",
+        "aot",
+        "proven",
+    )
+    assert "compile 1/0 of <lambda> takes the entry that compile 0/0 saved" in found["summary"]
+    apart = [item["what"] for item in found["evidence"] if "tells the two apart" in item["what"]]
+    assert apart == [
+        "the key leaves out what tells the two apart: add = l_x_ + 1 and mul = l_x_ * 2"
+    ]
+    assert found["workaround"]["verified"]
+
+
+def test_a_stale_entry_of_the_users_own_cache_is_found_and_left_as_it_is(
+    workplace: Workplace,
+) -> None:
+    """An earlier run has saved it; the program itself compiles one graph, which is right."""
+    workplace.write("both.py", SAME_KEY.format(functions=BOTH))
+    workplace.write("second.py", SAME_KEY.format(functions=SECOND))
+    assert workplace.run_plain("both.py").exit_code == 1
+    before = files_of(workplace.cache)
+    assert any("aotautograd" in str(path) for path in before)
+    found = workplace.doctor("second.py").verdict
+    assert (found["verdict"], found["confidence"]) == ("wrong-result", "proven")
+    assert "an earlier run saved" in found["summary"]
+    after = files_of(workplace.cache)
+    assert {path: after.get(path) for path in before} == before
+
+
+THREADS = """
+import ctypes
+import torch
+
+x = torch.arange(4.0)
+result = torch.compile(lambda x: x + 1)(x)
+is_compiled = torch._dynamo.utils.counters["frames"]["ok"]
+if is_compiled and ctypes.CDLL(None).omp_get_thread_limit() > 1:
+    result[3] = 7  # As if two threads had written it.
+torch.testing.assert_close(result, x + 1)
+"""
+
+
+def test_a_failure_that_needs_several_threads(workplace: Workplace) -> None:
+    workplace.write("threads.py", THREADS)
+    found = workplace.doctor("threads.py").verdict
+    assert (found["verdict"], found["stage"]) == ("wrong-result", "runtime")
+    assert found["culprit"]["config"] == "several threads"
+    assert "OMP_THREAD_LIMIT=1" in found["workaround"]["change"]
