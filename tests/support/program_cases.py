@@ -15,6 +15,7 @@ from inductoscope.doctor.fresh_processes import FreshProcesses
 from inductoscope.doctor.instructions import CONDITIONS, FOLDER, MOVED, Instructions
 from inductoscope.doctor.proof import Proof
 from inductoscope.doctor.runs import Listener, ProgramRun, RunLimits, Runs, output_of
+from inductoscope.launch.users_cache import LEFT
 from inductoscope.model.entities import Ending
 from inductoscope.recording.events import CallsUnchecked, Check, CompileStart, Event, ProcessStart
 from inductoscope.recording.location import create_recording
@@ -89,7 +90,7 @@ class WrittenRuns:
         """The next run of this kind; the last one is repeated."""
         kind = instructions.backend or (COMPILED if instructions.inside else PLAIN)
         kind = ", ".join(instructions.given_back) or kind
-        kind = WARM if instructions.is_warm else kind
+        kind = WARM if instructions.cache == LEFT else kind
         named = ", ".join(instructions.variables)
         kind = named if named in self.ends else kind
         self.asked.append(kind)

@@ -168,7 +168,7 @@ def test_a_slow_run_with_other_roundings_proves_nothing_of_a_program_that_measur
 ) -> None:
     verdict, asked = timed(tmp_path, warm=[SLOW])
     assert verdict.verdict == "unknown"
-    assert asked[-3:] == [MOVED, UNMOVED, "aot_eager"]
+    assert asked[-4:] == [MOVED, UNMOVED, PLAIN, "aot_eager"]
 
 
 def test_rounding_is_proven_if_the_program_bears_to_be_as_slow(tmp_path: Path) -> None:

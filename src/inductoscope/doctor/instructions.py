@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from inductoscope.doctor.failure import Failure
 from inductoscope.launch.environment import PARTS_VARIABLE, with_parts
+from inductoscope.launch.users_cache import USERS, CacheContent
 from inductoscope.recording.codec import decode, encode
 from inductoscope.recording.events import NotedDifference
 from inductoscope.recording.layout import EXAMINATION
@@ -121,8 +122,8 @@ class Instructions:
     grow: int = 0
     # The number of nodes that graph was lowered to in an earlier run; 0 if unknown.
     lowered: int = 0
-    # Whether torch finds in its caches what an earlier run has left there.
-    is_warm: bool = False
+    # What torch finds in its caches, if the run has them.
+    cache: CacheContent = USERS
     # The names of conditions that are as in the user's run.
     given_back: tuple[str, ...] = ()
     # Whether the tool is active in the program's processes at all.

@@ -34,7 +34,8 @@ from inductoscope.launch.environment import (
     private_cache_without_scope,
 )
 from inductoscope.launch.program import environment_for, record_ending, start_or_discard
-from inductoscope.launch.users_cache import with_users_cache
+from inductoscope.launch.users_cache import VARIABLE as CACHE_FOLDER
+from inductoscope.launch.users_cache import CacheContent, cache_with
 from inductoscope.model.fold import load
 from inductoscope.processes.children import start_group
 from inductoscope.processes.ending import end_child
@@ -189,7 +190,8 @@ def run_watched(
     scope = environment_for(folder, os.environ, fresh=False) if inside else os.environ
     environment = {**scope, **cache_variables(cache, inside=inside), **instructions.environment()}
     if not instructions.has(CACHES):
-        environment |= with_users_cache(cache, os.environ, is_warm=instructions.is_warm)
+        found_there = cache_with(instructions.cache, cache, os.environ)
+        environment[CACHE_FOLDER] = str(found_there)
     stream = StreamWriter(folder, first_event=describe_launcher)
     started = time.monotonic()
     with output_of(folder).open("wb") as output, _input(stdin) as given:
@@ -603,9 +605,9 @@ class Runs:
         """Run the program without the tool, with further variables of torch's own."""
         return self.again(Instructions(inside=False, variables=variables), message)
 
-    def without_tool_warm(self, message: str) -> ProgramRun:
-        """Run the program without the tool, with the caches that the last such run left."""
-        return self.again(Instructions(inside=False, is_warm=True), message)
+    def without_tool_finding(self, content: CacheContent, message: str) -> ProgramRun:
+        """Run the program without the tool, with this in torch's caches."""
+        return self.again(Instructions(inside=False, cache=content), message)
 
     def given_back(self, condition: RunCondition, message: str, calls: int = 0) -> ProgramRun:
         """Run the program under the tool, with one condition as in the user's run."""

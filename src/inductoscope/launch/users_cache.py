@@ -13,8 +13,16 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Literal
 
 VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
+
+# What a run finds in torch's cache: what the user's run finds, nothing, or what the last run left.
+CacheContent = Literal["users", "empty", "left"]
+USERS: CacheContent = "users"
+EMPTY: CacheContent = "empty"
+LEFT: CacheContent = "left"
+
 COPY = "as-the-users"
 
 # The newest files of a larger cache are copied; most belong to other programs.
@@ -23,31 +31,32 @@ _MOST_BYTES = 1 << 30
 _NOT_COPIED = ("locks", "precompiled_headers")
 
 
-def with_users_cache(
-    private: Path, environment: Mapping[str, str], *, is_warm: bool = False
-) -> dict[str, str]:
-    """Copy the user's cache into a private one, and return the variable that names the copy.
-
-    With `is_warm`, the copy that an earlier run has used is used again.
-    """
+def cache_with(content: CacheContent, private: Path, environment: Mapping[str, str]) -> Path:
+    """Return a folder inside a private cache that holds what a run is to find in its cache."""
     copy = private / COPY
-    if is_warm and copy.exists():
-        return {VARIABLE: str(copy)}
+    if content == LEFT and copy.exists():
+        return copy
     shutil.rmtree(copy, ignore_errors=True)
     copy.mkdir(parents=True)
     _link_compiled(private / "inductor", copy)
-    source = folder(environment)
-    left = _MOST_BYTES
+    if content == USERS:
+        _copy_newest(folder(environment), copy)
+    return copy
+
+
+def _copy_newest(source: Path, copy: Path) -> None:
+    left = min(_MOST_BYTES, shutil.disk_usage(copy).free // 4)
     for size, path in _newest_first(source):
         left -= size
         if left < 0:
             break
         target = copy / path.relative_to(source)
-        with contextlib.suppress(OSError):  # The file was deleted meanwhile, or is not readable.
+        try:
             target.parent.mkdir(parents=True, exist_ok=True)
             target.unlink(missing_ok=True)  # A link: copying would write through it.
             shutil.copy2(path, target)
-    return {VARIABLE: str(copy)}
+        except OSError:  # The file was deleted meanwhile, or is not readable.
+            target.unlink(missing_ok=True)
 
 
 def _link_compiled(private: Path, copy: Path) -> None:

@@ -36,6 +36,7 @@ from inductoscope.doctor.slowness import (
 )
 from inductoscope.doctor.symptom import fails_alike
 from inductoscope.doctor.verdict import Culprit, Verdict
+from inductoscope.launch.users_cache import EMPTY, LEFT
 from inductoscope.model.entities import Compile, Recording
 from inductoscope.model.fx import read_graph
 from inductoscope.profiling.compile_growth import SlowCompile, seconds_in, slow_compiles
@@ -176,16 +177,19 @@ def slower_than_it_allows(case: ProgramCase) -> Verdict | None:
 
     Applies: The program fails with every compiled graph right, reads a clock, says nothing of
     numbers that are not close, ends well in eager, and fails without the tool, too.
-    Runs: The program in eager and without the tool. If the first run makes its calls suspicious:
-    these and eager in turns, and the program with Dynamo alone, and with AOTAutograd. Otherwise
-    twice without the tool, with the caches that the run before left.
+    Runs: The program in eager, and without the tool with empty caches. If the first run makes its
+    calls suspicious: these and eager in turns, and the program with Dynamo alone, and with
+    AOTAutograd. Otherwise twice without the tool, with the caches that the run before left.
     Concludes: Slow: in its calls, if these are slower than in eager; to compile, if it ends well
     once its code is in torch's caches, and compiling took much of the time.
     How sure: Proven by these runs.
     """
     if not case.may_fail_by_time or case.runs.in_eager_once().failed:
         return None
-    plain = case.runs.without_tool_once()
+    clock = relative_place(case.clocks[0])
+    plain = case.runs.without_tool_finding(
+        EMPTY, f"it reads a clock ({clock}); running it without the tool, with empty caches"
+    )
     if not plain.failed:
         return None
     results, slow = _timed_against_eager(case)
@@ -194,11 +198,11 @@ def slower_than_it_allows(case: ProgramCase) -> Verdict | None:
     compiling = sum(compile_.seconds for compile_ in case.recording.compiles)
     if compiling < _MUCH_OF_THE_TIME * plain.ending.seconds:
         return None
-    message = f"it reads a clock ({relative_place(case.clocks[0])}); running it with warm caches"
-    warm = [case.runs.without_tool_warm(message)]
-    if warm[0].ended_well:
-        warm.append(case.runs.without_tool_warm("with warm caches once more"))
-    return _slow_to_compile(case, plain, warm[-1]) if warm[-1].ended_well else None
+    for message in ("running it with the caches that this run left", "the same once more"):
+        warm = case.runs.without_tool_finding(LEFT, message)
+        if not warm.ended_well:
+            return None
+    return _slow_to_compile(case, plain, warm)
 
 
 # The least share of compiles in the seconds of a program that is slow because of them.
