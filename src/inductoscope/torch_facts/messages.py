@@ -163,7 +163,57 @@ def _warning_length(lines: list[str], number: int) -> int:
     return 2 if beneath and re.match(r"  \S", beneath[0]) else 1
 
 
-# What torch.testing and numpy.testing say of values that are not close.
+# --- a GPU without free memory --------------------------------------------------------------------
+
+_OUT_OF_MEMORY = re.compile(
+    r"out of memory\. Tried to allocate (?P<tried>[\d.]+ \w+)\. GPU (?P<gpu>\d+) has a total "
+    r"capacity of (?P<total>[\d.]+ \w+) of which (?P<free>[\d.]+ \w+) is free\."
+    r"(?:.*?this process has (?P<own>[\d.]+ \w+) memory in use)?",
+    re.DOTALL,
+)
+_UNITS = {"bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+
+
+@dataclass(frozen=True)
+class OutOfMemory:
+    """What torch says of a GPU on which it could not allocate, in bytes."""
+
+    gpu: int
+    tried: int
+    total: int
+    free: int
+    # All that this process holds; 0 if torch does not know.
+    own: int
+
+    @property
+    def of_others(self) -> int:
+        """What other processes hold; 0 if that is not known."""
+        return max(0, self.total - self.free - self.own) if self.own else 0
+
+    @property
+    def is_caused_by_others(self) -> bool:
+        """Whether the allocation would have fitted, had other processes held nothing."""
+        return self.tried <= self.free + self.of_others and self.of_others > 0
+
+
+def out_of_memory(text: str) -> OutOfMemory | None:
+    """Read the last message about a GPU that has run out of memory."""
+    every = list(_OUT_OF_MEMORY.finditer(text))
+    if not every:
+        return None
+    found = every[-1]
+    tried, total, free, own = (_bytes(found[name]) for name in ("tried", "total", "free", "own"))
+    return OutOfMemory(int(found["gpu"]), tried, total, free, own)
+
+
+def _bytes(size: str | None) -> int:
+    number, _, unit = (size or "0 bytes").partition(" ")
+    return int(float(number) * _UNITS.get(unit, 1))
+
+
+# --- values that are not close --------------------------------------------------------------------
+
+# What torch.testing and numpy.testing say of them.
 COMPARISON_FAILED = re.compile(
     r"(?:[Gg]reatest absolute difference|Absolute difference|Max absolute difference[^:\n]*):"
     r" (?P<off>nan|inf|[\d.]+(?:e[-+]?\d+)?)"

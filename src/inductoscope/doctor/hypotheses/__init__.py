@@ -46,6 +46,7 @@ HYPOTHESES: tuple[Hypothesis, ...] = (
     found.unproven_failure,
     # No compiled graph is known to be wrong.
     program_itself.input_withheld,
+    program_itself.out_of_memory,
     compiler_levels.unexamined_failure,
     compiler_levels.compile_refused,
     stalled.never_ends,
