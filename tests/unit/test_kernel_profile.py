@@ -181,6 +181,15 @@ def test_kernel_times_are_read_back(tmp_path: Path) -> None:
     assert read_measured(KernelTimes, tmp_path) == (times,)
 
 
+@pytest.mark.parametrize(("durations", "usual"), [((9, 5, 7), 7), ((9, 5), 5), ((8, 5, 9, 6), 6)])
+def test_the_usual_call_is_one_of_median_duration(durations: tuple[int, ...], usual: int) -> None:
+    """It was the third of four, and the slower of two."""
+    kept = tuple(TimedCall(duration, ((0, 0, 1),)) for duration in durations)
+    call = GraphTimes("a.py", sites=(Site("k"),), count=len(kept), kept=kept).usual
+    assert call is not None
+    assert call.duration == usual
+
+
 # --- floors ---------------------------------------------------------------------------------------
 
 
@@ -371,6 +380,8 @@ def test_kernels_and_operations_of_the_same_work_are_compared_with_eager() -> No
     assert not faster.slower_than_eager
     # An operation that eager could not time says nothing of its region.
     assert regions_of([row_of("k3", 5, "custom")], [eager]) == []
+    # Neither does a kernel that computes something unknown.
+    assert regions_of([row_of("k4", 900)], [eager]) == []
 
 
 def test_noise_accuses_no_kernel_of_being_slower_than_eager() -> None:
