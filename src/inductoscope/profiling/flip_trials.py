@@ -171,8 +171,8 @@ _WORTHWHILE = 0.95
 # Runs of each variant where compiles are counted, which do not vary by chance.
 _TURNS_TO_COUNT = 2
 _WITHOUT_RECOMPILES = 0.8
-# What saves more than this multiple of its prediction was not understood, or not measured well. On a
-# busy machine, whose limits are measured too low, changes that help save up to ten times as much.
+# What saves more than this multiple of its prediction was not understood, or not measured well.
+# Predictions are rough: on a busy machine, a change that helps saved seven times as much.
 _MOST_BEYOND_PREDICTION = 100.0
 
 # What a trial says of a change.
