@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from inductoscope.analysis.diff.compare import compare, match
+from inductoscope.analysis.diff.compare import compare, generate_same_code, match
 from inductoscope.analysis.diff.entities import Difference
 from inductoscope.analysis.diff.materials import STAGES
 from inductoscope.analysis.diff.sides import Renaming, graph_lines
@@ -116,6 +116,18 @@ def test_other_names_are_no_difference(recorded: Path, tmp_path: Path) -> None:
     assert [item.function for item in found.only] == []
     assert not any(graph.differs for graph in found.graphs)
     assert verdict(found) == "The same: only names differ."
+    assert generate_same_code(load(recorded / "before"), load(recorded / "names"))
+    assert not generate_same_code(load(recorded / "before"), load(recorded / "after"))
+
+
+def test_code_that_was_not_recorded_is_not_called_the_same(tmp_path: Path) -> None:
+    def without_wrapper(event: Event) -> Event | None:
+        return None if event["kind"].startswith("wrapper") else event
+
+    first = load(stored("relu_add_sum"))
+    assert generate_same_code(first, load(copied(tmp_path / "a")))
+    bare = load(copied(tmp_path / "b", change=without_wrapper))
+    assert not generate_same_code(first, bare)
 
 
 def test_other_numbers_are_no_difference(tmp_path: Path) -> None:

@@ -19,19 +19,21 @@ from inductoscope.profiling.kernel_work import matrix_work
 from support.json_schema import violations
 from support.waiting import wait_until
 
-# The loop reads a matrix transposed, so it is far from what memory allows; sizes vary once.
+# torch makes one addmm of the product and the sum. The loop reads a matrix transposed, so it is far
+# from what memory allows.
 PROGRAM = """\
 import sys
 import torch
 
-def step(x, w):
-    y = (x @ w).relu()
+def step(x, w, b):
+    y = (x @ w + b).relu()
     return y.t().contiguous() + 1
 
 compiled = torch.compile(step)
-w = torch.randn(256, 256)
+torch.manual_seed(0)
+w, b = torch.randn(256, 256), torch.randn(256)
 for _ in range(12):
-    result = compiled(torch.ones(256, 256), w)
+    result = compiled(torch.ones(256, 256), w, b)
 print("result", tuple(result.shape))
 sys.exit(3)
 """
@@ -64,12 +66,17 @@ def test_a_program_is_profiled_and_ends_as_it_would_without_the_tool(
     view = json.loads((tmp_path / "profile.json").read_text("utf-8"))
     assert violations("profile", view) == []
     rows = {row["kernel"]: row for row in view["kernels"]}
-    product = rows["extern_kernels.mm"]
+    product = rows["extern_kernels.addmm"]
     assert product["matrix_flops"] == {"float32": 2 * 256**3}
-    assert (product["read"], product["written"]) == (2 * 4 * 256**2, 4 * 256**2)
+    assert (product["read"], product["written"]) == (4 * (2 * 256**2 + 256), 4 * 256**2)
+    # What eager needs for the same work is the time of all operations, also of those whose nodes
+    # torch has replaced or computes inside of another.
+    regions = {region["kernels"][0]: set(region["operations"]) for region in view["regions"]}
+    assert regions["extern_kernels.addmm"] == {"matmul", "add"}
     assert product["floor"]["limit"] == "matrix units"
     loops = next(row for name, row in rows.items() if name.startswith("cpp_fused"))
     assert {"relu", "add"} <= set(loops["operations"])
+    assert regions[loops["kernel"]] == {"y", "t", "contiguous", "add_1"}
     assert {place.rpartition("/")[2] for place in loops["places"]} >= {"bench.py:6"}
     (calls,) = view["functions"]
     assert (calls["name"], calls["calls"], len(calls["compiling"])) == ("step", 10, 1)

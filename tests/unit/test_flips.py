@@ -137,7 +137,7 @@ def sample(middle: float) -> Sample:
 
 
 def test_what_helps_is_shown_with_what_was_predicted(snapshot: SnapshotAssertion) -> None:
-    base = AgainstEager(sample(3.0), sample(1.0), seconds=0.5, calls=20)
+    base = AgainstEager(sample(3.0), sample(0.075), seconds=0.5, calls=20)
     helps = Flip("leave x to eager", "why", predicted=1.0, prediction="lost", code="paste = me")
     useless = Flip("y = 1", "why not")
     trials = (

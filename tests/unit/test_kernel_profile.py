@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from syrupy.assertion import SnapshotAssertion
 
 from inductoscope.inside.profiling.kernel_clock import KernelClock
 from inductoscope.inside.profiling.kernel_tracer import allowed_in_tf32
@@ -179,6 +180,15 @@ def test_kernel_times_are_read_back(tmp_path: Path) -> None:
     write_measured(times, tmp_path)
     (tmp_path / "4.KernelTimes.json").write_text("[]")
     assert read_measured(KernelTimes, tmp_path) == (times,)
+
+
+@pytest.mark.parametrize(("durations", "usual"), [((9, 5, 7), 7), ((9, 5), 5), ((8, 5, 9, 6), 6)])
+def test_the_usual_call_is_one_of_median_duration(durations: tuple[int, ...], usual: int) -> None:
+    """It was the third of four, and the slower of two."""
+    kept = tuple(TimedCall(duration, ((0, 0, 1),)) for duration in durations)
+    call = GraphTimes("a.py", sites=(Site("k"),), count=len(kept), kept=kept).usual
+    assert call is not None
+    assert call.duration == usual
 
 
 # --- floors ---------------------------------------------------------------------------------------
@@ -371,6 +381,22 @@ def test_kernels_and_operations_of_the_same_work_are_compared_with_eager() -> No
     assert not faster.slower_than_eager
     # An operation that eager could not time says nothing of its region.
     assert regions_of([row_of("k3", 5, "custom")], [eager]) == []
+    # Neither does a kernel that computes something unknown.
+    assert regions_of([row_of("k4", 900)], [eager]) == []
+
+
+def test_what_is_slower_in_one_process_is_not_said_to_be_so_in_all(
+    snapshot: SnapshotAssertion,
+) -> None:
+    name = kernel_name()
+    profile = profile_with((name, (5000,) * 9))
+    operations = dict.fromkeys(profile.kernels[0].captured, Sample((1e-6,) * 9))
+    times = EagerTimes("0/0", Sample((1e-6,) * 9), Sample(()), operations)
+    page = io.StringIO()
+    view = profile_view(replace(profile, eager=(times,)), "folder", Ending(0, None, 1.0))
+    print_profile(Printer(page), view)
+    text = page.getvalue().partition("the same graphs in eager")[2].partition("Limits")[0]
+    assert " ".join(text.split()) == snapshot
 
 
 def test_noise_accuses_no_kernel_of_being_slower_than_eager() -> None:

@@ -124,17 +124,16 @@ SIMD = Flip(
 CHECKED = End(events=(COMPILED_ONE, check()))
 
 
-def measured(compiled: float, eager: float = 10e-3, calls: int = 20) -> AgainstEager:
-    """A program that calls `f`, each call of so many seconds."""
-    run = timed_run(Calls("f", "/x.py:3", compiled, eager, calls))
-    found = against_eager([run, run])
+def measured(compiled: float, runs: int = 7) -> AgainstEager:
+    """Runs of a program that calls `f`, each call of so many seconds, 10 ms in eager."""
+    found = against_eager([timed_run(Calls("f", "/x.py:3", compiled, 10e-3))] * runs)
     assert found is not None
     return found
 
 
-def results(ratio: float, with_change: float) -> TrialResults:
+def results(ratio: float, with_change: float, runs: int = 7) -> TrialResults:
     """A program whose compiled calls take `ratio` times as long as in eager."""
-    base, changed = measured(ratio * 10e-3), measured(with_change * 10e-3).compiled
+    base, changed = measured(ratio * 10e-3, runs), measured(with_change * 10e-3, runs).compiled
     trial = FlipTrial(SIMD, base.compiled, changed, 0.1, compare(base.compiled, changed))
     return TrialResults((trial,), base)
 
@@ -164,6 +163,14 @@ def test_slower_than_eager_is_slow_with_what_helps(verdict_with: Any) -> None:
     assert verdict.workaround.slowdown == pytest.approx(0.3)
     assert verdict.workaround.verified
     assert any("saves 70%" in item["what"] for item in verdict.evidence)
+
+
+def test_too_few_runs_prove_nothing(verdict_with: Any) -> None:
+    """Each of them has many calls, but there was no time for more runs."""
+    verdict = verdict_with(results(ratio=3.0, with_change=0.9, runs=2))
+    assert (verdict.verdict, verdict.confidence) == ("slow", "likely")
+    assert verdict.workaround is None
+    assert any(item["what"].endswith("not concluded") for item in verdict.evidence)
 
 
 def test_what_torch_calls_unsafe_is_no_workaround(

@@ -17,6 +17,7 @@ from inductoscope.profiling.statistics import (
     blocks_of,
     chance_of_ranks,
     compare,
+    compare_ratios,
 )
 from inductoscope.profiling.timings import (
     GRAPH,
@@ -62,6 +63,29 @@ def test_noise_is_no_difference_and_few_runs_show_nothing() -> None:
     assert compare(noisy, other).verdict == NO_DIFFERENCE
     assert compare(sample(10, 10, 10), sample(5, 5, 5)).verdict == TOO_FEW
     assert compare(sample(), sample(1.0)).verdict == TOO_FEW
+
+
+def test_ratios_of_the_same_runs_are_compared_by_the_exact_sign_test() -> None:
+    slower = sample(1.3, 1.2, 1.4, 1.25, 1.5, 1.35, 1.1)
+    found = compare_ratios(slower)
+    assert (found.verdict, found.ratio, found.chance) == (SLOWER, 1.3, 2 / 2**7)
+    assert (found.low, found.high) == (1.1, 1.5)
+    assert "sign test" in found.certainty
+    assert compare_ratios(sample(*slower.values[:6])).verdict == TOO_FEW
+    assert compare_ratios(sample(*slower.values[:6], 0.9)).verdict == NO_DIFFERENCE
+    assert compare_ratios(sample()).verdict == TOO_FEW
+
+
+def test_the_interval_is_that_of_the_exact_rank_test() -> None:
+    """The tables for 5 and 5: from the third of the 25 ratios to the third from the end."""
+    base, other = sample(1, 10, 100, 1000, 10_000), sample(1.0, 1.1, 1.2, 1.3, 1.4)
+    found = compare(base, other)
+    assert (found.low, found.high) == (pytest.approx(1.2e-4), 1.2)
+
+
+def test_a_chance_is_never_said_to_be_none() -> None:
+    base = Sample(tuple(1 + n / 1000 for n in range(20)))
+    assert "chance below 0.1%" in compare(base, Sample(tuple(2 * v for v in base.values))).how
 
 
 def test_a_difference_that_matters_to_nobody_is_none_however_sure() -> None:

@@ -3,11 +3,11 @@
 Every trial runs the whole program in its own process and cache, with half of the calls of a
 compiled function made in eager. Runs are compared by the time of compiled calls as a multiple of
 that in eager, because this ratio does not depend on other load of the machine. A change that is
-not faster in its first run is given up.
+not faster in its first run is given up, and so is one with which the same code is generated.
 
 The ratio is that of sums over all calls: for each group of calls that do the same work, the median
-in eager and the median compiled are weighted by the number of such calls. Each block of
-neighbouring calls gives one ratio, so that a difference can be told from noise.
+in eager and the median compiled are weighted by the number of such calls. Each run gives one ratio:
+calls in one process are correlated, so that their number says nothing about noise between runs.
 """
 
 from __future__ import annotations
@@ -15,8 +15,19 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from inductoscope.analysis.diff.compare import generate_same_code
+from inductoscope.model.fold import load
 from inductoscope.profiling.flips import Flip
-from inductoscope.profiling.statistics import TOO_FEW, Sample, TimeComparison, blocks_of, compare
+from inductoscope.profiling.statistics import (
+    FASTER,
+    FEWEST_RATIOS,
+    FEWEST_RUNS,
+    TOO_FEW,
+    Sample,
+    TimeComparison,
+    compare,
+    compare_ratios,
+)
 from inductoscope.profiling.timings import (
     DIFFERENTIATED,
     FUNCTION,
@@ -25,9 +36,9 @@ from inductoscope.profiling.timings import (
     ProcessTimes,
 )
 from inductoscope.profiling.turns import BASE, ProgramRuns, TimedRun, Variant
+from inductoscope.wording import count_of
 
-# Blocks per run, and the fewest calls of each side that a group must have in a block.
-_BLOCKS = 10
+# The fewest calls of each side that a group must have in a run.
 _FEWEST_CALLS = 3
 
 # The name and place of a function, and the group of its calls.
@@ -54,9 +65,10 @@ class PairedCalls:
 
 @dataclass(frozen=True)
 class AgainstEager:
-    # One value per block of calls, relative to the medians in eager in the same run.
+    # The time of compiled calls relative to that in eager in the same run, one value per run.
     compiled: Sample
-    eager: Sample
+    # Seconds of an average compiled call, one value per run.
+    in_seconds: Sample
     # Seconds per run of all these calls, if each took the median in eager.
     seconds: float
     calls: int
@@ -86,7 +98,7 @@ class AgainstEager:
         return max((each.ratio for each in self.functions), default=self.ratio)
 
     def compared(self) -> TimeComparison:
-        return compare(self.eager, self.compiled)
+        return compare_ratios(self.compiled)
 
 
 def against_eager(
@@ -139,21 +151,14 @@ def _together(runs: Sequence[Sequence[PairedCalls]]) -> AgainstEager | None:
     made = [pairs for pairs in runs if pairs]
     if not made:
         return None
-    compiled: list[float] = []
-    eager: list[float] = []
-    for pairs in made:
-        blocks = min(_BLOCKS, *(min(pair.compiled.count, pair.eager.count) for pair in pairs))
-        seconds = sum(pair.seconds for pair in pairs)
-        ours = [(blocks_of(pair.compiled.values, blocks), pair.calls) for pair in pairs]
-        theirs = [(blocks_of(pair.eager.values, blocks), pair.calls) for pair in pairs]
-        for number in range(blocks):
-            compiled.append(sum(values[number] * calls for values, calls in ours) / seconds)
-            eager.append(sum(values[number] * calls for values, calls in theirs) / seconds)
+    ours = [sum(pair.compiled.median * pair.calls for pair in pairs) for pairs in made]
+    theirs = [sum(pair.seconds for pair in pairs) for pairs in made]
+    calls = [sum(pair.calls for pair in pairs) for pairs in made]
     return AgainstEager(
-        Sample(tuple(compiled)),
-        Sample(tuple(eager)),
-        sum(pair.seconds for pairs in made for pair in pairs) / len(made),
-        sum(pair.calls for pairs in made for pair in pairs) // len(made),
+        Sample(tuple(one / other for one, other in zip(ours, theirs, strict=True))),
+        Sample(tuple(one / count for one, count in zip(ours, calls, strict=True))),
+        sum(theirs) / len(made),
+        sum(calls) // len(made),
     )
 
 
@@ -163,9 +168,16 @@ def _together(runs: Sequence[Sequence[PairedCalls]]) -> AgainstEager | None:
 _PROMISING = 0.95
 # A change with a higher ratio than this is not worth a line of code.
 _WORTHWHILE = 0.95
-# Runs of each variant. More would tell nothing of compiles, which do not vary by chance.
-_TURNS = 2
+# Runs of each variant where compiles are counted, which do not vary by chance.
+_TURNS_TO_COUNT = 2
 _WITHOUT_RECOMPILES = 0.8
+# What saves more than this multiple of its prediction was not understood, or not measured well.
+# Predictions are rough: on a busy machine, a change that helps saved seven times as much.
+_MOST_BEYOND_PREDICTION = 100.0
+
+# What a trial says of a change.
+HELPS, NO_HELP, GIVEN_UP, NOT_CONCLUDED = "helps", "no help", "given up", "not concluded"
+SAME_CODE, NOT_TRIED = "same code", "not tried"
 
 _TIME_UP = "the time for trials was up"
 
@@ -181,7 +193,9 @@ class FlipTrial:
     comparison: TimeComparison | None = None
     # Calls in a run that compiled something, without and with the change; None if not counted.
     compiles: tuple[int, int] | None = None
+    # Why it was not measured.
     error: str = ""
+    generates_same_code: bool = False
 
     @property
     def ratio(self) -> float:
@@ -192,32 +206,67 @@ class FlipTrial:
 
     @property
     def helps(self) -> bool:
-        if not self.changed.count or self.error:
+        return self.conclusion == HELPS
+
+    @property
+    def conclusion(self) -> str:
+        if self.flip.warning:
+            return NOT_TRIED
+        if self.generates_same_code:
+            return SAME_CODE
+        is_few = self.comparison is not None and self.comparison.verdict == TOO_FEW
+        if not self._is_faster:
+            return GIVEN_UP if is_few else NO_HELP
+        return NOT_CONCLUDED if is_few or self._contradiction else HELPS
+
+    @property
+    def _is_faster(self) -> bool:
+        """Whether it is faster beyond noise, or, in too few runs to tell, by their medians."""
+        if not self.changed.count:
             return False
         if self.compiles is not None:
-            fewer = self.flip.shortens_compiles or self.compiles[1] < self.compiles[0]
+            fewer = self.compiles[1] < self.compiles[0]
             return fewer and max(self.changed.values) < _WITHOUT_RECOMPILES * min(self.base.values)
-        differs = self.comparison is not None and self.comparison.differs
-        return differs and self.ratio < _WORTHWHILE
+        if self.comparison is None or self.comparison.verdict not in (FASTER, TOO_FEW):
+            return False
+        return self.ratio < _WORTHWHILE
+
+    @property
+    def _contradiction(self) -> str:
+        """How the measurement contradicts the prediction; empty if it does not."""
+        predicted = self.flip.predicted
+        if predicted is None or self.saved <= _MOST_BEYOND_PREDICTION * predicted:
+            return ""
+        times = f"{self.saved / predicted:.0f} times" if predicted > 0 else "more than"
+        return (
+            f"what was measured is {times} what was predicted ({self.flip.prediction}), so one of "
+            "the two is wrong"
+        )
 
     @property
     def how(self) -> str:
-        if self.error or self.comparison is None:
-            return self.error or _how_counted(self)
-        blocks = f"{self.changed.count} blocks of calls with the change, {self.base.count} without"
-        by = "in seconds" if self.flip.changes_eager else "each against eager in the same run"
-        return f"{blocks}, {by}; {_certainty(self.comparison)}"
+        if self.error:
+            return self.error
+        contradiction = self._contradiction if self._is_faster else ""
+        return "; ".join(filter(None, (contradiction, _how_measured(self))))
+
+
+def _how_measured(trial: FlipTrial) -> str:
+    if trial.comparison is None:
+        return _how_counted(trial)
+    runs = f"{count_of(trial.changed.count, 'run')} with the change, {trial.base.count} without"
+    by = "each against eager in the same run"
+    if trial.flip.shortens_compiles:
+        by = "with empty caches"
+    elif trial.flip.changes_eager:
+        by = "in seconds"
+    return f"{runs}, {by}; {trial.comparison.certainty}"
 
 
 def _how_counted(trial: FlipTrial) -> str:
     before, after = trial.compiles or (0, 0)
     runs = f"{trial.base.count} runs each, in turns, with empty caches"
     return f"{before} calls compiled something, with the change {after}; {runs}"
-
-
-def _certainty(comparison: TimeComparison) -> str:
-    is_few = comparison.verdict == TOO_FEW
-    return "too few to tell from noise" if is_few else comparison.certainty
 
 
 @dataclass(frozen=True)
@@ -239,8 +288,8 @@ class TrialResults:
             return self.error
         calls = f"{self.base.calls} calls per run, half of them in eager, in random order"
         gpu = ", each as long as it takes to enqueue or to run" if self.base.waited_for_gpu else ""
-        blocks = f"{self.base.compiled.count} blocks of calls against {self.base.eager.count}"
-        return f"{calls}{gpu}; {blocks}; {_certainty(self.base.compared())}"
+        runs = count_of(self.base.compiled.count, "run")
+        return f"{calls}{gpu}; {runs}; {self.base.compared().certainty}"
 
 
 def try_flips(runs: ProgramRuns, flips: Sequence[Flip], than_eager: float = 0.0) -> TrialResults:
@@ -253,7 +302,7 @@ def try_flips(runs: ProgramRuns, flips: Sequence[Flip], than_eager: float = 0.0)
         for flip in flips
         if flip.warning
     ]
-    found = (*results.trials, *(_cold(runs, cold) if cold else ()), *shown)
+    found = (*results.trials, *_cold(runs, cold), *shown)
     return replace(results, trials=_ranked(found), runs=runs.made)
 
 
@@ -273,15 +322,20 @@ def _ranked(trials: Sequence[FlipTrial]) -> tuple[FlipTrial, ...]:
 def _steady(runs: ProgramRuns, flips: Sequence[Flip], than_eager: float) -> TrialResults:
     """Compare compiled calls with eager in turns; drop changes that do not help."""
     by_name = {flip.change: flip for flip in flips}
+    same: set[str] = set()
 
     def goes_on(done: Mapping[str, Sequence[TimedRun]], variant: Variant) -> bool:
         base = against_eager(done[BASE.name])
         if variant is BASE:
             return base is not None and base.slowest >= than_eager
-        return _is_promising(base, done[variant.name], by_name[variant.name])
+        flip, made = by_name[variant.name], done[variant.name]
+        if len(made) == 1 and flip.acts_by_code and _is_same_code(done[BASE.name][0], made[0]):
+            same.add(flip.change)
+            return False
+        return len(made) < FEWEST_RUNS and _is_promising(base, made, flip)
 
     variants = [BASE, *(flip.variant for flip in flips)]
-    unchanged, *changed = runs.in_turns(variants, _TURNS, goes_on, "alternate")
+    unchanged, *changed = runs.in_turns(variants, FEWEST_RATIOS, goes_on, "alternate")
     base = against_eager(unchanged.runs)
     if base is None:
         return TrialResults((), None, _why_not_compared(unchanged.runs))
@@ -289,31 +343,49 @@ def _steady(runs: ProgramRuns, flips: Sequence[Flip], than_eager: float) -> Tria
         return TrialResults((), base)
     tried = zip(changed, flips, strict=True)
     return TrialResults(
-        tuple(_trial(unchanged.runs, made.runs, flip) for made, flip in tried), base
+        tuple(
+            _same_code(flip) if flip.change in same else _trial(unchanged.runs, made.runs, flip)
+            for made, flip in tried
+        ),
+        base,
     )
 
 
+def _is_same_code(base: TimedRun, changed: TimedRun) -> bool:
+    if base.recording is None or changed.recording is None or changed.exit_code != 0:
+        return False
+    return generate_same_code(load(base.recording), load(changed.recording))
+
+
 def _cold(runs: ProgramRuns, flips: Sequence[Flip]) -> list[FlipTrial]:
-    variants = [BASE, *(flip.variant for flip in flips)]
-    unchanged, *changed = runs.in_turns(variants, _TURNS, is_cold=True)
-    tried = zip(changed, flips, strict=True)
-    return [_cold_trial(unchanged.runs, made.runs, flip) for made, flip in tried]
+    """Run the program with empty caches, as it is and with each change."""
+    found: list[FlipTrial] = []
+    for turns in (_TURNS_TO_COUNT, FEWEST_RUNS):
+        tried = {flip.variant.name: flip for flip in flips if _turns_of(flip) == turns}
+        if tried:
+            variants = [BASE, *(flip.variant for flip in tried.values())]
+            base, *changed = runs.in_turns(variants, turns, is_cold=True)
+            found += [_cold_trial(base.runs, c.runs, tried[c.variant.name]) for c in changed]
+    return found
+
+
+def _turns_of(flip: Flip) -> int:
+    return FEWEST_RUNS if flip.shortens_compiles else _TURNS_TO_COUNT
 
 
 def _is_promising(base: AgainstEager | None, runs: Sequence[TimedRun], flip: Flip) -> bool:
     changed = against_eager(runs)
     if base is None or changed is None:
         return False
-    return _compiled_after(base, changed, flip).median < _PROMISING * base.ratio
+    before, after = _samples(base, changed, flip)
+    return after.median < _PROMISING * before.median
 
 
-def _compiled_after(base: AgainstEager, changed: AgainstEager, flip: Flip) -> Sample:
-    """Return the compiled calls with the change, as multiples of eager without it."""
-    if not flip.changes_eager:
-        return changed.compiled
-    # Eager is faster with it, too: then it is no measure, only seconds are.
-    factor = changed.per_call / base.per_call
-    return Sample(tuple(value * factor for value in changed.compiled.values))
+def _samples(base: AgainstEager, changed: AgainstEager, flip: Flip) -> tuple[Sample, Sample]:
+    """Return the compiled calls without and with the change, each relative to eager."""
+    if flip.changes_eager:  # Then eager is no measure, only seconds are.
+        return base.in_seconds, changed.in_seconds
+    return base.compiled, changed.compiled
 
 
 # --- results of trials ----------------------------------------------------------------------------
@@ -345,17 +417,22 @@ def _trial(base_runs: Sequence[TimedRun], runs: Sequence[TimedRun], flip: Flip) 
     if base is None or changed is None:
         why = _why_not_tried(base_runs, runs, "too few calls were compiled")
         return _not_measured(flip, why)
-    after = _compiled_after(base, changed, flip)
-    flip = _with_seconds(flip, base)
-    saved = (base.ratio - after.median) * base.seconds
-    return FlipTrial(flip, base.compiled, after, saved, compare(base.compiled, after))
+    before, after = _samples(base, changed, flip)
+    unit = base.calls if flip.changes_eager else base.seconds
+    saved = (before.median - after.median) * unit
+    return FlipTrial(_with_seconds(flip, base), before, after, saved, compare(before, after))
+
+
+def _same_code(flip: Flip) -> FlipTrial:
+    why = "not timed, because the same kernels and wrappers are generated with it"
+    return replace(_not_measured(flip, why), generates_same_code=True)
 
 
 def _with_seconds(flip: Flip, base: AgainstEager) -> Flip:
     if flip.left is not None:
         return replace(flip, predicted=(1 - flip.left) * base.ratio * base.seconds)
-    if flip.leaves_to_eager:
-        lost = max(base.lost, 0.0)
+    lost = sum(max(function.lost, 0.0) for function in base.functions)
+    if flip.leaves_to_eager and lost:
         return replace(flip, predicted=lost, prediction="what is lost against eager")
     return flip
 
@@ -374,18 +451,16 @@ def _why_not_tried(base: Sequence[TimedRun], runs: Sequence[TimedRun], otherwise
 
 
 def _cold_trial(base: Sequence[TimedRun], changed: Sequence[TimedRun], flip: Flip) -> FlipTrial:
-    is_whole = len(base) == len(changed) == _TURNS
+    is_whole = len(base) == len(changed) == _turns_of(flip)
     if not is_whole or any(run.exit_code != 0 or run.not_applied for run in (*base, *changed)):
         return _not_measured(flip, _why_not_tried(base, changed, _TIME_UP))
     before = Sample(tuple(map(_all_seconds, base)))
     after = Sample(tuple(map(_all_seconds, changed)))
-    return FlipTrial(
-        flip,
-        before,
-        after,
-        before.median - after.median,
-        compiles=(_compiling_calls(base[0]), _compiling_calls(changed[0])),
-    )
+    saved = before.median - after.median
+    if flip.shortens_compiles:
+        return FlipTrial(flip, before, after, saved, compare(before, after))
+    compiles = _compiling_calls(base[0]), _compiling_calls(changed[0])
+    return FlipTrial(flip, before, after, saved, compiles=compiles)
 
 
 def _all_seconds(run: TimedRun) -> float:

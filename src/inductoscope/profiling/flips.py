@@ -75,6 +75,11 @@ class Flip:
     warning: str = ""
 
     @property
+    def acts_by_code(self) -> bool:
+        """Whether it acts by the generated code, unlike the precision of libraries, CUDA graphs."""
+        return not (self.changes_eager or "triton.cudagraphs" in self.settings)
+
+    @property
     def is_tried_cold(self) -> bool:
         """Whether only runs with empty caches can show the saving."""
         return self.avoids_compiles or self.shortens_compiles

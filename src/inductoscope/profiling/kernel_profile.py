@@ -6,6 +6,7 @@ are also timed in eager, to find where compiled code is slower.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
@@ -16,6 +17,7 @@ from inductoscope.launch.program import run_recorded
 from inductoscope.model.entities import Ending, Recording
 from inductoscope.model.fold import load
 from inductoscope.model.fx import FxNode
+from inductoscope.model.join import captured_graph, inputs_of
 from inductoscope.model.wrapper_lines import kernels_by_call, kernels_by_line
 from inductoscope.processes.children import ChildCall, ChildLimits, run_child
 from inductoscope.profiling.kernel_work import (
@@ -186,6 +188,36 @@ class _LoadedGraph(GraphWork):
                 found.setdefault(id(kernel), []).append(node)
         return found
 
+    @cached_property
+    def _unclaimed(self) -> Mapping[str, list[str]]:
+        """The captured operations that no kernel is known to compute, by those that come with them.
+
+        When torch replaces several nodes by one, such as a product and a sum by addmm, the new node
+        has the origin of the last one only. Its other operations come with those that use them; if
+        only the output does, with those that they use.
+        """
+        graph = captured_graph(self.recording, self.compile)
+        calls = {node.name: inputs_of(node) for node in graph.calls} if graph else {}
+        claimed = {n for nodes in self.nodes.values() for node in nodes for n in node.origins}
+        used_by_a_kernel, found = set(claimed), defaultdict[str, list[str]](list)
+        for name, inputs in reversed(calls.items()):
+            for given in calls.keys() & inputs:
+                if name not in used_by_a_kernel:
+                    found[given].append(name)
+                elif given not in claimed:
+                    used_by_a_kernel.add(given)
+                    found[name].append(given)
+        return found
+
+    def captured_by(self, nodes: Sequence[FxNode]) -> tuple[str, ...]:
+        """Return the captured operations that these nodes may compute; none if one is unknown."""
+        if not all(node.origins for node in nodes):
+            return ()
+        names = list(dict.fromkeys(name for node in nodes for name in node.origins))
+        for name in names:
+            names += [more for more in self._unclaimed.get(name, ()) if more not in names]
+        return tuple(names)
+
     @property
     def has_unknown_sizes(self) -> bool:
         """Whether the graph has dynamic sizes that its C++ wrapper does not report per call."""
@@ -257,7 +289,7 @@ def _kernels(
             operations=tuple(dict.fromkeys(node.operation for node in nodes)),
             nodes=tuple(node.name for node in nodes),
             places=tuple(dict.fromkeys(f"{n.place.file}:{n.place.line}" for n in nodes if n.place)),
-            captured=tuple(dict.fromkeys(name for node in nodes for name in node.origins)),
+            captured=known.captured_by(nodes),
         )
 
 

@@ -1,10 +1,11 @@
-"""Samples of times, and a test of whether two of them differ by more than noise.
+"""Samples of times, and tests of whether they differ by more than noise.
 
 The sample of a program has one value per run, because calls in one process are correlated, for
 instance by memory placement and core. Two programs are compared by the exact rank test of Mann and
 Whitney, which assumes nothing about the distribution of times. The speed-up is the median of the
 ratios of all pairs of runs (Hodges and Lehmann), with the confidence interval that belongs to the
-same test.
+same test. Two ways of calling a function in the same run are compared by the exact sign test of
+their ratios, one for each run.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ from dataclasses import dataclass
 
 # Significance level: chance alone exceeds it in one of fifty comparisons.
 SIGNIFICANT = 0.02
-# The fewest runs of each side with which a difference can be significant.
+# The fewest runs of each side, and the fewest ratios, with which a difference can be significant.
 FEWEST_RUNS = 5
+FEWEST_RATIOS = 7
 # Ratios nearer to 1 than this are ignored.
 LEAST_RATIO = 1.01
 # The most values of each side in the exact test.
@@ -71,10 +73,11 @@ class TimeComparison:
     ratio: float
     low: float
     high: float
-    # The p-value of the rank test.
+    # The p-value of the test.
     chance: float
     # FASTER, SLOWER, NO_DIFFERENCE or TOO_FEW.
     verdict: str
+    test: str = "rank test"
 
     @property
     def differs(self) -> bool:
@@ -88,8 +91,11 @@ class TimeComparison:
     @property
     def certainty(self) -> str:
         """How certain the ratio is, for a reader."""
+        if self.verdict == TOO_FEW:
+            return "too few to tell from noise"
+        chance = "below 0.1%" if self.chance < 0.001 else f"{self.chance:.1%}"
         return (
-            f"rank test, chance {self.chance:.1%}; "
+            f"{self.test}, chance {chance}; "
             f"95 % of the ratio between {self.low:.2f} and {self.high:.2f}"
         )
 
@@ -106,10 +112,23 @@ def compare(base: Sample, other: Sample) -> TimeComparison:
         return TimeComparison(base, other, 1.0, 0.0, math.inf, 1.0, TOO_FEW)
     ratio = statistics.median(ratios)
     chance = chance_of_ranks(first, second)
-    edge = _interval_edge(len(first), len(second))
-    low, high = ratios[min(edge, len(ratios) - 1)], ratios[max(len(ratios) - 1 - edge, 0)]
-    verdict = _verdict(min(base.count, other.count), ratio, chance)
-    return TimeComparison(base, other, ratio, low, high, chance, verdict)
+    edge = _interval_edge(_arrangements(len(first), len(second)))
+    is_enough = min(base.count, other.count) >= FEWEST_RUNS
+    verdict = _verdict(ratio, chance, is_enough=is_enough)
+    return TimeComparison(base, other, ratio, ratios[edge], ratios[-1 - edge], chance, verdict)
+
+
+def compare_ratios(ratios: Sample) -> TimeComparison:
+    """Test whether ratios of two times, one for each run, lie above or below 1, beyond noise."""
+    values, base = sorted(ratios.values), Sample((1.0,) * ratios.count)
+    if not values:
+        return TimeComparison(base, ratios, 1.0, 0.0, math.inf, 1.0, TOO_FEW)
+    orders = [math.comb(ratios.count, above) for above in range(ratios.count + 1)]
+    wins = sum((value > 1) + 0.5 * (value == 1) for value in values)
+    chance, edge = _two_sided(orders, wins), _interval_edge(orders)
+    verdict = _verdict(ratios.median, chance, is_enough=ratios.count >= FEWEST_RATIOS)
+    low, high = values[edge], values[-1 - edge]
+    return TimeComparison(base, ratios, ratios.median, low, high, chance, verdict, "sign test")
 
 
 def blocks_of(values: Sequence[float], most: int) -> tuple[float, ...]:
@@ -119,8 +138,8 @@ def blocks_of(values: Sequence[float], most: int) -> tuple[float, ...]:
     return tuple(statistics.median(values[start:end]) for start, end in itertools.pairwise(edges))
 
 
-def _verdict(runs: int, ratio: float, chance: float) -> str:
-    if runs < FEWEST_RUNS:
+def _verdict(ratio: float, chance: float, *, is_enough: bool) -> str:
+    if not is_enough:
         return TOO_FEW
     if chance > SIGNIFICANT or 1 / LEAST_RATIO < ratio < LEAST_RATIO:
         return NO_DIFFERENCE
@@ -130,21 +149,19 @@ def _verdict(runs: int, ratio: float, chance: float) -> str:
 def chance_of_ranks(first: Sequence[float], second: Sequence[float]) -> float:
     """Return the two-sided p-value of the exact rank test."""
     wins = sum((a > b) + 0.5 * (a == b) for a in first for b in second)
-    total = len(first) * len(second)
-    extreme = math.floor(min(wins, total - wins))
-    ways = math.comb(len(first) + len(second), len(first))
-    fewer = sum(_arrangements(len(first), len(second))[: extreme + 1])
-    return min(1.0, 2 * fewer / ways)
+    return _two_sided(_arrangements(len(first), len(second)), wins)
 
 
-def _interval_edge(first: int, second: int) -> int:
-    """Return how many of the sorted pair ratios lie outside the 95 % interval on each side."""
-    ways, below = math.comb(first + second, first), 0
-    for wins, orders in enumerate(_arrangements(first, second)):
-        below += orders
-        if 2 * below / ways > 0.05:
-            return wins
-    return 0
+def _two_sided(orders: Sequence[int], wins: float) -> float:
+    """Return the p-value of so many wins; `orders` counts the orders with 0, 1, 2, ... of them."""
+    extreme = math.floor(min(wins, len(orders) - 1 - wins))
+    return min(1.0, 2 * sum(orders[: extreme + 1]) / sum(orders))
+
+
+def _interval_edge(orders: Sequence[int]) -> int:
+    """Return how many of the sorted ratios lie outside the 95 % interval on each side."""
+    below, whole = itertools.accumulate(orders), sum(orders)
+    return max(0, sum(2 * each / whole <= 0.05 for each in below) - 1)
 
 
 @functools.lru_cache(maxsize=32)

@@ -174,9 +174,9 @@ class GraphTimes:
 
     @property
     def usual(self) -> TimedCall | None:
-        """The call with the median duration."""
+        """A call of median duration: the shorter one, if two are in the middle."""
         ordered = sorted(self.kept, key=lambda call: call.duration)
-        return ordered[len(ordered) // 2] if ordered and self.sites else None
+        return ordered[(len(ordered) - 1) // 2] if ordered and self.sites else None
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ from inductoscope.processes.ending import end_child
 from inductoscope.profiling.orders import Orders
 from inductoscope.profiling.statistics import Sample, TimeComparison, compare
 from inductoscope.profiling.timings import FOLDER, CallTimes, ProcessTimes, all_calls, read_measured
+from inductoscope.recording.location import create_recording
 from inductoscope.wording import did_you_mean
 
 Say = Callable[[str], None]
@@ -55,6 +56,8 @@ class TimedRun:
     output: str = ""
     # The folder of what the processes measured.
     measured: Path = Path()
+    # The recording of what was compiled, if there is one.
+    recording: Path | None = None
 
     @property
     def not_applied(self) -> str:
@@ -185,12 +188,16 @@ class ProgramRuns:
         folder = self.folder / f"run-{self.made}"
         folder.mkdir(parents=True)
         cache = folder / "cache" if is_cold else self._cache_of(variant)
-        orders = Orders(settings=variant.settings, code=variant.code)
+        # Later runs take what they need from the cache, and compile nothing.
+        records = profiler == "alternate" and not cache.exists()
+        orders = Orders(records, settings=variant.settings, code=variant.code)
         environment = {
             **environment_for(folder, os.environ, fresh=False),
             **private_cache(cache),
             **orders.environment(profiler),
         }
+        if records:
+            create_recording(self.command, output=folder)
         started = time.monotonic()
         with (folder / _OUTPUT).open("wb") as output, self.stdin.open("rb") as read:
             child = start_group(self.command, environment=environment, stdin=read, stdout=output)
@@ -202,7 +209,8 @@ class ProgramRuns:
                 end_child(child)
         took, measured = time.monotonic() - started, folder / FOLDER
         processes = read_measured(ProcessTimes, measured)
-        return TimedRun(code, took, processes, _last_words(folder, code), measured)
+        words, recording = _last_words(folder, code), folder if records else None
+        return TimedRun(code, took, processes, words, measured, recording)
 
 
 def _last_words(folder: Path, code: int | None) -> str:

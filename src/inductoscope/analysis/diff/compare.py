@@ -36,6 +36,7 @@ from inductoscope.model.kernels import NativeIndex
 from inductoscope.model.schedule import ScheduledNode
 from inductoscope.recording.events import Kernel, Settings
 from inductoscope.recording.values import members, texts
+from inductoscope.torch_facts.stages import WRAPPER
 from inductoscope.wording import count_of
 
 _UNSEEN = (
@@ -74,6 +75,18 @@ def compare(first: Recording, second: Recording) -> Difference:
     recorded = all(are_recorded(recording.compiles) for recording in (first, second))
     unseen = _UNSEEN.format(settings=_SAME_SETTINGS if recorded else _NO_SETTINGS)
     return replace(found, notes=(*found.notes, unseen))
+
+
+def generate_same_code(first: Recording, second: Recording) -> bool:
+    """Check whether two runs generated the same kernels and wrappers, up to names.
+
+    They have to be compiled to machine code alike, too, as far as that was recorded.
+    """
+    found = compare(first, second)
+    stages = [stage for graph in found.graphs for stage in graph.stages]
+    generated = [stage.status for stage in stages if stage.stage in ("kernel", WRAPPER)]
+    is_same = bool(generated) and {*generated} <= {"same", "renamed"} and not found.only
+    return is_same and ("native", "different") not in {(s.stage, s.status) for s in stages}
 
 
 def _differing(

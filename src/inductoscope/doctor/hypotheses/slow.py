@@ -41,6 +41,7 @@ from inductoscope.model.entities import Compile, Recording
 from inductoscope.model.fx import read_graph
 from inductoscope.profiling.compile_growth import SlowCompile, seconds_in, slow_compiles
 from inductoscope.profiling.flip_trials import (
+    NO_HELP,
     AgainstEager,
     FlipTrial,
     TrialResults,
@@ -48,7 +49,7 @@ from inductoscope.profiling.flip_trials import (
     try_flips,
 )
 from inductoscope.profiling.flips import Flip, flips_for
-from inductoscope.profiling.statistics import SLOWER
+from inductoscope.profiling.statistics import TOO_FEW
 from inductoscope.torch_facts import stages
 from inductoscope.wording import count_of
 
@@ -143,8 +144,9 @@ def slower_than_eager(case: ProgramCase) -> Verdict | None:
     Concludes: Slow, if a function takes at least 1.2 times as long as in eager, beyond noise, and
     what is lost matters: per call, in the run, and in all compiled calls together. A call ends with
     its backward pass on the CPU; nothing is said about calls that share theirs, nor about a GPU's.
-    How sure: Proven by calls in turns. A cause is named if a change of it helps; otherwise it is
-    not known, and what rules found in the function is evidence.
+    How sure: Proven by seven runs, each of which is one measurement; likely if there was time for
+    fewer only, in all of which it is slower. A cause is named if a change of it helps; otherwise it
+    is not known, and what rules found in the function is evidence.
     """
     if not (case.ends_well and _looks_slower(case)):
         return None
@@ -282,7 +284,7 @@ _LEAST_SHARE = 0.05
 
 
 def slow_function(base: AgainstEager) -> AgainstEager | None:
-    """Return the function that loses most against eager, if the loss is significant and matters."""
+    """Return the function that loses most against eager, if it does in all runs and it matters."""
     if base.lost <= 0:
         return None
     slow = [function for function in base.functions if _is_slow(function, base.span)]
@@ -296,7 +298,7 @@ def _is_slow(function: AgainstEager, span: float) -> bool:
         and function.lost >= _LEAST_PER_RUN
         and 0 < _LEAST_SHARE * span <= function.lost
     )
-    return matters and function.compared().verdict == SLOWER
+    return matters and min(function.compiled.values) > 1
 
 
 def _verdict(case: ProgramCase, results: TrialResults, slow: AgainstEager) -> Verdict:
@@ -310,6 +312,8 @@ def _verdict(case: ProgramCase, results: TrialResults, slow: AgainstEager) -> Ve
     )
     why += f". {cause.title}." if cause is not None else ". Why is not known."
     result = Verdict(v.SLOW, cause.stage if cause else stages.RUNTIME, why, "proven")
+    if slow.compared().verdict == TOO_FEW:
+        result.confidence = "likely"
     result.culprit.function = slow.name
     result.culprit.source = (cause.source if cause else "") or slow.place or None
     result.add(results.how, "runs of the program without checks")
@@ -343,7 +347,10 @@ def _cause(findings: Sequence[RuleFinding], helps: FlipTrial | None) -> RuleFind
 def _gain(trial: FlipTrial) -> str:
     if not trial.changed.count:
         return "not measured"
-    return f"saves {1 - trial.ratio:.0%}" if trial.helps else "does not help beyond noise"
+    if trial.helps:
+        return f"saves {1 - trial.ratio:.0%}"
+    is_known = trial.conclusion == NO_HELP
+    return "does not help beyond noise" if is_known else trial.conclusion
 
 
 def _milliseconds(seconds: float) -> str:

@@ -183,7 +183,7 @@ class UsualKernel(PageData):
 
 
 class ProfiledGraph(PageData):
-    """The calls of a graph, and a typical one of about median duration."""
+    """The calls of a graph, and one of median duration."""
 
     graph: int | None
     key: str

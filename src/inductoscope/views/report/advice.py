@@ -47,7 +47,7 @@ def _trial_view(trial: FlipTrial) -> dict[str, Any]:
         "seconds_saved": trial.saved if trial.changed.count else None,
         "ratio": trial.ratio if trial.changed.count else None,
         "seconds_predicted": trial.flip.predicted,
-        **picked(trial, "helps", "how"),
+        **picked(trial, "helps", "conclusion", "how"),
     }
 
 
@@ -71,8 +71,7 @@ def print_advice(printer: Printer, view: Mapping[str, Any]) -> None:
     elif not view["advice"] and base is not None:
         printer.line("No change was tried: nothing suggests one that torch calls safe.")
     for trial in view["without_effect"]:
-        label = "not tried" if trial["warning"] else "no help"
-        printer.line(f"{label}: {trial['change']}", style=FAINT)
+        printer.line(f"{trial['conclusion']}: {trial['change']}", style=FAINT)
         printer.line(trial["how"], indent=2, style=FAINT)
     printer.pair("recording", view["recording"])
 

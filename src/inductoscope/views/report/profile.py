@@ -300,7 +300,8 @@ def _print_slower(printer: Printer, view: Mapping[str, Any]) -> None:
             about = "too noisy to compare"
         text = f"{time_text(seconds)} compiled, {time_text(eager)} in eager: {about}"
         printer.line(f"{_named(graph)}: {text}", indent=2, style=BAD if is_slower else "")
-    for region in [r for r in view["regions"] if r["slower_than_eager"]][:_MOST_SLOWER]:
+    slower = [region for region in view["regions"] if region["slower_than_eager"]]
+    for region in slower[:_MOST_SLOWER]:
         printer.line(
             f"slower than eager: {', '.join(region['kernels'])}, "
             f"{seconds_text(region['compiled'])}; eager needs {seconds_text(region['eager'])} for "
@@ -308,6 +309,9 @@ def _print_slower(printer: Printer, view: Mapping[str, Any]) -> None:
             indent=2,
             style=WARN,
         )
+    if slower or any(graph["eager"]["slower_than_eager"] for graph in timed):
+        text = "One process of each was measured: --advise tells it from noise by several runs."
+        printer.line(text, indent=2, style=FAINT)
 
 
 def _numbers(row: Mapping[str, Any]) -> str:
