@@ -22,7 +22,7 @@ from inductoscope.model.entities import Recording
 from inductoscope.recording.events import OUTSIDE, Check
 from inductoscope.recording.layout import signal_name
 from inductoscope.torch_facts import stages
-from inductoscope.torch_facts.messages import last_lines
+from inductoscope.torch_facts.messages import OutOfMemory, last_lines
 from inductoscope.torch_facts.package_wrappers import run_function
 from inductoscope.verdicts import Confidence
 from inductoscope.wording import count_of
@@ -88,6 +88,23 @@ def _exception_in(output: str) -> str:
     if on_ranks:
         return f"{on_ranks[0]['text']} (rank {on_ranks[0]['rank']})"
     return str(found[-1]["text"]) if found else ""
+
+
+def gpu_is_full(run: ProgramRun, lack: OutOfMemory) -> Verdict:
+    """Make the verdict that other processes hold the memory that a run could not allocate."""
+    result = Verdict(
+        v.NOT_CHECKED,
+        stages.NO_STAGE,
+        f"Other processes hold {in_gib(lack.of_others)} of the {in_gib(lack.total)} GiB of GPU "
+        f"{lack.gpu}, so the program ran out of memory. Nothing is known to be wrong with it. End "
+        "them, or choose another GPU with CUDA_VISIBLE_DEVICES.",
+        "proven",
+    )
+    return result.add(run.last_words, "what the program printed last")
+
+
+def in_gib(size: int) -> str:
+    return f"{size / (1 << 30):.1f}"
 
 
 def ends_well_without_tool(said: str) -> Verdict:

@@ -13,6 +13,7 @@ from inductoscope import verdicts as v
 from inductoscope.doctor.case import ProgramCase
 from inductoscope.doctor.common_verdicts import (
     also_fails_in_eager,
+    gpu_is_full,
     not_always,
     nothing_found,
     other_random_numbers,
@@ -39,6 +40,7 @@ from inductoscope.model.entities import Compile, Recording
 from inductoscope.model.fx import read_graph
 from inductoscope.recording.events import CacheLookup
 from inductoscope.torch_facts import stages
+from inductoscope.torch_facts.messages import out_of_memory
 
 
 def clean(case: ProgramCase) -> Verdict | None:
@@ -69,15 +71,19 @@ def clean(case: ProgramCase) -> Verdict | None:
 
 
 def fails_without_the_tool(case: ProgramCase) -> Verdict | None:
-    """The program fails without torch.compile, and the tool hides that.
+    """The program itself fails, or the GPU is full by now, and the tool has not seen it.
 
     Applies: The program fails without the tool, and not with it.
-    Runs: The program in eager, without the tool.
-    Concludes: Not a compiler bug, if it fails in eager in the same way.
-    How sure: Proven by that run.
+    Runs: The program in eager, without the tool, unless other processes have filled the GPU.
+    Concludes: Not a compiler bug, if it fails in eager in the same way; not checked, if the GPU is
+    full.
+    How sure: Proven by that run, or by torch's own figures of the memory.
     """
     if not case.is_hidden:
         return None
+    lack = out_of_memory(case.runs.without_tool_once().output)
+    if lack is not None and lack.is_caused_by_others:
+        return gpu_is_full(case.runs.without_tool_once(), lack)
     eager = case.runs.in_eager_once("it fails without the tool; running it in eager")
     plain = case.runs.without_tool_once()
     return also_fails_in_eager(case, eager) if fails_alike(plain, eager) else None

@@ -8,6 +8,8 @@ from inductoscope import verdicts as v
 from inductoscope.doctor.case import ProgramCase
 from inductoscope.doctor.common_verdicts import (
     also_fails_in_eager,
+    gpu_is_full,
+    in_gib,
     not_a_bug,
     not_always,
     other_random_numbers,
@@ -101,33 +103,27 @@ _NO_INPUT = re.compile(r"^EOFError: EOF when reading a line$", re.MULTILINE)
 def out_of_memory(case: ProgramCase) -> Verdict | None:
     """A GPU has no free memory, because of another process or of the tool's own copies.
 
-    Applies: The program fails, with the tool or only without it, because it cannot allocate.
+    Applies: The program fails because it cannot allocate.
     Runs: The program without the tool, unless other processes hold what it could not allocate.
     Concludes: Not checked: who holds the memory, and what to do.
     How sure: Proven by torch's own figures, or by the run that ends well without the tool.
     """
-    run = case.first if case.fails_unexplained else None
-    if run is None and case.is_hidden:
-        run = case.runs.without_tool_once()
-    lack = messages.out_of_memory(run.output) if run is not None else None
-    if run is None or lack is None:
+    lack = messages.out_of_memory(case.first.output) if case.fails_unexplained else None
+    if lack is None:
         return None
-    size = f"{lack.total / (1 << 30):.1f} GiB of GPU {lack.gpu}"
     if lack.is_caused_by_others:
-        why = (
-            f"Other processes hold {lack.of_others / (1 << 30):.1f} of the {size}, so the program "
-            "ran out of memory. Nothing is known to be wrong with it. End them, or choose another "
-            "GPU with CUDA_VISIBLE_DEVICES."
-        )
-    elif run is case.first and case.runs.without_tool_once().ended_well:
-        why = (
-            f"The program and the copies that a check keeps do not fit into the {size}; without "
-            "the tool it ends well. Check fewer calls with --calls, or use a smaller batch."
-        )
-    else:
+        return gpu_is_full(case.first, lack)
+    if not case.runs.without_tool_once().ended_well:
         return None
-    result = Verdict(v.NOT_CHECKED, stages.NO_STAGE, why, "proven")
-    return result.add(run.last_words, "what the program printed last")
+    result = Verdict(
+        v.NOT_CHECKED,
+        stages.NO_STAGE,
+        f"The program and the copies that a check keeps do not fit into the {in_gib(lack.total)} "
+        f"GiB of GPU {lack.gpu}; without the tool it ends well. Check fewer calls with --calls, or "
+        "use a smaller batch.",
+        "proven",
+    )
+    return result.add(case.first.last_words, "what the program printed last")
 
 
 def undetermined_result(case: ProgramCase) -> Verdict | None:
