@@ -37,6 +37,8 @@ TABLE = ROOT / "docs" / "coverage.json"
 # A text asks nothing: front matter, headings, filler. Everything else has to be answered.
 KINDS = ("procedure", "view", "question", "flag", "fact", "text")
 MISSING, PARTLY = "missing: ", "partly: "
+# A note that says this is about something that an answer leaves out.
+_LEFT_OUT = re.compile(r"\b(?:is|are) not (?:read|recorded|listed|shown|printed)|does not print\b")
 
 # What the table writes where a user puts a value, as far as a command line has to be a valid one.
 _VALUES = {"PID": "12345", "DIR": "out", "STAGE": "kernel", "SETTING": "max_autotune"}
@@ -133,6 +135,8 @@ def _row_problems(row: CoveredItem, known: set[str]) -> Iterator[str]:
         yield "has to name a command and a test, or say that it is missing"
     if row.answer in ("", "missing") and (row.commands or row.tests):
         yield "answers nothing, but names a command or a test"
+    if row.answer == "yes" and _LEFT_OUT.search(row.note):
+        yield f"says what is left out, so its note begins with '{PARTLY}'"
     yield from (f"{found}: no such test" for found in row.tests if not _is_test(found))
     yield from (f"env --flags does not know {name}" for name in row.flags if name not in known)
     for command in row.commands:
@@ -275,7 +279,8 @@ def coverage(name: str) -> str:
 def _counts(rows: Sequence[CoveredItem]) -> str:
     answers = [row.answer for row in rows]
     return (
-        f"{len(rows)} items: {answers.count('yes')} answered, {answers.count('partly')} in part, "
+        f"{len(rows)} items: {answers.count('yes')} answered in full, "
+        f"{answers.count('partly')} in part, "
         f"{answers.count('missing')} missing."
     )
 

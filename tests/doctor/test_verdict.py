@@ -22,6 +22,7 @@ from inductoscope.doctor.failure import (
 )
 from inductoscope.doctor.finding import (
     Noticed,
+    NotShownAgain,
     ReplacedPart,
     ReplacedParts,
     Repro,
@@ -303,10 +304,18 @@ def test_without_a_stage_nothing_is_known() -> None:
 
 def test_what_did_not_show_again_is_at_most_likely_and_says_so() -> None:
     verdict = verdict_on(
-        finding(Failure(ERROR, "text", stage="lowering"), reproduces=False, is_complete=False)
+        finding(Failure(ERROR, "text", stage="lowering"), NotShownAgain(), reproduces=False)
     )
-    assert (verdict.confidence, verdict.partial) == ("likely", True)
+    assert verdict.confidence == "likely"
     assert "the graph alone did not fail again" in verdict.evidence[-1]["what"]
+
+
+def test_before_it_was_tried_again_nothing_is_said_of_the_graph_alone() -> None:
+    """After Ctrl-C, for instance."""
+    failure = Failure(ERROR, "text", stage="lowering")
+    verdict = verdict_on(finding(failure, reproduces=False, is_complete=False))
+    assert (verdict.confidence, verdict.partial) == ("likely", True)
+    assert not any("the graph alone" in each["what"] for each in verdict.evidence)
 
 
 def test_a_place_below_the_current_folder_is_seen_from_there(

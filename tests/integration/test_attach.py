@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from inductoscope.cli.commands.attach import command
-from inductoscope.errors import UsageError
+from inductoscope.errors import ToolFailure, UsageError
 from inductoscope.hangs.watch.attaching import attach
 from inductoscope.processes import stacks
 from support.json_schema import violations
@@ -113,15 +113,34 @@ def test_numbers_that_are_no_process(pid: int) -> None:
         attach(pid, say=print)
 
 
-def test_a_process_of_another_kind_is_named() -> None:
+@pytest.fixture
+def no_python() -> Iterator[int]:
+    """A process that runs `sleep`."""
     child = subprocess.Popen(["sleep", "60"])
-    try:
-        time.sleep(0.1)
-        with pytest.raises(UsageError, match=r"not a Python process: it is sleep \(sleep 60\)"):
-            attach(child.pid, say=print)
-    finally:
-        child.kill()
-        child.wait()
+    time.sleep(0.1)
+    yield child.pid
+    child.kill()
+    child.wait()
+
+
+def test_a_process_of_another_kind_is_named(no_python: int) -> None:
+    with pytest.raises(UsageError, match=r"not a Python process: it is sleep \(sleep 60\)"):
+        attach(no_python, say=print)
+
+
+@pytest.mark.parametrize(("user", "advice"), [(0, "--cap-add SYS_PTRACE"), (1000, "or as root")])
+def test_a_process_that_cannot_be_read_is_not_taken_for_python(
+    no_python: int, user: int, advice: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def denied(path: object) -> str:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(os, "readlink", denied)
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    with pytest.raises(ToolFailure, match="does not look like Python") as failure:
+        attach(no_python, say=print)
+    assert advice in str(failure.value)
+    assert ("or as root" in str(failure.value)) == (user != 0)
 
 
 def test_a_process_that_is_dead_already() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -161,6 +162,10 @@ def step(x):
 
 for batch in (8, 7 if rank == 1 else 8):
     step(torch.ones(batch))
+
+whole = torch.compile(DistributedDataParallel(layer()), backend="aot_eager")
+for _ in range(2):  # The second forward rebuilds buckets, which calls collectives.
+    whole(torch.ones(2, 4)).sum().backward()
 """
 
 
@@ -180,6 +185,11 @@ def test_wrapped_models_objects_and_a_last_short_batch_are_no_fault(workplace: W
     assert '"all_gather_object"' in calls
     assert '"broadcast_object_list root 0"' in calls
     assert not (output / "objects").exists()
+    (trace,) = (output / "rank_1" / "trace").glob("*.log")
+    compiled = set(re.findall(r'"co_filename": "([^"]+)"', trace.read_text()))
+    assert str(script) in compiled
+    # In the job, C++ stands where the tool listens.
+    assert [file for file in compiled if "inductoscope/inside" in file] == []
 
 
 def test_a_program_without_ranks_is_said_to_be_that(workplace: Workplace) -> None:

@@ -19,9 +19,9 @@ def causes(stuck: dict, finished: dict = PLAIN, **about: object) -> list[Cause]:
     )
 
 
-CUDA = {"device": "cuda", "architecture": "90", "pointers": ("*bf16", "*bf16")}
-HIP = {"device": "hip", "architecture": "gfx942"}
-XPU = {"device": "xpu"}
+CUDA = {"target": "cuda", "architecture": "90", "pointers": ("*bf16", "*bf16")}
+HIP = {"target": "hip", "architecture": "gfx942"}
+XPU = {"target": "xpu"}
 
 EXAMPLES = [
     ("register-pressure", {"BLOCK_M": 256, "BLOCK_N": 256}, CUDA),
@@ -72,6 +72,23 @@ def test_the_cause_that_looks_at_what_separates_comes_first() -> None:
     stuck = {**PLAIN, "num_warps": 8, "num_stages": 6}
     finished = {**PLAIN, "num_stages": 6}
     assert causes(stuck, finished, **CUDA)[0].rule.name == "many-warps"
+
+
+REGISTERS = [
+    # 128 accumulators for each of 32 threads in 4 warps, or 64 for each of 64.
+    ({"target": "cuda", "architecture": "90"}, "128 accumulators per thread, of 255 registers"),
+    ({"target": "hip", "architecture": "gfx1100"}, "128 accumulators per thread, of 256 registers"),
+    ({"target": "hip", "architecture": "gfx942"}, ""),
+    # A log names no device, but AMD's kernels have options of their own.
+    ({}, ""),
+]
+
+
+@pytest.mark.parametrize(("device", "evidence"), REGISTERS)
+def test_registers_are_those_of_the_device_if_it_is_known(device: dict, evidence: str) -> None:
+    stuck = {**PLAIN, "BLOCK_M": 128, "BLOCK_N": 128, "waves_per_eu": 0}
+    found = {cause.rule.name: cause.evidence for cause in causes(stuck, **device)}
+    assert found.get("register-pressure", "") == evidence
 
 
 def test_rules_of_one_vendor_do_not_speak_of_another() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import shutil
 import subprocess
 import sys
 import venv
@@ -17,7 +18,7 @@ from inductoscope.cli import COMMANDS
 from inductoscope.errors import InductoscopeError, ToolFailure, UnreadableRecording, UsageError
 from inductoscope.model.fold import load
 from inductoscope.version import __version__
-from support.examples import inductoscope, stored
+from support.examples import inductoscope, stored, write_recording
 from support.logged import HANG
 
 CHAIN = stored("relu_add_sum")
@@ -323,3 +324,14 @@ def test_show_exits_with_1_if_the_summary_has_a_problem_in_it() -> None:
     assert inductoscope("show", stored("refused_by_compiler")).exit_code == 1
     # A view of one stage is no check: it was asked for, and is shown.
     assert inductoscope("show", stored("refused_by_compiler"), "--stage", "errors").exit_code == 0
+
+
+def test_seconds_of_processes_side_by_side_are_said_to_be_theirs_together(tmp_path: Path) -> None:
+    """Their sum may exceed the run."""
+    lowered = {"kind": "stage", "stage": "lowering", "compile": "0/0", "seconds": 70.0}
+    compiled = {"kind": "compile-start", "compile": "0/0", "function": "f"}
+    path = write_recording(tmp_path / "recording", compiled, lowered)
+    assert "lowering 70.00 recording" in inductoscope("show", path).words
+    first = path / "streams" / "1-1.jsonl"
+    shutil.copy(first, first.with_name("2-2.jsonl"))
+    assert "lowering 140.00 (2 processes together)" in inductoscope("show", path).words

@@ -60,6 +60,7 @@ def test_what_nothing_answers_is_called_missing(snapshot: SnapshotAssertion) -> 
         ({"tests": ("tests/unit/test_coverage.py::test_gone",)}, "no such test"),
         ({"tests": ("tests/unit/test_gone.py::test_gone",)}, "no such test"),
         ({"tests": ()}, "has to name a command and a test"),
+        ({"note": "The score is shown; the formula is not recorded."}, "begins with 'partly: '"),
         ({"commands": ("shwo --stage kernel",)}, "is not a command: no such command"),
         ({"commands": ("show --stages kernel",)}, "is not a command: No such option"),
         ({"commands": ("show --stage kernels",)}, "is not a command"),

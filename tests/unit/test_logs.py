@@ -124,6 +124,19 @@ def test_a_trace_of_a_finished_compile_says_nothing_of_the_run() -> None:
     assert "does not show how the compiled code ran" in answer.notes[0]
 
 
+def test_a_function_that_dynamo_leaves_to_eager_is_no_failure() -> None:
+    """The first attempt to trace it began phases that the second one ended."""
+    answer = only_answer(RECORDED / "graph_breaks.trace.log.gz")
+    assert answer.kind is Kind.CLEAN
+    assert "torch_dynamo_resume_in_train_at_6 (/home/user/train.py:6)" in answer.notes[0]
+
+
+def test_with_fullgraph_it_is_a_failure() -> None:
+    answer = only_answer(RECORDED / "break_in_fullgraph.trace.log.gz")
+    assert (answer.kind, answer.confidence) == (Kind.ERROR, "likely")
+    assert answer.title.endswith("Unsupported")
+
+
 # --- no log ---------------------------------------------------------------------------------------
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import time
 import traceback
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -12,7 +13,7 @@ import pytest
 
 from inductoscope.inside import observe
 from inductoscope.inside.observe import Watching, glance, in_stage, watch
-from inductoscope.inside.scope import BROKEN, SCOPE
+from inductoscope.inside.scope import BROKEN, SCOPE, Scope
 from inductoscope.recording.events import Event, HookError
 from inductoscope.torch_facts.torch_names import Replacement
 
@@ -99,6 +100,20 @@ def test_what_fails_when_a_stage_is_over_is_named(monkeypatch: pytest.MonkeyPatc
             assert watch(observer)(divide)(6, by=3) == 2.0
     failed = [event.hook for event in written if isinstance(event, HookError)]
     assert [name.rpartition(".")[2] for name in failed] == ["first", "second"]
+
+
+def test_seconds_are_counted_once_even_in_a_stage_that_its_hook_did_not_see_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Such as after Ctrl-C: a graph is lowered inside of a part of another graph's lowering."""
+    clock = iter([0.0, 1.0, 3.0, 73.0, 74.0])
+    monkeypatch.setattr(time, "perf_counter", lambda: next(clock))
+    scope = Scope()
+    outer = scope.enter("lowering")
+    scope.enter_part("lowering", "cond")
+    inner = scope.enter("lowering")
+    assert scope.leave(inner, failed=True) == 70.0
+    assert scope.leave(outer, failed=True) == 4.0
 
 
 def test_an_exception_of_the_program_is_recorded_without_frames_of_ours(

@@ -429,10 +429,37 @@ def test_an_operation_whose_compile_ended_early_is_told_from_one_that_is_not_the
     assert "Nothing in" not in said
 
 
-def test_an_operation_that_a_pass_removed_was_there(
+LOWERED = {"kind": "lowering", "graph": "0/0 inference", "node": "relu", "seconds": 0.1}
+# A second graph, which `captured` writes as the next payload.
+WITHOUT_TANH = [
+    placeholder("arg0_1", tensor(4)),
+    call("relu", "aten.relu.default", "(arg0_1,)", **{"from": ["relu"]}),
+    output("relu"),
+]
+
+
+def removed(folder: Path, before: list[dict[str, Any]], stage: str) -> str:
+    """What is said of tanh when the next recorded graph is without it."""
+    after = {"kind": "graph", "stage": stage, "compile": "0/0", "payload": f"{1:032x}"}
+    path = captured(folder, {"f": before, "g": WITHOUT_TANH}, more=[after, LOWERED])
+    return inductoscope("show", path, "--op", "tanh").words
+
+
+def test_an_operation_that_a_pass_replaced_was_there(
     tmp_path: Path, snapshot: SnapshotAssertion
 ) -> None:
-    lowered = {"kind": "lowering", "graph": "0/0 inference", "node": "relu", "seconds": 0.1}
-    path = captured(tmp_path / "recording", {"f": TANH}, more=[lowered])
-    said = inductoscope("show", path, "--op", "tanh").words
-    assert said == snapshot
+    assert removed(tmp_path / "recording", TANH, "pre-grad") == snapshot
+
+
+def test_dead_code_is_named_with_what_removed_it(
+    tmp_path: Path, snapshot: SnapshotAssertion
+) -> None:
+    sine = call("sin", "torch._VariableFunctionsClass.sin", "(tanh,)")
+    relu = call("relu", "torch._VariableFunctionsClass.relu", "(x,)")
+    unused = [*TANH[:2], sine, relu, output("relu")]
+    assert removed(tmp_path / "recording", unused, "aot-inference") == snapshot
+
+
+def test_where_no_later_graph_is_recorded_nobody_is_named(tmp_path: Path) -> None:
+    path = captured(tmp_path / "recording", {"f": TANH}, more=[LOWERED])
+    assert "a later stage replaced it" in inductoscope("show", path, "--op", "tanh").words

@@ -102,8 +102,11 @@ def _new_group(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _listen(calls: _CalledCollectives) -> Any:
-    """Register dispatcher kernels that note every collective, below all tracing modes."""
-    import torch
+    """Register dispatcher kernels that note every collective, below all tracing modes.
+
+    In the job these kernels are C++: Dynamo must not compile what stands in for them.
+    """
+    import torch._dynamo
 
     library = torch.library.Library("c10d", "IMPL")
     after = torch._C._dispatch_keyset_full_after(torch._C.DispatchKey.BackendSelect)
@@ -111,7 +114,7 @@ def _listen(calls: _CalledCollectives) -> Any:
         operation = getattr(getattr(torch.ops.c10d, name, None), "default", None)
         if operation is not None:
             seen = _seen(name, operation, after, calls)
-            library.impl(name, seen, "BackendSelect", with_keyset=True)
+            library.impl(name, torch._dynamo.disable(seen), "BackendSelect", with_keyset=True)
     return library
 
 

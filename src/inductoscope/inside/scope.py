@@ -179,8 +179,9 @@ class Scope:
             self._thread.failure = None
         stages = self._thread.stages
         if any(entered is frame for entered in stages):
-            while stages.pop() is not frame:
-                pass  # An inner stage was left by an exception that its hook did not see.
+            while (unseen := stages.pop()) is not frame:
+                # An exception left it that its hook did not see: what is in it has been counted.
+                frame.inner_seconds += unseen.inner_seconds
         frame.seconds = time.perf_counter() - frame.started
         if stages:
             stages[-1].inner_seconds += frame.inner_seconds if frame.is_part else frame.seconds

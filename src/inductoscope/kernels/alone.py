@@ -425,7 +425,7 @@ def _configs_to_try(
 
 def write_script(plan: Plan, path: Path) -> None:
     try:
-        path.write_text(script_text(plan), "utf-8")
+        path.write_text(script_text(plan, path.name), "utf-8")
     except OSError as error:
         raise unwritable(path, error) from error
 

@@ -13,12 +13,14 @@ from inductoscope.model.join import (
     Steps,
     captured_graph,
     final_graph,
+    inputs_of,
     lines_of_steps,
     why_codeless,
 )
 from inductoscope.model.kernels import compile_of_kernel
 from inductoscope.model.schedule import ScheduledNode, read_schedule
 from inductoscope.recording.events import Kernel, LoweredNode
+from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.frames import Frame
 
 
@@ -146,6 +148,45 @@ def _kernel_lines(recording: Recording, kernel: Kernel, steps: Steps) -> KernelL
         if number in wanted
     )
     return KernelLines(kernel, lines, compile_of_kernel(recording, kernel))
+
+
+# The parts of the compiler after which a graph is recorded, by the graph's stage.
+_MAKERS = {
+    stages.DYNAMO: "Dynamo",
+    "pre-grad": "the pre-grad passes",
+    "aot-inference": "AOTAutograd",
+    "aot-joint": "AOTAutograd",
+    "joint": "the joint-graph passes",
+    "aot-forward": "the split into forward and backward",
+    "aot-backward": "the split into forward and backward",
+    "post-grad": "the post-grad passes",
+}
+
+
+def what_removed(recording: Recording, compile_: Compile, captured: FxNode) -> str:
+    """Return the part of the compiler that removed an operation of Dynamo's; empty if unknown."""
+    makers = [_MAKERS.get(state.stage, "") for state in compile_.graphs]
+    holders = [
+        maker
+        for maker, state in zip(makers, compile_.graphs, strict=True)
+        if _comes_from(read_graph(recording, state.payload), captured)
+    ]
+    later = makers[len(makers) - makers[::-1].index(holders[-1]) :] if holders else []
+    return next(iter(later), "")
+
+
+def _comes_from(graph: FxGraph | None, captured: FxNode) -> bool:
+    nodes = graph.calls if graph is not None else ()
+    return any(captured.name in (node.origins or (node.name,)) for node in nodes)
+
+
+def is_dead_code(graph: FxGraph, node: FxNode) -> bool:
+    """Check whether no output of a graph depends on a node."""
+    needed: set[str] = set()
+    for later in reversed(graph.nodes):
+        if later.op == "output" or later.name in needed:
+            needed.update(inputs_of(later))
+    return node.name not in needed
 
 
 def source_of_node(recording: Recording, compile_: Compile, graph_key: str, node: str) -> str:

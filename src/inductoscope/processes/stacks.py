@@ -105,12 +105,19 @@ def _call_spy(command: list[str]) -> tuple[Any, str]:
 
 def _spy_failure(text: str) -> str:
     if "ermission" in text or "ptrace" in text.lower():
-        return (
-            "the system does not let this user trace the process; run as its owner or as root, or "
-            "allow it: sudo sysctl kernel.yama.ptrace_scope=0 (containers: --cap-add SYS_PTRACE)"
-        )
+        return f"the system does not let this user trace the process; {how_to_trace()}"
     last = [line.strip() for line in text.splitlines() if line.strip()]
     return f"py-spy could not read it: {last[-1] if last else 'no reason given'}"
+
+
+def how_to_trace() -> str:
+    """Say how this user gets permission to trace another process."""
+    if os.geteuid() == 0:
+        return "root may, but in a container only with --cap-add SYS_PTRACE"
+    return (
+        "run as its owner or as root, or allow it: sudo sysctl kernel.yama.ptrace_scope=0 "
+        "(containers: --cap-add SYS_PTRACE)"
+    )
 
 
 def _spied_threads(data: Any) -> tuple[ThreadStack, ...]:

@@ -28,15 +28,18 @@ _PHASE = re.compile(rb'\n\t?"ph": "([BE])"')
 _PAYLOAD_END = re.compile(rb"\n(?!\t)")
 _FILE = re.compile(rb'"filename": "([^"\n]*)"')
 _VALUE = re.compile(
-    rb'"(fail_type|fail_reason|has_guarded_code|co_name|co_filename|co_firstlineno)": '
+    rb'"(fail_type|fail_reason|has_guarded_code|config_suppress_errors|co_name|co_filename'
+    rb'|co_firstlineno)": '
     rb'(?:"((?:[^"\\\n]|\\.)*)"|(\w+))'
 )
+# torch writes this artifact about a break only if it goes on, which it does not with fullgraph.
+_GRAPH_BREAK = re.compile(rb'"name": "(dynamo_graph_break_reason)".*\n\t?Graph break')
 _KINDS = (
     b"chromium_event",
     b"compilation_metrics",
     b"bwd_compilation_metrics",
     b"inductor_output_code",
-    # Only the existence of these records matters: it makes the compile known.
+    # Apart from a graph break, only the existence of these matters: it makes the compile known.
     b"artifact",
     b"dynamo_start",
 )
@@ -81,6 +84,9 @@ def read_record(
         if event is None:
             return None
         kind, name, seconds = event
+    elif key == b"artifact":
+        graph_break = _GRAPH_BREAK.search(data, start, min(end, stop + len("\n\tGraph break")))
+        name = decode(graph_break[1]) if graph_break else ""
     elif key == b"inductor_output_code":
         file = _FILE.search(data, start, stop)
         name = decode(file[1]) if file else ""

@@ -217,9 +217,9 @@ def _of_search(finding: FailureFinding) -> Iterator[Statement]:
     elif flow.with_torch_compile == RIGHT:
         text = f"the same graph is right with {plain}, so it is peculiar to {flow.name}"
         yield text, "tried in a fork"
-    if not finding.reproduces:
-        instead = finding.fact(NotShownAgain).instead
-        said = f": {instead}" if instead else ""
+    alone = finding.latest(NotShownAgain)  # Nothing is known of what was not tried yet.
+    if alone is not None and not finding.reproduces:
+        said = f": {alone.instead}" if alone.instead else ""
         yield f"the graph alone did not fail again, so it was not reduced{said}", ""
     yield from _of_mistakes(finding)
 

@@ -41,7 +41,7 @@ class Consideration:
     second: str
     # A candidate is only checked; an attempt ends in a fusion unless it is refused.
     step: Literal["candidate", "attempt"]
-    # fused, possible (but not fused then) or refused.
+    # fused, possible (but not fused by this decision) or refused.
     outcome: str
     kind: str
     torch: str = ""

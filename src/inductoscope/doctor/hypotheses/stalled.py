@@ -27,8 +27,13 @@ from inductoscope.hangs.choices.filters import (
     write_filter,
 )
 from inductoscope.hangs.choices.suspects import StuckChoices, kernel_of
-from inductoscope.kernels.alone import KernelRequest, KernelTrial, make_plans, try_alone
-from inductoscope.kernels.plan import script_text
+from inductoscope.kernels.alone import (
+    KernelRequest,
+    KernelTrial,
+    make_plans,
+    try_alone,
+    write_script,
+)
 from inductoscope.processes.children import ChildLimits
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.log_choices import Choice
@@ -189,7 +194,7 @@ def _compile_alone(
             return None, "no file of a stuck kernel could be read"
         plan = make_plans(kernel, KernelRequest())[0]
         if folder is not None:
-            (folder / "repro.py").write_text(script_text(plan), "utf-8")
+            write_script(plan, folder / "repro.py")
         output = folder / "kernel" if folder is not None else None
         request = KernelRequest(limits=limits, output=output)
         # Repeated in parallel: a kernel that hangs usually waits.

@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from inductoscope.hangs.choices.contrast import ChoiceCondition
 from inductoscope.hangs.choices.suspects import Suspect
 
-# An accumulator of this many registers leaves a thread no others.
-_REGISTERS = {"cuda": 255, "hip": 512, "xpu": 128}
 _MANY_LINES = 400
 _LARGE_TILE = 256 * 128
 _LEAST_FIT = 0.25
@@ -77,10 +75,8 @@ def _judge(
 
 
 def _evidence(rule: Rule, suspect: Suspect) -> str:
-    if rule.device and suspect.device and rule.device != suspect.device:
+    if rule.device not in ("", suspect.device):
         return ""
-    if rule.device and not suspect.device and not rule.name.startswith("amd"):
-        return ""  # AMD options are recognizable by name.
     numbers = [suspect.number(name) for name in rule.needs]
     # The rule must not divide by zero.
     return rule.find_evidence(suspect, *numbers) if all(numbers) else ""
@@ -90,10 +86,11 @@ def _evidence(rule: Rule, suspect: Suspect) -> str:
 
 
 def _accumulator_registers(suspect: Suspect, m: float, n: float, warps: float) -> str:
-    registers = m * n / (suspect.lanes * warps)
-    limit = _REGISTERS.get(suspect.device or "cuda", 255)
-    enough = registers < limit / 2
-    return "" if enough else f"{registers:.0f} accumulators per thread, of {limit} registers"
+    accumulators = m * n / (suspect.lanes * warps)
+    limit = suspect.registers
+    if limit is None or accumulators < limit / 2:
+        return ""
+    return f"{accumulators:.0f} accumulators per thread, of {limit} registers"
 
 
 def _large_block(suspect: Suspect) -> str:
@@ -177,10 +174,11 @@ def _matrix_instruction(suspect: Suspect, size: float, m: float, n: float) -> st
 
 
 def _matrix_registers(suspect: Suspect, waves: float, m: float, n: float, warps: float) -> str:
-    budget, wanted = 512 / waves, m * n / (64 * warps)
-    if wanted < budget / 2:
+    limit = suspect.registers if suspect.architecture.startswith("gfx9") else None
+    wanted = m * n / (suspect.lanes * warps)
+    if limit is None or wanted < limit / waves / 2:
         return ""
-    return f"{wanted:.0f} accumulators per lane, {budget:.0f} registers with this many waves"
+    return f"{wanted:.0f} accumulators per lane, {limit / waves:.0f} registers with this many waves"
 
 
 def _xpu_blocks(suspect: Suspect, m: float, n: float, warps: float) -> str:
@@ -190,8 +188,8 @@ def _xpu_blocks(suspect: Suspect, m: float, n: float, warps: float) -> str:
 RULES: tuple[Rule, ...] = (
     Rule(
         "register-pressure",
-        "more registers than a thread has",
-        "The register allocator keeps trying to make it fit, and then spills.",
+        "accumulators in half of a thread's registers or more",
+        "The register allocator keeps trying to make the rest fit, and then spills.",
         "Smaller BLOCK_M or BLOCK_N, or more warps.",
         ("BLOCK_M", "BLOCK_N", "num_warps"),
         _accumulator_registers,
@@ -308,7 +306,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "amd-matrix-registers",
-        "matrix instructions that need more registers than a wave has",
+        "accumulators in half of a wave's registers or more",
         "MFMA accumulators stay in registers for the whole loop.",
         "Fewer waves or smaller blocks.",
         ("waves_per_eu", "matrix_instr_nonkdim", "BLOCK_M", "BLOCK_N"),

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 _SHARED_BYTES = {75: 65536, 80: 166912, 86: 101376, 87: 166912, 89: 101376, 90: 232448}
 _SHARED_BYTES |= {100: 232448, 103: 232448, 120: 101376, 121: 101376}
 _SHARED_BYTES_OF_AMD = 65536
+# 32-bit registers of a thread, by the kind of device; of AMD, by the family of the architecture.
+_REGISTERS = {"cuda": 255, "xpu": 128, "gfx9": 512, "gfx1": 256}
+_OPTIONS_OF_AMD = {"matrix_instr_nonkdim", "waves_per_eu", "kpack"}
 _ELEMENT_BYTES = {"fp64": 8, "i64": 8, "fp32": 4, "i32": 4, "bf16": 2, "fp16": 2, "i16": 2}
 
 
@@ -29,8 +32,8 @@ class Suspect:
     """An autotuning choice. Unknown values are empty, and no rule uses them."""
 
     configuration: Configuration
-    # cuda, hip or xpu.
-    device: str = ""
+    # As its kernel file says: cuda, hip or xpu.
+    target: str = ""
     # The architecture: 90 for an H100, gfx942 for an MI300.
     architecture: str = ""
     # The pointer types in the kernel's signature, in Triton's notation: *bf16.
@@ -40,6 +43,11 @@ class Suspect:
     def number(self, name: str) -> float | None:
         value = self.configuration.get(name)
         return float(value) if is_number(value) else None
+
+    @property
+    def device(self) -> str:
+        """The kind of device; AMD's is known by its options, too."""
+        return self.target or ("hip" if _OPTIONS_OF_AMD & self.configuration.keys() else "")
 
     @property
     def compute_capability(self) -> int | None:
@@ -62,7 +70,14 @@ class Suspect:
 
     @property
     def lanes(self) -> int:
-        return 64 if self.device == "hip" else 32
+        """The threads of a warp; 64 if only known to be AMD's, as on its data center GPUs."""
+        return 64 if self.device == "hip" and not self.architecture.startswith("gfx1") else 32
+
+    @property
+    def registers(self) -> int | None:
+        """The most registers that a thread can have, if known."""
+        family = self.architecture[:4] if self.device == "hip" else self.device
+        return _REGISTERS.get(family)
 
 
 # --- The choices of one operation, sorted by how far they got -------------------------------------
@@ -144,7 +159,7 @@ def suspect_of(choice: Choice) -> Suspect:
     target = file.target
     return Suspect(
         {**file.configuration, **choice.configuration},
-        device=target.kind if target else "",
+        target=target.kind if target else "",
         architecture=str(target.architecture) if target else "",
         pointers=tuple(kind for kind in file.signature.values() if kind.startswith("*")),
         source=file.source,

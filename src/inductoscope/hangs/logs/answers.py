@@ -8,7 +8,7 @@ early: only a traceback, a timeout or a later line is proof.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
@@ -631,16 +631,19 @@ def _from_trace(program: ProgramFold) -> Answer | None:
             seconds = f" after {phase.seconds:.0f} s" if phase.seconds is not None else ""
             title = f"the compile was cut short in the phase '{phase.name}'{seconds}"
             return _in_phase(compile_, phase, title)
-    for compile_ in reversed(compiles):
-        if compile_.failure and compile_.metrics_at is not None:
+    failed = [compile_ for compile_ in compiles if compile_.failure]
+    for compile_ in reversed(failed):
+        if not compile_.falls_back and compile_.metrics_at is not None:
             reason = compile_.metrics.get("fail_reason", "")
+            in_eager = "unless it is compiled with fullgraph=True, the function runs in eager now"
             return Answer(
                 kind=Kind.ERROR,
                 title=f"a compile failed: {compile_.failure}",
-                confidence="proven",
+                confidence="likely" if compile_.may_fall_back else "proven",
                 compile_id=compile_.compile_id,
                 evidence=(_at(compile_.metrics_at, f"{compile_.failure}: {reason}"),),
                 advice=(_TO_FIND_THE_CAUSE,),
+                notes=(in_eager,) if compile_.may_fall_back else (),
             )
     ends = [end for c in compiles if (end := c.metrics_at or c.last) is not None]
     last = max(ends, key=lambda origin: origin.line)
@@ -650,8 +653,24 @@ def _from_trace(program: ProgramFold) -> Answer | None:
         confidence="proven",
         is_problem=False,
         evidence=(_at(last, "the last compile has metrics, and no phase is open"),),
-        notes=("a trace does not show how the compiled code ran",),
+        notes=(
+            *_in_eager(failed),
+            "a trace does not show how the compiled code ran",
+        ),
     )
+
+
+def _in_eager(left: list[TracedCompile]) -> Iterator[str]:
+    """Yield a note on the functions that Dynamo left to eager."""
+    if left:
+        found = left[0].metrics
+        place = f"{found.get('co_filename', '?')}:{found.get('co_firstlineno', '?')}"
+        reason = found.get("fail_reason", "").partition("\\n")[0]
+        runs = "runs" if len(left) == 1 else "run"
+        yield (
+            f"{count_of(len(left), 'function')} {runs} in eager; the first: "
+            f"{found.get('co_name', '?')} ({shorten(place)}): {_shortened(reason)}"
+        )
 
 
 def _in_phase(compile_: TracedCompile, phase: Phase, title: str) -> Answer:

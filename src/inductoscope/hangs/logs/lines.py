@@ -220,7 +220,7 @@ def without_passed_phases(found: list[tuple[int, Event]]) -> list[tuple[int, Eve
                     passed = []
                 passed += (opened.pop()[0], number)
             is_leaf = False
-        elif event.kind in ("artifact", "dynamo_start"):
+        elif event.kind in ("artifact", "dynamo_start") and not event.name:
             passed.append(number)
     return [each for number, each in enumerate(found) if number not in dropped]
 

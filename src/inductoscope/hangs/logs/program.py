@@ -447,6 +447,8 @@ _HANDLERS: dict[LineMeaning, _Handler] = {
 # where it was.
 
 _MOST_COMPILES = 64
+# After these exceptions of Dynamo a function runs in eager, unless it is compiled with fullgraph.
+_FALLS_BACK = ("Unsupported", "UserError")
 
 
 class Phase(NamedTuple):
@@ -472,12 +474,26 @@ class TracedCompile:
     metrics: dict[str, str] = field(default_factory=dict)
     metrics_at: Origin | None = None
     last: Origin | None = None
+    # Whether torch went on after a graph break.
+    has_break: bool = False
 
     @property
     def failure(self) -> str:
         """The exception that ended the compile, from its metrics."""
         kind = self.metrics.get("fail_type", "null")
         return "" if kind in ("null", "None", "") else kind
+
+    @property
+    def may_fall_back(self) -> bool:
+        """Whether the function runs in eager after this failure, unless fullgraph is set."""
+        return self.failure in _FALLS_BACK
+
+    @property
+    def falls_back(self) -> bool:
+        """Whether the trace shows that the function runs in eager after this failure."""
+        if self.metrics.get("config_suppress_errors") == "true":
+            return bool(self.failure)
+        return self.may_fall_back and self.has_break
 
     @property
     def cut_short(self) -> bool:
@@ -499,9 +515,11 @@ class PhaseFold:
 
     def take(self, record: Record, origin: Origin) -> None:
         self.records += 1
-        compile_ = self._compiles.get(record.compile_id)
+        # Phases that begin in one attempt end in the next.
+        compile_id = record.compile_id.partition("_")[0]
+        compile_ = self._compiles.get(compile_id)
         if compile_ is None:
-            compile_ = self._compiles[record.compile_id] = TracedCompile(record.compile_id)
+            compile_ = self._compiles[compile_id] = TracedCompile(compile_id)
             _forget_one(self._compiles, lambda c: not (c.open or c.failure or c.cut_short))
         compile_.last = origin
         if record.kind == "begin":
@@ -509,6 +527,8 @@ class PhaseFold:
             compile_.has_begun = True
         elif record.kind == "end":
             self._end(compile_, record, origin)
+        elif record.kind == "artifact":
+            compile_.has_break = compile_.has_break or bool(record.name)
         elif record.kind in ("compilation_metrics", "bwd_compilation_metrics"):
             compile_.metrics = dict(record.values)
             compile_.metrics_at = origin

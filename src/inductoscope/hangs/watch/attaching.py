@@ -20,7 +20,7 @@ from inductoscope.hangs.watch.scene import Scene, StallDiagnosis, mark
 from inductoscope.hangs.watch.stall import FollowedStream, Stall, Streams, describe, look
 from inductoscope.launch.environment import RECORDING_VARIABLE
 from inductoscope.processes.ending import end_processes
-from inductoscope.processes.stacks import read_stacks
+from inductoscope.processes.stacks import how_to_trace, read_stacks
 from inductoscope.processes.status import PROC, is_alive
 from inductoscope.processes.tree import (
     ProcessSample,
@@ -114,31 +114,38 @@ def attach(
     )
 
 
+_LIST_PYTHON = "'pgrep -af python' lists Python processes."
+
+
 def _python_process(pid: int) -> ProcessSample:
     process = read_process(pid) if pid > 0 else None
     if process is None:
-        raise UsageError(f"There is no process {pid}. 'pgrep -af python' lists Python processes.")
+        raise UsageError(f"There is no process {pid}. {_LIST_PYTHON}")
     if not process.is_alive:
         raise UsageError(
             f"Process {pid} ({process.name}) is already dead: its parent, pid {process.parent}, "
             "has not waited for it. Attach to the parent."
         )
-    if not process.is_python and not _has_python_inside(pid):
+    if not process.is_python and not _has_python_inside(process):
         raise UsageError(
             f"Process {pid} is not a Python process: it is {process.name} "
-            f"({' '.join(process.command)[:200] or 'a kernel thread'})."
+            f"({' '.join(process.command)[:200] or 'a kernel thread'}). {_LIST_PYTHON}"
         )
     return process
 
 
-def _has_python_inside(pid: int) -> bool:
+def _has_python_inside(process: ProcessSample) -> bool:
     """Check whether a program with another name embeds Python."""
+    folder = PROC / str(process.pid)
     try:
-        if "python" in os.path.basename(os.readlink(PROC / str(pid) / "exe")):
+        if "python" in os.path.basename(os.readlink(folder / "exe")):
             return True
-        return "libpython" in (PROC / str(pid) / "maps").read_text()
-    except PermissionError:
-        return True  # Unknown here; later checks decide.
+        return "libpython" in (folder / "maps").read_text()
+    except PermissionError as error:
+        raise ToolFailure(
+            f"Process {process.pid} ({process.name}) does not look like Python, and the system "
+            f"does not let this user read it. {_LIST_PYTHON} If it embeds Python: {how_to_trace()}."
+        ) from error
     except OSError:
         return False
 
@@ -153,8 +160,7 @@ def _refuse_what_is_closed(scene: Scene) -> None:
         os.listdir(PROC / str(pid) / "fd")
     except PermissionError as error:
         raise ToolFailure(
-            f"Process {pid} belongs to another user and cannot be read. "
-            f"Run as that user or as root: sudo inductoscope attach {pid}."
+            f"Process {pid} belongs to another user and cannot be read: {how_to_trace()}."
         ) from error
     except OSError:
         return

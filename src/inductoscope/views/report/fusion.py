@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
@@ -398,29 +398,34 @@ def _print_costs(printer: Printer, view: View) -> None:
         printer.pair("", view["time"])
 
 
-def _print_considered(printer: Printer, items: Iterable[Consideration]) -> None:
+def _print_considered(printer: Printer, items: Sequence[Consideration]) -> None:
     if not items:
         printer.line("torch never considered this pair.")
         printer.line()
         return
     printer.heading("Each time torch considered it")
 
-    def same(item: Consideration) -> tuple[str, ...]:
-        return item.first, item.second, item.outcome, item.torch, item.reason
+    fused = {item.round for item in items if item.outcome == FUSED}
 
-    for _, found in groupby(items, key=same):
-        group = list(found)
-        rounds = sorted({item.round for item in group})
-        _print_consideration(printer, group[-1], rounds)
+    def same(item: Consideration) -> tuple[str | bool, ...]:
+        is_fused = item.round in fused
+        return item.first, item.second, item.outcome, item.torch, item.reason, is_fused
+
+    for (*_, is_fused), found in groupby(items, key=same):
+        _print_consideration(printer, list(found), is_fused=bool(is_fused))
     printer.line()
 
 
-def _print_consideration(printer: Printer, item: Consideration, rounds: list[int]) -> None:
-    first, last = rounds[0], rounds[-1]
+def _print_consideration(
+    printer: Printer, same: Sequence[Consideration], *, is_fused: bool
+) -> None:
+    """Print what torch decided in some rounds; `is_fused` if it fused the pair in them."""
+    item = same[-1]
+    first, last = min(each.round for each in same), max(each.round for each in same)
     when = f"round {first}" if first == last else f"rounds {first} to {last}"
     groups = f"{group_text(item.first)} with {group_text(item.second)}"
     about = f"{when}: {groups}: {item.outcome}"
-    if item.outcome == "possible":
+    if item.outcome == "possible" and not is_fused:
         about += ", but not fused in that round"
     if item.within:
         about += f" (as part of {' with '.join(map(group_text, item.within))})"

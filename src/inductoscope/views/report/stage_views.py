@@ -18,7 +18,14 @@ from inductoscope.model.entities import Compile, InductorGraph, NativeCompile, R
 from inductoscope.model.fx import FxGraph, FxNode, describe_value, read_graph
 from inductoscope.model.join import captured_graph
 from inductoscope.model.kernels import compile_of_kernel
-from inductoscope.model.operation_trace import Selector, by_operation, by_source, trace
+from inductoscope.model.operation_trace import (
+    Selector,
+    by_operation,
+    by_source,
+    is_dead_code,
+    trace,
+    what_removed,
+)
 from inductoscope.model.schedule import ScheduledNode, read_schedule
 from inductoscope.packages.package import package_of_wrapper, recorded_package
 from inductoscope.recording.events import Kernel, PassChange
@@ -552,8 +559,8 @@ def _not_found(recording: Recording, wanted: str, select: Selector) -> str:
         graph = captured_graph(recording, compile_)
         calls = graph.calls if graph else ()
         chosen = next((node for node in calls if select(node)), None)
-        if chosen is not None:
-            return _went_no_further(recording, compile_, wanted, chosen)
+        if graph is not None and chosen is not None:
+            return _went_no_further(recording, compile_, wanted, graph, chosen)
         names.update(dict.fromkeys(node.operation for node in calls))
     if not any(graph.lowered for graph in recording.graphs):
         return f"{wanted} cannot be followed: {_why_empty(recording, 'ir')}"
@@ -563,15 +570,19 @@ def _not_found(recording: Recording, wanted: str, select: Selector) -> str:
     )
 
 
-def _went_no_further(recording: Recording, compile_: Compile, wanted: str, node: FxNode) -> str:
+def _went_no_further(
+    recording: Recording, compile_: Compile, wanted: str, graph: FxGraph, node: FxNode
+) -> str:
     """Explain that Dynamo captured an operation, but no compiled node originates from it."""
     place = f" ({node.place})" if node.place else ""
     taken = f"{wanted} is in the graph that Dynamo took in compile {compile_.id}{place}"
-    if any(graph.lowered for graph in compile_.inductor):
-        return (
-            f"{taken}, but nothing in the compiled graph comes from it: it was removed on the way, "
-            "or replaced by a value known in advance. See 'inductoscope show --stage passes'."
-        )
+    if any(compiled.lowered for compiled in compile_.inductor):
+        by = what_removed(recording, compile_, node) or "a later stage"
+        why = "replaced it, or computed its value"
+        if is_dead_code(graph, node):
+            why = "removed it as dead code: no output depends on it"
+        see = ". See 'inductoscope show --stage passes'" if by.endswith("passes") else ""
+        return f"{taken}, but nothing in the compiled graph comes from it: {by} {why}{see}."
     error = next((error for error in compile_.errors if not error.swallowed), None)
     if error is not None:
         return (

@@ -165,7 +165,7 @@ def print_summary(printer: Printer, view: View) -> None:
             "torch": view["torch"],
             "compiles": _compile_words(view),
             "kernels": _kernel_words(totals),
-            "seconds": _seconds_words(view["stage_seconds"]),
+            "seconds": _seconds_words(view),
             "caches": ", ".join(caches),
             "recording": view["recording"],
         }
@@ -234,8 +234,12 @@ def _kernel_words(totals: View) -> str:
     )
 
 
-def _seconds_words(seconds: dict[str, float]) -> str:
-    return ", ".join(f"{stage} {value:.2f}" for stage, value in seconds.items() if value >= 0.005)
+def _seconds_words(view: View) -> str:
+    """Return the seconds of all stages; several processes together may take more than the run."""
+    seconds = view["stage_seconds"].items()
+    words = ", ".join(f"{stage} {value:.2f}" for stage, value in seconds if value >= 0.005)
+    processes = len({compile_["process"] for compile_ in view["compiles"]})
+    return f"{words} ({processes} processes together)" if words and processes > 1 else words
 
 
 def print_findings(printer: Printer, findings: list[View], *, is_success: bool = True) -> None:
