@@ -429,9 +429,18 @@ def test_a_run_with_torch_and_no_compile(findings: Find, snapshot: SnapshotAsser
 def test_a_cache_hit_says_how_to_see_the_stages() -> None:
     (found,) = diagnose(load(stored("cache_hit")))
     assert found.title.startswith("1 compile came from a cache")
-    assert found.evidence == ("compile 0/0: hit in the AOTAutograd cache",)
+    assert found.evidence == ("1 hit in the AOTAutograd cache: compile 0/0",)
     assert "inductoscope run --fresh" in found.advice
     assert not found.is_problem
+
+
+def test_compiles_with_the_same_id_are_counted_one_by_one(findings: Find) -> None:
+    """torch._dynamo.reset() begins again at 0/0. A compile with a backward looks up two graphs."""
+    hit = {"kind": "cache", "compile": "0/0", "cache": "FX graph", "outcome": "hit"}
+    config = {**hit, "cache": "launch configuration"}
+    (found,) = findings(*HEALTHY[:2], COMPILE, hit, hit, END, COMPILE, hit, END, COMPILE, config)
+    assert found.title.startswith("2 compiles came from a cache")
+    assert found.evidence == ("3 hits in the FX graph cache: compile 0/0",)
 
 
 def test_a_cache_hit_in_a_fresh_run_points_to_the_first_compile(

@@ -67,7 +67,7 @@ class NativeCompile(NativeEnd):
 
 
 class Recompile(Recompiled):
-    """A frame that was compiled anew because a guard failed; `limit`: until torch gave up."""
+    """A frame whose guards failed: compiled anew, or refused once it had reached torch's `limit`."""
 
     limit: str = ""
 
@@ -209,6 +209,11 @@ class Compile(CompileStart):
     @property
     def place(self) -> str:
         return f"{self.file}:{self.line}" if self.file else ""
+
+    @property
+    def is_recompile(self) -> bool:
+        """Whether the frame was compiled anew; False if torch refused to."""
+        return self.recompile is not None and not self.recompile.limit
 
 
 class Process(ProcessStart):
