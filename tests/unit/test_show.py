@@ -164,7 +164,7 @@ def test_json_that_cannot_be_written_says_so(tmp_path: Path, snapshot: SnapshotA
         ("training_step", "memory", "buf5 takes over buf2 (in place)"),
         ("relu_add_sum", "wrapper", "def call("),
         ("refused_by_compiler", "native", "exit code 1"),
-        ("training_step", "autotune", "* not timed addmm"),
+        ("h200_autotune", "autotune", "winner triton_mm_14"),
         ("cache_hit", "cache", "0/0 AOTAutograd cache: hit"),
         ("refused_by_compiler", "errors", "InductorError in stage cpp-compile: raised"),
         ("recompiles", "errors", "swallowed, the frame runs in eager"),

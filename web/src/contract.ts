@@ -951,6 +951,7 @@ export interface Search {
   graph: string;
   operation: string;
   inputs: string[];
+  taken: string;
   winner: string;
   choices: Choice[];
 }
@@ -959,6 +960,7 @@ export const readSearch = object<Search>({
   graph: text,
   operation: text,
   inputs: texts,
+  taken: text,
   winner: text,
   choices: list(readChoice),
 });

@@ -405,6 +405,8 @@ class Search(PageData):
     operation: str
     # Shapes and types of the tuned inputs; empty in older recordings.
     inputs: tuple[str, ...]
+    # The choice that torch took; empty if it took none, or, for the winner, if it was not timed.
+    taken: str
     winner: str
     choices: tuple[PageChoice, ...]
 

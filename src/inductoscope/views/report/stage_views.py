@@ -431,18 +431,21 @@ def native(recording: Recording) -> Iterator[Section]:
 
 
 def autotune(recording: Recording, graph: InductorGraph) -> Iterator[Section]:
-    """Yield the autotuning choices of each operation, their times and the winner."""
+    """Yield the autotuning choices of each operation, their times and the one that torch took."""
     for search in graph.autotunes:
         lines = []
         for choice in search.choices:
-            mark = "*" if choice.name == search.winner else " "
+            mark = "*" if choice.name == search.taken else " "
             lines.append(f"{mark} {choice.state:16} {choice.name} {choice.description}".rstrip())
             if choice.error:
                 lines.append(f"    {choice.error.splitlines()[0]}")
         choices = count_of(len(search.choices), "choice")
         yield Section(
             f"{graph.key} autotune {search.operation}: {choices}",
-            {"winner": search.winner},
+            {
+                "winner": search.winner,
+                "taken_without_being_timed": "" if search.winner else search.taken,
+            },
             "\n".join(lines),
         )
 
