@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 from inductoscope.analysis.rules.finding import Finding
 from inductoscope.model.entities import Process, Recording
+from inductoscope.model.stored_recordings import running_streams
 from inductoscope.recording.values import whole
 from inductoscope.wording import count_of
 
@@ -101,12 +103,7 @@ def nothing_recorded(recording: Recording) -> Iterator[Finding]:
         return
     before = whole(recording.manifest.get("compiled_before"))
     if recording.ending is None and not recording.manifest.get("inside"):
-        yield Finding(
-            title="Nothing was compiled so far, and the recording has no end",
-            confidence="unknown",
-            evidence=("the exit of the command is not recorded",),
-            advice="The program is still running, or it was killed together with inductoscope.",
-        )
+        yield _nothing_so_far(recording)
     elif before:
         yield Finding(
             title="Nothing was compiled in the recorded block: "
@@ -126,6 +123,25 @@ def nothing_recorded(recording: Recording) -> Iterator[Finding]:
             evidence=("no process recorded a compile",),
             advice="If one should have: Python's options -I, -E and -S prevent recording.",
         )
+
+
+def _nothing_so_far(recording: Recording) -> Finding:
+    running = running_streams(Path(recording.path))
+    if running:
+        return Finding(
+            title="Nothing was compiled so far; the program is still running",
+            evidence=("a process of the command is alive",),
+            advice="Look again when it has called a compiled function.",
+        )
+    killed = "it was killed together with inductoscope."
+    return Finding(
+        title="Nothing was compiled so far, and the recording has no end",
+        confidence="unknown",
+        evidence=("the exit of the command is not recorded",),
+        advice=f"The program is still running, or {killed}"
+        if running is None
+        else f"The program no longer runs: {killed}",
+    )
 
 
 # Other caches replace no stage of a graph.

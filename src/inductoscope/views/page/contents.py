@@ -15,6 +15,7 @@ from inductoscope.analysis.rules.finding import Finding
 from inductoscope.model.entities import Compile, InductorGraph, Recording, TimedChoice
 from inductoscope.model.join import GraphJoin, compiled_graphs
 from inductoscope.model.kernels import NativeIndex, generated
+from inductoscope.model.stored_recordings import running_streams
 from inductoscope.model.target import left_out, recording_target, target_note, target_notes
 from inductoscope.model.timeline import Timeline, timeline
 from inductoscope.packages.package import count_guards, recorded_package
@@ -86,6 +87,7 @@ class Contents:
         demand.
         """
         self._recording, self._live, self._assembly = recording, live, assembly
+        self._goes_on = recording.ending is None and goes_on(recording, live=live)
         self._natives = NativeIndex(recording)
         self._graphs = list(compiled_graphs(recording))
         # Only the latest graph's join is cached: all joins together would take gigabytes.
@@ -135,9 +137,9 @@ class Contents:
             title=title(recording),
             recording=recording.path,
             live=self._live,
-            finished=recording.ending is not None or not self._live,
+            finished=not (self._live and self._goes_on),
             target=PageTarget(target, target_note(recording)) if target else None,
-            program=program(recording, live=self._live),
+            program=program(recording, goes_on=self._goes_on),
             findings=self.findings,
             verdict=verdict_view(recording),
             notes=notes(recording),
@@ -339,14 +341,20 @@ def _autotune(recording: Recording) -> AutotuneHead:
 # What the first view says of the run: the program, findings, what is missing, seconds by stage.
 
 
-def program(recording: Recording, *, live: bool) -> PageProgram:
+def goes_on(recording: Recording, *, live: bool) -> bool:
+    """Check whether the program still runs; where that cannot be seen, a live page assumes it."""
+    running = running_streams(Path(recording.path))
+    return bool(running) if running is not None and recording.processes else live
+
+
+def program(recording: Recording, *, goes_on: bool) -> PageProgram:
     return PageProgram(
         command=" ".join(texts(recording.manifest.get("command"))),
         torch=torch_version(recording),
         python=next((p.python for p in recording.processes if p.python), ""),
         started=_started(recording),
         seconds=recording.ending.seconds if recording.ending else None,
-        ending=_ending(recording, live=live),
+        ending=_ending(recording, goes_on=goes_on),
     )
 
 
@@ -367,12 +375,12 @@ def _started(recording: Recording) -> str:
         return ""
 
 
-def _ending(recording: Recording, *, live: bool) -> str:
+def _ending(recording: Recording, *, goes_on: bool) -> str:
     ending = recording.ending
     if recording.manifest.get("recompiled_from"):
         return "recompiled from recorded graphs"
     if ending is None:
-        return "none so far" if live else "the recording has no end"
+        return "none so far" if goes_on else "the recording has no end"
     return f"killed by signal {ending.signal}" if ending.signal else f"exit code {ending.exit_code}"
 
 

@@ -13,6 +13,7 @@ from inductoscope.analysis.rules import ENDINGS, UNCOMPILED
 from inductoscope.analysis.rules.finding import Finding
 from inductoscope.model.entities import Compile, Recording
 from inductoscope.model.kernels import calls_by_name, count_kernels, generated, libraries_from_cache
+from inductoscope.model.stored_recordings import running_streams
 from inductoscope.model.target import recording_target
 from inductoscope.packages.package import count_guards
 from inductoscope.recording.events import Settings
@@ -190,7 +191,10 @@ def _state(recording: Recording) -> str:
         target = recording_target(recording) or "other settings"
         return f"recorded graphs, compiled for {target} in {ending.seconds:.1f} s"
     if ending is None:
-        return "the program is still running, or its end was not recorded"
+        running = running_streams(Path(recording.path))
+        if running is None:
+            return "the program is still running, or its end was not recorded"
+        return "the program is still running" if running else "the program's end was not recorded"
     if ending.by_tool:
         return f"the doctor ended the program after {ending.seconds:.1f} s: {ending.by_tool}"
     how = f"exit code {ending.exit_code}"
