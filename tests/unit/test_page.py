@@ -348,6 +348,16 @@ def test_the_built_assets_are_those_of_the_sources() -> None:
     assert (ASSETS / "built_from.txt").read_text().strip() == digest.hexdigest()
 
 
+def test_the_page_counts_what_refusals_cost_as_fusion_does() -> None:
+    """Several pairs move the same buffer again, which counts once."""
+    found = inductoscope("fusion", stored("training_step"), "--json", "-").data["conditions"]
+    causes = as_sent(Contents(load(stored("training_step"))).index)["ledger"]["causes"]
+    told = [{name: each[name] for name in causes[0]} for each in found]
+    assert causes == sorted(told, key=lambda cause: -cause["bytes"])
+    costs = {cause["condition"]: (cause["pairs"], cause["bytes"]) for cause in causes}
+    assert costs["intermediate nodes between node1 & node2"] == (6, 512)
+
+
 # --- live -----------------------------------------------------------------------------------------
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from inductoscope.analysis.fusion.ledger import FUSED, NEVER, REFUSED, LedgerRow, Outcome
+from inductoscope.analysis.fusion.ledger import FUSED, NEVER, REFUSED, LedgerRow, Outcome, merged
 from inductoscope.analysis.rules import diagnose
 from inductoscope.analysis.rules.finding import Finding
 from inductoscope.model.entities import Compile, InductorGraph, Recording, TimedChoice
@@ -34,6 +34,7 @@ from inductoscope.views.page.contract import (
     Guards,
     Index,
     KernelRow,
+    LedgerCause,
     LedgerHead,
     ModulesHead,
     NamedThing,
@@ -326,9 +327,16 @@ def _package_of(recording: Recording, compile_: Compile) -> WrapperText | None:
     return recorded_package(recording, compile_) if compile_.flow == AOT_INDUCTOR else None
 
 
-def _ledger_head(summaries: Iterable[GraphSummary]) -> LedgerHead:
+def _ledger_head(summaries: Sequence[GraphSummary]) -> LedgerHead:
     counts = sum((each.outcomes for each in summaries), Counter[Outcome]())
-    return LedgerHead("ledger", counts[FUSED], counts[REFUSED], counts[NEVER])
+    causes = merged(condition for each in summaries for condition in each.conditions)
+    return LedgerHead(
+        chunk="ledger",
+        causes=tuple(map(LedgerCause.showing, causes)),
+        fused=counts[FUSED],
+        refused=counts[REFUSED],
+        never=counts[NEVER],
+    )
 
 
 def _autotune(recording: Recording) -> AutotuneHead:

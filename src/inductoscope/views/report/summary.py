@@ -305,7 +305,7 @@ def _lowered(graph: View) -> str:
 
 def _print_graph(printer: Printer, graph: View) -> None:
     if graph["cached"]:
-        state = "from the cache"
+        state = "from the cache, kernels not recorded"
     elif graph["finished"]:
         state = f"{_lowered(graph)}, {count_of(graph['fusions'], 'fusion')}"
     else:
