@@ -123,7 +123,7 @@ function RefusedFusions({ index }: { index: Index }): JSX.Element | null {
   if (causes.length === 0) return null;
   return (
     <div>
-      <h3>{plural(index.ledger.refused, "fusion")} refused, by cause</h3>
+      <h3>{plural(index.ledger.refused, "fusion")} refused, by cause; bytes are modelled</h3>
       <ul class="refused">
         {causes.slice(0, MOST_CAUSES).map((cause) => (
           <CauseItem key={cause.condition} cause={cause} />
