@@ -101,9 +101,9 @@ def test_a_graph_from_a_cache_has_kernels_that_are_not_recorded(
 ) -> None:
     guest = _visit_every_view(browser, stored("cache_hit"), tmp_path / "cached.html")
     (lead,) = guest.all(".lead")
-    assert lead.startswith("1 compile took 1 graph from a cache, whose kernels were not compiled ")
+    assert lead.startswith("1 compile took 1 graph from a cache, whose kernels were not generated ")
     guest.visit("kernels")
-    assert guest.all("h1 + p")[0].endswith("; not recorded for 1 graph from a cache")
+    assert guest.all("h1 + p")[0].endswith("; none generated for 1 graph from a cache")
     guest.context.close()
 
 

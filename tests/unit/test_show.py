@@ -104,11 +104,11 @@ def test_a_refused_recompile_is_counted_apart() -> None:
     assert "0/8 label was not recompiled" in stage
 
 
-def test_kernels_of_a_graph_from_a_cache_are_not_recorded() -> None:
+def test_kernels_of_a_graph_from_a_cache_are_not_generated() -> None:
     data = inductoscope("show", stored("cache_hit"), "--json", "-").data
     assert (data["totals"]["graphs"], data["totals"]["graphs_from_cache"]) == (1, 1)
     shown = inductoscope("show", stored("cache_hit")).words
-    assert "kernels not recorded for 1 graph from a cache" in shown
+    assert "kernels none generated for 1 graph from a cache" in shown
 
 
 def test_a_kernel_has_call_sites() -> None:

@@ -18,7 +18,7 @@ export function graphByKey(index: Index, key: string): Graph | null {
 }
 
 export function graphFacts(graph: Graph): string {
-  if (graph.cached) return "from a cache, kernels not recorded";
+  if (graph.cached) return "from a cache, no kernels generated";
   const facts = [plural(graph.operations, "operation"), plural(graph.kernels, "kernel")];
   if (!graph.finished) facts.push("not finished");
   return facts.join(", ");
@@ -29,7 +29,7 @@ export function generatedKernels(index: Index): number {
   return index.kernels.filter((row) => row.language !== "extern").length;
 }
 
-/** Graphs whose kernels were not compiled in this run, and are not in the recording. */
+/** Graphs whose kernels were not generated in this run, and are not in the recording. */
 export function graphsFromCache(index: Index): number {
   return index.graphs.filter((graph) => graph.cached).length;
 }

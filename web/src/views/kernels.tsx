@@ -83,7 +83,7 @@ function counts(index: Index): string {
     made("reused") > 0 && `${made("reused")} reused from another graph`,
     made("from a cache") > 0 && `${made("from a cache")} from a cache`,
     made("library call") > 0 && plural(made("library call"), "library call site"),
-    cached > 0 && `not recorded for ${plural(cached, "graph")} from a cache`,
+    cached > 0 && `none generated for ${plural(cached, "graph")} from a cache`,
   ]
     .filter(Boolean)
     .join("; ");

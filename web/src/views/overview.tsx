@@ -59,7 +59,7 @@ function compiled(index: Index): string {
   const others = index.graphs.length - cached;
   return [
     (others > 0 || cached === 0) && `made ${plural(others, "graph")} with ${plural(generatedKernels(index), "kernel")}`,
-    cached > 0 && `took ${plural(cached, "graph")} from a cache, whose kernels were not compiled in this run and are not recorded`,
+    cached > 0 && `took ${plural(cached, "graph")} from a cache, whose kernels were not generated in this run and are not recorded`,
   ]
     .filter(Boolean)
     .join(" and ");

@@ -232,7 +232,7 @@ def _compile_words(view: View) -> str:
 
 def _kernel_words(totals: View) -> str:
     cached = totals["graphs_from_cache"]
-    told = f"not recorded for {count_of(cached, 'graph')} from a cache" if cached else ""
+    told = f"none generated for {count_of(cached, 'graph')} from a cache" if cached else ""
     if not totals["kernels"] and not totals["library_calls"]:
         return told
     words = [f"{count} {language}" for language, count in totals["kernels"].items()] or ["none"]
@@ -305,7 +305,7 @@ def _lowered(graph: View) -> str:
 
 def _print_graph(printer: Printer, graph: View) -> None:
     if graph["cached"]:
-        state = "from the cache, kernels not recorded"
+        state = "from the cache, no kernels generated"
     elif graph["finished"]:
         state = f"{_lowered(graph)}, {count_of(graph['fusions'], 'fusion')}"
     else:
