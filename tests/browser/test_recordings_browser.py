@@ -7,10 +7,12 @@ import json
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from inductoscope.views.page.live import LiveServer
 from support import pages
 from support.examples import inductoscope, stored
 from support.visitor import Visitor
@@ -89,6 +91,77 @@ def test_a_format_of_a_later_version_is_refused_in_words(tmp_path: Path) -> None
     assert answer.exit_code == 2
     assert "was written in format 99" in answer.stderr
     assert not (tmp_path / "newer.html").exists()
+
+
+# --- counts say what they count -------------------------------------------------------------------
+
+
+def test_a_graph_from_a_cache_has_kernels_that_are_not_recorded(
+    browser: Any, tmp_path: Path
+) -> None:
+    guest = _visit_every_view(browser, stored("cache_hit"), tmp_path / "cached.html")
+    (lead,) = guest.all(".lead")
+    assert lead.startswith("1 compile took 1 graph from a cache, whose kernels were not generated ")
+    guest.visit("kernels")
+    assert guest.all("h1 + p")[0].endswith("; none generated for 1 graph from a cache")
+    guest.context.close()
+
+
+def test_a_training_step_has_call_sites_no_searches_and_boxes_of_fused_nodes(
+    browser: Any, tmp_path: Path
+) -> None:
+    """One C++ function of the backward graph holds a fused node of two parts, and another node."""
+    guest = _visit_every_view(browser, stored("training_step"), tmp_path / "training.html")
+    guest.visit("kernels")
+    assert guest.all("h1 + p")[0].startswith("6 generated kernels at 6 call sites; ")
+    guest.visit("autotune")
+    assert guest.all(".view .empty")[0].startswith("No autotuning was recorded")
+    guest.visit("scheduler?graph=1")
+    guest.page.wait_for_selector(".group")
+    box = guest.page.locator(".group title").first.text_content()
+    assert box.endswith(" op0_op1: 2 of 3 nodes of cpp_fused__softmax_backward_data_sum_0")
+    assert guest.page.locator(".group-name").all_text_contents()[0].startswith("2 of 3 nodes of ")
+    guest.context.close()
+
+
+def test_a_choice_that_was_not_timed_is_no_winner(browser: Any, tmp_path: Path) -> None:
+    index, chunks = pages.realistic()
+    search = chunks["autotune"][0]
+    search["winner"] = ""
+    guest = Visitor(browser, pages.write((index, chunks), tmp_path / "untimed.html"))
+    guest.visit("autotune")
+    said = guest.page.locator("main").inner_text()
+    assert f"torch took {search['taken']} without a time of it." in said
+    assert "winner" not in said
+    guest.context.close()
+
+
+# --- a recording that is served -------------------------------------------------------------------
+
+
+def test_a_recording_that_is_deleted_while_it_is_served_is_gone(
+    browser: Any, tmp_path: Path
+) -> None:
+    """And nothing else is said: neither that the program runs, nor that nothing was compiled."""
+    folder = tmp_path / "recording"
+    shutil.copytree(stored("relu_add_sum"), folder)
+    for path in (folder / "streams").iterdir():
+        lines = [line for line in path.read_text().splitlines(True) if '"exited"' not in line]
+        path.write_text("".join(lines))
+    with LiveServer(folder) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        page = browser.new_page()
+        page.goto(server.address)
+        page.get_by_text("this page updates by itself").wait_for()
+        shutil.rmtree(folder)
+        gone = f"The recording {folder} was deleted or moved."
+        page.get_by_text(f"{gone} This is the last state that the server sent.").wait_for()
+        assert page.locator(".banner").count() == 1
+        page.reload()
+        page.get_by_text(gone, exact=True).wait_for()
+        assert page.locator("main").inner_text().strip() == gone
+        page.close()
+        server.shutdown()
 
 
 # --- a program that runs --------------------------------------------------------------------------

@@ -222,10 +222,9 @@ def test_memory_that_is_taken_over_is_known(training: Recording) -> None:
     assert buffers["buf5"]["origin"] == "addmm"
 
 
-def test_choices_of_an_implementation_have_a_winner(training: Recording) -> None:
-    searches = graph_of(training, "forward").autotunes
-    assert [(search.operation, search.winner) for search in searches] == [("addmm", "addmm")] * 2
-    assert [choice.name for choice in searches[0].choices] == ["addmm"]
+def test_an_only_choice_is_no_search(training: Recording) -> None:
+    """Without max-autotune torch asks for a choice too, of the library's function alone."""
+    assert [graph.autotunes for graph in training.graphs] == [(), ()]
 
 
 # --- caches, refusals and kills -------------------------------------------------------------------
@@ -309,6 +308,16 @@ def test_a_search_is_announced_then_timed_then_decided(tmp_path: Path) -> None:
     triton, library = search.choices
     assert (triton.description, triton.milliseconds, triton.failed) == ("BLOCK_M=64", None, True)
     assert (library.milliseconds, library.failed, search.winner) == (0.5, False, "mm")
+
+
+def test_a_choice_that_torch_took_without_timing_it_has_not_won(tmp_path: Path) -> None:
+    """So it is with torch._inductor.config.deterministic, and with a search from a cache."""
+    of_graph = {"graph": "0/0 forward", "operation": "mm"}
+    choices = {"kind": "autotune", **of_graph, "choices": [{"name": "mm"}, {"name": "tuned"}]}
+    chosen = {"kind": "autotune-chosen", **of_graph, "choice": "mm"}
+    (search,) = load(write_recording(tmp_path / "r", choices, chosen)).graphs[0].autotunes
+    assert (search.taken, search.winner) == ("mm", "")
+    assert [choice.state for choice in search.choices] == ["not timed"] * 2
 
 
 def test_of_a_search_that_is_timed_twice_the_last_times_and_their_winner_count(

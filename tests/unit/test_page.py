@@ -6,6 +6,7 @@ import base64
 import gzip
 import hashlib
 import json
+import os
 import re
 import shutil
 import threading
@@ -19,12 +20,14 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from inductoscope.model.fold import load
+from inductoscope.recording.location import this_machine
 from inductoscope.torch_facts.triton_kernels import source_links
 from inductoscope.views.page import document
 from inductoscope.views.page.contents import Contents
 from inductoscope.views.page.document import compact, write_page
 from inductoscope.views.page.live import LiveServer
 from support.examples import NAMES, inductoscope, stored, write_recording
+from support.kept_recordings import NOBODY, rename_stream
 from support.linking import linked_panes
 
 WEB = Path(__file__).resolve().parents[2] / "web"
@@ -345,6 +348,15 @@ def test_the_built_assets_are_those_of_the_sources() -> None:
     assert (ASSETS / "built_from.txt").read_text().strip() == digest.hexdigest()
 
 
+def test_the_page_counts_what_refusals_cost_as_fusion_does() -> None:
+    """Several pairs move the same buffer again, which counts once."""
+    found = inductoscope("fusion", stored("training_step"), "--json", "-").data["conditions"]
+    causes = as_sent(Contents(load(stored("training_step"))).index)["ledger"]["causes"]
+    told = [{name: each[name] for name in causes[0]} for each in found]
+    assert causes == sorted(told, key=lambda cause: -cause["bytes"])
+    assert (6, 512) in [(cause["pairs"], cause["bytes"]) for cause in causes]
+
+
 # --- live -----------------------------------------------------------------------------------------
 
 
@@ -388,10 +400,25 @@ def test_a_recording_that_goes_away_is_said_to_be_gone(server: LiveServer) -> No
     (path / "streams" / "9-9.jsonl").symlink_to(path / "vanished")
     assert fetch(server.address + "index.json")[0] == 200
     path.rename(path.with_name("moved"))
-    assert fetch(server.address + "index.json") == (503, b"cannot read the recording")
+    gone = f"The recording {path} was deleted or moved.".encode()
+    assert fetch(server.address + "index.json") == (410, gone)
     assert fetch(server.address)[0] == 200
     path.with_name("moved").rename(path)
     assert fetch(server.address + "index.json")[0] == 200
+    next((path / "streams").iterdir()).unlink()  # The folder is being deleted.
+    assert fetch(server.address + "index.json") == (410, gone)
+
+
+def test_a_page_is_live_as_long_as_a_process_of_the_run(tmp_path: Path) -> None:
+    """A program that is killed together with the tool leaves a recording without an end."""
+    process, here = {"kind": "process", "pid": 7}, {"machine": this_machine()}
+    folder = write_recording(tmp_path / "recording", process, manifest=here)
+    rename_stream(folder, os.getpid())
+    index = Contents(load(folder), live=True).index
+    assert (index.finished, index.program.ending) == (False, "none so far")
+    rename_stream(folder, NOBODY)
+    index = Contents(load(folder), live=True).index
+    assert (index.finished, index.program.ending) == (True, "the recording has no end")
 
 
 def test_only_who_knows_the_token_and_asks_this_machine_gets_an_answer(server: LiveServer) -> None:

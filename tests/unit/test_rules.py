@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -15,10 +16,12 @@ from inductoscope.analysis.rules import diagnose
 from inductoscope.analysis.rules.dynamo import RECOMPILE_LIMIT
 from inductoscope.analysis.rules.finding import Finding
 from inductoscope.model.fold import load
+from inductoscope.recording.location import this_machine
 from inductoscope.torch_facts.guard_reasons import read_guard
 from inductoscope.views.report.summary import print_findings
 from inductoscope.views.report.terminal import Printer
 from support.examples import inductoscope, stored, write_recording
+from support.kept_recordings import NOBODY, rename_stream
 
 PROCESS = {"kind": "process", "pid": 7}
 TORCH = {"kind": "torch", "version": "2.13.0"}
@@ -31,6 +34,7 @@ COMPILE = {
 }
 END = {"kind": "compile-end", "compile": "0/0", "outcome": "compiled", "seconds": 1.0}
 PROCESS_END = {"kind": "process-end", "dropped": 0}
+STILL_RUNNING = "the program is still running"
 EXITED = {"kind": "exited", "exit_code": 0, "seconds": 2.0}
 Find = Callable[..., list[Finding]]
 
@@ -421,6 +425,49 @@ def test_a_run_that_has_not_ended_may_yet_compile(
     assert found.confidence == "unknown"
 
 
+@pytest.fixture
+def unfinished(tmp_path: Path) -> Callable[..., Path]:
+    """A recording on this machine, without an end, of a process that wrote these events."""
+
+    def write(*events: dict[str, Any], pid: int) -> Path:
+        here = {"machine": this_machine()}
+        folder = write_recording(tmp_path / f"by {pid}", *events, manifest=here)
+        rename_stream(folder, pid)
+        return folder
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("pid", "title"),
+    [
+        (os.getpid(), "Nothing was compiled so far; the program is still running"),
+        (NOBODY, "Nothing was compiled so far, and the recording has no end"),
+    ],
+)
+def test_a_run_without_a_compile_is_over_if_its_processes_are(
+    unfinished: Callable[..., Path], pid: int, title: str
+) -> None:
+    folder = unfinished(PROCESS, TORCH, pid=pid)
+    (found,) = diagnose(load(folder))
+    assert (found.title, found.is_problem) == (title, False)
+    is_running = inductoscope("show", folder, "--json", "-").data["state"] == STILL_RUNNING
+    assert is_running == (pid == os.getpid())
+
+
+def test_a_process_that_is_compiling_right_now_has_not_vanished(
+    unfinished: Callable[..., Path],
+) -> None:
+    (found,) = diagnose(load(unfinished(PROCESS, TORCH, COMPILE, LOWERING, pid=os.getpid())))
+    assert found.title == (
+        f"{STILL_RUNNING.capitalize()}: process 7 is in stage lowering of compile 0/0"
+    )
+    assert not found.is_problem
+    (found,) = diagnose(load(unfinished(PROCESS, TORCH, COMPILE, LOWERING, pid=NOBODY)))
+    assert found.title == "process 7 vanished in stage lowering of compile 0/0"
+    assert found.is_problem
+
+
 def test_a_run_with_torch_and_no_compile(findings: Find, snapshot: SnapshotAssertion) -> None:
     (found,) = findings(PROCESS, TORCH, PROCESS_END, EXITED)
     assert found.title == snapshot
@@ -429,9 +476,18 @@ def test_a_run_with_torch_and_no_compile(findings: Find, snapshot: SnapshotAsser
 def test_a_cache_hit_says_how_to_see_the_stages() -> None:
     (found,) = diagnose(load(stored("cache_hit")))
     assert found.title.startswith("1 compile came from a cache")
-    assert found.evidence == ("compile 0/0: hit in the AOTAutograd cache",)
+    assert found.evidence == ("1 hit in the AOTAutograd cache: compile 0/0",)
     assert "inductoscope run --fresh" in found.advice
     assert not found.is_problem
+
+
+def test_compiles_with_the_same_id_are_counted_one_by_one(findings: Find) -> None:
+    """torch._dynamo.reset() begins again at 0/0. A compile with a backward looks up two graphs."""
+    hit = {"kind": "cache", "compile": "0/0", "cache": "FX graph", "outcome": "hit"}
+    config = {**hit, "cache": "launch configuration"}
+    (found,) = findings(*HEALTHY[:2], COMPILE, hit, hit, END, COMPILE, hit, END, COMPILE, config)
+    assert found.title.startswith("2 compiles came from a cache")
+    assert found.evidence == ("3 hits in the FX graph cache: compile 0/0",)
 
 
 def test_a_cache_hit_in_a_fresh_run_points_to_the_first_compile(

@@ -94,6 +94,30 @@ def test_the_summary_as_data() -> None:
     assert (backward["phase"], sum(backward["calls"].values())) == ("backward", 7)
 
 
+def test_a_refused_recompile_is_counted_apart() -> None:
+    data = inductoscope("show", stored("recompiles"), "--json", "-").data
+    assert (data["totals"]["recompiles"], data["totals"]["recompiles_refused"]) == (7, 1)
+    assert [each["recompile"] for each in data["compiles"]] == [False, *[True] * 7, False]
+    assert "7 recompiles (1 more refused)" in inductoscope("show", stored("recompiles")).words
+    stage = inductoscope("show", stored("recompiles"), "--stage", "recompiles").words
+    assert "0/7 label was recompiled" in stage
+    assert "0/8 label was not recompiled" in stage
+
+
+def test_kernels_of_a_graph_from_a_cache_are_not_generated() -> None:
+    data = inductoscope("show", stored("cache_hit"), "--json", "-").data
+    assert (data["totals"]["graphs"], data["totals"]["graphs_from_cache"]) == (1, 1)
+    shown = inductoscope("show", stored("cache_hit")).words
+    assert "kernels none generated for 1 graph from a cache" in shown
+
+
+def test_a_kernel_has_call_sites() -> None:
+    """A wrapper may call a kernel at several places; how often it runs is not in the recording."""
+    shown = inductoscope("show", stored("training_step")).words
+    assert "kernels 6 C++, 6 library call sites" in shown
+    assert "extern_kernels.mm (4 call sites)" in shown
+
+
 def test_the_findings_as_data() -> None:
     data = inductoscope("show", stored("graph_breaks"), "--json", "-").data
     assert [finding["rule"] for finding in data["findings"]] == ["graph_breaks"] * 2
@@ -140,7 +164,7 @@ def test_json_that_cannot_be_written_says_so(tmp_path: Path, snapshot: SnapshotA
         ("training_step", "memory", "buf5 takes over buf2 (in place)"),
         ("relu_add_sum", "wrapper", "def call("),
         ("refused_by_compiler", "native", "exit code 1"),
-        ("training_step", "autotune", "* not timed addmm"),
+        ("h200_autotune", "autotune", "winner triton_mm_14"),
         ("cache_hit", "cache", "0/0 AOTAutograd cache: hit"),
         ("refused_by_compiler", "errors", "InductorError in stage cpp-compile: raised"),
         ("recompiles", "errors", "swallowed, the frame runs in eager"),

@@ -260,10 +260,13 @@ def test_registers_that_spill_in_every_configuration(
 
 @pytest.mark.parametrize(("dtype", "count"), [("torch.float32", 1), ("torch.bfloat16", 0)])
 def test_products_in_float32_without_tensor_cores(tmp_path: Path, dtype: str, count: int) -> None:
-    choice = {"name": "triton_mm_0", "description": "ALLOW_TF32=False, BLOCK_K=16"}
+    choices = [
+        {"name": "mm"},
+        {"name": "triton_mm_0", "description": "ALLOW_TF32=False, BLOCK_K=16"},
+    ]
     path = write_recording(
         tmp_path / "r",
-        *graph_events({"kind": "autotune", "operation": "mm", "choices": [choice], **ABOUT}),
+        *graph_events({"kind": "autotune", "operation": "mm", "choices": choices, **ABOUT}),
         payloads={GRAPH: graph_of([operation("mm", 5, "a @ b", dtype=dtype, device="cuda:0")])},
     )
     found = [f for f in diagnose(load(path)) if f.rule == "tensor_cores_unused"]

@@ -82,13 +82,20 @@ export function App(): JSX.Element {
       <Navigation index={index} current={view.name} />
       <main id="main" tabIndex={-1}>
         <Banners index={index} trouble={source.trouble} />
-        <div class={`view view-${view.name}`} key={view.name}>
-          <Shown index={index} route={route} />
-        </div>
+        {hasContents(index) && (
+          <div class={`view view-${view.name}`} key={view.name}>
+            <Shown index={index} route={route} />
+          </div>
+        )}
       </main>
       <Help open={help} onClose={() => setHelp(false)} />
     </>
   );
+}
+
+/** The server's first page holds no index at all. */
+function hasContents(index: Index): boolean {
+  return !index.live || index.title !== "";
 }
 
 function focusMain(event: Event): void {
@@ -143,9 +150,9 @@ function Banners({ index, trouble }: { index: Index; trouble: string }): JSX.Ele
           {brief(index.target.note, 400)}
         </p>
       )}
-      {index.live && !index.finished && (
+      {index.live && !index.finished && !trouble && (
         <p class="banner quiet" role="status">
-          The program is still running; this page updates by itself.
+          {hasContents(index) ? "The program is still running; this page updates by itself." : "Reading the recording."}
         </p>
       )}
       {trouble && (

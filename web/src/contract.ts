@@ -381,8 +381,29 @@ export const readKernelRow = object<KernelRow>({
   shared: whole,
 });
 
+export interface LedgerCause {
+  outcome: string;
+  condition: string;
+  pairs: number;
+  bytes: number | null;
+  at_most: boolean;
+  reason: string;
+  what_to_change: string;
+}
+
+export const readLedgerCause = object<LedgerCause>({
+  outcome: text,
+  condition: text,
+  pairs: count,
+  bytes: whole,
+  at_most: flag,
+  reason: text,
+  what_to_change: text,
+});
+
 export interface LedgerHead {
   chunk: string;
+  causes: LedgerCause[];
   fused: number;
   refused: number;
   never: number;
@@ -390,6 +411,7 @@ export interface LedgerHead {
 
 export const readLedgerHead = object<LedgerHead>({
   chunk: text,
+  causes: list(readLedgerCause),
   fused: count,
   refused: count,
   never: count,
@@ -951,6 +973,7 @@ export interface Search {
   graph: string;
   operation: string;
   inputs: string[];
+  taken: string;
   winner: string;
   choices: Choice[];
 }
@@ -959,6 +982,7 @@ export const readSearch = object<Search>({
   graph: text,
   operation: text,
   inputs: texts,
+  taken: text,
   winner: text,
   choices: list(readChoice),
 });

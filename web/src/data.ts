@@ -5,6 +5,8 @@ import { type Index, readIndex } from "./schema";
 
 const POLL_MILLISECONDS = 2000;
 const FAILURES_BEFORE_GIVING_UP = 5;
+/** The server's answer once the recording was deleted or moved; its text says so. */
+const GONE = 410;
 
 type Listener = () => void;
 
@@ -73,13 +75,18 @@ class Source {
   private async refresh(): Promise<void> {
     try {
       const answer = await fetch("index.json", { cache: "no-store" });
+      if (answer.status === GONE) return this.lose(await answer.text());
       if (!answer.ok) throw new Error(String(answer.status));
       this.accept(await answer.text());
     } catch {
       this.failures += 1;
     }
     if (this.failures < FAILURES_BEFORE_GIVING_UP) return this.follow();
-    this.trouble = "The server has stopped. This is the last state it sent.";
+    this.lose("The server has stopped.");
+  }
+
+  private lose(why: string): void {
+    this.trouble = this.index.title ? `${why} This is the last state that the server sent.` : why;
     this.announce();
   }
 
@@ -134,6 +141,7 @@ class Missing extends Error {}
 
 async function loadFromServer(name: string): Promise<string> {
   const answer = await fetch(`chunk/${encodeURIComponent(name)}`, { cache: "no-store" });
+  if (answer.status === GONE) throw new Missing(await answer.text());
   if (!answer.ok) throw new Missing(`The server has no part called ${name}.`);
   return answer.text();
 }

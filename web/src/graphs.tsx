@@ -18,8 +18,8 @@ export function graphByKey(index: Index, key: string): Graph | null {
 }
 
 export function graphFacts(graph: Graph): string {
+  if (graph.cached) return "from a cache, no kernels generated";
   const facts = [plural(graph.operations, "operation"), plural(graph.kernels, "kernel")];
-  if (graph.cached) facts.push("from the cache");
   if (!graph.finished) facts.push("not finished");
   return facts.join(", ");
 }
@@ -27,6 +27,11 @@ export function graphFacts(graph: Graph): string {
 /** Kernels that Inductor generated; the table of kernels lists calls of libraries besides. */
 export function generatedKernels(index: Index): number {
   return index.kernels.filter((row) => row.language !== "extern").length;
+}
+
+/** Graphs whose kernels were not generated in this run, and are not in the recording. */
+export function graphsFromCache(index: Index): number {
+  return index.graphs.filter((graph) => graph.cached).length;
 }
 
 interface Properties {

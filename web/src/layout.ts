@@ -25,6 +25,8 @@ export interface PlacedNode extends Box {
 
 export interface PlacedGroup extends Box {
   group: ScheduleGroup;
+  /** What the box holds: a kernel, or which part of one. */
+  name: string;
 }
 
 export interface PlacedEdge {
@@ -50,7 +52,7 @@ export function nodeWidth(node: ScheduleNode): number {
   return Math.min(Math.max(letters * 7 + 24, 90), 280);
 }
 
-/** With groups each fused kernel is a box around its nodes, without them nothing is fused yet. */
+/** With groups each fused node is a box around its parts, without them nothing is fused yet. */
 export function arrange(schedule: Schedule, grouped: boolean): Picture {
   const units = unitsOf(schedule, grouped ? groupsWithMembers(schedule) : []);
   const home = new Map<string, number>();
@@ -64,8 +66,16 @@ export function arrange(schedule: Schedule, grouped: boolean): Picture {
     height,
     nodes,
     edges: schedule.edges.map((edge, place) => joined(edge, placed, bends[linkOf[place]!] ?? [])),
-    groups: units.flatMap(({ group }, place) => (group ? [{ group, ...boxes[place]! }] : [])),
+    groups: units.flatMap(({ group }, place) =>
+      group ? [{ group, name: groupName(schedule, group), ...boxes[place]! }] : [],
+    ),
   };
+}
+
+/** A C++ function holds one loop after another, each of them a fused node. */
+function groupName(schedule: Schedule, { id, kernel, members }: ScheduleGroup): string {
+  const all = schedule.nodes.filter((node) => kernel && node.kernel === kernel).length;
+  return all > members.length ? `${members.length} of ${all} nodes of ${kernel}` : kernel || id;
 }
 
 function groupsWithMembers(schedule: Schedule): ScheduleGroup[] {

@@ -103,6 +103,10 @@ class WastedCompiles:
     calls: int
 
     @property
+    def recompiles(self) -> int:
+        return sum(compile_.is_recompile for compile_ in self.compiles)
+
+    @property
     def seconds(self) -> float:
         return sum(compile_.seconds for compile_ in self.compiles)
 

@@ -67,7 +67,7 @@ class NativeCompile(NativeEnd):
 
 
 class Recompile(Recompiled):
-    """A frame that was compiled anew because a guard failed; `limit`: until torch gave up."""
+    """A frame whose guards failed: compiled anew, or refused if torch's `limit` was reached."""
 
     limit: str = ""
 
@@ -121,7 +121,8 @@ class TimedChoice:
 class Autotune:
     operation: str
     choices: tuple[TimedChoice, ...]
-    winner: str
+    # The name of the choice that torch took; empty if it took none so far.
+    taken: str
     # Shapes and types of the tuned inputs; empty in older recordings.
     inputs: tuple[str, ...] = ()
 
@@ -137,8 +138,13 @@ class Autotune:
 
     @property
     def chosen(self) -> TimedChoice | None:
-        """The winner; None if it was not timed."""
-        return next((choice for choice in self.timed if choice.name == self.winner), None)
+        """The choice that torch took; None if it was not timed."""
+        return next((choice for choice in self.timed if choice.name == self.taken), None)
+
+    @property
+    def winner(self) -> str:
+        """The name of the choice that torch took because of its time; else empty."""
+        return self.chosen.name if self.chosen else ""
 
     @property
     def gain(self) -> float | None:
@@ -209,6 +215,11 @@ class Compile(CompileStart):
     @property
     def place(self) -> str:
         return f"{self.file}:{self.line}" if self.file else ""
+
+    @property
+    def is_recompile(self) -> bool:
+        """Whether the frame was compiled anew; False if torch refused to."""
+        return self.recompile is not None and not self.recompile.limit
 
 
 class Process(ProcessStart):

@@ -349,7 +349,10 @@ _Choices = Mapping[str, E.ChoiceStart | E.ChoiceEnd]
 
 
 def _autotunes(events: Iterable[Any], choices: _Choices) -> Iterator[Autotune]:
-    """Yield the autotuning searches, each joined from its start, timing and decision events."""
+    """Yield the autotuning searches, each joined from its start, timing and decision events.
+
+    torch takes an only choice without a search.
+    """
     searches: list[tuple[E.AutotuneStart, list[E.AutotuneTimed], list[str]]] = []
     for event in events:
         if isinstance(event, E.AutotuneStart):
@@ -357,18 +360,19 @@ def _autotunes(events: Iterable[Any], choices: _Choices) -> Iterator[Autotune]:
             continue
         # Several searches of one operation run one after the other.
         own = [search for search in searches if search[0].operation == event.operation][-1:]
-        for _, timed, winners in own:
+        for _, timed, taken in own:
             if isinstance(event, E.AutotuneTimed):
                 timed.append(event)
-                winners.clear()  # The times that are kept are the last ones.
-            winners.append(event.winner if isinstance(event, E.AutotuneTimed) else event.choice)
-    for start, timed, winners in searches:
-        yield Autotune(
-            operation=start.operation,
-            choices=tuple(_choice(each, timed[-1:], choices) for each in start.choices if each),
-            winner=next(filter(None, winners), ""),
-            inputs=start.inputs,
-        )
+                taken.clear()  # The times that are kept are the last ones.
+            taken.append(event.winner if isinstance(event, E.AutotuneTimed) else event.choice)
+    for start, timed, taken in searches:
+        if len(start.choices) > 1 or timed:
+            yield Autotune(
+                operation=start.operation,
+                choices=tuple(_choice(each, timed[-1:], choices) for each in start.choices if each),
+                taken=next(filter(None, taken), ""),
+                inputs=start.inputs,
+            )
 
 
 def _choice(

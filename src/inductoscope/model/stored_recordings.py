@@ -14,7 +14,7 @@ import re
 import shlex
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -94,8 +94,7 @@ def describe(path: Path) -> StoredRecording:
         "doctor": verdict is not None and not verdict.partial,
         "record": all(stream.is_closed for stream in streams),
     }
-    machine = text(manifest.get("machine"))
-    is_elsewhere = bool(machine) and machine != this_machine()
+    is_elsewhere = _is_elsewhere(manifest)
     created = real(manifest.get("created")) or _modified(path / MANIFEST)
     return StoredRecording(
         path=path,
@@ -105,11 +104,19 @@ def describe(path: Path) -> StoredRecording:
         made_by=made_by,
         verdict=verdict,
         ending=ending,
-        running=0 if is_elsewhere else _running(streams),
+        running=0 if is_elsewhere else next((stream.pid for stream in _running(streams)), 0),
         may_run_elsewhere=is_elsewhere and not is_over[made_by] and not _are_silent(streams),
         just_begun=not streams and time.time() - created < _BEGINNING,
         not_ours=problem,
     )
+
+
+def running_streams(path: Path) -> frozenset[str] | None:
+    """Return the streams whose processes are alive; None if this machine cannot see them."""
+    manifest, _ = _manifest(path)
+    if _is_elsewhere(manifest) or not manifest.get("machine"):
+        return None
+    return frozenset(stream.path.stem for stream in _running(map(_read_stream, _streams(path))))
 
 
 # --- the manifest ---------------------------------------------------------------------------------
@@ -130,6 +137,11 @@ def _manifest(path: Path) -> tuple[dict[str, Any], str]:
         return manifest, f"its {MANIFEST} was not written by inductoscope"
     newer = f"it was written by a newer version, {manifest['tool']}" if schema > SCHEMA else ""
     return manifest, newer
+
+
+def _is_elsewhere(manifest: dict[str, Any]) -> bool:
+    machine = text(manifest.get("machine"))
+    return bool(machine) and machine != this_machine()
 
 
 def _verdict(path: Path) -> GivenVerdict | None:
@@ -227,10 +239,10 @@ def _last_events(path: Path) -> list[Event]:
     return [entry.event for entry in entries if entry is not None]
 
 
-def _running(streams: list[_StreamEnds]) -> int:
-    """Return the pid of a live process, or 0. The tool closes its stream after its first run."""
+def _running(streams: Iterable[_StreamEnds]) -> Iterator[_StreamEnds]:
+    """Yield the streams of live processes. The tool closes its stream after its first run."""
     unfinished = (stream for stream in streams if stream.is_launcher or not stream.is_closed)
-    return next((stream.pid for stream in unfinished if _still_runs(stream)), 0)
+    return filter(_still_runs, unfinished)
 
 
 def _are_silent(streams: list[_StreamEnds]) -> bool:

@@ -115,11 +115,10 @@ def _of_graph(
     graph: InductorGraph,
     kernels: Sequence[KernelProfile],
 ) -> Iterator[TunedOperation]:
-    searches = [tuned for tuned in graph.autotunes if len(tuned.choices) > 1]
     final = read_graph(recording, final_graph(compile_, graph))
     nodes = list(final.calls) if final else []
-    for tuned in searches:
-        same = [other for other in searches if other.operation == tuned.operation]
+    for tuned in graph.autotunes:
+        same = [other for other in graph.autotunes if other.operation == tuned.operation]
         named = [node for node in nodes if node.operation == tuned.operation]
         found = TunedOperation(graph.key, compile_.id, tuned)
         # A search does not know its node, but searches and nodes are in the same order, and torch

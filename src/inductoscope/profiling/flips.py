@@ -134,13 +134,14 @@ def _fewer_recompiles(evidence: RecordedEvidence) -> Iterator[Flip]:
         again = [c for c in compiles if c.recompile is not None and c.function == function]
         for change, code, still in _remedies(again):
             avoided = again[still:]
+            done = sum(each.is_recompile for each in avoided)
             seconds = sum(each.seconds for each in avoided)
             yield _for_finding(
                 finding,
                 change,
                 code=code,
                 predicted=seconds,
-                prediction=f"{count_of(len(avoided), 'recompile')} took {seconds:.1f} s",
+                prediction=f"{count_of(done, 'recompile')} took {seconds:.1f} s",
                 avoids_compiles=True,
             )
 

@@ -84,7 +84,7 @@ function SearchDetails({ index, search }: { index: Index; search: Search }): JSX
           onFilter={setFilter}
           sortedBy={{ id: "milliseconds", desc: false }}
           onOpen={setOpen}
-          chosen={(choice) => (open ? choice === open : choice.name !== "" && choice.name === search.winner)}
+          chosen={(choice) => (open ? choice === open : choice.name !== "" && choice.name === search.taken)}
           empty="No choice was recorded for this search."
           minWidth={760}
         />
@@ -137,8 +137,14 @@ function summary(search: Search): string {
     states.set(state, (states.get(state) ?? 0) + 1);
   }
   const counted = [...states].map(([state, found]) => `${found} ${brief(state, 40)}`).join(", ");
-  const winner = search.winner ? `The winner is ${brief(search.winner, 120)}.` : "No winner was recorded.";
-  return counted ? `${winner} ${counted}.` : winner;
+  const taken = result(search);
+  return counted ? `${taken} ${counted}.` : taken;
+}
+
+/** Only what was timed has won. */
+function result(search: Search): string {
+  if (search.winner) return `The winner is ${brief(search.winner, 120)}.`;
+  return search.taken ? `torch took ${brief(search.taken, 120)} without a time of it.` : "No winner was recorded.";
 }
 
 const TONES: Record<string, string> = { failed: "error", "still compiling": "warning", timed: "good" };
@@ -153,7 +159,8 @@ function choiceColumns(search: Search, shared: Set<string>): Column<Choice>[] {
       value: (choice) => choice.name,
       show: (choice) => (
         <>
-          {brief(choice.name, 120)} {choice.name === search.winner && <Badge tone="good">winner</Badge>}
+          {brief(choice.name, 120)}{" "}
+          {choice.name !== "" && choice.name === search.taken && <Badge tone="good">{search.winner ? "winner" : "taken"}</Badge>}
         </>
       ),
     },

@@ -2,15 +2,14 @@
 
 import type { JSX } from "preact";
 import { useMemo } from "preact/hooks";
-import { readLedger } from "../chunks";
-import { type KernelRow, readModulesChunk } from "../contract";
+import { type KernelRow, type LedgerCause, readModulesChunk } from "../contract";
 import { useChunk } from "../data";
 import { type ModuleNode, buildTree, isMeasured } from "../modules";
 import { Loaded } from "../parts";
 import { address } from "../route";
 import type { Index } from "../schema";
 import { brief, bytes, duration, plural } from "../text";
-import { type Cause, causesOf } from "./ledger";
+import { causeName, causeText } from "./ledger";
 import { ModelTree } from "./model_tree";
 import { RunTreemap } from "./treemap";
 
@@ -120,18 +119,14 @@ function RunSentence({ index, roots }: { index: Index; roots: ModuleNode[] }): J
 
 /** Pairs that are no single kernel, by cause, with what to do about each. */
 function RefusedFusions({ index }: { index: Index }): JSX.Element | null {
-  const chunk = useChunk(index.finished && index.ledger.refused > 0 ? index.ledger.chunk : "", readLedger);
-  const causes = useMemo(
-    () => (chunk.state === "ready" ? causesOf(chunk.value.filter((row) => row.outcome === "refused")) : []),
-    [chunk.state === "ready" && chunk.value],
-  );
-  if (chunk.state === "none") return null;
+  const causes = index.ledger.causes.filter((cause) => cause.outcome === "refused");
+  if (causes.length === 0) return null;
   return (
     <div>
-      <h3>{plural(index.ledger.refused, "fusion")} refused, by cause</h3>
+      <h3>{plural(index.ledger.refused, "fusion")} refused, by cause; bytes are modelled</h3>
       <ul class="refused">
         {causes.slice(0, MOST_CAUSES).map((cause) => (
-          <CauseItem key={cause.name} cause={cause} />
+          <CauseItem key={cause.condition} cause={cause} />
         ))}
       </ul>
       {causes.length > MOST_CAUSES && (
@@ -143,15 +138,12 @@ function RefusedFusions({ index }: { index: Index }): JSX.Element | null {
   );
 }
 
-function CauseItem({ cause }: { cause: Cause }): JSX.Element {
+function CauseItem({ cause }: { cause: LedgerCause }): JSX.Element {
   return (
     <li>
-      <a href={address("ledger", { outcome: "refused", cause: cause.name })}>{brief(cause.name, 200)}</a>
-      <p class="muted">
-        {plural(cause.pairs, "pair")}
-        {cause.bytes > 0 && `, ${cause.atMost ? "at most " : ""}${bytes(cause.bytes)} moved again, modelled`}
-      </p>
-      {cause.change && <p>{brief(cause.change, 200)}</p>}
+      <a href={address("ledger", { outcome: cause.outcome, cause: causeName(cause) })}>{causeText(cause)}</a>
+      <p class="muted">{brief(cause.reason, 200)}</p>
+      {cause.what_to_change && <p>{brief(cause.what_to_change, 200)}</p>}
     </li>
   );
 }

@@ -129,21 +129,21 @@ function neighbour(picture: Picture, placed: PlacedNode, key: string): string | 
 }
 
 function GroupBox({ placed }: { placed: PlacedGroup }): JSX.Element {
-  const { group, x, y, width, height } = placed;
+  const { group, name, x, y, width, height } = placed;
   return (
     <g class="group">
       <rect x={x - width / 2} y={y - height / 2} width={width} height={height} rx="8" />
-      <title>{brief(`${group.kind} ${group.id} ${group.kernel}`)}</title>
+      <title>{brief(`${group.kind} ${group.id}: ${name}`)}</title>
     </g>
   );
 }
 
 /** Above the lines, so that it can be read. */
 function GroupName({ placed }: { placed: PlacedGroup }): JSX.Element {
-  const { group, x, y, width, height } = placed;
+  const { name, x, y, width, height } = placed;
   return (
     <text class="group-name" x={x - width / 2 + 6} y={y - height / 2 + 13}>
-      {brief(group.kernel || group.id, Math.max(Math.floor(width / 6.7) - 3, 8))}
+      {brief(name, Math.max(Math.floor(width / 6.7) - 3, 8))}
     </text>
   );
 }

@@ -4,6 +4,7 @@ import type { JSX } from "preact";
 import { useMemo } from "preact/hooks";
 import { type Route, adjust, go } from "../route";
 import type { KernelRow } from "../contract";
+import { graphsFromCache } from "../graphs";
 import type { Index } from "../schema";
 import { type Column, DataTable } from "../table";
 import { bytes, decimal, duration, plural } from "../text";
@@ -12,7 +13,7 @@ function columns(index: Index): Column<KernelRow>[] {
   return [
     { id: "name", title: "Kernel", width: 38, value: (row) => row.id || row.name },
     { id: "made", title: "How", width: 14, value: (row) => row.made },
-    { id: "calls", title: "Calls", width: 9, numeric: true, value: (row) => row.calls, show: (row) => decimal(row.calls) },
+    { id: "calls", title: "Call sites", width: 11, numeric: true, value: (row) => row.calls, show: (row) => decimal(row.calls) },
     { id: "language", title: "Language", width: 13, value: (row) => row.language },
     {
       id: "graph",
@@ -53,7 +54,7 @@ export function Kernels({ index, route }: { index: Index; route: Route }): JSX.E
   return (
     <div class="fill">
       <h1>Kernels</h1>
-      <p class="muted">{counts(index.kernels)}</p>
+      <p class="muted">{counts(index)}</p>
       <DataTable
         label="Kernels"
         rows={index.kernels}
@@ -69,17 +70,20 @@ export function Kernels({ index, route }: { index: Index; route: Route }): JSX.E
 }
 
 /** Compiled, reused and library calls counted apart; compile time once per compile. */
-function counts(rows: KernelRow[]): string {
+function counts(index: Index): string {
+  const rows = index.kernels;
+  const cached = graphsFromCache(index);
   const made = (wanted: string): number => rows.filter((row) => row.made === wanted).length;
   const generated = rows.filter((row) => row.language !== "extern");
-  const calls = generated.reduce((sum, row) => sum + row.calls, 0);
+  const sites = generated.reduce((sum, row) => sum + row.calls, 0);
   const seconds = rows.reduce((sum, row) => sum + (row.seconds ?? 0), 0);
   return [
-    `${plural(generated.length, "generated kernel")}, called ${plural(calls, "time")}`,
+    `${plural(generated.length, "generated kernel")} at ${plural(sites, "call site")}`,
     made("compiled") > 0 && `${plural(made("compiled"), "kernel")} compiled in ${duration(seconds)}`,
     made("reused") > 0 && `${made("reused")} reused from another graph`,
     made("from a cache") > 0 && `${made("from a cache")} from a cache`,
-    made("library call") > 0 && plural(made("library call"), "library call"),
+    made("library call") > 0 && plural(made("library call"), "library call site"),
+    cached > 0 && `none generated for ${plural(cached, "graph")} from a cache`,
   ]
     .filter(Boolean)
     .join("; ");

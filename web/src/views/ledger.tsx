@@ -5,7 +5,7 @@ import { useMemo } from "preact/hooks";
 import { type Decision, readLedger } from "../chunks";
 import { useChunk } from "../data";
 import { graphByKey } from "../graphs";
-import { CONFIDENCES } from "../contract";
+import { CONFIDENCES, type LedgerCause } from "../contract";
 import { Badge, Choices, Empty, Loaded, Select, Sureness } from "../parts";
 import { type Route, address, adjust } from "../route";
 import type { Index } from "../schema";
@@ -17,7 +17,7 @@ const NONE =
 const TONES: Record<string, string> = { fused: "good", refused: "warning", "never tried": "note" };
 
 /** An upper bound must not read as a fact. */
-function bounded(row: Decision, value: string): string {
+function bounded(row: { at_most: boolean; bytes: number | null }, value: string): string {
   return row.at_most && row.bytes && value ? `at most ${value}` : value;
 }
 
@@ -92,7 +92,7 @@ function Rows({ index, rows, route }: { index: Index; rows: Decision[]; route: R
   const node = route.get("node");
   const cause = route.get("cause");
   const kept = useMemo(
-    () => rows.filter((row) => fits(row, outcome, graph, node) && (!cause || causeOf(row) === cause)),
+    () => rows.filter((row) => fits(row, outcome, graph, node) && (!cause || causeName(row) === cause)),
     [rows, outcome, graph, node, cause],
   );
   const chosen = rows[route.position("row") ?? -1];
@@ -122,47 +122,15 @@ function fits(row: Decision, outcome: string, graph: string, node: string): bool
   return !node || row.first === node || row.second === node;
 }
 
-/** Why a pair is not one kernel: numbers and names differ between pairs of one cause. */
-function causeOf(row: Decision): string {
-  if (row.outcome === "fused") return "";
-  let cause = CAUSES.get(row.reason);
-  if (cause === undefined) {
-    cause = row.reason.replace(/\b(?:op|buf)\w*\d\w*\b/g, "…").replace(/\d[\d,.]*/g, "N") || "no reason recorded";
-    CAUSES.set(row.reason, cause);
-  }
-  return cause;
+/** Why a pair is not one kernel, in the address. */
+export function causeName({ outcome, condition }: { outcome: string; condition: string }): string {
+  return `${outcome}: ${condition}`;
 }
 
-/** Thousands of pairs have the same reason. */
-const CAUSES = new Map<string, string>();
-
-export interface Cause {
-  name: string;
-  /** One of its pairs says what to change. */
-  change: string;
-  pairs: number;
-  bytes: number;
-  atMost: boolean;
-}
-
-/** What each cause costs, the costliest first. */
-export function causesOf(rows: Decision[]): Cause[] {
-  const found = new Map<string, Cause>();
-  for (const row of rows) {
-    const name = causeOf(row);
-    if (!name) continue;
-    const cause = found.get(name) ?? { name, change: row.what_to_change, pairs: 0, bytes: 0, atMost: false };
-    cause.pairs += 1;
-    cause.bytes += row.bytes ?? 0;
-    cause.atMost ||= row.at_most && Boolean(row.bytes);
-    found.set(name, cause);
-  }
-  return [...found.values()].sort((left, right) => right.bytes - left.bytes);
-}
-
-function causeText(cause: Cause): string {
-  const cost = cause.bytes ? `${cause.atMost ? "≤ " : ""}${bytes(cause.bytes)}, ` : "";
-  return `${cost}${plural(cause.pairs, "pair")}: ${brief(cause.name, 90)}`;
+/** The words of `inductoscope fusion`: what the pairs of one cause cost, nothing counted twice. */
+export function causeText(cause: LedgerCause): string {
+  const moved = cause.bytes ? `, ${bounded(cause, bytes(cause.bytes))} moved again` : "";
+  return `${brief(cause.condition, 90)}: ${plural(cause.pairs, "pair")}${moved}`;
 }
 
 interface ControlProperties {
@@ -175,9 +143,8 @@ interface ControlProperties {
 }
 
 function Controls({ index, rows, outcome, graph, node, cause }: ControlProperties): JSX.Element {
-  const causes = useMemo(() => causesOf(rows), [rows]);
   const keys = useMemo(() => [...new Set(rows.map((row) => row.graph))], [rows]);
-  const { fused, refused, never } = index.ledger;
+  const { causes, fused, refused, never } = index.ledger;
   return (
     <>
       <Choices
@@ -203,7 +170,7 @@ function Controls({ index, rows, outcome, graph, node, cause }: ControlPropertie
         <Select
           label="Cause"
           value={cause}
-          options={[["", "all causes"], ...causes.map((one): [string, string] => [one.name, causeText(one)])]}
+          options={[["", "all causes"], ...causes.map((one): [string, string] => [causeName(one), causeText(one)])]}
           onChoose={(name) => adjust({ cause: name, row: null })}
         />
       )}

@@ -1,7 +1,7 @@
 /** The first view: what was found, then the program, the stages and what is missing. */
 
 import type { JSX } from "preact";
-import { generatedKernels } from "../graphs";
+import { generatedKernels, graphsFromCache } from "../graphs";
 import { Empty } from "../parts";
 import { address } from "../route";
 import type { Program as ProgramFacts, StageTime } from "../contract";
@@ -37,9 +37,8 @@ export function Overview({ index }: { index: Index }): JSX.Element {
 
 /** One sentence on what came of the program; what was found leads on to its cards. */
 function Lead({ index }: { index: Index }): JSX.Element {
-  const { compiles, graphs, findings } = index;
-  const made = `${plural(graphs.length, "graph")} with ${plural(generatedKernels(index), "kernel")}`;
-  const sentence = compiles.length ? `${plural(compiles.length, "compile")} made ${made}.` : "Nothing was compiled.";
+  const { compiles, findings } = index;
+  const sentence = compiles.length ? `${plural(compiles.length, "compile")} ${compiled(index)}.` : "Nothing was compiled.";
   const [first, ...others] = gravestFirst(findings);
   return (
     <p class="prose lead">
@@ -53,6 +52,17 @@ function Lead({ index }: { index: Index }): JSX.Element {
       {first && "."}
     </p>
   );
+}
+
+function compiled(index: Index): string {
+  const cached = graphsFromCache(index);
+  const others = index.graphs.length - cached;
+  return [
+    (others > 0 || cached === 0) && `made ${plural(others, "graph")} with ${plural(generatedKernels(index), "kernel")}`,
+    cached > 0 && `took ${plural(cached, "graph")} from a cache, whose kernels were not generated in this run and are not recorded`,
+  ]
+    .filter(Boolean)
+    .join(" and ");
 }
 
 function programFacts(program: ProgramFacts): [string, string][] {
@@ -83,7 +93,7 @@ function Program({ index }: { index: Index }): JSX.Element {
       </dl>
       <ul class="tiles">
         <Tile view="explorer" value={plural(index.graphs.length, "graph")} />
-        <Tile view="kernels" value={plural(generatedKernels(index), "kernel")} />
+        <Tile view="kernels" value={`${plural(generatedKernels(index), "kernel")}${graphsFromCache(index) > 0 ? " recorded" : ""}`} />
         <Tile view="ledger" value={`${plural(index.ledger.fused, "pair")} fused`} />
         <Tile view="ledger" value={`${plural(index.ledger.refused, "pair")} refused`} />
         <Tile view="autotune" value={plural(index.autotune.choices, "autotuning choice")} />

@@ -78,7 +78,7 @@ function Picture({ points, machine }: { points: Point[]; machine: ProfiledMachin
         <Roof bandwidth={machine.cached_bandwidth} top={top} x={x} y={y} name="caches" />
       )}
       {points.map((point, place) => (
-        <Dot key={place} point={point} cx={x(point.intensity)} cy={y(point.speed)} size={4 + 10 * Math.sqrt(point.kernel.total / most)} />
+        <Dot key={place} point={point} cx={x(point.intensity)} cy={y(point.speed)} size={4 + 10 * Math.sqrt(Math.max(point.kernel.total, 0) / most)} />
       ))}
     </svg>
   );
@@ -108,6 +108,7 @@ function powers([from = 1, to = 1]: number[]): number[] {
 type Scale = ReturnType<typeof scaleLog<number, number>>;
 
 function Roof({ bandwidth, top, x, y, name }: { bandwidth: number; top: number; x: Scale; y: Scale; name: string }): JSX.Element | null {
+  if (bandwidth <= 0) return null;
   const [from = 1, to = 1] = x.domain();
   const [low = 1] = y.domain();
   const begin = Math.max(from, low / bandwidth);

@@ -60,11 +60,11 @@ function ScheduleOfGraph({ index, route, graph }: { index: Index; route: Route; 
 function Balance({ schedule }: { schedule: Schedule }): JSX.Element {
   const inside = schedule.edges.filter((edge) => edge.inside);
   const saved = inside.reduce((sum, edge) => sum + (edge.bytes ?? 0), 0);
-  const kernels = schedule.nodes.length - schedule.groups.reduce((sum, group) => sum + Math.max(group.members.length - 1, 0), 0);
+  const left = schedule.nodes.length - schedule.groups.reduce((sum, group) => sum + Math.max(group.members.length - 1, 0), 0);
   return (
     <span class="count">
-      {plural(schedule.nodes.length, "node")} became {amount(Math.max(kernels, 0))}
-      {saved > 0 && `; ${bytes(saved)} stay inside fused kernels`}
+      {plural(schedule.nodes.length, "node")} became {amount(Math.max(left, 0))}
+      {saved > 0 && `; ${bytes(saved)} stay inside fused nodes`}
     </span>
   );
 }
@@ -145,7 +145,7 @@ function NodeFacts({ schedule, node }: { schedule: Schedule; node: ScheduleNode 
     ["Fused as", node.group],
     ["Bytes", bytes(node.bytes)],
     ["Reads", reads.map((edge) => `${edge.buffer || "?"} of ${edge.writer} ${bytes(edge.bytes)}`).join("\n")],
-    ["Is read by", writes.map((edge) => `${edge.reader} ${edge.inside ? "(same kernel)" : ""}`).join("\n")],
+    ["Is read by", writes.map((edge) => `${edge.reader} ${edge.inside ? "(fused)" : ""}`).join("\n")],
   ];
   return (
     <dl class="facts-list narrow">

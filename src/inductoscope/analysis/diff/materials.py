@@ -110,12 +110,12 @@ def ir(side: Side) -> Material | None:
 
 
 def autotune(side: Side) -> Material | None:
-    """Return the winning choices by content: their names only number the choices."""
+    """Return the choices that torch took by content: their names only number the choices."""
     lines = []
     for search in side.graph.autotunes if side.graph else ():
-        won = next((c for c in search.choices if c.name == search.winner), None)
-        name = re.sub(r"_\d+$", "", search.winner)
-        lines.append(f"{search.operation}: {name} {won.description if won else ''}".rstrip())
+        taken = next((c for c in search.choices if c.name == search.taken), None)
+        name = re.sub(r"_\d+$", "", search.taken)
+        lines.append(f"{search.operation}: {name} {taken.description if taken else ''}".rstrip())
     return _written(lambda named: map(named, lines), side.renaming())
 
 

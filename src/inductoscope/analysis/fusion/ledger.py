@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from inductoscope.analysis.fusion.decisions import (
     Consideration,
@@ -28,6 +28,8 @@ from inductoscope.torch_facts.gpu_targets import ARCHITECTURES
 from inductoscope.torch_facts.index_expressions import bytes_of
 from inductoscope.torch_facts.loop_bodies import PrintedBody, printed_body
 from inductoscope.verdicts import Confidence
+
+Item = TypeVar("Item")
 
 Outcome = Literal["fused", "refused", "never tried"]
 FUSED: Outcome = "fused"
@@ -581,6 +583,8 @@ class Condition:
     pairs: int
     places: int
     bytes: int | None
+    # Whether `bytes` is an upper bound.
+    at_most: bool
     reason: str
     torch: str
     what_to_change: str
@@ -604,6 +608,11 @@ def bytes_moved(rows: Iterable[LedgerRow]) -> int | None:
     return sum(reads.values()) + sum(writes.values()) if reads else None
 
 
+def is_bound(rows: Iterable[LedgerRow]) -> bool:
+    """Check whether the bytes that these pairs move are an upper bound."""
+    return any(row.at_most and row.bytes for row in rows)
+
+
 def losses(rows: Iterable[LedgerRow]) -> list[Loss]:
     """Group rows by their two kernels, the costliest first."""
     found = _grouped(rows, lambda row: (row.graph, *row.groups, row.outcome, row.condition))
@@ -619,7 +628,7 @@ def _loss(rows: Sequence[LedgerRow]) -> Loss:
         label=row.label,
         pairs=len(rows),
         bytes=bytes_moved(rows),
-        at_most=any(one.at_most for one in rows),
+        at_most=is_bound(rows),
         device=row.device,
         values=row.values,
         row=row,
@@ -647,6 +656,7 @@ def _condition(number: int, moved: int | None, rows: Sequence[LedgerRow]) -> Con
         pairs=len(rows),
         places=len(lost),
         bytes=moved,
+        at_most=is_bound(rows),
         reason=row.reason,
         torch=row.torch,
         what_to_change=row.what_to_change,
@@ -655,10 +665,25 @@ def _condition(number: int, moved: int | None, rows: Sequence[LedgerRow]) -> Con
     )
 
 
-def _grouped(
-    rows: Iterable[LedgerRow], key: Callable[[LedgerRow], tuple[str, ...]]
-) -> list[list[LedgerRow]]:
-    found: dict[tuple[str, ...], list[LedgerRow]] = {}
+def merged(parts: Iterable[Condition]) -> list[Condition]:
+    """Join the conditions of single graphs, which share no buffers, the costliest first."""
+    found = [_joined(same) for same in _grouped(parts, lambda one: (one.outcome, one.condition))]
+    return sorted(found, key=lambda condition: -(condition.bytes or 0))
+
+
+def _joined(same: Sequence[Condition]) -> Condition:
+    known = [one.bytes for one in same if one.bytes is not None]
+    return replace(
+        max(same, key=lambda one: one.losses[0].bytes or 0),
+        pairs=sum(one.pairs for one in same),
+        places=sum(one.places for one in same),
+        bytes=sum(known) if known else None,
+        at_most=any(one.at_most for one in same),
+    )
+
+
+def _grouped(rows: Iterable[Item], key: Callable[[Item], tuple[str, ...]]) -> list[list[Item]]:
+    found: dict[tuple[str, ...], list[Item]] = {}
     for row in rows:
         found.setdefault(key(row), []).append(row)
     return list(found.values())

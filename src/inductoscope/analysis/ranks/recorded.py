@@ -95,8 +95,8 @@ def _take(fold: DecisionFold, compile_: Compile, recording: Recording, texts: _T
             key = json.dumps({"key": lookup.key}) if lookup.key else ""
             fold.take(f"{name}_{lookup.outcome}", compile_.id, "", key)
     for inner in compile_.inductor:
-        winners = [f"{tune.operation}: {tune.winner}" for tune in inner.autotunes if tune.winner]
-        fold.take_choices(compile_.id, winners)
+        taken = [f"{tune.operation}: {tune.taken}" for tune in inner.autotunes if tune.taken]
+        fold.take_choices(compile_.id, taken)
         if inner.wrapper:
             fold.take("inductor_output_code", compile_.id, "", recording.payload(inner.wrapper))
     if compile_.guards:

@@ -15,6 +15,7 @@ from inductoscope.analysis.rules.finding import Finding
 from inductoscope.model.entities import Compile, Recording
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.guard_reasons import FailedGuard, read_guard
+from inductoscope.wording import count_of
 
 # --- graph breaks ---------------------------------------------------------------------------------
 
@@ -208,14 +209,15 @@ def _recompiled(compiles: list[Compile], processes: int) -> Finding:
     name = f"The rest of {first.resumed}" if first.resumed else first.function
     where = f" in each of {processes} processes" if processes > 1 else ""
     ended = (
-        f"; it reached torch's {limit}, so inputs that no compiled version fits now run in eager "
-        "(the others still run compiled)"
+        f"; torch's {limit} refused the next recompile, so inputs that no compiled version fits "
+        "now run in eager (the others still run compiled)"
         if limit
         else ""
     )
+    times = count_of(sum(compile_.is_recompile for compile_ in compiles), "time")
     callers = next((c.recompile.callers for c in compiles if c.recompile), ())
     return Finding(
-        title=f"{name} was recompiled {len(compiles)} times{where}{ended}",
+        title=f"{name} was recompiled {times}{where}{ended}",
         is_problem=True,
         evidence=tuple(_failed_guards(compiles)),
         advice=main.what_to_change,

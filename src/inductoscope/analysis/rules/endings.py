@@ -14,6 +14,7 @@ from inductoscope.model.entities import Compile, CompileError, Process, Recordin
 from inductoscope.model.operation_trace import operations_of, source_of_node
 from inductoscope.model.process_position import what_runs
 from inductoscope.model.raised_exceptions import Raising, where_raised
+from inductoscope.model.stored_recordings import running_streams
 from inductoscope.model.target import recording_target
 from inductoscope.recording import values
 from inductoscope.recording.layout import signal_name
@@ -369,9 +370,14 @@ def crash(recording: Recording) -> Iterator[Finding]:
     if ending is not None and ending.signal is not None:
         yield _killed(recording, ending.signal, victims)
         return
-    # A rank that died inside the compiler, or a process that may still be alive.
+    running = running_streams(Path(recording.path)) if victims and ending is None else frozenset()
     for process in victims:
-        yield _vanished(process, is_over=ending is not None)
+        if running is None:
+            yield _lost_sight_of(process)
+        elif process.stream in running:
+            yield _still_running(process)
+        else:
+            yield _vanished(process)
 
 
 def _killed(recording: Recording, number: int, victims: list[Process]) -> Finding:
@@ -422,20 +428,35 @@ def _unfinished_stage(process: Process) -> str:
     return f"in stage {last.stage}{detail} of compile {last.compile}"
 
 
-def _vanished(process: Process, *, is_over: bool) -> Finding:
-    """Report a process without an end. `is_over`: the command, and so the process, has ended."""
+def _vanished(process: Process) -> Finding:
+    """Report a rank that died inside the compiler, or the program together with the tool."""
     last, where = process.unfinished[-1], _unfinished_stage(process)
     rank = f"rank {process.rank}" if process.rank else f"process {process.pid}"
-    if is_over:
-        return Finding(
-            title=f"{rank} vanished {where}",
-            is_problem=True,
-            confidence="likely",
-            evidence=("its stream ends inside the stage, with no exception and no normal exit",),
-            advice="It was killed, or it called os._exit. Look at the stage it was in.",
-            stage=last.stage,
-            compile=last.compile,
-        )
+    return Finding(
+        title=f"{rank} vanished {where}",
+        is_problem=True,
+        confidence="likely",
+        evidence=("its stream ends inside the stage, with no exception and no normal exit",),
+        advice="It was killed, or it called os._exit. Look at the stage it was in.",
+        stage=last.stage,
+        compile=last.compile,
+    )
+
+
+def _still_running(process: Process) -> Finding:
+    last, where = process.unfinished[-1], _unfinished_stage(process)
+    return Finding(
+        title=f"The program is still running: process {process.pid} is {where}",
+        evidence=("the process is alive, and has not left the stage",),
+        advice=f"'inductoscope attach {process.pid}' shows what it is doing.",
+        stage=last.stage,
+        compile=last.compile,
+    )
+
+
+def _lost_sight_of(process: Process) -> Finding:
+    """Report a process without an end, on another machine."""
+    last, where = process.unfinished[-1], _unfinished_stage(process)
     return Finding(
         title=f"The recording has no end: process {process.pid} was last {where}",
         confidence="unknown",

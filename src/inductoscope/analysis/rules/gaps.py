@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 from inductoscope.analysis.rules.finding import Finding
 from inductoscope.model.entities import Process, Recording
+from inductoscope.model.stored_recordings import running_streams
 from inductoscope.recording.values import whole
 from inductoscope.wording import count_of
 
@@ -101,12 +103,7 @@ def nothing_recorded(recording: Recording) -> Iterator[Finding]:
         return
     before = whole(recording.manifest.get("compiled_before"))
     if recording.ending is None and not recording.manifest.get("inside"):
-        yield Finding(
-            title="Nothing was compiled so far, and the recording has no end",
-            confidence="unknown",
-            evidence=("the exit of the command is not recorded",),
-            advice="The program is still running, or it was killed together with inductoscope.",
-        )
+        yield _nothing_so_far(recording)
     elif before:
         yield Finding(
             title="Nothing was compiled in the recorded block: "
@@ -128,6 +125,29 @@ def nothing_recorded(recording: Recording) -> Iterator[Finding]:
         )
 
 
+def _nothing_so_far(recording: Recording) -> Finding:
+    running = running_streams(Path(recording.path))
+    if running:
+        return Finding(
+            title="Nothing was compiled so far; the program is still running",
+            evidence=("a process of the command is alive",),
+            advice="Look again when it has called a compiled function.",
+        )
+    killed = "it was killed together with inductoscope."
+    return Finding(
+        title="Nothing was compiled so far, and the recording has no end",
+        confidence="unknown",
+        evidence=("the exit of the command is not recorded",),
+        advice=f"The program is still running, or {killed}"
+        if running is None
+        else f"The program no longer runs: {killed}",
+    )
+
+
+# Other caches replace no stage of a graph.
+_OF_GRAPHS = ("AOTAutograd", "FX graph")
+
+
 def cache_hits(recording: Recording) -> Iterator[Finding]:
     """Graphs that came from a cache.
 
@@ -140,19 +160,23 @@ def cache_hits(recording: Recording) -> Iterator[Finding]:
 
     What to do: `inductoscope run --fresh` compiles again in a private cache and leaves yours alone.
     """
-    hits = [
-        (compile_.id, lookup.cache)
-        for compile_ in recording.compiles
-        for lookup in compile_.caches
-        if lookup.outcome == "hit"
-    ]
+    # Compiles of other processes, or after torch._dynamo.reset(), have the same ids.
+    compiles = 0
+    hits: dict[str, list[str]] = {}
+    for compile_ in recording.compiles:
+        found = [c.cache for c in compile_.caches if c.outcome == "hit" and c.cache in _OF_GRAPHS]
+        compiles += bool(found)
+        for cache in found:
+            hits.setdefault(cache, []).append(compile_.id)
     if not hits:
         return
-    compiles = list(dict.fromkeys(compile_id for compile_id, _ in hits))
-    caches = ", ".join(dict.fromkeys(cache for _, cache in hits))
     yield Finding(
-        title=f"{count_of(len(compiles), 'compile')} came from a cache: inner stages did not run",
-        evidence=(f"compile {', '.join(compiles)}: hit in the {caches} cache",),
+        title=f"{count_of(compiles, 'compile')} came from a cache: inner stages did not run",
+        evidence=tuple(
+            f"{count_of(len(ids), 'hit')} in the {cache} cache: compile "
+            f"{', '.join(dict.fromkeys(ids))}"
+            for cache, ids in hits.items()
+        ),
         advice="The same graph was compiled earlier in this run: look at that compile."
         if recording.manifest.get("fresh") is True
         else "To see the stages: inductoscope run --fresh SCRIPT. It compiles in a private "

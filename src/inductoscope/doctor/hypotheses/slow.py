@@ -79,7 +79,7 @@ def compiled_for_every_value(case: ProgramCase) -> Verdict | None:
     for text in found.finding.evidence:
         result.add(text, "reported by Dynamo in the first run")
     result.add(
-        f"{count_of(len(found.compiles), 'recompile')}: {found.seconds:.1f} s",
+        f"{count_of(found.recompiles, 'recompile')}: {found.seconds:.1f} s",
         "counted in the first run",
     )
     flips = [flip for flip in flips_for(case.recording) if flip.avoids_compiles]
@@ -103,7 +103,7 @@ def _summary(found: WastedCompiles) -> str:
     limit = f" until torch's {found.limit} was reached" if found.limit else ""
     return (
         f"{found.compiles[0].function} was compiled again for "
-        f"{count_of(len(found.compiles), 'value')} of {found.guard.about}{limit}, in "
+        f"{count_of(found.recompiles, 'value')} of {found.guard.about}{limit}, in "
         f"{found.seconds:.1f} s; {count_of(found.calls, 'call')} ran compiled. "
         f"{found.guard.what_to_change}"
     )

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from inductoscope.analysis.fusion.ledger import FUSED, NEVER, REFUSED, LedgerRow, Outcome
+from inductoscope.analysis.fusion.ledger import FUSED, NEVER, REFUSED, LedgerRow, Outcome, merged
 from inductoscope.analysis.rules import diagnose
 from inductoscope.analysis.rules.finding import Finding
 from inductoscope.model.entities import Compile, InductorGraph, Recording, TimedChoice
 from inductoscope.model.join import GraphJoin, compiled_graphs
 from inductoscope.model.kernels import NativeIndex, generated
+from inductoscope.model.stored_recordings import running_streams
 from inductoscope.model.target import left_out, recording_target, target_note, target_notes
 from inductoscope.model.timeline import Timeline, timeline
 from inductoscope.packages.package import count_guards, recorded_package
@@ -33,6 +34,7 @@ from inductoscope.views.page.contract import (
     Guards,
     Index,
     KernelRow,
+    LedgerCause,
     LedgerHead,
     ModulesHead,
     NamedThing,
@@ -86,6 +88,7 @@ class Contents:
         demand.
         """
         self._recording, self._live, self._assembly = recording, live, assembly
+        self._goes_on = recording.ending is None and goes_on(recording, live=live)
         self._natives = NativeIndex(recording)
         self._graphs = list(compiled_graphs(recording))
         # Only the latest graph's join is cached: all joins together would take gigabytes.
@@ -135,9 +138,9 @@ class Contents:
             title=title(recording),
             recording=recording.path,
             live=self._live,
-            finished=recording.ending is not None or not self._live,
+            finished=not (self._live and self._goes_on),
             target=PageTarget(target, target_note(recording)) if target else None,
-            program=program(recording, live=self._live),
+            program=program(recording, goes_on=self._goes_on),
             findings=self.findings,
             verdict=verdict_view(recording),
             notes=notes(recording),
@@ -324,9 +327,16 @@ def _package_of(recording: Recording, compile_: Compile) -> WrapperText | None:
     return recorded_package(recording, compile_) if compile_.flow == AOT_INDUCTOR else None
 
 
-def _ledger_head(summaries: Iterable[GraphSummary]) -> LedgerHead:
+def _ledger_head(summaries: Sequence[GraphSummary]) -> LedgerHead:
     counts = sum((each.outcomes for each in summaries), Counter[Outcome]())
-    return LedgerHead("ledger", counts[FUSED], counts[REFUSED], counts[NEVER])
+    causes = merged(condition for each in summaries for condition in each.conditions)
+    return LedgerHead(
+        chunk="ledger",
+        causes=tuple(map(LedgerCause.showing, causes)),
+        fused=counts[FUSED],
+        refused=counts[REFUSED],
+        never=counts[NEVER],
+    )
 
 
 def _autotune(recording: Recording) -> AutotuneHead:
@@ -339,14 +349,20 @@ def _autotune(recording: Recording) -> AutotuneHead:
 # What the first view says of the run: the program, findings, what is missing, seconds by stage.
 
 
-def program(recording: Recording, *, live: bool) -> PageProgram:
+def goes_on(recording: Recording, *, live: bool) -> bool:
+    """Check whether the program still runs; where that cannot be seen, a live page assumes it."""
+    running = running_streams(Path(recording.path))
+    return bool(running) if running is not None and recording.processes else live
+
+
+def program(recording: Recording, *, goes_on: bool) -> PageProgram:
     return PageProgram(
         command=" ".join(texts(recording.manifest.get("command"))),
         torch=torch_version(recording),
         python=next((p.python for p in recording.processes if p.python), ""),
         started=_started(recording),
         seconds=recording.ending.seconds if recording.ending else None,
-        ending=_ending(recording, live=live),
+        ending=_ending(recording, goes_on=goes_on),
     )
 
 
@@ -367,12 +383,12 @@ def _started(recording: Recording) -> str:
         return ""
 
 
-def _ending(recording: Recording, *, live: bool) -> str:
+def _ending(recording: Recording, *, goes_on: bool) -> str:
     ending = recording.ending
     if recording.manifest.get("recompiled_from"):
         return "recompiled from recorded graphs"
     if ending is None:
-        return "none so far" if live else "the recording has no end"
+        return "none so far" if goes_on else "the recording has no end"
     return f"killed by signal {ending.signal}" if ending.signal else f"exit code {ending.exit_code}"
 
 

@@ -336,7 +336,7 @@ class ScheduleNode(PageData):
 
 
 class ScheduleEdge(PageData):
-    """A buffer that one node writes and another reads; `inside`: in one kernel."""
+    """A buffer that one node writes and another reads; `inside`: in one fused node."""
 
     writer: str
     reader: str
@@ -405,6 +405,8 @@ class Search(PageData):
     operation: str
     # Shapes and types of the tuned inputs; empty in older recordings.
     inputs: tuple[str, ...]
+    # The choice that torch took; empty if it took none, or, for the winner, if it was not timed.
+    taken: str
     winner: str
     choices: tuple[PageChoice, ...]
 
@@ -855,8 +857,22 @@ class KernelRow(PageData):
     shared: int | None
 
 
+class LedgerCause(PageData):
+    """The pairs that one condition kept apart, with the texts of the costliest."""
+
+    outcome: str
+    condition: str
+    pairs: int
+    bytes: int | None
+    at_most: bool
+    reason: str
+    what_to_change: str
+
+
 class LedgerHead(PageData):
     chunk: str
+    # The costliest first.
+    causes: tuple[LedgerCause, ...]
     fused: int
     refused: int
     never: int

@@ -10,10 +10,18 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from inductoscope.analysis.fusion.ledger import LedgerRow, Outcome, graph_ledger
+from inductoscope.analysis.fusion.ledger import (
+    NEVER,
+    REFUSED,
+    Condition,
+    LedgerRow,
+    Outcome,
+    conditions,
+    graph_ledger,
+)
 from inductoscope.model.entities import Compile, InductorGraph, NativeCompile
 from inductoscope.model.join import GraphJoin
 from inductoscope.model.kernels import LIBRARY, NativeIndex, generated
@@ -56,6 +64,8 @@ class GraphSummary:
     named: tuple[NamedThing, ...]
     ledger: SharedTable[LedgerRow]
     outcomes: Counter[Outcome]
+    # Each with its costliest loss only.
+    conditions: tuple[Condition, ...]
 
 
 def summarise(number: int, join: GraphJoin) -> GraphSummary:
@@ -76,6 +86,11 @@ def summarise(number: int, join: GraphJoin) -> GraphSummary:
         named=tuple(named_things(number, join)),
         ledger=SharedTable.of(LedgerRow, rows),
         outcomes=Counter(row.outcome for row in rows),
+        conditions=tuple(
+            replace(found, losses=found.losses[:1])
+            for outcome in (REFUSED, NEVER)
+            for found in conditions(rows, outcome)
+        ),
     )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import secrets
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -17,6 +18,7 @@ from pathlib import Path
 
 from inductoscope.errors import InductoscopeError
 from inductoscope.model.fold import load
+from inductoscope.model.stored_recordings import running_streams
 from inductoscope.recording.layout import stream_paths
 from inductoscope.views.page.contents import Contents
 from inductoscope.views.page.document import asset, compact, head
@@ -36,30 +38,38 @@ _NOTHING_YET = (
 )
 
 
+class RecordingGone(InductoscopeError):
+    """The recording was deleted or moved while it was served."""
+
+
 @dataclass
 class ServedRecording:
-    """A recording that may still grow, and is reloaded after it has."""
+    """A recording that may still grow, and is reloaded after it or its processes have changed."""
 
     path: Path
-    _seen: tuple[tuple[str, int], ...] = ()
+    _seen: Mapping[str, int] = field(default_factory=dict)
+    _running: frozenset[str] | None = None
     _contents: Contents | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def contents(self) -> Contents:
-        """Return the contents of the page, reloaded if the recording has changed on disk."""
         with self._lock:
-            now = _sizes(self.path)
-            if self._contents is None or now != self._seen:
-                self._contents, self._seen = Contents(load(self.path), live=True), now
+            sizes, running = _sizes(self.path), running_streams(self.path)
+            # A folder that is being deleted may still hold some of its streams.
+            if not self.path.is_dir() or not self._seen.keys() <= sizes.keys():
+                raise RecordingGone(f"The recording {self.path} was deleted or moved.")
+            if self._contents is None or (sizes, running) != (self._seen, self._running):
+                self._contents = Contents(load(self.path), live=True)
+                self._seen, self._running = sizes, running
             return self._contents
 
 
-def _sizes(path: Path) -> tuple[tuple[str, int], ...]:
-    found = []
+def _sizes(path: Path) -> dict[str, int]:
+    found = {}
     for file in stream_paths(path):
-        with contextlib.suppress(OSError):  # The recording has been deleted.
-            found.append((file.name, file.lstat().st_size))
-    return tuple(found)
+        with contextlib.suppress(OSError):  # The recording is being deleted.
+            found[file.name] = file.lstat().st_size
+    return found
 
 
 class LiveServer(ThreadingHTTPServer):
@@ -104,6 +114,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer_data(self, name: str) -> None:
         try:
             body = self._data(name)
+        except RecordingGone as error:
+            self._answer(HTTPStatus.GONE, str(error).encode(), "text/plain; charset=utf-8")
         except (OSError, InductoscopeError):
             text = b"cannot read the recording"
             self._answer(HTTPStatus.SERVICE_UNAVAILABLE, text, "text/plain; charset=utf-8")

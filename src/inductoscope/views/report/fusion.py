@@ -20,6 +20,7 @@ from inductoscope.analysis.fusion.ledger import (
     bandwidth_for,
     bytes_moved,
     conditions,
+    is_bound,
     ledger,
 )
 from inductoscope.analysis.fusion.naming import FoundPair
@@ -88,7 +89,7 @@ def fusion_view(recording: Recording, selection: Selection) -> View:
 
 def _total(rows: list[LedgerRow], outcome: str) -> View:
     chosen = [row for row in rows if row.outcome == outcome]
-    return {"pairs": len(chosen), "bytes": bytes_moved(chosen)}
+    return {"pairs": len(chosen), "bytes": bytes_moved(chosen), "at_most": is_bound(chosen)}
 
 
 def is_graph(key: str, wanted: str) -> bool:
@@ -177,7 +178,7 @@ def _print_totals(printer: Printer, view: View) -> None:
     for outcome, words in said.items():
         total = view["totals"][outcome]
         count = f"{total['pairs']:5} pair{'s' if total['pairs'] != 1 else ' '}"
-        moved = f"{bytes_text(total['bytes']):>9} {words}" if total["pairs"] else ""
+        moved = f"{_moved(total['bytes'], total['at_most']):>9} {words}" if total["pairs"] else ""
         printer.pair(outcome, f"{count} {moved}".rstrip())
     for device, speed in view["time"]["bandwidths"].items():
         text = f"{speed['gigabytes_per_second']:.0f} GB/s on {device} ({speed['source']})"
@@ -260,6 +261,10 @@ def _size(item: LedgerRow | Loss, view: View) -> str:
     return f"{size} {time_text(item.bytes / (speed['gigabytes_per_second'] * 1000))}"
 
 
+def _moved(count: int | None, at_most: bool) -> str:
+    return ("at most " if at_most and count else "") + bytes_text(count)
+
+
 def time_text(microseconds: float) -> str:
     """Format microseconds in at most eight characters."""
     if microseconds < 1:
@@ -277,7 +282,8 @@ def _print_conditions(printer: Printer, view: View, outcome: str, title: str) ->
     for condition in chosen:
         count = count_of(condition.pairs, "pair")
         mark = f"[{condition.number}] " if outcome == REFUSED else "- "
-        printer.line(f"{mark}{condition.condition}: {count}, {bytes_text(condition.bytes)}")
+        moved = _moved(condition.bytes, condition.at_most)
+        printer.line(f"{mark}{condition.condition}: {count}, {moved} moved again")
         printer.line(condition.reason, indent=4)
         for value in condition.losses[0].values[:_MOST_VALUES]:
             printer.line(value, indent=6, style=FAINT)
@@ -386,8 +392,8 @@ def _print_costs(printer: Printer, view: View) -> None:
     pair: LedgerRow = view["pair"]
     words = "saves" if pair.outcome == FUSED else "costs"
     time = pair.microseconds
-    most = "at most " if pair.at_most and pair.bytes else ""
-    total = most + bytes_text(pair.bytes) + (f", {time_text(time)}" if time is not None else "")
+    total = _moved(pair.bytes, pair.at_most)
+    total += f", {time_text(time)}" if time is not None else ""
     parts = [
         f"{moved.buffer} read {bytes_text(moved.read_bytes)}"
         + (f" and written {bytes_text(moved.written_bytes)}" if moved.written_bytes else "")

@@ -106,7 +106,9 @@ def _operation_view(found: TunedOperation) -> dict[str, Any]:
         "choices": [picked(choice, *about) for choice in (*tuned.timed, *untimed)],
         "library": tuned.library.name if tuned.library else None,
         "library_against_winner": tuned.gain,
-        "winner_in_program": sample_view(found.in_program) if found.in_program.count else None,
+        "winner_in_program": sample_view(found.in_program)
+        if found.in_program.count and tuned.winner
+        else None,
     }
 
 
@@ -159,7 +161,7 @@ def _summary(each: Mapping[str, Any]) -> str:
             parts[-1] += f", {each['regret']:.2f} times what the search measured"
         if each["is_slower_than_library"]:
             parts[-1] += "; longer than the library took in the search"
-    return "; ".join(parts) or "its winner was not timed"
+    return "; ".join(parts) or "what torch took was not timed"
 
 
 def _print_worth(printer: Printer, view: Mapping[str, Any]) -> None:

@@ -188,10 +188,11 @@ def _guard_lines(items: list[object]) -> Iterator[str]:
 
 
 def recompiles(recording: Recording, compile_: Compile) -> Iterator[Section]:
-    """Yield recompiled frames, with the guard that failed."""
+    """Yield frames that were recompiled, or should have been, with the guard that failed."""
     if compile_.recompile is not None:
+        done = "was recompiled" if compile_.is_recompile else "was not recompiled"
         yield Section(
-            f"{compile_.id} {compile_.function} was recompiled",
+            f"{compile_.id} {compile_.function} {done}",
             {"source": compile_.place, "limit_reached": compile_.recompile.limit},
             "\n".join(compile_.recompile.reasons),
         )
@@ -437,18 +438,21 @@ def native(recording: Recording) -> Iterator[Section]:
 
 
 def autotune(recording: Recording, graph: InductorGraph) -> Iterator[Section]:
-    """Yield the autotuning choices of each operation, their times and the winner."""
+    """Yield the autotuning choices of each operation, their times and the one that torch took."""
     for search in graph.autotunes:
         lines = []
         for choice in search.choices:
-            mark = "*" if choice.name == search.winner else " "
+            mark = "*" if choice.name == search.taken else " "
             lines.append(f"{mark} {choice.state:16} {choice.name} {choice.description}".rstrip())
             if choice.error:
                 lines.append(f"    {choice.error.splitlines()[0]}")
         choices = count_of(len(search.choices), "choice")
         yield Section(
             f"{graph.key} autotune {search.operation}: {choices}",
-            {"winner": search.winner},
+            {
+                "winner": search.winner,
+                "taken_without_being_timed": "" if search.winner else search.taken,
+            },
             "\n".join(lines),
         )
 
@@ -505,8 +509,12 @@ def stage_view(recording: Recording, stage: str) -> View:
 def _why_empty(recording: Recording, stage: str) -> str:
     if not recording.compiles:
         return "Nothing was compiled in this recording."
-    hits = any(c.outcome == "hit" for compile_ in recording.compiles for c in compile_.caches)
-    if hits and stage not in ("breaks", "recompiles", "errors", stages.AUTOTUNE):
+    if any(graph.cached for graph in recording.graphs) and stage not in (
+        "breaks",
+        "recompiles",
+        "errors",
+        stages.AUTOTUNE,
+    ):
         return (
             f"Stage {stage} did not run: the graphs came from a cache. "
             "'inductoscope run --fresh SCRIPT' recompiles everything, in a private cache."

@@ -13,6 +13,7 @@ from inductoscope.analysis.rules import ENDINGS, UNCOMPILED
 from inductoscope.analysis.rules.finding import Finding
 from inductoscope.model.entities import Compile, Recording
 from inductoscope.model.kernels import calls_by_name, count_kernels, generated, libraries_from_cache
+from inductoscope.model.stored_recordings import running_streams
 from inductoscope.model.target import recording_target
 from inductoscope.packages.package import count_guards
 from inductoscope.recording.events import Settings
@@ -89,7 +90,7 @@ def _compile(recording: Recording, compile_: Compile) -> View:
         "seconds": compile_.seconds,
         "stage_seconds": dict(compile_.stage_seconds),
         "graph_breaks": len(compile_.breaks),
-        "recompile": compile_.recompile is not None,
+        "recompile": compile_.is_recompile,
         "guards": count_guards(recording, compile_),
         "caches": [asdict(lookup) for lookup in compile_.caches],
         "errors": len(compile_.errors),
@@ -125,6 +126,7 @@ def _totals(recording: Recording) -> View:
     return {
         "compiles": len(recording.compiles),
         "graphs": len(graphs),
+        "graphs_from_cache": sum(graph.cached for graph in graphs),
         "kernels": dict(kernels.defined),
         "kernel_calls": kernels.calls,
         "library_calls": kernels.library_calls,
@@ -132,7 +134,10 @@ def _totals(recording: Recording) -> View:
         "pairs_fused": pairs[FUSED],
         "pairs_refused": pairs[REFUSED],
         "graph_breaks": sum(len(compile_.breaks) for compile_ in recording.compiles),
-        "recompiles": sum(compile_.recompile is not None for compile_ in recording.compiles),
+        "recompiles": sum(compile_.is_recompile for compile_ in recording.compiles),
+        "recompiles_refused": sum(
+            bool(c.recompile and c.recompile.limit) for c in recording.compiles
+        ),
         "passes_that_changed_a_graph": sum(len(c.passes) for c in recording.compiles),
         "native_compiles": len(recording.natives),
         "cache_lookups": dict(lookups),
@@ -186,7 +191,10 @@ def _state(recording: Recording) -> str:
         target = recording_target(recording) or "other settings"
         return f"recorded graphs, compiled for {target} in {ending.seconds:.1f} s"
     if ending is None:
-        return "the program is still running, or its end was not recorded"
+        running = running_streams(Path(recording.path))
+        if running is None:
+            return "the program is still running, or its end was not recorded"
+        return "the program is still running" if running else "the program's end was not recorded"
     if ending.by_tool:
         return f"the doctor ended the program after {ending.seconds:.1f} s: {ending.by_tool}"
     how = f"exit code {ending.exit_code}"
@@ -217,21 +225,23 @@ def _compile_words(view: View) -> str:
     words.append(count_of(totals["graphs"], "Inductor graph"))
     words.append(count_of(totals["graph_breaks"], "graph break"))
     words.append(count_of(totals["recompiles"], "recompile"))
+    if totals["recompiles_refused"]:
+        words[-1] += f" ({totals['recompiles_refused']} more refused)"
     return ", ".join(words)
 
 
 def _kernel_words(totals: View) -> str:
+    cached = totals["graphs_from_cache"]
+    told = f"none generated for {count_of(cached, 'graph')} from a cache" if cached else ""
     if not totals["kernels"] and not totals["library_calls"]:
-        return ""
+        return told
     words = [f"{count} {language}" for language, count in totals["kernels"].items()] or ["none"]
     if totals["kernels"] and totals["kernel_calls"] != sum(totals["kernels"].values()):
-        words[-1] += f" in {count_of(totals['kernel_calls'], 'call')}"
+        words[-1] += f" at {count_of(totals['kernel_calls'], 'call site')}"
     if totals["library_calls"]:
-        words.append(count_of(totals["library_calls"], "library call"))
-    return (
-        f"{', '.join(words)}; {count_of(totals['pairs_fused'], 'pair')} fused, "
-        f"{totals['pairs_refused']} refused"
-    )
+        words.append(count_of(totals["library_calls"], "library call site"))
+    pairs = f"{count_of(totals['pairs_fused'], 'pair')} fused, {totals['pairs_refused']} refused"
+    return "; ".join(filter(None, (", ".join(words), pairs, told)))
 
 
 def _seconds_words(view: View) -> str:
@@ -299,12 +309,12 @@ def _lowered(graph: View) -> str:
 
 def _print_graph(printer: Printer, graph: View) -> None:
     if graph["cached"]:
-        state = "from the cache"
+        state = "from the cache, no kernels generated"
     elif graph["finished"]:
         state = f"{_lowered(graph)}, {count_of(graph['fusions'], 'fusion')}"
     else:
         state = f"not finished, {_lowered(graph)}"
     printer.pair(graph["phase"], state)
     for name, count in graph["calls"].items():
-        times = f" (called {count} times)" if count > 1 else ""
-        printer.line(f"{name}{times}", indent=16, style=FAINT)
+        sites = f" ({count} call sites)" if count > 1 else ""
+        printer.line(f"{name}{sites}", indent=16, style=FAINT)
