@@ -17,7 +17,8 @@ from syrupy.assertion import SnapshotAssertion
 from inductoscope.doctor.case import ProgramCase
 from inductoscope.doctor.failure import ERROR, HANG, NAN, SIGNAL, WRONG, Failure, Location
 from inductoscope.doctor.finding import PROGRAM, FailureFinding, Flow, Noticed
-from inductoscope.doctor.trail import trail_of, trail_or_nothing
+from inductoscope.doctor.judgement import verdict_on
+from inductoscope.doctor.trail import look_up, trail_of
 from inductoscope.doctor.verdict import Verdict, keep_verdict, read_verdict
 from inductoscope.model.fault_trail import FaultTrail, GuiltyPlace, fault_trail
 from inductoscope.model.fold import load
@@ -150,7 +151,7 @@ def test_nan_is_followed_back_past_the_kernels_that_only_pass_it_on() -> None:
 @pytest.mark.parametrize("kind", [SIGNAL, ERROR, HANG])
 def test_what_dies_raises_or_hangs_in_a_kernel_leaves_a_trail_to_it(kind: str) -> None:
     recording = load(stored("exported_package"))
-    failure = Failure(kind, "it fails", function="cpp_fused_relu_1")
+    failure = Failure(kind, "it fails", stage="runtime", function="cpp_fused_relu_1")
     place = Location(kernel="cpp_fused_relu_1", text="died", how="the last kernel launched")
     found = trail_of(found_in(place, failure), recording)
     assert kernels(found) == ["cpp_fused_relu_1"]
@@ -187,7 +188,10 @@ def test_a_trail_that_cannot_be_made_leaves_the_verdict_as_it_is() -> None:
     case = cast("ProgramCase", SimpleNamespace(recording=damaged, say=said.append))
     failure = Failure(WRONG, "output 0 differs", where=("output 0",))
     place = Location(kernel=ADDMM, buffer="buf1")
-    assert trail_or_nothing(found_in(place, failure), case) is None
+    found = found_in(place, failure)
+    verdict = verdict_on(found)
+    look_up(verdict, found, case)
+    assert (verdict.culprit.kernel, verdict.trail) == (ADDMM, None)
     assert "AttributeError" in said[0]
 
 

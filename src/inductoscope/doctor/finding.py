@@ -82,7 +82,12 @@ class Reduction:
     @property
     def is_cut_down(self) -> bool:
         """Whether nodes were removed from the graph, or it has only one."""
-        return 0 < self.nodes < self.of or self.of == 1
+        return self.is_smaller or self.of == 1
+
+    @property
+    def is_smaller(self) -> bool:
+        """Whether nodes were removed from the graph."""
+        return 0 < self.nodes < self.of
 
 
 @dataclass(frozen=True)
@@ -351,6 +356,11 @@ class FailureFinding:
         return functools.reduce(Failure.updated_with, self.every(Failure))
 
     @property
+    def in_program(self) -> Failure:
+        """The failure as the program shows it."""
+        return self.every(Failure)[0]
+
+    @property
     def kind(self) -> str:
         return self.failure.kind
 
@@ -383,7 +393,7 @@ class FailureFinding:
     @property
     def advice(self) -> str:
         """Advice, if the machine and not the compiler is to blame."""
-        return advice_on_machine(self.every(Failure)[0])
+        return advice_on_machine(self.in_program)
 
     @property
     def is_located(self) -> bool:
