@@ -9,23 +9,25 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
+from inductoscope.doctor import judgement
 from inductoscope.doctor.case import ProgramCase
 from inductoscope.doctor.failure import ERROR, HANG, NAN, SIGNAL, WRONG, Failure, Location
 from inductoscope.doctor.finding import PROGRAM, FailureFinding, Flow, Noticed
-from inductoscope.doctor.judgement import verdict_on
-from inductoscope.doctor.trail import look_up, trail_of
+from inductoscope.doctor.trail import look_up, name_as_recorded, trail_of
 from inductoscope.doctor.verdict import Verdict, keep_verdict, read_verdict
 from inductoscope.model.fault_trail import FaultTrail, GuiltyPlace, fault_trail
 from inductoscope.model.fold import load
 from inductoscope.torch_facts.stages import AOT_INDUCTOR
 from inductoscope.views.report.terminal import Printer
 from inductoscope.views.report.verdict import print_stored_verdict, print_trail, stored_verdict_view
+from inductoscope.views.verdict_text import worded
 from support.examples import stored
+from support.findings import finding
 
 ADDMM = "aoti_torch_cpu_addmm_out"  # as the C++ wrapper reports it
 
@@ -181,6 +183,44 @@ def test_where_the_fault_shows_elsewhere_no_output_is_accused(failure: Failure) 
     assert not found.reaches_fault
 
 
+@pytest.mark.parametrize(
+    ("operation", "line", "kernel"),
+    [
+        ("aten._softmax.default", 16, "cpp_fused__softmax_add_2"),
+        ("aten.add.Tensor", 16, "cpp_fused__softmax_add_2"),
+        ("aten.add.Tensor", 15, None),  # In layer_norm and in gelu.
+        ("aten.tanh.default", 16, None),
+    ],
+    ids=["before it is decomposed", "the line decides", "ambiguous", "not in the program"],
+)
+def test_the_kernel_of_the_smallest_graph_is_looked_up_in_the_program(
+    operation: str, line: int, kernel: str | None
+) -> None:
+    """The recorded graph has no cpp_fused_0: that is what the reproducer's kernel is called."""
+    place = Location(stage="codegen", kernel="cpp_fused_0", operation=operation)
+    source = f"/scripts/training_step/script.py:{line}"
+    sizes: dict[str, Any] = {"nodes": 1, "of": 4, "operations": (operation,), "sources": (source,)}
+    found = finding(Failure(WRONG, "output 0 is 5"), location=place, **sizes)
+    verdict = judgement.verdict_on(found)
+    name_as_recorded(verdict, found, load(stored("training_step")))
+    assert verdict.culprit.kernel == kernel
+    assert verdict.program is not None
+    assert (verdict.program.function, verdict.program.kernel) == ("forward", kernel)
+    said = worded(verdict).summary
+    assert said.startswith(
+        f"The compiled program gives a wrong result at {source} in compile 0/0 ("
+    )
+    assert said.endswith(". Reduced to 1 of 4 graph nodes (kernel cpp_fused_0).")
+
+
+def test_a_kernel_of_a_package_has_the_name_that_it_has_in_the_recording() -> None:
+    failure = Failure(WRONG, "output 0 is 5", where=("output 0",))
+    found = found_in(Location(stage="wrapper", kernel=ADDMM, buffer="buf1"), failure)
+    verdict = judgement.verdict_on(found)
+    name_as_recorded(verdict, found, load(stored("exported_package")))
+    assert verdict.culprit.kernel == "extern_kernels.addmm"
+
+
 def test_a_trail_that_cannot_be_made_leaves_the_verdict_as_it_is() -> None:
     """The recording may be damaged where nobody has looked before."""
     said: list[str] = []
@@ -189,7 +229,7 @@ def test_a_trail_that_cannot_be_made_leaves_the_verdict_as_it_is() -> None:
     failure = Failure(WRONG, "output 0 differs", where=("output 0",))
     place = Location(kernel=ADDMM, buffer="buf1")
     found = found_in(place, failure)
-    verdict = verdict_on(found)
+    verdict = judgement.verdict_on(found)
     look_up(verdict, found, case)
     assert (verdict.culprit.kernel, verdict.trail) == (ADDMM, None)
     assert "AttributeError" in said[0]

@@ -43,6 +43,8 @@ class Noticed:
     backend: str = ""
     # The size at which the failure shows, if the program itself never uses that size.
     other_size: str = ""
+    # The condition under which a fork shows the failure, if the program's own call does not.
+    condition: str = ""
     # Whether the inputs are those stored by the sentinel.
     is_kept_call: bool = False
 

@@ -45,28 +45,28 @@ def name_as_recorded(verdict: Verdict, finding: FailureFinding, recording: Recor
 
 def _recorded_kernel(verdict: Verdict, graphs: Sequence[GraphJoin]) -> str | None:
     """Return the kernel of the program; if its name is not known, the one with the operation."""
-    known = verdict.culprit.kernel
-    kernels = [kernel.name for join in graphs for kernel in join.graph.kernels]
+    known, left = verdict.culprit.kernel or "", verdict.reduction
+    kernels = {kernel.name for join in graphs for kernel in join.graph.kernels}
     if known in kernels:
         return known
-    if known:
-        kernels = [name for name in kernels if is_same_operator(name, known)]
-    elif verdict.reduction is not None and verdict.reduction.kernel:
-        kernels = [name for join in graphs for name in _kernels_with(verdict.culprit, join)]
-    return kernels[0] if len(set(kernels)) == 1 else None
+    found = {name for name in kernels if known and is_same_operator(name, known)}
+    if not found and (known or (left is not None and left.kernel)):
+        found = set(_kernels_with(verdict.culprit, graphs))
+    return found.pop() if len(found) == 1 else None
 
 
-def _kernels_with(culprit: Culprit, join: GraphJoin) -> Iterator[str]:
-    """Yield the kernels that compute the culprit operation, on the culprit line if possible."""
+def _kernels_with(culprit: Culprit, graphs: Sequence[GraphJoin]) -> Iterator[str]:
+    """Yield the kernels that compute the culprit operation, on the culprit line if any do."""
     operations = set((culprit.op or "").split(", "))
-    nodes = [
-        node
+    found = [
+        (node, kernel.name)
+        for join in graphs
         for node in (join.final.calls if join.final else ())
         if operations & {node.target, node.aten}
+        for kernel in join.kernels(join.leaves(node))
     ]
-    on_line = [n for n in nodes if n.place and relative_place(str(n.place)) == culprit.source]
-    for node in on_line or nodes:
-        yield from (kernel.name for kernel in join.kernels(join.leaves(node)))
+    on_line = [pair for pair in found if relative_place(str(pair[0].place)) == culprit.source]
+    yield from (name for _, name in on_line or found)
 
 
 def trail_of(finding: FailureFinding, recording: Recording) -> FaultTrail | None:

@@ -82,11 +82,11 @@ def _summary(verdict: Verdict, finding: FailureFinding) -> str:
     text = _first_line(verdict.program.text)
     is_own = verdict.verdict == v.NOT_A_BUG
     what = _BROKEN_DECLARATION if is_own else v.headline(verdict.verdict)
-    other_size = finding.fact(Noticed).other_size
-    size = f"at {other_size}: " if other_size else ""
+    noticed = finding.fact(Noticed)
+    when = noticed.condition or (f"at {noticed.other_size}" if noticed.other_size else "")
     needed = ", and the program needs it as in eager" if finding.latest(NeededLayout) else ""
     where = f"{_at(verdict)}{_who(verdict, finding)}{_stage_and_kernel(verdict, text)}"
-    return f"{what}{where}: {size}{text}{needed}{_reduced(verdict)}"
+    return f"{what}{where}: {f'{when}: ' if when else ''}{text}{needed}{_reduced(verdict)}"
 
 
 def _first_line(text: str) -> str:
@@ -196,6 +196,7 @@ def _evidence(verdict: Verdict, finding: FailureFinding) -> Iterator[Statement]:
 def _of_failure(verdict: Verdict, finding: FailureFinding) -> Iterator[Statement]:
     failure, noticed = finding.in_program, finding.fact(Noticed)
     where = f"compile {noticed.compile}" + (f" in {noticed.process}" if noticed.process else "")
+    where += f", {noticed.condition}" if noticed.condition else ""
     for text in dict.fromkeys([failure.text[:1500], *failure.texts[:4]]):
         yield text, where
     left = verdict.reduction
@@ -208,13 +209,13 @@ def _of_failure(verdict: Verdict, finding: FailureFinding) -> Iterator[Statement
 
 def _of_place(verdict: Verdict, finding: FailureFinding) -> Iterator[Statement]:
     location, in_program = finding.location, place_in_program(finding)
-    said = {finding.in_program.text, verdict.reduction and verdict.reduction.text}
+    said = {"", finding.in_program.text, verdict.reduction and verdict.reduction.text}
     kernel = verdict.culprit.kernel
     if kernel and in_program is not None and in_program.text not in said:
         is_named = kernel in in_program.text
         it_is = "in the program: " if is_named else f"in the program it is kernel {kernel}: "
         yield f"{it_is}{in_program.text}"[:1500], in_program.how
-    if location.text and location.text not in said and location != in_program:
+    if location.text not in said and location != in_program:
         is_smallest = location == finding.latest(f.Location, SMALLEST_GRAPH)
         yield f"{_IN_SMALLEST if is_smallest else ''}{location.text}"[:1500], location.how
     yield from _of_votes(verdict, finding)
