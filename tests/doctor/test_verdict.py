@@ -401,6 +401,25 @@ def test_a_kernel_that_only_the_smallest_graph_has_is_not_the_programs() -> None
     assert "cpp_fused_tanh_0 (of the reproducer)" in printed(verdict)
 
 
+def test_what_only_the_smallest_graph_shows_is_not_said_of_the_program() -> None:
+    own = Failure(ERROR, "CppCompileError: in add_mul", functions=("build (cpp.py:1)",))
+    small = Failure(
+        ERROR,
+        "CppCompileError: in mul",
+        functions=("build (cpp.py:2)",),
+        messages=("a.cpp: error: no mul",),
+    )
+    place = Location(stage="cpp-compile", text=small.text)
+    found = finding(own, location=place, smallest=small, nodes=1, of=2)
+    said = [(item["what"], item["where"]) for item in verdict_on(found).evidence]
+    assert said[:4] == [
+        (own.text, "compile 0/0"),
+        (f"in the smallest graph: {small.text}", "a fork of the program"),
+        ("raised in build (cpp.py:1)", ""),
+        ("a.cpp: error: no mul", "what the native compiler said of the smallest graph"),
+    ]
+
+
 def test_what_fails_only_under_a_condition_is_said_with_the_condition() -> None:
     noticed = Noticed("0/0", condition="with Inductor's own random numbers")
     verdict = verdict_on(finding(Failure(WRONG, VALUE), noticed=noticed))

@@ -251,12 +251,14 @@ def _of_stack(finding: FailureFinding) -> Iterator[Statement]:
     failure = finding.failure
     shown = 12 if failure.kind == f.HANG else 4
     first = "it was in" if failure.kind in (f.HANG, f.SIGNAL) else "raised in"
-    for number, name in enumerate(failure.functions[:shown]):
+    functions = finding.in_program.functions or failure.functions
+    for number, name in enumerate(functions[:shown]):
         yield f"{'called from' if number else first} {name}", ""
     for message in failure.messages[:1]:
         lines = message.splitlines()
         begin = next((number for number, line in enumerate(lines) if "error:" in line), 0)
-        yield "\n".join(lines[begin : begin + 4]), "what the native compiler said"
+        of = " of the smallest graph" if finding.reduction.is_smaller else ""
+        yield "\n".join(lines[begin : begin + 4]), f"what the native compiler said{of}"
 
 
 def _of_search(finding: FailureFinding) -> Iterator[Statement]:
