@@ -213,6 +213,20 @@ def test_the_kernel_of_the_smallest_graph_is_looked_up_in_the_program(
     assert said.endswith(". Reduced to 1 of 4 graph nodes (kernel cpp_fused_0).")
 
 
+def test_the_line_is_that_of_the_operation_to_blame_and_not_the_last_of_the_smallest_graph() -> (
+    None
+):
+    gelu, softmax = (f"/scripts/training_step/script.py:{line}" for line in (15, 16))
+    alone = ("aten.gelu.default",)
+    place = Location(stage="codegen", kernel="cpp_fused_0", operation="x", wrong_alone=alone)
+    sizes: dict[str, Any] = {"nodes": 2, "of": 4, "sources": (gelu, softmax)}
+    found = finding(Failure(WRONG, "output 0 is 5"), location=place, **sizes)
+    verdict = judgement.verdict_on(found)
+    assert verdict.culprit.source == softmax
+    name_as_recorded(verdict, found, load(stored("training_step")))
+    assert verdict.culprit.source == gelu
+
+
 def test_a_kernel_of_a_package_has_the_name_that_it_has_in_the_recording() -> None:
     failure = Failure(WRONG, "output 0 is 5", where=("output 0",))
     found = found_in(Location(stage="wrapper", kernel=ADDMM, buffer="buf1"), failure)

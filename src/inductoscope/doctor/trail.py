@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import replace
 
 from inductoscope.doctor.case import ProgramCase
@@ -13,6 +13,7 @@ from inductoscope.doctor.judgement import place_in_program, relative_place
 from inductoscope.doctor.verdict import Culprit, Verdict
 from inductoscope.model.entities import Recording
 from inductoscope.model.fault_trail import FaultTrail, GuiltyPlace, TrailStep, fault_trail
+from inductoscope.model.fx import FxNode
 from inductoscope.model.join import GraphJoin
 from inductoscope.torch_facts.package_wrappers import is_same_operator
 
@@ -31,7 +32,7 @@ def look_up(verdict: Verdict, finding: FailureFinding, case: ProgramCase) -> Non
 
 
 def name_as_recorded(verdict: Verdict, finding: FailureFinding, recording: Recording) -> None:
-    """Name the compiled function, and the culprit kernel by its name in the recording."""
+    """Name the compiled function, the culprit's line, and its kernel as the recording does."""
     program = verdict.program
     compiles = [compile_ for compile_ in recording.compiles if compile_.id == finding.compile]
     if program is None or not compiles:
@@ -39,6 +40,10 @@ def name_as_recorded(verdict: Verdict, finding: FailureFinding, recording: Recor
     last = compiles[-1]
     program.function = f"rest of {last.resumed}" if last.resumed else last.function
     graphs = [GraphJoin(recording, each, graph) for each in compiles for graph in each.inductor]
+    lines = {_line(node) for join in graphs for node in _nodes(join, {verdict.headline.operation})}
+    lines &= {relative_place(source) for source in finding.reduction.sources}
+    if len(lines) == 1:
+        verdict.culprit.source = lines.pop()
     if any(join.graph.kernels for join in graphs):
         verdict.culprit.kernel = program.kernel = _recorded_kernel(verdict, graphs)
 
@@ -59,14 +64,24 @@ def _kernels_with(culprit: Culprit, graphs: Sequence[GraphJoin]) -> Iterator[str
     """Yield the kernels that compute the culprit operation, on the culprit line if any do."""
     operations = set((culprit.op or "").split(", "))
     found = [
-        (node, kernel.name)
+        (_line(node), kernel.name)
         for join in graphs
-        for node in (join.final.calls if join.final else ())
-        if operations & {node.target, node.aten}
+        for node in _nodes(join, operations)
         for kernel in join.kernels(join.leaves(node))
     ]
-    on_line = [pair for pair in found if relative_place(str(pair[0].place)) == culprit.source]
+    on_line = [pair for pair in found if pair[0] == culprit.source]
     yield from (name for _, name in on_line or found)
+
+
+def _nodes(join: GraphJoin, operations: Set[str]) -> Iterator[FxNode]:
+    """Yield the nodes of these names or operations, also if decompositions made them of those."""
+    for node in join.final.calls if join.final else ():
+        if operations & {node.name, node.target, node.aten}:
+            yield node
+
+
+def _line(node: FxNode) -> str:
+    return relative_place(str(node.place)) if node.place else ""
 
 
 def trail_of(finding: FailureFinding, recording: Recording) -> FaultTrail | None:
