@@ -185,6 +185,9 @@ def test_a_wrong_kernel_is_found_though_rounding_explains_the_results(
     assert found.kernel.startswith("cpp_fused_gelu")
     (alone,) = found.failures  # What the kernel computes is wrong on its own, too.
     assert [node.name for node in alone.candidate.operations] == ["gelu"]
+    assert (alone.failure.text, alone.failure.values) == (found.text, ()), "as in the program"
+    assert alone.location is not None
+    assert alone.location.kernel == found.kernel
     assert run(compiled, candidate.inputs, backward=False), "and the wrapper is as it was"
 
 
@@ -245,6 +248,7 @@ def test_random_numbers_of_another_type_than_eagers() -> None:
     )
     assert (found.failure.kind, found.failure.aspect) == (WRONG, "dtype")
     assert found.candidate.draws_inductor_random_numbers
+    assert found.condition == "with Inductor's own random numbers"
 
 
 @pytest.mark.parametrize(

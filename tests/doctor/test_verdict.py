@@ -19,6 +19,7 @@ from inductoscope.doctor.failure import (
     Failure,
     Location,
     SuppressingAxis,
+    WrongValue,
 )
 from inductoscope.doctor.finding import (
     Noticed,
@@ -60,8 +61,20 @@ WRONG_LOWERING = finding(
         stage="lowering",
         operation="aten.div.Tensor_mode",
         kernel="cpp_fused_floor_divide_0",
-        text="buf0 differs",
+        text="buf0 differs in it",
         how="each buffer was compared with its node",
+    ),
+    in_program=Location(
+        stage="lowering",
+        kernel="cpp_fused_floor_divide_mean_sin_2",
+        text="buf7 differs",
+        how="every kernel was compared",
+    ),
+    smallest=Failure(
+        WRONG,
+        "output 0 is 5 at index [2], in eager 4; 1 of 8 elements is wrong",
+        aspect="value",
+        values=(WrongValue("output 0", (2,), "5", "4", wrong=1, elements=8),),
     ),
     candidates=30,
     nodes=1,
@@ -83,13 +96,15 @@ def test_a_wrong_result_is_blamed_on_the_stage_where_it_is_made() -> None:
     )
     assert verdict.culprit == Culprit(
         op="aten.div.Tensor_mode",
-        kernel="cpp_fused_floor_divide_0",
+        kernel="cpp_fused_floor_divide_mean_sin_2",
         config="fusion of kernels",
         source="/elsewhere/model.py:12",
     )
     assert verdict.summary == (
         "The compiled program gives a wrong result at /elsewhere/model.py:12, because of "
-        f"aten.div.Tensor_mode (stage lowering): {VALUE}"
+        "aten.div.Tensor_mode (stage lowering, kernel cpp_fused_floor_divide_mean_sin_2): "
+        f"{VALUE}. Reduced to 1 of 12 graph nodes (kernel cpp_fused_floor_divide_0): "
+        "output 0 is 5 at index [2], in eager 4."
     )
 
 
@@ -100,7 +115,19 @@ def test_every_claim_comes_with_how_it_is_known() -> None:
     assert evidence == [
         (VALUE, "compile 0/0"),
         ("output 1 differs too", "compile 0/0"),
-        ("buf0 differs", "each buffer was compared with its node"),
+        (
+            "in the smallest graph: output 0 is 5 at index [2], in eager 4; 1 of 8 elements is "
+            "wrong",
+            "a fork of the program",
+        ),
+        (
+            "in the program it is kernel cpp_fused_floor_divide_mean_sin_2: buf7 differs",
+            "every kernel was compared",
+        ),
+        (
+            "in the smallest graph: buf0 differs in it",
+            "each buffer was compared with its node",
+        ),
         (
             "the failure disappears without lowering to loops (the one that matters: div)",
             "the smallest graph",
@@ -349,7 +376,7 @@ def test_the_object_has_the_keys_of_the_design() -> None:
     data = json.loads(json.dumps(whole_verdict().as_data()))
     keys = "schema verdict stage culprit summary confidence evidence repro workaround recording"
     further = {"issue", "partial", "runs", "notes", "not_checked", "output", "trail", "values"}
-    further |= {"known", "time"}
+    further |= {"known", "time", "program", "reduction"}
     assert set(data) - further == {
         *keys.split(),
         "seconds",
@@ -363,6 +390,50 @@ def test_the_object_has_the_keys_of_the_design() -> None:
     gains = {"predicted", "saved"}
     assert set(data["workaround"]) - {"code"} - gains == {"text", "verified", "slowdown"}
     assert (data["schema"], data["recording"], data["seconds"]) == (1, "path", 41.0)
+
+
+def test_the_object_tells_the_program_from_the_smallest_graph() -> None:
+    data = whole_verdict().as_data()
+    program, reduction = data["program"], data["reduction"]
+    assert (program["nodes"], program["kernel"]) == (12, "cpp_fused_floor_divide_mean_sin_2")
+    assert (program["text"], program["compile"]) == (VALUE, "0/0")
+    assert (reduction["nodes"], reduction["kernel"]) == (1, "cpp_fused_floor_divide_0")
+    assert [value["index"] for value in reduction["values"]] == [(2,)]
+    assert (data["values"], data["culprit"]["kernel"]) == (program["values"], program["kernel"])
+
+
+def test_a_kernel_that_only_the_smallest_graph_has_is_not_the_programs() -> None:
+    place = Location(stage="codegen", kernel="cpp_fused_tanh_0", how="so")
+    verdict = verdict_on(finding(Failure(WRONG, VALUE), location=place, nodes=1, of=12))
+    assert verdict.culprit.kernel is None
+    assert verdict.summary.endswith("Reduced to 1 of 12 graph nodes (kernel cpp_fused_tanh_0).")
+    assert "cpp_fused_tanh_0 (of the reproducer)" in printed(verdict)
+
+
+def test_what_only_the_smallest_graph_shows_is_not_said_of_the_program() -> None:
+    own = Failure(ERROR, "CppCompileError: in add_mul", functions=("build (cpp.py:1)",))
+    small = Failure(
+        ERROR,
+        "CppCompileError: in mul",
+        functions=("build (cpp.py:2)",),
+        messages=("a.cpp: error: no mul",),
+    )
+    place = Location(stage="cpp-compile", text=small.text)
+    found = finding(own, location=place, smallest=small, nodes=1, of=2)
+    said = [(item["what"], item["where"]) for item in verdict_on(found).evidence]
+    assert said[:4] == [
+        (own.text, "compile 0/0"),
+        (f"in the smallest graph: {small.text}", "a fork of the program"),
+        ("raised in build (cpp.py:1)", ""),
+        ("a.cpp: error: no mul", "what the native compiler said of the smallest graph"),
+    ]
+
+
+def test_what_fails_only_under_a_condition_is_said_with_the_condition() -> None:
+    noticed = Noticed("0/0", condition="with Inductor's own random numbers")
+    verdict = verdict_on(finding(Failure(WRONG, VALUE), noticed=noticed))
+    assert f": with Inductor's own random numbers: {VALUE}" in verdict.summary
+    assert verdict.evidence[0]["where"] == "compile 0/0, with Inductor's own random numbers"
 
 
 def test_an_object_of_which_little_is_known_has_the_same_keys() -> None:

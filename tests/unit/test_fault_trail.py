@@ -9,22 +9,25 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
+from inductoscope.doctor import judgement
 from inductoscope.doctor.case import ProgramCase
 from inductoscope.doctor.failure import ERROR, HANG, NAN, SIGNAL, WRONG, Failure, Location
 from inductoscope.doctor.finding import PROGRAM, FailureFinding, Flow, Noticed
-from inductoscope.doctor.trail import trail_of, trail_or_nothing
+from inductoscope.doctor.trail import look_up, name_as_recorded, trail_of
 from inductoscope.doctor.verdict import Verdict, keep_verdict, read_verdict
 from inductoscope.model.fault_trail import FaultTrail, GuiltyPlace, fault_trail
 from inductoscope.model.fold import load
 from inductoscope.torch_facts.stages import AOT_INDUCTOR
 from inductoscope.views.report.terminal import Printer
 from inductoscope.views.report.verdict import print_stored_verdict, print_trail, stored_verdict_view
+from inductoscope.views.verdict_text import worded
 from support.examples import stored
+from support.findings import finding
 
 ADDMM = "aoti_torch_cpu_addmm_out"  # as the C++ wrapper reports it
 
@@ -150,7 +153,7 @@ def test_nan_is_followed_back_past_the_kernels_that_only_pass_it_on() -> None:
 @pytest.mark.parametrize("kind", [SIGNAL, ERROR, HANG])
 def test_what_dies_raises_or_hangs_in_a_kernel_leaves_a_trail_to_it(kind: str) -> None:
     recording = load(stored("exported_package"))
-    failure = Failure(kind, "it fails", function="cpp_fused_relu_1")
+    failure = Failure(kind, "it fails", stage="runtime", function="cpp_fused_relu_1")
     place = Location(kernel="cpp_fused_relu_1", text="died", how="the last kernel launched")
     found = trail_of(found_in(place, failure), recording)
     assert kernels(found) == ["cpp_fused_relu_1"]
@@ -180,6 +183,58 @@ def test_where_the_fault_shows_elsewhere_no_output_is_accused(failure: Failure) 
     assert not found.reaches_fault
 
 
+@pytest.mark.parametrize(
+    ("operation", "line", "kernel"),
+    [
+        ("aten._softmax.default", 16, "cpp_fused__softmax_add_2"),
+        ("aten.add.Tensor", 16, "cpp_fused__softmax_add_2"),
+        ("aten.add.Tensor", 15, None),  # In layer_norm and in gelu.
+        ("aten.tanh.default", 16, None),
+    ],
+    ids=["before it is decomposed", "the line decides", "ambiguous", "not in the program"],
+)
+def test_the_kernel_of_the_smallest_graph_is_looked_up_in_the_program(
+    operation: str, line: int, kernel: str | None
+) -> None:
+    """The recorded graph has no cpp_fused_0: that is what the reproducer's kernel is called."""
+    place = Location(stage="codegen", kernel="cpp_fused_0", operation=operation)
+    source = f"/scripts/training_step/script.py:{line}"
+    sizes: dict[str, Any] = {"nodes": 1, "of": 4, "operations": (operation,), "sources": (source,)}
+    found = finding(Failure(WRONG, "output 0 is 5"), location=place, **sizes)
+    verdict = judgement.verdict_on(found)
+    name_as_recorded(verdict, found, load(stored("training_step")))
+    assert verdict.culprit.kernel == kernel
+    assert verdict.program is not None
+    assert (verdict.program.function, verdict.program.kernel) == ("forward", kernel)
+    said = worded(verdict).summary
+    assert said.startswith(
+        f"The compiled program gives a wrong result at {source} in compile 0/0 ("
+    )
+    assert said.endswith(". Reduced to 1 of 4 graph nodes (kernel cpp_fused_0).")
+
+
+def test_the_line_is_that_of_the_operation_to_blame_and_not_the_last_of_the_smallest_graph() -> (
+    None
+):
+    gelu, softmax = (f"/scripts/training_step/script.py:{line}" for line in (15, 16))
+    alone = ("aten.gelu.default",)
+    place = Location(stage="codegen", kernel="cpp_fused_0", operation="x", wrong_alone=alone)
+    sizes: dict[str, Any] = {"nodes": 2, "of": 4, "sources": (gelu, softmax)}
+    found = finding(Failure(WRONG, "output 0 is 5"), location=place, **sizes)
+    verdict = judgement.verdict_on(found)
+    assert verdict.culprit.source == softmax
+    name_as_recorded(verdict, found, load(stored("training_step")))
+    assert verdict.culprit.source == gelu
+
+
+def test_a_kernel_of_a_package_has_the_name_that_it_has_in_the_recording() -> None:
+    failure = Failure(WRONG, "output 0 is 5", where=("output 0",))
+    found = found_in(Location(stage="wrapper", kernel=ADDMM, buffer="buf1"), failure)
+    verdict = judgement.verdict_on(found)
+    name_as_recorded(verdict, found, load(stored("exported_package")))
+    assert verdict.culprit.kernel == "extern_kernels.addmm"
+
+
 def test_a_trail_that_cannot_be_made_leaves_the_verdict_as_it_is() -> None:
     """The recording may be damaged where nobody has looked before."""
     said: list[str] = []
@@ -187,7 +242,10 @@ def test_a_trail_that_cannot_be_made_leaves_the_verdict_as_it_is() -> None:
     case = cast("ProgramCase", SimpleNamespace(recording=damaged, say=said.append))
     failure = Failure(WRONG, "output 0 differs", where=("output 0",))
     place = Location(kernel=ADDMM, buffer="buf1")
-    assert trail_or_nothing(found_in(place, failure), case) is None
+    found = found_in(place, failure)
+    verdict = judgement.verdict_on(found)
+    look_up(verdict, found, case)
+    assert (verdict.culprit.kernel, verdict.trail) == (ADDMM, None)
     assert "AttributeError" in said[0]
 
 

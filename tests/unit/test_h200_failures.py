@@ -146,7 +146,8 @@ def test_a_failure_on_a_gpu_is_cut_down_and_put_down_to_its_kernel(
     said = verdict_on(what)
     assert (said.verdict, said.stage, said.confidence) == (verdict, stage, "proven")
     assert str(said.culprit.op).startswith(operation)
-    assert said.culprit.kernel == kernel
+    assert said.reduction is not None
+    assert said.reduction.kernel == kernel
     assert (what.reduction.nodes, what.reduction.of) == nodes
     assert "on_gpu(" in what.fact(Script).text
 

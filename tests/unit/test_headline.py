@@ -76,7 +76,7 @@ def test_it_is_said_what_the_operation_is_a_part_of(snapshot: SnapshotAssertion)
 def test_a_lowering_that_is_the_programs_own_is_called_so(operation: str, whose: str) -> None:
     part = ReplacedPart("lowering", operation, "own_erf (/elsewhere/m.py:7)")
     verdict = verdict_on(in_kernel(ReplacedParts((part,)), alone=("aten.erf.default",)))
-    named = f"because of aten.erf.default in aten.gelu.default{whose} (stage codegen)"
+    named = f"because of aten.erf.default in aten.gelu.default{whose} (stage codegen, kernel"
     assert named in verdict.summary
     said = [item["what"] for item in verdict.evidence]
     assert f"the lowering of {operation} in use is {part.function}, not torch's" in said

@@ -216,7 +216,7 @@ class Doctor:
         """Fill in the fields that every verdict has."""
         from inductoscope.doctor.finding import SearchProgress
         from inductoscope.doctor.hypotheses.packages import note_copies
-        from inductoscope.doctor.trail import trail_or_nothing
+        from inductoscope.doctor.trail import look_up
 
         if self._case is not None:
             why = self._case.first.diagnosis
@@ -227,8 +227,8 @@ class Doctor:
                     verdict.add(line)
             verdict.notes = list(self._case.noted)
             note_copies(verdict, self._case)
-        if finding is not None and verdict.culprit.kernel:
-            verdict.trail = trail_or_nothing(finding, self._case_so_far())
+        if finding is not None:
+            look_up(verdict, finding, self._case_so_far())
         if self._request.instructions.quick and finding is not None:
             _stop_at_culprit(verdict)
         verdict.known = self._answers.known_of(verdict)

@@ -43,6 +43,8 @@ class Noticed:
     backend: str = ""
     # The size at which the failure shows, if the program itself never uses that size.
     other_size: str = ""
+    # The condition under which a fork shows the failure, if the program's own call does not.
+    condition: str = ""
     # Whether the inputs are those stored by the sentinel.
     is_kept_call: bool = False
 
@@ -82,7 +84,12 @@ class Reduction:
     @property
     def is_cut_down(self) -> bool:
         """Whether nodes were removed from the graph, or it has only one."""
-        return 0 < self.nodes < self.of or self.of == 1
+        return self.is_smaller or self.of == 1
+
+    @property
+    def is_smaller(self) -> bool:
+        """Whether nodes were removed from the graph."""
+        return 0 < self.nodes < self.of
 
 
 @dataclass(frozen=True)
@@ -351,6 +358,11 @@ class FailureFinding:
         return functools.reduce(Failure.updated_with, self.every(Failure))
 
     @property
+    def in_program(self) -> Failure:
+        """The failure as the program shows it."""
+        return self.every(Failure)[0]
+
+    @property
     def kind(self) -> str:
         return self.failure.kind
 
@@ -383,7 +395,7 @@ class FailureFinding:
     @property
     def advice(self) -> str:
         """Advice, if the machine and not the compiler is to blame."""
-        return advice_on_machine(self.every(Failure)[0])
+        return advice_on_machine(self.in_program)
 
     @property
     def is_located(self) -> bool:

@@ -17,13 +17,16 @@ from inductoscope.doctor import failure as f
 from inductoscope.doctor.failure import ERROR, SIGNAL, SuppressingAxis, most_telling
 from inductoscope.doctor.finding import (
     PROGRAM,
+    SMALLEST_GRAPH,
     WHOLE_GRAPH,
     FailureFinding,
+    Flow,
     Noticed,
     Repro,
+    SeenInMemory,
     Workaround,
 )
-from inductoscope.doctor.verdict import Culprit, Headline, Verdict, Vote
+from inductoscope.doctor.verdict import Culprit, FailingGraph, Headline, Verdict, Vote
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.messages import device_error, executed_operation
 
@@ -130,19 +133,39 @@ def verdict_on(finding: FailureFinding) -> Verdict:
     confidence, repro = _confidence(finding, stage, headline), finding.latest(Repro)
     if confidence == "proven" and repro is not None and not repro.verified:
         confidence = "likely"  # The script proves less than the program shows.
+    program = _in_program(finding)
     return Verdict(
         kind,
         stage or stages.NO_STAGE,
         "",
         confidence,
         _culprit(finding, headline),
-        values=list((finding.latest(f.Failure, WHOLE_GRAPH) or finding.failure).values),
+        program=program,
+        reduction=_in_reduction(finding),
+        values=program.values,
         repro=repro,
         workaround=finding.latest(Workaround),
         partial=not finding.is_complete,
         finding=finding,
         headline=headline,
     )
+
+
+def _in_program(finding: FailureFinding) -> FailingGraph:
+    """Describe the failure in the program: where that only died or hung, values are a fork's."""
+    seen = finding.in_program
+    values = list(seen.values or _in_whole_graph(finding).values)
+    kernel = kernel_of_program(finding) or None
+    return FailingGraph(seen.text, finding.reduction.of, values, kernel, finding.compile)
+
+
+def _in_reduction(finding: FailureFinding) -> FailingGraph | None:
+    """Describe the failure in the smallest graph; None before it was located there."""
+    seen, place = finding.every(f.Failure)[-1], finding.latest(f.Location, SMALLEST_GRAPH)
+    if place is None or not finding.reduction.nodes or seen.kind == f.SLOW:
+        return None  # A slow compile is timed at several sizes.
+    text = finding.fact(SeenInMemory).fault or seen.text
+    return FailingGraph(text, finding.reduction.nodes, list(seen.values), place.kernel or None)
 
 
 def _on_another_backend(finding: FailureFinding) -> Verdict:
@@ -195,7 +218,9 @@ def _most_telling_axis(finding: FailureFinding) -> SuppressingAxis | None:
 def _culprit(finding: FailureFinding, headline: Headline) -> Culprit:
     location, failure = finding.location, finding.failure
     is_compilers = failure.kind in (f.ERROR, f.HANG) and not device_error(failure.text)
-    was_in = failure.function if is_compilers else ""
+    is_in_kernel = failure.kind == f.HANG and failure.stage == stages.RUNTIME
+    seen = _in_whole_graph(finding) if is_in_kernel else failure
+    was_in = seen.function if is_compilers else ""
     pass_name = location.pass_name or _pass_of_error(finding) or None
     if pass_name:
         own = location.own_pass.partition(" ")[0]
@@ -210,7 +235,7 @@ def _culprit(finding: FailureFinding, headline: Headline) -> Culprit:
     return Culprit(
         op=operation or None,
         pass_=pass_name,
-        kernel=kernel_of_program(finding) or location.kernel or None,
+        kernel=kernel_of_program(finding) or None,
         function=location.function or was_in or None,
         config=_setting(finding),
         source=_source(finding),
@@ -234,9 +259,42 @@ def _is_whole(finding: FailureFinding) -> bool:
 
 def kernel_of_program(finding: FailureFinding) -> str:
     """Return the culprit kernel's name in the program, unless an earlier stage is to blame."""
-    in_program = finding.latest(f.Location, PROGRAM)
+    place = place_in_program(finding)
     is_before = finding.location.pass_name or _stage(finding) in _BEFORE_KERNELS
-    return "" if is_before or in_program is None else in_program.kernel
+    return "" if is_before or place is None else place.kernel
+
+
+def place_in_program(finding: FailureFinding) -> f.Location | None:
+    """Return the place in the program's own graph; None if only a smaller graph's is known."""
+    in_program = finding.latest(f.Location, PROGRAM)
+    if in_program is not None:
+        return in_program
+    # With plain torch.compile, the graph of another flow has other kernels.
+    is_plain = not finding.fact(Flow).name
+    seen = _in_whole_graph(finding) if is_plain else finding.in_program
+    fails, how = _kernel_that_fails(seen)
+    is_guilty = _stage(finding) in _WHERE_KERNELS_FAIL and not finding.location.buffer
+    if fails and is_guilty:
+        return f.Location(kernel=fails, text=seen.text, how=how)
+    whole = finding.latest(f.Location, WHOLE_GRAPH) if is_plain else None
+    return whole if whole is not None or finding.reduction.is_smaller else finding.location
+
+
+_WHERE_KERNELS_FAIL = (stages.TRITON_COMPILE, stages.RUNTIME)
+
+
+def _in_whole_graph(finding: FailureFinding) -> f.Failure:
+    """Return the failure of the whole graph in a fork; the program's if that was not seen."""
+    return finding.latest(f.Failure, WHOLE_GRAPH) or finding.in_program
+
+
+def _kernel_that_fails(failure: f.Failure) -> tuple[str, str]:
+    """Return the kernel that a call ended in, or that Triton refused, and how it is known."""
+    if failure.stage == stages.TRITON_COMPILE and failure.detail.startswith("triton_"):
+        return failure.detail, "Triton refused it"
+    ends = failure.kind in (f.SIGNAL, f.HANG) or device_error(failure.text)
+    is_known = ends and failure.stage == stages.RUNTIME
+    return (failure.function, "the last kernel launched") if is_known else ("", "")
 
 
 _BEFORE_KERNELS = (stages.USER, *stages.BEFORE_INDUCTOR, stages.DECOMPOSITION, *stages.PASSES)

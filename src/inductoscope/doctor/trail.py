@@ -1,34 +1,93 @@
-"""The trail from the fault back to the culprit kernel, in the program's compiled graph."""
+"""The culprit kernel in the recording of the program, and the trail from the fault back to it."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import replace
 
 from inductoscope.doctor.case import ProgramCase
-from inductoscope.doctor.failure import NAN, SIGNAL, WRONG, Failure, Location
-from inductoscope.doctor.finding import PROGRAM, WHOLE_GRAPH, FailureFinding, Flow
-from inductoscope.doctor.judgement import relative_place
+from inductoscope.doctor.failure import NAN, WRONG, Failure
+from inductoscope.doctor.finding import WHOLE_GRAPH, FailureFinding
+from inductoscope.doctor.judgement import place_in_program, relative_place
+from inductoscope.doctor.verdict import Culprit, Verdict
 from inductoscope.model.entities import Recording
 from inductoscope.model.fault_trail import FaultTrail, GuiltyPlace, TrailStep, fault_trail
+from inductoscope.model.fx import FxNode
+from inductoscope.model.join import GraphJoin
+from inductoscope.torch_facts.package_wrappers import is_same_operator
 
 _OUTPUT = re.compile(r"output (\d{1,6})$")
 
 
-def trail_or_nothing(finding: FailureFinding, case: ProgramCase) -> FaultTrail | None:
-    """Return the trail, or None after an error in finding it, which does not affect the verdict."""
+def look_up(verdict: Verdict, finding: FailureFinding, case: ProgramCase) -> None:
+    """Add what the recording tells of the failure; an error in that does not affect the rest."""
     try:
-        return trail_of(finding, case.recording)
+        name_as_recorded(verdict, finding, case.recording)
+        if verdict.culprit.kernel:
+            verdict.trail = trail_of(finding, case.recording)
     except Exception as error:
         what = f"{type(error).__name__}: {error}"
         case.say(f"the way from the fault to its cause could not be looked up: {what}")
-        return None
+
+
+def name_as_recorded(verdict: Verdict, finding: FailureFinding, recording: Recording) -> None:
+    """Name the compiled function, the culprit's line, and its kernel as the recording does."""
+    program = verdict.program
+    compiles = [compile_ for compile_ in recording.compiles if compile_.id == finding.compile]
+    if program is None or not compiles:
+        return
+    last = compiles[-1]
+    program.function = f"rest of {last.resumed}" if last.resumed else last.function
+    graphs = [GraphJoin(recording, each, graph) for each in compiles for graph in each.inductor]
+    lines = {_line(node) for join in graphs for node in _nodes(join, {verdict.headline.operation})}
+    lines &= {relative_place(source) for source in finding.reduction.sources}
+    if len(lines) == 1:
+        verdict.culprit.source = lines.pop()
+    if any(join.graph.kernels for join in graphs):
+        verdict.culprit.kernel = program.kernel = _recorded_kernel(verdict, graphs)
+
+
+def _recorded_kernel(verdict: Verdict, graphs: Sequence[GraphJoin]) -> str | None:
+    """Return the kernel of the program; if its name is not known, the one with the operation."""
+    known, left = verdict.culprit.kernel or "", verdict.reduction
+    kernels = {kernel.name for join in graphs for kernel in join.graph.kernels}
+    if known in kernels:
+        return known
+    found = {name for name in kernels if known and is_same_operator(name, known)}
+    if not found and (known or (left is not None and left.kernel)):
+        found = set(_kernels_with(verdict.culprit, graphs))
+    return found.pop() if len(found) == 1 else None
+
+
+def _kernels_with(culprit: Culprit, graphs: Sequence[GraphJoin]) -> Iterator[str]:
+    """Yield the kernels that compute the culprit operation, on the culprit line if any do."""
+    operations = set((culprit.op or "").split(", "))
+    found = [
+        (_line(node), kernel.name)
+        for join in graphs
+        for node in _nodes(join, operations)
+        for kernel in join.kernels(join.leaves(node))
+    ]
+    on_line = [pair for pair in found if pair[0] == culprit.source]
+    yield from (name for _, name in on_line or found)
+
+
+def _nodes(join: GraphJoin, operations: Set[str]) -> Iterator[FxNode]:
+    """Yield the nodes of these names or operations, also if decompositions made them of those."""
+    for node in join.final.calls if join.final else ():
+        if operations & {node.name, node.target, node.aten}:
+            yield node
+
+
+def _line(node: FxNode) -> str:
+    return relative_place(str(node.place)) if node.place else ""
 
 
 def trail_of(finding: FailureFinding, recording: Recording) -> FaultTrail | None:
     """Return the trail; None if the kernel's name in the program's own graph is unknown."""
     failure = finding.latest(Failure, WHOLE_GRAPH) or finding.failure
-    place = _place(finding, failure)
+    place = place_in_program(finding)
     if place is None or not place.kernel:
         return None
     is_value = failure.kind in (WRONG, NAN)
@@ -56,13 +115,3 @@ def _with_short_places(step: TrailStep) -> TrailStep:
         for group in (step.buffers, step.reads)
     )
     return replace(step, buffers=buffers, reads=reads)
-
-
-def _place(finding: FailureFinding, failure: Failure) -> Location | None:
-    """Return the place in the program's graph: the reduced graph has different kernels."""
-    if finding.fact(Flow).name:
-        return finding.latest(Location, PROGRAM)
-    dies_in = failure.function if failure.kind == SIGNAL else ""
-    if dies_in and not finding.location.buffer:
-        return Location(kernel=dies_in, text=failure.text, how="the last kernel launched")
-    return finding.latest(Location, WHOLE_GRAPH)

@@ -59,6 +59,21 @@ class Culprit:
 
 
 @dataclass
+class FailingGraph:
+    """A failure as one graph shows it: the program's own graph, or the smallest that fails."""
+
+    text: str
+    nodes: int = 0
+    # An element of each output that is wrong.
+    values: list[WrongValue] = field(default_factory=list)
+    # The kernel to blame, by its name in this graph.
+    kernel: str | None = None
+    # The compile of the program's graph, and the function that was compiled.
+    compile: str = ""
+    function: str = ""
+
+
+@dataclass
 class Verdict:
     """A verdict: the problem, its place, the evidence, and remedies."""
 
@@ -68,6 +83,10 @@ class Verdict:
     confidence: Confidence = "unknown"
     culprit: Culprit = field(default_factory=Culprit)
     evidence: list[dict[str, str]] = field(default_factory=list)
+    # The failure as the program shows it, and as the smallest graph does. The culprit's kernel and
+    # the values are the program's.
+    program: FailingGraph | None = None
+    reduction: FailingGraph | None = None
     # For a wrong result: an element of each output that is wrong.
     values: list[WrongValue] = field(default_factory=list)
     # Differences from eager that are not failures, such as other strides.

@@ -13,8 +13,8 @@ from inductoscope import verdicts as v
 from inductoscope.doctor import failure as f
 from inductoscope.doctor.finding import (
     ALSO_FAILS,
-    PROGRAM,
     RIGHT,
+    SMALLEST_GRAPH,
     CheckedAccess,
     FailureFinding,
     Flow,
@@ -32,8 +32,8 @@ from inductoscope.doctor.finding import (
     Workaround,
     output_of_repro,
 )
-from inductoscope.doctor.judgement import kernel_of_program, relative_place, short
-from inductoscope.doctor.verdict import Verdict
+from inductoscope.doctor.judgement import place_in_program, relative_place, short
+from inductoscope.doctor.verdict import FailingGraph, Verdict
 from inductoscope.profiling.compile_growth import Explosion, StageGrowth
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.stages import PLAIN
@@ -78,16 +78,63 @@ _BROKEN_DECLARATION = "A custom operator of the program does not do what it decl
 
 
 def _summary(verdict: Verdict, finding: FailureFinding) -> str:
-    at = f" at {verdict.culprit.source}" if verdict.culprit.source else ""
-    stage = f" (stage {verdict.stage})" if verdict.stage != stages.NO_STAGE else ""
-    text = (finding.fact(SeenInMemory).fault or finding.failure.text).strip().splitlines()
+    assert verdict.program is not None
+    text = _first_line(verdict.program.text)
     is_own = verdict.verdict == v.NOT_A_BUG
     what = _BROKEN_DECLARATION if is_own else v.headline(verdict.verdict)
-    other_size = finding.fact(Noticed).other_size
-    size = f"at {other_size}: " if other_size else ""
+    noticed = finding.fact(Noticed)
+    when = noticed.condition or (f"at {noticed.other_size}" if noticed.other_size else "")
     needed = ", and the program needs it as in eager" if finding.latest(NeededLayout) else ""
-    said = f"{size}{text[0][:300] if text else ''}{needed}"
-    return f"{what}{at}{_who(verdict, finding)}{stage}: {said}"
+    where = f"{_at(verdict)}{_who(verdict, finding)}{_stage_and_kernel(verdict, text)}"
+    return f"{what}{where}: {f'{when}: ' if when else ''}{text}{needed}{_reduced(verdict)}"
+
+
+def _first_line(text: str) -> str:
+    return text.strip().partition("\n")[0][:300].rstrip(" .:")
+
+
+def _at(verdict: Verdict) -> str:
+    """Return the line of the program, and the compile with the function that was compiled."""
+    source, program = verdict.culprit.source, verdict.program
+    at = f" at {source}" if source else ""
+    if program is None or not program.function:
+        return at
+    return f"{at} in compile {program.compile} ({program.function})"
+
+
+def _stage_and_kernel(verdict: Verdict, text: str) -> str:
+    """Return stage and kernel in brackets, but no kernel that the text names anyway."""
+    stage, kernel = verdict.stage, verdict.culprit.kernel
+    parts = [f"stage {stage}"] if stage != stages.NO_STAGE else []
+    if kernel and kernel not in text:
+        parts.append(f"kernel {kernel}")
+    return f" ({', '.join(parts)})" if parts else ""
+
+
+def _reduced(verdict: Verdict) -> str:
+    """Return a sentence on the smallest graph, if it shows anything else than the program's."""
+    program, left = verdict.program, verdict.reduction
+    if program is None or left is None:
+        return ""
+    is_smaller = left.nodes < program.nodes
+    is_other = (left.text, left.kernel) != (program.text, program.kernel)
+    if not (is_smaller or is_other):
+        return ""
+    of = f"{left.nodes} of {count_of(program.nodes, 'graph node')}"
+    where = f"Reduced to {of}" if is_smaller else "In the reproducer"
+    text = f": {_seen_in(left)}" if left.text != program.text else ""
+    is_named = left.kernel in (None, program.kernel) or str(left.kernel) in text
+    kernel = "" if is_named else f" (kernel {left.kernel})"
+    return f". {where}{kernel}{text}."
+
+
+def _seen_in(graph: FailingGraph) -> str:
+    """Describe a failure briefly: a wrong result by the value beside eager's."""
+    value = next((v for v in graph.values if graph.text.startswith(v.where)), None)
+    if value is None:
+        return _first_line(graph.text)
+    index = f" at index {list(value.index)}" if value.index else ""
+    return f"{value.where} is {value.actual}{index}, in eager {value.expected}"
 
 
 def _who(verdict: Verdict, finding: FailureFinding) -> str:
@@ -124,18 +171,21 @@ def _name_and_line(function: str) -> str:
     return f"{name} at {relative_place(place)}"
 
 
+_IN_SMALLEST = "in the smallest graph: "
+
 # --- the evidence ---------------------------------------------------------------------------------
 
 
 def _evidence(verdict: Verdict, finding: FailureFinding) -> Iterator[Statement]:
-    yield from _of_failure(finding)
+    yield from _of_failure(verdict, finding)
     yield from _of_place(verdict, finding)
     yield from _of_replaced(finding)
     yield from _of_stack(finding)
     for text in finding.fact(SeenInMemory).texts:
         yield text, "the smallest graph, in a process of its own"
-    if finding.failure.detail:
-        yield f"while processing {finding.failure.detail}", finding.failure.stage
+    detail = finding.in_program.detail or finding.failure.detail
+    if detail:
+        yield f"while processing {detail}", finding.failure.stage
     for each in finding.suppressing_axes:
         only = f" (the one that matters: {each.application})" if each.application else ""
         yield f"the failure disappears without {each.title}{only}", "the smallest graph"
@@ -143,24 +193,31 @@ def _evidence(verdict: Verdict, finding: FailureFinding) -> Iterator[Statement]:
     yield from _of_proof(finding)
 
 
-def _of_failure(finding: FailureFinding) -> Iterator[Statement]:
-    failure, noticed = finding.failure, finding.fact(Noticed)
+def _of_failure(verdict: Verdict, finding: FailureFinding) -> Iterator[Statement]:
+    failure, noticed = finding.in_program, finding.fact(Noticed)
     where = f"compile {noticed.compile}" + (f" in {noticed.process}" if noticed.process else "")
+    where += f", {noticed.condition}" if noticed.condition else ""
     for text in dict.fromkeys([failure.text[:1500], *failure.texts[:4]]):
         yield text, where
+    left = verdict.reduction
+    if left is not None and left.text != failure.text:
+        yield f"{_IN_SMALLEST}{left.text}"[:1500], "a fork of the program"
     if noticed.other_size:
         text = f"it is wrong at {noticed.other_size}; at the program's own sizes it is right"
         yield text, "the package was called at other sizes that its export admits"
 
 
 def _of_place(verdict: Verdict, finding: FailureFinding) -> Iterator[Statement]:
-    location, in_program = finding.location, finding.latest(f.Location, PROGRAM)
-    if location.text != finding.failure.text:
-        yield location.text[:1500], location.how
-    kernel = kernel_of_program(finding)
-    if kernel and in_program is not None and in_program != location:
-        text = f"in the program it is kernel {kernel}: {in_program.text}"
-        yield text[:1500], in_program.how
+    location, in_program = finding.location, place_in_program(finding)
+    said = {"", finding.in_program.text, verdict.reduction and verdict.reduction.text}
+    kernel = verdict.culprit.kernel
+    if kernel and in_program is not None and in_program.text not in said:
+        is_named = kernel in in_program.text
+        it_is = "in the program: " if is_named else f"in the program it is kernel {kernel}: "
+        yield f"{it_is}{in_program.text}"[:1500], in_program.how
+    if location.text not in said and location != in_program:
+        is_smallest = location == finding.latest(f.Location, SMALLEST_GRAPH)
+        yield f"{_IN_SMALLEST if is_smallest else ''}{location.text}"[:1500], location.how
     yield from _of_votes(verdict, finding)
     if location.added:
         removed, added = ", ".join(location.removed) or "nothing", ", ".join(location.added)
@@ -194,12 +251,14 @@ def _of_stack(finding: FailureFinding) -> Iterator[Statement]:
     failure = finding.failure
     shown = 12 if failure.kind == f.HANG else 4
     first = "it was in" if failure.kind in (f.HANG, f.SIGNAL) else "raised in"
-    for number, name in enumerate(failure.functions[:shown]):
+    functions = finding.in_program.functions or failure.functions
+    for number, name in enumerate(functions[:shown]):
         yield f"{'called from' if number else first} {name}", ""
     for message in failure.messages[:1]:
         lines = message.splitlines()
         begin = next((number for number, line in enumerate(lines) if "error:" in line), 0)
-        yield "\n".join(lines[begin : begin + 4]), "what the native compiler said"
+        of = " of the smallest graph" if finding.reduction.is_smaller else ""
+        yield "\n".join(lines[begin : begin + 4]), f"what the native compiler said{of}"
 
 
 def _of_search(finding: FailureFinding) -> Iterator[Statement]:

@@ -189,7 +189,9 @@ class CheckedGraph:
         if self.calls == 0 and not self.flow:
             self.marks = marked_sizes(self.module, arguments)
         if self.to_investigate is not None:
-            self._start_search(self.to_investigate, arguments, self._kept_call(arguments))
+            kept = self._kept_call(arguments)
+            found = None if kept is None else FailingCandidate(kept, self.to_investigate)
+            self._start_search(self.to_investigate, arguments, found)
         elif self.compiled is not None:
             self.calls += 1
             if self.calls > self.instructions.calls:
@@ -218,7 +220,7 @@ class CheckedGraph:
             self._start_search(failure, inputs)
         elif comparison is not None:
             for found in self._hidden_failures(case, compiled, comparison):
-                self._start_search(found.failure, inputs, found.candidate, found.other_size)
+                self._start_search(found.failure, inputs, found)
 
     def _compare(
         self, case: Case, compiled: Callable[..., Any]
@@ -293,7 +295,7 @@ class CheckedGraph:
                 candidate = self._candidate(found.wrong.inputs)
                 failure = found.failure_of(candidate)
                 if failure is not None:
-                    yield FailingCandidate(candidate, failure, found.wrong.text)
+                    yield FailingCandidate(candidate, failure, other_size=found.wrong.text)
 
     def _check_large(self, arguments: tuple[Any, ...], compiled: Callable[..., Any]) -> None:
         """Check inputs that do not fit into memory twice, in a fork and without copies."""
@@ -310,7 +312,7 @@ class CheckedGraph:
         if smaller is None:
             self._notes.checked(self.calls, "skipped", f"{size}; {said}")
         else:
-            self._start_search(smaller.failure, smaller.candidate.inputs, smaller.candidate)
+            self._start_search(smaller.failure, smaller.candidate.inputs, smaller)
 
     # --- to the search ------------------------------------------------------------------------
 
@@ -318,13 +320,12 @@ class CheckedGraph:
         self,
         failure: Failure,
         arguments: tuple[Any, ...],
-        candidate: Candidate | None = None,
-        other_size: str = "",
+        found: FailingCandidate | None = None,
     ) -> None:
         """Record a failure and have it investigated, which ends the program.
 
         Returns only if failures are not to be investigated, or the call is `outside`. The candidate
-        is the call itself unless another one is given.
+        is the call itself unless another one was found.
         """
         if self.outside:
             self._notes.checked(self.calls, WRONG_OUTSIDE, failure.text)
@@ -340,14 +341,20 @@ class CheckedGraph:
             self.compile_id,
             investigation.describe_own_process(),
             self.backend,
-            other_size,
-            is_kept_call=bool(self.instructions.kept) and candidate is not None,
+            found.other_size if found else "",
+            found.condition if found else "",
+            is_kept_call=bool(self.instructions.kept) and found is not None,
         )
         finding = FailureFinding().claimed(noticed).claimed(failure, PROGRAM)
+        if found is not None and found.location is not None:
+            finding = finding.claimed(found.location, PROGRAM)
         # The program's own kernels were called with the call itself, not another candidate.
-        KEPT_WRAPPERS.called = self.compiled if candidate is None else None
-        counted = self.instructions.counts_of(self.compile_id)
-        candidate = candidate or with_outputs_that_count(self._candidate(arguments), counted)
+        KEPT_WRAPPERS.called = self.compiled if found is None else None
+        if found is not None:
+            candidate = found.candidate
+        else:
+            counted = self.instructions.counts_of(self.compile_id)
+            candidate = with_outputs_that_count(self._candidate(arguments), counted)
         investigation.investigate_and_stop(candidate, finding, self.folder, self.instructions)
 
     def _stop_if_device_is_lost(self, failure: Failure, error: BaseException) -> None:

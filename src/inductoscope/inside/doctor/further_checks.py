@@ -15,7 +15,7 @@ import torch
 from torch.fx import GraphModule
 from torch.utils._pytree import tree_leaves
 
-from inductoscope.doctor.failure import ERROR, NAN, WRONG, Failure
+from inductoscope.doctor.failure import ERROR, NAN, WRONG, Failure, Location
 from inductoscope.inside.compare.bug_or_rounding import is_close, judge, same_values
 from inductoscope.inside.compare.graphs import as_function
 from inductoscope.inside.compare.guarded_memory import GuardedMemory
@@ -41,11 +41,15 @@ from inductoscope.inside.search.subgraph import record_values, subgraph
 
 @dataclass(frozen=True)
 class FailingCandidate:
-    """A graph that fails, and the size at which it does, if that is not the program's own."""
+    """A graph that fails, and under which condition, if that is not the program's own."""
 
     candidate: Candidate
     failure: Failure
+    condition: str = ""
+    # The size at which it fails, if the program never uses that size.
     other_size: str = ""
+    # The kernel of the program that is wrong, if that is known already.
+    location: Location | None = None
 
 
 # --- A call in a fork, with NaN around every buffer, before the program makes it ------------------
@@ -177,7 +181,7 @@ def failure_of_smaller(candidate: Candidate) -> FailingCandidate | None:
         smaller = all_resized(candidate, size)
         failure = None if smaller is None else oracle.failure(smaller)
         if smaller is not None and failure is not None and failure.kind in (WRONG, NAN):
-            return FailingCandidate(smaller, failure)
+            return FailingCandidate(smaller, failure, f"with no dimension larger than {size}")
     return None
 
 
@@ -210,7 +214,7 @@ def failure_with_inductor_random_numbers(
         return
     failure = Oracle(forks).failure(own)
     if failure is not None and failure.kind in (WRONG, ERROR):
-        yield FailingCandidate(own, failure)
+        yield FailingCandidate(own, failure, "with Inductor's own random numbers")
 
 
 def _are_well_alone(candidate: Candidate) -> bool:
@@ -256,8 +260,12 @@ def hidden_fault(
         nodes_that_are_wrong, candidate, location.suspects, folder=folder, otherwise=([], None)
     )
     part = subgraph(record_values(candidate), names) if failure is not None else None
-    failures = () if part is None else (FailingCandidate(part, failure),)
-    return HiddenFault(location.kernel, location.text, failures)
+    if part is None:
+        return HiddenFault(location.kernel, location.text)
+    # The program's own results are within rounding; its buffer is not.
+    shown = replace(failure, text=location.text, texts=(), where=(), values=())
+    found = FailingCandidate(part, shown, location=location)
+    return HiddenFault(location.kernel, location.text, (found,))
 
 
 def nodes_that_are_wrong(

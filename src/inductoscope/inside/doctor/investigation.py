@@ -371,7 +371,7 @@ class Investigation(FindingWriter):
         else:
             self._claim(located.failure, SMALLEST_GRAPH)
             self._failure = located.failure
-        is_wrong = self._failure.kind in (WRONG, NAN)
+        is_wrong, known = self._failure.kind in (WRONG, NAN), self._location
         if not is_wrong or located.location.is_known or located.location.operation:
             self._location = located.location
         if is_wrong:
@@ -379,7 +379,8 @@ class Investigation(FindingWriter):
         if self._is_right_plainly and not self._location.is_known:
             how = _ONLY_IN_PACKAGE if self._location.kernel else ""
             self._location = replace(self._location, stage=stages.WRAPPER, how=how)
-        self._claim(self._location, SMALLEST_GRAPH)
+        # The smallest graph may tell no more than the whole one, whose kernels have other names.
+        self._claim(self._location, WHOLE_GRAPH if self._location == known else SMALLEST_GRAPH)
         named = [self._location.operation, *self._location.names]
         parts = replaced_parts([*named, *self._finding.reduction.operations])
         self._claim(ReplacedParts(tuple(parts)))

@@ -38,6 +38,9 @@ def print_verdict(printer: Printer, verdict: Verdict, *, can_resume: bool = Fals
             printer.code(f"inductoscope doctor --resume {quote(verdict.recording)}", indent=2)
     printer.line()
     culprit = {name.rstrip("_"): value for name, value in vars(verdict.culprit).items()}
+    left = verdict.reduction
+    if left is not None and left.kernel and not culprit["kernel"]:
+        culprit["kernel"] = f"{left.kernel} (of the reproducer)"
     printer.pairs({"stage": verdict.stage, **culprit, "confidence": verdict.confidence})
     print_trail(printer, verdict.trail)
     _print_section(printer, "Evidence", _evidence(verdict))
