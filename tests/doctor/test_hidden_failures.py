@@ -85,4 +85,4 @@ def test_a_failure_that_needs_several_threads(workplace: Workplace) -> None:
     found = workplace.doctor("threads.py").verdict
     assert (found["verdict"], found["stage"]) == ("wrong-result", "runtime")
     assert found["culprit"]["config"] == "several threads"
-    assert "OMP_THREAD_LIMIT=1" in found["workaround"]["change"]
+    assert "OMP_THREAD_LIMIT=1" in found["workaround"]["text"]
