@@ -3,6 +3,7 @@
     InductoscopeError            exit code
     ├── UsageError               2: the command line asks for something impossible
     ├── UnreadableRecording      2: not a recording, or one from a newer version
+    ├── RecordingGone            3: it was deleted or moved while it was served
     ├── UnreadablePackage        2: not a package of AOTInductor, or a damaged or hostile one
     └── ToolFailure              3: the tool could not do its job
 

@@ -420,13 +420,14 @@ def test_what_only_the_smallest_graph_shows_is_not_said_of_the_program() -> None
     )
     place = Location(stage="cpp-compile", text=small.text)
     found = finding(own, location=place, smallest=small, nodes=1, of=2)
-    said = [(item["what"], item["where"]) for item in verdict_on(found).evidence]
-    assert said[:4] == [
-        (own.text, "compile 0/0"),
-        (f"in the smallest graph: {small.text}", "a fork of the program"),
-        ("raised in build (cpp.py:1)", ""),
-        ("a.cpp: error: no mul", "what the native compiler said of the smallest graph"),
+    evidence = verdict_on(found).evidence
+    assert [item["what"] for item in evidence][:4] == [
+        own.text,
+        f"in the smallest graph: {small.text}",
+        "raised in build (cpp.py:1)",
+        "a.cpp: error: no mul",
     ]
+    assert evidence[3]["where"] == "what the native compiler said of the smallest graph"
 
 
 def test_what_fails_only_under_a_condition_is_said_with_the_condition() -> None:

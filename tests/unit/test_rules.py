@@ -444,6 +444,7 @@ def unfinished(tmp_path: Path) -> Callable[..., Path]:
         (os.getpid(), "Nothing was compiled so far; the program is still running"),
         (NOBODY, "Nothing was compiled so far, and the recording has no end"),
     ],
+    ids=["running", "over"],
 )
 def test_a_run_without_a_compile_is_over_if_its_processes_are(
     unfinished: Callable[..., Path], pid: int, title: str

@@ -15,6 +15,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
+from inductoscope.launch.environment import private_cache
+
 VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
 
 # What a run finds in torch's cache: what the user's run finds, nothing, or what the last run left.
@@ -38,7 +40,7 @@ def cache_with(content: CacheContent, private: Path, environment: Mapping[str, s
         return copy
     shutil.rmtree(copy, ignore_errors=True)
     copy.mkdir(parents=True)
-    _link_compiled(private / "inductor", copy)
+    _link_compiled(Path(private_cache(private)[VARIABLE]), copy)
     if content == USERS:
         _copy_newest(folder(environment), copy)
     return copy

@@ -176,7 +176,7 @@ _UNITS = {"bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 <
 
 @dataclass(frozen=True)
 class OutOfMemory:
-    """What torch says of a GPU on which it could not allocate, in bytes."""
+    """A GPU on which torch could not allocate, by its own figures, in bytes."""
 
     gpu: int
     tried: int
@@ -187,7 +187,7 @@ class OutOfMemory:
 
     @property
     def of_others(self) -> int:
-        """What other processes hold; 0 if that is not known."""
+        """The memory of other processes; 0 if it is not known."""
         return max(0, self.total - self.free - self.own) if self.own else 0
 
     @property
