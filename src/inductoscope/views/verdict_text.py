@@ -135,7 +135,8 @@ def _evidence(verdict: Verdict, finding: FailureFinding) -> Iterator[Statement]:
     for text in finding.fact(SeenInMemory).texts:
         yield text, "the smallest graph, in a process of its own"
     if finding.failure.detail:
-        yield f"while processing {finding.failure.detail}", finding.failure.stage
+        what = "eager raises in" if finding.failure.eager_error else "while processing"
+        yield f"{what} {finding.failure.detail}", finding.failure.stage
     for each in finding.suppressing_axes:
         only = f" (the one that matters: {each.application})" if each.application else ""
         yield f"the failure disappears without {each.title}{only}", "the smallest graph"

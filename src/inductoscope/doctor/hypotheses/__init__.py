@@ -34,6 +34,7 @@ HYPOTHESES: tuple[Hypothesis, ...] = (
     # The first run found nothing inside the program: investigate at the place of the failure.
     found.died_or_stalled,
     found.unchecked_call,
+    found.other_error,
     # A failure was found inside the program.
     found.machine_cannot_compile,
     found.hangs_in_eager,
