@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import torch
 
-from inductoscope.inside.doctor.checked_function import checked_function
+from inductoscope.inside.doctor.checked_function import checked_function, has_returned_in_eager
 from inductoscope.inside.doctor.compile_conditions import how_compiled
 from inductoscope.inside.scope import SCOPE
 from inductoscope.model.fold import load
@@ -71,6 +71,39 @@ def test_complex_numbers_may_differ_by_rounding(judged: Judge) -> None:
 )
 def test_numbers_and_strings(judged: Judge, eager: Any, compiled: Any, verdict: str) -> None:
     assert judged(lambda: eager, lambda: compiled).verdict == verdict
+
+
+def raises() -> None:
+    raise ValueError("no such row")
+
+
+def test_a_function_that_raises_in_eager_alone(judged: Judge) -> None:
+    said = judged(raises, lambda: 1)
+    text = "returns when compiled, in eager it raises ValueError: no such row"
+    assert (said.verdict, said.text) == ("not-raised", text)
+
+
+def test_a_function_that_raises_now_and_then_is_not_compared(judged: Judge, tmp_path: Path) -> None:
+    def once() -> None:
+        (tmp_path / "mark").mkdir()  # Files are the one thing that forks leave behind.
+        raise ValueError("the first time")
+
+    with pytest.raises(IndexError):
+        judged(once, lambda: 1)
+
+
+@pytest.mark.parametrize(("eager", "returned"), [(raises, False), (lambda: 1, True)])
+def test_whether_it_returned_in_eager_is_known_during_the_call(
+    judged: Judge, eager: Function, returned: bool
+) -> None:
+    seen: list[bool] = []
+
+    def compiled() -> int:
+        seen.append(has_returned_in_eager())
+        return 1
+
+    judged(eager, compiled)
+    assert (seen, has_returned_in_eager()) == ([returned], False)
 
 
 def test_a_function_that_counts_its_calls_is_right(judged: Judge) -> None:

@@ -49,6 +49,27 @@ m.lowerings[tanh] = lambda x: m.lowerings[mul](right(x), 1.5)
     assert workplace.run_plain(repro["path"], **without_caches).exit_code == 0
 
 
+def test_an_error_that_only_eager_raises(workplace: Workplace) -> None:
+    """pytorch#193757: the decomposition loses the check of the targets."""
+    workplace.write(
+        "loss.py",
+        "import torch\n"
+        "@torch.compile\n"
+        "def loss(logits, targets):\n"
+        "    chances = torch.sigmoid(logits) * 0.5\n"
+        "    return torch.nn.functional.binary_cross_entropy(chances, targets) * 2\n"
+        "print(loss(torch.randn(4), torch.full((4,), 1.5)))\n",
+    )
+    found = workplace.doctor("loss.py")
+    assert (found.verdict["verdict"], found.verdict["stage"]) == ("wrong-result", "decomposition")
+    assert found.verdict["confidence"] == "proven"
+    assert found.verdict["culprit"]["op"] == "aten.binary_cross_entropy.default"
+    assert found.verdict["repro"]["verified"]
+    assert found.verdict["repro"]["nodes"] == 1
+    # The program then raises, as it does in eager.
+    assert found.verdict["workaround"]["verified"]
+
+
 def test_code_that_the_cpp_compiler_refuses(workplace: Workplace) -> None:
     workplace.write("model.py", TINY_MODEL)
     wrong = """

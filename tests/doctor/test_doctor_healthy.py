@@ -61,6 +61,29 @@ def test_a_program_that_fails_in_eager_too(workplace: Workplace) -> None:
     assert "the data file is missing" in found.names
 
 
+def test_errors_that_eager_raises_as_well_are_no_failure(workplace: Workplace) -> None:
+    """Compiled code raises the first one as eager does; of the second, only the type differs."""
+    workplace.write(
+        "raises.py",
+        "import torch\n"
+        "@torch.compile\n"
+        "def root(x):\n"
+        "    return torch.linalg.cholesky(x) + 1\n"
+        "@torch.compile\n"
+        "def row(x, where):\n"
+        "    return x[where] + 1\n"
+        "calls = (lambda: root(-torch.eye(3)), lambda: row(torch.ones(3), torch.tensor([9])))\n"
+        "for call in calls:\n"
+        "    try:\n"
+        "        call()\n"
+        "    except (RuntimeError, IndexError) as error:\n"
+        "        print('refused:', error)\n",
+    )
+    found = workplace.doctor("raises.py")
+    assert (found.exit_code, found.verdict["verdict"]) == (0, "clean")
+    assert "other-error: eager raises IndexError" in found.names
+
+
 def test_a_branch_on_data_is_dynamos_and_its_function_is_the_reproducer(
     workplace: Workplace,
 ) -> None:

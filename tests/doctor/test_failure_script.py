@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch.fx import Graph, GraphModule, symbolic_trace
 
-from inductoscope.doctor.failure import ERROR, HANG, NAN, SIGNAL, WRONG, Failure
+from inductoscope.doctor.failure import ERROR, HANG, LOST_CHECK, NAN, SIGNAL, WRONG, Failure
 from inductoscope.inside.repro.failure_script import HANG_SECONDS, script_text
 from inductoscope.inside.search.candidate import Candidate
 from inductoscope.inside.search.input_recipes import recipes_for
@@ -31,6 +31,7 @@ FAILURES = {
     "written input": Failure(WRONG, "text", aspect="value", where=("input 0 after",)),
     "nan": Failure(NAN, "text", aspect="nan"),
     "error": Failure(ERROR, "text"),
+    "lost check": Failure(LOST_CHECK, "text", eager_error="RuntimeError: text"),
     "signal": Failure(SIGNAL, "text"),
     "hang": Failure(HANG, "text"),
 }

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import signal
+from dataclasses import replace
 
 import pytest
 import torch
 import torch._inductor.config
 from torch._inductor.kernel.custom_op import CustomOpConfig, register_custom_op_autotuning
 
-from inductoscope.doctor.failure import ERROR, HANG, NAN, SIGNAL, WRONG, Failure, advice_on_machine
+from inductoscope.doctor.failure import (
+    ERROR,
+    HANG,
+    LOST_CHECK,
+    NAN,
+    SIGNAL,
+    WRONG,
+    Failure,
+    advice_on_machine,
+)
 from inductoscope.errors import ToolFailure
 from inductoscope.inside.repro.replaced_functions import check_tuned_operators
 from inductoscope.inside.search.failure_signature import failure_of_answer, failure_of_error
@@ -43,6 +53,25 @@ def test_a_fork_that_had_only_just_come_to_a_stage_is_not_said_to_hang_there() -
 def test_a_hang_and_a_slow_compile_are_not_one_bug() -> None:
     assert given_up(entered_at=5.0).is_same_as(given_up(entered_at=10.0))
     assert not given_up(entered_at=5.0).is_same_as(given_up(entered_at=59.0))
+
+
+def lost(eager_error: str, aspect: str = "") -> Failure:
+    return Failure(LOST_CHECK, "text", aspect=aspect, eager_error=eager_error)
+
+
+def test_a_lost_check_is_the_same_whatever_its_numbers() -> None:
+    outside = lost("IndexError: index 7 is out of bounds for dimension 0")
+    assert outside.is_same_as(lost("IndexError: index 1 is out of bounds for dimension 2"))
+    assert not outside.is_same_as(lost("IndexError: too many indices for tensor of dimension 2"))
+    assert not outside.is_same_as(replace(outside, aspect="RuntimeError"))
+
+
+def test_a_fork_that_died_says_what_eager_had_raised() -> None:
+    note = {"kind": "note", "eager_error": "IndexError: index 7", "node": "getitem"}
+    found = failure_of_answer(ForkAnswer(signal=signal.SIGABRT, notes=[note]))
+    assert found is not None
+    told = (found.kind, found.eager_error, found.detail)
+    assert told == (SIGNAL, "IndexError: index 7", "getitem")
 
 
 # --- a fork that ended by itself ------------------------------------------------------------------

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from inductoscope.doctor.failure import WRONG, Failure
+from inductoscope.doctor.failure import LOST_CHECK, WRONG, Failure
 from inductoscope.doctor.hypotheses import first_verdict
 from inductoscope.doctor.instructions import MOVED
 from inductoscope.doctor.verdict import Verdict
@@ -134,6 +134,40 @@ def test_a_function_that_differs_because_of_shared_memory(tmp_path: Path) -> Non
     first = End(events=(COMPILED_ONE, check(), differs, shares))
     case, asked = written_case(tmp_path, first, compiled=[ENDS_WELL, End(75, found=found)])
     assert (first_verdict(case).verdict, asked) == ("wrong-result", [COMPILED] * 2)
+
+
+NOT_RAISED = CallableCheck(function="f", call=1, verdict="not-raised", text="returns")
+
+
+def test_dynamo_is_to_blame_for_a_lost_error_if_the_program_ends_otherwise_in_eager(
+    tmp_path: Path,
+) -> None:
+    """The compiled program ends well; in eager it fails."""
+    first = End(events=(COMPILED_ONE, check(), NOT_RAISED))
+    alone = End(events=(COMPILED_ONE, NOT_RAISED))
+    case, asked = written_case(tmp_path, first, off=[FAILS], eager=[alone])
+    verdict = first_verdict(case)
+    assert (verdict.verdict, verdict.stage, asked) == ("not-inductor", "dynamo", ["off", "eager"])
+
+
+def test_an_error_that_only_the_fork_has_is_not_held_against_dynamo(tmp_path: Path) -> None:
+    first = End(events=(COMPILED_ONE, check(), NOT_RAISED))
+    case, asked = written_case(tmp_path, first, plain=[ENDS_WELL])
+    assert (first_verdict(case).verdict, asked) == ("clean", ["off", PLAIN])
+
+
+OTHER_ERROR = check("other-error", text="eager raises IndexError; compiled code raises ValueError")
+
+
+def test_an_error_of_another_type_is_examined_if_the_program_depends_on_it(decide: Decide) -> None:
+    lost = Failure(LOST_CHECK, OTHER_ERROR.text, eager_error="IndexError", aspect="ValueError")
+    verdict, asked = decide(OTHER_ERROR, compiled=[End(75, found=finding(lost))])
+    assert (verdict.verdict, asked[:2]) == ("wrong-result", ["off", COMPILED])
+
+
+def test_an_error_of_another_type_is_no_bug_if_the_program_fails_in_eager(decide: Decide) -> None:
+    verdict, asked = decide(OTHER_ERROR, off=[FAILS])
+    assert (verdict.verdict, asked) == ("not-a-bug", ["off"])
 
 
 def test_a_check_that_rounding_explains_makes_rounding_likely(decide: Decide) -> None:

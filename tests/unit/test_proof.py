@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from inductoscope.doctor.case import ProgramCase
-from inductoscope.doctor.failure import SLOW, WRONG, Failure, Location
+from inductoscope.doctor.failure import LOST_CHECK, SLOW, WRONG, Failure, Location
 from inductoscope.doctor.finding import (
     FailureFinding,
     GraphWorkaround,
@@ -118,6 +118,17 @@ def test_a_workaround_that_does_not_help_is_said_not_to(tmp_path: Path) -> None:
     assert asked == [COMPILED]
     assert case.proof.workaround is not None
     assert not case.proof.workaround.verified
+
+
+@pytest.mark.parametrize(("ends_with", "helps"), [("ValueError: no", True), ("KeyError: 1", False)])
+def test_a_workaround_that_gives_back_a_lost_check_lets_the_program_raise(
+    ends_with: str, helps: bool, tmp_path: Path
+) -> None:
+    case, _ = case_that(tmp_path, End(1, f"step 3\n{ends_with}"))
+    lost = Failure(LOST_CHECK, "compiled code returns", eager_error="ValueError: no")
+    case.proof.prove_and_help(finding(lost, GraphWorkarounds((HELPED,))))
+    assert case.proof.workaround is not None
+    assert case.proof.workaround.verified is helps
 
 
 def test_what_may_be_slow_is_not_proven_beside_what_measures_it(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from inductoscope.doctor.runs import ProgramRun
 from inductoscope.doctor.slowness import LONGEST_TO_TIME, may_be_slower
 from inductoscope.doctor.verdict import Culprit, Verdict
 from inductoscope.model.entities import Recording
-from inductoscope.recording.events import OUTSIDE, Check
+from inductoscope.recording.events import OTHER_ERROR, OUTSIDE, Check
 from inductoscope.recording.layout import signal_name
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.messages import OutOfMemory, last_lines
@@ -162,7 +162,7 @@ def verdict_at_limit(case: ProgramCase) -> Verdict:
 
 
 # Verdicts on calls that could not be compared.
-_UNCOMPARED = ("skipped", "eager-fails", "unsteady")
+_UNCOMPARED = ("skipped", "eager-fails", OTHER_ERROR, "unsteady")
 _AND_ENDED, _AND_RUNNING = ", and the program has ended well", "; the program was still running"
 
 

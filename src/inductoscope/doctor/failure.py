@@ -14,6 +14,8 @@ from inductoscope.torch_facts import stages
 WRONG, NAN, ERROR, SIGNAL, HANG = "wrong", "nan", "error", "signal", "hang"
 # Compiling ends, but takes far too long.
 SLOW = "slow"
+# Eager raises an error; compiled code returns, or raises an error of another type.
+LOST_CHECK = "lost-check"
 
 # A graph with this many nodes is compiled in a second or two.
 FEW_NODES = 20
@@ -44,7 +46,8 @@ class Failure:
     kind: str
     text: str
     stage: str = ""
-    # For a wrong result: value, dtype, stride …; for an error: the innermost exception's type.
+    # For a wrong result: value, dtype, stride …; for an error: the innermost exception's type;
+    # for a lost check: the type of error that compiled code raises instead, empty if it returns.
     aspect: str = ""
     # The compiler's function that raised, or the last entered kernel.
     function: str = ""
@@ -66,31 +69,36 @@ class Failure:
     entered_at: float | None = None
     # Whether memory was filled with NaN first, so that unwritten values show as NaN.
     memory_was_filled: bool = False
+    # The error that eager raises, with its type; empty if eager returns.
+    eager_error: str = ""
 
     def is_same_as(self, other: Failure) -> bool:
         """Check whether both failures are signs of one bug."""
         if self.kind != other.kind:
             was_filled = self.memory_was_filled or other.memory_was_filled
             return was_filled and {self.aspect, other.aspect} == {"value", "nan"}
-        if self.kind in (WRONG, NAN):
+        if _words(self.eager_error) != _words(other.eager_error):
+            return False  # Another check.
+        if self.kind in (WRONG, NAN, LOST_CHECK):
             return self.aspect == other.aspect
         if self.kind == ERROR:
-            alike = self.function == other.function or self._words == other._words
+            said = _words(self.message), _words(other.message)
+            alike = self.function == other.function or said[0] == said[1]
             return self.aspect == other.aspect and alike
         if self.kind == SIGNAL:
             return self.aspect == other.aspect
         return self.stage == other.stage
-
-    @property
-    def _words(self) -> str:
-        """The message without numbers and names, which differ from graph to graph."""
-        return _NAMES.sub("", _NUMBERS.sub("", self.message.partition("\n")[0]))[:200]
 
     def updated_with(self, other: Failure) -> Failure:
         """Return this failure, updated with the facts of another sign of the same bug."""
         if self.kind != other.kind:
             return self  # Keep the program's own failure, whatever a graph in filled memory does.
         return replace(self, **{name: value for name, value in vars(other).items() if value})
+
+
+def _words(message: str) -> str:
+    """Return a message without numbers and names, which differ from graph to graph."""
+    return _NAMES.sub("", _NUMBERS.sub("", message.partition("\n")[0]))[:200]
 
 
 # Messages of errors that are due to the machine or its settings, and advice for each.

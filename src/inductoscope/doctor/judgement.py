@@ -184,6 +184,7 @@ def _kind(finding: FailureFinding) -> str:
     return {
         f.WRONG: v.WRONG_RESULT,
         f.NAN: v.NOT_A_NUMBER,
+        f.LOST_CHECK: v.WRONG_RESULT,
         f.SIGNAL: v.CRASH,
         f.HANG: v.HANG,
         f.SLOW: v.SLOW,
@@ -358,7 +359,7 @@ def _confidence(finding: FailureFinding, stage: str, headline: Headline) -> v.Co
         return "likely"
     if headline.rivals:
         return "likely"  # The evidence disagrees on the operation.
-    if finding.kind in (f.WRONG, f.NAN):
+    if finding.kind in (f.WRONG, f.NAN, f.LOST_CHECK):
         is_located = finding.location.stage and finding.location.how
         return "proven" if is_located else "likely"  # Otherwise inferred from suppressing axes.
     if finding.location.stage == stages.INDUCTOR:

@@ -24,8 +24,9 @@ from inductoscope.doctor.finding import (
 from inductoscope.doctor.fresh_processes import FreshProcesses
 from inductoscope.doctor.instructions import FUNCTION_SCRIPT, Instructions
 from inductoscope.doctor.judgement import verdict_on
-from inductoscope.doctor.runs import Runs, every_check_passed
+from inductoscope.doctor.runs import ProgramRun, Runs, every_check_passed
 from inductoscope.doctor.verdict import Verdict
+from inductoscope.torch_facts.messages import last_lines
 from inductoscope.wording import count_of
 
 _MOST_WORKAROUNDS = 3
@@ -126,7 +127,7 @@ class Proof:
             calls = self.instructions.calls
             instructions = Instructions(calls=calls, workaround=tried.code, investigate=False)
             run = self.runs.again(instructions, f"trying on the program: {tried.text}")
-            works = every_check_passed(run)
+            works = every_check_passed(run) or _raises_as_eager(run, finding)
             if not works and not is_alone:
                 return  # The program may have failed only because it cannot run twice at a time.
             self.workaround = Workaround(tried.text, works, tried.slowdown, tried.code)
@@ -142,6 +143,12 @@ class Proof:
         source.rename(self.script)
         self.say(f"running the function alone in fresh processes ({self.fresh.times})")
         return self._verify(("eager: ok",))
+
+
+def _raises_as_eager(run: ProgramRun, finding: FailureFinding) -> bool:
+    """Check whether the error that eager raises, and that was lost, ended the run."""
+    error = finding.failure.eager_error
+    return bool(error) and "".join(last_lines(run.output, 1)).endswith(error)
 
 
 # --- answers, reported as soon as they are known --------------------------------------------------

@@ -45,6 +45,7 @@ from inductoscope.processes.status import is_alive
 from inductoscope.profiling.compile_growth import MeasuredGrowth
 from inductoscope.recording.codec import decode
 from inductoscope.recording.events import (
+    NOT_RAISED,
     CallableCheck,
     CallsUnchecked,
     Check,
@@ -149,6 +150,12 @@ class ProgramRun:
         """Compiled functions that gave a different result from their Python code."""
         checks = self.recording.callable_checks
         return [check for check in checks if check.verdict == "differs"]
+
+    @property
+    def functions_that_do_not_raise(self) -> list[CallableCheck]:
+        """Compiled functions that returned, though their Python code raised in a fork."""
+        checks = self.recording.callable_checks
+        return [check for check in checks if check.verdict == NOT_RAISED]
 
     def stacks_of(self, pid: int) -> str:
         """Return the last stacks that one of the program's processes wrote."""

@@ -145,10 +145,12 @@ def try_workarounds(
         return [GraphWorkaround(each.text, each.code) for each in proposals[:_UNTRIED]]
     working: list[tuple[ProposedWorkaround, float | None]] = []
     forks = oracle.forks
+    # A call that has to raise an error takes no time that counts.
+    is_timed = forks.is_here and not candidate.eager_raises
     for first in range(0, len(proposals), forks.workers):
         wave = proposals[first : first + forks.workers]
         answers = forks.ask_all(
-            [TrialWithWorkaround(candidate, each.code, forks.is_here) for each in wave]
+            [TrialWithWorkaround(candidate, each.code, is_timed) for each in wave]
         )
         for proposal, answer in zip(wave, answers, strict=True):
             if answer.result and answer.result.get("works"):
@@ -156,7 +158,7 @@ def try_workarounds(
         if working:
             break
     ends_without = finding.kind not in (HANG, SIGNAL, ERROR)
-    if working and not forks.is_here:
+    if working and not forks.is_here and not candidate.eager_raises:
         # Times from different machines are not comparable.
         least, _ = working[0]
         working[0] = least, forks.ask(_timed(candidate, least.code)).result

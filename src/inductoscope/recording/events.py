@@ -707,6 +707,10 @@ RIGHT_WITH_COPIES = "right-with-copies"
 REJECTED = "rejected"
 # Verdicts on a call that torch's own check for NaN refuses: for good reason, or so it seems.
 NAN_REFUSED, NAN_LIKELY = "nan-refused", "nan-likely"
+# Verdict on a call for which eager and compiled code raise errors of different types.
+OTHER_ERROR = "other-error"
+# Verdict on a function that returns when compiled, though its Python code raises.
+NOT_RAISED = "not-raised"
 
 
 class GraphCall(Event, kind="graph-call"):
@@ -744,8 +748,9 @@ class SizesTried(Event, kind="sizes-tried"):
 class Check(Event, kind="check"):
     """A call of a compiled graph was compared with eager.
 
-    verdict: right, within-rounding, unsteady, skipped, eager-fails, wrong, error; outside, before a
-    call with inputs that it was not compiled for, and wrong-outside if it is then wrong;
+    verdict: right, within-rounding, unsteady, skipped, eager-fails, wrong, error; other-error, if
+    compiled code raises an error of another type than eager; outside, before a call with inputs
+    that it was not compiled for, and wrong-outside if it is then wrong;
     right-with-copies, if it is right once constants that are views are replaced by copies;
     rejected, if torch raised an error instead of taking new constants before it;
     nan-refused, if nan_asserts raised because of the program's own NaN; nan-likely, if there is
@@ -787,7 +792,10 @@ class CppLibraryTaken(Event, kind="cpp-library-taken"):
 
 
 class CallableCheck(Event, kind="callable-check"):
-    """A whole function was compared with eager. verdict: right, differs."""
+    """A whole function was compared with eager.
+
+    verdict: right, differs; unsteady, if eager itself differs; not-raised, if only eager raises.
+    """
 
     function: str
     call: int

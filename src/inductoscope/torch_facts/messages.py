@@ -247,10 +247,16 @@ def device_error(message: str) -> str:
     return said if any(words in said for words in _LOSES_DEVICE) else ""
 
 
-_EXECUTED = re.compile(r"While executing %\w+ : .*?target=([\w.]+)")
+_EXECUTED = re.compile(r"While executing %(?P<node>\w+) : .*?target=(?P<operation>[\w.]+)")
 
 
 def executed_operation(message: str) -> str:
     """Return the operation that an interpreter of FX was executing when it failed; "" if none."""
     found = _EXECUTED.search(message)
-    return found[1] if found else ""
+    return found["operation"] if found else ""
+
+
+def executed_node(message: str) -> str:
+    """Return the node that an interpreter of FX was executing when it failed; "" if none."""
+    found = _EXECUTED.search(message)
+    return found["node"] if found else ""

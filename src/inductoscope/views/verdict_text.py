@@ -185,7 +185,8 @@ def _evidence(verdict: Verdict, finding: FailureFinding) -> Iterator[Statement]:
         yield text, "the smallest graph, in a process of its own"
     detail = finding.in_program.detail or finding.failure.detail
     if detail:
-        yield f"while processing {detail}", finding.failure.stage
+        what = "eager raises in" if finding.failure.eager_error else "while processing"
+        yield f"{what} {detail}", finding.failure.stage
     for each in finding.suppressing_axes:
         only = f" (the one that matters: {each.application})" if each.application else ""
         yield f"the failure disappears without {each.title}{only}", "the smallest graph"

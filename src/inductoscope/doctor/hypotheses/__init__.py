@@ -36,6 +36,7 @@ HYPOTHESES: tuple[Hypothesis, ...] = (
     # Before further calls of a program that fails because it is slow are checked.
     slow.slower_than_it_allows,
     found.unchecked_call,
+    found.other_error,
     # A failure was found inside the program.
     found.machine_cannot_compile,
     found.hangs_in_eager,

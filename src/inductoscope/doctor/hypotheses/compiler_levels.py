@@ -23,7 +23,7 @@ from inductoscope.doctor.judgement import verdict_on
 from inductoscope.doctor.symptom import fails_alike
 from inductoscope.doctor.verdict import Culprit, Verdict
 from inductoscope.model.entities import CompileError
-from inductoscope.recording.events import NotedDifference
+from inductoscope.recording.events import CallableCheck, NotedDifference
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.frames import frames_in, is_users
 from inductoscope.wording import count_of
@@ -211,21 +211,22 @@ def wrong_capture(case: ProgramCase) -> Verdict | None:
     """Dynamo captures something other than what a function computes.
 
     Applies: A compiled function gave a different result from its Python code, though its graphs are
-    right.
-    Runs: The program with Dynamo alone, each graph in eager.
+    right; or it returned where that raised, and the program ends otherwise in eager.
+    Runs: The program with Dynamo alone, each graph in eager; for an error, in eager before that.
     Concludes: Not Inductor, if the function differs with Dynamo alone too, and does not differ by
     itself. Otherwise nothing, or 'unknown' of a program that was ended by a limit.
     How sure: Proven by comparing the function with two forks in eager that agree.
     """
-    if case.finding is not None or not case.first.functions_that_differ:
+    differing = case.first.functions_that_differ or _functions_that_lose_an_error(case)
+    if case.finding is not None or not differing:
         return None
-    seen = case.first.functions_that_differ[0]
+    seen = differing[0]
     again = case.runs.again(
         Instructions(calls=0, backend="eager", investigate=False),
         f"{seen.function} differs though its graphs are right; running it with Dynamo "
         "alone, each graph in eager",
     )
-    still = again.functions_that_differ
+    still = again.functions_that_differ or again.functions_that_do_not_raise
     if not still:
         return verdict_at_limit(case) if case.first.was_ended else None
     result = Verdict(
@@ -240,6 +241,17 @@ def wrong_capture(case: ProgramCase) -> Verdict | None:
         text = f"{event.function}: {event.text}"
         result.add(text, f"{how}, compared with eager in a fork")
     return result
+
+
+def _functions_that_lose_an_error(case: ProgramCase) -> list[CallableCheck]:
+    """Return functions that raise in eager only, if the program as a whole shows that.
+
+    The fork may have had a reason of its own to raise, such as threads that it does not have.
+    """
+    found = case.first.functions_that_do_not_raise
+    if not found or case.finding is not None:
+        return []
+    return found if case.runs.in_eager_once().failed != case.first.failed else []
 
 
 def dynamo_alone(case: ProgramCase) -> Verdict | None:

@@ -8,7 +8,7 @@ from inductoscope import verdicts as v
 from inductoscope.doctor.case import ProgramCase
 from inductoscope.doctor.common_verdicts import also_fails_in_eager, ends_well_without_tool
 from inductoscope.doctor.compute_sanitizer import check_script
-from inductoscope.doctor.failure import ERROR, HANG, NAN, SIGNAL, WRONG, Failure
+from inductoscope.doctor.failure import ERROR, HANG, LOST_CHECK, NAN, SIGNAL, WRONG, Failure
 from inductoscope.doctor.finding import CheckedAccess
 from inductoscope.doctor.instructions import Instructions
 from inductoscope.doctor.judgement import verdict_on
@@ -16,6 +16,7 @@ from inductoscope.doctor.last_position import last_position
 from inductoscope.doctor.runs import ProgramRun
 from inductoscope.doctor.verdict import Verdict
 from inductoscope.model.entities import Recording
+from inductoscope.recording.events import OTHER_ERROR
 from inductoscope.recording.layout import signal_name
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.messages import device_error
@@ -69,6 +70,22 @@ def _return_to(
 ) -> None:
     stop = replace(instructions, stop_at=compile_id, failure=failure, calls=0)
     case.finding = case.runs.again(stop, text).finding
+
+
+def other_error(case: ProgramCase) -> None:
+    """A graph raises an error of another type than eager, and the program depends on the type.
+
+    Applies: A call raised another error than eager, and the program failed; nothing was found.
+    Runs: The program in eager and, if it ends well there, once more, up to that graph.
+    Concludes: Nothing by itself: the next hypotheses judge what is found.
+    How sure: As sure as those are.
+    """
+    checks = case.checks_that_are(OTHER_ERROR)
+    if not case.fails_unexplained or not checks or case.runs.in_eager_once().failed:
+        return
+    compile_id, text = checks[0].compile, checks[0].text
+    failure = Failure(LOST_CHECK, text, eager_error=text)
+    _return_to(case, case.instructions, compile_id, failure, f"{text}; running it up to there")
 
 
 _EVERY_CALL = 1_000_000
@@ -200,6 +217,10 @@ def dies_in_eager(case: ProgramCase) -> Verdict | None:
     return also_fails_in_eager(case, eager)
 
 
+# Kinds of failure that a call of the program itself has shown, beside eager.
+_SEEN_IN_PROGRAM = (WRONG, NAN, LOST_CHECK, HANG)
+
+
 def only_under_the_tool(case: ProgramCase) -> Verdict | None:
     """The tool itself makes the program fail.
 
@@ -209,7 +230,7 @@ def only_under_the_tool(case: ProgramCase) -> Verdict | None:
     How sure: Unknown.
     """
     finding = case.finding
-    if finding is None or case.proof.is_verified or finding.kind in (WRONG, NAN, HANG):
+    if finding is None or case.proof.is_verified or finding.kind in _SEEN_IN_PROGRAM:
         return None
     if case.runs.without_tool_once().ending.exit_code != 0:
         return None

@@ -16,9 +16,10 @@ from typing import Any
 
 import torch
 
-from inductoscope.doctor.failure import WrongValue
+from inductoscope.doctor.failure import LOST_CHECK, WrongValue
 from inductoscope.inside.compare.reference import FEW_SAMPLES_FIRST, Case
 from inductoscope.inside.compare.values import Outcome
+from inductoscope.torch_facts.messages import executed_node, plain_message
 from inductoscope.wording import count_of
 
 # How much farther from float64 than eager a compiled result may be.
@@ -29,7 +30,7 @@ UNREPEATABLE = "eager itself gives another result every time"
 
 # Kinds of difference, the most telling first. The last two are differences in memory layout: they
 # change no value, and most programs never notice.
-_KINDS = ("structure", "dtype", "shape", "nan", "value", "sharing", "stride")
+_KINDS = (LOST_CHECK, "structure", "dtype", "shape", "nan", "value", "sharing", "stride")
 _IN_MEMORY = ("sharing", "stride")
 
 # Relative and absolute tolerance of torch.testing.assert_close.
@@ -44,6 +45,17 @@ _CLOSE = {
 
 
 @dataclass(frozen=True)
+class LostCheck:
+    """An error that eager raises and compiled code does not."""
+
+    eager: str
+    # The error that compiled code raises instead; empty if it returns.
+    compiled: str
+    # The node of the graph that raises in eager, if a graph was run.
+    node: str
+
+
+@dataclass(frozen=True)
 class OutputDifference:
     kind: str  # One of _KINDS.
     where: str
@@ -51,6 +63,7 @@ class OutputDifference:
     largest: float = 0.0
     allowed: float = 0.0
     value: WrongValue | None = None
+    lost: LostCheck | None = None
 
 
 @dataclass(frozen=True)
@@ -114,8 +127,16 @@ class EagerComparison:
         return replace(self, wrong=self.wrong + counted, noted=left)
 
 
-def judge(case: Case, compiled: Outcome) -> EagerComparison:
-    """Compare a compiled result with eager's; analyse only the values that are not close."""
+def judge(case: Case, compiled: Outcome | BaseException) -> EagerComparison:
+    """Compare a compiled result with eager's; analyse only the values that are not close.
+
+    If eager raises, compiled code has to raise an error that the same `except` clause catches. An
+    error that compiled code alone raises is no result, and is raised as it is.
+    """
+    if case.eager_error is not None:
+        return _comparison_of_errors(case.eager_error, compiled)
+    if isinstance(compiled, BaseException):
+        raise compiled
     found = comparison_of_metadata(case.eager, compiled)
     if any(item.kind == "structure" for item in found.wrong):
         return found
@@ -153,6 +174,26 @@ def _reason(case: Case) -> str:
             if bool((_wide(sample).isnan() & ~_wide(eager).isnan()).any()):
                 return UNINITIALISED
     return "the differences are within rounding"
+
+
+# --- errors ---------------------------------------------------------------------------------------
+
+
+def _comparison_of_errors(eager: Exception, compiled: Outcome | BaseException) -> EagerComparison:
+    if isinstance(compiled, type(eager)):
+        return EagerComparison(is_exact=True)
+    said = described(eager)
+    raised = described(compiled) if isinstance(compiled, BaseException) else ""
+    does = f"raises {raised}" if raised else "returns"
+    lost = LostCheck(said, raised, executed_node(str(eager)))
+    text = f"eager raises {said}; compiled code {does}"
+    return EagerComparison(wrong=(OutputDifference(LOST_CHECK, "the call", text, lost=lost),))
+
+
+def described(error: BaseException) -> str:
+    """Return type and first line of an error."""
+    message = plain_message(str(error)).strip().partition("\n")[0]
+    return f"{type(error).__name__}: {message}"[:300]
 
 
 # --- metadata: number and type of values, shapes, strides, shared memory --------------------------

@@ -16,6 +16,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
+from inductoscope.doctor.failure import LOST_CHECK
 from inductoscope.inside.compare.bug_or_rounding import is_close, judge
 from inductoscope.inside.compare.reference import Case
 from inductoscope.inside.compare.values import copy_values, run
@@ -47,14 +48,37 @@ def first_wrong_decomposition(
     """Run the function and compare every operation with its decomposition.
 
     `current_node` returns the running node. Strides are compared only if they are the `aspect` in
-    question, because most strides have no effect.
+    question, because most strides have no effect; so are errors, with which the function ends.
     """
     from torch._inductor.decomposition import select_decomp_table
 
-    kinds = ("stride",) if aspect == "stride" else _KINDS
+    kinds = (aspect,) if aspect in ("stride", LOST_CHECK) else _KINDS
     mode = _Compare(select_decomp_table(), kinds, current_node)
-    run(function, inputs, backward=backward, mode=mode)
+    try:
+        run(function, inputs, backward=backward, mode=mode)
+    except Exception:
+        if aspect != LOST_CHECK:
+            raise
     return mode.found
+
+
+def raising_operation(function: Callable[..., Any], inputs: Sequence[Any]) -> str:
+    """Return the operation that raises when the function runs in eager; "" if none does."""
+    mode = _Raises()
+    with contextlib.suppress(Exception):
+        run(function, inputs, backward=False, mode=mode)
+    return mode.operation
+
+
+class _Raises(TorchDispatchMode):
+    operation = ""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        try:
+            return func(*args, **(kwargs or {}))
+        except Exception:
+            self.operation = str(func)
+            raise
 
 
 class _Compare(TorchDispatchMode):
@@ -112,9 +136,10 @@ class _Compare(TorchDispatchMode):
         self._judge(func, case, decomposed, inner)
 
     def _judge(self, func: Any, case: Case, decomposed: Any, inner: _Compare) -> None:
-        pairs = zip(case.eager.outputs, decomposed.outputs, strict=False)
-        if "stride" not in self._kinds and all(_alike(mine, other) for mine, other in pairs):
-            return
+        if case.eager_error is None and "stride" not in self._kinds:
+            pairs = zip(case.eager.outputs, decomposed.outputs, strict=False)
+            if all(_alike(mine, other) for mine, other in pairs):
+                return
         is_random = torch.Tag.nondeterministic_seeded in func.tags
         kinds = _METADATA if is_random else self._kinds
         comparison = judge(case, decomposed).counting(kinds)
@@ -122,7 +147,11 @@ class _Compare(TorchDispatchMode):
         if wrong:
             self.found = inner.found
         if wrong and self.found is None:
-            self._note(func, wrong[0].text, wrong[0].kind)
+            lost = wrong[0].lost
+            of_check = (
+                f"the operation raises {lost.eager}; its decomposition does not" if lost else ""
+            )
+            self._note(func, of_check or wrong[0].text, wrong[0].kind)
 
 
 def _alike(one: Any, two: Any) -> bool:

@@ -10,7 +10,7 @@ import contextlib
 import inspect
 import itertools
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +18,7 @@ import torch
 from torch.fx import GraphModule, Node
 
 from inductoscope.doctor.failure import Location
-from inductoscope.inside.compare.bug_or_rounding import judge
+from inductoscope.inside.compare.bug_or_rounding import described, judge
 from inductoscope.inside.compare.graphs import (
     as_function,
     graph_code,
@@ -205,6 +205,27 @@ def first_divergence(
 def first_break(watch: PassWatch, known: Mapping[str, Any]) -> PassDivergence | None:
     """Find the first pass after which the graph cannot run, or returns another structure."""
     return _first(watch, known, {"shape", "dtype", "structure"})
+
+
+def first_lost_check(
+    watch: PassWatch, inputs: Sequence[Any]
+) -> tuple[PassDivergence | None, bool | None]:
+    """Find the first pass after which the graph does not raise on these inputs any more.
+
+    Also return whether the last graph raises; None if no graph has as many inputs.
+    """
+    still_raises = None
+    for steps in watch.groups:
+        if not steps or len(input_names(steps[0].module)) != len(inputs):
+            continue  # A backward graph, or one whose inputs AOTAutograd has changed.
+        cases = [Case(as_function(step.module), inputs) for step in steps]
+        for before, after, case, later in zip(steps, steps[1:], cases, cases[1:], strict=False):
+            if case.eager_error is None or isinstance(later.eager_error, type(case.eager_error)):
+                continue
+            text = f"the graph does not raise {described(case.eager_error)} any more"
+            return divergence_at(before.module, after, text), False
+        still_raises = cases[-1].eager_error is not None
+    return None, still_raises
 
 
 def _first(

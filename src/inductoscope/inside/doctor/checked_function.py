@@ -15,6 +15,7 @@ import random
 import threading
 import types
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +25,12 @@ from torch.utils._pytree import tree_leaves
 
 from inductoscope.doctor.instructions import FUNCTION_SCRIPT
 from inductoscope.errors import ToolFailure
+from inductoscope.inside.compare.bug_or_rounding import described
 from inductoscope.inside.doctor.program_copy import take_copy_before_compile
 from inductoscope.inside.repro.source_text import function_script
 from inductoscope.inside.scope import SCOPE
 from inductoscope.inside.search.forks import Forks
-from inductoscope.recording.events import CallableCheck
+from inductoscope.recording.events import NOT_RAISED, CallableCheck
 from inductoscope.wording import count_of
 
 _CALLS = 2
@@ -71,6 +73,7 @@ def checked_function(
         try:
             # Run it twice: values that differ anyway, such as a time, say nothing about Dynamo.
             eager = [_in_eager(function, args, kwargs, folder) for _ in range(2)]
+            _thread.eager = eager
             take_copy_before_compile()
             result = compiled(*args, **kwargs)
             SCOPE.guard(_compare, function, calls, eager, _values(result, args, kwargs))
@@ -79,10 +82,26 @@ def checked_function(
                 SCOPE.guard(_write_script, function, args, context, error, folder)
             raise
         finally:
-            _thread.is_checking = False
+            _thread.is_checking, _thread.eager = False, []
         return result
 
     return call
+
+
+def has_returned_in_eager() -> bool:
+    """Check whether the Python code of the call under way is known to return without a compiler."""
+    return any(isinstance(run, list) for run in getattr(_thread, "eager", ()))
+
+
+@dataclass(frozen=True)
+class _Raised:
+    """The error with which the function ended in eager."""
+
+    text: str
+
+
+# A function's values; None if it is not known how it ends.
+_Ending = list[Any] | _Raised | None
 
 
 def _write_script(
@@ -97,24 +116,28 @@ def _write_script(
         (folder / FUNCTION_SCRIPT).write_text(text, "utf-8")
 
 
-def _in_eager(
-    function: Callable[..., Any], args: Any, kwargs: Any, folder: Path
-) -> list[Any] | None:
-    """Run the function in eager, in a fork; return None if that fails."""
+def _in_eager(function: Callable[..., Any], args: Any, kwargs: Any, folder: Path) -> _Ending:
+    """Run the function in eager, in a fork; return None if the fork fails."""
     path = folder / f".eager-{os.getpid()}-{id(function):x}.pt"
     numbers = random.getstate()
 
     def work() -> bool:
         random.setstate(numbers)  # Python reseeds `random` in every fork.
         torch.compiler.set_stance("force_eager")
-        values = _values(function(*args, **kwargs), args, kwargs)
-        torch.save(values, path)
+        try:
+            result = function(*args, **kwargs)
+        except (MemoryError, torch.OutOfMemoryError):
+            raise
+        except Exception as error:
+            torch.save(_Raised(described(error)), path)
+            return True
+        torch.save(_values(result, args, kwargs), path)
         return path.stat().st_size <= _LARGEST
 
     try:
         if Forks(workers=1, seconds=_SECONDS).ask(work).result:
-            values: list[Any] = torch.load(path, weights_only=False)
-            return values
+            ending: _Ending = torch.load(path, weights_only=False)
+            return ending
     except Exception:
         pass
     finally:
@@ -134,23 +157,21 @@ def _values(result: Any, args: Any, kwargs: Any) -> list[Any]:
     ]
 
 
-def _compare(function: Any, call: int, runs: list[list[Any] | None], compiled: list[Any]) -> None:
-    eager = [run for run in runs if run is not None]
-    if not eager:
+def _compare(function: Any, call: int, runs: list[_Ending], compiled: list[Any]) -> None:
+    eager = [run for run in runs if isinstance(run, list)]
+    if eager:
+        verdict, text = "right", _difference(eager[0], compiled)
+        if text:
+            by_itself = _difference(eager[0], eager[-1])
+            verdict = "unsteady" if by_itself else "differs"
+            text = f"two runs in eager differ: {by_itself}" if by_itself else text
+        text = text or count_of(len(eager[0]), "value")
+    elif isinstance(runs[0], _Raised) and runs[0] == runs[-1]:
+        verdict, text = NOT_RAISED, f"returns when compiled, in eager it raises {runs[0].text}"
+    else:
         return
-    verdict, text = "right", _difference(eager[0], compiled)
-    if text:
-        by_itself = _difference(eager[0], eager[-1])
-        verdict = "unsteady" if by_itself else "differs"
-        text = f"two runs in eager differ: {by_itself}" if by_itself else text
-    SCOPE.emit(
-        CallableCheck(
-            function=str(getattr(function, "__qualname__", type(function).__name__)),
-            call=call,
-            verdict=verdict,
-            text=text or count_of(len(eager[0]), "value"),
-        )
-    )
+    name = str(getattr(function, "__qualname__", type(function).__name__))
+    SCOPE.emit(CallableCheck(function=name, call=call, verdict=verdict, text=text))
 
 
 def _difference(eager: list[Any], compiled: list[Any]) -> str:

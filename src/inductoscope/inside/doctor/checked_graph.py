@@ -17,11 +17,11 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 
-from inductoscope.doctor.failure import ERROR, Failure
+from inductoscope.doctor.failure import ERROR, LOST_CHECK, Failure
 from inductoscope.doctor.finding import PROGRAM, FailureFinding, Noticed
 from inductoscope.doctor.instructions import MOVED, UNMOVED, Instructions
 from inductoscope.inside.compare.beside_eager import call_as_in_eager, call_beside_eager
-from inductoscope.inside.compare.bug_or_rounding import EagerComparison
+from inductoscope.inside.compare.bug_or_rounding import EagerComparison, described
 from inductoscope.inside.compare.graphs import (
     as_function,
     input_names,
@@ -31,6 +31,7 @@ from inductoscope.inside.compare.graphs import (
 from inductoscope.inside.compare.kernels import KEPT_WRAPPERS
 from inductoscope.inside.compare.reference import Case, with_perturbed_rounding
 from inductoscope.inside.compare.values import copy_values, needs_backward, size_in_bytes
+from inductoscope.inside.doctor.checked_function import has_returned_in_eager
 from inductoscope.inside.doctor.compile_conditions import (
     has_room_for_copies,
     how_compiled,
@@ -48,6 +49,7 @@ from inductoscope.inside.doctor.further_checks import (
     failure_with_inductor_random_numbers,
     hidden_fault,
     try_call,
+    try_refused_call,
 )
 from inductoscope.inside.doctor.program_copy import program_copy
 from inductoscope.inside.observe import current_compile_id, record_error
@@ -66,6 +68,7 @@ from inductoscope.inside.search.program_state import inductor_settings
 from inductoscope.recording.events import (
     NAN_LIKELY,
     NAN_REFUSED,
+    OTHER_ERROR,
     OUTSIDE,
     WRONG_OUTSIDE,
     CallsUnchecked,
@@ -214,7 +217,7 @@ class CheckedGraph:
             if self.instructions.investigate and not can_fork() and program_copy() is not None:
                 # The search needs a copy, because after some errors GPU memory is unreadable.
                 self._spare = kept_in_main_memory(self._candidate(inputs))
-            failure, comparison = self._compare(case, compiled)
+            failure, comparison = self._compare(case, compiled, arguments)
             self._spare = None
         if failure is not None:
             self._start_search(failure, inputs)
@@ -223,14 +226,12 @@ class CheckedGraph:
                 self._start_search(found.failure, inputs, found)
 
     def _compare(
-        self, case: Case, compiled: Callable[..., Any]
+        self, case: Case, compiled: Callable[..., Any], arguments: Sequence[Any]
     ) -> tuple[Failure | None, EagerComparison | None]:
-        """Return a call's failure and its comparison; neither if eager fails."""
+        """Return a call's failure and its comparison; neither if eager fails, too."""
         started = time.monotonic()
-        error = case.eager_error
-        if error is not None:
-            self._notes.checked(self.calls, "eager-fails", f"{type(error).__name__}: {error}"[:500])
-            return None, None
+        if case.eager_error is not None:
+            return self._refused_in_eager(case.eager_error, case, compiled, arguments), None
         SCOPE.emit(EagerReturned(seconds=round(time.monotonic() - started, 3)))
         # The call is tried in a fork first, because a crash would kill the program.
         is_suspect = self._is_worth_a_look and not self.backend and can_fork_alone()
@@ -258,6 +259,27 @@ class CheckedGraph:
             kinds, places = {n.aspect for n in counted}, {n.where for n in counted}
             comparison = comparison.counting(kinds, places)
         return failure_of_comparison(comparison), comparison
+
+    def _refused_in_eager(
+        self, error: Exception, case: Case, compiled: Callable[..., Any], arguments: Sequence[Any]
+    ) -> Failure | None:
+        """Return the failure of a call that raises in eager, if compiled code does not raise.
+
+        An error of another type is only recorded, as few programs depend on the type.
+        """
+        is_compared, failure = False, None
+        if not has_returned_in_eager():
+            is_compared, failure = try_refused_call(error, case, compiled, arguments)
+        if failure is None:
+            said = f"compiled code raises as eager does: {described(error)}"
+            verdict, text = ("right", said) if is_compared else ("eager-fails", described(error))
+            self._notes.checked(self.calls, verdict, text)
+        elif failure.kind == LOST_CHECK and failure.aspect:
+            self._notes.checked(self.calls, OTHER_ERROR, failure.text)
+            return None
+        else:
+            self._trial = CallTrial(wrong_forward=failure)
+        return failure
 
     # --- what a call that seems right may hide ------------------------------------------------
 
@@ -355,6 +377,7 @@ class CheckedGraph:
         else:
             counted = self.instructions.counts_of(self.compile_id)
             candidate = with_outputs_that_count(self._candidate(arguments), counted)
+        candidate = replace(candidate, eager_raises=bool(failure.eager_error))
         investigation.investigate_and_stop(candidate, finding, self.folder, self.instructions)
 
     def _stop_if_device_is_lost(self, failure: Failure, error: BaseException) -> None:

@@ -16,17 +16,29 @@ from torch.fx import GraphModule
 from torch.utils._pytree import tree_leaves
 
 from inductoscope.doctor.failure import ERROR, NAN, WRONG, Failure, Location
-from inductoscope.inside.compare.bug_or_rounding import is_close, judge, same_values
+from inductoscope.inside.compare.bug_or_rounding import described, is_close, judge, same_values
 from inductoscope.inside.compare.graphs import as_function
 from inductoscope.inside.compare.guarded_memory import GuardedMemory
 from inductoscope.inside.compare.kernels import KEPT_WRAPPERS
 from inductoscope.inside.compare.reference import Case
-from inductoscope.inside.compare.values import Outcome, draws_random_numbers, nodes_that_draw, run
+from inductoscope.inside.compare.values import (
+    Outcome,
+    copy_values,
+    draws_random_numbers,
+    nodes_that_draw,
+    run,
+)
 from inductoscope.inside.doctor.program_copy import run_forking
 from inductoscope.inside.scope import say
 from inductoscope.inside.search.candidate import Candidate, has_transforms
-from inductoscope.inside.search.failure_signature import failure_of_comparison, failure_of_signal
-from inductoscope.inside.search.forks import Forks
+from inductoscope.inside.search.failure_signature import (
+    failure_of_answer,
+    failure_of_comparison,
+    failure_of_signal,
+    innermost,
+    note_eager_error,
+)
+from inductoscope.inside.search.forks import Forks, answer_without_fork, can_fork_alone
 from inductoscope.inside.search.location import (
     first_wrong_own_kernel,
     location_of_answer,
@@ -37,6 +49,7 @@ from inductoscope.inside.search.oracle import Oracle, examine
 from inductoscope.inside.search.placement import placed
 from inductoscope.inside.search.shrink import all_resized
 from inductoscope.inside.search.subgraph import record_values, subgraph
+from inductoscope.torch_facts.messages import device_error
 
 
 @dataclass(frozen=True)
@@ -98,6 +111,47 @@ def try_call(case: Case, compiled: Callable[..., Any]) -> CallTrial:
     plain = forks.ask(lambda: bool(run(compiled, case.inputs, backward=False)))
     # A crash due to different bytes alone is judged like a wrong result due to them.
     return CallTrial(True, None if plain.signal is None else failure_of_signal(plain))
+
+
+# Errors that say nothing about the call: at another time it may succeed.
+_OF_MACHINE = (MemoryError, torch.OutOfMemoryError)
+
+
+def try_refused_call(
+    error: Exception, case: Case, compiled: Callable[..., Any], arguments: Sequence[Any]
+) -> tuple[bool, Failure | None]:
+    """Compare a call that raises in eager; return whether that was possible, and the failure.
+
+    The error has to be the program's own: the forward pass alone raises it again, in a fork even
+    with the program's own tensors. The compiled call is made in a fork, which it may kill.
+    """
+    if isinstance(error, _OF_MACHINE) or device_error(str(error)):
+        return False, None
+    is_alone = can_fork_alone()
+
+    def error_again() -> str:
+        copy = list if is_alone else copy_values
+        try:
+            run(case.function, arguments, backward=False, copy=copy)
+        except Exception as again:
+            return described(again)
+        return ""
+
+    def failure() -> dict[str, Failure | None]:
+        note_eager_error(error)
+        ending: Outcome | BaseException
+        try:
+            ending = run(compiled, case.inputs, backward=False)
+        except Exception as raised:
+            ending = innermost(raised)
+        return {"failure": failure_of_comparison(judge(case, ending))}
+
+    ask = Forks(workers=1, seconds=_SECONDS).ask if is_alone else answer_without_fork
+    if ask(error_again).result != described(error):
+        return False, None
+    answer = ask(failure)
+    is_compared = answer.is_done or answer.signal is not None
+    return is_compared, failure_of_answer(answer) if is_compared else None
 
 
 def _failure_of_forward(forward: Case, compiled: Callable[..., Any]) -> Failure | None:

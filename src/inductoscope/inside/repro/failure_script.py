@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from inductoscope.doctor.failure import ERROR, HANG, NAN, SIGNAL, SLOW, WRONG, Failure
+from inductoscope.doctor.failure import ERROR, HANG, LOST_CHECK, NAN, SIGNAL, SLOW, WRONG, Failure
 from inductoscope.inside.compare.graphs import as_function, input_names
 from inductoscope.inside.compare.values import draws_random_numbers
 from inductoscope.inside.repro.python_text import function_text
@@ -82,11 +82,18 @@ def expected_output(failure: Failure) -> list[str]:
         return ["eager: ok", failure.aspect]
     if failure.kind == SIGNAL:
         number = int(getattr(signal, failure.aspect, 0))
-        return ["eager ended with 0", f"compiled ended with -{number or ''}"]
+        # A process ends with 1 if an exception ends it.
+        return [
+            f"eager ended with {int(bool(failure.eager_error))}",
+            f"compiled ended with -{number or ''}",
+        ]
     if failure.kind == HANG:
         return ["eager ended with 0", "compiled ended with None"]
     if failure.kind == SLOW:
         return ["eager: ok", "compiled: too slow"]
+    if failure.kind == LOST_CHECK:
+        eager = failure.eager_error.partition(":")[0]
+        return [f"eager: raises {eager}", f"compiled: {_instead(failure)}"]
     return ["compiled:", "AssertionError"]
 
 
@@ -96,12 +103,17 @@ def title_of(failure: Failure, flow: str, operations: Sequence[str]) -> str:
     kinds = {
         WRONG: f"{compiler} gives a different result from eager",
         NAN: f"{compiler} gives NaN or Inf where eager is finite",
+        LOST_CHECK: f"{compiler} {_instead(failure)} where eager raises {failure.eager_error}",
         ERROR: f"{compiler} fails with {failure.aspect}",
         SIGNAL: f"{compiler} ends the process with {failure.aspect}",
         HANG: f"{compiler} never finishes",
         SLOW: f"{compiler} takes far longer than for other graphs of this size",
     }
     return f"{kinds[failure.kind]}: {', '.join(operations[:4]) or 'a small graph'}"
+
+
+def _instead(failure: Failure) -> str:
+    return f"raises {failure.aspect}" if failure.aspect else "returns"
 
 
 # --- what a script needs of the program's state ---------------------------------------------------
@@ -297,7 +309,7 @@ def _main_text(candidate: Candidate, failure: Failure, own_passes: str, lowered:
         return slow_compile_text(candidate, compiled, own_passes, lowered)
     is_filled = _needs_filled_memory(candidate, failure)
     differs = _DIFFERS_IN_FILLED_MEMORY if is_filled else _DIFFERS
-    text = {ERROR: _RAISES, SIGNAL: _DIES, HANG: _HANGS}.get(
+    text = {ERROR: _RAISES, SIGNAL: _DIES, HANG: _HANGS, LOST_CHECK: _LOSES_CHECK}.get(
         failure.kind, f"{differs}\n    {_assertion(candidate, failure)}"
     )
     least = str(max(HANG_SECONDS, candidate.size))
@@ -541,6 +553,24 @@ if __name__ == "__main__":
     print("eager: ok")
     run(COMPILED)
     print("compiled: ok")"""
+
+_LOSES_CHECK = '''\
+def ending(function):
+    """How a call ends: the error that it raises, or its result."""
+    try:
+        result = run(function)
+    except Exception as error:
+        return type(error), f"raises {type(error).__name__}: {error}"
+    return None, f"returns {result}"
+
+
+if __name__ == "__main__":
+    expected, eager = ending(fn)
+    print("eager:", eager)
+    raised, compiled = ending(COMPILED)
+    print("compiled:", compiled)
+    is_lost = expected and not (raised and issubclass(raised, expected))
+    sys.exit(1 if is_lost else 0)'''
 
 _DIFFERS = """\
 if __name__ == "__main__":

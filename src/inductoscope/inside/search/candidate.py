@@ -46,6 +46,8 @@ class Candidate:
     constants: frozenset[str] = frozenset()
     # Whether it needs memory that holds NaN around inputs and buffers, and in new ones.
     guarded: bool = False
+    # Whether eager raises an error, which compiled code then has to raise, too.
+    eager_raises: bool = False
 
     @property
     def operations(self) -> list[torch.fx.Node]:

@@ -8,15 +8,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from inductoscope.doctor.failure import ERROR, HANG, NAN, SIGNAL, WRONG, Failure
-from inductoscope.inside.compare.bug_or_rounding import EagerComparison
-from inductoscope.inside.search.forks import ForkAnswer
+from inductoscope.doctor.failure import ERROR, HANG, LOST_CHECK, NAN, SIGNAL, WRONG, Failure
+from inductoscope.inside.compare.bug_or_rounding import EagerComparison, described
+from inductoscope.inside.scope import SCOPE
+from inductoscope.inside.search.forks import ForkAnswer, PipeWriter
 from inductoscope.recording.codec import decode
 from inductoscope.recording.events import CompileFailed, NativeEnd, StageEnd
 from inductoscope.recording.layout import signal_name
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.frames import is_own, shorten
-from inductoscope.torch_facts.messages import device_error, plain_message
+from inductoscope.torch_facts.messages import device_error, executed_node, plain_message
 
 
 def failure_of_comparison(comparison: EagerComparison) -> Failure | None:
@@ -25,6 +26,15 @@ def failure_of_comparison(comparison: EagerComparison) -> Failure | None:
         return None
     kind = NAN if comparison.kind == "nan" else WRONG
     first = next(item for item in comparison.wrong if item.kind == comparison.kind)
+    if first.lost is not None:
+        return Failure(
+            LOST_CHECK,
+            first.text,
+            aspect=first.lost.compiled.partition(":")[0],
+            message=first.lost.compiled,
+            detail=first.lost.node,
+            eager_error=first.lost.eager,
+        )
     return Failure(
         kind,
         first.text,
@@ -148,6 +158,12 @@ def failure_of_answer(answer: ForkAnswer) -> Failure | None:
     return _with_stage(found, answer) if found.kind == ERROR else found
 
 
+def note_eager_error(error: Exception) -> None:
+    """In a fork, tell the parent what eager raises, as compiled code may kill the fork."""
+    if isinstance(SCOPE.writer, PipeWriter):
+        SCOPE.writer.note(eager_error=described(error), node=executed_node(str(error)))
+
+
 def failure_of_signal(answer: ForkAnswer) -> Failure:
     """Return the failure of a process that a signal killed, in the compiler or in a kernel."""
     last = answer.last_stage
@@ -155,13 +171,17 @@ def failure_of_signal(answer: ForkAnswer) -> Failure:
     name = signal_name(answer.signal or 0)
     kernel = answer.launches[-1][0] if answer.launches and stage == stages.RUNTIME else ""
     place = f"kernel {kernel}" if kernel else f"stage {stage}"
+    refused = next((note for note in answer.notes if "eager_error" in note), {})
+    eager_error = str(refused.get("eager_error") or "")
+    instead = f", where eager raises {eager_error}" if eager_error else ""
     return Failure(
         SIGNAL,
-        f"the process died of {name} in {place}",
+        f"the process died of {name} in {place}{instead}",
         stage=stage,
         aspect=name,
         function=kernel,
-        detail=last.event.detail if last else "",
+        detail=last.event.detail if last else str(refused.get("node") or ""),
+        eager_error=eager_error,
     )
 
 

@@ -35,6 +35,7 @@ from inductoscope.doctor.failure import (
     ERROR,
     FEW_NODES,
     HANG,
+    LOST_CHECK,
     NAN,
     SIGNAL,
     WRONG,
@@ -53,12 +54,17 @@ from inductoscope.inside.compare.kernels import (
     planned_dtype,
 )
 from inductoscope.inside.compare.loop_bodies import CannotEvaluate, evaluate
-from inductoscope.inside.compare.operators import first_false_declaration, first_wrong_decomposition
+from inductoscope.inside.compare.operators import (
+    first_false_declaration,
+    first_wrong_decomposition,
+    raising_operation,
+)
 from inductoscope.inside.compare.passes import (
     PassWatch,
     first_break,
     first_divergence,
     first_false_metadata,
+    first_lost_check,
 )
 from inductoscope.inside.compare.reference import Case
 from inductoscope.inside.compare.values import copy_values, is_plain, run
@@ -72,6 +78,7 @@ from inductoscope.inside.search.oracle import (
     compiled,
     compiled_ahead_of_time,
     compiling,
+    ending_of_compiled,
     examine,
     no_further_than,
     run_compiled,
@@ -156,8 +163,8 @@ def wrong_with_backend(candidate: Candidate, backend: str, aspect: str = "value"
     """Describe the candidate's wrong result with another backend; "" if it is right."""
     case = Case(as_function(candidate.module), candidate.inputs, candidate.backward)
     with compiling(candidate):
-        outcome = run_compiled(candidate, compiled(candidate, backend))
-        comparison = judge(case, outcome).counting([aspect])
+        ending = ending_of_compiled(candidate, compiled(candidate, backend))
+        comparison = judge(case, ending).counting([aspect])
     return comparison.wrong[0].text if comparison.wrong else ""
 
 
@@ -638,9 +645,15 @@ _KERNEL_CALL = re.compile(r"\s*(?:\w+ = )?((?:cpp_|triton_|extern_kernels\.|torc
 
 
 def locate_error(candidate: Candidate, failure: Failure, forks: Forks) -> Location:
+    if failure.eager_error:
+        lost = locate_lost_check(candidate, failure, forks)
+        if lost.is_known or failure.kind == LOST_CHECK:
+            return lost
     declared = location_of_answer(forks.ask(lambda: in_custom_operators(placed(candidate))))
     if declared.is_known:
         return declared
+    if failure.eager_error:
+        return locate_lost_check(candidate, failure, forks)
     if failure.kind in (ERROR, SIGNAL) and failure.stage != stages.DYNAMO:
         broken = location_of_answer(forks.ask(lambda: _in_passes(candidate)))
         if broken.is_known:
@@ -731,6 +744,87 @@ def kernel_called_from(functions: Sequence[str]) -> tuple[str, str]:
             found = _KERNEL_CALL.match(lines[-1]) if lines else None
             return path, found[1].removesuffix(".run") if found else ""
     return "", ""
+
+
+# --- an error that eager raises and compiled code does not ----------------------------------------
+
+
+def locate_lost_check(candidate: Candidate, failure: Failure, forks: Forks) -> Location:
+    """Find the first level of the compiler at which the error of eager is missing."""
+    works: list[Work] = [lambda: _in_one_thread(placed(candidate), failure)]
+    if failure.kind == LOST_CHECK:
+        works = [
+            lambda: _lost_before_inductor(placed(candidate)),
+            work_on_decompositions(candidate, LOST_CHECK),
+            lambda: _lost_in_inductor(placed(candidate), failure),
+        ]
+    every = [location_of_answer(answer) for answer in forks.ask_all(works)]
+    return next((each for each in every if each.is_known), Location())
+
+
+def _lost_before_inductor(candidate: Candidate) -> Location:
+    text = wrong_with_backend(candidate, "aot_eager", LOST_CHECK)
+    if not text:
+        return Location()
+    how = "already so with backend='aot_eager'"
+    return Location(stage=stages.AOT, operation=_that_raises(candidate), text=text, how=how)
+
+
+def _lost_in_inductor(candidate: Candidate, failure: Failure) -> Location:
+    """Find the pass after which the graph does not raise, or whether it is lost before or after."""
+    from torch._inductor.compile_fx import compile_fx
+
+    passes, inputs = PassWatch(), list[Any]()
+
+    def backend(module: GraphModule, examples: Any) -> Callable[..., Any]:
+        kept = snapshot(module)
+
+        def call(*arguments: Any) -> Any:
+            # Compiled only now that the values are known, and not run: it may kill this process.
+            inputs.extend(copy_values(arguments))
+            with passes.watching(), no_further_than(stages.LOWERING):
+                return compile_fx(kept, list(arguments))
+
+        return call
+
+    with compiling(candidate), contextlib.suppress(Exception):
+        run_compiled(candidate, compiled(candidate, backend))
+    found, still_raises = first_lost_check(passes, inputs)
+    how = "the graph was run in eager before and after each pass"
+    if found is not None:
+        return replace(found.location, how=how)
+    # Code that raises another error has a check; code that returns has none.
+    stage = stages.CODEGEN if failure.aspect else stages.LOWERING
+    text = "the decomposed graph still raises after the last pass"
+    if still_raises is None:
+        text = how = ""
+    elif not still_raises:
+        stage, text = stages.DECOMPOSITION, "the decomposed graph does not raise, before any pass"
+    operation = _that_raises(candidate)
+    return Location(stage=stage, operation=operation, text=text, how=how)
+
+
+def _in_one_thread(candidate: Candidate, failure: Failure) -> Location:
+    """In a fork, check whether a kernel that kills the process raises an error in one thread."""
+    torch.set_num_threads(1)  # Inductor then generates loops that are not parallel.
+    alone = examine(candidate)
+    if alone is None or not alone.message:
+        return Location()
+    how = (
+        "the same graph after torch.set_num_threads(1): no exception can leave a loop that OpenMP "
+        "runs in parallel"
+    )
+    return Location(
+        stage=stages.CODEGEN,
+        operation=_that_raises(candidate),
+        kernel=failure.function,
+        text=f"in one thread, the kernel raises {alone.message}",
+        how=how,
+    )
+
+
+def _that_raises(candidate: Candidate) -> str:
+    return raising_operation(as_function(candidate.module), candidate.inputs)
 
 
 # --- passes that leave a broken graph -------------------------------------------------------------

@@ -35,6 +35,7 @@ from inductoscope.inside.search.failure_signature import (
     failure_of_comparison,
     failure_of_error,
     innermost,
+    note_eager_error,
 )
 from inductoscope.inside.search.forks import ForkAnswer, Forks, Work
 from inductoscope.inside.search.placement import is_for_gpu, placed
@@ -59,21 +60,27 @@ _NO_RESULT_CACHES = {
 def examine(candidate: Candidate, around: Around = contextlib.nullcontext) -> Failure | None:
     """Compile and run the candidate in this process; return None if it agrees with eager.
 
-    Raises `EagerFails` if eager fails too.
+    Raises `EagerFails` if eager fails too, unless the candidate is about that error.
     """
     candidate = placed(candidate)
     case = Case(as_function(candidate.module), candidate.inputs, candidate.backward)
-    try:
-        eager = case.eager
-    except Exception as error:
-        raise EagerFails(f"{type(error).__name__}: {error}") from error
+    refused = case.eager_error
+    if refused is not None and not candidate.eager_raises:
+        raise EagerFails(f"{type(refused).__name__}: {refused}") from refused
+    if refused is not None:
+        note_eager_error(refused)
+    elif candidate.eager_raises:
+        return None
+    outcome: Outcome | BaseException
     with compiling(candidate), around():
         try:
             outcome = run_compiled(candidate, compiled(candidate))
         except Exception as error:
-            return None if is_past(error) else failure_of_error(error)
-    if candidate.draws_inductor_random_numbers:
-        comparison = comparison_of_metadata(eager, outcome)
+            if refused is None:
+                return None if is_past(error) else failure_of_error(error)
+            outcome = innermost(error)
+    if candidate.draws_inductor_random_numbers and isinstance(outcome, Outcome) and not refused:
+        comparison = comparison_of_metadata(case.eager, outcome)
     else:
         comparison = judge(case, outcome)
     found = failure_of_comparison(comparison.counting(candidate.counts))
@@ -86,6 +93,16 @@ def run_compiled(candidate: Candidate, function: Callable[..., Any]) -> Outcome:
     if candidate.earlier is not None:
         run(function, candidate.earlier, backward=candidate.backward, copy=copy)
     return run(function, candidate.inputs, backward=candidate.backward, copy=copy)
+
+
+def ending_of_compiled(
+    candidate: Candidate, function: Callable[..., Any]
+) -> Outcome | BaseException:
+    """Call a compiled function as `run_compiled` does; return the error if it raises one."""
+    try:
+        return run_compiled(candidate, function)
+    except Exception as error:
+        return innermost(error)
 
 
 class EagerFails(Exception):
@@ -322,6 +339,7 @@ def digest(candidate: Candidate) -> str:
     hasher.update(repr([*settings, *candidate.counts, *candidate.marks]).encode())
     hasher.update(repr([candidate.flow, sorted(candidate.constants)]).encode())
     hasher.update(b"guarded" if candidate.guarded else b"")
+    hasher.update(b"eager raises" if candidate.eager_raises else b"")
     return hasher.hexdigest()
 
 

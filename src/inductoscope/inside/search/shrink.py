@@ -18,7 +18,7 @@ from torch.fx import Graph, GraphModule, Node
 from torch.utils._pytree import tree_leaves, tree_map
 
 from inductoscope.doctor.delta_debugging import drive, subset_search
-from inductoscope.doctor.failure import NAN, WRONG, Failure
+from inductoscope.doctor.failure import LOST_CHECK, NAN, WRONG, Failure
 from inductoscope.inside.compare.bug_or_rounding import judge
 from inductoscope.inside.compare.graphs import as_function
 from inductoscope.inside.compare.reference import Case
@@ -408,7 +408,7 @@ def _tensors(candidate: Candidate) -> list[torch.Tensor]:
 
 
 def _resized(candidate: Candidate, size: int, smaller: int) -> Candidate | None:
-    """Replace `size` by `smaller`; None if eager cannot run the result."""
+    """Replace `size` by `smaller`; None if eager cannot run the result, as it should."""
 
     def change(item: Any) -> Any:
         return smaller if type(item) is int and item == size else item
@@ -418,7 +418,7 @@ def _resized(candidate: Candidate, size: int, smaller: int) -> Candidate | None:
         attempt = resized.with_calls_changed(
             lambda inputs: [_cut(change(value), size, smaller) for value in inputs]
         )
-        if candidate.device:
+        if candidate.device or candidate.eager_raises:
             return attempt  # This process must not use the GPU; the oracle asks eager in a fork.
         with torch.no_grad():
             for inputs in attempt.calls:
@@ -545,12 +545,12 @@ def _count_unwritten(candidate: Candidate) -> int:
 def _simpler_inputs(subject: Subject) -> Proposals:
     """Propose simpler input values, so that a script can create them without a data file.
 
-    The graph does not change. For a wrong result it is therefore compiled once, in one fork, and
-    called on many inputs.
+    The graph does not change. For a wrong result, or a check of values that is lost, it is
+    therefore compiled once, in one fork, and called on many inputs.
     """
     candidate = yield from _with_simpler_earlier(subject.candidate)
     every = recipes_of(candidate)
-    if subject.failure.kind in (WRONG, NAN):
+    if subject.failure.kind in (WRONG, NAN, LOST_CHECK):
         chosen = subject.in_fork(lambda: _choose(candidate, every, subject.failure))
         return _with_recipes(candidate, _texts(every, chosen or [-1] * len(every)))
     # A failure of the compiler itself hardly ever depends on values: the simplest for all inputs.

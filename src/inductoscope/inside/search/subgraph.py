@@ -39,11 +39,14 @@ class RecordedGraph:
     made: dict[str, Any] = field(default_factory=dict)
     # The recorded values of an earlier call that the failure needs.
     earlier: RecordedGraph | None = None
+    # The node that raises in eager, if the candidate is about that: it is the last that runs.
+    raising: str = ""
 
     @property
     def names(self) -> list[str]:
         """The nodes that can be kept or removed, in order."""
-        return [node.name for node in self.candidate.operations if not is_unpacking(node)]
+        names = [node.name for node in self.candidate.operations if not is_unpacking(node)]
+        return names[: names.index(self.raising) + 1] if self.raising else names
 
 
 def record_values(candidate: Candidate) -> RecordedGraph:
@@ -58,20 +61,27 @@ def record_values(candidate: Candidate) -> RecordedGraph:
 def _in_this_process_or_a_fork(candidate: Candidate) -> RecordedGraph:
     if not candidate.device:
         return _record(candidate)
-    seen, made, on_cpu = eager_values(candidate, _in_main_memory)
-    return RecordedGraph(replace(candidate, on_cpu=candidate.on_cpu | on_cpu), seen, made)
+    seen, made, on_cpu, raising = eager_values(candidate, _in_main_memory)
+    there = replace(candidate, on_cpu=candidate.on_cpu | on_cpu)
+    return RecordedGraph(there, seen, made, raising=raising)
 
 
 def _record(candidate: Candidate) -> RecordedGraph:
     recorded = RecordedGraph(candidate)
     inputs = copy_values(candidate.inputs)
+    recorder = _ValueRecorder(candidate.module, recorded)
     with torch.set_grad_enabled(candidate.backward), same_transforms():
-        _ValueRecorder(candidate.module, recorded).run(*inputs)
+        try:
+            recorder.run(*inputs)
+        except Exception:
+            if not candidate.eager_raises:
+                raise
+            recorded.raising = recorder.running
     return recorded
 
 
-def _in_main_memory(candidate: Candidate) -> tuple[Any, Any, frozenset[str]]:
-    """In a fork with a GPU, return all values on the CPU, and the nodes that were there."""
+def _in_main_memory(candidate: Candidate) -> tuple[Any, Any, frozenset[str], str]:
+    """In a fork with a GPU, return all values on the CPU, the nodes there, and one that raises."""
     recorded = _record(candidate)
     leaves = tree_leaves((list(recorded.seen.values()), list(recorded.made.values())))
     unique = list({id(v): v for v in leaves if isinstance(v, torch.Tensor)}.values())
@@ -83,7 +93,8 @@ def _in_main_memory(candidate: Candidate) -> tuple[Any, Any, frozenset[str]]:
     tensors = {k: v for k, v in recorded.made.items() if isinstance(v, torch.Tensor)}
     here = frozenset(name for name, value in tensors.items() if value.device.type == "cpu")
     seen = {key: tree_map(move, value) for key, value in recorded.seen.items()}
-    return seen, {key: tree_map(move, value) for key, value in recorded.made.items()}, here
+    moved_made = {key: tree_map(move, value) for key, value in recorded.made.items()}
+    return seen, moved_made, here, recorded.raising
 
 
 class _ValueRecorder(Interpreter):
@@ -93,8 +104,10 @@ class _ValueRecorder(Interpreter):
         super().__init__(module)
         self._recorded = recorded
         self._copies: dict[tuple[str, int], Any] = {}
+        self.running = ""
 
     def run_node(self, n: Node) -> Any:
+        self.running = n.name
         for argument in n.all_input_nodes:
             if n.op != "output":
                 value = self._kept(argument.name, self.env[argument])
@@ -232,7 +245,8 @@ class _Subgraph:
         for node in copied:
             used = any(user.name in self._new for user in node.users) and not self._separate
             is_tensor = isinstance(self._recorded.made.get(node.name), torch.Tensor)
-            if is_tensor and (not used or node.name in before):
+            is_last = node.name == self._recorded.raising
+            if is_last or (is_tensor and (not used or node.name in before)):
                 found.append(node)
         return found + [node for node in copied if node not in found and self._is_lost(node)]
 
