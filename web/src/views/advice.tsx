@@ -47,7 +47,7 @@ function Shown({ advice }: { advice: Advice }): JSX.Element {
           </ul>
         </section>
       )}
-      {others.length > 0 && <Changes title="Tried, without gain" rows={others} />}
+      {others.length > 0 && <Changes title="Tried, and not shown to help" rows={others} />}
       {untried.length > 0 && <Changes title="Not tried, each for a reason" rows={untried} />}
     </>
   );
@@ -61,7 +61,7 @@ function isUntried(change: AdvisedChange): boolean {
 function balance(helping: number, tried: number, untried: number): string {
   return [
     tried === 0 && "No change was tried.",
-    tried > 0 && helping === 0 && "Nothing that was tried saves time.",
+    tried > 0 && helping === 0 && "Nothing that was tried is shown to save time.",
     helping > 0 && `Time is saved by ${helping} of ${plural(tried, "change that was", "changes that were")} tried.`,
     untried > 0 && `${plural(untried, "change was", "changes were")} not tried.`,
   ]
