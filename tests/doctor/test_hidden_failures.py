@@ -67,6 +67,31 @@ def test_a_stale_entry_of_the_users_own_cache_is_found_and_left_as_it_is(
     assert {path: after.get(path) for path in before} == before
 
 
+ONE_KERNEL = """
+import torch
+
+x = torch.arange(4.0)
+torch.testing.assert_close(torch.compile(lambda x: {code})(x), {code})
+"""
+
+
+def test_a_file_of_the_cache_that_holds_other_code_than_it_should(workplace: Workplace) -> None:
+    """As on a disk that several machines share: the library of a kernel is not the program's."""
+    libraries = []
+    for name, code in (("add.py", "x + 1"), ("double.py", "x * 2")):
+        workplace.write(name, ONE_KERNEL.format(code=code))
+        assert workplace.run_plain(name).exit_code == 0
+        libraries.append(set(workplace.cache.rglob("*.main.so")) - set().union(*libraries))
+    (added,), (doubled,) = libraries
+    doubled.unlink()  # It may be mapped.
+    doubled.write_bytes(added.read_bytes())
+    assert workplace.run_plain("double.py").exit_code == 1
+    found = workplace.doctor("double.py").verdict
+    assert (found["verdict"], found["stage"]) == ("wrong-result", "runtime")
+    assert str(workplace.cache) in found["summary"]
+    assert found["workaround"]["verified"]
+
+
 THREADS = """
 import ctypes
 import torch

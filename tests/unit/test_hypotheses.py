@@ -111,6 +111,7 @@ def place_of(name: str) -> int:
         ("clean", "inductor_random_numbers"),
         # Who fails in eager, too, is not blamed on a condition of the tool.
         ("fails_without_the_tool", "cached_results"),
+        ("cached_results", "damaged_cache"),
         ("inductor_random_numbers", "given_back"),
         ("given_back", "hidden_by_the_tool"),
         # A run with other roundings is slow, and proves nothing of a program that measures time.

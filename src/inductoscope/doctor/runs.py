@@ -36,6 +36,7 @@ from inductoscope.launch.environment import (
 from inductoscope.launch.program import environment_for, record_ending, start_or_discard
 from inductoscope.launch.users_cache import VARIABLE as CACHE_FOLDER
 from inductoscope.launch.users_cache import CacheContent, cache_with
+from inductoscope.launch.users_cache import folder as users_folder
 from inductoscope.model.fold import load
 from inductoscope.processes.children import start_group
 from inductoscope.processes.ending import end_child
@@ -512,6 +513,8 @@ class Runs:
         self.command, self._limits, self._listener = command, limits, listener
         self._run_watched = run
         self.cache = folder / CACHE
+        # The cache that the user's own runs have; never written to.
+        self.users_cache = users_folder(os.environ)
         # Files of the examination, in the recording of the first run.
         self.folder = folder / FOLDER
         is_resumed = self.folder.exists()

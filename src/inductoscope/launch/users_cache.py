@@ -83,6 +83,10 @@ def folder(environment: Mapping[str, str]) -> Path:
     return Path(tempfile.gettempdir()) / f"torchinductor_{user}"
 
 
+def has_files(cache: Path) -> bool:
+    return any(True for _ in _files(cache))
+
+
 def _newest_first(source: Path) -> list[tuple[int, Path]]:
     found = []
     for path in _files(source):

@@ -68,6 +68,7 @@ HYPOTHESES: tuple[Hypothesis, ...] = (
     # Conditions of a checked run, given back one at a time.
     ends_well.fails_without_the_tool,
     ends_well.cached_results,
+    ends_well.damaged_cache,
     ends_well.inductor_random_numbers,
     ends_well.cuda_graphs,
     ends_well.given_back,

@@ -5,7 +5,6 @@ The conditions are in one table, `doctor.instructions.CONDITIONS`.
 
 from __future__ import annotations
 
-import os
 import re
 from dataclasses import replace
 
@@ -36,6 +35,7 @@ from inductoscope.doctor.runs import ProgramRun
 from inductoscope.doctor.symptom import fails_alike, numbers_that_differ
 from inductoscope.doctor.verdict import Culprit, Verdict
 from inductoscope.launch import users_cache
+from inductoscope.launch.users_cache import EMPTY
 from inductoscope.model.entities import Compile, Recording
 from inductoscope.model.fx import read_graph
 from inductoscope.recording.events import CacheLookup
@@ -124,6 +124,44 @@ _CACHE_STAGES = {"AOTAutograd": stages.AOT, "FX graph": stages.CODEGEN}
 _ENTRIES = {"AOTAutograd": "aotautograd", "FX graph": "fxgraph"}
 
 
+def damaged_cache(case: ProgramCase) -> Verdict | None:
+    """A file in the user's cache is wrong: compiled for another machine, damaged, or out of date.
+
+    Applies: The program fails without the tool, and not with it, and no cache of graphs that is
+    switched off explains it.
+    Runs: The program without the tool with an empty cache and, if it ends well, once more as it is.
+    Concludes: That something in the cache's folder makes it fail, and that deleting it helps.
+    How sure: Proven by these runs.
+    """
+    if not case.is_hidden or not users_cache.has_files(case.runs.users_cache):
+        return None
+    plain = case.runs.without_tool_once()
+    empty = case.runs.without_tool_finding(
+        EMPTY, "running it without the tool, with an empty cache"
+    )
+    again = "running it without the tool once more, with the cache as it is"
+    if not empty.ended_well or not fails_alike(plain, case.runs.without_tool_under({}, again)):
+        return None
+    folder = case.runs.users_cache
+    result = Verdict(
+        v.CRASH if plain.ending.signal is not None else v.WRONG_RESULT,
+        stages.RUNTIME,
+        f"The program fails because of what lies in torch's cache, {folder}: with an empty cache "
+        "it ends well. A file there is damaged, out of date, or compiled for another machine.",
+        "proven",
+        Culprit(function="torch's cache", config=str(folder), source=case.last_compiled),
+    )
+    result.add(
+        f"exit code {plain.ending.exit_code} twice with a copy of that cache, 0 with an empty one",
+        "three runs without the tool",
+    )
+    result.add(plain.last_words, "what the program printed without the tool")
+    code = f'import os\nos.environ["{users_cache.VARIABLE}"] = "new-cache"  # before torch'
+    text = f"delete {folder}, or have torch use another folder: {users_cache.VARIABLE}"
+    result.workaround = Workaround(text, True, None, code)
+    return result
+
+
 def _suspicious_hits(run: ProgramRun) -> list[tuple[Compile, CacheLookup]]:
     """Return the compiles that came from a cache; if some of them are wrong, only those."""
     hits = [
@@ -155,7 +193,7 @@ def _verdict_on_cache(case: ProgramCase, run: ProgramRun, cache: str, variable: 
         result.add(wrong.text, f"call {wrong.call} of compile {taker.id}, compared with eager")
     result.add(f"the key of the entry is {hit.key[:16]}…", f"looked up in compile {taker.id}")
     if saver is None:
-        entries = users_cache.folder(os.environ) / _ENTRIES[cache]
+        entries = case.runs.users_cache / _ENTRIES[cache]
         result.add(f"the entries of that cache lie in {entries}; deleting them mends this, too")
     if saver is not None:
         guard, lines = _told_apart(taker, saver), _differing_lines(run.recording, saver, taker)
