@@ -158,6 +158,11 @@ def test_a_program_that_is_quick_enough_with_warm_caches_compiles_for_too_long(
     assert asked == ["off", PLAIN, WARM, WARM]
 
 
+def test_a_program_that_is_too_slow_only_while_it_is_checked_is_clean(tmp_path: Path) -> None:
+    verdict, asked = timed(tmp_path, plain=[QUICK])
+    assert (verdict.verdict, asked) == ("clean", ["off", PLAIN])
+
+
 def test_warm_caches_that_help_once_prove_nothing(tmp_path: Path) -> None:
     verdict, _ = timed(tmp_path, warm=[QUICK, SLOW])
     assert verdict.verdict == "unknown"

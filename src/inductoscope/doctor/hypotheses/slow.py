@@ -12,6 +12,7 @@ from inductoscope.analysis.rules import SLOWNESS, diagnose, findings_of
 from inductoscope.analysis.rules.finding import Finding as RuleFinding
 from inductoscope.analysis.rules.inductor import repeated_expressions
 from inductoscope.doctor.case import ProgramCase
+from inductoscope.doctor.common_verdicts import nothing_found
 from inductoscope.doctor.failure import SLOW, Failure
 from inductoscope.doctor.finding import (
     PROGRAM,
@@ -178,12 +179,13 @@ def slower_than_it_allows(case: ProgramCase) -> Verdict | None:
     """The program fails because it takes longer compiled than it allows itself.
 
     Applies: The program fails with every compiled graph right, reads a clock, says nothing of
-    numbers that are not close, ends well in eager, and fails without the tool, too.
+    numbers that are not close, and ends well in eager.
     Runs: The program in eager, and without the tool with empty caches. If the first run makes its
     calls suspicious: these and eager in turns, and the program with Dynamo alone, and with
     AOTAutograd. Otherwise twice without the tool, with the caches that the run before left.
     Concludes: Slow: in its calls, if these are slower than in eager; to compile, if it ends well
-    once its code is in torch's caches, and compiling took much of the time.
+    once its code is in torch's caches, and compiling took much of the time. Clean, if it is slow
+    only because it is checked.
     How sure: Proven by these runs.
     """
     if not case.may_fail_by_time or case.runs.in_eager_once().failed:
@@ -192,6 +194,9 @@ def slower_than_it_allows(case: ProgramCase) -> Verdict | None:
     plain = case.runs.without_tool_finding(
         EMPTY, f"it reads a clock ({clock}); running it without the tool, with empty caches"
     )
+    if plain.ended_well:
+        how = f"checks take time, and it reads a clock at {clock}: it fails while it is checked"
+        return nothing_found(case).add(f"{how}, and ends well without the tool", "one run")
     if not plain.failed:
         return None
     results, slow = _timed_against_eager(case)
