@@ -48,18 +48,13 @@ def write_files(fault: Fault, folder: Path) -> Path:
 
 
 def make_environment(fault: Fault, folder: Path, cache: Path) -> dict[str, str]:
-    """The caller's environment without torch's switches, with the plant and a private cache.
+    """The caller's environment without torch's switches, with the plant and a cache of its own.
 
     A cached graph knows nothing of plants: one that another fault left would be taken for this
-    one's. So graphs are not cached, only the kernels' libraries, whose key is their text.
+    one's.
     """
     found = {k: v for k, v in os.environ.items() if not k.startswith(("INDUCTOSCOPE", "TORCH"))}
-    found.update(
-        TORCHINDUCTOR_CACHE_DIR=str(cache),
-        TORCHINDUCTOR_FX_GRAPH_CACHE="0",
-        TORCHINDUCTOR_AUTOGRAD_CACHE="0",
-        TORCHINDUCTOR_BUNDLED_AUTOGRAD_CACHE="0",
-    )
+    found["TORCHINDUCTOR_CACHE_DIR"] = str(cache / folder.name)
     if fault.plant:
         own = [str(folder / "plant"), *filter(None, [found.get("PYTHONPATH")])]
         found["PYTHONPATH"] = os.pathsep.join(own)

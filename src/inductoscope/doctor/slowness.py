@@ -180,6 +180,7 @@ def trials_in(case: ProgramCase, seconds: float) -> Iterator[ProgramRuns]:
             case.say,
             seconds=seconds,
             total=TIME_FOR_TRIALS,
+            usual_code=case.first.ending.exit_code,
             stdin=case.runs.stdin or Path(os.devnull),
         )
         yield runs

@@ -153,14 +153,17 @@ def slower_than_eager(case: ProgramCase) -> Verdict | None:
         return None
     if case.runs.without_tool_once().ending.exit_code != 0:
         return None
-    results, slow = _timed_against_eager(case)
+    results, slow = _timed_against_eager(case, _LEAST_SHARE)
     return _verdict(case, results, slow) if results is not None and slow is not None else None
 
 
 def _timed_against_eager(
-    case: ProgramCase,
+    case: ProgramCase, least_share: float
 ) -> tuple[TrialResults | None, AgainstEager | None]:
-    """Time calls of compiled functions and of eager in turns, if compiled ones look slower."""
+    """Time calls of compiled functions and of eager in turns, if compiled ones look slower.
+
+    A function that loses less than `least_share` of the run is not slow.
+    """
     if not _looks_slower(case):
         return None, None
     case.say("compiled calls may be slower than eager; timing both in turns")
@@ -168,7 +171,9 @@ def _timed_against_eager(
     flips = [flip for flip in possible if not flip.is_tried_cold and not flip.warning]
     with trials_in(case, LONGEST_TO_TIME) as runs:
         results = try_flips(runs, flips, than_eager=_SLOW)
-    return results, slow_function(results.base) if results.base is not None else None
+    if results.base is None:
+        return results, None
+    return results, slow_function(results.base, least_share)
 
 
 def _looks_slower(case: ProgramCase) -> bool:
@@ -199,7 +204,7 @@ def slower_than_it_allows(case: ProgramCase) -> Verdict | None:
         return nothing_found(case).add(f"{how}, and ends well without the tool", "one run")
     if not plain.failed:
         return None
-    results, slow = _timed_against_eager(case)
+    results, slow = _timed_against_eager(case, least_share=0.0)  # It matters to the program.
     if results is not None and slow is not None:
         return _at_level(case, _verdict(case, results, slow))
     compiling = sum(compile_.seconds for compile_ in case.recording.compiles)
@@ -288,20 +293,20 @@ _LEAST_PER_RUN = 5e-3
 _LEAST_SHARE = 0.05
 
 
-def slow_function(base: AgainstEager) -> AgainstEager | None:
+def slow_function(base: AgainstEager, least_share: float = _LEAST_SHARE) -> AgainstEager | None:
     """Return the function that loses most against eager, if it does in all runs and it matters."""
-    if base.lost <= 0:
+    least = least_share * base.span
+    if base.lost <= 0 or (least_share and not least):
         return None
-    slow = [function for function in base.functions if _is_slow(function, base.span)]
+    slow = [each for each in base.functions if each.lost >= least and _is_slow(each)]
     return max(slow, key=lambda function: function.lost, default=None)
 
 
-def _is_slow(function: AgainstEager, span: float) -> bool:
+def _is_slow(function: AgainstEager) -> bool:
     matters = (
         function.ratio >= _SLOW
         and function.lost >= _LEAST_PER_CALL * function.calls
         and function.lost >= _LEAST_PER_RUN
-        and 0 < _LEAST_SHARE * span <= function.lost
     )
     return matters and min(function.compiled.values) > 1
 
