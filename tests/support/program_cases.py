@@ -89,7 +89,7 @@ class WrittenRuns:
     ) -> ProgramRun:
         """The next run of this kind; the last one is repeated."""
         kind = instructions.backend or (COMPILED if instructions.inside else PLAIN)
-        kind = ", ".join(instructions.given_back) or kind
+        kind = instructions.given_back[0] if instructions.given_back else kind
         kind = WARM if instructions.cache == LEFT else kind
         named = ", ".join(instructions.variables)
         kind = named if named in self.ends else kind

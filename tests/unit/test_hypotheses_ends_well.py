@@ -67,7 +67,7 @@ def test_a_program_that_fails_without_the_tool_only_is_not_clean(tmp_path: Path)
     """Each condition of a checked run is given back, and none makes it fail."""
     case, asked = written_case(tmp_path, HIDES)
     assert first_verdict(case).verdict == "unknown"
-    assert asked == [PLAIN, "off", CACHES.name, CHECKS.name, THREADS.name, PLAIN]
+    assert asked == [PLAIN, "off", PLAIN, CACHES.name, CHECKS.name, THREADS.name]
 
 
 def test_a_program_that_fails_in_eager_too_is_not_blamed_on_what_the_tool_hides(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from inductoscope.doctor.hypotheses import first_verdict
-from inductoscope.doctor.instructions import MOVED, UNMOVED
+from inductoscope.doctor.instructions import CHECKS, MOVED, UNMOVED
 from inductoscope.doctor.symptom import clock_reads, fails_alike, numbers_that_differ
 from inductoscope.doctor.verdict import Verdict
 from inductoscope.model.fold import load
@@ -85,7 +85,27 @@ def test_runs_fail_alike_by_how_they_end_and_by_how_far_off_they_are(
     assert fails_alike(failed, trial, good) is alike
 
 
+def test_a_trial_that_the_doctor_ended_has_not_failed_alike(tmp_path: Path) -> None:
+    """The system ends one for lack of memory, the doctor the other at a time limit."""
+    killed, ended = (
+        leave_behind(
+            End(137, "", over_time=late), create_recording(COMMAND, output=tmp_path / name)
+        )
+        for name, late in (("killed", False), ("ended", True))
+    )
+    assert not fails_alike(killed, ended)
+
+
 # --- numbers, or time -----------------------------------------------------------------------------
+
+
+def test_a_time_of_day_is_no_wrong_number(tmp_path: Path) -> None:
+    failed, good, again = (
+        leave_behind(End(1, f"12:00:{second} INFO start"), create_recording(COMMAND, output=place))
+        for second in ("01", "07", "30")
+        for place in [tmp_path / second]
+    )
+    assert not numbers_that_differ(failed, good, again)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +127,7 @@ def test_numbers_that_the_program_prints_tell_a_wrong_result(
         off=[End(0, in_eager)],
         plain=[End(1, printed)],
     )
-    assert numbers_that_differ(case.first, case.runs.in_eager_once()) == line
+    assert numbers_that_differ(case.first, case.runs.in_eager_once(), case.first) == line
     found = first_verdict(case)
     assert found.verdict == ("wrong-result" if line else "unknown")
 
@@ -160,7 +180,15 @@ def test_a_program_that_is_quick_enough_with_warm_caches_compiles_for_too_long(
 
 def test_a_program_that_is_too_slow_only_while_it_is_checked_is_clean(tmp_path: Path) -> None:
     verdict, asked = timed(tmp_path, plain=[QUICK])
-    assert (verdict.verdict, asked) == ("clean", ["off", PLAIN])
+    assert (verdict.verdict, verdict.confidence) == ("clean", "likely")
+    assert asked == ["off", PLAIN, CHECKS.name, PLAIN]
+
+
+def test_a_program_that_fails_now_and_then_is_not_called_clean_because_it_reads_a_clock(
+    tmp_path: Path,
+) -> None:
+    verdict, _ = timed(tmp_path, plain=[QUICK, SLOW])
+    assert verdict.verdict == "unknown"
 
 
 def test_warm_caches_that_help_once_prove_nothing(tmp_path: Path) -> None:

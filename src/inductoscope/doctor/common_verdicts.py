@@ -17,6 +17,7 @@ from inductoscope.doctor.case import ProgramCase
 from inductoscope.doctor.failure import WRONG, Failure
 from inductoscope.doctor.runs import ProgramRun
 from inductoscope.doctor.slowness import LONGEST_TO_TIME, may_be_slower
+from inductoscope.doctor.symptom import says_the_same
 from inductoscope.doctor.verdict import Culprit, Verdict
 from inductoscope.model.entities import Recording
 from inductoscope.recording.events import OTHER_ERROR, OUTSIDE, Check
@@ -44,6 +45,8 @@ def also_fails_in_eager(case: ProgramCase, eager: ProgramRun) -> Verdict:
     if asks_for_missing_gpu(said):
         why = f"The program asks for a GPU that this machine ({this_machine()}) does not have"
     result = Verdict(v.NOT_A_BUG, stages.USER, f"{why}{said}", "proven")
+    if not says_the_same(case.first, eager):
+        result.confidence = "likely"  # It fails in another way.
     with_packages = ", the second with packages replaced"
     without_tool = ", the one in eager without this tool"
     how = with_packages if case.runs.uses_packages else without_tool

@@ -34,7 +34,6 @@ from inductoscope.launch.environment import (
     private_cache_without_scope,
 )
 from inductoscope.launch.program import environment_for, record_ending, start_or_discard
-from inductoscope.launch.users_cache import VARIABLE as CACHE_FOLDER
 from inductoscope.launch.users_cache import CacheContent, cache_with
 from inductoscope.launch.users_cache import folder as users_folder
 from inductoscope.model.fold import load
@@ -197,9 +196,8 @@ def run_watched(
     inside = instructions.inside
     scope = environment_for(folder, os.environ, fresh=False) if inside else os.environ
     environment = {**scope, **cache_variables(cache, inside=inside), **instructions.environment()}
-    if not instructions.has(CACHES):
-        found_there = cache_with(instructions.cache, cache, os.environ)
-        environment[CACHE_FOLDER] = str(found_there)
+    if not instructions.has(CACHES) and instructions.backend != "off":
+        environment |= cache_with(instructions.cache, cache, os.environ)
     stream = StreamWriter(folder, first_event=describe_launcher)
     started = time.monotonic()
     with output_of(folder).open("wb") as output, _input(stdin) as given:
@@ -539,6 +537,7 @@ class Runs:
         # another backend.
         self._eager: ProgramRun | None = None
         self.plain: ProgramRun | None = None
+        self._plain_again: ProgramRun | None = None
         self._levels: dict[str, ProgramRun] = {}
 
     @property
@@ -619,10 +618,19 @@ class Runs:
         """Run the program without the tool, with this in torch's caches."""
         return self.again(Instructions(inside=False, cache=content), message)
 
-    def given_back(self, condition: RunCondition, message: str, calls: int = 0) -> ProgramRun:
-        """Run the program under the tool, with one condition as in the user's run."""
-        instructions = Instructions(calls=calls, investigate=False, given_back=(condition.name,))
-        return self.again(instructions, message)
+    def given_back(
+        self, conditions: Sequence[RunCondition], message: str, calls: int = 0
+    ) -> ProgramRun:
+        """Run the program under the tool, with these conditions as in the user's run."""
+        names = tuple(condition.name for condition in conditions)
+        return self.again(Instructions(calls=calls, investigate=False, given_back=names), message)
+
+    def without_tool_again(self) -> ProgramRun:
+        """Return a second run without the tool, made at the first request and cached."""
+        if self._plain_again is None:
+            message = "running it without the tool once more"
+            self._plain_again = self.without_tool_under({}, message)
+        return self._plain_again
 
     def memory_check_in_eager(self) -> MemoryCheck:
         """Run the program in eager under compute-sanitizer."""

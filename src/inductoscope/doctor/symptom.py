@@ -23,6 +23,7 @@ from inductoscope.torch_facts.messages import COMPARISON_FAILED, last_lines
 
 # NaN and infinity stay: they are no other number, but another failure.
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?", re.IGNORECASE)
+_ADDRESS = re.compile(r"\b0x[0-9a-f]+\b")
 # A trial explains numbers that are off by at most so many times what it is off by.
 _AS_FAR_OFF = 10.0
 # Lines at the end of the output that are compared.
@@ -35,6 +36,8 @@ def fails_alike(failed: ProgramRun, trial: ProgramRun, good: ProgramRun | None =
     The exit code, the last line, and the user's line that raised must be the same. Numbers vary,
     but what is far off in the program must be far off in the trial, too.
     """
+    if trial.was_ended or failed.ending.signal != trial.ending.signal:
+        return False
     if failed.ending.exit_code != trial.ending.exit_code:
         return False
     if _masked(_last_words(failed)) != _masked(_last_words(trial)):
@@ -44,12 +47,23 @@ def fails_alike(failed: ProgramRun, trial: ProgramRun, good: ProgramRun | None =
     return _is_as_far_off(failed, trial, good)
 
 
+def says_the_same(failed: ProgramRun, eager: ProgramRun) -> bool:
+    """Check whether a failure in eager is that of the compiled program.
+
+    A compiler wraps the error that eager raises, but quotes its message.
+    """
+    if failed.ending.exit_code == 0:
+        return True  # Another run failed.
+    message = _last_words(eager).partition(": ")[2] or _last_words(eager)
+    return _masked(message) in _masked(failed.output)
+
+
 def _last_words(run: ProgramRun) -> str:
     return "".join(last_lines(run.output, 1))
 
 
 def _masked(line: str) -> str:
-    return _NUMBER.sub("#", line)
+    return _NUMBER.sub("#", _ADDRESS.sub("#", line))
 
 
 def _raised_at(run: ProgramRun) -> str:
@@ -87,19 +101,20 @@ def _float(text: str) -> float:
 # --- what failed: numbers, or the time that something took ----------------------------------------
 
 
-def numbers_that_differ(failed: ProgramRun, good: ProgramRun) -> str:
+def numbers_that_differ(failed: ProgramRun, good: ProgramRun, again: ProgramRun) -> str:
     """Return a line of numbers in which a failed run differs from a good one; "" if there is none.
 
-    It counts only if everything else that both printed is the same.
+    Everything before it must be the same, and a run that failed again must print the same line:
+    the time of day differs in every run.
     """
     comparison = COMPARISON_FAILED.search(failed.output)
     if comparison is not None:
         return comparison[0].strip()
-    lines, right = (last_lines(run.output, _MOST_LINES) for run in (failed, good))
+    lines, right, same = (last_lines(run.output, _MOST_LINES) for run in (failed, good, again))
     for line, other in zip(lines, right, strict=False):
         if _masked(line) != _masked(other):
             return ""
-        if line != other:
+        if line != other and line in same:
             return f"{line.strip()} (in eager: {other.strip()})"
     return ""
 

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from inductoscope.launch.environment import HEADERS, TEMPORARY
+from inductoscope.launch.users_cache import COPY
 from inductoscope.processes.status import read_status
 from inductoscope.recording.layout import (
     CACHE,
@@ -71,7 +72,7 @@ def tidy_examination(folder: Path) -> None:
 def remove_headers(folder: Path) -> None:
     """Remove precompiled headers, which torch regenerates on demand."""
     if not (folder / CACHE).is_symlink():
-        for name in (TEMPORARY, HEADERS):
+        for name in (TEMPORARY, HEADERS, COPY):
             shutil.rmtree(folder / CACHE / name, ignore_errors=True)
 
 

@@ -18,6 +18,7 @@ from typing import Literal
 from inductoscope.launch.environment import private_cache
 
 VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
+TRITONS = "TRITON_CACHE_DIR"
 
 # What a run finds in torch's cache: what the user's run finds, nothing, or what the last run left.
 CacheContent = Literal["users", "empty", "left"]
@@ -29,26 +30,39 @@ COPY = "as-the-users"
 
 # The newest files of a larger cache are copied; most belong to other programs.
 _MOST_BYTES = 1 << 30
+_MOST_FILES = 50_000
 # Locks belong to processes; headers are linked to by `private_cache_without_scope`.
 _NOT_COPIED = ("locks", "precompiled_headers")
 
 
-def cache_with(content: CacheContent, private: Path, environment: Mapping[str, str]) -> Path:
-    """Return a folder inside a private cache that holds what a run is to find in its cache."""
+def cache_with(
+    content: CacheContent, private: Path, environment: Mapping[str, str]
+) -> dict[str, str]:
+    """Fill a folder inside a private cache with what a run is to find, and return its variables.
+
+    Triton's cache is torch's own, that of the first GPU, or the one that the user has named.
+    """
     copy = private / COPY
+    triton = copy / "triton" / "0"
+    variables = {VARIABLE: str(copy), TRITONS: str(triton)}
     if content == LEFT and copy.exists():
-        return copy
+        return variables
     shutil.rmtree(copy, ignore_errors=True)
-    copy.mkdir(parents=True)
-    _link_compiled(Path(private_cache(private)[VARIABLE]), copy)
+    triton.mkdir(parents=True, exist_ok=True)
     if content == USERS:
+        compiled = private_cache(private)
+        _link_files(Path(compiled[TRITONS]), triton)
+        for place in Path(compiled[VARIABLE]).glob("??"):
+            _link_files(place, copy / place.name)
         _copy_newest(folder(environment), copy)
-    return copy
+        if environment.get(TRITONS):
+            _copy_newest(Path(environment[TRITONS]), triton)
+    return variables
 
 
 def _copy_newest(source: Path, copy: Path) -> None:
     left = min(_MOST_BYTES, shutil.disk_usage(copy).free // 4)
-    for size, path in _newest_first(source):
+    for size, path in _newest_first(source)[:_MOST_FILES]:
         left -= size
         if left < 0:
             break
@@ -61,14 +75,14 @@ def _copy_newest(source: Path, copy: Path) -> None:
             target.unlink(missing_ok=True)
 
 
-def _link_compiled(private: Path, copy: Path) -> None:
-    """Link to what earlier runs compiled: torch names these files by their source code."""
-    for place in private.glob("??"):
-        for path in place.iterdir():
-            if path.suffix != ".best_config" and path.is_file():
-                (copy / place.name).mkdir(exist_ok=True)
-                with contextlib.suppress(OSError):
-                    os.link(path, copy / place.name / path.name)
+def _link_files(compiled: Path, copy: Path) -> None:
+    """Link to what earlier runs compiled: these files are named by their source code."""
+    for path in _files(compiled):
+        target = copy / path.relative_to(compiled)
+        if path.suffix != ".best_config":
+            with contextlib.suppress(OSError):
+                target.parent.mkdir(parents=True, exist_ok=True)
+                os.link(path, target)
 
 
 def folder(environment: Mapping[str, str]) -> Path:

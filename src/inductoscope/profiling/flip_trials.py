@@ -214,6 +214,8 @@ class FlipTrial:
             return NOT_TRIED
         if self.generates_same_code:
             return SAME_CODE
+        if self.error:
+            return NOT_TRIED
         is_few = self.comparison is not None and self.comparison.verdict == TOO_FEW
         if not self._is_faster:
             return GIVEN_UP if is_few else NO_HELP

@@ -113,6 +113,7 @@ def compare(base: Sample, other: Sample) -> TimeComparison:
     ratio = statistics.median(ratios)
     chance = chance_of_ranks(first, second)
     edge = _interval_edge(_arrangements(len(first), len(second)))
+    edge = min(edge, (len(ratios) - 1) // 2)  # Zeros of the base have no ratio.
     is_enough = min(base.count, other.count) >= FEWEST_RUNS
     verdict = _verdict(ratio, chance, is_enough=is_enough)
     return TimeComparison(base, other, ratio, ratios[edge], ratios[-1 - edge], chance, verdict)

@@ -6,7 +6,9 @@ The conditions are in one table, `doctor.instructions.CONDITIONS`.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from inductoscope import verdicts as v
 from inductoscope.doctor.case import ProgramCase
@@ -71,12 +73,13 @@ def clean(case: ProgramCase) -> Verdict | None:
 
 
 def fails_without_the_tool(case: ProgramCase) -> Verdict | None:
-    """The program itself fails, or the GPU is full by now, and the tool has not seen it.
+    """The program itself fails, or only now and then, or the GPU is full by now.
 
     Applies: The program fails without the tool, and not with it.
-    Runs: The program in eager, without the tool, unless other processes have filled the GPU.
+    Runs: The program in eager and once more compiled, both without the tool, unless other processes
+    have filled the GPU.
     Concludes: Not a compiler bug, if it fails in eager in the same way; not checked, if the GPU is
-    full.
+    full; unknown, if the program fails intermittently.
     How sure: Proven by that run, or by torch's own figures of the memory.
     """
     if not case.is_hidden:
@@ -86,7 +89,10 @@ def fails_without_the_tool(case: ProgramCase) -> Verdict | None:
         return gpu_is_full(case.runs.without_tool_once(), lack)
     eager = case.runs.in_eager_once("it fails without the tool; running it in eager")
     plain = case.runs.without_tool_once()
-    return also_fails_in_eager(case, eager) if fails_alike(plain, eager) else None
+    if fails_alike(plain, eager):
+        return also_fails_in_eager(case, eager)
+    again = case.runs.without_tool_again()
+    return not_always(plain, again, "both without the tool") if again.ended_well else None
 
 
 def cached_results(case: ProgramCase) -> Verdict | None:
@@ -94,23 +100,36 @@ def cached_results(case: ProgramCase) -> Verdict | None:
 
     Applies: The program fails without the tool, and not with it, which switches caches off.
     Runs: The program with its graphs checked and torch's caches on, as the user's run finds them;
-    if it fails or a graph is wrong, without the tool and with one cache off.
+    if it fails or a graph is wrong, twice without the tool and with one cache off.
     Concludes: A wrong entry of that cache: who took it, who saved it, what tells the two apart.
     How sure: Proven if the program ends well without the tool once the cache is off.
     """
     if not case.is_hidden:
         return None
     message = "running it with torch's caches on, as they are without the tool"
-    run = case.runs.given_back(CACHES, message, calls=case.instructions.calls)
+    # Settings are part of the keys.
+    with_random = () if case.random_operations else (RANDOM_NUMBERS,)
+    run = case.runs.given_back((CACHES, *with_random), message, calls=case.instructions.calls)
     hits = _suspicious_hits(run)
     if not (run.failed or any(check.verdict in _BAD for check in run.recording.checks)) or not hits:
         return None
     for cache, variable in _CACHES_OFF.items():
         if any(hit.cache == cache for _, hit in hits):
             off = f"running it without the tool and without torch's {cache} cache"
-            if case.runs.without_tool_under({variable: "0"}, off).ended_well:
+            if _ends_well_twice(partial(case.runs.without_tool_under, {variable: "0"}), off):
                 return _verdict_on_cache(case, run, cache, variable)
     return None
+
+
+def _ends_well_twice(run: Callable[[str], ProgramRun], message: str) -> bool:
+    return all(run(text).ended_well for text in (message, f"{message}, once more"))
+
+
+def _kind_of(failed: ProgramRun) -> str:
+    """Return the verdict on a failure whose cause is known."""
+    said = failed.last_words
+    raised = "Traceback (most recent call last)" in failed.output and "AssertionError" not in said
+    return v.CRASH if raised or failed.ending.signal is not None else v.WRONG_RESULT
 
 
 _BAD = ("wrong", "error")
@@ -129,22 +148,21 @@ def damaged_cache(case: ProgramCase) -> Verdict | None:
 
     Applies: The program fails without the tool, and not with it, and no cache of graphs that is
     switched off explains it.
-    Runs: The program without the tool with an empty cache and, if it ends well, once more as it is.
+    Runs: The program without the tool with an empty cache, twice.
     Concludes: That something in the cache's folder makes it fail, and that deleting it helps.
     How sure: Proven by these runs.
     """
     if not case.is_hidden or not users_cache.has_files(case.runs.users_cache):
         return None
     plain = case.runs.without_tool_once()
-    empty = case.runs.without_tool_finding(
-        EMPTY, "running it without the tool, with an empty cache"
-    )
-    again = "running it without the tool once more, with the cache as it is"
-    if not empty.ended_well or not fails_alike(plain, case.runs.without_tool_under({}, again)):
+    message = "running it without the tool, with an empty cache"
+    if not fails_alike(plain, case.runs.without_tool_again()) or not _ends_well_twice(
+        partial(case.runs.without_tool_finding, EMPTY), message
+    ):
         return None
     folder = case.runs.users_cache
     result = Verdict(
-        v.CRASH if plain.ending.signal is not None else v.WRONG_RESULT,
+        _kind_of(plain),
         stages.RUNTIME,
         f"The program fails because of what lies in torch's cache, {folder}: with an empty cache "
         "it ends well. A file there is damaged, out of date, or compiled for another machine.",
@@ -152,8 +170,8 @@ def damaged_cache(case: ProgramCase) -> Verdict | None:
         Culprit(function="torch's cache", config=str(folder), source=case.last_compiled),
     )
     result.add(
-        f"exit code {plain.ending.exit_code} twice with a copy of that cache, 0 with an empty one",
-        "three runs without the tool",
+        f"exit code {plain.ending.exit_code} with a copy of that cache, 0 with an empty one",
+        "four runs without the tool, two each",
     )
     result.add(plain.last_words, "what the program printed without the tool")
     code = f'import os\nos.environ["{users_cache.VARIABLE}"] = "new-cache"  # before torch'
@@ -178,10 +196,10 @@ def _verdict_on_cache(case: ProgramCase, run: ProgramRun, cache: str, variable: 
     taker, hit = next(each for each in _suspicious_hits(run) if each[1].cache == cache)
     saver = _saver_of(run.recording, taker, hit)
     plain = case.runs.without_tool_once()
-    wrong = next((c for c in run.recording.checks if c.compile == taker.id), None)
+    bad = [c for c in run.recording.checks if c.compile == taker.id and c.verdict in _BAD]
     whose = f"compile {saver.id} saved" if saver is not None else "an earlier run saved"
     result = Verdict(
-        v.CRASH if plain.ending.signal is not None else v.WRONG_RESULT,
+        v.WRONG_RESULT if bad else _kind_of(plain),
         _CACHE_STAGES[cache],
         f"The program fails because of torch's {cache} cache: compile {taker.id} of "
         f"{taker.function} takes the entry that {whose}, which is not right for it. With the cache "
@@ -189,8 +207,8 @@ def _verdict_on_cache(case: ProgramCase, run: ProgramRun, cache: str, variable: 
         "proven",
         Culprit(function=f"{cache} cache", config=f"{variable}=1", source=taker.place),
     )
-    if wrong is not None and wrong.verdict in _BAD:
-        result.add(wrong.text, f"call {wrong.call} of compile {taker.id}, compared with eager")
+    for check in bad[:1]:
+        result.add(check.text, f"call {check.call} of compile {taker.id}, compared with eager")
     result.add(f"the key of the entry is {hit.key[:16]}…", f"looked up in compile {taker.id}")
     if saver is None:
         entries = case.runs.users_cache / _ENTRIES[cache]
@@ -205,7 +223,7 @@ def _verdict_on_cache(case: ProgramCase, run: ProgramRun, cache: str, variable: 
             result.add(text, f"the captured graphs of compiles {saver.id} and {taker.id}")
     result.add(
         f"{variable}=0: ends well; without it: exit code {plain.ending.exit_code}",
-        "two runs without the tool",
+        "four runs without the tool, two each",
     )
     result.add(plain.last_words, "what the program printed without the tool")
     code = f'import os\nos.environ["{variable}"] = "0"  # before torch is imported'
@@ -273,7 +291,7 @@ def _in_whole_graphs(case: ProgramCase) -> Verdict | None:
 
 def _in_the_program(case: ProgramCase) -> Verdict | None:
     message = "running the program with random numbers as Inductor draws them"
-    run = case.runs.given_back(RANDOM_NUMBERS, message)
+    run = case.runs.given_back((RANDOM_NUMBERS,), message)
     if not run.failed:
         return None
     control = case.runs.again(
@@ -379,22 +397,23 @@ def given_back(case: ProgramCase) -> Verdict | None:
     """One of the other conditions of a checked run hides the failure.
 
     Applies: The program fails without the tool, and not with it.
-    Runs: The program under the tool without checks; if it ends well then, with one further
-    condition at a time as in the user's run, and without the tool under the tool's condition.
+    Runs: The program under the tool without checks; if it does not fail in the same way then, with
+    one further condition at a time as in the user's run, and twice without the tool under the
+    tool's condition.
     Concludes: Which condition the program needs to fail; what it is in the compiled code that does
     not bear it stays unknown.
     How sure: Proven by runs that differ in nothing else; unknown where the checks themselves hide
     the failure.
     """
-    if not case.is_hidden:
+    if not case.is_hidden or case.runs.in_eager_once().failed:
         return None
     plain = case.runs.without_tool_once()
-    if fails_alike(plain, case.runs.given_back(CHECKS, "running it without checks")):
+    if fails_alike(plain, case.runs.given_back((CHECKS,), "running it without checks")):
         return _needs(case, CHECKS, "unknown")
     for condition in (THREADS, LAUNCHES):
         if condition is LAUNCHES and not case.uses_gpu:
             continue
-        run = case.runs.given_back(condition, f"running it with {condition.name}")
+        run = case.runs.given_back((condition,), f"running it with {condition.name}")
         if fails_alike(plain, run):
             return _needed_and_avoided(case, condition)
     return None
@@ -403,12 +422,13 @@ def given_back(case: ProgramCase) -> Verdict | None:
 def _needed_and_avoided(case: ProgramCase, condition: RunCondition) -> Verdict:
     """Try on the program, without the tool, what the tool does."""
     settings = " ".join(f"{name}={value}" for name, value in condition.variables.items())
-    run = case.runs.without_tool_under(
-        condition.variables, f"running it without the tool, with {settings}"
+    helps = _ends_well_twice(
+        partial(case.runs.without_tool_under, condition.variables),
+        f"running it without the tool, with {settings}",
     )
-    result = _needs(case, condition, "proven" if run.ended_well else "likely")
-    if run.ended_well:
-        result.add(f"{settings}: ends well", "one run without the tool")
+    result = _needs(case, condition, "proven" if helps else "likely")
+    if helps:
+        result.add(f"{settings}: ends well", "two runs without the tool")
         code = "import os\n" + "\n".join(
             f'os.environ["{name}"] = "{value}"' for name, value in condition.variables.items()
         )
@@ -419,7 +439,8 @@ def _needed_and_avoided(case: ProgramCase, condition: RunCondition) -> Verdict:
 def _needs(case: ProgramCase, condition: RunCondition, confidence: v.Confidence) -> Verdict:
     plain = case.runs.without_tool_once()
     kind = v.CRASH if plain.ending.signal is not None else v.UNKNOWN
-    if kind == v.UNKNOWN and numbers_that_differ(plain, case.runs.in_eager_once()):
+    again = case.runs.without_tool_again()
+    if kind == v.UNKNOWN and numbers_that_differ(plain, case.runs.in_eager_once(), again):
         kind = v.WRONG_RESULT
     result = Verdict(
         kind,
@@ -437,26 +458,22 @@ def _needs(case: ProgramCase, condition: RunCondition, confidence: v.Confidence)
 
 
 def hidden_by_the_tool(case: ProgramCase) -> Verdict | None:
-    """The tool keeps the program from failing, or the program fails intermittently.
+    """The tool keeps the program from failing.
 
     Applies: The program fails without the tool and not with it, and no condition of a checked run
     explains that.
-    Runs: The program without the tool once more.
-    Concludes: That it fails, and that the cause is unknown; that it fails intermittently, if it
-    ends well this time.
+    Runs: Nothing more.
+    Concludes: That it fails, and that the cause is unknown.
     How sure: Unknown.
     """
     if not case.is_hidden:
         return None
     plain = case.runs.without_tool_once()
-    again = case.runs.without_tool_under({}, "running it without the tool once more")
-    if again.ended_well:
-        return not_always(plain, again, "both without the tool")
     result = Verdict(
         v.UNKNOWN,
         stages.NO_STAGE,
-        "The program fails on its own but not under inductoscope; the cause is unknown. Each "
-        f"condition of a checked run was given back alone: {_conditions()}.",
+        "The program fails on its own but not under inductoscope; the cause is unknown. It does "
+        f"not fail under it either with {_given_back(case)}.",
     )
     result.add(f"exit code {plain.ending.exit_code} without the tool, 0 with it", "two runs")
     result.add(plain.last_words, "what the program printed without the tool")
@@ -464,5 +481,9 @@ def hidden_by_the_tool(case: ProgramCase) -> Verdict | None:
     return result
 
 
-def _conditions() -> str:
-    return ", ".join(condition.name for condition in CONDITIONS)
+def _given_back(case: ProgramCase) -> str:
+    """List the conditions that were given back."""
+    not_tried = [] if case.random_operations else [RANDOM_NUMBERS]
+    not_tried += [] if case.uses_gpu else [CUDA_GRAPHS, LAUNCHES]
+    names = [condition.name for condition in CONDITIONS if condition not in not_tried]
+    return f"{', '.join(names[:-1])} or {names[-1]}"

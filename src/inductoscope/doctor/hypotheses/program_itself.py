@@ -220,7 +220,7 @@ def rounding(case: ProgramCase) -> Verdict | None:
         # Perturbing takes time: the program must bear that alone.
         as_slow = Instructions(calls=0, backend=UNMOVED, investigate=False)
         message = "it reads a clock; running it as slowly, with eager's rounding"
-        if case.runs.again(as_slow, message).failed:
+        if not case.runs.again(as_slow, message).ended_well:
             return None
     result = not_a_bug(
         "Rounding: the program also fails in eager if every inexact operation is rounded "
@@ -283,7 +283,8 @@ def unknown_cause(case: ProgramCase) -> Verdict | None:
     died = case.first.ending.signal is not None
     numbers = ""
     if not died and not case.may_fail_by_time:  # What it prints may be times.
-        numbers = numbers_that_differ(case.first, case.runs.in_eager_once())
+        plain = case.runs.without_tool_once()
+        numbers = numbers_that_differ(case.first, case.runs.in_eager_once(), plain)
     kind, does = v.UNKNOWN, "ends badly"
     if died:
         kind, does = v.CRASH, "dies"

@@ -23,7 +23,7 @@ from inductoscope.doctor.finding import (
     SlowInProgram,
     Workaround,
 )
-from inductoscope.doctor.instructions import Instructions
+from inductoscope.doctor.instructions import CHECKS, Instructions
 from inductoscope.doctor.judgement import relative_place, verdict_on
 from inductoscope.doctor.runs import ProgramRun, every_check_passed
 from inductoscope.doctor.slowness import (
@@ -185,13 +185,15 @@ def slower_than_it_allows(case: ProgramCase) -> Verdict | None:
 
     Applies: The program fails with every compiled graph right, reads a clock, says nothing of
     numbers that are not close, and ends well in eager.
-    Runs: The program in eager, and without the tool with empty caches. If the first run makes its
+    Runs: The program in eager, and without the tool with empty caches; if it ends well then, under
+    the tool without checks, and without the tool once more. If the first run makes its
     calls suspicious: these and eager in turns, and the program with Dynamo alone, and with
     AOTAutograd. Otherwise twice without the tool, with the caches that the run before left.
     Concludes: Slow: in its calls, if these are slower than in eager; to compile, if it ends well
     once its code is in torch's caches, and compiling took much of the time. Clean, if it is slow
     only because it is checked.
-    How sure: Proven by these runs.
+    How sure: Compiling is proven by these runs. Slow calls are likely why it fails, unless a change
+    that makes them faster makes it end well.
     """
     if not case.may_fail_by_time or case.runs.in_eager_once().failed:
         return None
@@ -200,8 +202,7 @@ def slower_than_it_allows(case: ProgramCase) -> Verdict | None:
         EMPTY, f"it reads a clock ({clock}); running it without the tool, with empty caches"
     )
     if plain.ended_well:
-        how = f"checks take time, and it reads a clock at {clock}: it fails while it is checked"
-        return nothing_found(case).add(f"{how}, and ends well without the tool", "one run")
+        return _slow_only_if_checked(case)
     if not plain.failed:
         return None
     results, slow = _timed_against_eager(case, least_share=0.0)  # It matters to the program.
@@ -215,6 +216,20 @@ def slower_than_it_allows(case: ProgramCase) -> Verdict | None:
         if not warm.ended_well:
             return None
     return _slow_to_compile(case, plain, warm)
+
+
+def _slow_only_if_checked(case: ProgramCase) -> Verdict | None:
+    unchecked = case.runs.given_back((CHECKS,), "running it under the tool without checks")
+    if not unchecked.ended_well or not case.runs.without_tool_once().ended_well:
+        return None  # It fails for another reason, or now and then.
+    result = nothing_found(case)
+    result.confidence = "likely" if result.confidence == "proven" else result.confidence
+    clock = relative_place(case.clocks[0])
+    return result.add(
+        f"checks take time, and it reads a clock at {clock}: it fails while it is checked, and "
+        "ends well without checks, and without the tool",
+        "four runs",
+    )
 
 
 # The least share of compiles in the seconds of a program that is slow because of them.
@@ -255,9 +270,9 @@ def _at_level(case: ProgramCase, result: Verdict) -> Verdict:
             result.add(f"as slow with backend='{backend}', without Inductor", "one run")
             break
     clock = relative_place(case.clocks[0])
-    result.summary = (
-        f"{result.summary} The program does not allow that: it reads a clock at {clock}."
-    )
+    result.summary += f" That may be why the program fails: it reads a clock at {clock}."
+    if result.workaround is None:
+        result.confidence = "likely"  # How slow it may be is not known.
     result.add(case.first.last_words, "what the program printed")
     _say_what_became_many(case, result)
     return result

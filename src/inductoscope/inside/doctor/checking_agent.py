@@ -94,17 +94,22 @@ def _calls(module: str, name: str, *given: Any) -> Replacement:
     return instead(function, *given)
 
 
+def _checking_functions(folder: Path) -> Hook:
+    function = _calls("doctor.checked_function", "compile_checked_function", folder)
+    return Hook(
+        stage=stages.DYNAMO,
+        records="each compiled function, compared with the same Python code in eager",
+        wraps=(Wrap(hooked.TORCH_DYNAMO_CONTEXT_CALL, function),),
+    )
+
+
 def checking_hooks(instructions: Instructions, folder: Path) -> tuple[Hook, ...]:
     """Return the hooks around Dynamo's backend and around compiled functions."""
-    function = _calls("doctor.checked_function", "compile_checked_function", folder)
     graph = _calls("doctor.checked_graph", "compile_checked_graph", instructions, folder)
     return (
         *((KEEPING_WRAPPERS,) if instructions.investigate else ()),
-        Hook(
-            stage=stages.DYNAMO,
-            records="each compiled function, compared with the same Python code in eager",
-            wraps=(Wrap(hooked.TORCH_DYNAMO_CONTEXT_CALL, function),),
-        ),
+        # In a fork, which cannot use threads that its process has used.
+        *((_checking_functions(folder),) if instructions.has(THREADS) else ()),
         Hook(
             stage=stages.DYNAMO,
             records="each compiled graph, compared with the same graph in eager",
