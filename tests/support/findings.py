@@ -34,15 +34,15 @@ def finding(
     """A failure, its place, what is left of its graph, and further facts in this order.
 
     `in_program` is the place in the program's whole graph; `smallest` is the failure as it shows
-    in the smallest one, if not as in the program.
+    in the smallest one.
     """
     found = FailureFinding().claimed(noticed or Noticed("0/0")).claimed(failure, PROGRAM)
     if reproduces:
         found = found.claimed(failure, WHOLE_GRAPH)
     if in_program is not None:
         found = found.claimed(in_program, WHOLE_GRAPH)
-    if smallest is not None or left.get("nodes"):
-        found = found.claimed(smallest or failure, SMALLEST_GRAPH)
+    if smallest is not None:
+        found = found.claimed(smallest, SMALLEST_GRAPH)
     if location is not None:
         found = found.claimed(location, SMALLEST_GRAPH)
     if left:

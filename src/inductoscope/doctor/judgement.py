@@ -165,10 +165,10 @@ def _in_program(finding: FailureFinding) -> FailingGraph:
 
 
 def _in_reduction(finding: FailureFinding) -> FailingGraph | None:
-    """Describe the failure in the smallest graph; None unless it was shown there."""
-    seen = finding.latest(f.Failure, SMALLEST_GRAPH)
-    place = finding.latest(f.Location, SMALLEST_GRAPH)
-    if seen is None or not finding.reduction.nodes or seen.kind == f.SLOW:
+    """Describe the failure in the smallest graph; None before it was shown or located there."""
+    seen, place = finding.every(f.Failure)[-1], finding.latest(f.Location, SMALLEST_GRAPH)
+    is_known = place is not None or finding.latest(f.Failure, SMALLEST_GRAPH) is not None
+    if not is_known or not finding.reduction.nodes or seen.kind == f.SLOW:
         return None  # A slow compile is timed at several sizes.
     text = finding.fact(SeenInMemory).fault or seen.text
     kernel = (place.kernel if place else "") or None  # It may tell no more than the whole graph.

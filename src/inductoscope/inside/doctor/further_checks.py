@@ -161,7 +161,7 @@ def try_refused_call(
 
 def _is_one_of_several_ranks() -> bool:
     """Check for ranks, which would wait forever for a collective that one of them makes twice."""
-    return torch.distributed.is_available() and torch.distributed.is_initialized()
+    return torch.distributed.is_available() and bool(torch.distributed.is_initialized())
 
 
 def _failure_of_forward(forward: Case, compiled: Callable[..., Any]) -> Failure | None:
