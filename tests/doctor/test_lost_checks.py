@@ -133,6 +133,18 @@ def test_an_error_that_cannot_leave_a_parallel_loop_ends_the_process() -> None:
     assert "in one thread, the kernel raises RuntimeError: index out of bounds" in place.text
 
 
+def gathered(x: torch.Tensor, where: torch.Tensor) -> torch.Tensor:
+    return torch.gather(x, 0, where)
+
+
+def test_an_error_in_a_parallel_loop_may_be_the_very_one_that_eager_raises() -> None:
+    candidate = candidate_of(gathered, torch.ones(1, 40000), torch.ones(1, 40000).long())
+    failure, place = failure_of(candidate), located(candidate)
+    assert (failure.kind, failure.detail) == (SIGNAL, "gather")
+    assert failure.eager_error.startswith("RuntimeError: ")
+    assert (place.stage, place.operation) == ("codegen", "aten.gather.default")
+
+
 def test_an_error_of_another_type_is_a_check_of_the_generated_code() -> None:
     candidate = candidate_of(rows, torch.ones(4, 3), torch.tensor([7]))
     failure, place = failure_of(candidate), located(candidate)
