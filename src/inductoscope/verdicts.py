@@ -52,8 +52,8 @@ VERDICTS: tuple[VerdictDefinition, ...] = (
     VerdictDefinition(
         WRONG_RESULT,
         "The compiled program gives a wrong result",
-        "It differs from eager by far more than rounding, judged against float64, or is there "
-        "although eager raises an error.",
+        "It differs from eager by far more than rounding, judged against float64. Or eager raises "
+        "an error, and compiled code returns or raises another one.",
         "Use the tested workaround, and report the bug with the reproducer.",
     ),
     VerdictDefinition(

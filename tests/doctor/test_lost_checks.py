@@ -19,6 +19,7 @@ from torch.fx import Graph
 
 from inductoscope.doctor.failure import LOST_CHECK, SIGNAL, Failure, Location
 from inductoscope.inside.compare.graphs import as_function
+from inductoscope.inside.compare.passes import PassStep, PassWatch, first_lost_check
 from inductoscope.inside.compare.reference import Case
 from inductoscope.inside.doctor.further_checks import try_refused_call
 from inductoscope.inside.repro.failure_script import expected_output, script_text, title_of
@@ -132,11 +133,40 @@ def test_an_error_that_cannot_leave_a_parallel_loop_ends_the_process() -> None:
     assert "in one thread, the kernel raises RuntimeError: index out of bounds" in place.text
 
 
+def gathered(x: torch.Tensor, where: torch.Tensor) -> torch.Tensor:
+    return torch.gather(x, 0, where)
+
+
+def test_an_error_in_a_parallel_loop_may_be_the_very_one_that_eager_raises() -> None:
+    candidate = candidate_of(gathered, torch.ones(1, 40000), torch.ones(1, 40000).long())
+    failure, place = failure_of(candidate), located(candidate)
+    assert (failure.kind, failure.detail) == (SIGNAL, "gather")
+    assert failure.eager_error.startswith("RuntimeError: ")
+    assert (place.stage, place.operation) == ("codegen", "aten.gather.default")
+
+
 def test_an_error_of_another_type_is_a_check_of_the_generated_code() -> None:
     candidate = candidate_of(rows, torch.ones(4, 3), torch.tensor([7]))
     failure, place = failure_of(candidate), located(candidate)
     assert (failure.kind, failure.aspect) == (LOST_CHECK, "RuntimeError")
     assert (place.stage, place.operation) == ("codegen", "aten.index.Tensor")
+
+
+@pytest.mark.parametrize(
+    ("stage", "kind", "still_raises"),
+    [
+        ("pre-grad-pass", "RuntimeError", None),
+        ("post-grad-pass", "RuntimeError", True),
+        ("post-grad-pass", "Exception", True),
+        ("post-grad-pass", "IndexError", False),
+    ],
+)
+def test_only_a_decomposed_graph_shows_that_the_error_is_still_raised(
+    stage: str, kind: str, still_raises: bool | None
+) -> None:
+    module = candidate_of(of_roots, torch.full((8,), -0.5)).module
+    watch = PassWatch([[PassStep(stage, "", module)]])
+    assert first_lost_check(watch, [torch.full((8,), -0.5)], kind) == (None, still_raises)
 
 
 # --- the smallest graph, and its script -----------------------------------------------------------
@@ -222,6 +252,24 @@ def test_an_error_of_another_type_is_told_with_its_type() -> None:
     _, failure = compared(refuses, of_type(IndexError("out of it")), OUTSIDE)
     assert failure is not None
     assert (failure.kind, failure.aspect) == (LOST_CHECK, "IndexError")
+
+
+def test_a_type_that_eager_has_no_kernel_for_is_no_check() -> None:
+    """Inductor generates code that adds numbers of this type."""
+
+    def add(x: torch.Tensor) -> torch.Tensor:
+        return x + 1
+
+    assert compared(add, torch.clone, torch.ones(3, dtype=torch.uint32)) == (False, None)
+
+
+def test_one_of_several_ranks_makes_no_call_again(tmp_path: Path) -> None:
+    dist = torch.distributed
+    dist.init_process_group("gloo", f"file://{tmp_path / 'store'}", rank=0, world_size=1)
+    try:
+        assert compared(refuses, torch.sin, OUTSIDE) == (False, None)
+    finally:
+        dist.destroy_process_group()
 
 
 def test_an_error_that_only_copies_of_the_inputs_have_is_not_the_programs() -> None:

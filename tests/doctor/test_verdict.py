@@ -13,6 +13,7 @@ import pytest
 from inductoscope.doctor.failure import (
     ERROR,
     HANG,
+    LOST_CHECK,
     NAN,
     SIGNAL,
     WRONG,
@@ -22,6 +23,7 @@ from inductoscope.doctor.failure import (
     WrongValue,
 )
 from inductoscope.doctor.finding import (
+    WHOLE_GRAPH,
     Noticed,
     NotShownAgain,
     ReplacedPart,
@@ -186,6 +188,38 @@ def test_nan_has_a_verdict_of_its_own() -> None:
     )
     assert (verdict.verdict, verdict.stage) == ("nan", "codegen")
     assert verdict.summary.startswith("The compiled program gives NaN or Inf where eager is finite")
+
+
+@pytest.mark.parametrize(
+    ("raised", "said"),
+    [
+        ("", "The compiled program returns where eager raises an error"),
+        ("KeyError", "The compiled program raises another error than eager"),
+    ],
+)
+def test_a_lost_check_gives_no_result_that_could_be_wrong(raised: str, said: str) -> None:
+    lost = Failure(LOST_CHECK, "eager raises ValueError", aspect=raised, eager_error="ValueError")
+    verdict = verdict_on(finding(lost, location=Location(stage="lowering")))
+    assert verdict.verdict == "wrong-result"
+    assert verdict.summary.startswith(f"{said} (stage lowering): eager raises ValueError")
+
+
+def test_values_that_only_a_part_of_the_graph_shows_are_not_the_programs() -> None:
+    value = WrongValue("output 1", (0,), "2", "1")
+    shown = Failure(WRONG, "output 1 is 2 at index [0], in eager 1", values=(value,))
+    found = finding(Failure(WRONG, "output 10 differs"), reproduces=False)
+    verdict = verdict_on(found.claimed(shown, WHOLE_GRAPH))
+    assert verdict.values == []
+
+
+def test_a_graph_that_was_reduced_but_tells_no_more_is_told() -> None:
+    """The place is then known in the whole graph alone."""
+    values = [WrongValue(f"output {number}", (), "2", "1") for number in (1, 10)]
+    smallest = Failure(WRONG, "output 10 is 2, in eager 1", values=tuple(values))
+    verdict = verdict_on(finding(Failure(WRONG, VALUE), smallest=smallest, nodes=2, of=40))
+    assert verdict.reduction is not None
+    assert verdict.reduction.kernel is None
+    assert verdict.summary.endswith("Reduced to 2 of 40 graph nodes: output 10 is 2, in eager 1.")
 
 
 @pytest.mark.parametrize(

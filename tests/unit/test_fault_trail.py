@@ -227,6 +227,16 @@ def test_the_line_is_that_of_the_operation_to_blame_and_not_the_last_of_the_smal
     assert verdict.culprit.source == gelu
 
 
+def test_processes_that_number_different_functions_alike_name_none() -> None:
+    found = finding(Failure(WRONG, "output 0 is 5"), location=Location(kernel="cpp_fused_0"))
+    recording = load(stored("training_step"))
+    other = replace(recording.compiles[0], process="2", function="validate")
+    verdict = judgement.verdict_on(found)
+    name_as_recorded(verdict, found, replace(recording, compiles=(*recording.compiles, other)))
+    assert verdict.program is not None
+    assert verdict.program.function == ""
+
+
 def test_a_kernel_of_a_package_has_the_name_that_it_has_in_the_recording() -> None:
     failure = Failure(WRONG, "output 0 is 5", where=("output 0",))
     found = found_in(Location(stage="wrapper", kernel=ADDMM, buffer="buf1"), failure)

@@ -165,6 +165,13 @@ def test_an_error_of_another_type_is_examined_if_the_program_depends_on_it(decid
     assert (verdict.verdict, asked[:2]) == ("wrong-result", ["off", COMPILED])
 
 
+def test_an_error_of_another_type_that_the_program_caught_is_not_examined(decide: Decide) -> None:
+    """Nothing in what the program says comes from it."""
+    caught = check("other-error", text="eager raises IndexError; compiled code raises KeyError: 7a")
+    _, asked = decide(caught, compiled=[FAILS])
+    assert COMPILED not in asked
+
+
 def test_an_error_of_another_type_is_no_bug_if_the_program_fails_in_eager(decide: Decide) -> None:
     verdict, asked = decide(OTHER_ERROR, off=[FAILS])
     assert (verdict.verdict, asked) == ("not-a-bug", ["off"])

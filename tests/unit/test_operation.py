@@ -12,8 +12,8 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from inductoscope.model.fold import load
-from inductoscope.model.fx import FxNode
-from inductoscope.model.operation_trace import by_operation, trace
+from inductoscope.model.fx import FxNode, graph_from
+from inductoscope.model.operation_trace import by_operation, is_dead_code, trace
 from inductoscope.torch_facts.loop_bodies import matching_steps, own_expressions, steps_of
 from inductoscope.views.report.alike import alike
 from inductoscope.views.report.operation import print_operation
@@ -458,6 +458,24 @@ def test_dead_code_is_named_with_what_removed_it(
     relu = call("relu", "torch._VariableFunctionsClass.relu", "(x,)")
     unused = [*TANH[:2], sine, relu, output("relu")]
     assert removed(tmp_path / "recording", unused, "aot-inference") == snapshot
+
+
+@pytest.mark.parametrize(
+    ("target", "writes"),
+    [
+        ("add_", True),
+        ("aten.add_.Tensor", True),
+        ("_operator.setitem", True),
+        ("_operator.and_", False),
+        ("aten.add.Tensor", False),
+    ],
+)
+def test_what_writes_to_its_operand_is_no_dead_code(target: str, writes: bool) -> None:
+    unused = call("unused", target, "(x,)")
+    graph = graph_from({"nodes": [placeholder("x", tensor(4)), unused, output("x")]})
+    assert graph is not None
+    (node,) = graph.calls
+    assert is_dead_code(graph, node) is not writes
 
 
 def test_where_no_later_graph_is_recorded_nobody_is_named(tmp_path: Path) -> None:

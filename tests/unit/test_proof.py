@@ -131,6 +131,15 @@ def test_a_workaround_that_gives_back_a_lost_check_lets_the_program_raise(
     assert case.proof.workaround.verified is helps
 
 
+def test_a_workaround_with_which_another_call_is_wrong_does_not_help(tmp_path: Path) -> None:
+    wrong = End(1, "step 3\nValueError: no", events=(check("wrong"),))
+    case, _ = case_that(tmp_path, wrong)
+    lost = Failure(LOST_CHECK, "compiled code returns", eager_error="ValueError: no")
+    case.proof.prove_and_help(finding(lost, GraphWorkarounds((HELPED,))))
+    assert case.proof.workaround is not None
+    assert not case.proof.workaround.verified
+
+
 def test_what_may_be_slow_is_not_proven_beside_what_measures_it(tmp_path: Path) -> None:
     case, asked = case_that(tmp_path, ENDS_WELL)
     slow = wrong_graph(kind=SLOW)

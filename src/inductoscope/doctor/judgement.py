@@ -152,20 +152,27 @@ def verdict_on(finding: FailureFinding) -> Verdict:
 
 
 def _in_program(finding: FailureFinding) -> FailingGraph:
-    """Describe the failure in the program: where that only died or hung, values are a fork's."""
+    """Describe the failure in the program: where that only died or hung, values are a fork's.
+
+    So are they on the inputs that the sentinel stored. Of a program that is wrong without values,
+    only a part of a graph, or one in filled memory, may show some: they are not the program's.
+    """
     seen = finding.in_program
-    values = list(seen.values or _in_whole_graph(finding).values)
+    is_same_call = seen.kind not in (f.WRONG, f.NAN) or finding.fact(Noticed).is_kept_call
+    values = list(seen.values or (_in_whole_graph(finding).values if is_same_call else ()))
     kernel = kernel_of_program(finding) or None
     return FailingGraph(seen.text, finding.reduction.of, values, kernel, finding.compile)
 
 
 def _in_reduction(finding: FailureFinding) -> FailingGraph | None:
-    """Describe the failure in the smallest graph; None before it was located there."""
+    """Describe the failure in the smallest graph; None before it was shown or located there."""
     seen, place = finding.every(f.Failure)[-1], finding.latest(f.Location, SMALLEST_GRAPH)
-    if place is None or not finding.reduction.nodes or seen.kind == f.SLOW:
+    is_known = place is not None or finding.latest(f.Failure, SMALLEST_GRAPH) is not None
+    if not is_known or not finding.reduction.nodes or seen.kind == f.SLOW:
         return None  # A slow compile is timed at several sizes.
     text = finding.fact(SeenInMemory).fault or seen.text
-    return FailingGraph(text, finding.reduction.nodes, list(seen.values), place.kernel or None)
+    kernel = (place.kernel if place else "") or None  # It may tell no more than the whole graph.
+    return FailingGraph(text, finding.reduction.nodes, list(seen.values), kernel)
 
 
 def _on_another_backend(finding: FailureFinding) -> Verdict:

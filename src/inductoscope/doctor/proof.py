@@ -148,6 +148,9 @@ class Proof:
 def _raises_as_eager(run: ProgramRun, finding: FailureFinding) -> bool:
     """Check whether the error that eager raises, and that was lost, ended the run."""
     error = finding.failure.eager_error
+    is_broken = any(process.hook_errors for process in run.recording.processes)
+    if is_broken or {check.verdict for check in run.recording.checks} & {"wrong", "error"}:
+        return False
     return bool(error) and "".join(last_lines(run.output, 1)).endswith(error)
 
 

@@ -11,7 +11,7 @@ from inductoscope.doctor.failure import NAN, WRONG, Failure
 from inductoscope.doctor.finding import WHOLE_GRAPH, FailureFinding
 from inductoscope.doctor.judgement import place_in_program, relative_place
 from inductoscope.doctor.verdict import Culprit, Verdict
-from inductoscope.model.entities import Recording
+from inductoscope.model.entities import Compile, Recording
 from inductoscope.model.fault_trail import FaultTrail, GuiltyPlace, TrailStep, fault_trail
 from inductoscope.model.fx import FxNode
 from inductoscope.model.join import GraphJoin
@@ -37,15 +37,22 @@ def name_as_recorded(verdict: Verdict, finding: FailureFinding, recording: Recor
     compiles = [compile_ for compile_ in recording.compiles if compile_.id == finding.compile]
     if program is None or not compiles:
         return
+    if len({each.process for each in compiles}) > 1 and len(set(map(_compiled, compiles))) > 1:
+        return  # Processes that number their compiles alike compiled different functions.
     last = compiles[-1]
     program.function = f"rest of {last.resumed}" if last.resumed else last.function
     graphs = [GraphJoin(recording, each, graph) for each in compiles for graph in each.inductor]
-    lines = {_line(node) for join in graphs for node in _nodes(join, {verdict.headline.operation})}
+    named = {verdict.headline.operation} - {""}
+    lines = {_line(node) for join in graphs for node in _nodes(join, named)}
     lines &= {relative_place(source) for source in finding.reduction.sources}
     if len(lines) == 1:
         verdict.culprit.source = lines.pop()
     if any(join.graph.kernels for join in graphs):
         verdict.culprit.kernel = program.kernel = _recorded_kernel(verdict, graphs)
+
+
+def _compiled(each: Compile) -> tuple[str, int, str, str]:
+    return each.file, each.line, each.function, each.resumed
 
 
 def _recorded_kernel(verdict: Verdict, graphs: Sequence[GraphJoin]) -> str | None:
@@ -62,7 +69,7 @@ def _recorded_kernel(verdict: Verdict, graphs: Sequence[GraphJoin]) -> str | Non
 
 def _kernels_with(culprit: Culprit, graphs: Sequence[GraphJoin]) -> Iterator[str]:
     """Yield the kernels that compute the culprit operation, on the culprit line if any do."""
-    operations = set((culprit.op or "").split(", "))
+    operations = set((culprit.op or "").split(", ")) - {""}
     found = [
         (_line(node), kernel.name)
         for join in graphs

@@ -180,8 +180,14 @@ def _comes_from(graph: FxGraph | None, captured: FxNode) -> bool:
     return any(captured.name in (node.origins or (node.name,)) for node in nodes)
 
 
+# Operations that write to an operand: torch's end with an underscore, but so does `and_` of Python.
+_IN_PLACE = re.compile(r"(?!_?operator\.)(.*\.)?\w+_(\.\w+)?|.*\b(setitem|iadd|isub|imul|itruediv)")
+
+
 def is_dead_code(graph: FxGraph, node: FxNode) -> bool:
-    """Check whether no output of a graph depends on a node."""
+    """Check whether no output of a graph depends on a node, which writes to no operand either."""
+    if _IN_PLACE.fullmatch(node.target):
+        return False
     needed: set[str] = set()
     for later in reversed(graph.nodes):
         if later.op == "output" or later.name in needed:

@@ -75,6 +75,9 @@ def worded(verdict: Verdict) -> Verdict:
 
 # The only mistake in the program itself that an investigation finds.
 _BROKEN_DECLARATION = "A custom operator of the program does not do what it declares"
+# A lost check is a wrong result without values.
+_RAISES_OTHERWISE = "The compiled program raises another error than eager"
+_RETURNS = "The compiled program returns where eager raises an error"
 
 
 def _summary(verdict: Verdict, finding: FailureFinding) -> str:
@@ -82,6 +85,8 @@ def _summary(verdict: Verdict, finding: FailureFinding) -> str:
     text = _first_line(verdict.program.text)
     is_own = verdict.verdict == v.NOT_A_BUG
     what = _BROKEN_DECLARATION if is_own else v.headline(verdict.verdict)
+    if finding.kind == f.LOST_CHECK and verdict.verdict == v.WRONG_RESULT:
+        what = _RAISES_OTHERWISE if finding.failure.aspect else _RETURNS
     noticed = finding.fact(Noticed)
     when = noticed.condition or (f"at {noticed.other_size}" if noticed.other_size else "")
     needed = ", and the program needs it as in eager" if finding.latest(NeededLayout) else ""
@@ -130,7 +135,7 @@ def _reduced(verdict: Verdict) -> str:
 
 def _seen_in(graph: FailingGraph) -> str:
     """Describe a failure briefly: a wrong result by the value beside eager's."""
-    value = next((v for v in graph.values if graph.text.startswith(v.where)), None)
+    value = next((v for v in graph.values if graph.text.startswith(f"{v.where} ")), None)
     if value is None:
         return _first_line(graph.text)
     index = f" at index {list(value.index)}" if value.index else ""

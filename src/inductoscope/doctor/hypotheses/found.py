@@ -73,17 +73,21 @@ def _return_to(
 
 
 def other_error(case: ProgramCase) -> None:
-    """A graph raises an error of another type than eager, and the program depends on the type.
+    """A graph raises an error of another type than eager, and the program fails because of it.
 
-    Applies: A call raised another error than eager, and the program failed; nothing was found.
+    Applies: A call raised another error than eager, and the program, which prints what that error
+    says, failed; nothing was found.
     Runs: The program in eager and, if it ends well there, once more, up to that graph.
     Concludes: Nothing by itself: the next hypotheses judge what is found.
     How sure: As sure as those are.
     """
     checks = case.checks_that_are(OTHER_ERROR)
-    if not case.fails_unexplained or not checks or case.runs.in_eager_once().failed:
+    if not case.fails_unexplained or not checks:
         return
     compile_id, text = checks[0].compile, checks[0].text
+    said = text.rpartition("compiled code raises ")[2].partition(": ")[2]
+    if said not in case.first.output or case.runs.in_eager_once().failed:
+        return
     failure = Failure(LOST_CHECK, text, eager_error=text)
     _return_to(case, case.instructions, compile_id, failure, f"{text}; running it up to there")
 

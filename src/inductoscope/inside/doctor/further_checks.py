@@ -113,8 +113,10 @@ def try_call(case: Case, compiled: Callable[..., Any]) -> CallTrial:
     return CallTrial(True, None if plain.signal is None else failure_of_signal(plain))
 
 
-# Errors that say nothing about the call: at another time it may succeed.
-_OF_MACHINE = (MemoryError, torch.OutOfMemoryError)
+# Errors that say nothing about the call: at another time it may succeed, or eager has no kernel for
+# what Inductor generates code for.
+_SAYS_NOTHING = (MemoryError, torch.OutOfMemoryError, NotImplementedError)
+_NO_KERNEL = (" not implemented for '", "does not have a deterministic implementation")
 
 
 def try_refused_call(
@@ -125,7 +127,10 @@ def try_refused_call(
     The error has to be the program's own: the forward pass alone raises it again, in a fork even
     with the program's own tensors. The compiled call is made in a fork, which it may kill.
     """
-    if isinstance(error, _OF_MACHINE) or device_error(str(error)):
+    text = str(error)
+    if isinstance(error, _SAYS_NOTHING) or any(words in text for words in _NO_KERNEL):
+        return False, None
+    if device_error(text) or _is_one_of_several_ranks():
         return False, None
     is_alone = can_fork_alone()
 
@@ -152,6 +157,11 @@ def try_refused_call(
     answer = ask(failure)
     is_compared = answer.is_done or answer.signal is not None
     return is_compared, failure_of_answer(answer) if is_compared else None
+
+
+def _is_one_of_several_ranks() -> bool:
+    """Check for ranks, which would wait forever for a collective that one of them makes twice."""
+    return torch.distributed.is_available() and bool(torch.distributed.is_initialized())
 
 
 def _failure_of_forward(forward: Case, compiled: Callable[..., Any]) -> Failure | None:

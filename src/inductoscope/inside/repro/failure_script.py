@@ -598,10 +598,11 @@ def ending(function):
 
 
 if __name__ == "__main__":
-    print("eager ended with", ending(fn))
+    eager = ending(fn)
+    print("eager ended with", eager)
     compiled = ending(COMPILED)
     print("compiled ended with", compiled)
-    sys.exit(0 if compiled == 0 else 1)'''
+    sys.exit(0 if compiled == eager else 1)'''
 
 _HANGS = '''\
 def ending(function, seconds=60):

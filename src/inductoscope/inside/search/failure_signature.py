@@ -180,7 +180,7 @@ def failure_of_signal(answer: ForkAnswer) -> Failure:
         stage=stage,
         aspect=name,
         function=kernel,
-        detail=last.event.detail if last else str(refused.get("node") or ""),
+        detail=str(refused.get("node") or "") if refused else (last.event.detail if last else ""),
         eager_error=eager_error,
     )
 

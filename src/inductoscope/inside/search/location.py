@@ -652,8 +652,6 @@ def locate_error(candidate: Candidate, failure: Failure, forks: Forks) -> Locati
     declared = location_of_answer(forks.ask(lambda: in_custom_operators(placed(candidate))))
     if declared.is_known:
         return declared
-    if failure.eager_error:
-        return locate_lost_check(candidate, failure, forks)
     if failure.kind in (ERROR, SIGNAL) and failure.stage != stages.DYNAMO:
         broken = location_of_answer(forks.ask(lambda: _in_passes(candidate)))
         if broken.is_known:
@@ -789,7 +787,8 @@ def _lost_in_inductor(candidate: Candidate, failure: Failure) -> Location:
 
     with compiling(candidate), contextlib.suppress(Exception):
         run_compiled(candidate, compiled(candidate, backend))
-    found, still_raises = first_lost_check(passes, inputs)
+    kind = failure.eager_error.partition(":")[0]
+    found, still_raises = first_lost_check(passes, inputs, kind)
     how = "the graph was run in eager before and after each pass"
     if found is not None:
         return replace(found.location, how=how)
@@ -799,7 +798,8 @@ def _lost_in_inductor(candidate: Candidate, failure: Failure) -> Location:
     if still_raises is None:
         text = how = ""
     elif not still_raises:
-        stage, text = stages.DECOMPOSITION, "the decomposed graph does not raise, before any pass"
+        stage = stages.DECOMPOSITION
+        text = f"the decomposed graph does not raise {kind}, before any pass"
     operation = _that_raises(candidate)
     return Location(stage=stage, operation=operation, text=text, how=how)
 
@@ -808,8 +808,9 @@ def _in_one_thread(candidate: Candidate, failure: Failure) -> Location:
     """In a fork, check whether a kernel that kills the process raises an error in one thread."""
     torch.set_num_threads(1)  # Inductor then generates loops that are not parallel.
     alone = examine(candidate)
-    if alone is None or not alone.message:
+    if alone is not None and not alone.message:
         return Location()
+    said = alone.message if alone else failure.eager_error  # The same error as eager's.
     how = (
         "the same graph after torch.set_num_threads(1): no exception can leave a loop that OpenMP "
         "runs in parallel"
@@ -818,7 +819,7 @@ def _in_one_thread(candidate: Candidate, failure: Failure) -> Location:
         stage=stages.CODEGEN,
         operation=_that_raises(candidate),
         kernel=failure.function,
-        text=f"in one thread, the kernel raises {alone.message}",
+        text=f"in one thread, the kernel raises {said}",
         how=how,
     )
 
