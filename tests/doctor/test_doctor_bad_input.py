@@ -198,15 +198,15 @@ WATCHED = "'OMP_THREAD_LIMIT' in os.environ"
 
 
 @pytest.mark.parametrize(
-    ("exit_code", "said"),
+    ("exit_code", "verdict", "said"),
     [
-        (f"'odd' if {WATCHED} else 0", "only under inductoscope"),
-        (f"0 if {WATCHED} else 'odd'", "fails on its own but not under inductoscope"),
+        (f"'odd' if {WATCHED} else 0", "unknown", "only under inductoscope"),
+        (f"0 if {WATCHED} else 'odd'", "not-a-bug", "The program fails without torch.compile too"),
     ],
     ids=["fails under the tool only", "stops failing under the tool"],
 )
 def test_a_program_that_is_another_one_under_the_tool(
-    workplace: Workplace, exit_code: str, said: str
+    workplace: Workplace, exit_code: str, verdict: str, said: str
 ) -> None:
     workplace.write(
         "shy.py",
@@ -215,7 +215,7 @@ def test_a_program_that_is_another_one_under_the_tool(
         f"sys.exit({exit_code})\n",
     )
     found = workplace.doctor("shy.py")
-    assert found.verdict["verdict"] == "unknown"
+    assert found.verdict["verdict"] == verdict
     assert said in found.verdict["summary"]
     assert "odd" in found.names
     assert_nobody_is_blamed(found)

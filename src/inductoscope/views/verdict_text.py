@@ -217,8 +217,8 @@ def _of_place(verdict: Verdict, finding: FailureFinding) -> Iterator[Statement]:
     location, in_program = finding.location, place_in_program(finding)
     said = {"", finding.in_program.text, verdict.reduction and verdict.reduction.text}
     kernel = verdict.culprit.kernel
-    if kernel and in_program is not None and in_program.text not in said:
-        is_named = kernel in in_program.text
+    if in_program is not None and in_program.text not in said:
+        is_named = not kernel or kernel in in_program.text
         it_is = "in the program: " if is_named else f"in the program it is kernel {kernel}: "
         yield f"{it_is}{in_program.text}"[:1500], in_program.how
     if location.text not in said and location != in_program:
