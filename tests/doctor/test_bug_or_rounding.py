@@ -238,6 +238,15 @@ def test_memory_that_no_one_has_written_may_hold_anything() -> None:
     assert wrong_kinds(comparison) == ["value"]
 
 
+def test_memory_that_no_one_has_written_may_hold_nan_by_chance() -> None:
+    """As it does if torch fills it, or where another tensor with NaN lay before."""
+    torch.use_deterministic_algorithms(True)
+    try:
+        assert judged(lambda: torch.empty(64), lambda: torch.ones(64)).is_right
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
 def test_random_numbers_are_the_same_for_both() -> None:
     before = torch.get_rng_state()
 
