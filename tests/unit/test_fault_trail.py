@@ -54,7 +54,10 @@ def test_a_wrong_value_is_followed_from_the_output_to_the_kernel_that_makes_it()
     assert [step.call for step in found.steps] == [5, 4, 3, 2]
     topk, last = found.steps[1], found.steps[-1]
     assert [buffer.name for buffer in topk.buffers] == ["buf4", "buf3"]
-    assert {buffer.operation for buffer in topk.buffers} == {"aten.topk.default"}
+    # The operation with code, which the page selects; not the getitem that unpacks it.
+    assert {(buffer.node, buffer.operation) for buffer in topk.buffers} == {
+        ("topk", "aten.topk.default")
+    }
     assert last.buffers[0].source.endswith("script.py:17")
     assert [(b.name, b.made_by) for b in last.reads][1:] == [
         ("buf0", "cpp_fused_0"),

@@ -202,12 +202,12 @@ class _Graph:
         buffer, maker = self._buffers.get(name), self._makers.get(name)
         if buffer is None or maker is None:
             return TrailBuffer(name)
-        node = self._node(buffer.origin or next(iter(maker.origins[-1:]), ""))
-        place = node.place if node else None
+        origin = self._node(buffer.origin or next(iter(maker.origins[-1:]), ""))
+        node, place = (self._computing(origin), origin.place) if origin else (None, None)
         return TrailBuffer(
             name=name,
             node=node.name if node else "",
-            operation=self._operation(node) if node else "",
+            operation=node.target if node else "",
             source=str(place) if place else "",
             made_by=self._kernel_name(self._call(name)),
         )
@@ -215,7 +215,8 @@ class _Graph:
     def _node(self, name: str) -> FxNode | None:
         return self._join.final.node(name) if self._join.final else None
 
-    def _operation(self, node: FxNode) -> str:
-        """Return the target of a node; for `getitem`, that of the operation it unpacks."""
-        owner = self._node(node.args.strip("(%").partition(",")[0].strip())
-        return owner.target if node.operation == "getitem" and owner else node.target
+    def _computing(self, node: FxNode) -> FxNode:
+        """Return the node itself; for `getitem`, which has no code, the one that it unpacks."""
+        if node.operation != "getitem":
+            return node
+        return self._node(node.args.strip("(%").partition(",")[0].strip()) or node
