@@ -48,6 +48,26 @@ def test_a_program_that_compares_rounding(workplace: Workplace) -> None:
     assert found.verdict["repro"] is None
 
 
+def test_a_function_that_counts_what_rounding_moves(workplace: Workplace) -> None:
+    """The function differs from its Python code, and with other rounding in eager, too."""
+    workplace.write(
+        "levels.py",
+        "import sys, torch\n"
+        "def levels(x):\n"
+        "    up = torch.nn.functional.interpolate(\n"
+        "        x.floor(), scale_factor=2, mode='bilinear', align_corners=True\n"
+        "    )\n"
+        "    return torch.unique_consecutive(up)\n"
+        "torch.manual_seed(0)\n"
+        "x = torch.randn(1, 3, 16, 16)\n"
+        "print(levels(x).numel(), torch.compile(levels)(x).numel())\n"
+        "sys.exit(0 if levels(x).numel() == torch.compile(levels)(x).numel() else 1)\n",
+    )
+    found = workplace.doctor("levels.py")
+    assert (found.verdict["verdict"], found.verdict["stage"]) == ("not-a-bug", "none")
+    assert "rounded differently" in found.names
+
+
 def test_a_program_that_fails_in_eager_too(workplace: Workplace) -> None:
     workplace.write(
         "wrong.py",

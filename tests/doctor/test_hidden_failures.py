@@ -92,6 +92,57 @@ def test_a_file_of_the_cache_that_holds_other_code_than_it_should(workplace: Wor
     assert found["workaround"]["verified"]
 
 
+EVERY_SEED_IS_THE_SAME = """
+import torch
+from torch._inductor.codegen import cpp
+
+cpp.CppOverrides.load_seed = staticmethod(lambda name, offset: "int64_t(7)")
+
+@torch.compile
+def noise(x):
+    return torch.rand_like(x) + x
+
+x = torch.zeros(1000)
+assert not torch.equal(noise(x), noise(x))
+"""
+
+
+def test_random_numbers_of_inductor_that_are_not_random(workplace: Workplace) -> None:
+    """Checked code draws eager's. In eager, numbers of other seeds do not make it fail."""
+    workplace.write("noise.py", EVERY_SEED_IS_THE_SAME)
+    found = workplace.doctor("noise.py").verdict
+    assert (found["verdict"], found["stage"], found["confidence"]) == (
+        "wrong-result",
+        "inductor",
+        "likely",
+    )
+    assert "rand_like" in found["culprit"]["op"]
+    assert found["workaround"]["verified"]
+    assert "fallback_random = True" in found["workaround"]["text"]
+
+
+SAME_SEED = """
+import torch
+
+def half(x):
+    return torch.nn.functional.dropout(x, 0.5)
+
+results = []
+for function in (half, torch.compile(half)):
+    torch.manual_seed(0)
+    results.append(function(torch.ones(1000)))
+torch.testing.assert_close(*results)
+"""
+
+
+def test_a_program_that_asks_inductor_for_the_random_numbers_of_eager(workplace: Workplace) -> None:
+    workplace.write("dropout.py", SAME_SEED)
+    found = workplace.doctor("dropout.py").verdict
+    assert (found["verdict"], found["confidence"]) == ("not-a-bug", "proven")
+    shown = [item["what"] for item in found["evidence"]]
+    assert "fails in the same way in eager with other random numbers, too" in shown
+
+
 THREADS = """
 import ctypes
 import torch
@@ -111,3 +162,36 @@ def test_a_failure_that_needs_several_threads(workplace: Workplace) -> None:
     assert (found["verdict"], found["stage"]) == ("wrong-result", "runtime")
     assert found["culprit"]["config"] == "several threads"
     assert "OMP_THREAD_LIMIT=1" in found["workaround"]["text"]
+
+
+SAME_ADDRESS = """
+import torch
+from torch._inductor.output_code import CompiledFxGraph
+
+call, last = CompiledFxGraph.__call__, {}
+
+def unless_inputs_are_where_they_were(graph, inputs):
+    addresses = [each.data_ptr() for each in inputs]
+    if last.get("addresses") != addresses:
+        last.update(addresses=addresses, result=call(graph, inputs))
+    return last["result"]
+
+CompiledFxGraph.__call__ = unless_inputs_are_where_they_were
+double = torch.compile(lambda x: x * 2)
+x = torch.zeros(4)
+for step in range(2):
+    x += 1
+    torch.testing.assert_close(double(x), x * 2)
+"""
+
+
+def test_a_failure_that_the_calls_of_checks_hide(workplace: Workplace) -> None:
+    """A check calls compiled code with copies, so that no call has the addresses of the last."""
+    workplace.write("address.py", SAME_ADDRESS)
+    found = workplace.doctor("address.py").verdict
+    assert (found["verdict"], found["stage"], found["confidence"]) == (
+        "wrong-result",
+        "runtime",
+        "unknown",
+    )
+    assert found["culprit"]["config"] == "calls without checks"

@@ -125,7 +125,7 @@ def place_of(name: str) -> int:
         ("package_not_compared", "rounding"),
         # What a run shows comes before what is only likely.
         ("rounding", "likely_rounding"),
-        ("aot_alone", "likely_random_numbers"),
+        ("aot_alone", "random_numbers"),
         ("likely_rounding", "unknown_cause"),
     ],
 )

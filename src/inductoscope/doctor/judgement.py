@@ -232,7 +232,8 @@ def _culprit(finding: FailureFinding, headline: Headline) -> Culprit:
     pass_name = location.pass_name or _pass_of_error(finding) or None
     if pass_name:
         own = location.own_pass.partition(" ")[0]
-        every = dict.fromkeys([pass_name, *location.names, own])
+        patterns = _patterns_that_matter(finding) if pass_name == _ANY_PATTERNS else []
+        every = dict.fromkeys([*patterns, pass_name, *location.names, own])
         pass_name = ", ".join(name for name in every if name)
     place = "" if _is_one_of_many(finding) else location.operation
     operation = ", ".join(headline.names) or place
@@ -330,9 +331,16 @@ def _pass_of_error(finding: FailureFinding) -> str:
     on_stack = [name for name in finding.failure.functions if "(torch/_inductor/fx_passes/" in name]
     named = [name.partition(" ")[0] for name in on_stack]
     telling = [name for name in named if name not in _AROUND_PASSES]
-    patterns = [each.application for each in finding.suppressing_axes if each.names_passes]
-    return ", ".join(dict.fromkeys([*telling[:1], *patterns]))
+    return ", ".join(dict.fromkeys([*telling[:1], *_patterns_that_matter(finding)]))
 
+
+def _patterns_that_matter(finding: FailureFinding) -> list[str]:
+    """Return the patterns without whose replacement the failure disappears."""
+    return [each.application for each in finding.suppressing_axes if each.names_passes]
+
+
+# torch's name for the application of patterns, whichever they are.
+_ANY_PATTERNS = "pattern_matcher"
 
 # Functions that only run passes.
 _AROUND_PASSES = (

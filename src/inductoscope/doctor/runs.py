@@ -625,6 +625,11 @@ class Runs:
         names = tuple(condition.name for condition in conditions)
         return self.again(Instructions(calls=calls, investigate=False, given_back=names), message)
 
+    def with_other_random_numbers(self, number: int = 1) -> ProgramRun:
+        """Run the program with each graph in eager and random numbers of other seeds."""
+        instructions = Instructions(calls=0, backend="eager", investigate=False, reseeded=number)
+        return self.again(instructions, "running it in eager with other random numbers")
+
     def without_tool_again(self) -> ProgramRun:
         """Return a second run without the tool, made at the first request and cached."""
         if self._plain_again is None:

@@ -67,9 +67,9 @@ HYPOTHESES: tuple[Hypothesis, ...] = (
     ends_well.clean,
     # Conditions of a checked run, given back one at a time.
     ends_well.fails_without_the_tool,
+    ends_well.inductor_random_numbers,
     ends_well.cached_results,
     ends_well.damaged_cache,
-    ends_well.inductor_random_numbers,
     ends_well.cuda_graphs,
     ends_well.given_back,
     ends_well.hidden_by_the_tool,
@@ -78,7 +78,7 @@ HYPOTHESES: tuple[Hypothesis, ...] = (
     compiler_levels.dynamo_alone,
     compiler_levels.aot_alone,
     slow.slow_compile_and_failure,
-    program_itself.likely_random_numbers,
+    program_itself.random_numbers,
     program_itself.likely_rounding,
     program_itself.unknown_cause,
 )

@@ -221,8 +221,8 @@ def wrong_capture(case: ProgramCase) -> Verdict | None:
     if case.finding is not None or not differing:
         return None
     seen = differing[0]
-    again = case.runs.again(
-        Instructions(calls=0, backend="eager", investigate=False),
+    again = case.runs.with_backend_once(
+        "eager",
         f"{seen.function} differs though its graphs are right; running it with Dynamo "
         "alone, each graph in eager",
     )

@@ -266,10 +266,14 @@ def inductor_random_numbers(case: ProgramCase) -> Verdict | None:
     Applies: The program fails without the tool, which makes compiled code draw random numbers as
     eager does, and not with it; and its graphs draw random numbers.
     Runs: The program with every graph compiled with Inductor's own random numbers, too; then
-    without checks, with Inductor's random numbers and with eager's.
-    Concludes: What is wrong with such a graph, if something is. Not a bug, if the program fails
-    with Inductor's numbers and not with eager's.
-    How sure: Proven by two runs that differ in nothing else.
+    without checks with these, and in eager with other random numbers. If it ends well with those:
+    with eager's random numbers in compiled code, and with other random numbers of Inductor and of
+    eager, twice in all.
+    Concludes: What is wrong with such a graph, if something is. Not a bug, if the program fails in
+    the same way in eager with other random numbers. A wrong result, if it fails with whatever
+    Inductor draws, and with nothing that eager draws.
+    How sure: Proven that it is not a bug, by a run in eager. Otherwise likely: a program may fail
+    with some random numbers by chance.
     """
     if not case.is_hidden or not case.random_operations:
         return None
@@ -290,19 +294,60 @@ def _in_whole_graphs(case: ProgramCase) -> Verdict | None:
 
 
 def _in_the_program(case: ProgramCase) -> Verdict | None:
-    message = "running the program with random numbers as Inductor draws them"
-    run = case.runs.given_back((RANDOM_NUMBERS,), message)
-    if not run.failed:
+    if not _fails_with_inductors(case):
         return None
-    control = case.runs.again(
-        Instructions(calls=0, investigate=False), "running it without checks, with eager's"
+    other = case.runs.with_other_random_numbers()
+    if other.ended_well:
+        return _wrong_random_numbers(case)
+    is_shown = fails_alike(case.runs.without_tool_once(), other, case.runs.in_eager_once())
+    result = other_random_numbers(case, is_shown=is_shown)
+    same = "in the same way " if is_shown else ""
+    return result.add(f"fails {same}in eager with other random numbers, too", "one run")
+
+
+def _wrong_random_numbers(case: ProgramCase) -> Verdict | None:
+    """Blame Inductor's random numbers, if the failure is not by the chance of some of them."""
+    eagers = Instructions(
+        calls=0,
+        investigate=False,
+        workaround=_FALLBACK_RANDOM,
+        given_back=(RANDOM_NUMBERS.name,),
     )
-    if control.ending.exit_code != 0:
+    if not case.runs.again(eagers, "running it with fallback_random = True").ended_well:
         return None
-    result = other_random_numbers(case, is_shown=True)
-    return result.add(
-        "fails with the random numbers that Inductor draws, not with those of eager", "two runs"
+    others = case.runs.with_other_random_numbers
+    if not _fails_with_inductors(case, 1) or not others(2).ended_well:
+        return other_random_numbers(case, is_shown=False)
+    operations, plain = case.random_operations, case.runs.without_tool_once()
+    result = Verdict(
+        _kind_of(plain),
+        stages.INDUCTOR,
+        "The program fails because of the random numbers that Inductor draws for "
+        f"{', '.join(operations[:4])}: it fails with those of two seeds, and ends well with those "
+        "that eager draws from two others.",
+        "likely",
+        Culprit(op=operations[0], config="fallback_random", source=case.last_compiled),
     )
+    result.add("fails with Inductor's random numbers, from two seeds", "two runs without checks")
+    result.add("ends well with each graph in eager, from two other seeds", "two runs")
+    result.add(
+        case.runs.without_tool_once().last_words, "what the program printed without the tool"
+    )
+    text = "draw random numbers as eager does: torch._inductor.config.fallback_random = True"
+    result.workaround = Workaround(text, True, None, _FALLBACK_RANDOM)
+    return result
+
+
+_FALLBACK_RANDOM = "import torch._inductor.config\ntorch._inductor.config.fallback_random = True"
+
+
+def _fails_with_inductors(case: ProgramCase, reseeded: int = 0) -> bool:
+    instructions = Instructions(
+        calls=0, investigate=False, given_back=(RANDOM_NUMBERS.name,), reseeded=reseeded
+    )
+    which = "other random numbers of Inductor" if reseeded else "Inductor's random numbers"
+    run = case.runs.again(instructions, f"running it without checks, with {which}")
+    return fails_alike(case.runs.without_tool_once(), run, case.runs.in_eager_once())
 
 
 def cuda_graphs(case: ProgramCase) -> Verdict | None:
@@ -445,8 +490,8 @@ def _needs(case: ProgramCase, condition: RunCondition, confidence: v.Confidence)
     result = Verdict(
         kind,
         stages.RUNTIME,
-        f"The program fails compiled, and not in eager, but only with {condition.name}, which it "
-        "does not have while it is checked. Every compiled graph matches eager without.",
+        f"The program fails compiled, and not in eager, but only with {condition.name}, which a "
+        "checked run does not have. While it is checked, every compiled graph matches eager.",
         confidence,
         Culprit(config=condition.name, source=case.last_compiled),
     )

@@ -191,24 +191,25 @@ def rounding(case: ProgramCase) -> Verdict | None:
     """The program asks for more precision than floating point has.
 
     Applies: The program fails with every compiled graph right, some values are not the same to the
-    last bit, it ends well in eager, and no function differs from its Python code.
-    Runs: The program with Dynamo alone, unless every function was compared with its Python code.
+    last bit, and it ends well in eager.
+    Runs: The program with Dynamo alone, unless every function agrees with its Python code.
     Then in eager, with every inexact operation rounded differently by one unit in the last place; a
     program that reads a clock once more, as slowly, with eager's rounding.
-    Concludes: Not a bug, if it fails the same way, not with Dynamo alone, and not because it is
-    slow.
+    Concludes: Not a bug, if it fails the same way, no function differs or fails with Dynamo alone,
+    and it is not because it is slow.
     How sure: Proven by these runs.
     """
     inexact = case.checks_that_are("within-rounding") or [
         check for check in case.checks if check.is_exact is False
     ]
-    if not case.fails_unexplained or not inexact or case.first.functions_that_differ:
+    if not case.fails_unexplained or not inexact:
         return None
     good = case.runs.in_eager_once()
     if not case.is_capture_right:
         # With other rounding, what Dynamo does is done, too.
         message = "running it with Dynamo alone, each graph in eager"
-        if fails_alike(case.first, case.runs.with_backend_once("eager", message), good):
+        alone = case.runs.with_backend_once("eager", message)
+        if alone.functions_that_differ or fails_alike(case.first, alone, good):
             return None
     moved = case.runs.again(
         Instructions(calls=0, backend=MOVED, investigate=False),
@@ -233,18 +234,22 @@ def rounding(case: ProgramCase) -> Verdict | None:
     )
 
 
-def likely_random_numbers(case: ProgramCase) -> Verdict | None:
+def random_numbers(case: ProgramCase) -> Verdict | None:
     """Compiled and eager draw different random numbers.
 
     Applies: The program fails with every compiled graph right, no level of the compiler is to
     blame, its graphs draw random numbers, and it reads no clock.
-    Runs: Nothing.
-    Concludes: Not a bug.
-    How sure: Likely: no run shows it.
+    Runs: The program in eager with other random numbers.
+    Concludes: Not a bug, if it does not end well with those.
+    How sure: Proven if it fails in the same way, otherwise likely.
     """
     if not case.fails_unexplained or case.may_fail_by_time or not case.random_operations:
         return None
-    return other_random_numbers(case, is_shown=False)
+    other = case.runs.with_other_random_numbers()
+    if other.ended_well:
+        return None
+    is_shown = fails_alike(case.first, other, case.runs.in_eager_once())
+    return other_random_numbers(case, is_shown=is_shown)
 
 
 def likely_rounding(case: ProgramCase) -> Verdict | None:

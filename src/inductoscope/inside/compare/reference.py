@@ -56,6 +56,22 @@ def with_perturbed_rounding(function: Callable[..., Any], *, by: float = 1.0) ->
     return call
 
 
+def with_other_random_numbers(function: Callable[..., Any], number: int) -> Callable[..., Any]:
+    """Return the function with random numbers from other seeds; the generators are restored.
+
+    The seeds are drawn from the program's generator, as Inductor draws its own.
+    """
+
+    def call(*arguments: Any) -> Any:
+        seed = int(torch.randint(2**32, ())) + number
+        gpus = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
+        with torch.random.fork_rng(gpus):
+            torch.manual_seed(seed)
+            return function(*arguments)
+
+    return call
+
+
 class Float64(TorchDispatchMode):
     """A dispatch mode in which operations compute in float64 instead of a lower precision."""
 

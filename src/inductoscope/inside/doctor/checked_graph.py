@@ -29,7 +29,11 @@ from inductoscope.inside.compare.graphs import (
     uninitialised_allocation,
 )
 from inductoscope.inside.compare.kernels import KEPT_WRAPPERS
-from inductoscope.inside.compare.reference import Case, with_perturbed_rounding
+from inductoscope.inside.compare.reference import (
+    Case,
+    with_other_random_numbers,
+    with_perturbed_rounding,
+)
 from inductoscope.inside.compare.values import copy_values, needs_backward, size_in_bytes
 from inductoscope.inside.doctor.checked_function import has_returned_in_eager
 from inductoscope.inside.doctor.compile_conditions import (
@@ -101,7 +105,7 @@ def compile_checked_graph(
     if instructions.backend and instructions.backend != "eager":
         stand_in = torch._dynamo.lookup_backend(instructions.backend)(module, examples)
     if instructions.backend:
-        return stand_in
+        return _reseeded(stand_in, instructions.reseeded)
     if instructions.stop_at == compile_id:
         graph.to_investigate = instructions.failure
         return graph
@@ -109,12 +113,16 @@ def compile_checked_graph(
     without = no_cuda_graphs(backend_of(output)) if is_checked else contextlib.nullcontext()
     try:
         with without:
-            graph.compiled = original(output, module, examples)
+            graph.compiled = _reseeded(original(output, module, examples), instructions.reseeded)
     except Exception as error:
         if not is_compilers_own(error):
             raise
         graph.hold_back(error)
     return graph
+
+
+def _reseeded(compiled: Callable[..., Any], number: int) -> Callable[..., Any]:
+    return with_other_random_numbers(compiled, number) if number else compiled
 
 
 @dataclass
