@@ -126,6 +126,29 @@ def test_a_branch_on_data_is_dynamos_and_its_function_is_the_reproducer(
     assert "LIMIT = 0.5" in Path(found.verdict["repro"]["path"]).read_text()
 
 
+def test_a_side_effect_that_dynamo_loses_is_not_rounding(workplace: Workplace) -> None:
+    """A method appends to a list that only its class's closure has; rounding differs as well."""
+    workplace.write(
+        "log.py",
+        "import sys, torch\n"
+        "def counted(seen):\n"
+        "    class Scaler:\n"
+        "        def apply(self, x):\n"
+        "            seen.append(x.shape[0])\n"
+        "            return torch.tanh(x) * 0.5 + x.mean()\n"
+        "    return lambda x: Scaler().apply(x).sum()\n"
+        "torch.manual_seed(0)\n"
+        "x, seen = torch.randn(5), []\n"
+        "compiled = torch.compile(counted(seen))\n"
+        "for call in range(3):\n"
+        "    compiled(x)\n"
+        "print(seen)\n"
+        "sys.exit(0 if len(seen) == 3 else 1)\n",
+    )
+    found = workplace.doctor("log.py")
+    assert (found.verdict["verdict"], found.verdict["stage"]) == ("not-inductor", "dynamo")
+
+
 # --- odd programs ---------------------------------------------------------------------------------
 
 

@@ -136,6 +136,9 @@ def not_always(failed: ProgramRun, other: ProgramRun, how: str) -> Verdict:
     return result.add(failed.last_words, "what the run that failed printed last")
 
 
+FAILS_IN_EAGER_TOO = "fails in the same way in eager with other random numbers, too"
+
+
 def other_random_numbers(case: ProgramCase, *, is_shown: bool) -> Verdict:
     """Make the verdict that compiled code draws random numbers in a different order."""
     operations = case.random_operations
@@ -357,7 +360,6 @@ def what_was_not_checked(case: ProgramCase) -> Iterator[str]:
     if never := [name for name in compiled if name not in checked]:
         yield f"{_graphs(never)}: compiled, but no call was compared"
     yield from _code_and_memory(recording)
-    # Dynamo's graphs also hold dropouts that are disabled.
     drawn = [name for name in case.random_operations if name.startswith(("aten.", "prims."))]
     if drawn:
         names = ", ".join(drawn[:_MOST])

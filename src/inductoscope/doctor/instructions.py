@@ -97,7 +97,7 @@ class Instructions:
     # A replacement for the backend: 'eager' runs each graph unchanged, 'moved' with perturbed
     # rounding, 'unmoved' as slowly as that, 'off' compiles nothing.
     backend: str = ""
-    # If not 0, compiled graphs draw other random numbers than in the user's run, by this number.
+    # If not 0, compiled graphs draw random numbers of another seed, which this number chooses.
     reseeded: int = 0
     # Statements that a workaround consists of.
     workaround: str = ""

@@ -13,6 +13,7 @@ from functools import partial
 from inductoscope import verdicts as v
 from inductoscope.doctor.case import ProgramCase
 from inductoscope.doctor.common_verdicts import (
+    FAILS_IN_EAGER_TOO,
     also_fails_in_eager,
     gpu_is_full,
     not_always,
@@ -266,14 +267,13 @@ def inductor_random_numbers(case: ProgramCase) -> Verdict | None:
     Applies: The program fails without the tool, which makes compiled code draw random numbers as
     eager does, and not with it; and its graphs draw random numbers.
     Runs: The program with every graph compiled with Inductor's own random numbers, too; then
-    without checks with these, and in eager with other random numbers. If it ends well with those:
-    with eager's random numbers in compiled code, and with other random numbers of Inductor and of
-    eager, twice in all.
+    without checks with these, with eager's, and in eager with those of another seed. If it ends
+    well with all but Inductor's: with four other seeds, of Inductor and of eager in turns.
     Concludes: What is wrong with such a graph, if something is. Not a bug, if the program fails in
-    the same way in eager with other random numbers. A wrong result, if it fails with whatever
-    Inductor draws, and with nothing that eager draws.
-    How sure: Proven that it is not a bug, by a run in eager. Otherwise likely: a program may fail
-    with some random numbers by chance.
+    eager with other random numbers. A wrong result, if it failed with Inductor's random numbers
+    only, whatever the seed.
+    How sure: Proven that it is not a bug, if it fails in the same way in eager. Otherwise likely: a
+    program may fail by chance, and other seeds were not tried on packages.
     """
     if not case.is_hidden or not case.random_operations:
         return None
@@ -296,58 +296,57 @@ def _in_whole_graphs(case: ProgramCase) -> Verdict | None:
 def _in_the_program(case: ProgramCase) -> Verdict | None:
     if not _fails_with_inductors(case):
         return None
-    other = case.runs.with_other_random_numbers()
-    if other.ended_well:
-        return _wrong_random_numbers(case)
-    is_shown = fails_alike(case.runs.without_tool_once(), other, case.runs.in_eager_once())
-    result = other_random_numbers(case, is_shown=is_shown)
-    same = "in the same way " if is_shown else ""
-    return result.add(f"fails {same}in eager with other random numbers, too", "one run")
-
-
-def _wrong_random_numbers(case: ProgramCase) -> Verdict | None:
-    """Blame Inductor's random numbers, if the failure is not by the chance of some of them."""
     eagers = Instructions(
-        calls=0,
-        investigate=False,
-        workaround=_FALLBACK_RANDOM,
-        given_back=(RANDOM_NUMBERS.name,),
+        calls=0, investigate=False, workaround=_FALLBACK, given_back=(RANDOM_NUMBERS.name,)
     )
     if not case.runs.again(eagers, "running it with fallback_random = True").ended_well:
         return None
-    others = case.runs.with_other_random_numbers
-    if not _fails_with_inductors(case, 1) or not others(2).ended_well:
+    if case.runs.uses_packages:
         return other_random_numbers(case, is_shown=False)
+    other = case.runs.with_other_random_numbers()
+    if other.ended_well:
+        is_chance = not _fails_with_inductors_only(case)
+        return other_random_numbers(case, is_shown=False) if is_chance else _wrong_numbers(case)
+    is_alike = fails_alike(case.runs.without_tool_once(), other, case.runs.in_eager_once())
+    result = other_random_numbers(case, is_shown=is_alike)
+    return result.add(FAILS_IN_EAGER_TOO, "one run") if is_alike else result
+
+
+def _fails_with_inductors(case: ProgramCase, seed: int = 0) -> bool:
+    instructions = Instructions(
+        calls=0, investigate=False, given_back=(RANDOM_NUMBERS.name,), reseeded=seed
+    )
+    which = "other random numbers of Inductor" if seed else "Inductor's random numbers"
+    run = case.runs.again(instructions, f"running it without checks, with {which}")
+    return fails_alike(case.runs.without_tool_once(), run, case.runs.in_eager_once())
+
+
+def _fails_with_inductors_only(case: ProgramCase) -> bool:
+    """Try further seeds, as a program may fail with some random numbers of any generator."""
+    others = case.runs.with_other_random_numbers
+    return all(_fails_with_inductors(case, seed) and others(seed + 1).ended_well for seed in (2, 4))
+
+
+def _wrong_numbers(case: ProgramCase) -> Verdict:
     operations, plain = case.random_operations, case.runs.without_tool_once()
     result = Verdict(
         _kind_of(plain),
         stages.INDUCTOR,
         "The program fails because of the random numbers that Inductor draws for "
-        f"{', '.join(operations[:4])}: it fails with those of two seeds, and ends well with those "
-        "that eager draws from two others.",
+        f"{', '.join(operations[:4])}: with those of three seeds it fails, with those that eager "
+        "draws from three others it ends well.",
         "likely",
-        Culprit(op=operations[0], config="fallback_random", source=case.last_compiled),
+        Culprit(op=operations[-1], config="fallback_random", source=case.last_compiled),
     )
-    result.add("fails with Inductor's random numbers, from two seeds", "two runs without checks")
-    result.add("ends well with each graph in eager, from two other seeds", "two runs")
-    result.add(
-        case.runs.without_tool_once().last_words, "what the program printed without the tool"
-    )
+    result.add("fails with Inductor's random numbers, of three seeds", "runs without checks")
+    result.add("ends well with each graph in eager, of three other seeds", "runs of the program")
+    result.add(plain.last_words, "what the program printed without the tool")
     text = "draw random numbers as eager does: torch._inductor.config.fallback_random = True"
-    result.workaround = Workaround(text, True, None, _FALLBACK_RANDOM)
+    result.workaround = Workaround(text, True, None, _FALLBACK)
     return result
 
 
-_FALLBACK_RANDOM = "import torch._inductor.config\ntorch._inductor.config.fallback_random = True"
-
-
-def _fails_with_inductors(case: ProgramCase, reseeded: int = 0) -> bool:
-    instructions = Instructions(
-        calls=0, investigate=False, given_back=(RANDOM_NUMBERS.name,), reseeded=reseeded
-    )
-    which = "other random numbers of Inductor" if reseeded else "Inductor's random numbers"
-    run = case.runs.again(instructions, f"running it without checks, with {which}")
-    return fails_alike(case.runs.without_tool_once(), run, case.runs.in_eager_once())
+_FALLBACK = "import torch._inductor.config\ntorch._inductor.config.fallback_random = True"
 
 
 def cuda_graphs(case: ProgramCase) -> Verdict | None:

@@ -7,6 +7,7 @@ import re
 from inductoscope import verdicts as v
 from inductoscope.doctor.case import ProgramCase
 from inductoscope.doctor.common_verdicts import (
+    FAILS_IN_EAGER_TOO,
     also_fails_in_eager,
     gpu_is_full,
     in_gib,
@@ -192,11 +193,11 @@ def rounding(case: ProgramCase) -> Verdict | None:
 
     Applies: The program fails with every compiled graph right, some values are not the same to the
     last bit, and it ends well in eager.
-    Runs: The program with Dynamo alone, unless every function agrees with its Python code.
-    Then in eager, with every inexact operation rounded differently by one unit in the last place; a
-    program that reads a clock once more, as slowly, with eager's rounding.
-    Concludes: Not a bug, if it fails the same way, no function differs or fails with Dynamo alone,
-    and it is not because it is slow.
+    Runs: The program with Dynamo alone. Then in eager, with every inexact operation rounded
+    differently by one unit in the last place; a program that reads a clock once more, as slowly,
+    with eager's rounding.
+    Concludes: Not a bug, if it fails the same way, with functions that differ if they do when
+    compiled, but not with Dynamo alone, and not because it is slow.
     How sure: Proven by these runs.
     """
     inexact = case.checks_that_are("within-rounding") or [
@@ -205,17 +206,19 @@ def rounding(case: ProgramCase) -> Verdict | None:
     if not case.fails_unexplained or not inexact:
         return None
     good = case.runs.in_eager_once()
-    if not case.is_capture_right:
-        # With other rounding, what Dynamo does is done, too.
-        message = "running it with Dynamo alone, each graph in eager"
-        alone = case.runs.with_backend_once("eager", message)
-        if alone.functions_that_differ or fails_alike(case.first, alone, good):
-            return None
+    # With other rounding, what Dynamo does is done, too, such as side effects.
+    message = "running it with Dynamo alone, each graph in eager"
+    alone = case.runs.with_backend_once("eager", message)
+    differs = alone.functions_that_differ or alone.functions_that_do_not_raise
+    if differs or fails_alike(case.first, alone, good):
+        return None
     moved = case.runs.again(
         Instructions(calls=0, backend=MOVED, investigate=False),
         "running it in eager with other rounding",
     )
     if not fails_alike(case.first, moved, good):
+        return None
+    if case.first.functions_that_differ and not moved.functions_that_differ:
         return None
     if case.may_fail_by_time:
         # Perturbing takes time: the program must bear that alone.
@@ -239,17 +242,19 @@ def random_numbers(case: ProgramCase) -> Verdict | None:
 
     Applies: The program fails with every compiled graph right, no level of the compiler is to
     blame, its graphs draw random numbers, and it reads no clock.
-    Runs: The program in eager with other random numbers.
-    Concludes: Not a bug, if it does not end well with those.
-    How sure: Proven if it fails in the same way, otherwise likely.
+    Runs: The program in eager with other random numbers, unless it calls packages.
+    Concludes: Not a bug, if it fails in the same way with those.
+    How sure: Likely: it also fails while compiled code draws the numbers of eager.
     """
     if not case.fails_unexplained or case.may_fail_by_time or not case.random_operations:
         return None
+    result = other_random_numbers(case, is_shown=False)
+    if case.runs.uses_packages:
+        return result
     other = case.runs.with_other_random_numbers()
-    if other.ended_well:
+    if not fails_alike(case.first, other, case.runs.in_eager_once()):
         return None
-    is_shown = fails_alike(case.first, other, case.runs.in_eager_once())
-    return other_random_numbers(case, is_shown=is_shown)
+    return result.add(FAILS_IN_EAGER_TOO, "one run")
 
 
 def likely_rounding(case: ProgramCase) -> Verdict | None:

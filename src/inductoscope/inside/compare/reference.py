@@ -10,6 +10,7 @@ nothing there.
 from __future__ import annotations
 
 import itertools
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,7 +20,13 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
-from inductoscope.inside.compare.values import Outcome, result_and_drawing, run
+from inductoscope.inside.compare.values import (
+    Outcome,
+    generator_states,
+    result_and_drawing,
+    run,
+    same_generators,
+)
 
 SAMPLES = 3
 # If one sample explains a difference, more are not needed, and each is slow.
@@ -57,17 +64,27 @@ def with_perturbed_rounding(function: Callable[..., Any], *, by: float = 1.0) ->
 
 
 def with_other_random_numbers(function: Callable[..., Any], number: int) -> Callable[..., Any]:
-    """Return the function with random numbers from other seeds; the generators are restored.
+    """Return the function with random numbers of another seed, which `number` chooses.
 
-    The seeds are drawn from the program's generator, as Inductor draws its own.
+    The seed follows from the states of the program's generators. Those from which the function
+    draws advance by one draw, as those from which Inductor draws its seeds.
     """
 
     def call(*arguments: Any) -> Any:
-        seed = int(torch.randint(2**32, ())) + number
-        gpus = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
-        with torch.random.fork_rng(gpus):
-            torch.manual_seed(seed)
-            return function(*arguments)
+        before = generator_states()
+        with same_generators():
+            seed = zlib.crc32(bytes(torch.cat(before).tolist())) + number
+            torch.default_generator.manual_seed(seed)
+            if before[1:]:
+                torch.cuda.manual_seed_all(seed)
+            seeded = generator_states()
+            result = function(*arguments)
+            states = zip(seeded, generator_states(), strict=False)  # A GPU may be new.
+            drawn = [not torch.equal(*pair) for pair in states]
+        for place, has_drawn in enumerate(drawn):
+            if has_drawn:
+                torch.rand(1, device=f"cuda:{place - 1}" if place else "cpu")
+        return result
 
     return call
 

@@ -122,7 +122,10 @@ def compile_checked_graph(
 
 
 def _reseeded(compiled: Callable[..., Any], number: int) -> Callable[..., Any]:
-    return with_other_random_numbers(compiled, number) if number else compiled
+    if not number:
+        return compiled
+    other = with_other_random_numbers(compiled, number)
+    return lambda *arguments: (compiled if is_traced(arguments) else other)(*arguments)
 
 
 @dataclass
