@@ -104,6 +104,27 @@ def test_errors_that_eager_raises_as_well_are_no_failure(workplace: Workplace) -
     assert "other-error: eager raises IndexError" in found.names
 
 
+def test_a_warning_that_only_eager_gives_is_a_note(workplace: Workplace) -> None:
+    """The variance of one row. Python's own warnings are given while Dynamo traces."""
+    workplace.write(
+        "spread.py",
+        "import warnings, torch\n"
+        "@torch.compile\n"
+        "def spread(x):\n"
+        "    warnings.warn('one row')\n"
+        "    return x.var(0)\n"
+        "print(spread(torch.ones(1, 4)))\n",
+    )
+    found = workplace.doctor("spread.py")
+    assert (found.exit_code, found.verdict["verdict"]) == (0, "clean")
+    (note,) = found.verdict["notes"]
+    assert (note["aspect"], note["where"]) == ("warning", "spread")
+    assert "var(): degrees of freedom is <= 0" in note["text"]
+    assert note["text"].endswith("(spread.py:5)")
+    printed = (workplace.folder / "examination" / "doctor" / "output.txt").read_text()
+    assert printed.count("one row") == 2  # The warning is shown once, with its line.
+
+
 def test_a_branch_on_data_is_dynamos_and_its_function_is_the_reproducer(
     workplace: Workplace,
 ) -> None:

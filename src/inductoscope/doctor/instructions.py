@@ -126,6 +126,8 @@ class Instructions:
     lowered: int = 0
     # What torch finds in its caches, if the run has them.
     cache: CacheContent = USERS
+    # Of these, one by its name that is left out.
+    cache_without: str = ""
     # The names of conditions that are as in the user's run.
     given_back: tuple[str, ...] = ()
     # Whether the tool is active in the program's processes at all.

@@ -197,7 +197,9 @@ def run_watched(
     scope = environment_for(folder, os.environ, fresh=False) if inside else os.environ
     environment = {**scope, **cache_variables(cache, inside=inside), **instructions.environment()}
     if not instructions.has(CACHES) and instructions.backend != "off":
-        environment |= cache_with(instructions.cache, cache, os.environ)
+        environment |= cache_with(
+            instructions.cache, cache, os.environ, without=instructions.cache_without
+        )
     stream = StreamWriter(folder, first_event=describe_launcher)
     started = time.monotonic()
     with output_of(folder).open("wb") as output, _input(stdin) as given:
@@ -614,9 +616,12 @@ class Runs:
         """Run the program without the tool, with further variables of torch's own."""
         return self.again(Instructions(inside=False, variables=variables), message)
 
-    def without_tool_finding(self, content: CacheContent, message: str) -> ProgramRun:
-        """Run the program without the tool, with this in torch's caches."""
-        return self.again(Instructions(inside=False, cache=content), message)
+    def without_tool_finding(
+        self, content: CacheContent, message: str, *, without: str = ""
+    ) -> ProgramRun:
+        """Run the program without the tool, with this in torch's caches, but for one of them."""
+        instructions = Instructions(inside=False, cache=content, cache_without=without)
+        return self.again(instructions, message)
 
     def given_back(
         self, conditions: Sequence[RunCondition], message: str, calls: int = 0

@@ -34,13 +34,24 @@ _MOST_FILES = 50_000
 # Locks belong to processes; headers are linked to by `private_cache_without_scope`.
 _NOT_COPIED = ("locks", "precompiled_headers")
 
+# The folders of torch's caches, by the names of these; a cache is named after those that use it.
+FOLDERS = {
+    "AOTAutograd": "aotautograd",
+    "FX graph": "fxgraph",
+    "Dynamo": "dynamo",
+    "autotuning": "cache",
+    "Triton": "triton",
+}
+GENERATED_CODE = "generated code"
+
 
 def cache_with(
-    content: CacheContent, private: Path, environment: Mapping[str, str]
+    content: CacheContent, private: Path, environment: Mapping[str, str], *, without: str = ""
 ) -> dict[str, str]:
     """Fill a folder inside a private cache with what a run is to find, and return its variables.
 
-    Triton's cache is torch's own, that of the first GPU, or the one that the user has named.
+    Triton's cache is torch's own, that of the first GPU, or the one that the user has named. The
+    files of one cache can be left out.
     """
     copy = private / COPY
     triton = copy / "triton" / "0"
@@ -54,15 +65,30 @@ def cache_with(
         _link_files(Path(compiled[TRITONS]), triton)
         for place in Path(compiled[VARIABLE]).glob("??"):
             _link_files(place, copy / place.name)
-        _copy_newest(folder(environment), copy)
-        if environment.get(TRITONS):
+        _copy_newest(folder(environment), copy, without)
+        if environment.get(TRITONS) and without != "Triton":
             _copy_newest(Path(environment[TRITONS]), triton)
     return variables
 
 
-def _copy_newest(source: Path, copy: Path) -> None:
+def cache_of(path: Path) -> str:
+    """Return the name of the cache that a file belongs to; the path starts in torch's folder."""
+    if path.suffix == ".best_config":
+        return "autotuning"
+    return next((name for name in FOLDERS if path.parts[0] == FOLDERS[name]), GENERATED_CODE)
+
+
+def caches_in(source: Path) -> list[str]:
+    """Return the names of the caches in torch's folder that have files."""
+    found = {cache_of(path.relative_to(source)) for path in _files(source)}
+    return [name for name in (*FOLDERS, GENERATED_CODE) if name in found]
+
+
+def _copy_newest(source: Path, copy: Path, without: str = "") -> None:
     left = min(_MOST_BYTES, shutil.disk_usage(copy).free // 4)
     for size, path in _newest_first(source)[:_MOST_FILES]:
+        if without and cache_of(path.relative_to(source)) == without:
+            continue
         left -= size
         if left < 0:
             break
@@ -95,10 +121,6 @@ def folder(environment: Mapping[str, str]) -> Path:
         user = f"uid_{os.getuid()}"
     user = re.sub(r'[\\/:*?"<>|]', "_", user)
     return Path(tempfile.gettempdir()) / f"torchinductor_{user}"
-
-
-def has_files(cache: Path) -> bool:
-    return any(True for _ in _files(cache))
 
 
 def _newest_first(source: Path) -> list[tuple[int, Path]]:

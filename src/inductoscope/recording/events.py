@@ -771,7 +771,8 @@ class NotedDifference(Event, kind="difference"):
     """A result differs from eager's, which is not a failure. where: an output, or a kernel.
 
     aspect: stride or sharing, if it lies otherwise in memory; value, if a kernel differs by more
-    than rounding explains, though the results do not.
+    than rounding explains, though the results do not; warning, if only eager gives one: where is a
+    function then, and compile is empty.
     """
 
     compile: str

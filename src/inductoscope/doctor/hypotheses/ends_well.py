@@ -38,7 +38,7 @@ from inductoscope.doctor.runs import ProgramRun
 from inductoscope.doctor.symptom import fails_alike, numbers_that_differ
 from inductoscope.doctor.verdict import Culprit, Verdict
 from inductoscope.launch import users_cache
-from inductoscope.launch.users_cache import EMPTY
+from inductoscope.launch.users_cache import EMPTY, USERS
 from inductoscope.model.entities import Compile, Recording
 from inductoscope.model.fx import read_graph
 from inductoscope.recording.events import CacheLookup
@@ -140,8 +140,6 @@ _CACHES_OFF = {
     "FX graph": "TORCHINDUCTOR_FX_GRAPH_CACHE",
 }
 _CACHE_STAGES = {"AOTAutograd": stages.AOT, "FX graph": stages.CODEGEN}
-# Folders of torch's cache.
-_ENTRIES = {"AOTAutograd": "aotautograd", "FX graph": "fxgraph"}
 
 
 def damaged_cache(case: ProgramCase) -> Verdict | None:
@@ -149,11 +147,14 @@ def damaged_cache(case: ProgramCase) -> Verdict | None:
 
     Applies: The program fails without the tool, and not with it, and no cache of graphs that is
     switched off explains it.
-    Runs: The program without the tool with an empty cache, twice.
-    Concludes: That something in the cache's folder makes it fail, and that deleting it helps.
+    Runs: The program without the tool with an empty cache, twice; then without the files of one
+    cache at a time, and twice without those that it fails with.
+    Concludes: Which cache has files that make it fail, and that deleting them helps.
     How sure: Proven by these runs.
     """
-    if not case.is_hidden or not users_cache.has_files(case.runs.users_cache):
+    folder = case.runs.users_cache
+    caches = users_cache.caches_in(folder)
+    if not case.is_hidden or not caches:
         return None
     plain = case.runs.without_tool_once()
     message = "running it without the tool, with an empty cache"
@@ -161,24 +162,48 @@ def damaged_cache(case: ProgramCase) -> Verdict | None:
         partial(case.runs.without_tool_finding, EMPTY), message
     ):
         return None
-    folder = case.runs.users_cache
+    bad = _cache_with_bad_files(case, caches)
+    whose = f"torch's {bad} cache" if bad else "torch's cache"
+    without = "without these files" if bad else "with an empty cache"
     result = Verdict(
         _kind_of(plain),
         stages.RUNTIME,
-        f"The program fails because of what lies in torch's cache, {folder}: with an empty cache "
-        "it ends well. A file there is damaged, out of date, or compiled for another machine.",
+        f"The program fails because of the files of {whose} in {folder}: {without} it ends well. "
+        "One of them is damaged, out of date, or compiled for another machine.",
         "proven",
-        Culprit(function="torch's cache", config=str(folder), source=case.last_compiled),
+        Culprit(function=whose, config=str(folder), source=case.last_compiled),
     )
     result.add(
-        f"exit code {plain.ending.exit_code} with a copy of that cache, 0 with an empty one",
+        f"exit code {plain.ending.exit_code} with a copy of that folder, 0 with an empty one",
         "four runs without the tool, two each",
     )
+    if bad:
+        result.add(f"exit code 0 with a copy that lacks {_files_of(bad)}", "two runs of this kind")
     result.add(plain.last_words, "what the program printed without the tool")
     code = f'import os\nos.environ["{users_cache.VARIABLE}"] = "new-cache"  # before torch'
-    text = f"delete {folder}, or have torch use another folder: {users_cache.VARIABLE}"
+    files = f"{_files_of(bad)} in {folder}" if bad else folder
+    text = f"delete {files}, or have torch use another folder: {users_cache.VARIABLE}"
     result.workaround = Workaround(text, True, None, code)
     return result
+
+
+def _cache_with_bad_files(case: ProgramCase, caches: list[str]) -> str:
+    """Return the one cache without whose files the program ends well; "" if there is none."""
+    if len(caches) == 1:
+        return caches[0]
+    for cache in caches:
+        run = partial(case.runs.without_tool_finding, USERS, without=cache)
+        if _ends_well_twice(run, f"running it without the tool and without {_files_of(cache)}"):
+            return cache
+    return ""
+
+
+def _files_of(cache: str) -> str:
+    if cache == "autotuning":
+        return "cache/ and *.best_config"
+    if cache == users_cache.GENERATED_CODE:
+        return "the folders of generated code, which have two letters"
+    return f"{users_cache.FOLDERS[cache]}/"
 
 
 def _suspicious_hits(run: ProgramRun) -> list[tuple[Compile, CacheLookup]]:
@@ -212,7 +237,7 @@ def _verdict_on_cache(case: ProgramCase, run: ProgramRun, cache: str, variable: 
         result.add(check.text, f"call {check.call} of compile {taker.id}, compared with eager")
     result.add(f"the key of the entry is {hit.key[:16]}…", f"looked up in compile {taker.id}")
     if saver is None:
-        entries = case.runs.users_cache / _ENTRIES[cache]
+        entries = case.runs.users_cache / users_cache.FOLDERS[cache]
         result.add(f"the entries of that cache lie in {entries}; deleting them mends this, too")
     if saver is not None:
         guard, lines = _told_apart(taker, saver), _differing_lines(run.recording, saver, taker)

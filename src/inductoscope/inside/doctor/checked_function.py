@@ -2,7 +2,8 @@
 
 Dynamo may capture something other than what the program says, and no graph can show that. So the
 first calls of every compiled function are also made uncompiled, in a fork, where they cannot change
-the program's memory, and the results are compared. Their writes to files happen twice.
+the program's memory, and the results, errors and warnings are compared. Their writes to files
+happen twice.
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ import os
 import random
 import threading
 import types
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import torch
 import torch._dynamo.exc
@@ -30,7 +32,7 @@ from inductoscope.inside.doctor.program_copy import take_copy_before_compile
 from inductoscope.inside.repro.source_text import function_script
 from inductoscope.inside.scope import SCOPE
 from inductoscope.inside.search.forks import Forks
-from inductoscope.recording.events import NOT_RAISED, CallableCheck
+from inductoscope.recording.events import NOT_RAISED, CallableCheck, NotedDifference
 from inductoscope.wording import count_of
 
 _CALLS = 2
@@ -75,8 +77,10 @@ def checked_function(
             eager = [_in_eager(function, args, kwargs, folder) for _ in range(2)]
             _thread.eager = eager
             take_copy_before_compile()
-            result = compiled(*args, **kwargs)
-            SCOPE.guard(_compare, function, calls, eager, _values(result, args, kwargs))
+            with _shown_warnings() as shown:
+                result = compiled(*args, **kwargs)
+            values = _values(result, args, kwargs)
+            SCOPE.guard(_compare, function, calls, eager, _Returned(values, tuple(shown)))
         except torch._dynamo.exc.TorchDynamoException as error:
             if not kwargs:
                 SCOPE.guard(_write_script, function, args, context, error, folder)
@@ -90,7 +94,15 @@ def checked_function(
 
 def has_returned_in_eager() -> bool:
     """Check whether the Python code of the call under way is known to return without a compiler."""
-    return any(isinstance(run, list) for run in getattr(_thread, "eager", ()))
+    return any(isinstance(run, _Returned) for run in getattr(_thread, "eager", ()))
+
+
+@dataclass(frozen=True)
+class _Returned:
+    """What the function returned and wrote, and the warnings that a user of it saw."""
+
+    values: list[Any]
+    warnings: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -100,8 +112,33 @@ class _Raised:
     text: str
 
 
-# A function's values; None if it is not known how it ends.
-_Ending = list[Any] | _Raised | None
+# None if it is not known how the function ends.
+_Ending = _Returned | _Raised | None
+
+
+@contextlib.contextmanager
+def _shown_warnings() -> Iterator[dict[str, None]]:
+    """Collect the warnings that pass the program's filters, which are shown as ever."""
+    show, shown = warnings.showwarning, dict[str, None]()
+
+    def collect(
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,
+        line: str | None = None,
+    ) -> None:
+        text = str(message).partition(" (Triggered internally")[0]
+        shown[f"{category.__name__}: {text} ({Path(filename).name}:{lineno})"] = None
+        show(message, category, filename, lineno, file, line)
+
+    warnings.showwarning = collect
+    try:
+        yield shown
+    finally:
+        if warnings.showwarning is collect:  # The function may have set another.
+            warnings.showwarning = show
 
 
 def _write_script(
@@ -125,13 +162,14 @@ def _in_eager(function: Callable[..., Any], args: Any, kwargs: Any, folder: Path
         random.setstate(numbers)  # Python reseeds `random` in every fork.
         torch.compiler.set_stance("force_eager")
         try:
-            result = function(*args, **kwargs)
+            with _shown_warnings() as shown:
+                result = function(*args, **kwargs)
         except (MemoryError, torch.OutOfMemoryError):
             raise
         except Exception as error:
             torch.save(_Raised(described(error)), path)
             return True
-        torch.save(_values(result, args, kwargs), path)
+        torch.save(_Returned(_values(result, args, kwargs), tuple(shown)), path)
         return path.stat().st_size <= _LARGEST
 
     try:
@@ -157,21 +195,31 @@ def _values(result: Any, args: Any, kwargs: Any) -> list[Any]:
     ]
 
 
-def _compare(function: Any, call: int, runs: list[_Ending], compiled: list[Any]) -> None:
-    eager = [run for run in runs if isinstance(run, list)]
+def _compare(function: Any, call: int, runs: list[_Ending], compiled: _Returned) -> None:
+    eager = [run for run in runs if isinstance(run, _Returned)]
+    name = str(getattr(function, "__qualname__", type(function).__name__))
     if eager:
-        verdict, text = "right", _difference(eager[0], compiled)
+        verdict, text = "right", _difference(eager[0].values, compiled.values)
         if text:
-            by_itself = _difference(eager[0], eager[-1])
+            by_itself = _difference(eager[0].values, eager[-1].values)
             verdict = "unsteady" if by_itself else "differs"
             text = f"two runs in eager differ: {by_itself}" if by_itself else text
-        text = text or count_of(len(eager[0]), "value")
+        text = text or count_of(len(eager[0].values), "value")
+        _note_lost_warnings(name, call, eager, compiled)
     elif isinstance(runs[0], _Raised) and runs[0] == runs[-1]:
         verdict, text = NOT_RAISED, f"returns when compiled, in eager it raises {runs[0].text}"
     else:
         return
-    name = str(getattr(function, "__qualname__", type(function).__name__))
     SCOPE.emit(CallableCheck(function=name, call=call, verdict=verdict, text=text))
+
+
+def _note_lost_warnings(name: str, call: int, eager: list[_Returned], compiled: _Returned) -> None:
+    for text in eager[0].warnings:
+        if text in eager[-1].warnings and text not in compiled.warnings:
+            said = f"{name} gives this warning in eager, and not when compiled: {text}"
+            SCOPE.emit(
+                NotedDifference(compile="", call=call, aspect="warning", where=name, text=said)
+            )
 
 
 def _difference(eager: list[Any], compiled: list[Any]) -> str:

@@ -32,7 +32,10 @@ def verdict_view(recording: Recording) -> PageVerdict | None:
         evidence=tuple(
             PageEvidence(item.get("what", ""), item.get("where", "")) for item in found.evidence
         ),
-        notes=tuple(PageEvidence(note.text, f"compile {note.compile}") for note in found.notes),
+        notes=tuple(
+            PageEvidence(note.text, note.compile and f"compile {note.compile}")
+            for note in found.notes
+        ),
         not_checked=tuple(found.not_checked),
         repro=found.repro and Reproducer.showing(found.repro, text=text(texts.get("repro_text"))),
         workaround=found.workaround and PageWorkaround.showing(found.workaround),

@@ -87,8 +87,9 @@ def _notes(verdict: Verdict) -> Iterator[Line]:
         alike.setdefault((note.compile, note.aspect), []).append(note.text)
     for (compile_id, _), texts in list(alike.items())[:_MOST_NOTES]:
         count = len(texts) - 1
-        more = f"; {count_of(count, 'more result')} like it" if count else ""
-        yield f"- {texts[0]} (compile {compile_id}{more})", 2, ""
+        more = f"{count_of(count, 'more result')} like it" if count else ""
+        where = "; ".join(filter(None, (compile_id and f"compile {compile_id}", more)))
+        yield f"- {texts[0]} ({where})" if where else f"- {texts[0]}", 2, ""
     if len(alike) > _MOST_NOTES:
         yield f"and {len(alike) - _MOST_NOTES} more", 2, FAINT
 
