@@ -104,6 +104,27 @@ def test_errors_that_eager_raises_as_well_are_no_failure(workplace: Workplace) -
     assert "other-error: eager raises IndexError" in found.names
 
 
+def test_a_call_that_takes_what_was_captured_for_another(workplace: Workplace) -> None:
+    """As the program asks for: no guard on global variables."""
+    workplace.write(
+        "scaled.py",
+        "import torch\n"
+        "unguarded = {'guard_filter_fn': torch.compiler.skip_guard_on_globals_unsafe}\n"
+        "def scaled(x):\n"
+        "    return torch.relu(x) * SCALE\n"
+        "compiled = torch.compile(scaled, options=unguarded)\n"
+        "x = torch.arange(4.0)\n"
+        "for SCALE in (2.0, 2.0, 3.0):\n"
+        "    torch.testing.assert_close(compiled(x), scaled(x))\n",
+    )
+    found = workplace.doctor("scaled.py")
+    assert (found.verdict["verdict"], found.verdict["stage"]) == ("not-inductor", "dynamo")
+    assert found.verdict["confidence"] == "proven"
+    culprit = found.verdict["culprit"]
+    assert (culprit["function"], culprit["config"]) == ("scaled", "guards")
+    assert "tells mul = relu * 2.0 and mul = relu * 3.0 apart" in found.names
+
+
 def test_a_warning_that_only_eager_gives_is_a_note(workplace: Workplace) -> None:
     """The variance of one row. Python's own warnings are given while Dynamo traces."""
     workplace.write(

@@ -72,6 +72,11 @@ class ProgramCase:
         """Whether any result in the first run differed from eager."""
         return bool(self.first.functions_that_differ or self.checks_that_are("wrong", "error"))
 
+    @property
+    def calls_a_graph_again(self) -> bool:
+        """Whether any graph was called more than once."""
+        return bool(self.recording.unchecked) or any(check.call > 1 for check in self.checks)
+
     @cached_property
     def random_operations(self) -> list[str]:
         """Operations in the captured graphs that draw random numbers."""

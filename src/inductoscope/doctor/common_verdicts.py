@@ -19,7 +19,8 @@ from inductoscope.doctor.runs import ProgramRun
 from inductoscope.doctor.slowness import LONGEST_TO_TIME, may_be_slower
 from inductoscope.doctor.symptom import says_the_same
 from inductoscope.doctor.verdict import Culprit, Verdict
-from inductoscope.model.entities import Recording
+from inductoscope.model.entities import Compile, Recording
+from inductoscope.model.fx import read_graph
 from inductoscope.recording.events import OTHER_ERROR, OUTSIDE, Check
 from inductoscope.recording.layout import signal_name
 from inductoscope.torch_facts import stages
@@ -134,6 +135,17 @@ def not_always(failed: ProgramRun, other: ProgramRun, how: str) -> Verdict:
     codes = f"exit code {failed.ending.exit_code} in one, {other.ending.exit_code} in the other"
     result.add(codes, f"two runs of the program, {how}")
     return result.add(failed.last_words, "what the run that failed printed last")
+
+
+def differing_lines(recording: Recording, *compiles: Compile) -> tuple[str, ...]:
+    """Return the first line of code in which two captured graphs differ."""
+    read = [read_graph(recording, each.graphs[0].payload) for each in compiles if each.graphs]
+    codes = [graph.code.splitlines() for graph in read if graph is not None]
+    if len(codes) == len(compiles):
+        for lines in zip(*codes, strict=False):
+            if len(set(lines)) > 1:
+                return tuple(line.partition("#")[0].partition(";")[0].strip() for line in lines)
+    return ()
 
 
 FAILS_IN_EAGER_TOO = "fails in the same way in eager with other random numbers, too"

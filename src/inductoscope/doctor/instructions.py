@@ -97,6 +97,8 @@ class Instructions:
     # A replacement for the backend: 'eager' runs each graph unchanged, 'moved' with perturbed
     # rounding, 'unmoved' as slowly as that, 'off' compiles nothing.
     backend: str = ""
+    # Whether Dynamo forgets before each call what it has captured.
+    captures_every_call: bool = False
     # If not 0, compiled graphs draw random numbers of another seed, which this number chooses.
     reseeded: int = 0
     # Statements that a workaround consists of.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -12,6 +13,7 @@ from inductoscope.doctor.case import ProgramCase
 from inductoscope.doctor.common_verdicts import (
     add_own_mistakes,
     also_fails_in_eager,
+    differing_lines,
     ends_well_without_tool,
     not_always,
     verdict_at_limit,
@@ -20,9 +22,10 @@ from inductoscope.doctor.delta_debugging import smallest_subset
 from inductoscope.doctor.finding import PROGRAM, NeededLayout
 from inductoscope.doctor.instructions import Instructions
 from inductoscope.doctor.judgement import verdict_on
+from inductoscope.doctor.runs import ProgramRun
 from inductoscope.doctor.symptom import fails_alike
 from inductoscope.doctor.verdict import Culprit, Verdict
-from inductoscope.model.entities import CompileError
+from inductoscope.model.entities import Compile, CompileError, Recording
 from inductoscope.recording.events import CallableCheck, NotedDifference
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.frames import frames_in, is_users
@@ -212,9 +215,11 @@ def wrong_capture(case: ProgramCase) -> Verdict | None:
 
     Applies: A compiled function gave a different result from its Python code, though its graphs are
     right; or it returned where that raised, and the program ends otherwise in eager.
-    Runs: The program with Dynamo alone, each graph in eager; for an error, in eager before that.
+    Runs: The program with Dynamo alone, each graph in eager; for an error, in eager before that. If
+    a graph was called again, with Dynamo capturing each call anew.
     Concludes: Not Inductor, if the function differs with Dynamo alone too, and does not differ by
-    itself. Otherwise nothing, or 'unknown' of a program that was ended by a limit.
+    itself; that guards are to blame, if capturing each call anew helps. Otherwise nothing, or
+    'unknown' of a program that was ended by a limit.
     How sure: Proven by comparing the function with two forks in eager that agree.
     """
     differing = case.first.functions_that_differ or _functions_that_lose_an_error(case)
@@ -240,7 +245,51 @@ def wrong_capture(case: ProgramCase) -> Verdict | None:
     for event, how in ((seen, "compiled"), (still[0], "with Dynamo alone")):
         text = f"{event.function}: {event.text}"
         result.add(text, f"{how}, compared with eager in a fork")
+    return _with_guards_blamed(result, again, case)
+
+
+def _with_guards_blamed(result: Verdict, alone: ProgramRun, case: ProgramCase) -> Verdict:
+    """Say that guards are to blame, if what Dynamo captures is right for the call it is made for.
+
+    `alone` is a run of the program with Dynamo alone.
+    """
+    if not case.calls_a_graph_again:
+        return result
+    anew = case.runs.again(
+        Instructions(calls=0, backend="eager", investigate=False, captures_every_call=True),
+        "running it with Dynamo alone, capturing each call anew",
+    )
+    if not anew.ended_well or anew.functions_that_differ or anew.functions_that_do_not_raise:
+        return result
+    result.summary = (
+        "Dynamo uses what it captured for one call for a later one, for which it is wrong, because "
+        "no guard fails: with every graph run in eager, the program fails, and ends well if each "
+        "call is captured anew."
+    )
+    result.add("ends well if each call is captured anew, by Dynamo alone", "one run of the program")
+    reused, graph = _captured_differently(alone.recording, anew.recording)
+    if reused is not None:
+        result.culprit = Culprit(function=reused.function, config="guards", source=reused.place)
+        text = f"no guard of compile {reused.id} tells {' and '.join(graph)} apart"
+        result.add(text, f"what is captured for two calls of {reused.function}")
     return result
+
+
+def _captured_differently(
+    alone: Recording, anew: Recording
+) -> tuple[Compile | None, tuple[str, ...]]:
+    """Return a compile that served all calls of its code, and where their own graphs differ."""
+
+    def code_of(compile_: Compile) -> tuple[str, str | None]:
+        return compile_.function, compile_.place
+
+    for reused in alone.compiles:
+        if [code_of(each) for each in alone.compiles].count(code_of(reused)) == 1:
+            captured = [each for each in anew.compiles if code_of(each) == code_of(reused)]
+            for one, other in itertools.pairwise(captured):
+                if lines := differing_lines(anew, one, other):
+                    return reused, lines
+    return None, ()
 
 
 def _functions_that_lose_an_error(case: ProgramCase) -> list[CallableCheck]:
@@ -260,14 +309,19 @@ def dynamo_alone(case: ProgramCase) -> Verdict | None:
     Applies: The program fails with every compiled graph right, with and without the tool, and ends
     well in eager.
     Runs: The program with each graph in eager; if it fails the same way, that and the program in
-    eager once more.
-    Concludes: Not Inductor but Dynamo, if it fails the same way twice and ends well in eager twice.
-    If the runs disagree: nothing is known to be wrong.
-    How sure: Proven by four runs.
+    eager once more; if a graph was called again, with Dynamo capturing each call anew.
+    Concludes: Not Inductor but Dynamo, if it fails the same way twice and ends well in eager twice;
+    that guards are to blame, if capturing each call anew helps. If the runs disagree: nothing is
+    known to be wrong.
+    How sure: Proven by four or five runs.
     """
     if not case.fails_unexplained:
         return None
-    return _verdict_on_level(_DYNAMO, case)
+    result = _verdict_on_level(_DYNAMO, case)
+    if result is None or result.verdict != v.NOT_INDUCTOR:
+        return result
+    alone = case.runs.with_backend_once(_DYNAMO.backend, _DYNAMO.message)
+    return _with_guards_blamed(result, alone, case)
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from inductoscope.doctor.case import ProgramCase
 from inductoscope.doctor.common_verdicts import (
     FAILS_IN_EAGER_TOO,
     also_fails_in_eager,
+    differing_lines,
     gpu_is_full,
     not_always,
     nothing_found,
@@ -40,7 +41,6 @@ from inductoscope.doctor.verdict import Culprit, Verdict
 from inductoscope.launch import users_cache
 from inductoscope.launch.users_cache import EMPTY, USERS
 from inductoscope.model.entities import Compile, Recording
-from inductoscope.model.fx import read_graph
 from inductoscope.recording.events import CacheLookup
 from inductoscope.torch_facts import stages
 from inductoscope.torch_facts.messages import out_of_memory
@@ -240,7 +240,7 @@ def _verdict_on_cache(case: ProgramCase, run: ProgramRun, cache: str, variable: 
         entries = case.runs.users_cache / users_cache.FOLDERS[cache]
         result.add(f"the entries of that cache lie in {entries}; deleting them mends this, too")
     if saver is not None:
-        guard, lines = _told_apart(taker, saver), _differing_lines(run.recording, saver, taker)
+        guard, lines = _told_apart(taker, saver), differing_lines(run.recording, saver, taker)
         if guard:
             text = f"the key leaves out what tells the two apart: {guard}"
             result.add(text, f"the guard of compile {saver.id} that failed")
@@ -273,17 +273,6 @@ def _told_apart(taker: Compile, saver: Compile) -> str:
         if number == saver.id:
             return " ".join(guard.partition("#")[0].split())
     return ""
-
-
-def _differing_lines(recording: Recording, *compiles: Compile) -> tuple[str, ...]:
-    """Return the first line of code in which two captured graphs differ."""
-    read = [read_graph(recording, each.graphs[0].payload) for each in compiles if each.graphs]
-    codes = [graph.code.splitlines() for graph in read if graph is not None]
-    if len(codes) == len(compiles):
-        for lines in zip(*codes, strict=False):
-            if len(set(lines)) > 1:
-                return tuple(line.partition("#")[0].partition(";")[0].strip() for line in lines)
-    return ()
 
 
 def inductor_random_numbers(case: ProgramCase) -> Verdict | None:

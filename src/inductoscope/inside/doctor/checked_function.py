@@ -25,7 +25,7 @@ import torch
 import torch._dynamo.exc
 from torch.utils._pytree import tree_leaves
 
-from inductoscope.doctor.instructions import FUNCTION_SCRIPT
+from inductoscope.doctor.instructions import FUNCTION_SCRIPT, Instructions
 from inductoscope.errors import ToolFailure
 from inductoscope.inside.compare.bug_or_rounding import described
 from inductoscope.inside.doctor.program_copy import take_copy_before_compile
@@ -47,14 +47,30 @@ _thread = threading.local()
 
 
 def compile_checked_function(
-    original: Callable[..., Any], folder: Path, context: Any, function: Any
+    original: Callable[..., Any],
+    instructions: Instructions,
+    folder: Path,
+    context: Any,
+    function: Any,
 ) -> Any:
     """Compile a function as torch.compile does, and check its first calls."""
     compiled = original(context, function)
     is_function = isinstance(compiled, types.FunctionType)
     if not is_function or type(context).__name__ != "OptimizeContext":
         return compiled
+    if instructions.captures_every_call:
+        compiled = _captured_anew(compiled)
     return checked_function(compiled, function, context, folder)
+
+
+def _captured_anew(compiled: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(compiled)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if not torch.compiler.is_compiling():
+            torch._dynamo.reset_code_caches()
+        return compiled(*args, **kwargs)
+
+    return call
 
 
 def checked_function(

@@ -56,6 +56,7 @@ from inductoscope.inside.doctor.further_checks import (
     try_refused_call,
 )
 from inductoscope.inside.doctor.program_copy import program_copy
+from inductoscope.inside.hooks.dynamo import record_captured_graph
 from inductoscope.inside.observe import current_compile_id, record_error
 from inductoscope.inside.program_settings import MarkedSize, backend_of
 from inductoscope.inside.scope import SCOPE
@@ -100,6 +101,8 @@ def compile_checked_graph(
     compile_id = current_compile_id() or "?"
     graph = CheckedGraph(snapshot(module), compile_id, instructions, folder, *how_compiled(output))
     stand_in: Callable[..., Any] = graph.module
+    if instructions.captures_every_call:
+        SCOPE.guard(record_captured_graph, module)  # As `original` does, which is not called.
     if instructions.backend in (MOVED, UNMOVED):
         return with_perturbed_rounding(stand_in, by=float(instructions.backend == MOVED))
     if instructions.backend and instructions.backend != "eager":

@@ -94,8 +94,8 @@ def _calls(module: str, name: str, *given: Any) -> Replacement:
     return instead(function, *given)
 
 
-def _checking_functions(folder: Path) -> Hook:
-    function = _calls("doctor.checked_function", "compile_checked_function", folder)
+def _checking_functions(instructions: Instructions, folder: Path) -> Hook:
+    function = _calls("doctor.checked_function", "compile_checked_function", instructions, folder)
     return Hook(
         stage=stages.DYNAMO,
         records="each compiled function, compared with the same Python code in eager",
@@ -109,7 +109,7 @@ def checking_hooks(instructions: Instructions, folder: Path) -> tuple[Hook, ...]
     return (
         *((KEEPING_WRAPPERS,) if instructions.investigate else ()),
         # In a fork, which cannot use threads that its process has used.
-        *((_checking_functions(folder),) if instructions.has(THREADS) else ()),
+        *((_checking_functions(instructions, folder),) if instructions.has(THREADS) else ()),
         Hook(
             stage=stages.DYNAMO,
             records="each compiled graph, compared with the same graph in eager",

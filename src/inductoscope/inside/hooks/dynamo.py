@@ -108,11 +108,11 @@ def _place(frame: Any) -> str:
 
 def _call_backend(args: Arguments, kwargs: Keywords) -> Watching:
     frame = enter_stage(stages.AOT)
-    SCOPE.guard(_emit_graph, args[1] if len(args) > 1 else kwargs.get("gm"))
+    SCOPE.guard(record_captured_graph, args[1] if len(args) > 1 else kwargs.get("gm"))
     yield from until_left(frame)
 
 
-def _emit_graph(module: Any) -> None:
+def record_captured_graph(module: Any) -> None:
     payload = store_graph(module)
     SCOPE.emit(GraphState(stage=stages.DYNAMO, compile=current_compile_id(), payload=payload))
 
