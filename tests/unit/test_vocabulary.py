@@ -40,6 +40,7 @@ MEANT_OTHERWISE = {
     "hangs/watch/stall.py": {"lowering"},  # a kind of event
     "hangs/watch/kinds.py": NAMES,  # kinds of stalls
     "launch/environment.py": {"inductor"},  # a folder
+    "launch/users_cache.py": {"dynamo"},  # a folder
     "recording/events.py": NAMES,  # kinds of events
     "model/fold.py": {"autotune", "lowering", "scheduler", "wrapper"},  # kinds of events
     "views/env/flags.py": {"inductor"},  # a word for TORCH_LOGS

@@ -35,11 +35,12 @@ _MOST_FILES = 50_000
 _NOT_COPIED = ("locks", "precompiled_headers")
 
 # The folders of torch's caches, by the names of these; a cache is named after those that use it.
+AUTOTUNING = "autotuning"
 FOLDERS = {
     "AOTAutograd": "aotautograd",
     "FX graph": "fxgraph",
     "Dynamo": "dynamo",
-    "autotuning": "cache",
+    AUTOTUNING: "cache",
     "Triton": "triton",
 }
 GENERATED_CODE = "generated code"
@@ -74,7 +75,7 @@ def cache_with(
 def cache_of(path: Path) -> str:
     """Return the name of the cache that a file belongs to; the path starts in torch's folder."""
     if path.suffix == ".best_config":
-        return "autotuning"
+        return AUTOTUNING
     return next((name for name in FOLDERS if path.parts[0] == FOLDERS[name]), GENERATED_CODE)
 
 

@@ -216,9 +216,9 @@ def wrong_capture(case: ProgramCase) -> Verdict | None:
     Applies: A compiled function gave a different result from its Python code, though its graphs are
     right; or it returned where that raised, and the program ends otherwise in eager.
     Runs: The program with Dynamo alone, each graph in eager; for an error, in eager before that. If
-    a graph was called again, with Dynamo capturing each call anew.
+    a graph was called again, with a new capture for each call.
     Concludes: Not Inductor, if the function differs with Dynamo alone too, and does not differ by
-    itself; that guards are to blame, if capturing each call anew helps. Otherwise nothing, or
+    itself; that guards are to blame, if that helps. Otherwise nothing, or
     'unknown' of a program that was ended by a limit.
     How sure: Proven by comparing the function with two forks in eager that agree.
     """
@@ -255,19 +255,19 @@ def _with_guards_blamed(result: Verdict, alone: ProgramRun, case: ProgramCase) -
     """
     if not case.calls_a_graph_again:
         return result
-    anew = case.runs.again(
+    fresh = case.runs.again(
         Instructions(calls=0, backend="eager", investigate=False, captures_every_call=True),
-        "running it with Dynamo alone, capturing each call anew",
+        "running it with Dynamo alone, with a new capture for each call",
     )
-    if not anew.ended_well or anew.functions_that_differ or anew.functions_that_do_not_raise:
+    if not fresh.ended_well or fresh.functions_that_differ or fresh.functions_that_do_not_raise:
         return result
     result.summary = (
         "Dynamo uses what it captured for one call for a later one, for which it is wrong, because "
-        "no guard fails: with every graph run in eager, the program fails, and ends well if each "
-        "call is captured anew."
+        "no guard fails: with every graph run in eager, the program fails, and ends well with a "
+        "new capture for each call."
     )
-    result.add("ends well if each call is captured anew, by Dynamo alone", "one run of the program")
-    reused, graph = _captured_differently(alone.recording, anew.recording)
+    result.add("ends well with a new capture for each call", "one run with Dynamo alone")
+    reused, graph = _captured_differently(alone.recording, fresh.recording)
     if reused is not None:
         result.culprit = Culprit(function=reused.function, config="guards", source=reused.place)
         text = f"no guard of compile {reused.id} tells {' and '.join(graph)} apart"
@@ -276,7 +276,7 @@ def _with_guards_blamed(result: Verdict, alone: ProgramRun, case: ProgramCase) -
 
 
 def _captured_differently(
-    alone: Recording, anew: Recording
+    alone: Recording, fresh: Recording
 ) -> tuple[Compile | None, tuple[str, ...]]:
     """Return a compile that served all calls of its code, and where their own graphs differ."""
 
@@ -285,9 +285,9 @@ def _captured_differently(
 
     for reused in alone.compiles:
         if [code_of(each) for each in alone.compiles].count(code_of(reused)) == 1:
-            captured = [each for each in anew.compiles if code_of(each) == code_of(reused)]
+            captured = [each for each in fresh.compiles if code_of(each) == code_of(reused)]
             for one, other in itertools.pairwise(captured):
-                if lines := differing_lines(anew, one, other):
+                if lines := differing_lines(fresh, one, other):
                     return reused, lines
     return None, ()
 
@@ -309,9 +309,9 @@ def dynamo_alone(case: ProgramCase) -> Verdict | None:
     Applies: The program fails with every compiled graph right, with and without the tool, and ends
     well in eager.
     Runs: The program with each graph in eager; if it fails the same way, that and the program in
-    eager once more; if a graph was called again, with Dynamo capturing each call anew.
+    eager once more; if a graph was called again, with a new capture for each call.
     Concludes: Not Inductor but Dynamo, if it fails the same way twice and ends well in eager twice;
-    that guards are to blame, if capturing each call anew helps. If the runs disagree: nothing is
+    that guards are to blame, if that helps. If the runs disagree: nothing is
     known to be wrong.
     How sure: Proven by four or five runs.
     """

@@ -199,7 +199,7 @@ def _cache_with_bad_files(case: ProgramCase, caches: list[str]) -> str:
 
 
 def _files_of(cache: str) -> str:
-    if cache == "autotuning":
+    if cache == users_cache.AUTOTUNING:
         return "cache/ and *.best_config"
     if cache == users_cache.GENERATED_CODE:
         return "the folders of generated code, which have two letters"

@@ -115,7 +115,7 @@ def has_returned_in_eager() -> bool:
 
 @dataclass(frozen=True)
 class _Returned:
-    """What the function returned and wrote, and the warnings that a user of it saw."""
+    """Values that the function returned or wrote, and warnings that were shown."""
 
     values: list[Any]
     warnings: tuple[str, ...]
