@@ -125,16 +125,55 @@ def test_a_call_that_takes_what_was_captured_for_another(workplace: Workplace) -
     assert "tells mul = relu * 2.0 and mul = relu * 3.0 apart" in found.names
 
 
+def test_a_call_that_differs_in_a_program_that_ends_well(workplace: Workplace) -> None:
+    """The same without an assertion: Dynamo's capture for the first call served the second."""
+    workplace.write(
+        "shifted.py",
+        "import torch\n"
+        "unguarded = {'guard_filter_fn': torch.compiler.skip_guard_on_globals_unsafe}\n"
+        "@torch.compile(options=unguarded)\n"
+        "def shifted(x):\n"
+        "    return torch.relu(x) + SHIFT\n"
+        "for SHIFT in (2.0, 3.0):\n"
+        "    print(shifted(torch.arange(4.0)))\n",
+    )
+    found = workplace.doctor("shifted.py")
+    assert (found.verdict["verdict"], found.verdict["stage"]) == ("not-inductor", "dynamo")
+    assert found.verdict["culprit"]["config"] == "guards"
+    assert "with a new capture for each call, call 2 is right" in found.names
+
+
+def test_a_capture_with_dynamic_shapes_that_is_wrong_is_no_matter_of_guards(
+    workplace: Workplace,
+) -> None:
+    """With other sizes, Dynamo captures again, with symbols that are never the same object."""
+    workplace.write(
+        "same.py",
+        "import torch\n"
+        "@torch.compile\n"
+        "def scaled(x):\n"
+        "    return x * (1.0 if x.shape[0] is x.shape[1] else 2.0)\n"
+        "for size in (4, 5, 6):\n"
+        "    x = torch.ones(size, size)\n"
+        "    torch.testing.assert_close(scaled(x), x)\n",
+    )
+    assert workplace.run_plain("same.py").exit_code == 1
+    found = workplace.doctor("same.py")
+    assert (found.verdict["verdict"], found.verdict["stage"]) == ("not-inductor", "dynamo")
+    assert found.verdict["culprit"]["config"] != "guards"
+
+
 def test_a_warning_that_only_eager_gives_is_a_note(workplace: Workplace) -> None:
-    """The variance of one row. Python's own warnings are given while Dynamo traces."""
+    """The variance of one row. Where compiled code gives a warning does not count."""
     workplace.write(
         "spread.py",
         "import warnings, torch\n"
         "@torch.compile\n"
         "def spread(x):\n"
         "    warnings.warn('one row')\n"
-        "    return x.var(0)\n"
-        "print(spread(torch.ones(1, 4)))\n",
+        "    return torch.nn.functional.softmax(x.var(0))\n"
+        "for call in range(2):\n"
+        "    print(spread(torch.ones(1, 4)))\n",
     )
     found = workplace.doctor("spread.py")
     assert (found.exit_code, found.verdict["verdict"]) == (0, "clean")
@@ -142,8 +181,9 @@ def test_a_warning_that_only_eager_gives_is_a_note(workplace: Workplace) -> None
     assert (note["aspect"], note["where"]) == ("warning", "spread")
     assert "var(): degrees of freedom is <= 0" in note["text"]
     assert note["text"].endswith("(spread.py:5)")
+    plain = workplace.run_plain("spread.py")
     printed = (workplace.folder / "examination" / "doctor" / "output.txt").read_text()
-    assert printed.count("one row") == 2  # The warning is shown once, with its line.
+    assert sorted(printed.splitlines()) == sorted((plain.stdout + plain.stderr).splitlines())
 
 
 def test_a_branch_on_data_is_dynamos_and_its_function_is_the_reproducer(

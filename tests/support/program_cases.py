@@ -107,7 +107,7 @@ def written_case(place: Path, first: End, **ends: list[End]) -> tuple[ProgramCas
     )
     folder = create_recording(COMMAND, output=place / "out")
     runs = Runs(COMMAND, folder, RunLimits(), Listener(_say_nothing), written)
-    runs.users_cache = place / "no cache"
+    runs.users_cache, runs.users_caches = place / "no cache", {}
     fresh = FreshProcesses({}, runs.folder, times=1)
     proof = Proof(runs, fresh, Instructions(), _say_nothing)
     run = leave_behind(first, folder)

@@ -34,7 +34,7 @@ from inductoscope.launch.environment import (
     private_cache_without_scope,
 )
 from inductoscope.launch.program import environment_for, record_ending, start_or_discard
-from inductoscope.launch.users_cache import CacheContent, cache_with
+from inductoscope.launch.users_cache import CacheContent, cache_with, caches_with_files
 from inductoscope.launch.users_cache import folder as users_folder
 from inductoscope.model.fold import load
 from inductoscope.processes.children import start_group
@@ -548,8 +548,13 @@ class Runs:
         path = output_of(self._based_on)
         return str(path) if path.exists() else ""
 
+    @functools.cached_property
+    def users_caches(self) -> dict[str, Path]:
+        """The user's caches that have files, by name, with the folder of each."""
+        return caches_with_files(os.environ)
+
     @property
-    def _usual_seconds(self) -> float:
+    def usual_seconds(self) -> float:
         """The time limit of a run that should not take longer than the first one."""
         took = self._first_took
         return 60 + 5 * (time.monotonic() - self._first_began if took is None else took)
@@ -696,7 +701,7 @@ class Runs:
         """Return the limits of a run, tighter with a workaround or after a successful first run."""
         limits = replace(self._limits, seconds=min(self._limits.seconds, seconds))
         if instructions.workaround or self._first_was_well:
-            return replace(limits, seconds=min(limits.seconds, self._usual_seconds))
+            return replace(limits, seconds=min(limits.seconds, self.usual_seconds))
         return limits
 
 

@@ -11,7 +11,8 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Literal
 
@@ -34,16 +35,17 @@ _MOST_FILES = 50_000
 # Locks belong to processes; headers are linked to by `private_cache_without_scope`.
 _NOT_COPIED = ("locks", "precompiled_headers")
 
-# The folders of torch's caches, by the names of these; a cache is named after those that use it.
-AUTOTUNING = "autotuning"
+# The folders of torch's caches, by the names of these. One without whose entry torch looks for no
+# entry in another stands before that.
+GENERATED_CODE, TRITON, AUTOTUNING, DYNAMO = "generated code", "Triton", "autotuning", "Dynamo"
 FOLDERS = {
+    GENERATED_CODE: "??",
+    TRITON: "triton",
+    AUTOTUNING: "cache",
     "AOTAutograd": "aotautograd",
     "FX graph": "fxgraph",
-    "Dynamo": "dynamo",
-    AUTOTUNING: "cache",
-    "Triton": "triton",
+    DYNAMO: "dynamo",
 }
-GENERATED_CODE = "generated code"
 
 
 def cache_with(
@@ -66,29 +68,36 @@ def cache_with(
         _link_files(Path(compiled[TRITONS]), triton)
         for place in Path(compiled[VARIABLE]).glob("??"):
             _link_files(place, copy / place.name)
-        _copy_newest(folder(environment), copy, without)
-        if environment.get(TRITONS) and without != "Triton":
-            _copy_newest(Path(environment[TRITONS]), triton)
+        own_triton = environment.get(TRITONS)
+        _copy_newest(folder(environment), copy, {without, TRITON} if own_triton else {without})
+        if own_triton and without != TRITON:
+            _copy_newest(Path(own_triton), triton)
     return variables
 
 
 def cache_of(path: Path) -> str:
-    """Return the name of the cache that a file belongs to; the path starts in torch's folder."""
+    """Return the name of the cache that a file in torch's folder belongs to."""
     if path.suffix == ".best_config":
         return AUTOTUNING
-    return next((name for name in FOLDERS if path.parts[0] == FOLDERS[name]), GENERATED_CODE)
+    return next((name for name in FOLDERS if fnmatch(path.parts[0], FOLDERS[name])), "other")
 
 
-def caches_in(source: Path) -> list[str]:
-    """Return the names of the caches in torch's folder that have files."""
+def caches_with_files(environment: Mapping[str, str]) -> dict[str, Path]:
+    """Return the caches of the user that have files, by name, with the folder of each."""
+    source = folder(environment)
     found = {cache_of(path.relative_to(source)) for path in _files(source)}
-    return [name for name in (*FOLDERS, GENERATED_CODE) if name in found]
+    places = {name: source / FOLDERS[name] for name in FOLDERS if name in found}
+    if environment.get(TRITONS):
+        places.pop(TRITON, None)
+        if any(True for _ in _files(Path(environment[TRITONS]))):
+            places[TRITON] = Path(environment[TRITONS])
+    return {name: places[name] for name in FOLDERS if name in places}
 
 
-def _copy_newest(source: Path, copy: Path, without: str = "") -> None:
+def _copy_newest(source: Path, copy: Path, without: Container[str] = ()) -> None:
     left = min(_MOST_BYTES, shutil.disk_usage(copy).free // 4)
     for size, path in _newest_first(source)[:_MOST_FILES]:
-        if without and cache_of(path.relative_to(source)) == without:
+        if cache_of(path.relative_to(source)) in without:
             continue
         left -= size
         if left < 0:

@@ -196,12 +196,13 @@ torch._C._functorch: get_dynamic_layer_stack_depth is_functorch_wrapped_tensor
     pop_dynamic_layer_stack_and_undo_to_depth
 torch._C._nn: .
 torch._C._profiler: _EventType _RecordFunctionFast
-torch._dynamo: disable lookup_backend reset reset_code_caches
+torch._dynamo: disable lookup_backend reset
 torch._dynamo.config: . _config _is_default assume_static_by_default automatic_dynamic_shapes
     compiled_autograd patch
-torch._dynamo.convert_frame: compile_lock output_codes
+torch._dynamo.convert_frame: compile_lock input_codes output_codes
 torch._dynamo.decorators: .
 torch._dynamo.device_interface: CudaInterface
+torch._dynamo.eval_frame: reset_code
 torch._dynamo.exc: BackendCompilerFailed TorchDynamoException
 torch._dynamo.source: ConstantSource
 torch._dynamo.utils: counters

@@ -245,34 +245,41 @@ def wrong_capture(case: ProgramCase) -> Verdict | None:
     for event, how in ((seen, "compiled"), (still[0], "with Dynamo alone")):
         text = f"{event.function}: {event.text}"
         result.add(text, f"{how}, compared with eager in a fork")
-    return _with_guards_blamed(result, again, case)
+    return _with_guards_blamed(result, again, case, still[0])
 
 
-def _with_guards_blamed(result: Verdict, alone: ProgramRun, case: ProgramCase) -> Verdict:
+def _with_guards_blamed(
+    result: Verdict, alone: ProgramRun, case: ProgramCase, seen: CallableCheck | None = None
+) -> Verdict:
     """Say that guards are to blame, if what Dynamo captures is right for the call it is made for.
 
-    `alone` is a run of the program with Dynamo alone.
+    `alone` is a run of the program with Dynamo alone; `seen` the call that differs, without which
+    the program fails.
     """
     if not case.calls_a_graph_again:
         return result
     fresh = case.runs.again(
         Instructions(calls=0, backend="eager", investigate=False, captures_every_call=True),
         "running it with Dynamo alone, with a new capture for each call",
+        case.runs.usual_seconds,
     )
-    if not fresh.ended_well or fresh.functions_that_differ or fresh.functions_that_do_not_raise:
-        return result
-    result.summary = (
-        "Dynamo uses what it captured for one call for a later one, for which it is wrong, because "
-        "no guard fails: with every graph run in eager, the program fails, and ends well with a "
-        "new capture for each call."
-    )
-    result.add("ends well with a new capture for each call", "one run with Dynamo alone")
+    is_right = fresh.ended_well and not fresh.functions_that_differ
+    if seen is not None:
+        right = replace(seen, verdict="right", text="")
+        is_right = right in [replace(each, text="") for each in fresh.recording.callable_checks]
     reused, graph = _captured_differently(alone.recording, fresh.recording)
-    if reused is not None:
-        result.culprit = Culprit(function=reused.function, config="guards", source=reused.place)
-        text = f"no guard of compile {reused.id} tells {' and '.join(graph)} apart"
-        result.add(text, f"what is captured for two calls of {reused.function}")
-    return result
+    if not is_right or reused is None:
+        return result
+    what = "the program" if seen is None else f"call {seen.call}"
+    result.summary = (
+        f"Dynamo uses what it captured for one call of {reused.function} for another, for which it "
+        f"is wrong, because no guard fails: with every graph run in eager and a new capture for "
+        f"each call, {what} is right."
+    )
+    result.culprit = Culprit(function=reused.function, config="guards", source=reused.place)
+    result.add(f"with a new capture for each call, {what} is right", "one run with Dynamo alone")
+    text = f"no guard of compile {reused.id} tells {' and '.join(graph)} apart"
+    return result.add(text, f"what is captured for two calls of {reused.function}")
 
 
 def _captured_differently(

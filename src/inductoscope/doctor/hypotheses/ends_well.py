@@ -147,63 +147,55 @@ def damaged_cache(case: ProgramCase) -> Verdict | None:
 
     Applies: The program fails without the tool, and not with it, and no cache of graphs that is
     switched off explains it.
-    Runs: The program without the tool with an empty cache, twice; then without the files of one
-    cache at a time, and twice without those that it fails with.
+    Runs: The program without the tool with empty caches, twice; then without the files of one
+    cache at a time, until it ends well twice.
     Concludes: Which cache has files that make it fail, and that deleting them helps.
-    How sure: Proven by these runs.
+    How sure: Proven by these runs; likely if torch compiles something else because of the files.
     """
-    folder = case.runs.users_cache
-    caches = users_cache.caches_in(folder)
-    if not case.is_hidden or not caches:
+    if not case.is_hidden or not case.runs.users_caches:
         return None
     plain = case.runs.without_tool_once()
-    message = "running it without the tool, with an empty cache"
+    message = "running it without the tool, with empty caches"
     if not fails_alike(plain, case.runs.without_tool_again()) or not _ends_well_twice(
         partial(case.runs.without_tool_finding, EMPTY), message
     ):
         return None
-    bad = _cache_with_bad_files(case, caches)
-    whose = f"torch's {bad} cache" if bad else "torch's cache"
-    without = "without these files" if bad else "with an empty cache"
+    bad = _cache_with_bad_files(case)
+    place = case.runs.users_caches.get(bad, case.runs.users_cache)
+    chooses = bad in (users_cache.AUTOTUNING, users_cache.DYNAMO)
+    whose = f"torch's {bad} cache" if bad else "torch's caches"
     result = Verdict(
         _kind_of(plain),
         stages.RUNTIME,
-        f"The program fails because of the files of {whose} in {folder}: {without} it ends well. "
-        "One of them is damaged, out of date, or compiled for another machine.",
-        "proven",
-        Culprit(function=whose, config=str(folder), source=case.last_compiled),
+        f"The program fails because of the files of {whose} in {place}: without them it ends well. "
+        "One of them is damaged, out of date, or compiled for another machine"
+        + (", or torch compiles something else because of it, which is wrong." if chooses else "."),
+        "likely" if chooses else "proven",
+        Culprit(function=whose, config=str(place), source=case.last_compiled),
     )
     result.add(
-        f"exit code {plain.ending.exit_code} with a copy of that folder, 0 with an empty one",
+        f"exit code {plain.ending.exit_code} with a copy of your caches, 0 with empty ones",
         "four runs without the tool, two each",
     )
     if bad:
-        result.add(f"exit code 0 with a copy that lacks {_files_of(bad)}", "two runs of this kind")
+        result.add(f"exit code 0 with a copy of all but the {bad} cache", "two runs of this kind")
     result.add(plain.last_words, "what the program printed without the tool")
-    code = f'import os\nos.environ["{users_cache.VARIABLE}"] = "new-cache"  # before torch'
-    files = f"{_files_of(bad)} in {folder}" if bad else folder
-    text = f"delete {files}, or have torch use another folder: {users_cache.VARIABLE}"
+    also = " and *.best_config beside generated code" if bad == users_cache.AUTOTUNING else ""
+    is_torchs = place.is_relative_to(case.runs.users_cache)
+    variable = users_cache.VARIABLE if is_torchs else users_cache.TRITONS
+    code = f'import os\nos.environ["{variable}"] = "new-cache"  # before torch'
+    text = f"delete {place}{also}, or have torch use another folder: {variable}"
     result.workaround = Workaround(text, True, None, code)
     return result
 
 
-def _cache_with_bad_files(case: ProgramCase, caches: list[str]) -> str:
-    """Return the one cache without whose files the program ends well; "" if there is none."""
-    if len(caches) == 1:
-        return caches[0]
-    for cache in caches:
+def _cache_with_bad_files(case: ProgramCase) -> str:
+    """Return the first cache without whose files the program ends well; "" if there is none."""
+    for cache in case.runs.users_caches:
         run = partial(case.runs.without_tool_finding, USERS, without=cache)
-        if _ends_well_twice(run, f"running it without the tool and without {_files_of(cache)}"):
+        if _ends_well_twice(run, f"running it without the tool and the files of its {cache} cache"):
             return cache
     return ""
-
-
-def _files_of(cache: str) -> str:
-    if cache == users_cache.AUTOTUNING:
-        return "cache/ and *.best_config"
-    if cache == users_cache.GENERATED_CODE:
-        return "the folders of generated code, which have two letters"
-    return f"{users_cache.FOLDERS[cache]}/"
 
 
 def _suspicious_hits(run: ProgramRun) -> list[tuple[Compile, CacheLookup]]:
@@ -318,6 +310,8 @@ def _in_the_program(case: ProgramCase) -> Verdict | None:
     if case.runs.uses_packages:
         return other_random_numbers(case, is_shown=False)
     other = case.runs.with_other_random_numbers()
+    if other.was_ended:
+        return None
     if other.ended_well:
         is_chance = not _fails_with_inductors_only(case)
         return other_random_numbers(case, is_shown=False) if is_chance else _wrong_numbers(case)

@@ -9,7 +9,9 @@ nothing there.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import warnings
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -338,6 +340,17 @@ def _name(func: Any) -> str:
 _MORE_SAMPLES = 20
 
 
+@contextlib.contextmanager
+def _unseen_warnings() -> Iterator[None]:
+    """Warnings of calls that the program does not make are not the program's."""
+    show = warnings.showwarning
+    warnings.showwarning = lambda *given, **more: None
+    try:
+        yield
+    finally:
+        warnings.showwarning = show
+
+
 @dataclass(frozen=True)
 class Case:
     """A function and the inputs on which it is judged."""
@@ -347,7 +360,8 @@ class Case:
     backward: bool = False
 
     def _run(self, mode: Any = None, dtype: torch.dtype | None = None) -> Outcome:
-        return run(self.function, self.inputs, backward=self.backward, dtype=dtype, mode=mode)
+        with _unseen_warnings():
+            return run(self.function, self.inputs, backward=self.backward, dtype=dtype, mode=mode)
 
     @cached_property
     def _in_eager(self) -> Outcome | Exception:

@@ -23,6 +23,8 @@ from typing import Any, TextIO
 
 import torch
 import torch._dynamo.exc
+from torch._dynamo import convert_frame
+from torch._dynamo.eval_frame import reset_code
 from torch.utils._pytree import tree_leaves
 
 from inductoscope.doctor.instructions import FUNCTION_SCRIPT, Instructions
@@ -67,10 +69,18 @@ def _captured_anew(compiled: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(compiled)
     def call(*args: Any, **kwargs: Any) -> Any:
         if not torch.compiler.is_compiling():
-            torch._dynamo.reset_code_caches()
+            _forget_captured()
         return compiled(*args, **kwargs)
 
     return call
+
+
+def _forget_captured() -> None:
+    """Have Dynamo capture each function again; what it knows of changing sizes stays."""
+    codes = (convert_frame.input_codes, convert_frame.output_codes)
+    for code in [reference() for each in codes for reference in each.seen]:
+        if code is not None:
+            reset_code(code)
 
 
 def checked_function(
@@ -78,6 +88,7 @@ def checked_function(
 ) -> Any:
     """Return the compiled function, whose first calls are also made in eager."""
     calls = 0
+    warned: set[str] = set()
 
     @functools.wraps(compiled)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -96,7 +107,8 @@ def checked_function(
             with _shown_warnings() as shown:
                 result = compiled(*args, **kwargs)
             values = _values(result, args, kwargs)
-            SCOPE.guard(_compare, function, calls, eager, _Returned(values, tuple(shown)))
+            warned.update(shown)
+            SCOPE.guard(_compare, function, calls, eager, values, warned)
         except torch._dynamo.exc.TorchDynamoException as error:
             if not kwargs:
                 SCOPE.guard(_write_script, function, args, context, error, folder)
@@ -118,7 +130,8 @@ class _Returned:
     """Values that the function returned or wrote, and warnings that were shown."""
 
     values: list[Any]
-    warnings: tuple[str, ...]
+    # With the place of each.
+    warnings: dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -133,9 +146,9 @@ _Ending = _Returned | _Raised | None
 
 
 @contextlib.contextmanager
-def _shown_warnings() -> Iterator[dict[str, None]]:
-    """Collect the warnings that pass the program's filters, which are shown as ever."""
-    show, shown = warnings.showwarning, dict[str, None]()
+def _shown_warnings() -> Iterator[dict[str, str]]:
+    """Collect the warnings that pass the program's filters, with their places; they are shown."""
+    show, shown = warnings.showwarning, dict[str, str]()
 
     def collect(
         message: Warning | str,
@@ -146,7 +159,7 @@ def _shown_warnings() -> Iterator[dict[str, None]]:
         line: str | None = None,
     ) -> None:
         text = str(message).partition(" (Triggered internally")[0]
-        shown[f"{category.__name__}: {text} ({Path(filename).name}:{lineno})"] = None
+        shown[f"{category.__name__}: {text}"] = f"{Path(filename).name}:{lineno}"
         show(message, category, filename, lineno, file, line)
 
     warnings.showwarning = collect
@@ -185,7 +198,7 @@ def _in_eager(function: Callable[..., Any], args: Any, kwargs: Any, folder: Path
         except Exception as error:
             torch.save(_Raised(described(error)), path)
             return True
-        torch.save(_Returned(_values(result, args, kwargs), tuple(shown)), path)
+        torch.save(_Returned(_values(result, args, kwargs), shown), path)
         return path.stat().st_size <= _LARGEST
 
     try:
@@ -211,17 +224,22 @@ def _values(result: Any, args: Any, kwargs: Any) -> list[Any]:
     ]
 
 
-def _compare(function: Any, call: int, runs: list[_Ending], compiled: _Returned) -> None:
+def _compare(
+    function: Any, call: int, runs: list[_Ending], compiled: list[Any], warned: set[str]
+) -> None:
+    """Compare a call with its runs in eager; `warned` holds the warnings of all calls so far."""
     eager = [run for run in runs if isinstance(run, _Returned)]
     name = str(getattr(function, "__qualname__", type(function).__name__))
     if eager:
-        verdict, text = "right", _difference(eager[0].values, compiled.values)
+        verdict, text = "right", _difference(eager[0].values, compiled)
         if text:
             by_itself = _difference(eager[0].values, eager[-1].values)
             verdict = "unsteady" if by_itself else "differs"
             text = f"two runs in eager differ: {by_itself}" if by_itself else text
         text = text or count_of(len(eager[0].values), "value")
-        _note_lost_warnings(name, call, eager, compiled)
+        for warning, place in eager[0].warnings.items():
+            if warning in eager[-1].warnings and warning not in warned:
+                _note_lost_warning(name, call, f"{warning} ({place})")
     elif isinstance(runs[0], _Raised) and runs[0] == runs[-1]:
         verdict, text = NOT_RAISED, f"returns when compiled, in eager it raises {runs[0].text}"
     else:
@@ -229,13 +247,9 @@ def _compare(function: Any, call: int, runs: list[_Ending], compiled: _Returned)
     SCOPE.emit(CallableCheck(function=name, call=call, verdict=verdict, text=text))
 
 
-def _note_lost_warnings(name: str, call: int, eager: list[_Returned], compiled: _Returned) -> None:
-    for text in eager[0].warnings:
-        if text in eager[-1].warnings and text not in compiled.warnings:
-            said = f"{name} gives this warning in eager, and not when compiled: {text}"
-            SCOPE.emit(
-                NotedDifference(compile="", call=call, aspect="warning", where=name, text=said)
-            )
+def _note_lost_warning(name: str, call: int, warning: str) -> None:
+    text = f"{name} gives this warning in eager, and not when compiled: {warning}"
+    SCOPE.emit(NotedDifference(compile="", call=call, aspect="warning", where=name, text=text))
 
 
 def _difference(eager: list[Any], compiled: list[Any]) -> str:

@@ -82,10 +82,11 @@ _MOST_NOTES = 6
 
 
 def _notes(verdict: Verdict) -> Iterator[Line]:
-    alike: dict[tuple[str, str], list[str]] = {}
+    alike: dict[tuple[str, str, str], list[str]] = {}
     for note in verdict.notes:
-        alike.setdefault((note.compile, note.aspect), []).append(note.text)
-    for (compile_id, _), texts in list(alike.items())[:_MOST_NOTES]:
+        kind = (note.compile, note.aspect, note.compile or note.text)
+        alike.setdefault(kind, []).append(note.text)
+    for (compile_id, *_), texts in list(alike.items())[:_MOST_NOTES]:
         count = len(texts) - 1
         more = f"{count_of(count, 'more result')} like it" if count else ""
         where = "; ".join(filter(None, (compile_id and f"compile {compile_id}", more)))
