@@ -157,6 +157,11 @@ class ProgramRun:
         checks = self.recording.callable_checks
         return [check for check in checks if check.verdict == NOT_RAISED]
 
+    def has_right_call(self, function: str, call: int) -> bool:
+        """Whether a call of a compiled function gave the same result as its Python code."""
+        checks = self.recording.callable_checks
+        return (function, call, "right") in [(c.function, c.call, c.verdict) for c in checks]
+
     def stacks_of(self, pid: int) -> str:
         """Return the last stacks that one of the program's processes wrote."""
         return written_stacks(self.folder, pid)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -215,11 +216,11 @@ def wrong_capture(case: ProgramCase) -> Verdict | None:
 
     Applies: A compiled function gave a different result from its Python code, though its graphs are
     right; or it returned where that raised, and the program ends otherwise in eager.
-    Runs: The program with Dynamo alone, each graph in eager; for an error, in eager before that. If
-    a graph was called again, with a new capture for each call.
+    Runs: The program with Dynamo alone, each graph in eager; for an error, in eager before that;
+    if a graph was called again, with a new capture for each call.
     Concludes: Not Inductor, if the function differs with Dynamo alone too, and does not differ by
-    itself; that guards are to blame, if that helps. Otherwise nothing, or
-    'unknown' of a program that was ended by a limit.
+    itself; that guards are to blame, if new captures help. Otherwise nothing, or 'unknown' of a
+    program that was ended by a limit.
     How sure: Proven by comparing the function with two forks in eager that agree.
     """
     differing = case.first.functions_that_differ or _functions_that_lose_an_error(case)
@@ -253,8 +254,8 @@ def _with_guards_blamed(
 ) -> Verdict:
     """Say that guards are to blame, if what Dynamo captures is right for the call it is made for.
 
-    `alone` is a run of the program with Dynamo alone; `seen` the call that differs, without which
-    the program fails.
+    `alone` is a run of the program with Dynamo alone; `seen` the call that differs; if there is
+    none, the program fails.
     """
     if not case.calls_a_graph_again:
         return result
@@ -263,17 +264,17 @@ def _with_guards_blamed(
         "running it with Dynamo alone, with a new capture for each call",
         case.runs.usual_seconds,
     )
-    is_right = fresh.ended_well and not fresh.functions_that_differ
-    if seen is not None:
-        right = replace(seen, verdict="right", text="")
-        is_right = right in [replace(each, text="") for each in fresh.recording.callable_checks]
-    reused, graph = _captured_differently(alone.recording, fresh.recording)
-    if not is_right or reused is None:
+    if seen is None:
+        what, is_right = "the program", fresh.ended_well and not fresh.functions_that_differ
+    else:
+        what, is_right = f"call {seen.call}", fresh.has_right_call(seen.function, seen.call)
+    captured = _captured_differently(alone.recording, fresh.recording)
+    if not is_right or len(captured) != 1:
         return result
-    what = "the program" if seen is None else f"call {seen.call}"
+    ((reused, graph),) = captured
     result.summary = (
         f"Dynamo uses what it captured for one call of {reused.function} for another, for which it "
-        f"is wrong, because no guard fails: with every graph run in eager and a new capture for "
+        "is wrong, because no guard fails: with every graph run in eager and a new capture for "
         f"each call, {what} is right."
     )
     result.culprit = Culprit(function=reused.function, config="guards", source=reused.place)
@@ -284,19 +285,20 @@ def _with_guards_blamed(
 
 def _captured_differently(
     alone: Recording, fresh: Recording
-) -> tuple[Compile | None, tuple[str, ...]]:
-    """Return a compile that served all calls of its code, and where their own graphs differ."""
+) -> list[tuple[Compile, tuple[str, ...]]]:
+    """Return compiles that served all calls of their code, with how new captures differ."""
 
     def code_of(compile_: Compile) -> tuple[str, str | None]:
         return compile_.function, compile_.place
 
+    counts = Counter(map(code_of, alone.compiles))
+    found = []
     for reused in alone.compiles:
-        if [code_of(each) for each in alone.compiles].count(code_of(reused)) == 1:
-            captured = [each for each in fresh.compiles if code_of(each) == code_of(reused)]
-            for one, other in itertools.pairwise(captured):
-                if lines := differing_lines(fresh, one, other):
-                    return reused, lines
-    return None, ()
+        captured = [each for each in fresh.compiles if code_of(each) == code_of(reused)]
+        pairs = itertools.pairwise(captured if counts[code_of(reused)] == 1 else ())
+        if lines := next(filter(None, (differing_lines(fresh, *pair) for pair in pairs)), None):
+            found.append((reused, lines))
+    return found
 
 
 def _functions_that_lose_an_error(case: ProgramCase) -> list[CallableCheck]:
@@ -318,8 +320,8 @@ def dynamo_alone(case: ProgramCase) -> Verdict | None:
     Runs: The program with each graph in eager; if it fails the same way, that and the program in
     eager once more; if a graph was called again, with a new capture for each call.
     Concludes: Not Inductor but Dynamo, if it fails the same way twice and ends well in eager twice;
-    that guards are to blame, if that helps. If the runs disagree: nothing is
-    known to be wrong.
+    that guards are to blame, if new captures help. If the runs disagree: nothing is known to be
+    wrong.
     How sure: Proven by four or five runs.
     """
     if not case.fails_unexplained:
