@@ -89,7 +89,7 @@ def test_a_file_of_the_cache_that_holds_other_code_than_it_should(workplace: Wor
     found = workplace.doctor("double.py").verdict
     assert (found["verdict"], found["stage"]) == ("wrong-result", "runtime")
     assert str(workplace.cache) in found["summary"]
-    assert found["culprit"]["function"] == "torch's generated code cache"
+    assert found["culprit"]["function"] == "torch's code cache"
     assert found["workaround"]["text"].startswith(f"delete {workplace.cache}/??, or have torch")
     assert found["workaround"]["verified"]
 

@@ -37,9 +37,9 @@ _NOT_COPIED = ("locks", "precompiled_headers")
 
 # The folders of torch's caches, by the names of these. One without whose entry torch looks for no
 # entry in another stands before that.
-GENERATED_CODE, TRITON, AUTOTUNING, DYNAMO = "generated code", "Triton", "autotuning", "Dynamo"
+TRITON, AUTOTUNING, DYNAMO = "Triton", "autotuning", "Dynamo"
 FOLDERS = {
-    GENERATED_CODE: "??",
+    "code": "??",
     TRITON: "triton",
     AUTOTUNING: "cache",
     "AOTAutograd": "aotautograd",
